@@ -105,9 +105,12 @@ def check_arrays(path: Path, config: str, length: int | None, tolerance: float) 
         layers = of_file(config, length)
         expected = layers[main_of(layers)]
     elif about.is_file():
-        facts = parse(str(about), read_regular(about, MOST_BYTES))
-        layers = of_config(str(about), facts["config"], length or facts["length"])
-        expected = layers[facts["layer_type"]]
+        try:
+            facts = parse(str(about), read_regular(about, MOST_BYTES), finite=False)
+            layers = of_config(str(about), facts["config"], length or int(facts["length"]))
+            expected = layers[facts["layer_type"]]
+        except (OSError, KeyError, TypeError, ValueError, AttributeError):
+            raise InputError(f"{about} was not written by ropelab vectors: give --config") from None
     else:
         raise InputError("which configuration should it follow? give --config FILE")
     arrays = stored.read_arrays(path)

@@ -77,6 +77,9 @@ def rotated_of(
     after = arrays.get(f"{name}_rotated")
     if after is None:
         return None
+    if after.ndim != 3:
+        shape = f"[positions, vectors, {expected.spec.head_dim}]"
+        raise InputError(f"{path}: {name}_rotated has shape {after.shape} instead of {shape}")
     before = arrays.get(name, unrotated(expected.spec)[name])
     places = places_of(expected)
     if "positions" in arrays or len(after) != len(places):

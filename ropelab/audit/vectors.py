@@ -21,6 +21,7 @@ from ropelab.runs.errors import InputError
 # Ends of formats and tables; the trained and the claimed length come on top.
 PLACES = (0, 1, 255, 256, 257, 4095, 4096, 4097, 131071, 1_000_000)
 KEYS = 4  # of each position
+LARGEST_HEAD = 1024  # features; the files grow with their square
 ABOUT = "about.json"
 README = """\
 # Rotary positions of {layer_type} layers: {method}, base {base:g}
@@ -60,10 +61,12 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
     layers, whole = of_file(config, length), load(config).config
     rows: dict[str, list[dict[str, Any]]] = {"layers": [], "budgets": [], "mistakes": []}
     for name, expected in layers.items():
+        if expected.spec.head_dim > LARGEST_HEAD:
+            raise InputError(f"{config}: heads of {expected.spec.head_dim} features are too large")
         folder = Path(out) if len(layers) == 1 else Path(out) / name
         arrays, says = sheet(expected)
         facts = {"layer_type": name, "folder": str(folder), **facts_of(expected)}
-        write(folder, arrays, {**facts, "mistakes": says, "config": whole})
+        write(folder, arrays, {**facts, "mistakes": says}, whole)
         rows["layers"].append(facts)
         columns = {n: a.tolist() for n, a in arrays.items() if n.startswith(("budget", "posi"))}
         for values in zip(*columns.values(), strict=True):
@@ -119,7 +122,12 @@ def rotated_bound(
     return budget.rotated(places.astype(np.float64), before[:, first], before[:, second])
 
 
-def write(folder: Path, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
+def write(
+    folder: Path,
+    arrays: Mapping[str, np.ndarray],
+    about: Mapping[str, Any],
+    config: Mapping[str, Any],
+) -> None:
     """Write the arrays in three formats, the facts about them, and a README."""
     from safetensors.numpy import save
 
@@ -134,7 +142,8 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray], about: Mapping[str, An
             np.savez(file, allow_pickle=False, **arrays)
         (folder / "vectors.safetensors").write_bytes(packed)
         (folder / "vectors.json").write_text(json.dumps({**about, "arrays": plain}))
-        (folder / ABOUT).write_text(json.dumps(about, indent=2))
+        # The configuration may hold `Infinity`, at which other readers of JSON stop.
+        (folder / ABOUT).write_text(json.dumps({**about, "config": config}, indent=2))
         (folder / "README.md").write_text(readme)
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror or error}") from None

@@ -159,7 +159,9 @@ def emit(
 
 
 def check(
-    target: Annotated[str, Argument(metavar="TARGET", help="module:factory, folder, or .npz.")],
+    target: Annotated[
+        str, Argument(metavar="TARGET", help="module:factory, folder, or file of arrays.")
+    ],
     config: Annotated[str, Option(metavar="FILE", help="config.json that it should follow.")] = "",
     length: Length = None,
     dtype: Annotated[str, Option(metavar="NAME", help="float32, bfloat16, float16.")] = "float32",

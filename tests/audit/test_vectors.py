@@ -218,6 +218,29 @@ def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert f"kit/mine.npz: {answer}" in " ".join(PAGE.read_text().split())
 
 
+@pytest.mark.parametrize("about", ["{}", "[1]", '{"config": 1, "length": 2}', "{"])
+def test_a_folder_of_something_else_is_one_line(about: str, tmp_path: Path) -> None:
+    (tmp_path / "about.json").write_text(about)
+    np.savez(tmp_path / "mine.npz", q_rotated=np.zeros(()))
+    with pytest.raises(InputError, match=r"about\.json"):
+        check(str(tmp_path / "mine.npz"))
+    (tmp_path / "config.json").write_text(json.dumps(PLAIN))
+    with pytest.raises(InputError, match="q_rotated has shape"):
+        check(str(tmp_path / "mine.npz"), config=str(tmp_path / "config.json"))
+
+
+def test_limits_of_a_configuration(tmp_path: Path) -> None:
+    """A head of 2048 features is refused, and `Infinity` stays out of the strict JSON."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**PLAIN, "head_dim": 2048}))
+    with pytest.raises(InputError, match="2048 features are too large"):
+        ropelab.vectors(str(path), str(tmp_path / "v"))
+    path.write_text(json.dumps({**PLAIN, "limit": float("inf")}))
+    ropelab.vectors(str(path), str(tmp_path / "v"))
+    assert "Infinity" not in (tmp_path / "v" / "vectors.json").read_text()
+    assert not check(str(tmp_path / "v" / "vectors.safetensors")).wrong
+
+
 def test_an_engine_may_bring_its_own_vectors(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(PLAIN))
     theta, places = 500000.0 ** (-np.arange(32) / 32), np.arange(8)
