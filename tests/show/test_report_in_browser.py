@@ -222,11 +222,13 @@ def test_claims_filter_by_verdict_evidence_and_words(visit, report):
     assert page.locator("#claim-filters output").inner_text() == "0 of 3 claims"
 
 
-def test_the_literature_it_disagrees_with_comes_first(visit, report):
+def test_the_literature_it_disagrees_with_is_counted_first_and_shown(visit, report):
     page = visit(report)
-    assert "It does not turn" in page.locator(".against li").inner_text()
-    order = "a => a.compareDocumentPosition(document.querySelector('.cards'))"
-    assert page.locator(".against").evaluate(order) == 4
+    page.get_by_text("1 finding disagrees with the literature").click()
+    page.wait_for_function("location.hash === '#against'")
+    assert page.locator("#overview.open .against li").first.is_visible()
+    assert "It does not turn" in page.locator(".against li").first.inner_text()
+    assert page.locator(".against").evaluate("a => a.getBoundingClientRect().top < innerHeight")
 
 
 def luminance(color):

@@ -142,8 +142,8 @@ RECORDS = [Record(**row) for row in ROWS["records"]]
 HEADLINES = [Headline(**row) for row in ROWS["headlines"]]
 CAPTIONS: Mapping[str, str] = ROWS["captions"]
 OPENS: Sequence[str] = ROWS["opens"]
-# Tables of ranges, which no point stands for.
-UNDRAWN = {"windows"}
+# Tables of ranges, of vectors and of single cases, which no point stands for.
+UNDRAWN = {"windows", "rotation", "explain"}
 # The columns without which a table `claims` is not a ledger, and those that say where.
 LEDGER = {"id", "statement", "source", "verdict", "expected", "decided_by", "decided_at"}
 CITED = ("author", "year", "title", "place")

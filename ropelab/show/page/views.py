@@ -22,6 +22,8 @@ FIXED = {**dict.fromkeys(COUNTS, "count"), "seed": "repeat", "train_len_tokens":
 OUTCOMES = ("verdict", "status", "agrees")
 # Numbers with so few values are choices; words with so many are not.
 FEW, MANY = 12, 60
+# Points below which a table says more than a plot of it.
+FEWEST = 4
 # Characters of a word that can name a line.
 SHORT = 48
 # The name of a method with its factor and arm, which a table gets if it has those columns.
@@ -109,7 +111,8 @@ def views_of(name: str, table: pd.DataFrame) -> View | None:
             values = rows[key].dropna()
             where[key] = values.max() if unit_of(key) == "tokens" else values.iloc[0]
             rows = rows[rows[key].astype(str) == str(where[key])]
-    return replace(view, where=where)
+    drawn = rows.dropna(subset=[view.x, view.y[0]]).drop_duplicates([view.x, *view.series])
+    return replace(view, where=where) if len(drawn) * len(view.y) >= FEWEST else None
 
 
 def _derived(table: pd.DataFrame, kinds: Mapping[str, str]) -> View | None:
