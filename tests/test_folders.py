@@ -243,3 +243,20 @@ def test_whatever_it_is_it_is_removed_at_once(tmp_path: Path, kind: str) -> None
     command = [sys.executable, "-c", code + "remove(Path(sys.argv[1]))", str(path)]
     assert subprocess.run(command, timeout=60).returncode == 0
     assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing can be made in /proc")
+def test_where_no_lock_can_be_made_nobody_waits_for_one():
+    command = [sys.executable, "-c", IN_PROC]
+    assert subprocess.run(command, timeout=30).returncode == 0
+
+
+IN_PROC = """
+from pathlib import Path
+from ropelab.runs.folders import replaced_file
+try:
+    with replaced_file(Path("/proc/file")):
+        pass
+except FileNotFoundError:
+    raise SystemExit(0)
+"""

@@ -74,10 +74,7 @@ def audit(
 
         for number, one in enumerate(audits, 1):
             place = Path(figures) if len(audits) == 1 else Path(figures) / str(number)
-            try:
-                drawn.write(drawn.as_files(drawn.finished(draw, one.tables)), place)
-            except FileExistsError:
-                raise InputError(f"--figures {place} is a file, not a folder") from None
+            drawn.write(drawn.as_files(drawn.finished(draw, one.tables)), place)
     if json:
         documents = [
             {"name": a.document.name, "answer": a.answer, "length": a.length, "tables": a.rows}

@@ -52,6 +52,7 @@ def _alone(file: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
     try:
         lock.acquire(timeout=0)
     except Timeout:
+        file.touch()  # an OSError where no lock can be made, which would be waited for for ever
         waiting()
         lock.acquire()
     try:

@@ -79,9 +79,12 @@ def as_files(
 
 
 def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write encoded files into a folder, each whole or not at all."""
+    """Write encoded files into a folder, each whole or not at all; InputError if one cannot be."""
     for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        with replaced_file(folder / name) as fresh:
-            fresh.write_bytes(content)
+        try:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            with replaced_file(folder / name) as fresh:
+                fresh.write_bytes(content)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            raise InputError(f"cannot write {folder / name}: {error.strerror}") from None
     return [folder / name for name in files]
