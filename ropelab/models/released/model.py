@@ -20,7 +20,7 @@ from ropelab.models.encoding.rope import LogN, Rope, SelfExtend
 from ropelab.models.lm.trained import LIBRARIES
 from ropelab.models.released import loading
 from ropelab.models.released.facts import facts_of
-from ropelab.models.released.folder import located, weight_bytes
+from ropelab.models.released.folder import fingerprint_of, located, weight_bytes
 from ropelab.models.released.forward import Head, ModelShape, upcast
 from ropelab.models.released.loading import ModelDtype, load
 from ropelab.models.released.positions import (
@@ -34,7 +34,7 @@ from ropelab.models.released.positions import (
     patch_of,
 )
 from ropelab.runs.cell import Needs
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.estimate import size
 from ropelab.runs.machine import return_freed_memory
 
@@ -261,8 +261,12 @@ class ModelRef:
         return {"hf": self.fingerprint, "dtype": self.dtype}
 
     def model(self, *_: object) -> ReleasedModel:
-        """Return the model, loaded once for all that a process asks of it."""
-        return _loaded(self)
+        """Return the model, loaded once; MachineError if its folder is not what it was."""
+        found = _loaded(self)
+        # What is measured now would be kept as what the files were when the run was asked for.
+        if fingerprint_of(Path(self.path)) != self.fingerprint:
+            raise MachineError(f"{self.path} has changed since this run began; start again")
+        return found
 
     def needs(self, windows: Sequence[tuple[int, int]]) -> Needs:
         """Estimate passes over rows of tokens, from the configuration and the size of the files."""

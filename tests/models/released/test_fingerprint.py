@@ -9,7 +9,9 @@ import pytest
 
 from ropelab.models.released import folder as model_folder
 from ropelab.models.released.folder import fingerprint_of
-from ropelab.runs.errors import InputError
+from ropelab.models.released.model import ModelRef
+from ropelab.runs.errors import InputError, MachineError
+from tests.models.released.tiny import saved
 
 SIZE = 3 * 2**20
 
@@ -81,3 +83,19 @@ def test_large_files_are_read_in_small_blocks(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < SIZE
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_another_model_in_the_folder_is_not_measured_as_the_first(tmp_path, loaded):
+    """Weights are trained on and saved again while earlier runs of the same command take time."""
+    folder = saved(tmp_path / "model", "llama")
+    reference = ModelRef(str(folder), fingerprint_of(folder))
+    if loaded:
+        reference.model()
+    file = folder / "model.safetensors"
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    file.unlink()
+    file.write_bytes(raw)
+    with pytest.raises(MachineError, match="has changed since this run began"):
+        reference.model()
