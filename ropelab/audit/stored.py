@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 
 from ropelab.audit.expected import Expected
 from ropelab.audit.rotations import Observed, Positions, Rotated, Vectors, from_tables
@@ -15,12 +16,13 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_regular
 
 SUFFIXES = (".npz", ".safetensors")
+MOST_BYTES = 2**32
 LARGEST_POSITION = 2**53  # positions beyond are not exact in float64
 # numpy and zipfile raise these for damaged files; NotImplementedError for a compression that Python
 # does not know, RuntimeError for an encrypted file.
 UNREADABLE = (
     *(OSError, ValueError, EOFError, NotImplementedError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error),
+    *(zipfile.BadZipFile, zlib.error, MemoryError),
 )
 Arrays = Mapping[str, np.ndarray]
 
@@ -36,9 +38,11 @@ def read_arrays(path: Path) -> Arrays:
 
 def archive(path: Path) -> Arrays:
     found = {}
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+    with path.open("rb") as file, NpzFile(file, allow_pickle=False) as stored:
+        if sum(part.file_size for part in stored.zip.infolist()) > MOST_BYTES:
+            raise ValueError(f"it unpacks to more than {MOST_BYTES >> 30} GiB")
         for name in stored.files:
-            array = stored[name]
+            array = np.asarray(stored[name])  # bytes, if it is no array
             if array.dtype.kind not in "fiub":
                 raise ValueError(f"{name} holds {array.dtype}, not real numbers")
             found[name] = np.asarray(array, np.float64)

@@ -2,6 +2,9 @@
 
 import importlib
 import json
+import pickle
+import struct
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ropelab.audit import observed
+from ropelab.audit import observed, stored
 from ropelab.audit.check import check
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.runs.errors import InputError
@@ -20,7 +23,14 @@ __all__ = ["call"]  # a fixture
 
 ANGLES = np.arange(64.0)[:, None] * 500000.0 ** (-np.arange(32) / 32)
 COS, SIN = np.cos(ANGLES), np.sin(ANGLES)
+NO_ARCHIVE = b"\x93NUMPY\x01\x00" + bytes(200)
 WHOLE = "positions must be a list of whole numbers"
+
+
+def zeros(count: int) -> bytes:
+    """The head of an array of so many numbers, without them."""
+    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({count},)}}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head
 
 
 @pytest.fixture
@@ -54,7 +64,31 @@ def test_tables_that_are_none_are_refused_in_one_line(here, arrays, sentence):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04" + bytes(100), b"PK\x05\x06"])
+@pytest.mark.parametrize(
+    ("part", "sentence"),
+    [
+        (pickle.dumps([1]), "cos holds .*, not real numbers"),
+        (zeros(2**50), "cannot read t.npz: "),
+        (zeros(2**30) + bytes(2**20), "cannot read t.npz: "),
+    ],
+)
+def test_a_part_that_is_no_array_or_too_large_is_refused(here, part, sentence):
+    with zipfile.ZipFile("t.npz", "w") as archive:
+        archive.writestr("cos.npy", part)
+    with pytest.raises(InputError, match=sentence):
+        check("t.npz", config="config.json")
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(here, monkeypatch):
+    monkeypatch.setattr(stored, "MOST_BYTES", 2**20)
+    np.savez_compressed("t.npz", cos=np.zeros(2**18))
+    with pytest.raises(InputError, match="it unpacks to more than"):
+        check("t.npz", config="config.json")
+
+
+@pytest.mark.parametrize(
+    "content", [NO_ARCHIVE, b"", b"text", b"PK\x03\x04" + bytes(100), b"PK\x05\x06"]
+)
 def test_a_file_that_is_no_archive_is_refused(here, content):
     (here / "t.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"cannot read t\.npz"):
