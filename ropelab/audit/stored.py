@@ -38,9 +38,10 @@ def read_arrays(path: Path) -> Arrays:
 
 def archive(path: Path) -> Arrays:
     found = {}
-    with path.open("rb") as file, NpzFile(file, allow_pickle=False) as stored:
-        if sum(part.file_size for part in stored.zip.infolist()) > MOST_BYTES:
+    with zipfile.ZipFile(path) as parts:
+        if sum(part.file_size for part in parts.infolist()) > MOST_BYTES:
             raise ValueError(f"it unpacks to more than {MOST_BYTES >> 30} GiB")
+    with path.open("rb") as file, NpzFile(file, allow_pickle=False) as stored:
         for name in stored.files:
             array = np.asarray(stored[name])  # bytes, if it is no array
             if array.dtype.kind not in "fiub":
