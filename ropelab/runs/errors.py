@@ -114,7 +114,8 @@ def naming(origin: str) -> Iterator[None]:
 def defect(error: Exception) -> int:
     """Say an error in one line on stderr, put its traceback into a file; the exit status."""
     # A library that finds no room for itself is an ImportError.
-    if isinstance(error, MemoryError) or "annot allocate memory" in str(error):
+    no_room = ("annot allocate memory", "failed to map segment")
+    if isinstance(error, MemoryError) or any(part in str(error) for part in no_room):
         text = "memory ran out; nothing half-written was left behind"
     else:
         where = "which could not be written"

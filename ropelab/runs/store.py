@@ -80,6 +80,9 @@ class Manifest:
     files: dict[Annotated[str, StringConstraints(pattern=r"^\w[\w.-]*$")], str] = field(
         default_factory=dict
     )
+    title: str = ""
+    measurements: dict[str, int] = field(default_factory=dict)
+    times: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
 RUN = Format("manifest.json", "tables", TypeAdapter(Manifest))

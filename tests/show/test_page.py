@@ -300,6 +300,9 @@ def test_choices_are_written_as_the_script_writes_them():
         lambda folder: (folder / "manifest.json").write_text("[]"),
         lambda folder: _change(folder, command="ropelab 'unclosed"),
         lambda folder: _change(folder, command=5),
+        lambda folder: _change(folder, title=5),
+        lambda folder: _change(folder, times="x"),
+        lambda folder: _change(folder, measurements="x"),
         lambda folder: _change(folder, tables=None),
         lambda folder: _type_over(folder, "It is ", "It was "),
     ],
@@ -340,3 +343,16 @@ def test_a_cut_picture_is_left_out_aloud(tmp_path, capsys):
     text = write_report(find_runs([tmp_path]), tmp_path / "index.html").read_text()
     assert "<img" not in text.split("<script")[0]
     assert "cut.png" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("experiment", ["style", "nothing", "claims", "freqs"])
+def test_figures_that_cannot_be_drawn_are_left_out_and_all_else_is_shown(
+    tmp_path, capsys, experiment
+):
+    """A stored run may name anything as its experiment, and have any tables."""
+    tables = {"pairs": accuracies(0.0), "claims": accuracies(0.0)}
+    changes = {"experiment": experiment, "figures": ["figures/one.png"]}
+    write_run(tmp_path, "other-00000009", tables, f"ropelab {experiment}", **changes)
+    page = write_report(find_runs([tmp_path]), tmp_path / "index.html").read_text()
+    assert "It is other-00000009." in page
+    assert "left out: figures of " in capsys.readouterr().err

@@ -123,7 +123,7 @@ def _pictures(run: Shown, draw: bool) -> list[Picture]:
                 for name, title, svg in zip(figures, titles, files, strict=True)
             ]
         # An experiment that this version does not have, or tables of an earlier version of one.
-        except (ImportError, KeyError, ValueError, IndexError) as error:
+        except (ImportError, AttributeError, LookupError, TypeError, ValueError) as error:
             say(f"left out: figures of {run.folder}: cannot be drawn from its tables ({error})")
     for path in stored:
         try:
