@@ -88,6 +88,7 @@ def test_a_config_without_the_field_does_not_know_its_other_spelling():
         ("2M", 2 * 1024**2),
         ("1.5k", 1536),
         (" 4096 ", 4096),
+        ("2^40", 2**40),
         ("0.1", 0.1),
         (".5", 0.5),
         ("-3", -3),

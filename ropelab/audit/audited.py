@@ -14,6 +14,7 @@ from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
 from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError
+from ropelab.runs.sentences import typed
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ def audit(
     length: int | None = None,
     dtype: str = "",
     flags: str | Flags = "",
+    precision: bool = True,
 ) -> Audit:
     """Return what a model's configuration means to each runtime.
 
@@ -45,6 +47,7 @@ def audit(
         length: the length to look at in tokens, the claimed one if None.
         dtype: the model's number format, the file's own if empty.
         flags: flags of the server.
+        precision: search the worst errors of number formats, which takes most of the time.
     """
     settings = parse_flags(flags) if isinstance(flags, str) else flags
     document = load(source) if isinstance(source, str) else source
@@ -67,7 +70,7 @@ def audit(
         "keys": overview.keys(case),
         "pairs": overview.pairs(case),
         "context": overview.context(case),
-        "precision": overview.precision(case, model_format),
+        "precision": overview.precision(case, model_format) if precision else [],
         "findings": [asdict(finding) for finding in found],
     }
     return Audit(**vars(case), rows=rows, findings=found, answer=overview.sentence(case))
@@ -89,6 +92,34 @@ def compare(one: Audit, other: Audit) -> list[dict[str, Any]]:
                 what = f"{row['runtime']}, {row['layers']}: {name}"
                 rows.append({"what": what, "first": row.get(name), "second": match.get(name)})
     return rows
+
+
+def folded(audit: Audit) -> list[tuple[str, str]]:
+    """Return in words what runtimes compute, and those that compute the same."""
+    groups: dict[str, list[str]] = {}
+    for row in audit.rows["runtimes"]:
+        if "base" not in row:
+            continue
+        name = row["runtime"] + ("*" if row["proof"].startswith("read") else "")
+        groups.setdefault(in_words(row, audit.length), []).append(name)
+    return [(words, ", ".join(names)) for words, names in groups.items()]
+
+
+def in_words(row: Mapping[str, Any], length: int) -> str:
+    layers = "" if row["layers"] == "all" else f"{row['layers']}: "
+    pairs = "unscaled"
+    if row["pairs_blended"] or row["pairs_divided"]:
+        pairs = "{pairs_kept}/{pairs_blended}/{pairs_divided} pairs kept/blended/divided".format(
+            **row
+        )
+    words = [f"base {typed(row['base'])}", f"{row['rotary_dim']} features", pairs]
+    if row["logit_multiplier"] != 1:
+        words.append(f"logits x{row['logit_multiplier']:.4g}")
+    if row["claimed_tokens"]:
+        words.append(f"up to {row['claimed_tokens']} tokens")
+    if row["first_off_tokens"]:
+        words.append(f"off from position {row['first_off_tokens']} in {length}")
+    return layers + ", ".join(words)
 
 
 def short_tables(audit: Audit) -> dict[str, Rows]:

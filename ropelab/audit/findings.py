@@ -1,7 +1,7 @@
 """The rules of an audit: problems of a configuration, and differences between the runtimes."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,7 +10,7 @@ from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE
-from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Unscaled, Yarn
+from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
 
 Level = Literal["error", "warn", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warn", "note")
@@ -29,37 +29,75 @@ class Finding:
 Found = Iterator[tuple[str, str, str]]  # code, sentence, advice
 
 
-def errors(case: Case) -> Found:
-    """Find contradictions, refusals, and runtimes that rotate by something else."""
+def of_ratio(case: Case) -> str:
+    """Return the length to write where the block's factor is not the ratio of the lengths."""
+    factor, original, maximum = case.block.get("factor"), case.block.get(ORIGINAL), case.maximum
+    if case.kind != "yarn" or not original:
+        return ""
+    if not all(isinstance(value, int | float) for value in (factor, original, maximum)):
+        return ""
+    equal = math.isclose(factor * original, maximum, rel_tol=1e-6)
+    return "" if equal else f'"{MAXIMUM}": {round(factor * original)}'
+
+
+def unscaled(case: Case) -> list[str]:
+    """Return the runtimes that pass over a scaling that others apply."""
+    if not isinstance(case.kind, str) or case.kind in ("default", "mrope"):
+        return []
+    without = [name for name, spec in case.read if _plain(spec)]
+    return without if len(without) < len(case.read) else []
+
+
+def explained(case: Case) -> set[str]:
+    """Return the runtimes whose difference has a cause of its own: base, width, no scaling."""
+    right = case.spec
+    other = [
+        name
+        for name, spec in case.read
+        if not math.isclose(spec.base, right.base, rel_tol=1e-9)
+        or spec.rotary_dim != right.rotary_dim
+    ]
+    return {*other, *unscaled(case)}
+
+
+def errors(case: Case) -> Iterator[tuple[Sequence[str], str, str, str]]:
+    """Find contradictions, refusals, and runtimes that rotate by something else, with names."""
     reference, right = case.reference.runtime.name, case.spec
     old, new = case.block.get("type"), case.block.get("rope_type")
     if old and new and old != new and (old, new) not in SAME_TYPES:
         says = f"type says {old}, rope_type says {new}: runtimes pick one or refuse both"
-        yield "E01", says, f"write the same name twice: {new}"
+        yield (), "E01", says, f"write the same name twice: {new}"
 
     refused: dict[str, list[str]] = {}
     for reading in case.readings:
         if reading.outcome == "refused":
             refused.setdefault(reading.problem, []).append(reading.runtime.name)
     for reason, stopped in refused.items():
-        yield "E02", f"refused by {', '.join(stopped)}: {reason}", ""
+        yield stopped, "E02", f"refused by {', '.join(stopped)}: {reason}", ""
 
     for base, names in case.grouped(lambda spec: spec.base).items():
         if not math.isclose(base, right.base, rel_tol=1e-9):
             source = next(spec.base_source for _, spec in case.read if spec.base == base)
             says = f"{names} takes base {base:g} ({source}), not {right.base:g}"
             instead = f'write "rope_theta": {right.base!r} at top level'
-            yield "E03", says, f"leave {source} off" if source.startswith("--") else instead
+            fix = f"leave {source} off" if source.startswith("--") else instead
+            yield names.split(", "), "E03", says, fix
 
-    if isinstance(case.kind, str) and case.kind not in ("default", "mrope"):
-        without = [name for name, spec in case.read if _plain(spec)]
-        if 0 < len(without) < len(case.read):
-            says = f"{case.kind} is declared, but not applied by {', '.join(without)}"
-            yield "E08", says, "ropelab emit --target, for the form that it reads"
+    if without := unscaled(case):
+        says, fix = (
+            f"{case.kind} is declared, but not applied by {', '.join(without)}",
+            of_ratio(case),
+        )
+        if fix:
+            ratio = case.maximum / case.block[ORIGINAL]
+            says = f"{says}: their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
+        fix = fix or "ropelab emit --target, for the form that it reads"
+        yield without, "E08", says, fix
 
     for width, names in case.grouped(lambda spec: spec.rotary_dim).items():
         if width != right.rotary_dim:
-            yield "W06", f"{names} rotates {width} features, {reference} {right.rotary_dim}", ""
+            says = f"{names} rotates {width} features, {reference} {right.rotary_dim}"
+            yield names.split(", "), "W06", says, ""
 
 
 def _plain(spec: RopeSpec) -> bool:
@@ -71,7 +109,7 @@ def _plain(spec: RopeSpec) -> bool:
 
 def contradicting_keys(case: Case) -> Found:
     """Find keys that contradict each other, or that few or no runtimes read."""
-    maximum, factor, original = case.maximum, case.block.get("factor"), case.block.get(ORIGINAL)
+    maximum = case.maximum
     for name, spec in case.read:
         claimed = spec.claimed_len or 0
         if spec.multiplied and isinstance(maximum, int) and claimed > maximum:
@@ -84,7 +122,8 @@ def contradicting_keys(case: Case) -> Found:
     paths = [use.path for use in case.reference.keys]
     for path in paths:
         close = near(path)
-        if not meaning(path) and close:
+        # A name that holds a known one is a key of its own: indexer_rope_interleave.
+        if not meaning(path) and close and close not in path:
             yield "W01", f"{path} is not a known key", f"did you mean {close}?"
     for path in paths:
         if path.endswith(".attn_factor"):
@@ -92,22 +131,20 @@ def contradicting_keys(case: Case) -> Found:
             yield "W01", says, "attention_factor, for the runtimes that read it"
 
     # Some runtimes take the factor from the file, others the ratio of the lengths.
-    if case.kind != "yarn" or not original:
-        return
-    if not all(isinstance(value, int | float) for value in (factor, original, maximum)):
-        return
-    if not math.isclose(factor * original, maximum, rel_tol=1e-6):
+    if (fix := of_ratio(case)) and not unscaled(case):
+        factor, original = case.block["factor"], case.block[ORIGINAL]
         says = (
             f"{MAXIMUM} {maximum} is not factor {factor:g} x original {original}: runtimes that "
             f"compute the factor from the lengths use {maximum / original:g}, and servers allow "
             f"{maximum} tokens"
         )
-        yield "W02", says, f'"{MAXIMUM}": {round(factor * original)}'
+        yield "W02", says, fix
 
 
 def differences(case: Case) -> Found:
     """Find runtimes that scale by other numbers than the reference."""
-    right = case.spec
+    right, known = case.spec, explained(case)
+    case = replace(case, readings=[r for r in case.readings if r.runtime.name not in known])
     # Every runtime has another default for a missing original length.
     if case.kind in ("yarn", "llama3", "longrope") and case.named(
         lambda s: s.trained_len != right.trained_len and case.apart(s)[2] is not None
@@ -164,7 +201,7 @@ def lengths(case: Case) -> Found:
     factor = getattr(case.spec.scaling, "factor", 1.0)
     limit = factor * case.spec.trained_len
     low = {n: s.claimed_len for n, s in case.read if s.claimed_len and s.claimed_len < limit}
-    if factor > 1 and isinstance(case.spec.scaling, Yarn | Llama3) and low:
+    if factor > 1 and isinstance(case.spec.scaling, Yarn) and low and not of_ratio(case):
         claims = " or ".join(str(length) for length in sorted(set(low.values())))
         says = f"the scaling reaches {limit:.0f} tokens, {', '.join(low)} allows {claims}"
         yield "W10", says, f'"{MAXIMUM}": {limit:.0f}'
@@ -203,19 +240,22 @@ def notes(case: Case) -> Found:
             f"static yarn by {factor:g} also affects prompts below {spec.trained_len} tokens: "
             f"every logit times {spec.attention_factor**2:.4g}, slow pairs divided"
         )
-        yield "N01", says, "leave it off where contexts are short"
+        yield "N01", says, ""
     if case.asked and factor > 1 and case.asked < factor * spec.trained_len:
         need = max(1.0, case.asked / spec.trained_len)
         says = f"{case.asked} tokens need a factor of {need:.4g}, the file has {factor:g}"
         yield "N02", says, f'"factor": {need:.4g}'
+    left: dict[str, list[str]] = {}
     for reading in case.readings:
         if reading.outcome == "not modelled":
-            yield "N03", f"{reading.runtime.name} is left out: {reading.problem}", ""
+            left.setdefault(reading.problem, []).append(reading.runtime.name)
+    if left:
+        parts = (f"{', '.join(names)} ({problem})" for problem, names in left.items())
+        yield "N03", f"left out: {'; '.join(parts)}", ""
 
 
 # Worst first; of one level in the order in which they are shown.
 RULES: tuple[tuple[Level, Callable[[Case], Found]], ...] = (
-    ("error", errors),
     ("warn", contradicting_keys),
     ("warn", differences),
     ("warn", lengths),
@@ -225,6 +265,18 @@ RULES: tuple[tuple[Level, Callable[[Case], Found]], ...] = (
 
 
 def collect(case: Case) -> tuple[Finding, ...]:
-    return tuple(
+    """Return all findings, worst first; errors rest on readers that were compared."""
+    found = [
+        Finding(code, "error" if sure(case, names) else "warn", says, do)
+        for names, code, says, do in errors(case)
+    ]
+    found += [
         Finding(code, level, says, do) for level, rule in RULES for code, says, do in rule(case)
-    )
+    ]
+    return tuple(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
+
+
+def sure(case: Case, names: Sequence[str]) -> bool:
+    """Return True if one of the runtimes was compared for this model type; True without names."""
+    named = [r for r in case.readings if r.runtime.name in names]
+    return not named or any(r.model_type in r.runtime.compared for r in named)

@@ -48,6 +48,7 @@ def audit(
     flags: Annotated[str, Option(metavar="TEXT", help="Flags of the server, in quotes.")] = "",
     figures: Annotated[str, Option(metavar="DIR", help="Draw two figures per file there.")] = "",
     fail_on: Annotated[str, Option(metavar="LEVEL", help="error, warn or never.")] = "error",
+    verbose: Annotated[bool, Option("--verbose", help="Keys, context and precision, too.")] = False,
     json: Json = False,
 ) -> int:
     """Read a model's configuration as each runtime does, and report differences and errors.
@@ -64,7 +65,14 @@ def audit(
         raise unknown_name("--fail-on", fail_on, LEVELS)
     seen = tokens(length)
     audits = [
-        audited.audit(name, runtime=runtime, length=seen, dtype=dtype, flags=flags)
+        audited.audit(
+            name,
+            runtime=runtime,
+            length=seen,
+            dtype=dtype,
+            flags=flags,
+            precision=verbose or json,
+        )
         for name in files
     ]
     difference = audited.compare(*audits) if len(audits) == 2 else None
@@ -84,7 +92,7 @@ def audit(
         print_document({"experiment": "audit", "files": documents, **more})
     else:
         for number, one in enumerate(audits):
-            show_audit(one, first=not number)
+            show_audit(one, first=not number, verbose=verbose)
         if difference == []:
             print_line("no difference")
         elif difference:
@@ -92,8 +100,8 @@ def audit(
     return FOUND if any(one.worst() in LEVELS[fail_on] for one in audits) else 0
 
 
-def show_audit(audit: "Audit", first: bool) -> None:
-    """Print the verdict, the findings with their advice, the tables and what to type next."""
+def show_audit(audit: "Audit", first: bool, verbose: bool) -> None:
+    """Print the verdict, the findings with their advice, the runtimes and what to type next."""
     from ropelab.audit import audited
     from ropelab.show import terminal
 
@@ -105,7 +113,15 @@ def show_audit(audit: "Audit", first: bool) -> None:
         terminal.show_paragraph(f"{finding.code} {finding.level}: {finding.says}", hanging=4)
         if finding.do:
             terminal.show_paragraph(f"fix: {finding.do}", indent=4, hanging=5)
-    show_tables(audited.short_tables(audit))
+    print_line("")
+    if verbose:
+        show_tables(audited.short_tables(audit))
+    else:
+        groups = audited.folded(audit)
+        for words, names in groups:
+            terminal.show_paragraph(f"{words}: {names}", hanging=4)
+        if any("*" in names for _, names in groups):
+            print_line("* read from source, not run")
     source = shlex.quote(audit.document.name)
     command = f"ropelab emit --from {source} --context {audit.length} --target all"
     terminal.show_places({"next": command})

@@ -34,6 +34,7 @@ from ropelab.runs.own import typed
 
 # Bytes of a config file: a pasted table of factors is far smaller.
 LARGEST_FILE = 2**20
+POWER_OF_TWO = re.compile(r"\s*2\^(\d{1,3})\s*")
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 NUMBER = re.compile(
     r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*", re.IGNORECASE
@@ -41,15 +42,17 @@ NUMBER = re.compile(
 
 
 def read_number(value: object) -> object:
-    """Read a number as people write it: `1e6`, `500_000`, `128k` (= 131072, k is 1024).
+    """Read a number as people write it: `1e6`, `500_000`, `2^40`, `128k` (= 131072, k is 1024).
 
-    >>> read_number("128k"), read_number("1e6"), read_number("0.5")
-    (131072, 1000000, 0.5)
+    >>> read_number("128k"), read_number("1e6"), read_number("0.5"), read_number("2^20")
+    (131072, 1000000, 0.5, 1048576)
     """
     if isinstance(value, bool):
         raise ValueError("must be a number, not true or false")
     if not isinstance(value, str):
         return value
+    if power := POWER_OF_TWO.fullmatch(value):
+        return 2 ** int(power[1])
     match = NUMBER.fullmatch(value)
     if match is None:
         raise ValueError("must be a number such as 4096, 1e6 or 128k")

@@ -59,8 +59,11 @@ def test_the_model_cards_yarn_is_switched_off_by_some():
         assert spec.attention_factor == 1.0
     assert spec_of(QWEN, "vllm").claimed_len == 32768
     result = audited(QWEN)
-    assert {"E08", "W02", "W04", "W05", "W10"} <= codes(result)
-    assert "transformers-4.55" in next(f.says for f in result.findings if f.code == "E08")
+    # One cause, one finding, with what to write.
+    assert codes(result) - {"N01", "N03"} == {"E02", "E08"}
+    (found,) = (f for f in result.findings if f.code == "E08")
+    assert "transformers-4.55" in found.says
+    assert found.do == '"max_position_embeddings": 131072'
     (row,) = [r for r in result.rows["runtimes"] if r["runtime"] == "vllm"]
     assert (row["pairs_kept"], row["pairs_blended"], row["pairs_divided"]) == (24, 16, 24)
 
@@ -403,3 +406,33 @@ def test_an_unknown_format_is_one_line(tmp_path):
 def test_unknown_runtimes_and_levels_are_named(tmp_path):
     with pytest.raises(InputError, match="did you mean 'sglang'"):
         audited(QWEN, runtime=("sglan",))
+
+
+def test_an_error_rests_on_a_reader_that_was_compared() -> None:
+    """TensorRT-LLM takes no share from the block, which only its source says."""
+    block = {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25}
+    config = {"model_type": "qwen3_5_text", "head_dim": 256, "max_position_embeddings": 262144}
+    result = audited({**config, "rope_parameters": block})
+    found = {(f.code, f.level) for f in result.findings}
+    assert ("W06", "warn") in found
+    assert result.worst() == "warn"
+
+
+def test_equal_runtimes_are_one_line() -> None:
+    result = audited({**QWEN, "max_position_embeddings": 131072, "rope_scaling": None})
+    ((words, names),) = audited_module.folded(result)
+    assert words == "base 1e6, 128 features, unscaled, up to 131072 tokens"
+    assert "vllm, sglang, mlx-lm, exllamav3, llama.cpp, tensorrt-llm*, tgi*" in names
+
+
+def test_a_type_that_a_registry_lacks_is_not_in_that_release() -> None:
+    config = {**QWEN, "model_type": "exaone4", "rope_scaling": None}
+    lacking = {
+        name
+        for name, runtime in RUNTIMES.items()
+        if "is not in that release" in read(runtime, config).problem
+    }
+    assert {"tgi", "transformers-4.51", "transformers-4.44"} <= lacking
+    assert not {"vllm", "sglang", "exllamav3", "transformers-5"} & lacking
+    named = {**config, "architectures": ["LlamaForCausalLM"]}
+    assert "is not in that release" not in read(RUNTIMES["llama.cpp"], named).problem

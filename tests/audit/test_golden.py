@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ropelab.audit.runtimes.registry import RUNTIMES, read
+from ropelab.audit.runtimes.registry import RUNTIMES, listed, read
 
 RUN = [name for name, runtime in RUNTIMES.items() if runtime.proof == "run"]
 ROUNDING = 2e-6
@@ -91,7 +91,7 @@ def test_the_stated_model_types_are_those_that_were_compared(name, golden):
     answered = {
         golden.configs[config]["model_type"]
         for config, answer in golden.answers[name].items()
-        if isinstance(answer, dict)
+        if isinstance(answer, dict) and listed(name, (golden.configs[config]["model_type"],))
     }
     assert answered == RUNTIMES[name].compared
 

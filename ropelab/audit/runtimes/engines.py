@@ -175,6 +175,7 @@ class Tgi(Reader):
     """text-generation-inference: the block of version 4, with scaling types of its own making."""
 
     unknown = "rope scaling type '{}' is not implemented"
+    multiplies_unscaled = False
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         block: Mapping[str, Any] = trace.block("rope_scaling") or {}
@@ -187,10 +188,11 @@ class Tgi(Reader):
         return {"all": settings}
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        return reader.width_of(head_dim, settings.trace.family.partial or 1.0)
-
-    def softmax_factor(self, settings: Settings) -> float:
-        return 1.0  # no factor on scores, for DeepSeek either
+        # flash_phi and flash_neox read the share, the others rotate the whole head.
+        family, share = settings.trace.family, 1.0
+        if family.name in ("phi", "gpt_neox"):
+            share, _ = settings.trace.first(family.partial_keys, family.partial or 1.0)
+        return reader.width_of(head_dim, number(share, "share"))
 
 
 def tgi_unscaled(settings: Settings) -> Made:

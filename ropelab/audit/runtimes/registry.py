@@ -1,7 +1,9 @@
 """The runtimes by name, and reading one configuration with all of them."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, Literal
 
 from ropelab.audit.runtimes import llamacpp, ollama
@@ -42,6 +44,24 @@ class Runtime:
         return "compared with what it computed"
 
 
+# Architectures or model types that a runtime has a class for, written by tools/model_lists.py.
+_LISTS = json.loads((files(__package__) / "model_lists.json").read_text(encoding="utf-8"))
+_CLASS_OF = dict(pair.split(":") for pair in _LISTS.pop("architectures").split())
+LISTS = {name: frozenset(words.split()) for name, words in _LISTS.items()}
+# They run a model without a class of their own by that of transformers.
+BACKED = ("vllm", "sglang")
+
+
+def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -> bool:
+    """Return True if a runtime has a class for a model; True, too, if its list is not known."""
+    if name not in LISTS:
+        return True
+    # The language part of a model of several parts has a class of the whole's.
+    outer = {o for o, kind in CLASSES["texts"].items() if kind in kinds and kind not in _CLASS_OF}
+    named = set(architectures) or {_CLASS_OF.get(kind, "") for kind in {*kinds, *outer}}
+    return bool(LISTS[name] & {*kinds, *outer, *named})
+
+
 @dataclass(frozen=True)
 class Reading:
     """A configuration as one runtime reads it: a spec per layer type, or the reason for none."""
@@ -70,6 +90,14 @@ ASKED = frozenset(
 # Model types that a reader, a release or a converter does not take were not compared.
 _LLAMA_LIKE, _IN_MLX = (ASKED.intersection(reader.types) for reader in (Exllama, Mlx))
 _CONVERTED = ASKED - {"cohere", "glm", "gpt_neox", "granite", "gemma2", "smollm3"}
+
+
+def _compared(name: str, kinds: frozenset[str]) -> frozenset[str]:
+    return frozenset(kind for kind in kinds if listed(name, (kind,)))
+
+
+_IN_SGLANG = _compared("sglang", _LLAMA_LIKE | {"gpt_oss"})
+_IN_EXLLAMA = _compared("exllamav3", _LLAMA_LIKE)
 _ANY = ("config", "params", "gguf")
 _OLD = "4.57.1"  # what llama.cpp's converter and TGI load files with is near it
 
@@ -88,10 +116,10 @@ _ROWS = (
     _v4("4.48.3", Transformers4("maximum", "short", truncate=False, phi3_share=False)),
     # Only the Llama class was read; others have rules of their own.
     _v4("4.44.2", Transformers4("maximum", "static", truncate=False, types=("llama", ""))),
-    Runtime("vllm", "0.33.0", "run", Vllm().read, ASKED),
-    Runtime("sglang", "0.5.23", "run", Sglang().read, _LLAMA_LIKE | {"gpt_oss"}, chain="float32"),
+    Runtime("vllm", "0.33.0", "run", Vllm().read, _compared("vllm", ASKED)),
+    Runtime("sglang", "0.5.23", "run", Sglang().read, _IN_SGLANG, chain="float32"),
     Runtime("mlx-lm", "0.32.2", "run", Mlx().read, _IN_MLX, chain="float32"),
-    Runtime("exllamav3", "1.6.5", "run", Exllama().read, _LLAMA_LIKE, chain="float32"),
+    Runtime("exllamav3", "1.6.5", "run", Exllama().read, _IN_EXLLAMA, chain="float32"),
     Runtime("llama.cpp", "0c1e570", "parts", llamacpp.read, _CONVERTED, _ANY, "ggml", _OLD),
     Runtime("tensorrt-llm", "2026", "read", TensorRt().read, chain="float32"),
     Runtime("tgi", "db931fc", "read", Tgi().read, release=_OLD),
@@ -152,6 +180,15 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
         outer = ""
     if outer in CLASSES["texts"] and outer not in CLASSES["flat"] and not trace.prefix:
         raise NotModelledError(f"'{outer}' has its language model in text_config, which is missing")
+    named = trace.whole.get("architectures")
+    named = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    kinds = [kind for kind in (outer, trace.model_type) if kind]
+    of_file = "attention.head_count" not in trace.text  # a GGUF file was converted already
+    if kinds and of_file and not listed(runtime.name, kinds, named):
+        problem = f"'{short(trace.model_type)}' is not in that release"
+        if runtime.name in BACKED:
+            problem = f"{problem}; where transformers has a class, that one runs"
+        raise NotModelledError(problem)
     known = RELEASES.get(runtime.version)
     for kind in (trace.model_type, outer):
         if known is not None and kind and kind not in known:

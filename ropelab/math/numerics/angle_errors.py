@@ -167,6 +167,11 @@ def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
     largest = np.repeat(known, [len(part) for part in parts]) * (1 + 1e-9)
     table = chain.plan.table
     rounding = 0.0 if table.precision == 53 else table.epsilon / 4
+    # At an angle a near 0, a cosine is rounded by at most its distance a^2 / 2 from 1, and a sine
+    # by at most epsilon a / 2: without this a pair that hardly turns is searched everywhere.
+    angles = np.abs(np.outer(chain.spectrum.inv_freq, ends))
+    near = np.maximum(angles**2 / 2, table.epsilon * angles / 2) + np.finfo(np.float64).tiny
+    rounding = np.minimum(rounding, near)
     bounds = 2 * np.sin(np.minimum(chain.error_bounds(ends), largest) / 2) + rounding
     exact, best = Chain(CastPlan(), chain.spectrum), 0.0
     for number in np.argsort(-bounds.max(0), kind="stable"):

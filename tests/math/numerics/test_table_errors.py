@@ -44,20 +44,41 @@ def test_without_rounding_nothing_is_off():
     assert searched(CastPlan(), rope(32), 0, 100_000) == 0
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e-9, 1e-4])
+@pytest.mark.parametrize("name", ["ggml", "transformers_llama", "all bfloat16"])
+def test_frequencies_near_zero_are_found_by_few_cosines(name, scale, monkeypatch):
+    """Their cosines round to 1 and their errors are tiny, which the bounds must know."""
+    slow = Spectrum(rope(32).inv_freq * scale, None, None)
+    positions = span(0, 5000)
+    both = zip(*(Chain(p, slow).table(positions) for p in (PLANS[name], CastPlan())), strict=True)
+    everywhere = max(float(np.abs(ours - exact).max()) for ours, exact in both)
+    found = searched(PLANS[name], slow, 0, 5000)
+    assert found <= everywhere <= found * (1 + WITHIN) + 1e-15
+    computed = counted(monkeypatch)
+    searched(PLANS[name], slow, 0, 1 << 18)
+    assert sum(computed) < 0.3 * (1 << 18) * 16
+
+
 @pytest.mark.parametrize("fmt", ["float32", "float16", "bfloat16", "float8_e5m2"])
 def test_rounding_a_table_alone_costs_half_a_last_place_below_one(fmt):
     half = FORMATS[fmt].epsilon / 4
     assert (1 - WITHIN) * half <= searched(parse_cast(f"table={fmt}"), rope(32), 0, 1 << 20) <= half
 
 
-def test_few_cosines_are_computed(monkeypatch):
-    computed = []
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of cosines of every call from now on."""
+    computed: list[int] = []
     table = Chain.table
 
-    def counted(self, positions, pairs=slice(None)):
+    def counting(self, positions, pairs=slice(None)):
         computed.append(positions.size * np.size(np.arange(self.spectrum.pairs)[pairs]))
         return table(self, positions, pairs)
 
-    monkeypatch.setattr(Chain, "table", counted)
+    monkeypatch.setattr(Chain, "table", counting)
+    return computed
+
+
+def test_few_cosines_are_computed(monkeypatch):
+    computed = counted(monkeypatch)
     searched(PRESETS["transformers_llama"].plan, rope(64), 0, 1 << 17)
     assert sum(computed) < 0.1 * (1 << 17) * 32
