@@ -83,16 +83,18 @@ def errors(case: Case) -> Iterator[tuple[Sequence[str], str, str, str]]:
             fix = f"leave {source} off" if source.startswith("--") else instead
             yield names.split(", "), "E03", says, fix
 
-    if without := unscaled(case):
-        says, fix = (
-            f"{case.kind} is declared, but not applied by {', '.join(without)}",
-            of_ratio(case),
-        )
-        if fix:
-            ratio = case.maximum / case.block[ORIGINAL]
+    # By a factor of 1 from the lengths, or not at all: two causes.
+    without, fix = unscaled(case), of_ratio(case)
+    by_ratio = [n for n, s in case.read if n in without and fix and isinstance(s.scaling, Yarn)]
+    for names_of_one in (by_ratio, [name for name in without if name not in by_ratio]):
+        if not names_of_one:
+            continue
+        says = f"{case.kind} is declared, but not applied by {', '.join(names_of_one)}"
+        instead = "ropelab emit --target, for the form that it reads"
+        if names_of_one is by_ratio:
+            ratio, instead = case.maximum / case.block[ORIGINAL], fix
             says = f"{says}: their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
-        fix = fix or "ropelab emit --target, for the form that it reads"
-        yield without, "E08", says, fix
+        yield names_of_one, "E08", says, instead
 
     for width, names in case.grouped(lambda spec: spec.rotary_dim).items():
         if width != right.rotary_dim:

@@ -11,7 +11,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 import ropelab
-from ropelab.audit.audited import audit, compare
+from ropelab.audit.audited import audit, compare, folded
 from ropelab.audit.document import Document, from_json
 from ropelab.audit.flags import parse_flags
 from ropelab.audit.runtimes.registry import RUNTIMES, read
@@ -420,7 +420,7 @@ def test_an_error_rests_on_a_reader_that_was_compared() -> None:
 
 def test_equal_runtimes_are_one_line() -> None:
     result = audited({**QWEN, "max_position_embeddings": 131072, "rope_scaling": None})
-    ((words, names),) = audited_module.folded(result)
+    ((words, names),) = folded(result)
     assert words == "base 1e6, 128 features, unscaled, up to 131072 tokens"
     assert "vllm, sglang, mlx-lm, exllamav3, llama.cpp, tensorrt-llm*, tgi*" in names
 
