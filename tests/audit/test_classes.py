@@ -12,7 +12,7 @@ import pytest
 
 from ropelab.audit.observed import config_classes, rotary_class
 from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.families import CLASSES, RELEASES
+from ropelab.audit.runtimes.families import CLASSES, RELEASES, family_of
 
 TOOL = Path(__file__).parents[2] / "tools" / "class_defaults.py"
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
@@ -99,7 +99,11 @@ def compare(kind: str, keys: dict[str, Any]) -> str:
     return ""
 
 
-@pytest.mark.parametrize("kind", sorted(CLASSES["classes"]))
+# DBRX: its published files keep the base where transformers' class does not look.
+OWN = [kind for kind in sorted(CLASSES["classes"]) if not family_of(kind).read_by]
+
+
+@pytest.mark.parametrize("kind", OWN)
 def test_the_reader_computes_what_the_class_does(kind: str) -> None:
     files = {name: keys for name, keys in FILES.items() if name not in EXCEPT.get(kind, ())}
     found = {name: compare(kind, keys) for name, keys in files.items()}

@@ -153,7 +153,8 @@ def test_the_reader_of_transformers_computes_what_its_class_does(
 ) -> None:
     shutil.copy(path, tmp_path / "config.json")
     result = audit(str(path), runtime="transformers-5")
-    buffers = dict(rotary_module(tmp_path).named_buffers())
+    module = rotary_module(tmp_path)
+    buffers = dict(module.named_buffers())
     tables = {name: table for name, table in buffers.items() if "original" not in name}
     assert tables
     for name, table in tables.items():
@@ -161,6 +162,8 @@ def test_the_reader_of_transformers_computes_what_its_class_does(
         spec = result.reference.layers.get(layer) or result.reference.main
         assert spec is not None
         np.testing.assert_allclose(spec.inv_freq(64), table.numpy(), rtol=2e-6, atol=1e-12)
+        factor = getattr(module, name.replace("inv_freq", "attention_scaling"), 1.0)
+        assert spec.attention_factor == pytest.approx(factor, rel=1e-6)
 
 
 @real
@@ -199,3 +202,24 @@ def test_a_release_reads_only_its_own_model_types() -> None:
     reading = registry.read(registry.RUNTIMES["transformers-5"], scout)
     assert reading.main is not None
     assert reading.main.pairing == "interleaved"
+
+
+def test_bases_in_keys_of_their_own_are_read_where_the_code_was_read() -> None:
+    """GLM-4's base is 10000 rope_ratio on half of each head; DBRX has its own in attn_config."""
+    glm: dict[str, Any] = {"architectures": ["ChatGLMModel"], "model_type": "chatglm"}
+    glm |= {
+        "hidden_size": 4096,
+        "kv_channels": 128,
+        "num_attention_heads": 32,
+        "rope_ratio": 500,
+        "seq_length": 131072,
+    }
+    dbrx: dict[str, Any] = {"model_type": "dbrx", "d_model": 6144, "n_heads": 48}
+    dbrx |= {"max_seq_len": 32768, "attn_config": {"rope_theta": 500000}}
+    for config, base, width, length in ((glm, 5e6, 64, 131072), (dbrx, 5e5, 128, 32768)):
+        found = {n: registry.read(r, config) for n, r in registry.RUNTIMES.items()}
+        read = {name: reading.main for name, reading in found.items() if reading.main}
+        assert sorted(read) == ["llama.cpp", "sglang", "vllm"]
+        for spec in read.values():
+            assert (spec.base, spec.rotary_dim, spec.head_dim) == (base, width, 128)
+            assert spec.claimed_len == length

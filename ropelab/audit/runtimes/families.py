@@ -67,6 +67,8 @@ class Family:
     latent: bool = False
     local_base_key: str = ""
     local_base: float = 10000.0
+    ratio_key: str = ""
+    read_by: tuple[str, ...] = ()
     unread: str = ""
     unread_key: str = ""
     known: bool = False  # the class was asked

@@ -13,7 +13,7 @@ import numpy as np
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes import spec as values
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import BANDS, LISTS, ORIGINAL, Trace
+from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import Llama3, LongRope, PositionInterpolation, Scaling, Yarn
 
@@ -162,7 +162,8 @@ def converted(trace: Trace) -> Fields:
         trace.mark(f"{name}.{key}", "ignored")
 
     keys = ("max_position_embeddings", "n_ctx", "n_positions", "model_max_length")
-    context, _ = trace.first(keys)
+    alias = family.aliases.get(MAXIMUM)
+    context, _ = trace.first((*keys, alias) if alias else keys)
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
     head_dim = reader.head_dim_of(trace)
@@ -181,8 +182,10 @@ def converted(trace: Trace) -> Fields:
 
     base = block.get("rope_theta")
     if base is None:
-        bases = ("global_rope_theta", "rope_theta", "rotary_emb_base")
+        bases = ("global_rope_theta", "rope_theta", "rotary_emb_base", *family.base_keys)
         base, _ = trace.first(bases, family.base)
+        if family.ratio_key:
+            base *= number(trace.get(family.ratio_key, 1.0), family.ratio_key)
     else:
         trace.mark(f"{name}.rope_theta", "translated", "written as rope.freq_base")
     fields["rope.freq_base"] = number(base, "rope_theta")

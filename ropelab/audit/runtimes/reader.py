@@ -151,9 +151,9 @@ class Reader:
         ).checked()
 
     def longest(self, trace: Trace) -> int:
-        given, path = trace.first(
-            self.lengths, trace.family.max_position_embeddings or self.usual_longest
-        )
+        alias = trace.family.aliases.get(MAXIMUM)
+        usual = trace.family.max_position_embeddings or self.usual_longest
+        given, path = trace.first((*self.lengths, alias) if alias else self.lengths, usual)
         if given is None:
             raise RefusedError(f"{MAXIMUM} is missing")
         return whole(given, path or MAXIMUM)
@@ -199,9 +199,7 @@ class Reader:
 def head_dim_of(trace: Trace) -> int:
     """Return the head's size by the first of its keys, the class's default, or from the sizes."""
     family = trace.family
-    # A model type that no class of transformers has: a latent head is known by its key.
-    keys = family.head_keys if family.known else ("qk_rope_head_dim", *family.head_keys)
-    given, source = trace.first(keys if family.latent or family.known else family.head_keys)
+    given, source = trace.first(family.head_keys)
     if given is not None:
         for unread in ("hidden_size", "num_attention_heads"):
             if trace.has(unread):

@@ -175,6 +175,8 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     family = trace.family
     if family.unread and (not family.unread_key or trace.has(family.unread_key)):
         raise NotModelledError(f"'{family.name}' has {family.unread}")
+    if family.read_by and runtime.name not in family.read_by:
+        raise NotModelledError(f"the code of '{family.name}' was not read there")
     outer = trace.whole.get("model_type")
     if not isinstance(outer, str):
         outer = ""

@@ -201,6 +201,8 @@ def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Se
             continue
         value, path = trace.first(keys, own.get(name, default))
         value = of_layer(trace, value, layer)
+        if name == "rope_theta" and family.ratio_key:
+            value = value * number(trace.get(family.ratio_key, 1.0), family.ratio_key)
         if path:
             trace.mark(path, "translated", "moved into rope_parameters")
         if value is not None:
