@@ -171,8 +171,7 @@ def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
     # by at most epsilon a / 2: without this a pair that hardly turns is searched everywhere.
     angles = np.abs(np.outer(chain.spectrum.inv_freq, ends))
     near = np.maximum(angles**2 / 2, table.epsilon * angles / 2) + np.finfo(np.float64).tiny
-    rounding = np.minimum(rounding, near)
-    bounds = 2 * np.sin(np.minimum(chain.error_bounds(ends), largest) / 2) + rounding
+    bounds = 2 * np.sin(np.minimum(chain.error_bounds(ends), largest) / 2) + np.minimum(rounding, near)
     exact, best = Chain(CastPlan(), chain.spectrum), 0.0
     for number in np.argsort(-bounds.max(0), kind="stable"):
         start, stop = stretches[number]
