@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ropelab.math.numerics.casts import CastPlan
-from ropelab.math.numerics.chain import BLOCK, Chain, blocks, octaves, span
+from ropelab.math.numerics.chain import BLOCK, Chain, blocks, half_step, octaves, span
 
 # Positions that share one bound.
 STRETCH = 1 << 14
@@ -167,11 +167,12 @@ def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
     largest = np.repeat(known, [len(part) for part in parts]) * (1 + 1e-9)
     table = chain.plan.table
     rounding = 0.0 if table.precision == 53 else table.epsilon / 4
-    # At an angle a near 0, a cosine is rounded by at most its distance a^2 / 2 from 1, and a sine
-    # by at most epsilon a / 2: without this a pair that hardly turns is searched everywhere.
+    # At an angle a near 0 a cosine is rounded by at most its distance a^2 / 2 from 1, and a sine by
+    # half a step at a, at most to 0. Without this, pairs that hardly rotate are all searched.
     angles = np.abs(np.outer(chain.spectrum.inv_freq, ends))
-    near = np.maximum(angles**2 / 2, table.epsilon * angles / 2) + np.finfo(np.float64).tiny
-    bounds = 2 * np.sin(np.minimum(chain.error_bounds(ends), largest) / 2) + np.minimum(rounding, near)
+    near = np.maximum(angles**2 / 2, np.minimum(half_step(angles, table), angles))
+    known_errors = 2 * np.sin(np.minimum(chain.error_bounds(ends), largest) / 2)
+    bounds = known_errors + np.minimum(rounding, near)
     exact, best = Chain(CastPlan(), chain.spectrum), 0.0
     for number in np.argsort(-bounds.max(0), kind="stable"):
         start, stop = stretches[number]

@@ -124,18 +124,18 @@ class Chain:
     def _recurrence_bounds(self, positions: Positions) -> PerPair:
         exact, scale = self._ratio
         angle, true = self.plan.angle, positions
-        slip = _half_step(positions, self.plan.position, whole=True)
-        slip = slip + _half_step(positions + slip, angle, whole=True)
+        slip = half_step(positions, self.plan.position, whole=True)
+        slip = slip + half_step(positions + slip, angle, whole=True)
         trues, slips = [true], [slip]
         for _ in range(self.spectrum.pairs - 1):
             slip = scale * slip + abs(scale - exact) * true
             true = exact * true
-            slip = slip + _half_step(true + slip, angle)
+            slip = slip + half_step(true + slip, angle)
             trues.append(true)
             slips.append(slip)
         factors, scaled = self._factors, self._factors * np.stack(trues)
         moved = factors * np.stack(slips)
-        last = np.where(factors == 1, 0.0, _half_step(scaled + moved, angle))
+        last = np.where(factors == 1, 0.0, half_step(scaled + moved, angle))
         # What float64 loses on the way, in products of up to 2^9 numbers.
         return moved + last + 1e-13 * scaled
 
@@ -178,12 +178,12 @@ class Chain:
         theta = self.inv_freq[:, None]
         if self.recurrent:
             return np.full((theta.size, positions.size), math.inf)
-        slip = _half_step(positions, self.plan.position, whole=True)
+        slip = half_step(positions, self.plan.position, whole=True)
         moved = np.where(theta == 0, 0.0, theta * slip)  # where it is stored as 0, nothing moves
-        return moved + _half_step(theta * positions + moved, self.plan.angle)
+        return moved + half_step(theta * positions + moved, self.plan.angle)
 
 
-def _half_step(
+def half_step(
     x: Float[np.ndarray, "..."], fmt: FloatFormat, *, whole: bool = False
 ) -> Float[np.ndarray, "..."]:
     """Bound the error of rounding anything in [0, x]; `whole` numbers up to 2^p have none."""

@@ -15,6 +15,7 @@ PLANS = {
     **{f"{s}={f}": parse_cast(f"{s}={f}") for s in STAGES[:4] for f in list(FORMATS)[1:]},
     **{f"all {name}": parse_cast(f"all={name}") for name in FORMATS},
     **{name: preset.plan for name, preset in PRESETS.items()},
+    "table=float16": parse_cast("table=float16"),
 }
 
 
@@ -45,7 +46,7 @@ def test_without_rounding_nothing_is_off():
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-9, 1e-4])
-@pytest.mark.parametrize("name", ["ggml", "transformers_llama", "all bfloat16"])
+@pytest.mark.parametrize("name", ["ggml", "transformers_llama", "all bfloat16", "table=float16"])
 def test_frequencies_near_zero_are_found_by_few_cosines(name, scale, monkeypatch):
     """Their cosines round to 1 and their errors are tiny, which the bounds must know."""
     slow = Spectrum(rope(32).inv_freq * scale, None, None)
