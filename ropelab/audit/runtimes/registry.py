@@ -57,7 +57,7 @@ def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -
     if name not in LISTS:
         return True
     # The language part of a model of several parts has a class of the whole's.
-    outer = {o for o, kind in CLASSES["texts"].items() if kind in kinds and kind not in _CLASS_OF}
+    outer = {o for o, kind in CLASSES["texts"].items() if kind in kinds and kind.startswith(o)}
     named = set(architectures) or {_CLASS_OF.get(kind, "") for kind in {*kinds, *outer}}
     return bool(LISTS[name] & {*kinds, *outer, *named})
 
