@@ -58,7 +58,10 @@ def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -
         return True
     # The language part of a model of several parts has a class of the whole's.
     outer = {o for o, kind in CLASSES["texts"].items() if kind in kinds and kind.startswith(o)}
-    named = set(architectures) or {_CLASS_OF.get(kind, "") for kind in {*kinds, *outer}}
+    named = set(architectures)
+    if not named:  # a model of text, and one of text and images
+        named = {_CLASS_OF.get(kind, "") for kind in {*kinds, *outer}}
+        named |= {one.replace("CausalLM", "ConditionalGeneration") for one in named}
     return bool(LISTS[name] & {*kinds, *outer, *named})
 
 
