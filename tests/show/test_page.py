@@ -11,6 +11,7 @@ from shutil import copytree, rmtree
 import pandas as pd
 import pytest
 
+import ropelab
 from ropelab.runs.errors import InputError
 from ropelab.runs.store import RUN
 from ropelab.show.page import shown
@@ -173,6 +174,15 @@ def test_figures_that_are_not_stored_are_drawn_for_the_page(tmp_path, capsys, dr
     # One of them also on the card of the question.
     assert text.count("<img") == (3 if draw else 0)
     assert ("left out: 2 figures" in capsys.readouterr().err) != draw
+
+
+def test_figures_are_drawn_although_a_table_is_empty(tmp_path, capsys):
+    run = ropelab.base(context="256", head_dim=16, results=tmp_path)
+    assert run.tables["published"].empty
+    text = write_report(find_runs([tmp_path]), tmp_path / "page.html").read_text()
+    assert "left out" not in capsys.readouterr().err
+    # Findings are text beside the figures only if these were drawn for the page.
+    assert "Admissible bases (filled)" in text
 
 
 def test_the_notes_are_read_sentence_by_sentence_in_the_page(tmp_path):

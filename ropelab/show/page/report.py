@@ -113,7 +113,7 @@ def _pictures(run: Shown, draw: bool) -> list[Picture]:
     stored, found = _paths(run), []
     if draw and stored:
         try:
-            figures = finished(draw_of(run.manifest["experiment"]), run.tables)
+            figures = finished(draw_of(run.manifest["experiment"]), run.stored)
             titles = [take_title(figure) for figure in figures.values()]
             # Letters stay letters: a picture of lines is a tenth of one of pixels, and sharp.
             with rc_context({"svg.fonttype": "none"}):

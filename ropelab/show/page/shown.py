@@ -46,9 +46,13 @@ class Shown:
         return f"{self.manifest['experiment']}-{code}"
 
     @cached_property
+    def stored(self) -> dict[str, pd.DataFrame]:
+        return store.RUN.tables(self.folder, self.manifest)
+
+    @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return the tables that have rows, in the order of the manifest."""
-        found = store.RUN.tables(self.folder, self.manifest)
+        found = self.stored
         return {name: found[name] for name in self.manifest["tables"] if len(found[name])}
 
     @property
