@@ -36,6 +36,8 @@ SCRIPTS = [
 QUANTILES = 60
 # Where the figures' own font is not installed, one as wide.
 FONT, FONTS = "'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif"
+# Figures that take long enough to say so.
+MANY = 20
 # Pixels across that the page shows of a picture.
 WIDTH = 800
 
@@ -63,9 +65,9 @@ def write_report(
         questions.setdefault(run.manifest["question"], []).append(run)
     figures = sum(len(_paths(run)) for run in ordered)
     missing = sum(not path.is_file() for run in ordered for path in _paths(run))
-    if figures and draw:  # a second for three or four of them
+    if draw and figures > MANY:  # a second for three or four of them
         say(f"drawing {figures} figures for the page")
-    elif missing:
+    elif missing and not draw:
         say(f"left out: {missing} figures that are not stored")
     pictures = {run.key: _pictures(run, draw) for run in ordered}
     drawings = {
