@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TORCH := torch==2.13.0
 
-.PHONY: all-figures reference smollm2 second-corpus docs lock test stress lint bench oracles doctor wheel clean help
+.PHONY: all-figures reference smollm2 second-corpus docs lock test stress lint bench oracles doctor wheel dist clean help
 
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -46,6 +46,13 @@ oracles: $(READY)      ## ask the real runtimes again what they compute, for tes
 
 wheel: $(READY)        ## build the wheel and try it in an empty environment, outside any repository
 	$(BIN)/python tests/installed/try_wheel.py
+
+dist: $(READY)          ## build wheel and sdist into dist/, and check them as PyPI does
+	$(BIN)/python -m venv build/release
+	build/release/bin/pip install --quiet --disable-pip-version-check build twine
+	rm -rf dist
+	build/release/bin/python -m build --quiet --outdir dist
+	build/release/bin/python -m twine check --strict dist/*
 
 clean:               ## remove the environment and everything in results/ but the reference
 	rm -rf $(VENV) build *.egg-info

@@ -118,7 +118,10 @@ app.command("run")(flags.taking_options(run, flags.OF_ONE_RUN))
 for _experiment in experiments.every():
     _add_command(_experiment)
 audit.register(app)
-for _command in (results.report, results.explore, results.export, results.methods, results.models):
+for _command in (
+    *(results.report, results.explore, results.export, results.compare, results.methods),
+    *(results.models, results.schema),
+):
     app.command()(_command)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Argument, Option, Typer
 
+import ropelab
 from ropelab.audit.result import Rows
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
@@ -49,6 +50,7 @@ def audit(
     figures: Annotated[str, Option(metavar="DIR", help="Draw two figures per file there.")] = "",
     fail_on: Annotated[str, Option(metavar="LEVEL", help="error, warn or never.")] = "error",
     verbose: Annotated[bool, Option("--verbose", help="Keys, context and precision, too.")] = False,
+    format_: Annotated[str, Option("--format", metavar="NAME", help="text, json, sarif.")] = "text",
     json: Json = False,
 ) -> int:
     """Read a model's configuration as each runtime does, and report differences and errors.
@@ -61,6 +63,7 @@ def audit(
     """
     from ropelab.audit import audited
 
+    kind = "json" if json else known("--format", format_, ("text", "json", "sarif"))
     if fail_on not in LEVELS:
         raise unknown_name("--fail-on", fail_on, LEVELS)
     seen = tokens(length)
@@ -83,7 +86,11 @@ def audit(
         for number, one in enumerate(audits, 1):
             place = Path(figures) if len(audits) == 1 else Path(figures) / str(number)
             drawn.write(drawn.as_files(drawn.finished(draw, one.tables)), place)
-    if json:
+    if kind == "sarif":
+        from ropelab.audit.sarif import as_sarif
+
+        print_document(as_sarif(audits, ropelab.__version__))
+    elif kind == "json":
         documents = [
             {"name": a.document.name, "answer": a.answer, "length": a.length, "tables": a.rows}
             for a in audits

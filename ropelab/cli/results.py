@@ -1,5 +1,6 @@
 """The commands for what has been run, for what a browser computes, and for lists of names."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -74,6 +75,40 @@ def export(
     else:
         for path in write(export.as_files(found, tables, kind), output):
             print_line(path)
+
+
+def compare(
+    first: Annotated[Path, Argument(metavar="RUN", help="Folder of a finished run.")],
+    second: Annotated[Path, Argument(metavar="RUN", help="Another one of that experiment.")],
+    json: Json = False,
+) -> None:
+    """Compare two runs: their settings, and the values that both have, table by table."""
+    from ropelab.runs.store import to_records
+    from ropelab.show import compare, terminal
+    from ropelab.show.page.shown import find_runs
+
+    runs = [find_runs([path]) for path in (first, second)]
+    if any(len(found) != 1 for found in runs):
+        raise InputError("compare takes the folders of two runs, each with a manifest.json")
+    answer, tables = compare.compared(runs[0][0], runs[1][0])
+    if json:
+        rows = {name: to_records(table) for name, table in tables.items()}
+        print_document({"experiment": "compare", "answer": answer, "tables": rows})
+    else:
+        terminal.show_paragraph(answer)
+        for name, table in tables.items():
+            if len(table):
+                terminal.show_more(name, table.head(12))
+        terminal.show_places({"next": shlex.join(["ropelab", "report", str(first), str(second)])})
+
+
+def schema(
+    command: Annotated[str, Argument(metavar="COMMAND", help="One that takes --json.")],
+) -> None:
+    """Print the JSON schema of what a command prints with --json."""
+    from ropelab.cli.schema import schema_of
+
+    print_document(schema_of(command))
 
 
 def list_configs() -> None:

@@ -1,0 +1,172 @@
+"""For scripts: JSON schemas, codes of findings, SARIF, runs compared, agents' page, hooks."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+import ropelab
+from ropelab import experiments
+from ropelab.audit import findings
+from ropelab.audit.sarif import CODES
+from ropelab.cli.app import main
+from ropelab.cli.schema import SHAPES
+
+ROOT = Path(__file__).parents[1]
+CONFIG = {
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "num_attention_heads": 28,
+    "max_position_embeddings": 32768,
+    "rope_theta": 1e6,
+    "rope_scaling": {
+        "type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 32768,
+    },
+}
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Type a command beside a configuration; returns status, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text(json.dumps(CONFIG))
+
+    def typed(line: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(line))
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return typed
+
+
+def schema(call: Any, command: str) -> dict[str, Any]:
+    status, out, _ = call(f"schema {command}")
+    assert status == 0
+    found: dict[str, Any] = json.loads(out)
+    jsonschema.Draft202012Validator.check_schema(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "audit config.json",
+        "audit config.json config.json",
+        "emit --from config.json --context 64k --target all",
+        "methods",
+        "models",
+        "freqs --head-dim 16",
+        "base --context 64",
+        "claims --id three-forms",
+    ],
+)
+def test_what_json_prints_follows_its_schema(call: Any, line: str) -> None:
+    found = schema(call, line.split()[0])
+    document = json.loads(call(f"{line} --json")[1])
+    jsonschema.validate(document, found)
+    del document["tables" if "tables" in document else "experiment"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, found)
+
+
+def test_every_command_with_json_has_a_schema(call: Any) -> None:
+    for command in (*SHAPES, *experiments.NAMES):
+        assert "properties" in schema(call, command)
+    status, _, err = call("schema audt")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "did you mean 'audit'" in err
+
+
+def test_every_code_of_a_finding_is_in_the_one_table() -> None:
+    used = set(re.findall(r'"([EWN]\d\d)"', Path(findings.__file__).read_text()))
+    assert used == set(CODES)
+    rows = dict(
+        re.findall(
+            r"^\| ([EWN]\d\d) \| (.+) \|$", (ROOT / "docs/audit.md").read_text(), re.MULTILINE
+        )
+    )
+    assert rows == CODES
+
+
+def test_sarif_has_every_finding_under_a_rule(call: Any) -> None:
+    # The properties that the schema of SARIF 2.1.0 requires, and those that code scanning reads.
+    status, out, _ = call("audit config.json --format sarif")
+    document, tables = json.loads(out), json.loads(call("audit config.json --json")[1])
+    assert status == 3
+    assert document["version"] == "2.1.0"
+    (run,) = document["runs"]
+    driver = run["tool"]["driver"]
+    assert (driver["name"], driver["version"]) == ("ropelab", ropelab.__version__)
+    expected = tables["files"][0]["tables"]["findings"]
+    assert [result["ruleId"] for result in run["results"]] == [one["code"] for one in expected]
+    assert len(expected) > 2
+    for result, one in zip(run["results"], expected, strict=True):
+        assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["level"] in ("error", "warning", "note")
+        assert one["says"] in result["message"]["text"]
+        (location,) = result["locations"]
+        assert location["physicalLocation"]["artifactLocation"]["uri"] == "config.json"
+
+
+def test_an_unknown_format_is_refused(call: Any) -> None:
+    status, out, err = call("audit config.json --format srif")
+    assert (status, out) == (2, "")
+    assert "did you mean 'sarif'" in err
+
+
+def test_two_runs_are_compared(call: Any) -> None:
+    one, two, third = (
+        ropelab.freqs(head_dim=16, base=base, results="kept").folder for base in (1e4, 1e5, 1e4 + 1)
+    )
+    other = ropelab.base(context=64, head_dim=8, results="kept").folder
+    status, out, _ = call(f"compare {one} {two} --json")
+    document = json.loads(out)
+    assert status == 0
+    jsonschema.validate(document, schema(call, "compare"))
+    assert document["tables"]["settings"] == [
+        {"setting": "base", "first": "10000.0", "second": "100000.0"}
+    ]
+    values = {row["value"]: row for row in document["tables"]["values"]}
+    # The first pair has the same frequency at every base.
+    assert (values["inv_freq"]["rows"], values["inv_freq"]["differ"]) == (8, 7)
+    assert "1 settings differ" in document["answer"]
+    assert "0 of" in json.loads(call(f"compare {one} {one} --json")[1])["answer"]
+    assert "next  ropelab report" in call(f"compare {one} {third}")[1]
+    status, _, err = call(f"compare {one} {other}")
+    assert (status, "measure different things" in err) == (2, True)
+    assert call("compare kept kept")[0] == 2
+
+
+def test_commands_on_the_page_for_agents_exist(call: Any) -> None:
+    page = (ROOT / "docs/agents.md").read_text()
+    commands = re.findall(r"`ropelab (\w+) (.+?)`", page)
+    assert len(commands) > 5
+    for command, rest in commands:
+        help_text = call(f"{command} --help")[1]
+        for flag in re.findall(r"(?<!')--[a-z-]+", rest):
+            assert flag in help_text, (command, flag)
+    assert set(re.findall(r"[EW]\d\d", page)) <= set(CODES)
+    links = re.findall(r"\]\((.+?)\)", (ROOT / "llms.txt").read_text())
+    assert all((ROOT / link).exists() for link in links)
+
+
+def test_the_hook_and_the_action_call_a_command_that_exists(call: Any) -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert call(f"{hook['entry'].removeprefix('ropelab ')} config.json")[0] == 3
+    for name, matched in (("a/config.json", True), ("params.json", True), ("myconfig.json", False)):
+        assert bool(re.search(hook["files"], name)) == matched
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    steps = action["runs"]["steps"]
+    runs = [step["run"] for step in steps if "run" in step and "ropelab" in step["run"]]
+    assert len(runs) == 2
+    for run in runs:
+        line = run.split(">")[0].replace("$FILES", "config.json").replace("$OPTIONS", "")
+        assert call(line.strip().removeprefix("ropelab "))[0] == (0 if "never" in line else 3)
