@@ -31,7 +31,7 @@ from ropelab.runs.config import Config, Label, build
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.engine.schedule import machine_for
 from ropelab.runs.errors import RopelabError, naming, needing_packages
-from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond
+from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond, refuse_longer
 from ropelab.runs.files import check_name
 from ropelab.runs.folders import Waiting, say_nothing
 from ropelab.runs.machine import about_dtype, available_memory
@@ -171,6 +171,7 @@ class Lab:
     engine: Engine = field(default_factory=Here)
     workers: int | None = 1  # processes of the engine, for estimates; None: as many as fit
     limits: bool = True  # refuse work of more than a day, or of more memory than is free
+    most_seconds: float = inf  # refuse work that is estimated longer
 
     def __post_init__(self) -> None:
         check_name(self.results)
@@ -235,6 +236,8 @@ class Lab:
 
     def _refuse(self, work: Work) -> None:
         """Raise InputError for work beyond the limits."""
+        if work.left and self.most_seconds < inf:
+            refuse_longer(work.estimate.on(work.workers(self.workers)), self.most_seconds)
         if self.limits and work.left:
             estimate = work.estimate
             # An ordinary cell is tried, however little is free.
@@ -364,6 +367,7 @@ def run(
     results: str | Path | None = None,
     force: bool = False,
     limits: bool = True,
+    quick: bool = False,
     **values: Any,
 ) -> Run:
     """Run an experiment from Python: `run("precision", base=1e6).tables["resolution"]`.
@@ -373,5 +377,7 @@ def run(
     """
     folder = Path(results) if results is not None else None
     lab = Lab(results=folder, force=force, limits=limits)
+    if quick:
+        values, _ = experiments.load(name).quickly(values)
     with needing_packages():
         return lab.run(lab.prepare(name, values))

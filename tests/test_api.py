@@ -58,7 +58,13 @@ def test_unknown_attributes_are_unknown():
 def test_a_command_says_what_it_takes():
     signature = inspect.signature(ropelab.freqs)
     config = ropelab.experiments.load("freqs").config
-    assert list(signature.parameters) == [*config.model_fields, "results", "force", "limits"]
+    assert list(signature.parameters) == [
+        *config.model_fields,
+        "results",
+        "force",
+        "quick",
+        "limits",
+    ]
     assert signature.parameters["base"].default == config.model_fields["base"].default
     text = inspect.getdoc(ropelab.freqs) or ""
     assert text.startswith("What does each frequency pair do")

@@ -1,15 +1,18 @@
 """What work costs is told before it begins, and what is beyond the limits is refused."""
 
+import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from ropelab.cli.runs import at_most
+from ropelab.experiments import load
 from ropelab.lab import Lab
 from ropelab.models.lm.training import Recipe
 from ropelab.runs import estimate, machine
-from ropelab.runs.cell import Needs
+from ropelab.runs.cell import Context, Needs
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness
 from tests.test_cli import call, visible
@@ -160,3 +163,39 @@ def test_arithmetic_knows_its_cost_at_every_size(name, grown):
         costs.append(Lab().work(plan, Lab().context()).estimate)
     assert all(cost.seconds > 0 and cost.bytes > 0 for cost in costs)
     assert all(a.seconds <= b.seconds for a, b in pairwise(costs))
+
+
+@pytest.mark.parametrize("name", ["extrapolate", "encodings", "base-empirical", "spectrum"])
+def test_quick_is_estimated_below_a_minute_and_keeps_what_is_given(name, monkeypatch, corpus):
+    monkeypatch.setattr(machine, "multiplies_bfloat16", lambda device: False)
+    lab, experiment = Lab(), load(name)
+    given = {"corpus": corpus, "documents": 3, "device": "cpu"}
+    values, less = experiment.quickly(given)
+    plan = lab.prepare(name, values)
+    assert plan.config.model_dump()["documents"] == 3
+    assert lab.work(plan, Context()).estimate.on(1) < 60
+    assert less
+    assert "documents" not in less
+    assert all(f"{field} " in less for field in experiment.quick if field not in given)
+
+
+def test_arithmetic_has_no_quick_way(call):
+    with pytest.raises(InputError, match="freqs takes seconds"):
+        load("freqs").quickly({})
+    assert call("freqs", "--quick")[0] == 2
+
+
+def test_more_minutes_than_allowed_are_refused_before_anything_is_trained(call):
+    status, out, err = call("encodings", "--device", "cpu", "--max-minutes", "1")
+    assert (status, out) == (2, "")
+    assert "more than the 1 minute of --max-minutes; --quick takes less" in err
+    assert visible(Path.cwd()) == []
+
+
+def test_work_ends_when_the_minutes_are_over(capsys):
+    with pytest.raises(KeyboardInterrupt), at_most(0.002):
+        time.sleep(30)
+    assert capsys.readouterr().err == "--max-minutes 0.002 are over\n"
+    with at_most(0.002):
+        pass
+    time.sleep(0.3)

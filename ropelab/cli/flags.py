@@ -31,6 +31,15 @@ class Options:
     results: Path = _flag(Path("results"), "DIR", "Folder in which runs are kept.")  # noqa: RUF009
     force: bool = _flag(False, None, "Run again what is already there.")
     no_limits: bool = _flag(False, None, "Allow runs estimated above one day or above free memory.")
+    quick: bool = _flag(
+        False, None, "Less of everything, under a minute; flags that are given are kept."
+    )
+    max_minutes: float | None = _flag(
+        None,
+        "M",
+        "Refuse work estimated longer, and stop after M minutes; finished parts are kept.",
+        min=0.01,
+    )
     redraw: bool = _flag(False, None, "Draw the figures of a stored run again.")
     format: str = _flag("png", "png,...", "Formats of the figures: png, pdf, svg.")
     style: str = _flag("screen", "screen|paper", "Style of the figures; paper: 3.3 in, 8 pt.")
@@ -66,8 +75,8 @@ def option_of(name: str) -> Any:
 Results = Annotated[Path, option_of("results")]
 Json = Annotated[bool, option_of("json")]
 # Options of a single run, and those of work that pays to be computed side by side.
-OF_ONE_RUN = {"config", "figures", "json"}
-OF_MODELS = {"workers", "engine", "address"}
+OF_ONE_RUN = {"config", "figures", "json", "quick"}
+OF_MODELS = {"workers", "engine", "address", "quick", "max_minutes"}
 
 # Other spellings of a flag.
 ALSO = {"methods": ("--method",)}

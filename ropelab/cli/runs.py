@@ -1,11 +1,14 @@
 """The runs of a command: one of an experiment, or all that config files ask for."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from ropelab.cli.flags import Options
@@ -37,9 +40,12 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
         if "grid" in found or "case" in found:
             raise InputError(f"{path} asks for many runs: ropelab run {path}")
         label, values = take_label(path, found)
-    lab = _lab(options)
-    plan = lab.prepare(experiment.name, {**values, **fields}, flag_of)
-    with _engine(options) as engine:
+    lab, given = _lab(options), {**values, **fields}
+    if options.quick:
+        given, less = experiment.quickly(given)
+        say(f"--quick: {less}; a first look, and no verdict on longer work")
+    plan = lab.prepare(experiment.name, given, flag_of)
+    with _engine(options) as engine, at_most(options.max_minutes):
         run = replace(lab, engine=engine).run(replace(plan, label=label))
     draw_more(run)
     if options.json:
@@ -97,7 +103,7 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     lab, sweeps = _asked(paths, index, options)
     plans = [plan for sweep in sweeps for plan in sweep.plans]
     runs: dict[str, Run] = {}
-    with _engine(options) as engine:
+    with _engine(options) as engine, at_most(options.max_minutes):
         for number, run in replace(lab, engine=engine).run_all(plans):
             origin = plans[number].label.origin
             runs[origin] = run
@@ -156,7 +162,27 @@ def _lab(options: Options) -> Lab:
         notice=None if quiet else say,
         workers=options.workers,
         limits=not options.no_limits,
+        most_seconds=60 * options.max_minutes if options.max_minutes else inf,
     )
+
+
+@contextmanager
+def at_most(minutes: float | None) -> Iterator[None]:
+    """Interrupt the block as Ctrl-C does when so many minutes have passed."""
+
+    def end() -> None:
+        say(f"--max-minutes {minutes:g} are over")
+        signal.raise_signal(signal.SIGINT)
+
+    timer = Timer(60 * minutes, end) if minutes else None
+    if timer:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        if timer:
+            timer.cancel()
 
 
 @contextmanager

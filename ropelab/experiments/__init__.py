@@ -1,7 +1,8 @@
 """The experiments, by name.
 
 An experiment is a light face (QUESTION, CANNOT_SHOW, VERSION, a config class named after it: all
-that the command line needs; ORDER, its place in lists) and a body, imported when it is first used:
+that the command line needs; ORDER, its place in lists; QUICK, the values of --quick, where it takes
+longer than seconds) and a body, imported when it is first used:
 
     check(config)             InputError where the values do not go together (optional)
     cells(config)             its cells, which follow from the config alone
@@ -16,7 +17,7 @@ and names its body in BODY.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -24,7 +25,8 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.errors import unknown_name
+from ropelab.runs.config import plain
+from ropelab.runs.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +46,7 @@ NAMES = (
 KEPT = {
     "results": (str | Path | None, None, "folder in which the run is kept; None: in memory only"),
     "force": (bool, False, "run again what is finished"),
+    "quick": (bool, False, "less of everything, under a minute: a first look"),
     "limits": (bool, True, "refuse work of more than a day, or of more memory than there is"),
 }
 TEXT = """{question}
@@ -74,14 +77,15 @@ class Experiment:
     config: "type[Config]"
     body: str
     order: int = 0
+    quick: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def signature(self) -> Signature:
         """The fields of the config, then the options of every run; all by keyword."""
         about: dict[str, tuple[Any, Any]] = {}
-        for name, field in self.config.model_fields.items():
-            default = Parameter.empty if field.is_required() else field.default
-            about[name] = field.annotation, default
+        for name, info in self.config.model_fields.items():
+            default = Parameter.empty if info.is_required() else info.default
+            about[name] = info.annotation, default
         about |= {name: (kind, default) for name, (kind, default, _) in KEPT.items()}
         parameters = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
@@ -93,9 +97,7 @@ class Experiment:
     def text(self) -> str:
         """The docstring of its function: question, what it cannot show, and every parameter."""
         fields = self.config.model_fields.items()
-        parameters = {
-            name: field.description or "see the command's --help" for name, field in fields
-        }
+        parameters = {name: info.description or "see the command's --help" for name, info in fields}
         parameters |= {name: text for name, (_, _, text) in KEPT.items()}
         return TEXT.format(
             question=self.question,
@@ -107,6 +109,20 @@ class Experiment:
     def parts(self) -> ModuleType:
         """The body, imported now."""
         return import_module(self.body)
+
+    def quickly(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """Return values for a run of under a minute, and words for what is given up.
+
+        What was given is kept. InputError: the experiment is quick as it is.
+        """
+        if not self.quick:
+            raise InputError(f"{self.name} takes seconds; there is no --quick")
+        fields = self.config.model_fields
+        less = {name: value for name, value in self.quick.items() if name not in given}
+        usual = {name: plain(fields[name].get_default()) for name in less}
+        told = [f"{name} {plain(value)} for {usual[name]}" for name, value in less.items()]
+        words = [each.removesuffix(" for PydanticUndefined") for each in told]
+        return {**less, **given}, ", ".join(words) or "nothing is given up"
 
     def check(self, config: "Config") -> None:
         """Raise InputError where a config's values do not go together."""
@@ -152,7 +168,7 @@ def load(name: str) -> Experiment:
     face = import_module(f"ropelab.{found}")
     config = getattr(face, f"{name.title().replace('-', '')}Config")
     about = (face.QUESTION, face.CANNOT_SHOW, face.VERSION, config, face.BODY, face.ORDER)
-    return Experiment(name, *about)
+    return Experiment(name, *about, getattr(face, "QUICK", {}))
 
 
 def every() -> list[Experiment]:

@@ -161,6 +161,8 @@ def tied_with(names: Sequence[str]) -> str:
 
 def significance(table: pd.DataFrame) -> str:
     """Count the significant comparisons in a sentence; a row that fails is no evidence."""
+    if table.empty:
+        return "There is nothing to compare."
     tested = table[table["status"] == TESTED]
     found = int((tested["verdict"] != "~").sum())
     return (

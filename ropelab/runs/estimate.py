@@ -96,6 +96,15 @@ def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float) -> None:
         raise InputError(f"this takes about {duration(seconds)}, more than a day; {FLAG} allows it")
 
 
+def refuse_longer(seconds: float, most: float) -> None:
+    """Raise InputError where work takes longer than somebody wants to wait."""
+    if seconds > most:
+        raise InputError(
+            f"this takes about {duration(seconds)}, more than the {duration(most)} of "
+            "--max-minutes; --quick takes less"
+        )
+
+
 def duration(seconds: float) -> str:
     """Write a time in its largest unit.
 

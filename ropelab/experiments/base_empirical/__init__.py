@@ -21,6 +21,7 @@ CANNOT_SHOW = (
 )
 VERSION = 6
 ORDER = 40
+QUICK = {"bases": (300.0, 10000.0), "steps": 150, "documents": 10, "sequences": 4}
 BODY = "ropelab.experiments.base_empirical.retrieval"
 # Below this many tokens a copy from L/32 back is hardly longer than its cue.
 SHORTEST = 256

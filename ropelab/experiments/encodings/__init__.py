@@ -21,6 +21,15 @@ CANNOT_SHOW = (
 )
 VERSION = 5
 ORDER = 70
+QUICK = {
+    "encodings": ("nope", "rope", "alibi"),
+    "train_len": 128,
+    "test_len": 512,
+    "steps": 120,
+    "tokens_per_step": 2048,
+    "documents": 10,
+    "sequences": 2,
+}
 BODY = "ropelab.experiments.encodings.quality"
 # Below this many tokens the grids of positions degenerate.
 SHORTEST = 64

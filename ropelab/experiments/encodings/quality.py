@@ -239,8 +239,7 @@ def answer(tables: Tables) -> str:
     finding = " and ".join(best)
     if reached < tested:
         finding = f"no encoding has a value beyond {reached}x the trained length; {finding}"
-    against = tables["comparisons"]
-    counts = "There is nothing to compare." if against.empty else significance(against)
+    counts = significance(tables["comparisons"])
     if judged := _literature(tables.get("literature")):
         counts = f"{counts[:-1]}; {judged}"
     return f"{finding[0].upper()}{finding[1:]}. {counts}"

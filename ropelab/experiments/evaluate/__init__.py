@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_a
 from pydantic import ByteSize, Field, model_validator
 
 from ropelab.models.tasks.config import ASKED, CorpusPath, Depths, On, TaskName, check_depths
-from ropelab.runs.config import AsList, Config, Count, Names
+from ropelab.runs.config import AsList, Config, Count, Names, read_number
 from ropelab.runs.errors import require
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ CANNOT_SHOW = (
 )
 VERSION = 6
 ORDER = 60
+QUICK = {"context": 512, "tasks": ("text",), "methods": (), "documents": 4}
 Format = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
 # Below this many tokens rotary geometry and the grids of positions degenerate.
@@ -91,7 +92,11 @@ class EvaluateConfig(Config):
         from ropelab.models.released.facts import facts_of
         from ropelab.models.released.loading import checkpoint_dtype
 
-        filled = {"context": 2 * facts_of(model).train_len, **values}
+        trained = facts_of(model).train_len
+        filled = {"context": 2 * trained, **values}
+        if "methods" not in filled and (read_number(filled["context"]) or 0) < trained:  # type: ignore[operator]
+            # Their factors would be below 1: a small look is at the model as it is.
+            filled["methods"] = ()
         if filled.get("dtype", "auto") == "auto":
             # The number format that the configuration names, `auto` if it names none of ours.
             named = checkpoint_dtype(Path(model))
@@ -106,11 +111,8 @@ class EvaluateConfig(Config):
             raise ValueError(
                 f"the model has {self.train_len} tokens, at least {SHORTEST} are needed"
             )
-        if self.context < self.train_len:
-            raise ValueError(
-                f"context must be at least the model's trained length ({self.train_len}), "
-                f"got {self.context}"
-            )
+        if self.context < SHORTEST:
+            raise ValueError(f"context must be at least {SHORTEST}, got {self.context}")
         if not self.tasks:
             raise ValueError("tasks must name at least one")
         check_depths(self.depths)
@@ -150,6 +152,11 @@ class EvaluateConfig(Config):
     @property
     def train_len(self) -> int:
         return self.facts.train_len
+
+    @property
+    def grid_len(self) -> int:
+        """The length that places follow: the trained one, or half of a context below that."""
+        return self.train_len if self.context >= self.train_len else self.context // 2
 
     @property
     def longest(self) -> int:

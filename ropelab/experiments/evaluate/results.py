@@ -34,6 +34,7 @@ from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import between
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label
 from ropelab.runs.tables import Tables, in_longest_context
+from ropelab.runs.thresholds import HARDLY_READ
 
 # The best row is better than the unmodified model; it is the unmodified model; the two are
 # indistinguishable. A fourth status is UNDECIDABLE.
@@ -68,19 +69,20 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     for method in config.parsed_methods():
         changed = WithMethod(method, geometry)
         rows.append((method.label, method.factor, unmodified if method.label == same else changed))
-    rows.append((WINDOW, 1.0, SlidingWindow(unmodified, config.window)))
+    if config.window < config.context:
+        rows.append((WINDOW, 1.0, SlidingWindow(unmodified, config.window)))
 
     model, task = config.reference(), beyond_training(config, name, config.depths)
     checked = Checked(
         subject=model,
         modes=tuple(dict.fromkeys(mode for _, _, mode in rows)),
-        train_len=config.train_len,
+        train_len=config.grid_len,
         longest=config.context,
         limit_memory=config.limit_memory,
     )
     evaluation = partial(Evaluation, subject=model, checked=checked)
     probe, found = None, []
-    easy = task.inside(config.train_len)
+    easy = task.inside(config.grid_len)
     for label, factor, mode in rows:
         # Nothing is drawn and nothing tuned: there is one seed, and one arm.
         labels = tuple(zip(ROW, (label, factor, 0, "zero_shot"), strict=True))
@@ -94,7 +96,7 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
 
 
 def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
-    lengths = grid.contexts(config.train_len, config.context)
+    lengths = grid.contexts(config.grid_len, config.context)
     short = [length for length in lengths if length <= config.train_len]
     decided: list[Evaluation] = []
     status: dict[str, str] = {}
@@ -199,6 +201,11 @@ def answer(tables: Tables) -> str:
         ]
         if parts:
             more.append(f"in short contexts {label} costs {', '.join(parts)} nats per byte")
+    if "text_nll" in tables:
+        plain = tables["text_nll"].query("method == @AS_SHIPPED")[NLL].min()
+        if plain > HARDLY_READ:
+            chance = f"it reads this text little better than chance ({plain:.2f} nats per byte)"
+            more.insert(0, f"{chance}; try --corpus")
     if model["windowed_layers"]:
         more.append(
             f"{model['windowed_layers']} of its {model['layers']} layers read a window of "

@@ -40,6 +40,15 @@ CANNOT_SHOW = (
 )
 VERSION = 6
 ORDER = 50
+QUICK = {
+    "preset": "tiny",
+    "train_len": 256,
+    "test_len": 1024,
+    "methods": ("unscaled", "pi", "ntk", "yarn"),
+    "tasks": ("text", "copy"),
+    "documents": 10,
+    "sequences": 2,
+}
 ArmName = Literal["zero_shot", "finetuned", "ceiling", "cache"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
 # Below this many tokens there is no curriculum, and rotary geometry degenerates.
@@ -60,6 +69,8 @@ class Preset(NamedTuple):
 
 
 PRESETS = {
+    # Half a minute on one core: 0.4 million parameters.
+    "tiny": Preset(2, 128, 1, 300, 2048),
     # Minutes on one core: 1.1 million parameters.
     "small": Preset(3, 192, 1, 1200, 4096),
     # Minutes on one GPU: about 10 million.
@@ -100,8 +111,8 @@ class ExtrapolateConfig(TaskConfig):
     )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
     head_dim: RotatedHeadDim = 64
-    preset: Literal["small", "base", "large"] = Field(
-        "small", description="size of the model: about 1, 10 or 120 million parameters"
+    preset: Literal["tiny", "small", "base", "large"] = Field(
+        "small", description="size of the model: about 0.4, 1, 10 or 120 million parameters"
     )
     steps: Count | None = Field(None, description="training steps, if not the preset's")
     finetune_steps: Count = Field(30, description="steps of the finetuned arm")

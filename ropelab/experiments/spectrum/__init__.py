@@ -24,6 +24,13 @@ CANNOT_SHOW = (
 )
 VERSION = 3
 ORDER = 80
+QUICK = {
+    "schemes": ("unscaled", "one(period=1e6)"),
+    "steps": 150,
+    "test_len": 256,
+    "documents": 10,
+    "sequences": 4,
+}
 BODY = "ropelab.experiments.spectrum.schemes"
 SCHEMES = split_list(
     "unscaled, one(period=1e6), one(period=32), one(period=32, pairs=8), one(period=6.2832), "

@@ -77,7 +77,8 @@ def parse_methods(
 ) -> "tuple[Method, ...]":
     """Parse methods, each once, with open parameters set for that model and length."""
     # A factor that is not given is each of `default_factors` times test_len / trained length.
-    times = test_len / geometry.trained_len
+    # In a shorter context nothing is stretched.
+    times = max(1.0, test_len / geometry.trained_len)
     methods: dict[tuple[str, float], Method] = {}
     for text in texts:
         for multiple in method_class(split_call(text)[0]).default_factors or (1.0,):

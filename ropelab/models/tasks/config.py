@@ -80,6 +80,8 @@ class Evaluated(Protocol):
     @property
     def train_len(self) -> int: ...
     @property
+    def grid_len(self) -> int: ...  # by which places are chosen
+    @property
     def longest(self) -> int: ...
     @property
     def documents(self) -> int: ...
@@ -100,6 +102,10 @@ class TaskConfig(Config):
         sequences: int
         seeds: tuple[int, ...]
         corpus: str
+
+    @property
+    def grid_len(self) -> int:
+        return self.train_len
 
     @property
     def longest(self) -> int:

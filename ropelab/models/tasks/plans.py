@@ -21,7 +21,7 @@ def beyond_training(
     config: Evaluated, task: str, depths: tuple[int, ...] = ()
 ) -> Texts | Retrieval | Needles:
     """Return a task at lengths up to the longest that is tested; `depths` are of pass keys."""
-    train, test, corpus = config.train_len, config.longest, config.text
+    train, test, corpus = config.grid_len, config.longest, config.text
     contexts = tuple(grid.retrieval_contexts(train, test))
     if task == "text":
         return Texts(
