@@ -174,6 +174,7 @@ def emit(
                 say(f"ropelab: {emission.target} cannot hold {loss}")
         for note in filter(None, (done.note, done.replaced)):
             say(f"ropelab: {note}")
+        say("next  paste it, and ropelab audit config.json")
     lost = any(emission.lost for emission in done.targets)
     return FOUND if lost or done.replaced else 0
 
@@ -204,11 +205,14 @@ def check(
         about = {"target": target, "answer": done.answer, "wrong": done.wrong, "fix": done.fix}
         print_document({"experiment": "check", **about, "tables": done.rows})
     else:
-        from ropelab.show.terminal import show_paragraph
+        from ropelab.show.terminal import show_paragraph, show_places
 
         show_paragraph(f"{target}: {done.answer}")
         if done.fix:
             show_paragraph(f"fix: {done.fix}", indent=4, hanging=5)
+        again = ["ropelab", "check", target, *(("--config", config) if config else ())]
+        audited = ["ropelab", "audit", config or target]
+        show_places({"next": shlex.join(again if done.wrong else audited)})
     return FOUND if done.wrong else 0
 
 

@@ -137,6 +137,7 @@ def methods(json: Json = False) -> None:
         print_document({"tables": {"methods": to_records(table)}})
     else:
         terminal.show_records(table, title="method")
+        terminal.show_places({"next": "ropelab extrapolate --methods yarn,pi --quick"})
 
 
 def models(json: Json = False) -> None:
@@ -150,3 +151,4 @@ def models(json: Json = False) -> None:
         print_document({"tables": {"models": to_records(table)}})
     else:
         terminal.show_table(table, terminal.console())
+        terminal.show_places({"next": "ropelab freqs --model llama-3.1-8b"})

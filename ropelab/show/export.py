@@ -1,32 +1,80 @@
 """Tables of a run for other programs: CSV, Parquet, LaTeX, Markdown, evaluation results."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from ropelab.runs.errors import InputError, known
+from ropelab.runs.sentences import verdict_and_rest
 from ropelab.runs.tables import Tables, as_markdown
 from ropelab.show.harness import files_of
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
 
+# Columns, and parts of summaries, in which more is better; in losses less is.
+MORE = "accuracy|copy|associative|most_recent|passkey|multiquery"
+SUMMARY = "summary"
 ENDINGS = {"csv": "csv", "latex": "tex", "markdown": "md", "parquet": "parquet", "lm-eval": "json"}
 
 
-def as_latex(table: pd.DataFrame) -> str:
-    """Return a `tabular` with booktabs rules, rounded for reading and escaped."""
+def as_latex(table: pd.DataFrame, caption: str = "") -> str:
+    """Return a `tabular` with booktabs rules, rounded for reading and escaped.
+
+    A value with its interval is one cell, `0.56 [0.41, 0.71]`; the best of a column is bold. With
+    a caption it is a `table`.
+    """
+    best = _best(table)
+    table = _with_intervals(table)
     shown = table.map(format_value).rename(columns=lambda name: str(name).replace("_", " "))
     sides = ["r" if pd.api.types.is_numeric_dtype(table[name]) else "l" for name in table.columns]
     styler = shown.style.hide(axis="index").format(escape="latex")
     styler = styler.format_index(escape="latex", axis="columns")
-    return str(styler.to_latex(column_format="".join(sides), hrules=True))
+    for name, rows in best.items():
+        where = pd.IndexSlice[rows, name.replace("_", " ")]
+        styler = styler.set_properties(subset=where, textbf="--rwrap")
+    about: dict[str, Any] = {"caption": latex_of(caption), "position": "t"} if caption else {}
+    return str(styler.to_latex(column_format="".join(sides), hrules=True, **about))
+
+
+def latex_of(text: str) -> str:
+    """Escape a text for LaTeX.
+
+    >>> latex_of("50 % of a_b")
+    '50 \\\\% of a\\\\_b'
+    """
+    return re.sub(r"([&%$#_{}])", r"\\\1", text)
+
+
+def _with_intervals(table: pd.DataFrame) -> pd.DataFrame:
+    """Put an interval into the cells of its value, the column before it."""
+    if not {"ci_low", "ci_high"} <= {*table.columns}:
+        return table
+    names = [*map(str, table.columns)]
+    value = names[names.index("ci_low") - 1]
+    parts = [table[name].map(format_value) for name in (value, "ci_low", "ci_high")]
+    joined = parts[0] + " [" + parts[1] + ", " + parts[2] + "]"
+    joined = joined.where(table["ci_low"].notna(), parts[0])
+    return table.assign(**{value: joined}).drop(columns=["ci_low", "ci_high"])
+
+
+def _best(table: pd.DataFrame) -> dict[str, list[Any]]:
+    """Return the rows to print in bold, of columns known to be better where less, or more."""
+    found = {}
+    for name in map(str, table.columns):
+        column = table[name]
+        if re.match("nll|text", name) and pd.api.types.is_float_dtype(column):
+            found[name] = [*column.index[column == column.min()]]
+        elif re.match(MORE, name) and pd.api.types.is_float_dtype(column):
+            found[name] = [*column.index[column == column.max()]]
+    return found
 
 
 ENCODERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
     "csv": lambda table: table.to_csv(index=False, lineterminator="\n").encode(),
-    "latex": lambda table: as_latex(table).encode(),
+    "latex": lambda table: as_latex(table, table.attrs.get("caption", "")).encode(),
     "markdown": lambda table: ("\n".join(as_markdown(table, format_value)) + "\n").encode(),
     "parquet": lambda table: table.to_parquet(index=False),
 }
@@ -34,7 +82,15 @@ ENCODERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
 
 def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Return the tables of those names, all if none is given; raise InputError for a wrong one."""
-    return {name: run.tables[known("table", name, run.tables)] for name in names or run.tables}
+    tables = {**run.tables, SUMMARY: _summary(run)} if run.manifest.get("summary") else run.tables
+    return {name: tables[known("table", name, tables)] for name in names or run.tables}
+
+
+def _summary(run: Shown) -> pd.DataFrame:
+    """Return the short table of a run, captioned with its answer."""
+    table = pd.DataFrame(run.manifest["summary"])
+    table.attrs["caption"] = verdict_and_rest(run.manifest["answer"])[0]
+    return table
 
 
 def text_of(run: Shown, tables: Tables, kind: str) -> str:

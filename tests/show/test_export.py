@@ -42,6 +42,29 @@ def test_latex_is_escaped_and_aligned(run):
     assert text.count("\\\\") == 2
 
 
+def test_latex_has_a_caption_bold_best_values_and_intervals(run):
+    text = export.text_of(run, export.chosen(run, ["summary"]), "latex")
+    assert text.startswith("\\begin{table}[t]\n\\caption{")
+    assert run.manifest["answer"].split(". ")[0][:40].replace("_", "\\_") in text
+    rows = [row.split(" & ") for row in text.splitlines() if row.endswith("\\\\")]
+    summary = pd.DataFrame(run.manifest["summary"])
+    for number, name in enumerate(summary.columns[1:], 1):
+        bold = [row[0] for row in rows if "textbf" in row[number]]
+        best = summary[name].min() if name.startswith("nll") else summary[name].max()
+        assert len(bold) == (summary[name] == best).sum() > 0
+    values = pd.DataFrame(
+        {
+            "method": ["a", "b"],
+            "accuracy": [0.5, 0.75],
+            "ci_low": [0.4, None],
+            "ci_high": [0.6, None],
+        }
+    )
+    text = export.as_latex(values)
+    assert "a & 0.5 [0.4, 0.6] \\\\" in text
+    assert "b & \\textbf{0.75} \\\\" in text
+
+
 def test_markdown_has_a_row_per_row(run):
     tables = export.chosen(run, ["literature"])
     lines = export.text_of(run, tables, "markdown").splitlines()

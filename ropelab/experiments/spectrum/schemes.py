@@ -174,8 +174,23 @@ def _without_text_distances(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def answer(tables: Tables) -> str:
-    """Say how much one token changes a score, and with how many frequencies models copy."""
-    learned, sentences = tables["learned"], []
+    """Say with how many frequencies models copy, and how much one token changes a score."""
+    learned, said = tables["learned"], []
+    copying = learned.query(
+        "metric == @COPY and removed == @KEPT and context_tokens == train_len_tokens"
+    )
+    if not copying.empty:
+        mean = copying.groupby("scheme")["value"].mean().reset_index().merge(tables["schemes"])
+        best = mean.sort_values("value", ascending=False).drop_duplicates("frequencies")
+        parts = [
+            f"{row['value']:.0%} with {row['scheme']}"
+            for row in best.sort_values("frequencies").to_dict("records")
+        ]
+        said.append(
+            "Trained: for each number of frequencies, the best models copy inside the trained "
+            f"length {', '.join(parts)}{_confounded(tables)}."
+        )
+    said.append(significance(tables["comparisons"]))
     # Without rotations nothing changes.
     random = tables["representable"].query(
         "vectors == 'random' and format == 'float32' and score_step > 0"
@@ -189,23 +204,8 @@ def answer(tables: Tables) -> str:
             for row in random[random["scheme"] == scheme].to_dict("records")
         ]
         steps = ", and by ".join(moved)
-        sentences.append(f"Arithmetic: one token on, a score of random vectors changes by {steps}.")
-    trained = significance(tables["comparisons"])
-    copying = learned.query(
-        "metric == @COPY and removed == @KEPT and context_tokens == train_len_tokens"
-    )
-    if not copying.empty:
-        mean = copying.groupby("scheme")["value"].mean().reset_index().merge(tables["schemes"])
-        best = mean.sort_values("value", ascending=False).drop_duplicates("frequencies")
-        parts = [
-            f"{row['value']:.0%} with {row['scheme']}"
-            for row in best.sort_values("frequencies").to_dict("records")
-        ]
-        trained = (
-            "for each number of frequencies, the best models copy inside the trained length "
-            f"{', '.join(parts)}{_confounded(tables)}; {trained}"
-        )
-    return " ".join([*sentences, f"Trained: {trained}"])
+        said.append(f"Arithmetic: one token on, a score of random vectors changes by {steps}.")
+    return " ".join(said)
 
 
 def _confounded(tables: Tables) -> str:

@@ -150,7 +150,8 @@ def _growth_lines(ax: Axes, lines: Mapping[str, tuple[str, pd.DataFrame]]) -> No
     _position_axis(ax)
     ax.set(yscale="log", ylim=(1e-9, 50))
     shapes.mark(ax, math.pi, "half a rotation: lost", up=4)
-    shapes.mark(ax, TOLERANCE, f"{TOLERANCE} rad", up=4)
+    # To the right, where lines are above it: the first points of a panel are often near it.
+    shapes.mark(ax, TOLERANCE, f"{TOLERANCE} rad", up=4, end="right")
 
 
 def _position_axis(ax: Axes) -> None:

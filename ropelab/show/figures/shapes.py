@@ -185,14 +185,23 @@ def base_axis(axis: Axis, limits: tuple[float, float]) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def mark(ax: Axes, value: float, text: str, which: Literal["x", "y"] = "y", up: int = 3) -> None:
-    """Mark a value of an axis with a dashed line that is named beside it."""
+def mark(
+    ax: Axes,
+    value: float,
+    text: str,
+    which: Literal["x", "y"] = "y",
+    up: int = 3,
+    end: Literal["left", "right"] = "left",
+) -> None:
+    """Mark a value of an axis with a dashed line that is named beside it, at an `end` of it."""
     draw_line = ax.axvline if which == "x" else ax.axhline
     draw_line(value, color=GREY, linestyle=DASHED, linewidth=1)
     if which == "x":
         note(ax, text, (value, 1), (3, -3), xycoords=ABOVE, va="top", color=FAINT)
     else:
-        note(ax, text, (0.01, value), (2, up), xycoords=("axes fraction", "data"), color=FAINT)
+        place, away = ((0.01, value), 2) if end == "left" else ((0.99, value), -2)
+        of_axes: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": end}
+        note(ax, text, place, (away, up), **of_axes, color=FAINT)
 
 
 def note(
