@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 import yaml
 
@@ -37,6 +38,8 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """Type a command beside a configuration; returns status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text(json.dumps(CONFIG))
+    angles = np.arange(64)[:, None] * 1e6 ** (-np.arange(64) / 64)
+    np.savez("table.npz", cos=np.cos(angles), sin=np.sin(angles))
 
     def typed(line: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
@@ -61,6 +64,8 @@ def schema(call: Any, command: str) -> dict[str, Any]:
         "audit config.json",
         "audit config.json config.json",
         "emit --from config.json --context 64k --target all",
+        "check table.npz --config config.json",
+        "vectors --config config.json --out made --length 64",
         "methods",
         "models",
         "freqs --head-dim 16",

@@ -64,6 +64,21 @@ class Check(TypedDict):
     tables: Tables
 
 
+class Vectors(TypedDict):
+    experiment: Literal["vectors"]
+    tables: Tables
+
+
+class Doctor(TypedDict):
+    experiment: Literal["doctor"]
+    model: str
+    answer: str
+    broken: bool
+    cpu_s: float
+    peak_bytes: int
+    tables: Tables
+
+
 class Catalogue(TypedDict):
     tables: Tables
 
@@ -86,6 +101,8 @@ SHAPES: dict[str, Any] = {
     "audit": Audit,
     "emit": Emission,
     "check": Check,
+    "doctor": Doctor,
+    "vectors": Vectors,
     "compare": Comparison,
     "methods": Catalogue,
     "models": Catalogue,

@@ -163,7 +163,7 @@ def test_one_context_shows_the_theories():
     tables = run(context=(128,), train_base=1000, train_len=64)
     shown = summary(tables)
     assert "theory" in shown.columns
-    assert len(shown) <= 18
+    assert len(shown) <= 12
 
 
 def test_windows_are_searched_up_to_a_length_only():

@@ -317,4 +317,4 @@ def summary(tables: Tables) -> pd.DataFrame:
     if len(bound) > 1:
         bases = ["recommended_base", "stable_base", "smallest_admissible_base"]
         return bound[["context_tokens", *bases, "status"]]
-    return tables["theories"][["theory", "kind", "base", "times_exact", "verdict"]].head(12)
+    return tables["theories"][["theory", "base", "times_exact", "verdict"]].head(12)
