@@ -25,7 +25,7 @@ ALSO_CALLED = {
     "float": "float32",
 }
 # Packages that come with an extra of pyproject.toml, or that it says to install.
-EXTRAS = {"torch": "train", "safetensors": "train", "transformers": "hf", "ray": "ray"}
+EXTRAS = {"torch": "train", "transformers": "hf", "ray": "ray"}
 
 
 class RopelabError(Exception):

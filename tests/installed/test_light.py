@@ -15,7 +15,7 @@ from tests.installed.try_wheel import ROOT, elsewhere, wheel
 pytestmark = pytest.mark.xdist_group("installed")
 # Bytes that an installation without extras may take, without pip itself.
 MOST = 300_000_000
-HEAVY = ("torch", "scipy", "transformers", "safetensors")
+HEAVY = ("torch", "scipy", "transformers")
 CONFIG = {
     "model_type": "llama",
     "hidden_size": 512,
@@ -91,6 +91,8 @@ def test_it_is_small(installed: Path) -> None:
         "audit config.json --json --figures drawn",
         "emit --from config.json --context 8k --target all",
         "check table.npz --config config.json",
+        "vectors --config config.json --out made --length 64",
+        "schema audit",
         "freqs --model llama-3.1-8b",
         "base --context 4096",
         "precision --length 256 --long-lengths 512",
