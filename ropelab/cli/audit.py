@@ -74,7 +74,7 @@ def audit(
             length=seen,
             dtype=dtype,
             flags=flags,
-            precision=verbose or json,
+            precision=verbose or kind == "json",
         )
         for name in files
     ]
