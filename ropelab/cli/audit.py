@@ -295,14 +295,16 @@ def show_diagnosis(done: "Diagnosis", trials: bool) -> None:
     if found := [row["says"] for row in done.rows["trials"] if row["law"] == "rotation"]:
         print_line("")
         terminal.show_paragraph(f"rotation: {'; '.join(found)}", hanging=4)
-    for row in done.rows["trials"]:
-        if row["says"] and row["verdict"] == "broken":
+    told = [row for row in rows if row["verdict"] == "cannot be asked"]
+    told += [row for row in done.rows["trials"] if row["verdict"] == "broken"]
+    for row in {row["says"]: row for row in reversed(told)}.values():
+        if row["says"]:
             print_line("")
-            words = filter(None, (row["law"], row["trial"]))
             kind = f" ({row['kind']})" if row["kind"] else ""
-            terminal.show_paragraph(f"{', '.join(words)}{kind}: {row['says']}", hanging=4)
-            if row["fix"]:
-                terminal.show_paragraph(f"fix: {row['fix']}", indent=4, hanging=5)
+            words = f"{row['law']}, {row['trial']}{kind}: {row['says']}"
+            terminal.show_paragraph(words, hanging=4)
+        if row["fix"]:
+            terminal.show_paragraph(f"fix: {row['fix']}", indent=4, hanging=5)
     took = f"{done.cpu_s:.1f} s of processor time, {size(done.peak_bytes)} of memory at most"
     terminal.show_places({"took": took})
 

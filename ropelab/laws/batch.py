@@ -46,16 +46,18 @@ def alone(case: Case) -> Stages:
     return [torch.cat([stage[0] for stage in stages]) for stages in zip(*found, strict=True)]
 
 
-def packed(case: Case, restarted: bool, masked: bool) -> Pair:
+def packed(case: Case, restarted: bool, masked: bool, sink: bool = False) -> Pair:
+    """Read two texts in one row; with a sink both begin as texts do."""
     if restarted and not masked and not case.subject.masks:
         raise UnaskedError("it is always given a mask")
     spans = [(0, 0, SECOND), (0, SECOND, TOKENS)]
     at = torch.cat([torch.arange(end - first) for _, first, end in spans])[None]
     segments = (torch.arange(TOKENS)[None] >= SECOND).long() + 1
-    got = case.subject.read(
-        case.tokens, at if restarted else case.at(0), segments if masked else None
-    )
-    parts = [case.subject.read(case.tokens[:, first:end]) for _, first, end in spans]
+    tokens = case.tokens.clone()
+    if sink:
+        tokens[:, [0, SECOND]] = case.subject.first
+    got = case.subject.read(tokens, at if restarted else case.at(0), segments if masked else None)
+    parts = [case.subject.read(tokens[:, first:end]) for _, first, end in spans]
     expected = [torch.cat([stage[0] for stage in stages]) for stages in zip(*parts, strict=True)]
     return Pair(rows_of(got, spans), expected, range(TOKENS))
 
@@ -85,5 +87,10 @@ PACKING = Law(
         Trial("restarted, mask", partial(packed, restarted=True, masked=True)),
         Trial("mask alone", partial(packed, restarted=False, masked=True), cost=True),
         Trial("neither", partial(packed, restarted=False, masked=False), cost=True),
+        Trial(
+            "neither, with BOS",
+            partial(packed, restarted=False, masked=False, sink=True),
+            cost=True,
+        ),
     ),
 )

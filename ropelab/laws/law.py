@@ -21,10 +21,8 @@ TABLE = 2.0**-18
 # Rounding of angles grows with the position: the step of float32 times the largest one, and this,
 # explain all that was seen, by a factor of 16. More comes from a smaller format.
 EXPLAINED = 64.0
-# Relative violations that rounding explains, as a multiple of the format's step: in float64, below
-# which nothing is looked into; in other formats of code that cannot compute in float64.
+# Violations in float64 that rounding explains, as a multiple of its step.
 STEPS = 2.0**16
-UNCONVERTED = 2.0**10
 # Of the spread of logits: what one pass in float32 rounds is not worth a word.
 ROUNDED = 3e-5
 # Errors of code that a question does not suit: they are reported as such, with their words.
@@ -164,42 +162,32 @@ def _bitwise(pair: Pair) -> Violation | Found:
     return Found("broken", "not bit for bit", violation.size, *place)
 
 
-def verdict_of(rounded: float, exact: float | None, step: float) -> Verdict:
-    """Decide from the violation in the format with that step, and the same in float64."""
-    if exact is None:  # code that cannot be converted: only the step is left to go by
-        return "broken" if not rounded <= UNCONVERTED * step else "rounding only"
-    tiny = STEPS * torch.finfo(torch.float64).eps
-    if not exact <= max(tiny, TABLE, rounded / SHRINKS):
-        return "broken"
-    return "holds" if rounded <= ROUNDED else "rounding only"
+def judged(trial: Trial, own: float, single: Violation, exact: float | None) -> tuple[Verdict, str]:
+    """Decide from a violation in the model's format, in float32 and, if it can be, in float64."""
+    # Code that cannot be converted has only the step of float32 to go by.
+    least = max(STEPS * torch.finfo(torch.float64).eps, TABLE, single.size / SHRINKS)
+    if exact is not None and not exact <= least:
+        return "broken", trial.means
+    if not single.size <= single.explained:
+        return "broken", trial.means if exact is None else SMALLER
+    return "holds" if own <= ROUNDED else "rounding only", ""
 
 
 def row_of(law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]) -> dict[str, Any]:
     """Return a row of the table: the answers of one trial in each format, and the verdict."""
-    own, last = own if own in found else "float32", next(reversed(found))
-    answers = {name: each for name, each in found.items() if isinstance(each, Violation)}
     row: dict[str, Any] = {"law": law.name, "trial": trial.name, "verdict": "", "size": None}
     row |= {"float32": None, "float64": None, "layer": None, "position": None}
     row |= {"kind": "", "says": "", "fix": ""}
-    unasked = [each for each in found.values() if isinstance(each, Found)]
-    if unasked:
+    if unasked := [each for each in found.values() if isinstance(each, Found)]:
         worst = next((each for each in unasked if each.verdict == "broken"), unasked[0])
-        row |= {key: getattr(worst, key) for key in ("verdict", "size", "layer", "position")}
-        return row | {"says": worst.says}
-    exact = answers["float64"].size if "float64" in answers else None
-    coarse, where = answers[own], answers[last]
-    verdict = verdict_of(coarse.size, exact, torch.finfo(getattr(torch, own)).eps)
-    row |= {"size": coarse.size, "verdict": "cost" if trial.cost else verdict, "float64": exact}
-    if "float32" in answers:
-        row["float32"] = answers["float32"].size
-    if (
-        row["verdict"] in ("holds", "rounding only")
-        and not row["float32"] <= answers["float32"].explained
-    ):
-        row |= {"verdict": "broken", "says": SMALLER}
-        where = answers["float32"]
-    elif row["verdict"] == "broken":
-        row["says"] = trial.means
+        return row | vars(worst)
+    sizes = {name: each for name, each in found.items() if isinstance(each, Violation)}
+    single, exact = sizes["float32"], sizes.get("float64")
+    size = sizes.get(own, single).size
+    verdict, says = judged(trial, size, single, exact.size if exact else None)
+    row |= {name: sizes[name].size for name in ("float32", "float64") if name in sizes}
+    row |= {"size": size, "verdict": "cost" if trial.cost else verdict}
     if row["verdict"] == "broken":
-        row |= {"layer": where.layer, "position": where.position}
+        where = single if says == SMALLER or exact is None else exact
+        row |= {"layer": where.layer, "position": where.position, "says": says}
     return row

@@ -5,11 +5,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from ropelab.laws.subject import Subject, Transformers, subject_of
 from ropelab.models.released.facts import head_dim
-from ropelab.models.released.folder import WEIGHTS, files, located
+from ropelab.models.released.folder import WEIGHTS, files, located, weight_bytes
 from ropelab.models.released.loading import (
     ModelDtype,
     checkpoint_dtype,
@@ -18,7 +19,9 @@ from ropelab.models.released.loading import (
     load,
     refusing,
 )
+from ropelab.models.released.model import ELEMENTS
 from ropelab.runs.errors import InputError
+from ropelab.runs.estimate import size
 
 # Weights of a random model; a larger configuration is made smaller.
 MOST = 10**7
@@ -50,14 +53,17 @@ def subject_at(target: str, dtype: ModelDtype = "auto", device: str = "cpu") -> 
         return _made(module, factory)
     folder = located(Path(target))
     config = configuration(folder)
+    stated = checkpoint_dtype(folder)
     if any(path.name.endswith(WEIGHTS) for path in files(folder)):
+        needed = weight_bytes(folder) // ELEMENTS.get(stated, 4) * 8
+        if device == "cpu" and needed > (free := psutil.virtual_memory().available):
+            raise InputError(
+                f"{folder} needs {size(needed)} for its weights in float64, and {size(free)} are "
+                "free; its config.json alone is given smaller random weights"
+            )
         return Transformers(load(folder, device, dtype, None), folder.name)
-    if dtype == "auto":
-        stated = checkpoint_dtype(folder)
-        format_ = getattr(torch, stated, torch.float32)
-    else:
-        format_ = getattr(torch, dtype)
     with refusing("cannot build a model from", folder):
+        format_ = getattr(torch, stated if dtype == "auto" else dtype, torch.float32)
         model, smaller = random_model(config, format_)
         words = "random weights, sizes reduced" if smaller else "random weights"
         return Transformers(model.to(device), f"{folder.name} ({words})")

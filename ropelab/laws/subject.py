@@ -3,7 +3,7 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -55,6 +55,7 @@ class Subject(ABC):
     vocabulary: int
     across: int | None = None
     masks = False
+    first = 0  # the token that texts begin with
     kinds: tuple[str, ...] = ()  # its architecture and rope types
     # The model's own number format, and whether it can be changed.
     dtype: torch.dtype = torch.float32
@@ -108,6 +109,9 @@ class Transformers(Subject):
         self.text = self.config.get_text_config(decoder=True)
         self.name = name or type(model).__name__
         self.vocabulary = int(self.text.vocab_size)
+        begin = getattr(self.text, "bos_token_id", None)
+        if isinstance(begin, int) and begin < self.vocabulary:
+            self.first = begin
         self.dtype = next(model.parameters()).dtype
         self.device = next(model.parameters()).device
         rope = getattr(self.text, "rope_parameters", None) or {}
@@ -205,13 +209,10 @@ class Transformers(Subject):
             self.model.to(dtype)
             if dtype == torch.float64 and experts:  # its fused kernels know no float64
                 self.model.set_experts_implementation("eager")
-            if dtype != torch.float64:
-                for module, buffers in kept:
-                    module._buffers.update(buffers)
+            for module, buffers in kept if dtype != torch.float64 else ():
+                module._buffers.update(buffers)
+            with Float64() if dtype == torch.float64 else nullcontext():
                 yield
-            else:
-                with Float64():
-                    yield
         finally:
             self.model.to(self.dtype)
             if self.config._experts_implementation != experts:
@@ -234,9 +235,8 @@ class Function(Subject):
         self.cached = hasattr(function, "new_cache")
         parameters = function.parameters() if isinstance(function, nn.Module) else iter(())
         first = next(parameters, None)
-        self.convertible, self.dtype = first is not None, torch.float32
-        if first is not None:
-            self.dtype = first.dtype
+        self.convertible = first is not None
+        self.dtype = torch.float32 if first is None else first.dtype
 
     def read(
         self,
@@ -266,18 +266,14 @@ class Function(Subject):
 
     @contextmanager
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
-        if not self.convertible:
-            yield
-            return
-        self.function.to(dtype)
+        if self.convertible:
+            self.function.to(dtype)
         try:
-            if dtype == torch.float64:
-                with Float64():
-                    yield
-            else:
+            with Float64() if dtype == torch.float64 else nullcontext():
                 yield
         finally:
-            self.function.to(self.dtype)
+            if self.convertible:
+                self.function.to(self.dtype)
 
 
 def visible(segments: Tokens, new: int) -> Tensor:

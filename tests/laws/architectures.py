@@ -132,8 +132,8 @@ def written() -> str:
         ),
         "What is no law, and its price (the largest difference of logits over their spread):",
         table(
-            "| architecture | mask, positions go on | no mask, positions go on | first tokens of "
-            "a cache dropped | a block behind others |",
+            "| architecture | mask, positions go on | no mask, positions go on | the same, texts "
+            "begin with BOS | first tokens of a cache dropped | a block behind others |",
             [cost(name, done) for name, done in found.items()],
         ),
     ]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -129,6 +130,13 @@ def test_an_absolute_encoding_is_told_so():
 def test_what_is_no_model_is_refused(model, said):
     with pytest.raises(InputError, match=said):
         ropelab.doctor(model)
+
+
+def test_a_model_that_does_not_fit_in_float64_is_refused(tmp_path, monkeypatch):
+    free = SimpleNamespace(available=1000)
+    monkeypatch.setattr("ropelab.laws.model.psutil.virtual_memory", lambda: free)
+    with pytest.raises(InputError, match="for its weights in float64"):
+        ropelab.doctor(str(saved(tmp_path, "llama")))
 
 
 def test_unknown_formats_are_refused(capsys, tmp_path):
