@@ -148,10 +148,12 @@ def rotations(case: Case) -> list[dict[str, Any]]:
             continue
         # Weights decide which features form a pair and which way they turn, no configuration does:
         # the first layer stands for all.
-        usual = rows[0]["pairing"] if rows else ""
+        usual, width = rows[0]["pairing"] if rows else "", turn.images.shape[-1]
+        spec = reading.layers.get(kinds[layer], reading.main)
         spec = replace(
-            reading.layers.get(kinds[layer], reading.main),
-            head_dim=turn.images.shape[-1],
+            spec,
+            head_dim=width,
+            rotary_dim=min(spec.rotary_dim, width),  # latents have narrow parts
             pairing="interleaved" if usual == "adjacent" else "half",
             attention_factor=1.0,  # two keys have it alike
         )
