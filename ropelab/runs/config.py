@@ -202,7 +202,7 @@ class Config(BaseModel):
         default = type(self)(**named).model_dump(mode="json")
         mine = self.model_dump(mode="json")
         # None is no text to type: it was left out where something else was given.
-        others = {k: v for k, v in mine.items() if v != default[k] and v is not None}
+        others = {k: v for k, v in mine.items() if v != default.get(k) and v is not None}
         return {**named, **others}
 
     def command(self, experiment: str) -> str:

@@ -11,6 +11,8 @@ FAR_CACHE = f"{WINDOW} + far cache"
 CACHE = "cache"  # the arm of all three
 # The arm of methods whose parameters were searched on the model that is evaluated.
 SEARCHED = "searched"
+# The arm of rows with rounded stages or keys; their method is `<method> + <rounding>`.
+ROUNDED = "rounded"
 # A released model, unmodified: everything is compared with it.
 AS_SHIPPED = "unmodified"
 

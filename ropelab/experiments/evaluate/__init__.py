@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_a
 
 from pydantic import ByteSize, Field, model_validator
 
-from ropelab.models.tasks.config import ASKED, CorpusPath, Depths, On, TaskName, check_depths
+from ropelab.models.tasks.config import (
+    ASKED,
+    Casts,
+    CorpusPath,
+    Depths,
+    KeyFormats,
+    Offsets,
+    On,
+    TaskName,
+    check_depths,
+    roundings,
+)
 from ropelab.runs.config import AsList, Config, Count, Names, read_number
 from ropelab.runs.errors import require
 
@@ -44,7 +55,8 @@ class EvaluateConfig(Config):
         "of the Hub"
     )
     context: Count = Field(
-        description="longest context, in tokens; by default twice the model's trained length"
+        description="longest context, in tokens; by default twice the model's trained length, or "
+        "that length where casts or formats of keys are compared"
     )
     methods: Names = Field(
         DEFAULT_METHODS,
@@ -57,6 +69,9 @@ class EvaluateConfig(Config):
         "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "
         "number hidden in text), multiquery (a number at every depth, all asked for)",
     )
+    casts: Casts = Field((), exclude_if=lambda names: not names)
+    cache: KeyFormats = Field((), exclude_if=lambda names: not names)
+    offsets: Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
     documents: Count = Field(10, description="documents the text is measured on")
     sequences: Count = Field(2, description="sequences per distance or depth, and context")
     depths: Depths = (0, 25, 50, 75, 100)
@@ -93,8 +108,12 @@ class EvaluateConfig(Config):
         from ropelab.models.released.loading import checkpoint_dtype
 
         trained = facts_of(model).train_len
-        filled = {"context": 2 * trained, **values}
-        if "methods" not in filled and (read_number(filled["context"]) or 0) < trained:  # type: ignore[operator]
+        # Under a cast nothing need be beyond the trained length; methods are then asked for.
+        rounds = bool(values.get("casts") or values.get("cache"))
+        filled = {"context": trained if rounds else 2 * trained, **values}
+        if "methods" not in filled and (
+            rounds or (read_number(filled["context"]) or 0) < trained  # type: ignore[operator]
+        ):
             # Their factors would be below 1: a small look is at the model as it is.
             filled["methods"] = ()
         if filled.get("dtype", "auto") == "auto":
@@ -107,6 +126,7 @@ class EvaluateConfig(Config):
     def _consistent(self) -> Self:
         from ropelab.models.methods.method import Reading
 
+        roundings(self)
         if self.train_len < SHORTEST:
             raise ValueError(
                 f"the model has {self.train_len} tokens, at least {SHORTEST} are needed"
@@ -156,7 +176,10 @@ class EvaluateConfig(Config):
     @property
     def grid_len(self) -> int:
         """The length that places follow: the trained one, or half of a context below that."""
-        return self.train_len if self.context >= self.train_len else self.context // 2
+        if self.context >= self.train_len:
+            return self.train_len
+        # Casts are compared at the end of that context, not beyond its half.
+        return self.context if roundings(self) else self.context // 2
 
     @property
     def longest(self) -> int:

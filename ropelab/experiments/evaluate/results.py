@@ -1,7 +1,8 @@
 """Cells, tables, the recommendation, answer and summary.
 
 `model` has the facts about positions and the weights' format, `recommendation` the row to use at
-the tested length, for text and for each kind of retrieval; others: `ropelab.models.tasks.tables`. A
+the tested length, for text and for each kind of retrieval; `casts`: `ropelab.models.tasks.rounded`;
+others: `ropelab.models.tasks.tables`. A
 task that the unmodified model does not do inside its trained length is not done beyond it: its
 status is `undecidable`, and no methods are compared on it.
 """
@@ -14,11 +15,12 @@ from typing import Any
 import pandas as pd
 
 from ropelab.experiments.evaluate import EvaluateConfig
-from ropelab.models.methods.method import UNSCALED
+from ropelab.models.methods.method import UNSCALED, Scaled
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import UNDECIDABLE, Checked, Evaluation, collected, is_found
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
 from ropelab.models.tasks.plans import beyond_training
+from ropelab.models.tasks.rounded import casts_table, rounded_rows, said_of_casts
 from ropelab.models.tasks.tables import (
     KEYS,
     NLL,
@@ -32,7 +34,7 @@ from ropelab.models.tasks.tables import (
 )
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import between
-from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label
+from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, method_label
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import HARDLY_READ
 
@@ -66,9 +68,16 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     same = UNSCALED.label if config.facts.rope_type == "default" else None
     unmodified, geometry = Unmodified(), config.facts.geometry()
     rows: list[tuple[str, float, Mode]] = [(AS_SHIPPED, 1.0, unmodified)]
+    rounded = [
+        (name, 1.0, mode) for name, mode in rounded_rows(config, AS_SHIPPED, unmodified, geometry)
+    ]
     for method in config.parsed_methods():
         changed = WithMethod(method, geometry)
         rows.append((method.label, method.factor, unmodified if method.label == same else changed))
+        if isinstance(method, Scaled) and method.label != same:
+            of_method = rounded_rows(config, method.label, changed, geometry)
+            rounded += [(name, method.factor, mode) for name, mode in of_method]
+    rows += rounded
     if config.window < config.context:
         rows.append((WINDOW, 1.0, SlidingWindow(unmodified, config.window)))
 
@@ -84,8 +93,9 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     probe, found = None, []
     easy = task.inside(config.grid_len)
     for label, factor, mode in rows:
-        # Nothing is drawn and nothing tuned: there is one seed, and one arm.
-        labels = tuple(zip(ROW, (label, factor, 0, "zero_shot"), strict=True))
+        # Nothing is drawn and nothing tuned: there is one seed.
+        arm = ROUNDED if " + " in label else "zero_shot"
+        labels = tuple(zip(ROW, (label, factor, 0, arm), strict=True))
         if label == AS_SHIPPED and easy is not None:
             probe = evaluation(task=easy, mode=mode, labels=labels)
         each = task.at_the_end(config.context) if label == WINDOW else task
@@ -107,6 +117,7 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
             status[task] = OK if is_found(values[probe]) else UNDECIDABLE
         decided += [probe] if probe and status[task] == UNDECIDABLE else of_task
     found = tables_of_tasks(collected(decided, values), config, AS_SHIPPED, short, status)
+    found |= casts_table(config, config.facts.geometry(), found["comparisons"])
     found["recommendation"] = recommendation(config, found)
     return {"model": model_table(config), **found}
 
@@ -129,9 +140,10 @@ def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
     if task == "text":
         column, metric = NLL, "nll_bucket"
         table = tables["text_nll"]
-        table = table[table["bucket_end_tokens"] == length]
+        table = table[(table["bucket_end_tokens"] == length) & (table["arm"] != ROUNDED)]
     else:
         table = tables[metric]
+        table = table[table["arm"] != ROUNDED]
         if (table["status"] != OK).any():
             nothing = dict.fromkeys(("best", "not_significant", "emit"), "")
             return {"task": task, "status": UNDECIDABLE, "at_tokens": length, **nothing}
@@ -190,6 +202,10 @@ def answer(tables: Tables) -> str:
     recommended = tables["recommendation"].astype({"not_significant": object, "emit": object})
     advice = [row for _, row in recommended.fillna({"not_significant": "", "emit": ""}).iterrows()]
     findings = [_finding(row, model) for row in advice]
+    if "casts" in tables:
+        # Without a method or a window nothing else was compared, and nothing is recommended.
+        alone = len(tables["casts"]) == len(tables["comparisons"])
+        findings = [*said_of_casts(tables["casts"]), *(() if alone else findings)]
     more = []
     costs = tables["comparisons"]
     costs = costs[(costs["metric"] == "nll_short_context") & (costs["method_a"] == AS_SHIPPED)]

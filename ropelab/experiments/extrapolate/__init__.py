@@ -6,17 +6,20 @@ method, without fine-tuning: on text by position, and on what stood earlier by d
 of context. Beside the methods there is the sliding window: no more context than was trained.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from ropelab.models.methods.registry import METHODS
 from ropelab.models.tasks.config import (
     ASKED,
+    Casts,
     CorpusPath,
     Depths,
     Documents,
     In,
+    KeyFormats,
+    Offsets,
     On,
     RotatedHeadDim,
     Seeds,
@@ -25,6 +28,7 @@ from ropelab.models.tasks.config import (
     TestLen,
     TrainLen,
     check_depths,
+    roundings,
 )
 from ropelab.runs.config import AsList, Base, Count, Names, Natural
 
@@ -103,6 +107,9 @@ class ExtrapolateConfig(TaskConfig):
         "finetune_len; ceiling: trained at test_len from the start, on as many tokens; cache: the "
         "sliding window with counts of n-grams of the text before, all of it or what it cannot see",
     )
+    casts: Casts = Field((), exclude_if=lambda names: not names)
+    cache: KeyFormats = Field((), exclude_if=lambda names: not names)
+    offsets: Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
     search: Natural = Field(
         0,
         description="evaluations in which the parameters of every method that has some, and "
@@ -127,8 +134,16 @@ class ExtrapolateConfig(TaskConfig):
     device: On = "auto"
     dtype: In = "auto"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _few_methods(cls, values: dict[str, Any]) -> dict[str, Any]:
+        # Each cast is made under every method that acts on frequencies.
+        rounds = values.get("casts") or values.get("cache")
+        return {"methods": ("unscaled", "yarn"), **values} if rounds else values
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        roundings(self)
         self.check_lengths(SHORTEST)
         if not self.train_len <= self.tuned_len <= self.test_len:
             raise ValueError(

@@ -1,9 +1,10 @@
 """Cells, tables, answer and summary.
 
-For most tables see `ropelab.models.tasks.tables`. `searched`: the parameters that a search chose,
-and the losses it went by. `ngram_baseline`: what followed the last 1, 2 or 3 tokens before. `cost`:
-of each row in text of the tested length, positions attended to and multiplications of the model per
-token, and the tokens of further training.
+For most tables see `ropelab.models.tasks.tables`, for `casts` `ropelab.models.tasks.rounded`.
+`searched`: the parameters that a search chose, and the losses it went by. `ngram_baseline`: what
+followed the last 1, 2 or 3 tokens before. `cost`: of each row in text of the tested length,
+positions attended to and multiplications of the model per token, and the tokens of further
+training.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -27,6 +28,7 @@ from ropelab.models.tasks.cells import FORWARD, Evaluation, collected
 from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMethod
 from ropelab.models.tasks.plans import beyond_training
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
+from ropelab.models.tasks.rounded import casts_table, rounded_rows, said_of_casts
 from ropelab.models.tasks.tables import (
     KEYS,
     NLL,
@@ -45,6 +47,7 @@ from ropelab.runs.labels import (
     CACHE,
     FAR_CACHE,
     NEAR_CACHE,
+    ROUNDED,
     SEARCHED,
     WINDOW,
     WINDOW_CACHE,
@@ -130,6 +133,10 @@ def rows(
             if isinstance(method, Reading):
                 model = adapted(config, base, geometry, method, arm)
                 yield (method.label, method.factor, arm), WithMethod(method, geometry), model
+    for scaled in (method for method in methods if isinstance(method, Scaled)):
+        mode = WithMethod(scaled, geometry)
+        for name, rounded in rounded_rows(config, scaled.label, mode, geometry):
+            yield (name, scaled.factor, ROUNDED), rounded, base
     for method, published in searches(config, methods):
         yield (published.label, published.factor, SEARCHED), WithMethod(method, geometry), base
     plain = WithMethod(UNSCALED, geometry)
@@ -237,6 +244,7 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
     if matched:
         by = ["task", "n_gram_tokens", *PLACE]
         found["ngram_baseline"] = accuracies(pd.concat(matched), by)
+    found |= casts_table(config, config.geometry(), found["comparisons"])
     return {**found, "cost": _cost(config)}
 
 
@@ -261,9 +269,14 @@ def _cost(config: ExtrapolateConfig) -> pd.DataFrame:
 
 def answer(tables: Tables) -> str:
     """Name the best methods at retrieval beyond the trained length, and at the end of long text."""
-    findings = [_retrieval(tables, task) for task in retrieval_of(tables)]
-    findings += [_text(tables)] if "text_nll" in tables else []
-    return sentences(findings, tables["comparisons"])
+    rounded = said_of_casts(tables["casts"]) if "casts" in tables else []
+    exact = {
+        name: table[table["arm"] != ROUNDED] if "arm" in table else table
+        for name, table in tables.items()
+    }
+    findings = [_retrieval(exact, task) for task in retrieval_of(tables)]
+    findings += [_text(exact)] if "text_nll" in tables else []
+    return sentences([*rounded, *findings], tables["comparisons"])
 
 
 def summary(tables: Tables) -> pd.DataFrame:

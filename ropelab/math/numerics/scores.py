@@ -3,7 +3,9 @@
 Queries and keys are standard normal, rounded to bfloat16, as real activations are, so that their
 own rounding is not part of the error. `aligned` draws use the same vector for query and key. A
 score at distance D is sum_i (a_i cos(D theta_i) + b_i sin(D theta_i)) / sqrt(d), with a_i the dot
-product and b_i the cross product of the features in pair i. One token on it changes by
+product and b_i the cross product of the features in pair i. A score that depends on more than
+content and distance has a spread over the places of the two tokens at each distance: what a model
+cannot learn to expect. A wrong but consistent frequency has none. One token on a score changes by
 
     sum_i 2 sin(theta_i / 2) (b_i cos((D + 1/2) theta_i) - a_i sin((D + 1/2) theta_i)) / sqrt(d),
 
@@ -95,11 +97,37 @@ def shift_errors(
     shifts: Float[np.ndarray, " shifts"],
 ) -> Float[np.ndarray, "shifts draws deltas"]:
     """Return score(m + shift, n + shift) - score(m, n) for n = start and m = start + delta."""
-    # Exactly 0 but for rounding. A wrong but consistent frequency is not seen here.
+    # Exactly 0 but for rounding.
     keys = np.repeat(start + np.concatenate(([0.0], shifts))[:, None], deltas.size, axis=1)
-    table = scores(chain, draws, (keys + deltas).ravel(), keys.ravel())
-    table = table.reshape(table.shape[0], *keys.shape).swapaxes(0, 1)
+    table = _scores_at(chain, draws, keys, deltas)
     return table[1:] - table[:1]
+
+
+def _scores_at(
+    chain: Chain,
+    draws: Draws,
+    keys: Float[np.ndarray, "places deltas"],
+    deltas: Float[np.ndarray, " deltas"],
+) -> Float[np.ndarray, "places draws deltas"]:
+    table = scores(chain, draws, (keys + deltas).ravel(), keys.ravel())
+    return table.reshape(table.shape[0], *keys.shape).swapaxes(0, 1)
+
+
+# Distances, and places at each of them.
+DISTANCES, PLACES = 16, 32
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def score_spread(chain: Chain, draws: Draws, offset: int, length: int, seed: int) -> float:
+    """Return the deviation of a score over positions at a fixed distance; nan: overflow.
+
+    Root mean square over draws and over distances up to three quarters of the positions.
+    """
+    # Drawn: bfloat16 stores powers of two and their multiples exactly, so that they show less.
+    random = np.random.default_rng(seed)
+    deltas = random.integers(1, max(2, length * 3 // 4), DISTANCES).astype(np.float64)
+    keys = offset + np.floor(random.random((PLACES, DISTANCES)) * (length - deltas))
+    return float(np.sqrt(_scores_at(chain, draws, keys, deltas).var(axis=0).mean()))
 
 
 def score_steps(

@@ -109,12 +109,15 @@ class Rope(Encoding):
         needed = int(positions.max()) + 1
         if len(self.cos) < needed or self.cos.device != positions.device:
             rows = torch.arange(1 << (needed - 1).bit_length(), device=positions.device)
-            # float64 first: an angle of 1e5 rad has an error of 4e-3 in float32, its cosine too.
-            cos, sin = cos_sin(rows, self.plan)
-            # On the query and on the key, so that scores carry the square of the factor.
-            factor = self.plan.attention_factor
-            self.cos, self.sin = (cos * factor).float(), (sin * factor).float()
+            self.cos, self.sin = (table.float() for table in self._computed(rows))
         return self.cos[positions], self.sin[positions]
+
+    def _computed(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the float64 tables of some positions."""
+        # float64 first: an angle of 1e5 rad has an error of 4e-3 in float32, its cosine too.
+        cos, sin = cos_sin(rows, self.plan)
+        # On the query and on the key, so that scores carry the square of the factor.
+        return cos * self.plan.attention_factor, sin * self.plan.attention_factor
 
 
 class Decoupled(Encoding):
@@ -232,6 +235,7 @@ class SelfExtend(Encoding):
     def __init__(self, rope: Rope, window: int, group: int) -> None:
         super().__init__()
         self.rope, self.window, self.group = rope, window, group
+        self.rotary_dim = rope.rotary_dim
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         near = self._rotated_scores(q, k, at_q, at_k)

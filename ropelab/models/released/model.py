@@ -104,7 +104,7 @@ class Capabilities:
     @cached_property
     def layout(self) -> PairLayout | None:
         """The features that rotate, where rotation can be taken over; None where it cannot."""
-        near = Patch(self.plan, far=SelfExtend(Rope(self.plan), window=2**40, group=1))
+        near = Patch(self.plan, taken=SelfExtend(Rope(self.plan), window=2**40, group=1))
         for layout in LAYOUTS:
             if self._same(Patch(self.plan), replace(near, layout=layout)):
                 return layout
@@ -185,7 +185,7 @@ class ReleasedModel:
             said = self.closed
         elif patch.attends and not self.capabilities.sharpens:
             said = "its layers do not call transformers' attention interface"
-        elif patch.far is not None:
+        elif patch.taken is not None:
             if layout := self.capabilities.layout:
                 patch = replace(patch, layout=layout)
             else:
@@ -202,6 +202,12 @@ class ReleasedModel:
         defined = [length for length in lengths if longest is None or length <= longest]
         for _, group in groupby(defined, self.positions.signature):
             yield list(group)
+
+    def own_rotation(self, length: int) -> Rope:
+        """Return the checkpoint's rotation of a context of that length."""
+        if self.facts.rope_type == "default":  # in float64, not as the module stores it
+            return Rope(RopePlan(self.facts.geometry().inv_freq))
+        return self.positions.own(length)
 
     def hidden(self, tokens: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens width"]:
         """Return the last hidden states; InputError for more tokens than they are defined for."""

@@ -7,8 +7,9 @@ scores, which goes when its frequencies go.
 
 Attention is patched through transformers' own interface. Sharper logits (log n) need queries
 multiplied by their position's factor, which any architecture that calls it allows. Other distances
-for far keys (ReRoPE, Self-Extend) need queries and keys not rotated yet: the model's own rotation
-is made the identity and replaced, if it is known which features form a pair (`Capabilities`).
+for far keys (ReRoPE, Self-Extend) and rounded rotations need queries and keys not rotated yet: the
+model's own rotation is made the identity and replaced, if it is known which features form a pair
+(`Capabilities`).
 """
 
 import copy
@@ -27,6 +28,7 @@ from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import LogN, Rope, SelfExtend, cos_sin
+from ropelab.models.encoding.rounded import RoundedRope
 from ropelab.models.lm.model import blocked_attention
 from ropelab.models.released.facts import FULL, rope_parameters
 from ropelab.runs.errors import InputError
@@ -64,12 +66,12 @@ class Patch:
     plan: RopePlan | None = None  # None: the checkpoint's frequencies
     softmax: float = 1.0  # factor on scores where the model's code has one
     sharper: LogN | None = None  # its factor on logits; what it is around is ignored
-    far: SelfExtend | None = None  # distances; None: by the model's own rotation
+    taken: SelfExtend | RoundedRope | None = None  # rotates instead of the model's own code
     layout: PairLayout = PairLayout()
 
     @property
     def attends(self) -> bool:
-        return self.sharper is not None or self.far is not None
+        return self.sharper is not None or self.taken is not None
 
 
 UNPATCHED = Patch()
@@ -82,7 +84,9 @@ def patch_of(encoding: Encoding) -> Patch:
     if isinstance(encoding, LogN):
         return replace(patch_of(encoding.inner), sharper=LogN(Encoding(), encoding.trained_len))
     if isinstance(encoding, SelfExtend):
-        return Patch(encoding.rope.plan, far=encoding)
+        return Patch(encoding.rope.plan, taken=encoding)
+    if isinstance(encoding, RoundedRope):
+        return Patch(encoding.plan, encoding.softmax_factor, taken=encoding)
     if isinstance(encoding, Rope):
         return Patch(encoding.plan, encoding.softmax_factor)
     raise InputError(f"{encoding.name} cannot be patched into a model that was trained elsewhere")
@@ -105,6 +109,10 @@ class Frequencies:
         """Radians per token; empty if no layer attends to the whole context."""
         found: Tensor = self.module._buffers.get(f"{self.prefix}inv_freq", torch.empty(0))
         return found
+
+    @property
+    def attention_factor(self) -> float:
+        return float(getattr(self.module, f"{self.prefix}attention_scaling", 1.0))
 
     def set_original(self, length: int) -> None:
         # Those that follow the length are computed for the whole of it, once. In a pass over all
@@ -147,6 +155,7 @@ class SineTables:
 
     by_layer_type = False
     rope_type = "default"
+    attention_factor = 1.0
 
     def __init__(self, modules: list[Any]) -> None:
         self.modules = modules
@@ -196,6 +205,7 @@ class Positions:
         self.by_layer_type = any(module.by_layer_type for module in self.modules)
         factors = [(module, _softmax_factor(module, rope_parameters(text))) for module in own]
         self.unscaled = [(module, module.scaling / factor) for module, factor in factors if factor]
+        self.softmax_factor = next((factor for _, factor in factors if factor), 1.0)
         self.saved = [
             (module, dict(vars(module)), dict(module._buffers))
             for module in (*rotary, *tables, *(module for module, _ in self.unscaled))
@@ -214,7 +224,7 @@ class Positions:
                     raise InputError(
                         f"the model rotates {pairs} pairs of features, not {len(wanted)}"
                     )
-                module.patch(RopePlan(0 * wanted) if patch.far else patch.plan, length)
+                module.patch(RopePlan(0 * wanted) if patch.taken else patch.plan, length)
             if patch.plan is not None:
                 for each, scaling in self.unscaled:
                     each.scaling = scaling * patch.softmax
@@ -232,6 +242,13 @@ class Positions:
         """Equal for lengths at which the checkpoint has the same frequencies."""
         with self.patched(UNPATCHED, length):
             return tuple(tuple(module.inv_freq.tolist()) for module in self.modules)
+
+    def own(self, length: int) -> Rope:
+        """Return the checkpoint's own rotation of a context of that length."""
+        with self.patched(UNPATCHED, length):
+            module = self.modules[0]
+            plan = RopePlan(module.inv_freq.double().cpu().numpy(), module.attention_factor)
+        return Rope(plan, softmax_factor=self.softmax_factor)
 
     def objection(self, geometry: Geometry) -> str:
         """Return the reason why no frequencies can be patched; empty if they can."""
@@ -280,10 +297,8 @@ class Attention:
     def __init__(self, patch: Patch, by_layer_type: bool) -> None:
         self.by_layer_type, self.last = by_layer_type, patch.layout.last
         self.first, self.called = 0, False
-        self.sharper, self.far = patch.sharper, None
-        if patch.far is not None:
-            rope = Rope(patch.far.rope.plan, patch.layout.pairing)
-            self.far = SelfExtend(rope, patch.far.window, patch.far.group)
+        self.sharper = patch.sharper
+        self.taken = _paired(patch.taken, patch.layout.pairing)
 
     def __call__(
         self, original: Any, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, **more: Any
@@ -300,16 +315,32 @@ class Attention:
         kind = getattr(module, "layer_type", None) or getattr(module, "attention_type", None)
         if not isinstance(kind, str):
             kind = "sliding_attention" if window else FULL
-        if self.far is None or (self.by_layer_type and kind != FULL):
+        if self.taken is None or (self.by_layer_type and kind != FULL):
             return original(module, q, k, v, mask, **more)
         if self.last:
-            q, k = (x.roll(self.far.rope.rotary_dim, dims=-1) for x in (q, k))
+            q, k = (x.roll(self.taken.rotary_dim, dims=-1) for x in (q, k))
+        before = k.shape[2] - q.shape[2]
+        at_k = torch.arange(self.first - before, self.first + q.shape[2], device=q.device)
+        q, k = self.taken.query(q, at_k[before:]), self.taken.key(k, at_k)
+        if self.taken.fused:
+            return original(module, q, k, v, mask, **more)
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
         width, scaling = q.shape[-1], more.get("scaling")
         q = q * ((scaling or width**-0.5) * width**0.5)  # scores() divides by sqrt(head_dim)
-        before = k.shape[2] - q.shape[2]
-        masked = _Masked(self.far, mask, more.get("softcap"), before, self.first - before)
+        masked = _Masked(self.taken, mask, more.get("softcap"), before, self.first - before)
         return blocked_attention(masked, q, k, v).transpose(1, 2).contiguous(), None
+
+
+def _paired(
+    taken: SelfExtend | RoundedRope | None, pairing: Pairing
+) -> SelfExtend | RoundedRope | None:
+    """Copy an encoding that takes a rotation over, for the pairs of a model."""
+    if isinstance(taken, SelfExtend):
+        return SelfExtend(Rope(taken.rope.plan, pairing), taken.window, taken.group)
+    taken = copy.copy(taken)
+    if taken is not None:
+        taken.pairing = pairing
+    return taken
 
 
 class _Masked(Encoding):

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol, get_args
 
 from pydantic import AfterValidator, Field
 
-from ropelab.runs.config import Config, Count, Device, Dtype, EvenCount, Naturals
+from ropelab.runs.config import Config, Count, Device, Dtype, EvenCount, Names, Naturals
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.own import find
 
 if TYPE_CHECKING:
+    from ropelab.math.numerics.keys import Rounding
     from ropelab.models.lm.corpus import CorpusRef
     from ropelab.models.tasks.tokens import Text
 
@@ -66,6 +67,46 @@ TaskName = Annotated[str, AfterValidator(_task)]
 ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 Depths = Annotated[Naturals, Field(description="depths of a pass key in its text, in percent")]
 MOST_DEPTHS = 16
+
+
+Casts = Annotated[
+    Names,
+    Field(
+        description="casts to evaluate under, each beside the same without it: presets of "
+        "ropelab precision, or stages such as position:bfloat16+table:float16"
+    ),
+]
+KeyFormats = Annotated[
+    Names,
+    Field(
+        description="formats of stored keys, likewise: fp8_e4m3, fp8_e5m2 (tensor, head, block), "
+        "int8, int4 (token, channel, group), q8_0, q4_0; with before and hadamard, such as "
+        "int4(channel, before)"
+    ),
+]
+Offsets = Annotated[Naturals, Field(description="first positions of the text under each cast")]
+
+
+class Roundable(Protocol):
+    """A config of an experiment that evaluates models under casts and formats of keys."""
+
+    @property
+    def casts(self) -> tuple[str, ...]: ...
+    @property
+    def cache(self) -> tuple[str, ...]: ...
+    @property
+    def offsets(self) -> tuple[int, ...]: ...
+
+
+def roundings(config: Roundable) -> "list[Rounding]":
+    """Return the casts at each offset, then the formats of keys; InputError: an unknown name."""
+    from ropelab.math.numerics.keys import Rounding, parse_keys, parse_rounding
+
+    casts = [parse_rounding(text) for text in config.casts]
+    keys = [parse_keys(text) for text in config.cache]
+    found = [cast._replace(first=first) for cast in casts for first in config.offsets]
+    # However they were typed, each once.
+    return list(dict.fromkeys([*found, *(Rounding(each.label, keys=each) for each in keys)]))
 
 
 def check_depths(depths: tuple[int, ...]) -> None:

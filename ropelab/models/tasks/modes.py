@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from ropelab.math.frequencies import Geometry
+from ropelab.math.numerics.keys import Rounding
 from ropelab.math.scaling.plan import as_typed
 from ropelab.models.encoding.base import Encoding
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.encoding.rounded import RoundedRope
 from ropelab.models.lm import evaluation
 from ropelab.models.lm.evaluation import Readable
 from ropelab.models.lm.matcher import cached_predictions
@@ -128,6 +131,26 @@ class WithMethod(Mode):
             return self, {}
         chosen = as_typed(method.scaling if isinstance(method, Scaled) else method)
         return replace(self, method=method), _choice(chosen, tried)
+
+
+@dataclass(frozen=True)
+class Rounded(Mode):
+    """As another mode, which must rotate, with rounded stages of the rotation or rounded keys."""
+
+    mode: Mode
+    rounding: Rounding
+    geometry: Geometry
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {**self.mode.key, "base": self.geometry.base, "rounding": self.rounding.key}
+
+    def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
+        for served in self.mode.passes(model, lengths):
+            set_before = model.encoding
+            own = set_before if isinstance(set_before, Rope) else model.own_rotation(served[-1])
+            model.encoding = RoundedRope(own, self.rounding, self.geometry.base)
+            yield served
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import pandas as pd
 
 from ropelab.models.tasks.config import Evaluated
 from ropelab.runs.comparisons import Measure, Pair, compared, significance
-from ropelab.runs.labels import CACHE, row_labels
+from ropelab.runs.labels import CACHE, ROUNDED, method_label, row_labels
 from ropelab.runs.sentences import sentences_of
 from ropelab.runs.stats import crossed_mean, crossed_proportion, mean_interval
 from ropelab.runs.tables import Tables
@@ -163,9 +163,17 @@ def comparisons(
                 str(label): rows.set_index(["seed", unit])[column]
                 for label, rows in group.groupby(labels, sort=False)
             }
-            # A cache reads what methods do not: its easy discoveries are apart from theirs.
-            apart = {*labels[group["arm"] == CACHE]}
+            # A cache reads what methods do not: its easy discoveries are apart from theirs. So are
+            # those of a rounded row, which is compared with the same row without the rounding.
+            apart = {*labels[group["arm"].isin((CACHE, ROUNDED))]}
+            rounded = group[group["arm"] == ROUNDED].drop_duplicates(["method", "factor"])
+            exact = {
+                method_label(*row): method_label(row[0].split(" + ")[0], row[1])
+                for row in rounded[["method", "factor"]].itertuples(index=False)
+            }
             for a, b in combinations(by_row, 2):
+                if {a, b} & {*exact} and a != exact.get(b):
+                    continue
                 family = (*about, bool({a, b} & apart))
                 values_of = by_row[a], by_row[b]
                 pairs.append(Pair((*about, a, b), *values_of, (a, b), measure, family))

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ropelab.runs.comparisons import indistinguishable, tied_with
-from ropelab.runs.labels import AS_SHIPPED, CACHE, SEARCHED, WINDOW, name_in, row_labels
+from ropelab.runs.labels import AS_SHIPPED, CACHE, ROUNDED, SEARCHED, WINDOW, name_in, row_labels
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables, in_longest_context
-from ropelab.show.figures import shapes
+from ropelab.show.figures import rounded, shapes
 from ropelab.show.figures.shapes import tokens_label
 from ropelab.show.looks import GREY, ORANGE, Look, look
 
@@ -52,11 +52,15 @@ def draw(tables: Tables) -> dict[str, Figure]:
     ]
     names = (*(f"{task}_accuracy" for task in retrieval), "text_nll", "last_window")
     # A task that the model does not do at all at its trained length decides nothing.
-    measured = {name: tables[name] for name in names if name in tables and _is_ok(tables[name])}
+    measured = {
+        name: tables[name]
+        for name in names
+        if name in tables and _is_ok(tables[name]) and _is_compared(tables[name])
+    }
     tried = {a for table in measured.values() for a in table["arm"][table["method"] != WINDOW]}
     # Baselines alone are drawn as the zero-shot arm would be.
     arms = [arm for arm in HOW if arm in tried] or ["zero_shot"]
-    figures: dict[str, Figure] = {}
+    figures: dict[str, Figure] = rounded.draw(tables["casts"]) if "casts" in tables else {}
     for arm in arms:
         shown = {name: _of_arm(table, arm) for name, table in measured.items()}
         suffix = "" if arm == "zero_shot" else f"_{arm}"
@@ -71,9 +75,10 @@ def draw(tables: Tables) -> dict[str, Figure]:
             figures[f"loss_by_context{suffix}"] = _loss_by_context(shown["last_window"], arm)
             if arm == "zero_shot":
                 figures["tax_and_gain"] = _tax_and_gain(shown["last_window"])
-    if "text_by_document" in tables:
+    if "text_by_document" in tables and _is_compared(tables["text_by_document"]):
         by_document = tables["text_by_document"]
-        figures["loss_by_kind"] = _loss_by_kind(by_document[by_document["arm"] != CACHE])
+        own = ~by_document["arm"].isin((CACHE, ROUNDED))
+        figures["loss_by_kind"] = _loss_by_kind(by_document[own])
     for task in FOUND:
         if f"{task}_accuracy" in tables:
             figures[f"{task}_depth_by_length"] = _depth_by_length(tables[f"{task}_accuracy"], task)
@@ -84,6 +89,11 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 def _is_ok(table: pd.DataFrame) -> bool:
     return "status" not in table or bool((table["status"] == "ok").all())
+
+
+def _is_compared(table: pd.DataFrame) -> bool:
+    """Return True if there is more than one row besides those with roundings."""
+    return len({*row_labels(table[table["arm"] != ROUNDED])}) > 1
 
 
 def _of_arm(table: pd.DataFrame, arm: str) -> pd.DataFrame:

@@ -1,0 +1,161 @@
+"""The formats of stored keys: which numbers, which of them share a scale, and where RoPE acts.
+
+    fp8_e4m3, fp8_e5m2   x / scale rounded to float8, the largest |x| at the format's largest value;
+                         one scale per tensor, head or block (32 neighbouring features of a key)
+    int8, int4           2^b equal steps from the smallest to the largest; one range per token (and
+                         head), channel (a feature over all tokens) or group (a feature over 32)
+    q8_0, q4_0           llama.cpp's blocks of 32 features, in float32 with a float16 scale
+
+`q4_0` rounds keys as they enter the dot product, `q4_0(before)` before they are rotated, and with
+`hadamard` they are multiplied by a normalised Hadamard matrix while they are stored. The scales of
+tensors, heads and channels are those of all keys at hand, as if they were calibrated on them.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import hadamard
+
+from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast
+from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.runs.config import split_list
+from ropelab.runs.errors import InputError, known, unknown_name
+
+BLOCK = 32
+# By number: the sets of keys that may share a scale, the usual one first.
+SHARED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("fp8_e4m3", "fp8_e5m2"), ("tensor", "head", "block")),
+    **dict.fromkeys(("int8", "int4"), ("token", "channel", "group")),
+    **dict.fromkeys(("q8_0", "q4_0"), ("block",)),
+}
+# The axes of [head, tokens, features] in such a set; blocks are features on an axis of their own.
+AXES = {"tensor": (-3, -2, -1), "head": (-2, -1), "channel": (-2,), "token": (-1,)}
+
+Keys = Float[np.ndarray, "*batch heads tokens width"]
+
+
+@dataclass(frozen=True)
+class KeyFormat:
+    """A format of stored keys."""
+
+    number: str
+    shared: str
+    before: bool = False  # rounded before RoPE
+    rotated: bool = False  # by a Hadamard matrix
+
+    @property
+    def label(self) -> str:
+        """The format as `parse_keys` reads it, without what is usual."""
+        usual = self.shared == SHARED[self.number][0]
+        words = ["" if usual else self.shared, "before" * self.before, "hadamard" * self.rotated]
+        said = ", ".join(filter(None, words))
+        return f"{self.number}({said})" if said else self.number
+
+    def stored(self, keys: Keys) -> Keys:
+        """Return float64 keys as they are read back; InputError for heads that do not fit."""
+        width = keys.shape[-1]
+        if self.shared == "block" and width % BLOCK:
+            raise InputError(f"{self.label} has blocks of {BLOCK} features, heads have {width}")
+        if not self.rotated:
+            return self._rounded(keys)
+        size = width & -width  # the largest power of two that divides it
+        matrix = hadamard(size) / np.sqrt(size)
+        turned = keys.reshape(*keys.shape[:-1], -1, size) @ matrix
+        stored = self._rounded(turned.reshape(keys.shape)).reshape(turned.shape)
+        return np.asarray((stored @ matrix.T).reshape(keys.shape))
+
+    def _rounded(self, keys: Keys) -> Keys:
+        if self.shared == "block":
+            blocks = keys.reshape(*keys.shape[:-1], -1, BLOCK)
+            return self._scaled(blocks, (-1,)).reshape(keys.shape)
+        if self.shared == "group":
+            tokens = keys.shape[-2]
+            # The last token again fills the last group: the range stays what it is.
+            last = np.repeat(keys[..., -1:, :], -tokens % BLOCK, axis=-2)
+            groups = np.concatenate((keys, last), axis=-2)
+            split = groups.reshape(*keys.shape[:-2], -1, BLOCK, keys.shape[-1])
+            return self._scaled(split, (-2,)).reshape(groups.shape)[..., :tokens, :]
+        return self._scaled(keys, AXES[self.shared])
+
+    def _scaled(self, x: Float[np.ndarray, "..."], axes: tuple[int, ...]) -> np.ndarray:
+        """Round with one scale along some axes."""
+        if self.number.startswith("fp8"):
+            fmt = FORMATS[f"float8_{self.number[4:]}{'fn' * self.number.endswith('m3')}_saturating"]
+            largest = np.abs(x).max(axes, keepdims=True)
+            scale = np.where(largest == 0, 1.0, largest / fmt.largest)
+            return round_to(x / scale, fmt) * scale
+        if self.number.startswith("int"):
+            low, high = x.min(axes, keepdims=True), x.max(axes, keepdims=True)
+            step = np.where(high == low, 1.0, (high - low) / (2 ** int(self.number[3:]) - 1))
+            return np.asarray(low + np.rint((x - low) / step) * step)
+        return _ggml(x.astype(np.float32), self.number).astype(np.float64)
+
+
+def _ggml(x: Float[np.ndarray, "... 32"], number: str) -> Float[np.ndarray, "... 32"]:
+    """Round blocks as quantize_row_q8_0_ref and quantize_row_q4_0_ref of ggml-quants.c do."""
+    place = np.abs(x).argmax(-1)[..., None]
+    extreme = np.take_along_axis(x, place, -1)  # with its sign
+    scale = np.abs(extreme) / np.float32(127) if number == "q8_0" else extreme / np.float32(-8)
+    inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale != 0)
+    product = x * inverse
+    if number == "q8_0":  # roundf: halves away from zero
+        size = np.abs(product)
+        whole = np.floor(size)
+        code = np.sign(product) * (whole + np.floor(2 * (size - whole)))
+    else:
+        code = np.minimum(np.trunc(product + np.float32(8.5)), 15) - 8
+    return np.asarray(code * scale.astype(np.float16).astype(np.float32), dtype=np.float32)
+
+
+def parse_keys(text: str) -> KeyFormat:
+    """Read `q4_0`, `fp8_e4m3(head)` or `int4(channel, before, hadamard)`.
+
+    >>> parse_keys("int4(before,channel)").label, parse_keys("int8(token)").label
+    ('int4(channel, before)', 'int8')
+    """
+    number, _, inside = text.partition("(")
+    number = known("format of keys", number.strip(), SHARED)
+    words = split_list(inside.rstrip(") "))
+    shared = [word for word in words if word in SHARED[number]]
+    for word in words:
+        if word not in (allowed := (*SHARED[number], "before", "hadamard")):
+            raise unknown_name(f"word in {text}", word, allowed)
+    if len(shared) > 1:
+        raise InputError(f"{text}: keys share one kind of scale, not {' and '.join(shared)}")
+    chosen = shared[0] if shared else SHARED[number][0]
+    return KeyFormat(number, chosen, "before" in words, "hadamard" in words)
+
+
+class Rounding(NamedTuple):
+    """What is rounded while a model is evaluated: stages of the rotation, or the stored keys."""
+
+    name: str  # as typed
+    cast: CastPlan = CastPlan()
+    keys: KeyFormat | None = None
+    first: int = 0  # the position of the first token
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} from {self.first}" if self.first else self.name
+
+    @property
+    def key(self) -> dict[str, object]:
+        """Everything that its effect depends on, json-able."""
+        keys = {"keys": self.keys.label} if self.keys else {}
+        return {"cast": self.cast.label, **keys, **({"first": self.first} if self.first else {})}
+
+    @property
+    def rounds(self) -> bool:
+        return self.cast != CastPlan() or self.keys is not None
+
+
+def parse_rounding(text: str) -> Rounding:
+    """Read a preset, or stages such as `angle:tf32` or `position=bfloat16+table=float16`."""
+    if text in PRESETS:
+        return Rounding(text, PRESETS[text].plan)
+    if not {":", "="} & {*text}:
+        raise unknown_name("preset", text, PRESETS)
+    plan = parse_cast(text.replace(":", "=").replace("+", ","))
+    return Rounding(plan.label.replace(",", "+"), plan)

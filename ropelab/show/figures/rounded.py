@@ -1,0 +1,72 @@
+"""What casts and formats of stored keys cost: the predicted error of scores, and what is lost."""
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from ropelab.runs.labels import method_label
+from ropelab.show.figures import shapes
+from ropelab.show.looks import BLUE, ORANGE, Look
+
+LOOKS = {"rotation": Look(BLUE, "o"), "keys": Look(ORANGE, "s")}
+SAID = {"rotation": "a stage of the rotation rounded", "keys": "stored keys"}
+# Errors of scores below this are drawn at it.
+LEAST = 1e-4
+COSTS = "costs"
+
+
+def draw(casts: pd.DataFrame) -> dict[str, Figure]:
+    """Draw loss and retrieval against the error of a score, in the longest context and place."""
+    figures = {}
+    for metric, rows in shapes.each(casts, "metric"):
+        if metric == "nll_last_window":
+            figures["cost_of_casts"] = _cost(_farthest(rows), "nats per byte", metric)
+        elif metric.endswith("accuracy"):
+            task = metric.removesuffix("_accuracy")
+            unit = f"share of {task} lost, {_farthest(rows)['at_tokens'].max():.0f} tokens back"
+            figures[f"{task}_cost_of_casts"] = _cost(_farthest(rows), unit, metric)
+    return figures
+
+
+def _farthest(rows: pd.DataFrame) -> pd.DataFrame:
+    longest = rows[rows["context_tokens"] == rows["context_tokens"].max()]
+    return longest[longest["at_tokens"] == longest["at_tokens"].max()]
+
+
+def _cost(rows: pd.DataFrame, unit: str, metric: str) -> Figure:
+    figure, ax = plt.subplots(figsize=(8.5, 5))
+    rows = rows[rows["score_error"].notna()]
+    shown = rows.assign(x=rows["score_error"].clip(lower=LEAST))
+    for kind, group in shapes.each(shown, "rounds"):
+        look = LOOKS[kind]
+        ax.vlines(group["x"], group["ci_low"], group["ci_high"], color=look.color, alpha=0.35)
+        worse, named = group["verdict"] == COSTS, SAID[kind]
+        for chosen, hollow in ((worse, False), (~worse, True)):
+            if chosen.any():
+                x, y = group.loc[chosen, "x"], group.loc[chosen, "cost"]
+                shapes.dots(ax, x, y, look, named, hollow=hollow, linestyle="none")
+                named = ""
+    ax.set_xscale("log")
+    # Small costs and large ones: linear up to a thousandth.
+    ax.set_yscale("symlog", linthresh=1e-3)
+    single = shown.groupby(["method", "factor"]).ngroups == 1
+    names = [
+        row.rounding if single else f"{method_label(row.method, row.factor)}, {row.rounding}"
+        for row in shapes.records(shown)
+    ]
+    shapes.mark(ax, 0, "")
+    ax.set(xlabel=f"predicted error of a score (deviation 1; below {LEAST:g}: drawn there)")
+    ax.set(ylabel=f"cost, {unit}")
+    costly, free = shown[shown["verdict"] == COSTS], shown[shown["verdict"] != COSTS]
+    context = shapes.tokens_label(rows["context_tokens"].max())
+    title = f"At {context} tokens no rounding has a cost that can be distinguished"
+    if len(costly):
+        title = f"At {context} tokens a model notices score errors from {costly['x'].min():.2g} on"
+        shapes.mark(ax, costly["x"].min(), "costs from here", which="x")
+    if len(costly) and len(free) and free["x"].max() >= costly["x"].min():
+        title += f", and not all up to {free['x'].max():.2g}"
+    ax.set_title(title)
+    shapes.legend_below(figure, [ax], 2)
+    points = zip(shown["x"], shown["cost"], names, strict=True)
+    shapes.label_points(ax, [(float(x), float(y), name) for x, y, name in points])
+    return figure

@@ -1,0 +1,188 @@
+"""Casts and stored keys in `evaluate` and `extrapolate`: rows, pairing, costs, words, refusals."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ropelab.experiments.evaluate import EvaluateConfig
+from ropelab.experiments.evaluate import results as evaluate
+from ropelab.experiments.extrapolate import ExtrapolateConfig
+from ropelab.experiments.extrapolate import results as extrapolate
+from ropelab.models.tasks.rounded import COLUMNS, said_of_casts
+from ropelab.models.tasks.tables import NLL
+from ropelab.runs.cell import Context, name_of
+from ropelab.runs.config import build
+from ropelab.runs.errors import InputError
+from ropelab.show.figures.extrapolate import draw
+from tests.models.released.tiny import reader_of_bytes
+from tests.models.tasks.running import made
+
+ROUNDED = {"casts": "position:float8_e4m3fn,float64", "cache": "fp8_e4m3,int4(channel, before)"}
+NAMES = ["position=float8_e4m3fn", "float64", "fp8_e4m3", "int4(channel, before)"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    return reader_of_bytes(tmp_path_factory.mktemp("llama"), bos=True, head_dim=32)
+
+
+@pytest.fixture(scope="module")
+def evaluated(model, corpora):
+    def configured(**changes: object) -> EvaluateConfig:
+        values = {"model": model, "documents": 3, "device": "cpu", "tasks": "text"}
+        return build(EvaluateConfig, {**values, "corpus": corpora[0], **changes})
+
+    return configured
+
+
+@pytest.fixture(scope="module")
+def extrapolated(corpora, tiny_preset):
+    def configured(**changes: object) -> ExtrapolateConfig:
+        values: dict[str, object] = {"train_len": 64, "test_len": 128, "head_dim": 32}
+        values |= {"documents": 3, "sequences": 2, "device": "cpu", "tasks": "text,copy"}
+        return build(ExtrapolateConfig, {**values, "corpus": corpora[0], **changes})
+
+    return configured
+
+
+@pytest.fixture(scope="module")
+def tables(evaluated) -> dict[str, pd.DataFrame]:
+    return made(evaluate, evaluated(**ROUNDED), Context())
+
+
+def test_a_plan_that_rounds_nothing_gives_the_same_numbers_bit_for_bit(tables):
+    wide = tables["last_window"].pivot(index="context_tokens", columns="method", values=NLL)
+    assert (wide["unmodified + float64"] == wide["unmodified"]).all()
+    for name in (NAMES[0], NAMES[2], NAMES[3]):
+        assert (wide[f"unmodified + {name}"] != wide["unmodified"]).all()
+
+
+def test_cells_without_a_cast_and_configs_without_one_are_what_they_were(evaluated, extrapolated):
+    for body, config in ((evaluate, evaluated), (extrapolate, extrapolated)):
+        same = {"methods": "unscaled,yarn"} | ({"context": 128} if body is evaluate else {})
+        plain, rounded = config(**same), config(**same, **ROUNDED)
+        assert not {"casts", "cache", "offsets"} & set(plain.model_dump())
+        names = [{name_of(cell) for cell in body.cells(each)} for each in (plain, rounded)]
+        assert names[0] < names[1]
+    # Each offset is a cell of its own.
+    one, two = (
+        config(methods="yarn", casts="position:bfloat16", offsets=at) for at in ("0", "0,9")
+    )
+    counts = [len({name_of(cell) for cell in extrapolate.cells(each)}) for each in (one, two)]
+    assert counts[1] == counts[0] + 2
+
+
+def test_every_cast_is_compared_with_its_own_row_alone(tables):
+    pairs = tables["comparisons"][["method_a", "method_b"]].drop_duplicates()
+    assert {tuple(pair) for pair in pairs.to_numpy().tolist()} == {
+        ("unmodified", f"unmodified + {name}") for name in NAMES
+    }
+    casts = tables["casts"]
+    assert list(casts.columns) == COLUMNS
+    assert casts["rounding"].drop_duplicates().tolist() == NAMES
+    means = tables["last_window"].set_index(["context_tokens", "method"])[NLL]
+    for row in casts[casts["metric"] == "nll_last_window"].to_dict("records"):
+        length = row["context_tokens"]
+        expected = means[length, f"unmodified + {row['rounding']}"] - means[length, "unmodified"]
+        assert row["cost"] == pytest.approx(expected, abs=1e-12)
+    exact = casts[casts["rounding"] == "float64"]
+    assert (exact["score_error"] < 1e-12).all()
+    assert (exact["cost"] == 0).all()
+    assert (exact["verdict"] == "~").all()
+    # Its four bits hold all positions up to 16.
+    coarse = casts[(casts["rounding"] == NAMES[0]) & (casts["context_tokens"] > 16)]
+    assert (coarse["score_error"] > 0.05).all()
+
+
+def test_a_context_inside_the_trained_length_is_enough_for_casts(evaluated, tmp_path):
+    assert evaluated(casts="table:bfloat16").context == 64
+    longer = reader_of_bytes(tmp_path, head_dim=32, max_position_embeddings=256)
+    inside = evaluated(model=longer, context=64, casts="table:bfloat16")
+    assert (inside.methods, inside.train_len, inside.grid_len) == ((), 256, 64)
+    tables = made(evaluate, inside, Context())
+    assert set(tables["last_window"]["context_tokens"]) == {16, 32, 64}
+    assert set(draw(tables)) >= {"cost_of_casts"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"casts": "angle:bfloat17"}, "unknown format 'bfloat17'; did you mean 'bfloat16'"),
+        ({"casts": "angles"}, "unknown preset 'angles'"),
+        ({"cache": "q5"}, "unknown format of keys 'q5'"),
+        ({"cache": "int4(block)"}, r"unknown word in int4\(block\)"),
+    ],
+)
+def test_unknown_casts_and_formats_are_refused_in_one_line(
+    changes, message, evaluated, extrapolated
+):
+    for config in (evaluated, extrapolated):
+        with pytest.raises(InputError, match=message):
+            config(**changes)
+
+
+def test_blocks_that_heads_do_not_hold_are_refused(corpora, tmp_path):
+    narrow = reader_of_bytes(tmp_path, bos=True)
+    values = {"model": narrow, "corpus": corpora[0], "documents": 3, "tasks": "text"}
+    config = build(EvaluateConfig, {**values, "cache": "q4_0", "device": "cpu"})
+    with pytest.raises(InputError, match="q4_0 has blocks of 32 features, heads have 16"):
+        made(evaluate, config, Context())
+
+
+def test_a_model_trained_here_is_evaluated_under_casts_by_every_method_on_frequencies(extrapolated):
+    config = extrapolated(methods="unscaled,yarn,log_n", **ROUNDED)
+    tables = made(extrapolate, config, Context())
+    casts = tables["casts"]
+    assert set(casts["method"]) == {"unscaled", "yarn"}
+    assert set(casts["rounding"]) == {*NAMES}
+    assert {"nll_last_window", "copy_accuracy"} <= set(casts["metric"])
+    # A cast is not the best method, whatever it does.
+    said = extrapolate.answer(tables)
+    assert "best method is" in said
+    assert not any(f"best method is {name} +" in said for name in ("unscaled", "yarn"))
+    assert {"cost_of_casts", "copy_cost_of_casts"} <= set(draw(tables))
+    exact = casts[(casts["rounding"] == "float64")]
+    assert (exact["cost"] == 0).all()
+
+
+def test_nothing_that_a_model_trained_here_gives_depends_on_where_exact_text_begins(extrapolated):
+    config = extrapolated(
+        methods="unscaled", casts="inv_freq:bfloat16", offsets="0,4096", tasks="text"
+    )
+    tables = made(extrapolate, config, Context())
+    rows = tables["last_window"].pivot(index="context_tokens", columns="method", values=NLL)
+    near, far = (rows[f"unscaled + inv_freq=bfloat16{end}"] for end in ("", " from 4096"))
+    np.testing.assert_allclose(near, far, rtol=1e-4)
+
+
+def test_an_answer_names_what_costs_and_from_which_error():
+    rows = [
+        (
+            "unmodified",
+            1.0,
+            name,
+            kind,
+            "nll_last_window",
+            2048,
+            2048,
+            0.1,
+            error,
+            cost,
+            0,
+            1,
+            1,
+            4,
+            v,
+        )
+        for name, kind, error, cost, v in (
+            ("table=bfloat16", "rotation", 0.002, 0.0, "~"),
+            ("position=bfloat16", "rotation", 0.29, 0.412, "costs"),
+            ("q4_0", "keys", 0.1, 0.03, "costs"),
+        )
+    ]
+    (said,) = said_of_casts(pd.DataFrame(rows, columns=COLUMNS))
+    assert said == (
+        "unmodified at 2048 tokens: 1 of 3 roundings cost nothing that can be distinguished (score "
+        "errors up to 0.002); the others cost, in nats per byte of text: position=bfloat16 0.412 "
+        "(score error 0.29), q4_0 0.03 (score error 0.1)"
+    )

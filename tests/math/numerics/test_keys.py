@@ -1,0 +1,115 @@
+"""Formats of stored keys: against gguf's quantisers, float8 of ml_dtypes, and definitions."""
+
+import gguf
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.numerics.chain import Spectrum
+from ropelab.math.numerics.key_errors import key_errors
+from ropelab.math.numerics.keys import SHARED, parse_keys, parse_rounding
+from ropelab.runs.errors import InputError
+
+RANDOM = np.random.default_rng(0)
+KEYS = RANDOM.standard_normal((2, 3, 70, 64)) * np.exp(RANDOM.standard_normal(64))
+FORMATS = [f"{number}({shared})" for number in SHARED for shared in SHARED[number]]
+
+
+@pytest.mark.parametrize("name", ["q8_0", "q4_0"])
+def test_blocks_of_llama_cpp_are_those_of_gguf(name):
+    kind = gguf.GGMLQuantizationType[name.upper()]
+    rows = np.concatenate([KEYS.reshape(-1, 64), np.zeros((1, 64)), np.full((1, 64), -3.5)])
+    rows = rows.astype(np.float32)
+    expected = gguf.quants.dequantize(gguf.quants.quantize(rows, kind), kind)
+    ours = parse_keys(name).stored(rows.astype(np.float64)[None])[0]
+    np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("fp8_e4m3", ml_dtypes.float8_e4m3fn), ("fp8_e5m2", ml_dtypes.float8_e5m2)],
+)
+def test_float8_is_that_of_another_library_with_one_scale_per_tensor(name, dtype):
+    largest = float(ml_dtypes.finfo(dtype).max)
+    expected = np.empty_like(KEYS)
+    for row, keys in enumerate(KEYS):  # documents have nothing to do with each other
+        scale = np.abs(keys).max() / largest
+        expected[row] = (keys / scale).astype(dtype).astype(np.float64) * scale
+    np.testing.assert_array_equal(parse_keys(name).stored(KEYS), expected)
+
+
+def naive(keys, bits):
+    """One set of numbers with one range."""
+    levels = np.linspace(keys.min(), keys.max(), 2**bits)
+    return levels[np.abs(keys[..., None] - levels).argmin(-1)]
+
+
+def test_integers_are_the_nearest_of_equal_steps_by_token_channel_and_group():
+    keys = KEYS[0]
+    for head, token, feature in ((0, 3, 5), (2, 69, 63), (1, 40, 0)):
+        own = naive(keys[head, token], 4)[feature]
+        assert parse_keys("int4").stored(keys)[head, token, feature] == pytest.approx(own)
+        own = naive(keys[head, :, feature], 8)[token]
+        assert parse_keys("int8(channel)").stored(keys)[head, token, feature] == pytest.approx(own)
+        first = token // 32 * 32
+        own = naive(keys[head, first : first + 32, feature], 4)[token - first]
+        assert parse_keys("int4(group)").stored(keys)[head, token, feature] == pytest.approx(own)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_more_bits_and_smaller_sets_round_less_and_zeros_stay(name):
+    fmt = parse_keys(name)
+    error = np.abs(fmt.stored(KEYS) - KEYS).mean()
+    assert 0 < error < 0.2 * np.abs(KEYS).mean()
+    assert not fmt.stored(np.zeros((1, 4, 64))).any()
+    assert parse_keys(fmt.label) == fmt
+
+
+def test_a_hadamard_matrix_spreads_one_large_feature_over_all():
+    keys = RANDOM.standard_normal((1, 64, 64))
+    keys[..., 7] += 50
+    plain, turned = (
+        np.abs(parse_keys(name).stored(keys) - keys)[..., :7].mean()
+        for name in ("int4", "int4(hadamard)")
+    )
+    assert turned < plain / 3
+    # Without rounding to speak of, it is undone.
+    np.testing.assert_allclose(parse_keys("int8(hadamard)").stored(keys), keys, atol=0.2)
+
+
+def test_heads_that_are_no_whole_blocks_and_unknown_words_are_refused():
+    with pytest.raises(InputError, match="q4_0 has blocks of 32 features, heads have 80"):
+        parse_keys("q4_0").stored(np.zeros((1, 1, 80)))
+    with pytest.raises(InputError, match="did you mean 'q4_0'"):
+        parse_keys("q4")
+    with pytest.raises(InputError, match="word in int4"):
+        parse_keys("int4(tensor)")
+    with pytest.raises(InputError, match="one kind of scale"):
+        parse_keys("int4(token, channel)")
+
+
+def test_casts_are_presets_or_stages():
+    assert parse_rounding("half_cache_bfloat16").cast.label.startswith("position=bfloat16")
+    two = parse_rounding("position:bfloat16+table:float16")
+    assert (two.label, two.cast.label) == (
+        "position=bfloat16+table=float16",
+        "position=bfloat16,table=float16",
+    )
+    assert not parse_rounding("float64").rounds
+    with pytest.raises(InputError, match="did you mean 'half_cache_bfloat16'"):
+        parse_rounding("half_cache_bfloat")
+
+
+def test_offsets_in_slow_pairs_round_all_pairs_by_a_scale_per_tensor_after_the_rotation():
+    spectrum = Spectrum(inverse_frequencies(64, 1e5), 1e5, 64)
+    for name in ("fp8_e4m3", "int4"):
+        plain, far = (key_errors(parse_keys(name), spectrum, 4096, 0, o) for o in (0.0, 20.0))
+        assert far.score > plain.score
+    # A channel of its own keeps the offset apart if keys are stored before RoPE, not after it.
+    before, after = (
+        key_errors(parse_keys(name), spectrum, 65536, 0, 20.0)
+        for name in ("int4(channel, before)", "int4(channel)")
+    )
+    assert before.score < after.score / 1.2
+    assert before.by_pair[-1] < after.by_pair[-1] / 2
