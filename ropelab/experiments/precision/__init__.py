@@ -27,10 +27,10 @@ from ropelab.runs.sentences import typed
 
 QUESTION = "Is float16 or bfloat16 precise enough, and where does a cast lose the position?"
 CANNOT_SHOW = (
-    "Whether a model minds an error of that size; and what a fused kernel does, which rounds less "
-    "often than the stages modelled here."
+    "How much a given model loses: `ropelab evaluate MODEL --casts` measures that. And what a "
+    "fused kernel does, which rounds less often than the stages modelled here."
 )
-VERSION = 5
+VERSION = 6
 ORDER = 10
 BODY = "ropelab.experiments.precision.answer"
 

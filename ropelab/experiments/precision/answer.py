@@ -1,6 +1,5 @@
 """The precision experiment: its cells, its tables, the finding in words and the short table."""
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,8 +12,9 @@ from ropelab.math.numerics.casts import STAGES
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.sentences import sentences_of, typed
 from ropelab.runs.tables import Tables
+from ropelab.runs.thresholds import EXACT, NOTICED, UNNOTICED
 
-WRONG_FROM = "first_position_over_tolerance"
+WRONG_FROM, SPREAD = "first_position_over_tolerance", "score_spread"
 # Stages, as one says them.
 SAID = {"table": "cos and sin", "score": "q, k and score"}
 # Whole numbers that are missing in some rows: read back from disk they are floats.
@@ -55,7 +55,7 @@ def answer(tables: Tables) -> str:
     if named:
         found = [*_implementations(casts, plans)]
     else:
-        found = [*_precise_enough(casts, plans), _why_many(tables), _repeating(tables)]
+        found = [_precise_enough(plans), *_in_float32(casts), _why_many(tables), _repeating(tables)]
     method, quotient = casts[["method", "factor_from"]].iloc[0]
     if method != "unscaled":
         why = f", its factor being {quotient}" if isinstance(quotient, str) else ""
@@ -77,9 +77,9 @@ def summary(tables: Tables) -> pd.DataFrame:
         return _stages(casts[casts["kind"] == "stage"])
     shown = {
         "name": "plan",
+        SPREAD: "score_spread",
         "max_angle_error_rad": "worst_rad",
         WRONG_FROM: "wrong_from",
-        "rms_score_error": "score_rms",
     }
     cures = [_cure(casts, row)[0] for row in plans.to_dict("records")]
     found = plans[list(shown)].rename(columns=shown).reset_index(drop=True)
@@ -87,11 +87,11 @@ def summary(tables: Tables) -> pd.DataFrame:
 
 
 def _stages(stages: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per stage: the first wrong position, and the error of scores, in 16 bits."""
+    """Return a row per stage: the spread of scores, and the first wrong angle, in 16 bits."""
 
-    def score_error(row: Any) -> str:
-        if pd.notna(row.rms_score_error):
-            return f"{row.rms_score_error:.1g}"
+    def spread(row: Any) -> str:
+        if pd.notna(row.score_spread):
+            return f"{row.score_spread:.1g}" if row.score_spread > EXACT else "0"
         return f"nan from {row.worst_position:.0f}"
 
     rows: dict[str, dict[str, str]]
@@ -101,11 +101,11 @@ def _stages(stages: pd.DataFrame) -> pd.DataFrame:
             wrong = getattr(row, WRONG_FROM)
             said = "never" if pd.isna(wrong) else f"{wrong:.0f}"
             rows[str(row.stage)] |= {
+                f"{name} score_spread": spread(row),
                 f"{name} wrong_from": said,
-                f"{name} score_error": score_error(row),
             }
     table = pd.DataFrame(rows.values())
-    return table[sorted(table, key=lambda column: str(column).endswith("error"))]
+    return table[sorted(table, key=lambda column: str(column).endswith("wrong_from"))]
 
 
 def _plans(casts: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
@@ -117,26 +117,47 @@ def _plans(casts: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     return casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")], False
 
 
-def _precise_enough(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
-    """Say under which condition bfloat16 is precise enough, and from where on float32 is not."""
+def _precise_enough(stages: pd.DataFrame) -> str:
+    """Name the stages that bfloat16 is not precise enough for: those that a model would notice."""
+    places, fine = _by_spread(stages)
+    if places.empty:
+        return f"bfloat16 is precise enough for RoPE at every stage: {_of_distance(fine)}"
+    lead = "bfloat16 is not precise enough for RoPE"
+    if len(fine):
+        lead = f"bfloat16 is precise enough for RoPE in {_list(fine['stage'].tolist())}"
+        lead += f", where {_of_distance(fine)}"
+    return (
+        f"{lead}; rounding {_spreads(places, 'stage')} makes a score depend on the places of its "
+        "tokens as well"
+    )
+
+
+def _by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return plans under which scores depend on the place, the worst first, and all others."""
+    fine = plans[SPREAD] <= UNNOTICED  # nan: overflow
+    return plans[~fine].sort_values(SPREAD, ascending=False, na_position="first"), plans[fine]
+
+
+def _of_distance(fine: pd.DataFrame) -> str:
+    most = fine[SPREAD].max()
+    within = f" up to {most:.1g} of their deviation" if most > EXACT else ""
+    return f"scores depend on the distance alone{within}, and no measured model lost anything"
+
+
+def _spreads(plans: pd.DataFrame, named: str) -> str:
+    values = [
+        f"{row[named]} ({'overflow' if pd.isna(row[SPREAD]) else format(row[SPREAD], '.2g')})"
+        for row in plans.to_dict("records")
+    ]
+    return _list(values)
+
+
+def _in_float32(casts: pd.DataFrame) -> Iterator[str]:
+    """Say from where on angles in float32 are wrong."""
     single = (casts["kind"] == "stage") & (casts["format"] == "float32")
     wrong = casts.loc[single | (casts["kind"] == "long"), WRONG_FROM].dropna()
-    limit = float(wrong.min()) if len(wrong) else math.inf
-    if limit < (casts["offset"] + casts["length"])[single].max():
-        yield (
-            "neither bfloat16 nor float32 is precise enough for the angles of RoPE: in float32 "
-            f"they are wrong from position {limit:.0f} on"
-        )
-        return
-    if plans[WRONG_FROM].isna().all():
-        yield "bfloat16 is precise enough for RoPE at every stage"
-    else:
-        yield (
-            "bfloat16 is precise enough for RoPE if angles are computed in float32 and only what "
-            "comes after the cosine is cast"
-        )
-    if limit < math.inf:
-        yield f"beyond, angles in float32 are wrong too, from position {limit:.0f}"
+    if len(wrong):
+        yield f"in float32 angles are wrong from position {wrong.min():.0f} on"
 
 
 def _why_many(tables: Tables) -> str:
@@ -180,32 +201,35 @@ def _repeating(tables: Tables) -> str:
 
 
 def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
-    """Name the implementations that go wrong, the cure of the first, and those that stay right."""
-    wrong = plans.dropna(subset=WRONG_FROM).sort_values(WRONG_FROM)
-    fine = plans[plans[WRONG_FROM].isna()]
-    for row in wrong.head(1).to_dict("records"):
-        then = f", then in {_list(wrong['name'].tolist()[1:])}" if len(wrong) > 1 else ""
-        yield f"angles go wrong in {row['name']} from position {int(row[WRONG_FROM])}{then}"
+    """Name the implementations that a model would notice, the cure of the worst, and the others."""
+    places, fine = _by_spread(plans)
+    if len(places):
+        yield (
+            f"scores depend on the places of their tokens in {_spreads(places, 'name')}; models "
+            f"notice spreads from {NOTICED:g} on"
+        )
+        row = places.iloc[0].to_dict()
         yield f"{cure} in {row['name']}" if (cure := _cure(casts, row)[1]) else ""
     if len(fine):
-        within = f"(within {fine['max_angle_error_rad'].max():.2g} rad)"
-        yield f"angles stay right in {_list(fine['name'].tolist())} {within}"
+        yield f"in {_list(fine['name'].tolist())} {_of_distance(fine)}"
+    # Another rotation, the same at every place: it matters to whoever compares implementations.
+    other = fine.dropna(subset=WRONG_FROM)
+    named = [f"{row['name']} (from {row[WRONG_FROM]:.0f})" for row in other.to_dict("records")]
+    if named:
+        yield f"of these, angles are not those of float64 in {_list(named)}"
 
 
 def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]:
     """Return the stage to fix first, and a clause about the effect."""
     repairs = casts[(casts["kind"] == "repair") & (casts["name"] == row["name"])]
-    if pd.isna(row[WRONG_FROM]) or repairs.empty:
+    if row[SPREAD] <= UNNOTICED or repairs.empty:
         return None, ""
-    cured = repairs.loc[repairs[WRONG_FROM].isna(), "stage"].tolist()
+    cured = repairs.loc[repairs[SPREAD] <= UNNOTICED, "stage"].tolist()
     if cured:  # each of them alone is enough
         return " or ".join(cured), f"fixing {' or '.join(cured)} alone cures it"
-    # The repair that delays the error longest; of equals, the one with the best scores.
-    order = [WRONG_FROM, "rms_score_error"]
-    best = repairs.sort_values(order, ascending=[False, True]).iloc[0]
-    then = int(best[WRONG_FROM])
-    delayed = then > row[WRONG_FROM]
-    effect = f"then from {then}" if delayed else "although that alone delays nothing"
+    best = repairs.sort_values([SPREAD, WRONG_FROM], ascending=[True, False]).iloc[0]
+    helps = best[SPREAD] < row[SPREAD] or pd.notna(best[SPREAD]) > pd.notna(row[SPREAD])
+    effect = f"then {best[SPREAD]:.2g}" if helps else "although that alone lowers nothing"
     return best["stage"], f"no single fix cures it, fix {best['stage']} first ({effect})"
 
 
