@@ -432,3 +432,24 @@ def test_implementations_with_equal_angles_share_a_cell():
     kinds = [cell.kind for cell in body.cells(config)]
     # The presets, and each without its rounded position, inv_freq, angle or rule of frequencies.
     assert kinds == ["precision-casts"] * 5 + ["precision-drift"]
+
+
+def test_formats_of_stored_keys_are_predicted_by_pair() -> None:
+    # So far that the slowest pair rotates too.
+    far = {"schemes": [], "base": 1e4, "offset": 10**6}
+    plain = config_of(**far)
+    config = config_of(**far, cache="int4(channel),int4(channel, before),q8_0")
+    assert "cache" not in plain.model_dump()
+    kinds = [[cell.kind for cell in body.cells(each)] for each in (plain, config)]
+    assert kinds[1] == [*kinds[0], "precision-keys"]
+    tables = body.tables(config, Values())
+    keys = tables["keys"]
+    assert len(keys) == 3 * 2 * 32
+    by = keys.groupby(["keys", "offset_deviations"])
+    score, slowest = by["score_error"].first(), by["key_error"].last()
+    # An offset stays in its channel unless it was rotated: then the range of all its pair grows.
+    assert slowest["int4(channel)", 20] > 3 * slowest["int4(channel, before)", 20]
+    assert score["q8_0", 0] < 0.01 < score["int4(channel)", 0]
+    assert "Stored keys move a score by int4(channel) 0.1" in body.answer(tables)
+    with pytest.raises(InputError, match="unknown format of keys 'q5'"):
+        body.check(config_of(cache="q5"))

@@ -65,6 +65,12 @@ class PrecisionConfig(Config):
     formats: Names = Field(("float32", "float16", "bfloat16"), description="formats beside float64")
     cast: str = Field("", description="casts, such as inv_freq=bfloat16,table=float16")
     preset: Names = Field((), description="casts of real implementations, by name, or all")
+    cache: Names = Field(
+        (),
+        exclude_if=lambda names: not names,
+        description="formats of stored keys, such as q8_0, q4_0(before) or fp8_e4m3(head): the "
+        "errors of keys by pair, and of scores",
+    )
     tolerance: Positive = Field(0.01, lt=3.14, description="largest right angle error, in radians")
     long_lengths: Annotated[tuple[Count, ...], AsList] = Field(
         (1048576, 10_000_000), description="further lengths for float32 angles"

@@ -20,7 +20,17 @@ SAID = {"table": "cos and sin", "score": "q, k and score"}
 # Whole numbers that are missing in some rows: read back from disk they are floats.
 WHOLE = ["first_collision_position", "period_tokens", "worst_position", "worst_pair"]
 WHOLE += ["first_position_over_tolerance", "distinct_positions"]
-ORDER = ("resolution", "collisions", "pairs", "scores", "score_margin", "casts", "growth", "drift")
+ORDER = (
+    "resolution",
+    "collisions",
+    "pairs",
+    "scores",
+    "score_margin",
+    "casts",
+    "growth",
+    "drift",
+    "keys",
+)
 
 
 def check(config: PrecisionConfig) -> None:
@@ -56,6 +66,7 @@ def answer(tables: Tables) -> str:
         found = [*_implementations(casts, plans)]
     else:
         found = [_precise_enough(plans), *_in_float32(casts), _why_many(tables), _repeating(tables)]
+    found += _stored_keys(tables["keys"]) if "keys" in tables else []
     method, quotient = casts[["method", "factor_from"]].iloc[0]
     if method != "unscaled":
         why = f", its factor being {quotient}" if isinstance(quotient, str) else ""
@@ -198,6 +209,18 @@ def _repeating(tables: Tables) -> str:
             f"{row['positions']} positions"
         )
     return ""
+
+
+def _stored_keys(keys: pd.DataFrame) -> Iterator[str]:
+    """Give the error of a score by format, without offsets in slow pairs and with them."""
+    wide = keys.drop_duplicates(["keys", "offset_deviations"])
+    wide = wide.pivot(index="keys", columns="offset_deviations", values="score_error")
+    none, offset = wide.columns
+    each = [f"{name} {row[none]:.2g} ({row[offset]:.2g})" for name, row in wide.iterrows()]
+    yield (
+        f"stored keys move a score by {_list(each)}; in brackets where the slowest pairs have "
+        f"offsets of {offset:g} deviations"
+    )
 
 
 def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:

@@ -20,12 +20,16 @@ from ropelab.math.numerics.angle_errors import (
 )
 from ropelab.math.numerics.casts import PRESETS, STAGES, CastPlan, parse_cast, preset_named
 from ropelab.math.numerics.chain import Chain
+from ropelab.math.numerics.key_errors import COUNT, key_errors
+from ropelab.math.numerics.keys import parse_keys
 from ropelab.math.numerics.resolution import HELD, count_distinct
 from ropelab.runs.cell import Advance
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables
 
 STAGE_FORMATS = ("float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+# Offsets of keys, in deviations of a feature: none, and as large as those of some models.
+OFFSETS = (0.0, 20.0)
 # Query positions at which score errors are measured.
 QUERIES = 16
 
@@ -134,7 +138,18 @@ def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
         seconds=(len(shifted) - 1) * 3 * drawn * shared.SECONDS_PER_SCORE,
         drawn=3 * drawn,
     )
-    return [*found, drift]
+    formats = list(dict.fromkeys(parse_keys(text).label for text in config.cache))
+    keys = shared.piece(
+        config,
+        (*shared.ROTARY, "seed"),
+        kind="precision-keys",
+        title="stored keys",
+        function=measure_keys,
+        inputs={"stored": formats},
+        seconds=0.0,
+        drawn=len(formats) * len(OFFSETS) * COUNT * pairs,
+    )
+    return [*found, drift, *([keys] if formats else [])]
 
 
 def measure_plans(config: PrecisionConfig, *, plans: Sequence[str], advance: Advance) -> Tables:
@@ -238,6 +253,20 @@ def measure_drift(
         advance(1 / len(plans))
     columns = ["name", "plan", "alignment", "shift_tokens", "draws", "rms_score_change"]
     return {"drift": pd.DataFrame(rows, columns=[*columns, "ci_low", "ci_high", "status"])}
+
+
+def measure_keys(config: PrecisionConfig, *, stored: Sequence[str], advance: Advance) -> Tables:
+    """Return `keys`: a row per format, offset and pair; `score_error` is that of whole keys."""
+    spectrum, rows = shared.spectrum_of(config), []
+    end = config.offset + config.length
+    for name in stored:
+        for offset in OFFSETS:
+            found = key_errors(parse_keys(name), spectrum, end, config.seed, offset)
+            for pair, error in enumerate(found.by_pair.tolist()):
+                rows.append((name, offset, pair, error, found.score))
+        advance(1 / len(stored))
+    columns = ["keys", "offset_deviations", "pair", "key_error", "score_error"]
+    return {"keys": pd.DataFrame(rows, columns=columns)}
 
 
 def cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:

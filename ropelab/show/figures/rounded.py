@@ -49,6 +49,8 @@ def _cost(rows: pd.DataFrame, unit: str, metric: str) -> Figure:
     ax.set_xscale("log")
     # Small costs and large ones: linear up to a thousandth.
     ax.set_yscale("symlog", linthresh=1e-3)
+    low, high = rows["ci_low"].min(), rows["ci_high"].max()
+    ax.set(xlim=(LEAST / 2, 2), ylim=(min(3 * low, -1e-3), max(3 * high, 1e-3)))
     single = shown.groupby(["method", "factor"]).ngroups == 1
     names = [
         row.rounding if single else f"{method_label(row.method, row.factor)}, {row.rounding}"
