@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import hadamard
 
-from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast
+from ropelab.math.numerics.casts import CastPlan, parse_cast, preset_named
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, known, unknown_name
@@ -61,7 +60,9 @@ class KeyFormat:
         if not self.rotated:
             return self._rounded(keys)
         size = width & -width  # the largest power of two that divides it
-        matrix = hadamard(size) / np.sqrt(size)
+        matrix = np.ones((1, 1))
+        while len(matrix) < size:  # Sylvester's
+            matrix = np.kron([[1, 1], [1, -1]], matrix) / np.sqrt(2)
         turned = keys.reshape(*keys.shape[:-1], -1, size) @ matrix
         stored = self._rounded(turned.reshape(keys.shape)).reshape(turned.shape)
         return np.asarray((stored @ matrix.T).reshape(keys.shape))
@@ -153,9 +154,7 @@ class Rounding(NamedTuple):
 
 def parse_rounding(text: str) -> Rounding:
     """Read a preset, or stages such as `angle:tf32` or `position=bfloat16+table=float16`."""
-    if text in PRESETS:
-        return Rounding(text, PRESETS[text].plan)
     if not {":", "="} & {*text}:
-        raise unknown_name("preset", text, PRESETS)
+        return Rounding(text, preset_named(text).plan)
     plan = parse_cast(text.replace(":", "=").replace("+", ","))
     return Rounding(plan.label.replace(",", "+"), plan)
