@@ -192,7 +192,8 @@ def sci(value: float, digits: int = 2) -> str:
 
 def interval(ends: Sequence[float], digits: int = 3) -> str:
     """A value and its interval."""
-    value, low, high = (f"{end:.{digits}f}" for end in ends)
+    # Without the sign of a zero.
+    value, low, high = (f"{round(end, digits) + 0.0:.{digits}f}" for end in ends)
     return f"{value} [{low}, {high}]"
 
 
