@@ -159,7 +159,8 @@ def _bitwise(pair: Pair) -> Violation | Found:
     if not violation.size:
         return Found("holds", "")
     place = violation.layer, violation.position
-    return Found("broken", "not bit for bit", violation.size, *place)
+    size = violation.size if math.isfinite(violation.size) else 0.0
+    return Found("broken", "not bit for bit", size, *place)
 
 
 def judged(trial: Trial, own: float, single: Violation, exact: float | None) -> tuple[Verdict, str]:
@@ -190,4 +191,6 @@ def row_of(law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]
     if row["verdict"] == "broken":
         where = single if says == SMALLER or exact is None else exact
         row |= {"layer": where.layer, "position": where.position, "says": says}
+    if not math.isfinite(size):
+        row |= dict.fromkeys(("size", "float32", "float64")) | {"says": "its logits are no numbers"}
     return row

@@ -139,6 +139,21 @@ def test_a_model_that_does_not_fit_in_float64_is_refused(tmp_path, monkeypatch):
         ropelab.doctor(str(saved(tmp_path, "llama")))
 
 
+class Unlimited(Own):
+    """Logits that are no numbers."""
+
+    def forward(self, tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+        return super().forward(tokens, positions, mask) / 0 * 0
+
+
+def test_logits_that_are_no_numbers_are_broken_and_have_no_size(tmp_path, monkeypatch, capsys):
+    (tmp_path / "odd.py").write_text("from tests.laws.test_doctor import Unlimited as make\n")
+    monkeypatch.chdir(tmp_path)
+    status, said = run(capsys, "odd:make", "--json")
+    first = json.loads(said)["tables"]["trials"][0]
+    assert (status, first["size"], first["says"]) == (3, None, "its logits are no numbers")
+
+
 def test_unknown_formats_are_refused(capsys, tmp_path):
     assert run(capsys, tmp_path, "--dtype", "float8")[0] == 2
     assert not list(Path(tmp_path).iterdir())
