@@ -1,11 +1,13 @@
 """An audit: one configuration as all runtimes read it, with tables, findings and a report."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ropelab.audit import findings, overview
+from ropelab.audit.beside import Aspect, aspects
 from ropelab.audit.document import Document, load
 from ropelab.audit.findings import LEVELS, Finding
 from ropelab.audit.flags import Flags, parse_flags
@@ -64,7 +66,8 @@ def audit(
         raise InputError(f"{document.name}: {reference.problem or 'no runtime reads it'}")
     seen = length or reference.main.length
     case = Case(document, readings, reference, seen, length)
-    found = findings.collect(case)
+    beside = aspects(case)
+    found = findings.collect(case, beside)
     rows = {
         "runtimes": overview.runtimes(case),
         "keys": overview.keys(case),
@@ -73,7 +76,35 @@ def audit(
         "precision": overview.precision(case, model_format) if precision else [],
         "findings": [asdict(finding) for finding in found],
     }
-    return Audit(**vars(case), rows=rows, findings=found, answer=overview.sentence(case))
+    return Audit(**vars(case), rows=rows, findings=found, answer=sentence(case, beside))
+
+
+def sentence(case: Case, beside: Sequence[Aspect]) -> str:
+    """Say which runtimes agree, and in brackets on what."""
+    document, spec, name = case.document, case.spec, case.reference.runtime.name
+    others = [other for other, own in case.read if not overview.agrees(own, spec)]
+    for aspect in beside:
+        ours = aspect.does.get(name)
+        others += [other for other, own in aspect.does.items() if ours and own != ours]
+    count = len({other for other, _ in case.read})
+    agreement = f"all {count} runtimes that read it agree"
+    if others:
+        same = count - len(set(others))
+        apart = ", ".join(other for other, _ in case.read if other in others)
+        agreement = f"{same} of {count} runtimes compute what {name} computes, not {apart}"
+    if unread := [aspect.name for aspect in beside if aspect.unread]:
+        agreement += "" if others else " on the frequencies"
+        agreement = f"{agreement}; not looked at in all: {', '.join(unread)}"
+    stopped = [r.runtime.name for r in case.readings if r.outcome == "refused"]
+    refused = f"; refused by {', '.join(stopped)}" if stopped else ""
+    kind = document.config.get("model_type") or document.kind
+    claimed = f", claims {spec.claimed_len}" if spec.claimed_len else ""
+    # Digits that no one reads: 1.138629436111989.
+    method = re.sub(r"\d+\.\d{5,}", lambda found: f"{float(found[0]):.4g}", spec.method)
+    return (
+        f"{document.name}: {agreement}{refused} ({kind}: {spec.rotary_dim} of {spec.head_dim} "
+        f"features, base {typed(spec.base)}, {method} from {spec.trained_len} tokens{claimed})."
+    )
 
 
 def compare(one: Audit, other: Audit) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ropelab.audit.beside import Aspect
 from ropelab.audit.overview import TOLERANCE, Case, distance
 from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
@@ -256,6 +257,15 @@ def notes(case: Case) -> Found:
         yield "N03", f"left out: {'; '.join(parts)}", ""
 
 
+def beside_the_frequencies(beside: Sequence[Aspect]) -> Iterator[Finding]:
+    """State what differs between runtimes or was not looked at beside the frequencies."""
+    for aspect in beside:
+        if aspect.differs:
+            yield Finding("W16", "warn", aspect.in_words())
+        elif aspect.unread:
+            yield Finding("N04", "note", aspect.in_words())
+
+
 # Worst first; of one level in the order in which they are shown.
 RULES: tuple[tuple[Level, Callable[[Case], Found]], ...] = (
     ("warn", contradicting_keys),
@@ -266,12 +276,13 @@ RULES: tuple[tuple[Level, Callable[[Case], Found]], ...] = (
 )
 
 
-def collect(case: Case) -> tuple[Finding, ...]:
+def collect(case: Case, beside: Sequence[Aspect]) -> tuple[Finding, ...]:
     """Return all findings, worst first; errors rest on readers that were compared."""
     found = [
         Finding(code, "error" if sure(case, names) else "warn", says, do)
         for names, code, says, do in errors(case)
     ]
+    found += beside_the_frequencies(beside)
     found += [
         Finding(code, level, says, do) for level, rule in RULES for code, says, do in rule(case)
     ]

@@ -2,7 +2,6 @@
 # Tables are lists of rows here, so that a command that prints JSON imports nothing heavy.
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +21,6 @@ from ropelab.math.numerics.chain import Chain, Spectrum, octaves
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, roles
 from ropelab.runs.errors import unknown_name
-from ropelab.runs.sentences import typed
 
 # Radians by which a phase may be off before it counts, between runtimes and within a format.
 TOLERANCE = 0.01
@@ -259,28 +257,6 @@ def precision(case: Case, dtype: FloatFormat) -> Rows:
             }
         )
     return rows
-
-
-def sentence(case: Case) -> str:
-    """Say which runtimes agree, and in brackets on what."""
-    document, spec, name = case.document, case.spec, case.reference.runtime.name
-    others = [other for other, own in case.read if not agrees(own, spec)]
-    count = len({other for other, _ in case.read})
-    agreement = f"all {count} runtimes that read it agree"
-    if others:
-        same = count - len(set(others))
-        apart = ", ".join(dict.fromkeys(others))
-        agreement = f"{same} of {count} runtimes compute what {name} computes, not {apart}"
-    stopped = [r.runtime.name for r in case.readings if r.outcome == "refused"]
-    refused = f"; refused by {', '.join(stopped)}" if stopped else ""
-    kind = document.config.get("model_type") or document.kind
-    claimed = f", claims {spec.claimed_len}" if spec.claimed_len else ""
-    # Digits that no one reads: 1.138629436111989.
-    method = re.sub(r"\d+\.\d{5,}", lambda found: f"{float(found[0]):.4g}", spec.method)
-    return (
-        f"{document.name}: {agreement}{refused} ({kind}: {spec.rotary_dim} of {spec.head_dim} "
-        f"features, base {typed(spec.base)}, {method} from {spec.trained_len} tokens{claimed})."
-    )
 
 
 def agrees(ours: RopeSpec, theirs: RopeSpec) -> bool:

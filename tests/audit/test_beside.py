@@ -1,0 +1,160 @@
+"""What acts beside the frequencies: layers without rotation, factors on queries, position axes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ropelab.audit.audited import Audit, audit
+from ropelab.audit.document import Document
+
+SMOLLM3: dict[str, Any] = {
+    "model_type": "smollm3",
+    "hidden_size": 2048,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 12,
+    "max_position_embeddings": 65536,
+    "rope_theta": 5e6,
+}
+LLAMA4 = {
+    "model_type": "llama4_text",
+    "hidden_size": 5120,
+    "num_attention_heads": 40,
+    "head_dim": 128,
+    "num_hidden_layers": 8,
+    "max_position_embeddings": 1048576,
+    "rope_theta": 500000.0,
+}
+QWEN2 = {
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "num_attention_heads": 28,
+    "max_position_embeddings": 1010000,
+    "rope_theta": 1e7,
+}
+
+
+def audited(config: dict[str, Any]) -> Audit:
+    return audit(Document("config.json", "config", config), precision=False)
+
+
+def says(config: dict[str, Any], code: str) -> str:
+    return " | ".join(finding.says for finding in audited(config).findings if finding.code == code)
+
+
+def test_llama_cpp_skips_every_fourth_layer_whatever_the_list_says() -> None:
+    config = {**SMOLLM3, "no_rope_layers": [1] * 12}
+    found = says(config, "W16")
+    assert "none of 12 in transformers-5" in found
+    assert "every 4th of 12 in llama.cpp" in found
+    answer = audited(config).answer
+    assert "not llama.cpp;" in answer and "all" not in answer.split(";")[0]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"no_rope_layer_interval": 3},
+        {"no_rope_layers": [1, 0] * 6},
+        {"no_rope_layers": [0] * 12},
+    ],
+)
+def test_layers_without_rotation_are_those_of_the_class(keys: dict[str, Any]) -> None:
+    """Names of layers compared with transformers' own configuration object."""
+    from transformers import SmolLM3Config
+
+    listed = SmolLM3Config(**{**SMOLLM3, **keys}).no_rope_layers
+    skipped = [layer for layer, rotates in enumerate(listed) if not rotates]
+    found = f"{says({**SMOLLM3, **keys}, 'W16')} {says({**SMOLLM3, **keys}, 'N04')}"
+    words = found.partition("layers without rotation: ")[2].partition(" of 12")[0]
+    if words.startswith("every "):
+        step = int(words.removeprefix("every ")[:1])
+        assert skipped == list(range(step - 1, 12, step))
+    elif words == "all 12 in transformers-5, transformers-4.57, transformers-4.55; every 4th":
+        assert skipped == list(range(12))
+    else:
+        assert words.split(", ")[:6] == [str(layer) for layer in skipped]
+
+
+def test_llama_4s_list_and_its_factor_on_queries() -> None:
+    found = says({**LLAMA4, "no_rope_layers": [1] * 8, "attn_scale": 0.2}, "W16")
+    assert "none of 8 in transformers-5" in found
+    assert "every 4th of 8 in transformers-4.51, sglang, llama.cpp" in found
+    assert "1 + 0.2 ln(floor((p + 1) / 8192) + 1) in transformers-5" in found
+    assert "1 + 0.1 ln(floor((p + 1) / 8192) + 1) in llama.cpp" in found
+    found = says({**LLAMA4, "attn_temperature_tuning": False}, "W16")
+    assert "none in transformers-5" in found
+
+
+def test_dual_chunk_attention_is_not_called_agreement() -> None:
+    block = {"chunk_size": 262144, "local_size": 8192, "original_max_position_embeddings": 262144}
+    config = {**QWEN2, "dual_chunk_attention_config": block}
+    found = says(config, "W16")
+    assert "without effect in transformers-5, mlx-lm" in found
+    assert "chunks of 262144 tokens in sglang" in found
+    assert "vllm" in found.partition("not looked at in")[2]
+    assert "all" not in audited(config).answer.partition(";")[0]
+    found = says({**QWEN2, "use_logn_attn": True, "use_dynamic_ntk": True}, "N04")
+    assert "use_logn_attn: without effect in transformers-5" in found
+    assert "use_dynamic_ntk: without effect in transformers-5" in found
+    assert says({**QWEN2, "use_logn_attn": False}, "N04") == ""
+
+
+def test_interleaved_axes_get_other_pairs_than_they_ask_for() -> None:
+    """[16, 24, 24] becomes [22, 21, 21], counted in transformers' own tables."""
+    from transformers import Qwen3VLTextConfig
+    from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding
+
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 1e4}
+    rope["mrope_section"] = [16, 24, 24]
+    sizes: dict[str, Any] = {"hidden_size": 2048, "num_attention_heads": 16, "head_dim": 128}
+    module = Qwen3VLTextRotaryEmbedding(Qwen3VLTextConfig(**sizes, rope_parameters=rope))
+    counts = []
+    for axis in range(3):
+        positions = torch.zeros(3, 1, 1, dtype=torch.long)
+        positions[axis] = 1000  # only the pairs of this axis rotate
+        cos, _ = module(torch.zeros(1, 1, 128), positions)
+        counts.append(int(np.count_nonzero(cos[0, 0, :64].numpy() != 1)))
+    whole = {"model_type": "qwen3_vl_text", **sizes, "max_position_embeddings": 4096}
+    found = says({**whole, "rope_scaling": {**rope, "mrope_interleaved": True}}, "N04")
+    assert counts == [22, 21, 21]
+    assert "[22, 21, 21] interleaved, asked for [16, 24, 24] in transformers-5, sglang" in found
+    found = says({**whole, "rope_scaling": rope}, "W16")
+    assert "[16, 24, 24] in runs in sglang" in found
+
+
+def test_bases_of_local_layers_that_a_reader_does_not_know() -> None:
+    config = {
+        "model_type": "gemma3_text",
+        "hidden_size": 2304,
+        "num_attention_heads": 8,
+        "head_dim": 256,
+        "max_position_embeddings": 32768,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 10000.0,
+    }
+    found = says(config, "N04")
+    assert "sliding_attention layers: base 10000, unscaled in transformers-5" in found
+    assert "not looked at in tensorrt-llm, tgi" in found
+    assert "agree on the frequencies; not looked at in all: sliding" in audited(config).answer
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"no_rope_layers": "1"},
+        {"no_rope_layer_interval": 0},
+        {"num_hidden_layers": 1e30},
+        {"num_hidden_layers": 10**9},
+        {"no_rope_layers": [1, 0]},
+        {"mrope_section": [1]},
+        {"dual_chunk_attention_config": "x" * 10000},
+        {"rope_scaling": {"rope_type": "default", "mrope_section": [1, None, 2]}},
+        {"attn_scale": "x" * 1000, "floor_scale": [1]},
+    ],
+)
+def test_odd_values_are_not_looked_at(odd: dict[str, Any]) -> None:
+    for config in (SMOLLM3, LLAMA4):
+        assert len(audited({**config, **odd}).answer) < 1000
