@@ -1,6 +1,8 @@
 """The commands for one model: audit, emit, check, vectors, doctor. They store no runs."""
 
 import shlex
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -269,7 +271,8 @@ def doctor(
 
     known("--dtype", dtype, ("auto", "float32", "bfloat16", "float16"))
     known("--device", device, ("cpu", "cuda"))
-    done = examined(model, cast("ModelDtype", dtype), device)
+    with redirect_stdout(sys.stderr):  # the user's code may print
+        done = examined(model, cast("ModelDtype", dtype), device)
     if json:
         about = {"model": done.name, "answer": done.answer, "broken": done.broken}
         cost = {"cpu_s": done.cpu_s, "peak_bytes": done.peak_bytes}
@@ -292,19 +295,24 @@ def show_diagnosis(done: "Diagnosis", trials: bool) -> None:
     for name in ("size", "float64"):
         shown[name] = [f"{value:.1e}" if value else None for value in shown[name]]
     terminal.show_answer(done.answer, shown)
-    if found := [row["says"] for row in done.rows["trials"] if row["law"] == "rotation"]:
+    right = ("holds", "rounding only")
+    found = [row for row in done.rows["trials"] if row["law"] == "rotation"]
+    if said := [row["says"] for row in found if row["verdict"] in right]:
         print_line("")
-        terminal.show_paragraph(f"rotation: {'; '.join(found)}", hanging=4)
-    told = [row for row in rows if row["verdict"] == "cannot be asked"]
-    told += [row for row in done.rows["trials"] if row["verdict"] == "broken"]
-    for row in {row["says"]: row for row in reversed(told)}.values():
-        if row["says"]:
-            print_line("")
-            kind = f" ({row['kind']})" if row["kind"] else ""
-            words = f"{row['law']}, {row['trial']}{kind}: {row['says']}"
-            terminal.show_paragraph(words, hanging=4)
+        terminal.show_paragraph(f"rotation: {'; '.join(said)}", hanging=4)
+    broken = [row for row in done.rows["trials"] if row["verdict"] == "broken"]
+    for row in {row["says"]: row for row in reversed(broken)}.values():
+        print_line("")
+        kind = f" ({row['kind']})" if row["kind"] else ""
+        words = f"{row['law']}, {row['trial']}{kind}: {row['says']}"
+        terminal.show_paragraph(words, hanging=4)
         if row["fix"]:
             terminal.show_paragraph(f"fix: {row['fix']}", indent=4, hanging=5)
+    unasked = [row for row in rows if row["verdict"] == "cannot be asked"]
+    for says in dict.fromkeys(row["says"] for row in unasked):
+        print_line("")
+        names = dict.fromkeys(row["law"] for row in unasked if row["says"] == says)
+        terminal.show_paragraph(f"{', '.join(names)} cannot be asked: {says}", hanging=4)
     took = f"{done.cpu_s:.1f} s of processor time, {size(done.peak_bytes)} of memory at most"
     terminal.show_places({"took": took})
 

@@ -62,11 +62,13 @@ def packed(case: Case, restarted: bool, masked: bool, sink: bool = False) -> Pai
     return Pair(rows_of(got, spans), expected, range(TOKENS))
 
 
+UNSHIFTED = "count positions from 0 in every row, and do not move or reuse cached keys"
+MASKED = "apply the mask and the positions of each row in every layer"
 SHIFT = Law(
     "shift",
     "Do positions from 0 and from k give the same logits?",
     tuple(
-        Trial(f"by {by:,}", partial(shifted, by=by), "the absolute position enters")
+        Trial(f"by {by:,}", partial(shifted, by=by), "the absolute position enters", UNSHIFTED)
         for by in (1, 1000, 64000)
     ),
 )
@@ -74,17 +76,42 @@ PADDING = Law(
     "padding",
     "Is a row in a padded batch read as it is read alone?",
     (
-        Trial("left, positions", partial(padded, left=True, positions=True)),
-        Trial("left, mask alone", partial(padded, left=True, positions=False)),
-        Trial("right, mask alone", partial(padded, left=False, positions=False)),
+        Trial(
+            "left, positions",
+            partial(padded, left=True, positions=True),
+            "padding on the left is seen, or each row's positions are not used",
+            MASKED,
+        ),
+        Trial(
+            "left, mask alone",
+            partial(padded, left=True, positions=False),
+            "padding on the left is seen, or counted where absolute positions enter",
+            "give position_ids with left padding; if those fail, too: " + MASKED,
+        ),
+        Trial(
+            "right, mask alone",
+            partial(padded, left=False, positions=False),
+            "padding on the right is seen by the text before it, or its length enters",
+            MASKED,
+        ),
     ),
 )
 PACKING = Law(
     "packing",
     "Are packed texts read as they are read apart?",
     (
-        Trial("restarted, no mask", partial(packed, restarted=True, masked=False)),
-        Trial("restarted, mask", partial(packed, restarted=True, masked=True)),
+        Trial(
+            "restarted, no mask",
+            partial(packed, restarted=True, masked=False),
+            "packed texts see one another: positions that restart make no mask",
+            "give a block mask, or do not pack",
+        ),
+        Trial(
+            "restarted, mask",
+            partial(packed, restarted=True, masked=True),
+            "packed texts see one another, or windows are lost, under a block mask",
+            "apply the block mask in every layer, or do not pack",
+        ),
         Trial("mask alone", partial(packed, restarted=False, masked=True), cost=True),
         Trial("neither", partial(packed, restarted=False, masked=False), cost=True),
         Trial(

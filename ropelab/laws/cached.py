@@ -76,15 +76,32 @@ def across(case: Case) -> Pair:
 
 
 CHUNKS = (7, 7, 7, 7, 20)
+BEHIND = "tokens behind a cache have other positions, masks or keys than in one pass"
+COUNTED = "count positions on from the cache, rotate each key once, mask the future in every part"
 CACHE = Law(
     "cache",
     "Do parts, steps and batches with a cache give the logits of one pass?",
     (
-        Trial("token by token", partial(in_parts, sizes=(1,) * TOKENS)),
-        Trial("in chunks", partial(in_parts, sizes=CHUNKS)),
-        Trial("chunks, positions", partial(in_parts, sizes=CHUNKS, given=True)),
-        Trial("a padded batch", batched),
-        Trial("generate", generated),
-        Trial("at trained length", across),
+        Trial("token by token", partial(in_parts, sizes=(1,) * TOKENS), BEHIND, COUNTED),
+        Trial("in chunks", partial(in_parts, sizes=CHUNKS), BEHIND, COUNTED),
+        Trial("chunks, positions", partial(in_parts, sizes=CHUNKS, given=True), BEHIND, COUNTED),
+        Trial(
+            "a padded batch",
+            batched,
+            "rows of several lengths lose their positions or their padding behind a cache",
+            "count each row's positions on from its own length; mask padding in the cache, too",
+        ),
+        Trial(
+            "generate",
+            generated,
+            "generate() gives other positions, masks or caches than one pass has",
+            "look at prepare_inputs_for_generation; pad on the right, or not at all, until then",
+        ),
+        Trial(
+            "at trained length",
+            across,
+            "frequencies change there, and cached keys keep the former ones",
+            "compute the whole text anew when it passes that length",
+        ),
     ),
 )

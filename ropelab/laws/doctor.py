@@ -14,11 +14,11 @@ import torch
 from ropelab.audit.result import Result, Rows
 from ropelab.laws.batch import PACKING, PADDING, SHIFT
 from ropelab.laws.cached import CACHE
-from ropelab.laws.law import TOKENS, Case, Law, asked, row_of
+from ropelab.laws.law import TOKENS, Case, Law, asked, readable, row_of
 from ropelab.laws.model import subject_at
 from ropelab.laws.moved import KSHIFT, STATE
 from ropelab.laws.rotation import MROPE, ROTATION
-from ropelab.laws.subject import Subject, subject_of
+from ropelab.laws.subject import Subject, evaluating, subject_of
 from ropelab.models.released.loading import ModelDtype
 from ropelab.runs.errors import InputError
 
@@ -82,8 +82,10 @@ def examine(
     found: dict[tuple[Law, int], dict[str, Any]] = {}
     layers: list[dict[str, Any]] = []
     for dtype in formats:
-        with subject.computing(dtype):
+        with evaluating(subject.code), subject.computing(dtype):
             case = Case(subject, dtype)
+            if not found:
+                readable(case)
             for law in laws:
                 for number, trial in enumerate(law.trials):
                     if dtype == torch.float32 or not trial.once:
@@ -111,7 +113,9 @@ def answer_of(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
     kept = len(by_verdict["holds"]) + len(by_verdict["rounding only"])
     scope = f"{TOKENS} tokens, {name_of(subject.dtype)}"
     if not by_verdict["broken"]:
-        rounded = max((row["size"] or 0.0 for row in by_verdict["rounding only"]), default=0.0)
+        # Of logits: what rounds frequencies alone has no size in float32.
+        sizes = [row["size"] for row in by_verdict["rounding only"] if row["float32"]]
+        rounded = max(sizes, default=0.0)
         more = f"; rounding reaches {rounded:.1e} of the spread of logits" if rounded else ""
         return f"{subject.name} keeps all {kept} laws that it can be asked ({scope}){more}."
     broken = " and ".join(f"{row['law']} ({row['trial']})" for row in by_verdict["broken"])

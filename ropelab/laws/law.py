@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ropelab.laws.subject import Stages, Subject, Tokens, UnaskedError
+from ropelab.runs.errors import InputError
 
 Verdict = Literal["holds", "rounding only", "broken", "cannot be asked", "cost"]
 TOKENS = 48
@@ -23,6 +24,9 @@ TABLE = 2.0**-18
 EXPLAINED = 64.0
 # Violations in float64 that rounding explains, as a multiple of its step.
 STEPS = 2.0**16
+# A model whose logits vary less between tokens reads none; one whose logits vary more from one
+# reading to the next has dropout.
+STILL, UNLIKE = 1e-6, 1e-2
 # Of the spread of logits: what one pass in float32 rounds is not worth a word.
 ROUNDED = 3e-5
 # Errors of code that a question does not suit: they are reported as such, with their words.
@@ -32,6 +36,7 @@ REFUSALS = (
 )
 DESCRIBED = 90
 SMALLER = "float32 explains less: something is computed in a smaller format"
+WIDER = "compute positions, angles, cosines and sines in float32, outside autocast"
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Trial:
     name: str
     ask: Callable[["Case"], Pair | Found]
     means: str = ""
+    fix: str = ""
     cost: bool = False
     once: bool = False  # in float32 alone
 
@@ -99,8 +105,11 @@ class Case:
     def __post_init__(self) -> None:
         random = torch.Generator().manual_seed(0)
         # Ids of special tokens are mostly the first ones.
-        low = min(4, self.subject.vocabulary // 2)
-        self.tokens = torch.randint(low, self.subject.vocabulary, (1, TOKENS), generator=random)
+        ids = self.subject.vocabulary
+        if ids < 2:
+            raise InputError(f"{self.subject.name}: a vocabulary of {ids} tells no texts apart")
+        low = min(4, ids // 2)
+        self.tokens = torch.randint(low, ids, (1, TOKENS), generator=random)
 
     @cached_property
     def whole(self) -> Stages:
@@ -109,6 +118,25 @@ class Case:
 
     def at(self, first: int, length: int = TOKENS) -> Tensor:
         return torch.arange(first, first + length)[None]
+
+
+@torch.inference_mode()
+def readable(case: Case) -> None:
+    """Raise InputError unless laws can be asked: the model reads the text, and twice alike."""
+    name, ids = case.subject.name, case.subject.vocabulary
+    try:
+        read, again = (case.subject.read(case.tokens)[-1].cpu().double() for _ in range(2))
+        spread, apart = float(read.std(dim=1).max()), float((read - again).abs().max())
+    except Exception as error:  # the user's code may raise anything
+        said = " ".join(str(error).split())[:DESCRIBED]
+        asked_for = f"{TOKENS} tokens with ids below {ids}"
+        raise InputError(
+            f"{name} cannot read {asked_for}: {type(error).__name__}: {said}"
+        ) from None
+    if spread <= STILL * float(read.abs().max()):
+        raise InputError(f"{name}: every token has the same logits, so that no law can be asked")
+    if apart > UNLIKE * spread:
+        raise InputError(f"{name}: the same tokens have other logits the second time (dropout?)")
 
 
 def rows_of(stages: Stages, spans: Sequence[tuple[int, int, int]]) -> Stages:
@@ -149,10 +177,10 @@ def asked(trial: Trial, case: Case) -> Violation | Found:
     except REFUSALS as error:
         said = " ".join(str(error).split()) or "no message"
         return Found("cannot be asked", f"raises {type(error).__name__}: {said}"[:DESCRIBED])
-    return answer if isinstance(answer, Found) else _bitwise(answer)
+    return answer if isinstance(answer, Found) else _bitwise(answer, trial.means)
 
 
-def _bitwise(pair: Pair) -> Violation | Found:
+def _bitwise(pair: Pair, means: str) -> Violation | Found:
     violation = violation_of(pair)
     if not pair.exact:
         return violation
@@ -160,7 +188,7 @@ def _bitwise(pair: Pair) -> Violation | Found:
         return Found("holds", "")
     place = violation.layer, violation.position
     size = violation.size if math.isfinite(violation.size) else 0.0
-    return Found("broken", "not bit for bit", size, *place)
+    return Found("broken", f"not bit for bit: {means}", size, *place)
 
 
 def judged(trial: Trial, own: float, single: Violation, exact: float | None) -> tuple[Verdict, str]:
@@ -181,7 +209,7 @@ def row_of(law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]
     row |= {"kind": "", "says": "", "fix": ""}
     if unasked := [each for each in found.values() if isinstance(each, Found)]:
         worst = next((each for each in unasked if each.verdict == "broken"), unasked[0])
-        return row | vars(worst)
+        return row | vars(worst) | {"fix": trial.fix if worst.verdict == "broken" else ""}
     sizes = {name: each for name, each in found.items() if isinstance(each, Violation)}
     single, exact = sizes["float32"], sizes.get("float64")
     size = sizes.get(own, single).size
@@ -191,6 +219,8 @@ def row_of(law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]
     if row["verdict"] == "broken":
         where = single if says == SMALLER or exact is None else exact
         row |= {"layer": where.layer, "position": where.position, "says": says}
+        row["fix"] = trial.fix if says == trial.means else WIDER
     if not math.isfinite(size):
-        row |= dict.fromkeys(("size", "float32", "float64")) | {"says": "its logits are no numbers"}
+        row |= dict.fromkeys(("size", "float32", "float64"))
+        row |= {"says": "its logits are no numbers", "fix": "look for overflow, or rows all masked"}
     return row

@@ -74,7 +74,7 @@ def _made(module: str, factory: str) -> Subject:
     sys.path.insert(0, str(Path.cwd()))
     try:
         return subject_of(getattr(importlib.import_module(module), factory)(), name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # The user's code may raise anything.
         raise InputError(f"{name} gives no model: {type(error).__name__}: {error}") from None
     finally:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ropelab.laws.cached import PREFILLED
-from ropelab.laws.law import TOKENS, Case, Found, Law, Pair, Trial, places_of, rows_of
+from ropelab.laws.law import TOKENS, WIDER, Case, Found, Law, Pair, Trial, places_of, rows_of
 from ropelab.laws.rotation import turns
 from ropelab.laws.subject import Function, Tokens, Transformers, UnaskedError
 from ropelab.models.released.loading import refusing
@@ -170,13 +170,15 @@ def _rotary(case: Case) -> Sequence[Frequencies | SineTables]:
     return modules
 
 
+MISPLACED = "keys that are moved are not those that are computed at the new positions"
+ANEW = "rotate cached keys by the positions they move, in their layer's pairs, or compute them anew"
 KSHIFT = Law(
     "K-shift",
     "Are cached keys that are rotated to new positions those computed there?",
     (
-        Trial("by 1", partial(moved, by=1)),
-        Trial("by 1,000", partial(moved, by=1000)),
-        Trial("ten times by 100", partial(moved, by=100, times=10)),
+        Trial("by 1", partial(moved, by=1), MISPLACED, ANEW),
+        Trial("by 1,000", partial(moved, by=1000), MISPLACED, ANEW),
+        Trial("ten times by 100", partial(moved, by=100, times=10), MISPLACED, ANEW),
         Trial("tokens dropped", dropped, cost=True),
         Trial("block moved", reused, cost=True),
     ),
@@ -185,9 +187,21 @@ STATE = Law(
     "state",
     "Are frequencies the same after long texts, conversion, saving, autocast?",
     (
-        Trial("short after long", short_after_long, once=True),
+        Trial(
+            "short after long",
+            short_after_long,
+            "a long text changes how the next one is read",
+            "compute frequencies anew for every text",
+            once=True,
+        ),
         Trial(".to(bfloat16)", converted, once=True),
-        Trial("saved and loaded", saved, once=True),
-        Trial("under autocast", autocast, once=True),
+        Trial(
+            "saved and loaded",
+            saved,
+            "the code computes what its config.json does not say",
+            "set it in the configuration, and save that",
+            once=True,
+        ),
+        Trial("under autocast", autocast, fix=WIDER, once=True),
     ),
 )

@@ -20,6 +20,7 @@ from ropelab.audit.expected import Expected
 from ropelab.audit.observed import frequencies
 from ropelab.audit.rotations import Observed, from_rotation
 from ropelab.audit.runtimes import registry
+from ropelab.audit.runtimes.families import unrotated
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.laws.law import Case, Found, Law, Pair, Trial, places_of, rows_of
 from ropelab.laws.subject import Transformers, UnaskedError
@@ -100,6 +101,8 @@ def probed(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
 def text_of(case: Case) -> Any:
     if not isinstance(case.subject, Transformers):
         raise UnaskedError("it has no configuration to compare with")
+    if why := unrotated(case.subject.text.to_dict()):
+        raise UnaskedError(f"no RoPE: {why}")
     return case.subject.text
 
 
@@ -238,10 +241,20 @@ def axes(case: Case) -> Found:
 ROTATION = Law(
     "rotation",
     "Do the layers rotate that should, with the configured frequencies?",
-    (Trial("which layers", which, once=True), Trial("with what", with_what, once=True)),
+    (
+        Trial(
+            "which layers", which, fix="compare the layer's code with its config.json", once=True
+        ),
+        Trial(
+            "with what", with_what, fix="compare the layer's code with its config.json", once=True
+        ),
+    ),
 )
 MROPE = Law(
     "M-RoPE",
     "Are equal ids plain RoPE, and sections realised as configured?",
-    (Trial("equal ids", equal_ids, once=True), Trial("sections", axes, once=True)),
+    (
+        Trial("equal ids", equal_ids, "an axis is read otherwise than plain positions", once=True),
+        Trial("sections", axes, fix="order pairs by axis as mrope_section says", once=True),
+    ),
 )

@@ -52,6 +52,7 @@ class Subject(ABC):
     """
 
     name: str
+    code: Any  # what is called
     vocabulary: int
     across: int | None = None
     masks = False
@@ -105,7 +106,7 @@ class Transformers(Subject):
     masks = True
 
     def __init__(self, model: Any, name: str = "") -> None:
-        self.model, self.config = model.eval(), model.config
+        self.model, self.code, self.config = model, model, model.config
         self.text = self.config.get_text_config(decoder=True)
         self.name = name or type(model).__name__
         self.vocabulary = int(self.text.vocab_size)
@@ -229,7 +230,7 @@ class Function(Subject):
     """
 
     def __init__(self, function: Any, name: str = "") -> None:
-        self.function = function
+        self.function = self.code = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.vocabulary = int(getattr(function, "vocabulary", 64))
         self.cached = hasattr(function, "new_cache")
@@ -295,10 +296,25 @@ def subject_of(made: Any, name: str = "") -> Subject:
         return Transformers(made, name)
     if not callable(made):
         raise TypeError(f"a {type(made).__name__}, which cannot be called")
-    count = len(inspect.signature(made).parameters)
-    if count < 3 and not isinstance(made, nn.Module):
-        raise TypeError("it must take token ids, positions and a mask")
+    try:
+        inspect.signature(made).bind("token ids", "positions", "mask")
+    except (TypeError, ValueError):
+        raise TypeError("it must take token ids, positions and a mask") from None
     return Function(made, name)
+
+
+@contextmanager
+def evaluating(code: Any) -> Iterator[None]:
+    """Leave out dropout in the block."""
+    modules = list(code.modules()) if isinstance(code, nn.Module) else []
+    modes = [module.training for module in modules]
+    try:
+        for module in modules:
+            module.training = False
+        yield
+    finally:
+        for module, training in zip(modules, modes, strict=True):
+            module.training = training
 
 
 def _first(output: Any) -> Tensor:

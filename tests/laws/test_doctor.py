@@ -14,7 +14,7 @@ from ropelab.cli.app import main
 from ropelab.laws.doctor import LAWS
 from ropelab.runs.errors import InputError
 from ropelab.testing import assert_positions
-from tests.models.released.tiny import saved
+from tests.models.released.tiny import saved, untouched
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
@@ -116,6 +116,96 @@ def test_an_absolute_encoding_is_told_so():
     assert verdicts(done)["shift"] == "broken"
     trials = done.tables["trials"]
     assert set(trials[trials.law == "shift"].says) == {"the absolute position enters"}
+
+
+def test_a_broken_law_of_own_code_is_told_what_it_means_and_what_to_do(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "deaf.py").write_text(
+        "from tests.laws.test_doctor import Own\n"
+        "class Deaf(Own):\n"
+        "    def forward(self, tokens, positions, mask):\n"
+        "        print('noise')\n"
+        "        return super().forward(tokens, positions, mask.any(0, keepdim=True).tril())\n"
+        "make = Deaf\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    trials = ropelab.doctor("deaf:make").tables["trials"]
+    broken = trials[trials.verdict == "broken"]
+    assert len(broken) > 0
+    assert all(broken.says)
+    assert all(broken.fix)
+    capsys.readouterr()
+    status, said = run(capsys, "deaf:make", "--json")
+    assert status == 3
+    assert json.loads(said)["broken"]
+    status, said = run(capsys, "deaf:make")
+    assert "fix: apply the block mask in every layer, or do not pack" in said
+    assert said.count("it has no configuration to compare with") == 1
+
+
+class Dropped(Own):
+    """Right code with dropout, as a factory leaves it: in training."""
+
+    def forward(self, tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+        return nn.functional.dropout(super().forward(tokens, positions, mask), 0.1, self.training)
+
+
+def test_dropout_is_left_out_and_put_back():
+    model = Dropped()
+    assert_positions(model)
+    assert model.training
+
+
+def raising(tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+    raise OSError("no disk")
+
+
+def same(tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+    return torch.arange(10.0).expand(*tokens.shape, 10)
+
+
+def different(tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+    return torch.rand(*tokens.shape, 10)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (raising, "raising cannot read 48 tokens with ids below 64: OSError: no disk"),
+        (same, "same: every token has the same logits"),
+        (different, "different: the same tokens have other logits the second time"),
+    ],
+)
+def test_code_that_no_law_can_be_asked_of_keeps_none(model, said):
+    with pytest.raises(InputError, match=said):
+        assert_positions(model)
+
+
+def test_a_vocabulary_of_one_is_refused():
+    model = Own()
+    model.vocabulary = 1
+    with pytest.raises(InputError, match="vocabulary of 1"):
+        ropelab.doctor(model)
+
+
+def test_rounding_of_frequencies_is_not_called_rounding_of_logits(tmp_path):
+    done = ropelab.doctor(str(saved(tmp_path, "llama", num_hidden_layers=0)))
+    assert verdicts(done)["state"] == "rounding only"
+    assert "of the spread of logits" not in done.answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        ("gpt2", {"n_embd": 32, "n_layer": 2, "n_head": 2}),
+        ("bloom", {"n_layer": 2, "n_head": 2}),
+    ],
+)
+def test_a_model_without_rope_is_not_told_that_its_layers_should_rotate(kind, sizes):
+    done = ropelab.doctor(untouched(kind, **sizes, head_dim=None, num_key_value_heads=None))
+    assert verdicts(done)["rotation"] == "cannot be asked"
+    assert verdicts(done)["shift"] == ("broken" if kind == "gpt2" else "holds")
 
 
 @pytest.mark.parametrize(
