@@ -48,6 +48,8 @@ def subject_at(target: str, dtype: ModelDtype = "auto", device: str = "cpu") -> 
 
     InputError: there is none, it cannot be loaded, or it is no language model.
     """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: this machine has none; allowed here: cpu")
     module, colon, factory = target.partition(":")
     if colon and not Path(target).exists():
         return _made(module, factory)

@@ -117,7 +117,8 @@ class Transformers(Subject):
         self.device = next(model.parameters()).device
         rope = getattr(self.text, "rope_parameters", None) or {}
         places = [part for part in rope.values() if isinstance(part, dict)] or [rope]
-        self.kinds = (self.text.model_type, *(part.get("rope_type", "") for part in places))
+        scalings = [part.get("rope_type", "") for part in places]
+        self.kinds = (self.text.model_type, *scalings, *(["window"] if windowed(self.text) else []))
         original = [part.get("original_max_position_embeddings") for part in places]
         claimed = getattr(self.text, "max_position_embeddings", None)
         self.across = next(filter(None, original), claimed)
@@ -275,6 +276,13 @@ class Function(Subject):
         finally:
             if self.convertible:
                 self.function.to(self.dtype)
+
+
+def windowed(text: Any) -> bool:
+    """Return True if the configuration gives a layer a window."""
+    if kinds := getattr(text, "layer_types", None):
+        return any(kind.startswith(("sliding", "chunked")) for kind in kinds)
+    return bool(getattr(text, "sliding_window", None))
 
 
 def visible(segments: Tokens, new: int) -> Tensor:

@@ -140,7 +140,7 @@ def test_a_broken_law_of_own_code_is_told_what_it_means_and_what_to_do(
     assert status == 3
     assert json.loads(said)["broken"]
     status, said = run(capsys, "deaf:make")
-    assert "fix: apply the block mask in every layer, or do not pack" in said
+    assert "fix: apply the mask and the positions of each row" in said
     assert said.count("it has no configuration to compare with") == 1
 
 
@@ -180,6 +180,21 @@ def different(tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
 def test_code_that_no_law_can_be_asked_of_keeps_none(model, said):
     with pytest.raises(InputError, match=said):
         assert_positions(model)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_a_gpu_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match="--device cuda: this machine has none"):
+        ropelab.doctor(str(saved(tmp_path, "llama")), device="cuda")
+
+
+@pytest.mark.parametrize("kind", ["mixtral", "phi3", "starcoder2"])
+def test_a_window_that_a_mask_replaces_is_explained_in_any_architecture(kind):
+    trials = ropelab.doctor(untouched(kind, sliding_window=24)).tables["trials"]
+    broken = trials[trials.verdict == "broken"]
+    assert list(zip(broken.law, broken.trial, broken.kind, strict=True)) == [
+        ("packing", "restarted, mask", "design")
+    ]
 
 
 def test_a_vocabulary_of_one_is_refused():
