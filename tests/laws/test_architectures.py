@@ -1,10 +1,13 @@
 """Every architecture of the table in docs/doctor.md, asked every law again."""
 
 import pytest
+import torch
 
+from ropelab.laws.batch import SECOND
 from ropelab.laws.doctor import doctor
+from ropelab.laws.law import TOKENS
 from tests.laws.architectures import DOCUMENT, MODELS, diagnosed, row, verdicts
-from tests.models.released.tiny import untouched
+from tests.models.released.tiny import apart, untouched
 
 LINES = verdicts(DOCUMENT.read_text(encoding="utf-8"))
 
@@ -25,6 +28,28 @@ def test_architectures_that_are_known_to_break_a_law_do(name: str, law: str) -> 
     laws = {row["law"]: row for row in diagnosed(name).rows["laws"]}
     assert laws[law]["verdict"] == "broken"
     assert laws[law]["size"] > 0.1
+
+
+@torch.inference_mode()
+def test_packing_holds_with_the_masks_that_the_document_sends_windows_to() -> None:
+    """A block mask with the window; a dict of masks where layers differ, as in gpt-oss."""
+    at = torch.arange(TOKENS)
+    block = ((at >= SECOND)[:, None] == (at >= SECOND)) & (at <= at[:, None])
+    window = block & (at[:, None] - at < 24)
+    full, sliding = (torch.zeros(1, 1, *m.shape).masked_fill(~m, -1e38) for m in (block, window))
+    tokens = torch.randint(4, 97, (1, TOKENS), generator=torch.Generator().manual_seed(0))
+    positions = torch.cat([at[:SECOND], at[: TOKENS - SECOND]])[None]
+    for name, mask in (
+        ("mistral", sliding),
+        ("gpt_oss", {"full_attention": full, "sliding_attention": sliding}),
+        ("gemma3_text", {"full_attention": full, "sliding_attention": sliding}),
+    ):
+        model = untouched(*MODELS[name][:1], **MODELS[name][1])
+        read = model(input_ids=tokens, position_ids=positions, attention_mask=mask).logits
+        parts = [
+            model(input_ids=part).logits for part in tokens.split([SECOND, TOKENS - SECOND], 1)
+        ]
+        assert apart(read, torch.cat(parts, dim=1)) < 1e-4, name
 
 
 def test_scaling_that_follows_the_length_breaks_a_cache_from_the_trained_length_on() -> None:
