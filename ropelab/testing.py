@@ -1,11 +1,12 @@
 """Assertions for the tests of other projects, from pytest or without it."""
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from ropelab.audit.check import diagnose, probes
 from ropelab.audit.expected import main_of, of_config, of_file
-from ropelab.audit.observed import from_function
+from ropelab.audit.observed import from_function, from_module
 from ropelab.runs.errors import known
 
 
@@ -33,8 +34,12 @@ def assert_rope(
         layers = of_config("the configuration", config, length)
     layer_type = known("layer type", layer_type, layers) if layer_type else main_of(layers)
     expected = layers[layer_type]
+    code = getattr(module, "forward", module)
     places, name = probes(expected), getattr(module, "__name__", type(module).__name__)
-    observed = from_function(module, name, expected.spec, places, layer_type)
+    if "position_ids" in inspect.signature(code).parameters:
+        observed = from_module(module, expected.spec, places, "float32", layer_type)
+    else:
+        observed = from_function(code, name, expected.spec, places)
     done = diagnose(observed, expected, tolerance)
     if done.wrong:
         raise AssertionError(f"{name}: {done.answer}; fix: {done.fix}")

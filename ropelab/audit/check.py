@@ -19,7 +19,6 @@ from ropelab.audit.explained import (
     HALF_FORMATS,
     uneven_gain,
     wrapped,
-    wrong_factors,
     wrong_frequencies,
     wrong_gain,
     wrong_positions,
@@ -143,7 +142,7 @@ def check_rotated(
             return Check(f"right, as an honest {kind} code loses as much ({most})", False)
     observed = from_vectors(before, after, places, expected.spec)
     done = diagnose(observed, expected, tolerance)
-    if done.wrong or observed.note:
+    if done.wrong:
         return done
     at = int((errors / bound).argmax())
     answer = f"off by {errors[at]:.3g} at position {places[at]}, where an honest {kind} code loses "
@@ -167,8 +166,8 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
     fault = observed.fault
     if fault is None and observed.blocks is not None:
         fault = sheared(observed.blocks, wanted)
-    fault = fault or wrong_tables(observed, expected) or wrong_factors(observed, expected)
-    if fault := fault or wrong_positions(observed, expected):
+    fault = fault or wrong_tables(observed, expected)
+    if fault := fault or wrong_positions(observed, expected.inv_freq):
         return Check(fault[0], True, fault[1])
     rows = casts(observed, expected) if observed.cos.shape == wanted[0].shape else []
     tables = {"casts": rows}
@@ -190,8 +189,7 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
     if not beyond.size:
         largest = max(tolerance, float(errors.max()))
         within = f"within {largest:.2g} rad up to position {observed.positions.max()}"
-        answer = "; ".join(filter(None, (within, f"nearest to {best}", observed.note)))
-        return Check(answer, False, rows=tables)
+        return Check(f"{within}; nearest to {best}", False, rows=tables)
     first = int(observed.positions[beyond].min())
     off_by = f"off by {errors.max():.3g} rad, more than {tolerance:g} rad from position {first}"
     fix = "form angles in float32 and round only the table"

@@ -241,9 +241,8 @@ def notes(case: Case) -> Found:
     if isinstance(spec.scaling, Yarn) and factor > 1:
         says = (
             f"static yarn by {factor:g} also affects prompts below {spec.trained_len} tokens: "
-            f"every logit times {spec.logit_multiplier:.4g}, slow pairs divided"
+            f"every logit times {spec.attention_factor**2:.4g}, slow pairs divided"
         )
-        says = says.replace("every logit times 1, ", "")
         yield "N01", says, ""
     if case.asked and factor > 1 and case.asked < factor * spec.trained_len:
         need = max(1.0, case.asked / spec.trained_len)

@@ -118,19 +118,12 @@ def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions
         raise InputError(f"{name} raised {type(error).__name__}: {error}{at}") from None
 
 
-def from_function(
-    made: Any, name: str, spec: RopeSpec, positions: Positions, layer: str = ""
-) -> Observed:
-    """Ask a function of positions for tables, one of vectors and positions for rotated vectors.
-
-    A module of transformers has vectors, too, but reads only their number format.
-    """
+def from_function(made: Any, name: str, spec: RopeSpec, positions: Positions) -> Observed:
+    """Ask a function of positions for tables, one of vectors and positions for rotated vectors."""
     if not callable(made):
         raise InputError(f"{name} made a {type(made).__name__}, which cannot be called")
-    parameters = inspect.signature(getattr(made, "forward", made)).parameters.values()
+    parameters = inspect.signature(made).parameters.values()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if hasattr(made, "forward") and "position_ids" in [p.name for p in positional[1:]]:
-        return from_module(made, spec, positions, "float32", layer)
     if sum(p.default is p.empty for p in positional) != 1:
         return from_rotation(lambda x, p: as_array(call(made, x, p)), spec, positions)
     return tabled(call(made, positions), name, spec, positions)
@@ -170,7 +163,7 @@ def call(function: Callable[..., Any], *arrays: np.ndarray) -> Any:
 
 
 def as_array(value: Any) -> np.ndarray:
-    """Return a tensor or array as float64, without dimensions of one for batch and head."""
+    """Return a tensor or array as float64; a leading dimension of one is dropped."""
     array = as_numbers(value)
     if np.iscomplexobj(array):
         raise InputError("complex numbers were returned: give cos and sin, or rotated vectors")
@@ -182,9 +175,7 @@ def as_numbers(value: Any) -> np.ndarray:
         value = value.detach().cpu()
         value = (value if value.is_complex() else value.double()).numpy()
     array = np.asarray(value)
-    while array.ndim > 2 and 1 in array.shape[:-1]:
-        array = array.squeeze(array.shape.index(1))
-    return array
+    return array[0] if array.ndim == 3 and len(array) == 1 else array
 
 
 def from_module(

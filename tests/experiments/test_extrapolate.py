@@ -508,7 +508,7 @@ def test_answer_and_summary_fit_a_real_run(tables):
         ({"base": 1}, "base must be greater than 1"),
         ({"base": "nan"}, "base must be a"),
         ({"documents": -1}, "documents must be greater than or equal to 1"),
-        ({"tasks": ("texts",)}, "unknown tasks 'texts'; did you mean 'text'"),
+        ({"tasks": ("texts",)}, "unknown task 'texts'; did you mean 'text'"),
         ({"preset": "smal"}, "unknown preset 'smal'; did you mean 'small'"),
         ({"trian_len": 64}, "unknown key 'trian_len'; did you mean 'train_len'"),
     ],

@@ -1,5 +1,7 @@
 """Casts and stored keys in `evaluate` and `extrapolate`: rows, pairing, costs, words, refusals."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,11 +15,13 @@ from ropelab.models.tasks.tables import NLL
 from ropelab.runs.cell import Context, name_of
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
+from ropelab.runs.thresholds import NOTICED, UNNOTICED
 from ropelab.show.figures.extrapolate import draw
 from tests.models.released.tiny import reader_of_bytes
 from tests.models.tasks.running import made
 
 ROUNDED = {"casts": "position:float8_e4m3fn,float64", "cache": "fp8_e4m3,int4(channel, before)"}
+REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 NAMES = ["position=float8_e4m3fn", "float64", "fp8_e4m3", "int4(channel, before)"]
 
 
@@ -186,3 +190,13 @@ def test_an_answer_names_what_costs_and_from_which_error():
         "errors up to 0.002); the others cost, in nats per byte of text: position=bfloat16 0.412 "
         "(score error 0.29), q4_0 0.03 (score error 0.1)"
     )
+
+
+def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
+    (folder,) = REFERENCE.glob("extrapolate/extrapolate-casts-????????")
+    casts = pd.read_csv(folder / "tables" / "casts.csv")
+    text = casts[(casts["metric"] == "nll_last_window") & casts["score_error"].notna()]
+    costs = text["verdict"] == "costs"
+    small, large = text["score_error"] <= UNNOTICED, text["score_error"] >= NOTICED
+    assert small.sum() > 3 and large.sum() > 3
+    assert not costs[small].any() and costs[large].all()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib import pyplot as plt
-from matplotlib.text import Annotation
+from matplotlib.text import Annotation, Text
 
 import ropelab
 from ropelab import experiments
@@ -98,12 +98,13 @@ def headline(experiment, tables, name):
     return figure.get_suptitle() or figure.axes[0].get_title(loc="left")
 
 
-def test_a_headline_says_that_casts_ruin_angles_only_where_they_do(stages):
+def test_a_headline_says_that_frequencies_do_no_harm_only_where_they_do_none(stages):
     title = headline("precision", stages, "per_stage_rounding")
-    assert title == "Casts before the cosine ruin the angle; casts after it only add noise"
+    found = "Rounded positions and angles make scores vary with the place; frequencies do not"
+    assert title == found
     casts = stages["casts"]
-    fine = casts.assign(max_angle_error_rad=0.0)
-    late = casts.assign(max_angle_error_rad=1.0)
+    fine = casts.assign(score_spread=0.0)
+    late = casts.assign(score_spread=casts["score_spread"].mask(casts["stage"] == "inv_freq", 0.5))
     for changed in (fine, late, casts[casts["stage"] == "angle"]):
         title = headline("precision", {**stages, "casts": changed}, "per_stage_rounding")
         assert title == "Errors of the angle and of the score by stage"
@@ -179,7 +180,8 @@ def test_nothing_on_a_paper_figure_covers_another_word():
     ticks = [t.label1 for t in ax.xaxis.get_major_ticks() if low <= t.get_loc() <= high]
     labels = [label for label in ticks if label.get_visible() and label.get_text()]
     assert 4 < len(labels) < 14
-    boxes = [text.get_window_extent() for text in (*labels, *ax.texts, ax.xaxis.label)]
+    words = (*labels, *ax.texts, ax.xaxis.label)
+    boxes = [Text.get_window_extent(text) for text in words]  # without lines to points
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
     assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
     assert "above the scale: some" in ax.get_xlabel().splitlines()

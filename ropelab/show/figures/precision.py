@@ -28,6 +28,7 @@ PHASE = {"position": "a position", "inv_freq": "a frequency", "angle": "an angle
 # Changes of a score below this are those of float64 itself.
 UNSEEN = 1e-12
 WORST = "worst angle error, rad\n(from position …)"
+SPREAD = "a score varies with the place by\n(scores have deviation 1)"
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
@@ -75,21 +76,24 @@ def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
 
 def _per_stage_rounding(stages: pd.DataFrame) -> Figure:
     names, formats = stages["stage"].unique(), stages["format"].unique()
-    angle, first, score = (
+    angle, first, spread = (
         stages.pivot(index="stage", columns="format", values=column)
         .reindex(index=names, columns=formats)
         .astype(float)
-        for column in ("max_angle_error_rad", "first_position_over_tolerance", "rms_score_error")
+        for column in ("max_angle_error_rad", "first_position_over_tolerance", "score_spread")
     )
 
     def error(value: float) -> str:
         return "overflow" if np.isnan(value) else "≥ 3.1" if value > 3.1 else f"{value:.1g}"
 
+    # Sums in float64 leave 1e-13 where places do not count at all.
+    spread = spread.mask(spread < 1e-9, 0.0)
+
     from_there = first.map(lambda position: "" if np.isnan(position) else f"\n({position:.0f})")
     figure, axes = shapes.panels(1, 2, (10, 4.4))
     for ax, values, texts, (low, high), title in (
         (axes[0, 0], angle, angle.map(error) + from_there, (1e-4, 4), WORST),
-        (axes[0, 1], score, score.map(error), (1e-7, 2), "score error (scores have deviation 1)"),
+        (axes[0, 1], spread, spread.map(error), (1e-7, 2), SPREAD),
     ):
         # Shades are logarithms; what overflows is as bright as the largest error.
         shades = np.log(values.fillna(high).clip(low, high) / low) / np.log(high / low)
@@ -97,10 +101,9 @@ def _per_stage_rounding(stages: pd.DataFrame) -> Figure:
         ax.set_xticks(range(len(formats)), formats, rotation=30, ha="right", fontsize=8)
         ax.set_title(title, fontsize=10)
     axes[0, 1].set(yticklabels=[])
-    ruined = ~(stages["max_angle_error_rad"] <= TOLERANCE)  # nan: overflow
-    before = stages["stage"].isin(list(PHASE))
-    finding = "Casts before the cosine ruin the angle; casts after it only add noise"
-    usual = ruined[before].any() and len(stages[~before]) and not ruined[~before].any()
+    worst = spread.fillna(np.inf).max(axis=1).sort_values()  # nan: overflow
+    finding = "Rounded positions and angles make scores vary with the place; frequencies do not"
+    usual = {*worst.index[-2:]} == {"position", "angle"} and worst.get("inv_freq") == 0
     shapes.headline(figure, finding if usual else "Errors of the angle and of the score by stage")
     return figure
 

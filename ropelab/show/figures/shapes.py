@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure, FigureBase
-from matplotlib.text import Annotation
+from matplotlib.text import Annotation, Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from matplotlib.transforms import Bbox
 
@@ -25,10 +25,12 @@ DASHED = (0, (4, 3))
 ABOVE = ("data", "axes fraction")
 # Marks the names of points among other texts.
 NAME = "name"
+# A name further up or down than so many points has a line to its point.
+NEAR = 12
 # Where the name of a point may be, in points from it; the best place first.
 PLACES = [
     ((8 * sign, up), side)
-    for heights in ((3, -10), (14, -21, 25, -32))
+    for heights in ((3, -10), (14, -21, 25, -32), (36, -43, 47, -54, 58, -65))
     for sign, side in ((1, "left"), (-1, "right"))
     for up in heights
 ]
@@ -234,7 +236,8 @@ def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
     """Name points beside them, each where it covers no other name and no other point."""
     for x, y, label in points:
         style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 9, "gid": NAME}
-        ax.annotate(label, (x, y), (0, 0), **style)
+        leader = {"arrowstyle": "-", "color": FAINT, "linewidth": 0.6, "shrinkB": 5}
+        ax.annotate(label, (x, y), (0, 0), arrowprops=leader, **style)
     place_names(ax)
 
 
@@ -250,7 +253,9 @@ def place_names(ax: Axes) -> None:
     for name in names:
         for offset, side in PLACES:
             name.set(position=offset, ha=side)
-            extent = name.get_window_extent()
+            extent = Text.get_window_extent(name)  # without its line
             if not any(extent.overlaps(other) for other in taken):
                 break
+        if name.arrow_patch is not None:
+            name.arrow_patch.set_visible(abs(offset[1]) > NEAR)
         taken.append(extent)
