@@ -6,15 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ropelab.audit.runtimes.llamacpp import FLAGS as LLAMACPP
+from ropelab.audit.runtimes.trainers import FLAGS as TRAINERS
+from ropelab.audit.runtimes.trainers import SWITCHES
 from ropelab.runs.config import read_number
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import parse
 
 OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}
 LENGTHS = ("--max-model-len", "--context-length")
-SETTINGS = {**LLAMACPP, "--rope-factor": "rope_factor"}  # the latter of TGI
+SETTINGS = {**LLAMACPP, **TRAINERS, "--rope-factor": "rope_factor"}  # the latter of TGI
 KOBOLD = "--ropeconfig"
-KNOWN = (*SETTINGS, *OVERRIDES, *LENGTHS, KOBOLD, "--contextsize")
+KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, *LENGTHS, KOBOLD, "--contextsize")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ def parse_flags(text: str) -> Flags:
             scale, _, base = value.partition(" ")
             settings |= {"rope_freq_scale": setting(name, scale)}
             settings |= {"rope_freq_base": setting(name, base)} if base else {}
+        elif name in SWITCHES:
+            settings[SWITCHES[name]] = True
         elif name in SETTINGS:
             settings[SETTINGS[name]] = setting(name, value)
     return Flags(settings, overrides)
@@ -66,7 +70,7 @@ def pairs(words: list[str]) -> list[tuple[str, str]]:
         name, equals, value = rest.pop(0).partition("=")
         if name not in KNOWN:
             raise unknown_name("flag", name, KNOWN)
-        if not equals:
+        if not equals and name not in SWITCHES:
             if not rest:
                 raise InputError(f"{name} needs a value")
             value = rest.pop(0)

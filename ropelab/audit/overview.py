@@ -11,7 +11,7 @@ import numpy as np
 from ropelab.audit.document import Document
 from ropelab.audit.result import Rows
 from ropelab.audit.runtimes.families import meaning, near
-from ropelab.audit.runtimes.registry import MODEL_FORMAT, RUNTIMES, Reading
+from ropelab.audit.runtimes.registry import MODEL_FORMAT, Reading
 from ropelab.audit.runtimes.spec import RopeSpec, short
 from ropelab.audit.runtimes.trace import ABSENT, MAXIMUM, language_part, rope_block, value_in
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
@@ -228,10 +228,11 @@ def precision(case: Case, dtype: FloatFormat) -> Rows:
     """Return a row per cast chain: its worst errors over all positions, and the first beyond."""
     last = min(case.length, LONGEST)
     chains: dict[str, list[tuple[str, RopeSpec]]] = {}
+    presets = {reading.runtime.name: reading.runtime.chain for reading in case.readings}
     for name, spec in case.read:
         # SGLang keeps longrope's tables in the model's format.
         own = name == "sglang" and isinstance(spec.scaling, LongRope)
-        preset = MODEL_FORMAT if own else RUNTIMES[name].chain
+        preset = MODEL_FORMAT if own else presets[name]
         chains.setdefault(preset, []).append((name, spec))
     rows = []
     for preset, found in chains.items():

@@ -2,7 +2,9 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -17,6 +19,7 @@ from ropelab.runs.errors import InputError, known, say, unknown_name
 
 if TYPE_CHECKING:
     from ropelab.audit.audited import Audit
+    from ropelab.audit.findings import Finding
     from ropelab.laws.doctor import Diagnosis
     from ropelab.models.released.loading import ModelDtype
 
@@ -58,12 +61,13 @@ def audit(
     """Read a model's configuration as each runtime does, and report differences and errors.
 
     FILE is a config.json, params.json or GGUF file, a model folder, or - for standard input; the
-    differences between two files are listed too. Runtimes are modelled, not run: a reader was
-    compared with what the stated version computed, or is marked as read from source only.
+    differences between two files are listed too, and a smaller second one is taken for the draft
+    model of the first. Runtimes are modelled, not run: a reader was compared with what the stated
+    version computed, or is marked as read from source only.
 
     Cannot show: the quality of a model's text, or the behaviour of other versions.
     """
-    from ropelab.audit import audited
+    from ropelab.audit import audited, draft
 
     kind = "json" if json else known("--format", format_, ("text", "json", "sarif"))
     if fail_on not in LEVELS:
@@ -81,6 +85,7 @@ def audit(
         for name in files
     ]
     difference = audited.compare(*audits) if len(audits) == 2 else None
+    as_draft = draft.findings(*audits) if len(audits) == 2 else []
     if figures:
         from ropelab.show import drawn
         from ropelab.show.figures.audit import draw
@@ -98,6 +103,7 @@ def audit(
             for a in audits
         ]
         more = {} if difference is None else {"difference": difference}
+        more |= {"draft": [asdict(finding) for finding in as_draft]} if as_draft else {}
         print_document({"experiment": "audit", "files": documents, **more})
     else:
         for number, one in enumerate(audits):
@@ -106,7 +112,9 @@ def audit(
             print_line("no difference")
         elif difference:
             show_tables({"difference": difference})
-    return FOUND if any(one.worst() in LEVELS[fail_on] for one in audits) else 0
+        show_findings(as_draft)
+    levels = {one.worst() for one in audits} | {finding.level for finding in as_draft}
+    return FOUND if levels & {*LEVELS[fail_on]} else 0
 
 
 def show_audit(audit: "Audit", first: bool, verbose: bool) -> None:
@@ -118,10 +126,7 @@ def show_audit(audit: "Audit", first: bool, verbose: bool) -> None:
         print_line("")
     terminal.show_paragraph(audit.answer)
     print_line("")
-    for finding in audit.findings:
-        terminal.show_paragraph(f"{finding.code} {finding.level}: {finding.says}", hanging=4)
-        if finding.do:
-            terminal.show_paragraph(f"fix: {finding.do}", indent=4, hanging=5)
+    show_findings(audit.findings)
     print_line("")
     if verbose:
         show_tables(audited.short_tables(audit))
@@ -134,6 +139,15 @@ def show_audit(audit: "Audit", first: bool, verbose: bool) -> None:
     source = shlex.quote(audit.document.name)
     command = f"ropelab emit --from {source} --context {audit.length} --target all"
     terminal.show_places({"next": command})
+
+
+def show_findings(findings: "Sequence[Finding]") -> None:
+    from ropelab.show import terminal
+
+    for finding in findings:
+        terminal.show_paragraph(f"{finding.code} {finding.level}: {finding.says}", hanging=4)
+        if finding.do:
+            terminal.show_paragraph(f"fix: {finding.do}", indent=4, hanging=5)
 
 
 def show_tables(tables: dict[str, Rows]) -> None:

@@ -45,6 +45,7 @@ class Audit(TypedDict):
     experiment: Literal["audit"]
     files: list[AuditedFile]
     difference: NotRequired[list[Row]]
+    draft: NotRequired[list[Row]]
 
 
 class Emission(TypedDict):

@@ -1,5 +1,7 @@
 """What acts beside the frequencies: layers without rotation, factors on queries, position axes."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,8 @@ import torch
 
 from ropelab.audit.audited import Audit, audit
 from ropelab.audit.document import Document
+from ropelab.audit.draft import findings
+from ropelab.cli.app import main
 
 SMOLLM3: dict[str, Any] = {
     "model_type": "smollm3",
@@ -158,3 +162,28 @@ def test_bases_of_local_layers_that_a_reader_does_not_know() -> None:
 def test_odd_values_are_not_looked_at(odd: dict[str, Any]) -> None:
     for config in (SMOLLM3, LLAMA4):
         assert len(audited({**config, **odd}).answer) < 1000
+
+
+def test_a_smaller_second_file_is_a_draft_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = {**QWEN2, "num_hidden_layers": 28, "max_position_embeddings": 131072}
+    block = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    target["rope_scaling"] = block
+    small = {**QWEN2, "num_hidden_layers": 1, "max_position_embeddings": 2048, "rope_theta": 1e4}
+    found = findings(audited(target), audited(small))
+    assert [(one.code, one.level) for one in found] == [("W17", "warn"), ("N05", "note")]
+    assert "reaches 2048 tokens, the target 131072" in found[0].says
+    assert "base 10000, not 1e7; scaling unscaled, not yarn(factor=4" in found[1].says
+    assert findings(audited(small), audited(target)) == []  # the larger is no draft
+    assert findings(audited(target), audited(target)) == []
+    same = {**target, "num_hidden_layers": 2}
+    assert findings(audited(target), audited(same)) == []
+    paths = []
+    for name, config in (("target", target), ("draft", small)):
+        paths.append(str(tmp_path / f"{name}.json"))
+        Path(paths[-1]).write_text(json.dumps(config))
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", *paths, "--fail-on", "warn"])
+    assert ended.value.code == 3
+    assert "W17 warn: as a draft model" in capsys.readouterr().out

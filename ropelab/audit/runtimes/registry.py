@@ -12,6 +12,7 @@ from ropelab.audit.runtimes.families import CLASSES, RELEASE, RELEASES
 from ropelab.audit.runtimes.servers import Sglang, Vllm
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
+from ropelab.audit.runtimes.trainers import Megatron, llamafactory
 from ropelab.audit.runtimes.transformers import Transformers4, Transformers5
 from ropelab.runs.errors import InputError, unknown_name
 
@@ -129,6 +130,12 @@ _ROWS = (
     Runtime("ollama", "fb30760", "read", ollama.read, frozenset(), ("config",), "ggml", _OLD),
 )
 RUNTIMES: dict[str, Runtime] = {runtime.name: runtime for runtime in _ROWS}
+# Asked by name only: what they compute depends on their command line.
+_TRAINERS = (
+    Runtime("megatron-lm", "0.16.1", "run", Megatron().read, frozenset({"llama"})),
+    Runtime("llamafactory", "0.9.5", "read", llamafactory, release=_OLD),
+)
+TRAINERS = {runtime.name: runtime for runtime in _TRAINERS}
 
 # Characters of a problem that are kept; a file can hold names of any length.
 MOST_CHARACTERS = 300
@@ -141,11 +148,12 @@ def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
     """Return the runtimes of those names or prefixes that read such files, all without names."""
     found: dict[str, Runtime] = {}
     for name in names:
-        fitting = {n: r for n, r in RUNTIMES.items() if n == name or n.startswith(f"{name}-")}
+        every = RUNTIMES | TRAINERS
+        fitting = {n: r for n, r in every.items() if n == name or n.startswith(f"{name}-")}
         if not fitting:
-            raise unknown_name("runtime", name, RUNTIMES)
+            raise unknown_name("runtime", name, every)
         found |= fitting
-    able = [name for name, runtime in RUNTIMES.items() if kind in runtime.reads]
+    able = [name for name, one in (RUNTIMES | TRAINERS).items() if kind in one.reads]
     fitting = {name: runtime for name, runtime in (found or RUNTIMES).items() if name in able}
     if not fitting:
         only = ", ".join(able)
