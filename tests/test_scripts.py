@@ -128,6 +128,11 @@ def test_an_unknown_format_is_refused(call: Any) -> None:
     assert "did you mean 'sarif'" in err
 
 
+def test_one_format_is_asked_for_at_a_time(call: Any) -> None:
+    status, out, err = call("audit config.json --format sarif --json")
+    assert (status, out, err) == (2, "", "ropelab: give --format or --json, not both\n")
+
+
 def test_two_runs_are_compared(call: Any) -> None:
     one, two, third = (
         ropelab.freqs(head_dim=16, base=base, results="kept").folder for base in (1e4, 1e5, 1e4 + 1)

@@ -87,7 +87,7 @@ def sentence(case: Case, beside: Sequence[Aspect]) -> str:
         ours = aspect.does.get(name)
         others += [other for other, own in aspect.does.items() if ours and own != ours]
     count = len({other for other, _ in case.read})
-    agreement = f"all {count} runtimes that read it agree"
+    agreement = f"all {count} runtimes that read it agree" if count > 1 else "one runtime reads it"
     if others:
         same = count - len(set(others))
         apart = ", ".join(other for other, _ in case.read if other in others)
@@ -139,6 +139,10 @@ def folded(audit: Audit) -> list[tuple[str, str]]:
 def in_words(row: Mapping[str, Any], length: int) -> str:
     layers = "" if row["layers"] == "all" else f"{row['layers']}: "
     pairs = "unscaled"
+    if row["pairs_kept"] < row["rotary_dim"] // 2:
+        # A table says no method: llama.cpp writes that of llama3 as such.
+        method = row["method"].partition("(")[0]
+        pairs = "a divisor per pair" if method == "longrope" else method
     if row["pairs_blended"] or row["pairs_divided"]:
         pairs = "{pairs_kept}/{pairs_blended}/{pairs_divided} pairs kept/blended/divided".format(
             **row

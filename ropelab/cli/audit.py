@@ -69,6 +69,8 @@ def audit(
     """
     from ropelab.audit import audited, draft
 
+    if json and format_ not in ("text", "json"):
+        raise InputError("give --format or --json, not both")
     kind = "json" if json else known("--format", format_, ("text", "json", "sarif"))
     if fail_on not in LEVELS:
         raise unknown_name("--fail-on", fail_on, LEVELS)
@@ -127,7 +129,8 @@ def show_audit(audit: "Audit", first: bool, verbose: bool) -> None:
     terminal.show_paragraph(audit.answer)
     print_line("")
     show_findings(audit.findings)
-    print_line("")
+    if audit.findings:
+        print_line("")
     if verbose:
         show_tables(audited.short_tables(audit))
     else:

@@ -120,7 +120,9 @@ class Experiment:
         fields = self.config.model_fields
         less = {name: value for name, value in self.quick.items() if name not in given}
         usual = {name: plain(fields[name].get_default()) for name in less}
-        told = [f"{name} {plain(value)} for {usual[name]}" for name, value in less.items()]
+        told = [
+            f"{name} {plain(value) or 'none'} for {usual[name]}" for name, value in less.items()
+        ]
         words = [each.removesuffix(" for PydanticUndefined") for each in told]
         return {**less, **given}, ", ".join(words) or "nothing is given up"
 

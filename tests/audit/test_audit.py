@@ -425,6 +425,18 @@ def test_equal_runtimes_are_one_line() -> None:
     assert "vllm, sglang, mlx-lm, exllamav3, llama.cpp, tensorrt-llm*, tgi*" in names
 
 
+def test_a_table_of_divisors_is_not_called_unscaled() -> None:
+    factors = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    scaling = {"rope_type": "llama3", **factors, "original_max_position_embeddings": 8192}
+    llama = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096}
+    llama |= {"num_attention_heads": 32, "max_position_embeddings": 131072, "rope_theta": 5e5}
+    words = [words for words, _ in folded(audited({**llama, "rope_scaling": scaling}))]
+    assert [text.split(", ")[2] for text in words] == [
+        "29/6/29 pairs kept/blended/divided",
+        "a divisor per pair",
+    ]
+
+
 def test_a_type_that_a_registry_lacks_is_not_in_that_release() -> None:
     config = {**QWEN, "model_type": "exaone4", "rope_scaling": None}
     lacking = {

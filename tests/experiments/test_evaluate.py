@@ -178,6 +178,33 @@ def test_at_its_trained_length_a_probe_is_all_of_the_task_unmodified(tmp_path_fa
     assert set(tables["passkey_accuracy"]["status"]) == {"undecidable"}
     assert set(tables["passkey_accuracy"]["method"]) == {"unmodified"}
 
+    # Without any method the probe is the only row.
+    tables = made(results, asked.replace(methods=()), Context())
+    assert set(tables["passkey_accuracy"]["status"]) == {"undecidable"}
+    assert list(tables["recommendation"]["status"]) == ["undecidable"]
+
+
+@pytest.mark.parametrize("context", [128, 256])
+def test_up_to_its_trained_length_methods_are_drawn_without_a_sliding_window(
+    tmp_path_factory, config, context
+):
+    folder = reader_of_bytes(tmp_path_factory.mktemp("trained"), max_position_embeddings=256)
+    asked = config(model=folder, context=context, methods="pi(factor=2)", tasks="text")
+    tables = made(results, asked, Context())
+    figures = draw(tables)
+    assert "loss_by_context" in figures
+    assert "loss_by_position" not in figures
+    said = results.answer(tables)
+    assert said.startswith(f"At {context} tokens ")
+
+
+def test_one_row_is_not_called_the_best(config):
+    asked = config(context=64, tasks="text", methods=())
+    tables = made(results, asked, Context())
+    said = results.answer(tables)
+    assert said.startswith("At 64 tokens the unmodified model reads text: ")
+    assert "best" not in said
+
 
 # Advice
 

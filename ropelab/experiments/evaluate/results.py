@@ -112,7 +112,8 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
     status: dict[str, str] = {}
     for task in config.tasks:
         of_task = evaluations(config, task)
-        probe = of_task[-1].probe
+        # Unmodified alone, at the trained length, the probe is all of the task.
+        probe = of_task[-1].probe or (None if task == "text" else of_task[0])
         if probe is not None:
             status[task] = OK if is_found(values[probe]) else UNDECIDABLE
         decided += [probe] if probe and status[task] == UNDECIDABLE else of_task
@@ -201,7 +202,8 @@ def answer(tables: Tables) -> str:
     # An empty text comes back from disk as a missing value.
     recommended = tables["recommendation"].astype({"not_significant": object, "emit": object})
     advice = [row for _, row in recommended.fillna({"not_significant": "", "emit": ""}).iterrows()]
-    findings = [_finding(row, model) for row in advice]
+    alone = tables["comparisons"].empty
+    findings = [_finding(row, model, alone) for row in advice]
     if "casts" in tables:
         # Without a method or a window nothing else was compared, and nothing is recommended.
         alone = len(tables["casts"]) == len(tables["comparisons"])
@@ -236,7 +238,7 @@ def following(config: EvaluateConfig, tables: Tables) -> str:
     return next(filter(None, commands), shlex.join(["ropelab", "audit", config.model]))
 
 
-def _finding(row: pd.Series, model: pd.Series) -> str:
+def _finding(row: pd.Series, model: pd.Series, alone: bool) -> str:
     does, best = does_of(row["task"]), row["best"]
     if row["status"] == UNDECIDABLE:
         trained = model["train_len_tokens"]
@@ -245,6 +247,8 @@ def _finding(row: pd.Series, model: pd.Series) -> str:
     unit = " nats per byte" if row["task"] == "text" else ""
     rivals = f", indistinguishable from {row['not_significant']}" if row["not_significant"] else ""
     lead = f"at {row['at_tokens']} tokens"
+    if alone:
+        return f"{lead} the unmodified model {does}: {row['value']:.3f}{unit}"
     if row["status"] == KEPT:
         return f"{lead} the unmodified model {does} best ({row['value']:.3f}{unit}){rivals}"
     named = f"a sliding window of {model['sliding_window_tokens']}" if best == WINDOW else best

@@ -116,9 +116,12 @@ def parse_keys(text: str) -> KeyFormat:
     >>> parse_keys("int4(before,channel)").label, parse_keys("int8(token)").label
     ('int4(channel, before)', 'int8')
     """
-    number, _, inside = text.partition("(")
+    number, bracket, inside = text.partition("(")
     number = known("format of keys", number.strip(), SHARED)
-    words = split_list(inside.rstrip(") "))
+    inside, closed, more = inside.partition(")")
+    if bool(bracket) != bool(closed) or more.strip():
+        raise InputError(f"{text}: its brackets do not match")
+    words = split_list(inside)
     shared = [word for word in words if word in SHARED[number]]
     for word in words:
         if word not in (allowed := (*SHARED[number], "before", "hadamard")):

@@ -70,8 +70,10 @@ def draw(tables: Tables) -> dict[str, Figure]:
             figures[f"{task}_by_distance{suffix}"] = _by_distance(table, task, title)
             figures[f"{task}_heatmap{suffix}"] = _heatmap(table, task, title)
         if "text_nll" in shown:
-            by_position = _loss_by_position(shown["text_nll"], tables["comparisons"], arm)
-            figures[f"loss_by_position{suffix}"] = by_position
+            # Up to its trained length a released model has no sliding window to compare with.
+            if WINDOW in shown["text_nll"]["method"].values:
+                by_position = _loss_by_position(shown["text_nll"], tables["comparisons"], arm)
+                figures[f"loss_by_position{suffix}"] = by_position
             figures[f"loss_by_context{suffix}"] = _loss_by_context(shown["last_window"], arm)
             if arm == "zero_shot":
                 figures["tax_and_gain"] = _tax_and_gain(shown["last_window"])

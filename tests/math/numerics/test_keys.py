@@ -85,6 +85,9 @@ def test_heads_that_are_no_whole_blocks_and_unknown_words_are_refused():
         parse_keys("q4")
     with pytest.raises(InputError, match="word in int4"):
         parse_keys("int4(tensor)")
+    for text in ("int4(channel", "int4(channel))", "int4(channel) before"):
+        with pytest.raises(InputError, match="its brackets do not match"):
+            parse_keys(text)
     with pytest.raises(InputError, match="one kind of scale"):
         parse_keys("int4(token, channel)")
 
