@@ -273,6 +273,7 @@ def doctor(
     dtype: Annotated[str, Option(metavar="NAME", help="Number format of a folder.")] = "auto",
     device: Annotated[str, Option(metavar="NAME", help="cpu or cuda.")] = "cpu",
     trials: Annotated[bool, Option("--trials", help="Show every trial of each law.")] = False,
+    compiled: Annotated[bool, Option("--compile", help="Ask with torch.compile too.")] = False,
     json: Json = False,
 ) -> int:
     """Ask a model's own code whether positions are right: padding, packing, cache, rotation.
@@ -289,7 +290,7 @@ def doctor(
     known("--dtype", dtype, ("auto", "float32", "bfloat16", "float16"))
     known("--device", device, ("cpu", "cuda"))
     with redirect_stdout(sys.stderr):  # the user's code may print
-        done = examined(model, cast("ModelDtype", dtype), device)
+        done = examined(model, cast("ModelDtype", dtype), device, compiled)
     if json:
         about = {"model": done.name, "answer": done.answer, "broken": done.broken}
         cost = {"cpu_s": done.cpu_s, "peak_bytes": done.peak_bytes}

@@ -4,7 +4,7 @@ import resource
 import time
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from ropelab.laws.batch import PACKING, PADDING, SHIFT
 from ropelab.laws.cached import CACHE
 from ropelab.laws.law import TOKENS, Case, Law, asked, readable, row_of
 from ropelab.laws.model import subject_at
-from ropelab.laws.moved import KSHIFT, STATE
+from ropelab.laws.moved import COMPILED, KSHIFT, STATE
 from ropelab.laws.rotation import MROPE, ROTATION
 from ropelab.laws.subject import Subject, evaluating, subject_of
 from ropelab.models.released.loading import ModelDtype
@@ -40,7 +40,9 @@ class Diagnosis(Result):
     peak_bytes: int  # of the process, at most so far
 
 
-def doctor(model: Any, dtype: ModelDtype = "auto", device: str = "cpu") -> Diagnosis:
+def doctor(
+    model: Any, dtype: ModelDtype = "auto", device: str = "cpu", compiled: bool = False
+) -> Diagnosis:
     """Ask a model's own code whether positions are right in it.
 
     Args:
@@ -48,6 +50,7 @@ def doctor(model: Any, dtype: ModelDtype = "auto", device: str = "cpu") -> Diagn
             transformers, or a callable from token ids, positions and a mask to logits.
         dtype: the number format of a folder's model, beside float32 and float64.
         device: where a folder's model computes.
+        compiled: ask with torch.compile too, which takes a minute.
     """
     start = time.process_time()
     if isinstance(model, str | Path):
@@ -57,7 +60,8 @@ def doctor(model: Any, dtype: ModelDtype = "auto", device: str = "cpu") -> Diagn
             subject = subject_of(model)
         except TypeError as error:
             raise InputError(f"the model is {error}") from None
-    trials, layers = examine(subject)
+    state = replace(STATE, trials=(*STATE.trials, COMPILED)) if compiled else STATE
+    trials, layers = examine(subject, [state if law is STATE else law for law in LAWS])
     for row in trials:
         row |= explanation(subject.kinds, row) if row["verdict"] == "broken" else {}
     laws = [worst([row for row in trials if row["law"] == law.name]) for law in LAWS]
@@ -117,9 +121,10 @@ def answer_of(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
         sizes = [row["size"] for row in by_verdict["rounding only"] if row["float32"]]
         rounded = max(sizes, default=0.0)
         more = f"; rounding reaches {rounded:.1e} of the spread of logits" if rounded else ""
-        return f"{subject.name} keeps all {kept} laws that it can be asked ({scope}){more}."
+        kept_of = f"{kept} of {len(laws)}"
+        return f"{subject.name} keeps all laws that it can be asked, {kept_of} ({scope}){more}."
     broken = " and ".join(f"{row['law']} ({row['trial']})" for row in by_verdict["broken"])
-    return f"{subject.name} breaks {broken}; it keeps {kept} laws ({scope})."
+    return f"{subject.name} breaks {broken}; it keeps {kept} of {len(laws)} laws ({scope})."
 
 
 def explanation(kinds: Sequence[str], row: Mapping[str, Any]) -> dict[str, str]:

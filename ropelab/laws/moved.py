@@ -17,7 +17,7 @@ from ropelab.laws.subject import Function, Tokens, Transformers, UnaskedError
 from ropelab.models.released.loading import refusing
 from ropelab.models.released.positions import Frequencies, Positions, SineTables
 
-DROPPED = 8
+DROPPED, FAR = 8, 1000
 # Bytes; a larger model is not written to disk to be read again.
 MOST_SAVED = 2**30
 # A frequency that is off by no more was rounded to bfloat16, and so was its sine.
@@ -126,6 +126,21 @@ def saved(case: Case) -> Pair:
     return Pair(rows_of(found, whole), rows_of(case.whole, whole), places_of(whole), exact=True)
 
 
+def compiled(case: Case) -> Pair:
+    """Read with torch.compile, near after short texts and then far, and compare with eager code."""
+    # What was compiled for one length or place may stay in the graph.
+    torch.compiler.reset()
+    subject = case.subject.compiled()
+    for length in (2, TOKENS // 2):
+        subject.read(case.tokens[:, :length], case.at(0, length))
+    far, spans = case.at(FAR), [(0, 0, TOKENS)]
+    got = [*subject.read(case.tokens, case.at(0))[-1:], *subject.read(case.tokens, far)[-1:]]
+    eager = [case.subject.read(case.tokens, at)[-1] for at in (case.at(0), far)]
+    found, expected = (torch.cat(rows_of(each, spans)) for each in (got, eager))
+    places = [*range(TOKENS), *range(FAR, FAR + TOKENS)]
+    return Pair([found], [expected], places, reach=FAR + TOKENS)
+
+
 def autocast(case: Case) -> Found:
     """Compare the rotary modules' cosines under autocast to bfloat16 with those without."""
     at = [0, 1, (_transformers(case).across or 2**12) - 1]
@@ -204,4 +219,12 @@ STATE = Law(
         ),
         Trial("under autocast", autocast, fix=WIDER, once=True),
     ),
+)
+# Compiling takes longer than all other trials together.
+COMPILED = Trial(
+    "torch.compile",
+    compiled,
+    "compiled code reads other positions than eager code",
+    "keep lengths and positions tensors, so that they are not constants of the graph",
+    once=True,
 )

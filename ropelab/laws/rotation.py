@@ -1,4 +1,4 @@
-"""Which layers rotate, and with what: recovered from cached keys, not believed.
+"""The rotation of each layer, recovered from cached keys, not believed.
 
 In a text of one token attention returns that token's value wherever it stands, so that hidden
 states do not depend on its position, and the key of each layer at one position is that at another,

@@ -4,6 +4,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from typing import Any
 
 import torch
@@ -93,6 +94,10 @@ class Subject(ABC):
     def generate(self, tokens: Tokens, segments: Tokens, new: int) -> tuple[Tensor, Tensor]:
         """Return new tokens [rows, new] of greedy decoding, and the logits that chose them."""
         raise UnaskedError("it does not generate")
+
+    def compiled(self) -> "Subject":
+        """Return the same code behind torch.compile; its layers are not seen."""
+        raise UnaskedError("it is not compiled")
 
     @contextmanager
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
@@ -201,6 +206,11 @@ class Transformers(Subject):
         )
         return output.sequences[:, -new:], torch.stack(output.logits, dim=1)
 
+    def compiled(self) -> Subject:
+        same = copy(self)
+        same.model, same.layers = torch.compile(self.model), []
+        return same
+
     @contextmanager
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
         # In place, so that no second model is held; a wider format and back loses nothing. Tables
@@ -265,6 +275,11 @@ class Function(Subject):
         if not self.cached:
             return super().new_cache()
         return {"held": self.function.new_cache(), "read": 0}
+
+    def compiled(self) -> Subject:
+        same = copy(self)
+        same.function = torch.compile(self.function)
+        return same
 
     @contextmanager
     def computing(self, dtype: torch.dtype) -> Iterator[None]:

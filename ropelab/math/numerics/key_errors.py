@@ -1,4 +1,4 @@
-"""What a format of stored keys does to random keys: by frequency pair, and to scores.
+"""Effects of a format of stored keys on random keys: by frequency pair, and on scores.
 
 Features are standard normal, those of pair i at i and i + d/2. Keys of real models have offsets, a
 mean far from 0 in a few features, mostly of slow pairs (arXiv:2503.01832): here in the first

@@ -133,7 +133,7 @@ def parse_keys(text: str) -> KeyFormat:
 
 
 class Rounding(NamedTuple):
-    """What is rounded while a model is evaluated: stages of the rotation, or the stored keys."""
+    """A rounding during an evaluation: of stages of the rotation, or of stored keys."""
 
     name: str  # as typed
     cast: CastPlan = CastPlan()

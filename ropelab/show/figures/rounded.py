@@ -1,4 +1,4 @@
-"""What casts and formats of stored keys cost: the predicted error of scores, and what is lost."""
+"""The cost of casts and of formats of stored keys, against the predicted error of scores."""
 
 import pandas as pd
 from matplotlib import pyplot as plt

@@ -77,7 +77,7 @@ class Number:
 
 @checked(frozen=True)
 class Headline:
-    """Where the number of a run of an experiment is found; see joins.toml."""
+    """The place of the number of an experiment's run; see joins.toml."""
 
     experiment: str
     column: str
