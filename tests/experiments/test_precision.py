@@ -115,18 +115,23 @@ def test_the_periods_of_claim_eight_and_the_encoding_of_claim_nine():
 
 def test_the_answer_begins_with_the_verdict_and_ends_with_what_float32_holds() -> None:
     said = body.answer(tables_of(length=131072, long_lengths=[2**20], draws=32))
-    verdict, limit, why = said.split(". ")
+    verdict, worst, fine, limit, why = said.split(". ")
     assert verdict == (
-        "bfloat16 is precise enough for RoPE in inv_freq, table, rotation and score, where scores "
-        "depend on the distance alone up to 0.003 of their deviation, and no measured model lost "
-        "anything; rounding angle (0.57) and position (0.54) makes a score depend on the places of "
-        "its tokens as well"
+        "bfloat16 is precise enough for RoPE unless angle or position is rounded to it"
+    )
+    assert worst == (
+        "Rounding angle (0.57) and position (0.54) makes a score depend on the places of its "
+        "tokens, by so much of its deviation"
+    )
+    assert fine == (
+        "With only inv_freq, table, rotation or score rounded scores depend on the distance alone "
+        "up to 0.003 of their deviation, and no measured model lost anything"
     )
     assert why.startswith("Why many frequencies? One pair of period 1e6 has a code of its own")
     assert "the next token moves a score by 2.8e-06 (RoPE: 0.11)" in why
     assert limit == "In float32 angles are wrong from position 310899 on"
     near = body.answer(tables_of(length=4, components=[]))
-    assert near.startswith("bfloat16 is precise enough for RoPE at every stage: scores depend on")
+    assert near.startswith("bfloat16 is precise enough for RoPE at every stage. With only")
 
 
 def test_the_short_table_has_a_row_per_stage() -> None:

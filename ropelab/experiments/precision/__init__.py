@@ -91,8 +91,7 @@ class PrecisionConfig(Config):
         rotated = f", {self.rotary_dim} of them rotated" if self.rotary_dim else ""
         return (
             f"base {typed(self.base)}, heads of {self.head_dim}{rotated}, positions {self.offset} "
-            f"to {self.offset + self.length - 1}; wrong: off by {self.tolerance:g} rad; "
-            "spread of scores: 1"
+            f"to {self.offset + self.length - 1}; wrong: off by {self.tolerance:g} rad"
         )
 
     @property

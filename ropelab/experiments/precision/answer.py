@@ -65,7 +65,12 @@ def answer(tables: Tables) -> str:
     if named:
         found = [*_implementations(casts, plans)]
     else:
-        found = [_precise_enough(plans), *_in_float32(casts), _why_many(tables), _repeating(tables)]
+        found = [
+            *_precise_enough(plans),
+            *_in_float32(casts),
+            _why_many(tables),
+            _repeating(tables),
+        ]
     found += _stored_keys(tables["keys"]) if "keys" in tables else []
     method, quotient = casts[["method", "factor_from"]].iloc[0]
     if method != "unscaled":
@@ -128,19 +133,23 @@ def _plans(casts: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     return casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")], False
 
 
-def _precise_enough(stages: pd.DataFrame) -> str:
+def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
     """Name the stages that bfloat16 is not precise enough for: those that a model would notice."""
     places, fine = _by_spread(stages)
-    if places.empty:
-        return f"bfloat16 is precise enough for RoPE at every stage: {_of_distance(fine)}"
-    lead = "bfloat16 is not precise enough for RoPE"
+    named, lead = places["stage"].tolist(), "bfloat16 is precise enough for RoPE"
+    if not named:
+        yield f"{lead} at every stage"
+    elif len(fine):
+        yield f"{lead} unless {_list(named, 'or')} is rounded to it"
+    else:
+        yield "bfloat16 is not precise enough for RoPE at any stage"
+    if named:
+        yield (
+            f"rounding {_spreads(places, 'stage')} makes a score depend on the places of its "
+            "tokens, by so much of its deviation"
+        )
     if len(fine):
-        lead = f"bfloat16 is precise enough for RoPE in {_list(fine['stage'].tolist())}"
-        lead += f", where {_of_distance(fine)}"
-    return (
-        f"{lead}; rounding {_spreads(places, 'stage')} makes a score depend on the places of its "
-        "tokens as well"
-    )
+        yield f"with only {_list(fine['stage'].tolist(), 'or')} rounded {_of_distance(fine)}"
 
 
 def _by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -229,7 +238,7 @@ def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
     if len(places):
         yield (
             f"scores depend on the places of their tokens in {_spreads(places, 'name')}; models "
-            f"notice spreads from {NOTICED:g} on"
+            f"notice it from {NOTICED:g} of their deviation on"
         )
         row = places.iloc[0].to_dict()
         yield f"{cure} in {row['name']}" if (cure := _cure(casts, row)[1]) else ""
@@ -256,5 +265,5 @@ def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]
     return best["stage"], f"no single fix cures it, fix {best['stage']} first ({effect})"
 
 
-def _list(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+def _list(names: list[str], last: str = "and") -> str:
+    return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
