@@ -25,7 +25,6 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.config import plain
 from ropelab.runs.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
@@ -115,6 +114,8 @@ class Experiment:
 
         What was given is kept. InputError: the experiment is quick as it is.
         """
+        from ropelab.runs.config import plain  # with pydantic
+
         if not self.quick:
             raise InputError(f"{self.name} takes seconds; there is no --quick")
         fields = self.config.model_fields

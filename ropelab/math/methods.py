@@ -54,6 +54,8 @@ TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 # Methods that change attention or weights, or are searched on a model: known here by name only, so
 # that commands which change frequencies alone can say where these belong.
 ON_MODELS = ("log_n", "rerope", "self_extend", "drope", "longrope_search")
+# Brackets in one method: more than anybody means, and fewer than Python's stack holds.
+DEEPEST = 20
 
 
 def canonical(name: str) -> str:
@@ -153,6 +155,8 @@ def split_call(text: str) -> tuple[str, list[str]]:
     name, bracket, rest = text.strip().partition("(")
     if not bracket:
         return name, []
+    if rest.count("(") > DEEPEST:
+        raise InputError("a value is nested too deeply")
     # The opening bracket is gone already, so one closing bracket is left over.
     if not rest.endswith(")") or rest.count("(") != rest.count(")") - 1:
         raise InputError(f"cannot read method '{text}': write name(parameter=value, ...)")

@@ -70,7 +70,7 @@ def reference_of(value: Any) -> str:
 def typed(value: Any) -> Any:
     """Return values of Python as they would be typed: objects by their references."""
     if isinstance(value, list | tuple):
-        return tuple(map(typed, value))
+        return [*map(typed, value)] if isinstance(value, list) else tuple(map(typed, value))
     if isinstance(value, type | FunctionType):
         return _kept(value)
     if is_dataclass(value) and hasattr(value, "label"):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -327,7 +328,7 @@ def test_a_model_is_set_by_name_and_its_address_brings_everything_back(visit, pa
     before = page.evaluate(SETTINGS)
     assert (before["base"], before["method"]) == (500000, "llama3")
     assert before["parameters"]["factor"] == 8
-    page.wait_for_function("location.hash.includes('llama3')")
+    page.wait_for_url(re.compile("llama3"))
     again = visit(path, page.evaluate("location.hash.slice(1)"))
     assert again.evaluate(SETTINGS) == before
     assert again.locator("#said").inner_text() == said

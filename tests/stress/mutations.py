@@ -215,7 +215,7 @@ def command_line(chance: random.Random, folder: Path) -> tuple[str, ...]:
     arguments = [each for each in command.params if not each.opts[0].startswith("-")]
     words += [chance.choice(VALUES).strip("\"'") for _ in arguments]
     flags = [each for each in command.params if each.opts[0].startswith("-")]
-    for flag in chance.choices(flags, k=chance.randint(0, 5)):
+    for flag in chance.choices(flags, k=chance.randint(0, 5) if flags else 0):
         words.append(chance.choice(flag.opts))
         if not flag.is_flag:
             value = chance.choice(VALUES).strip("\"'")

@@ -253,7 +253,7 @@ def test_numbers_written_for_reading_are_numbers_in_the_table(call, tmp_path):
     wrong = table.set_index(["base", "only_this_is_rounded"])["bfloat16 wrong_from"]
     assert wrong[1e4, "position"] == 257
     assert pd.isna(wrong[1e4, "cos and sin"])
-    errors = table["bfloat16 score_error"]
+    errors = table["bfloat16 score_spread"]
     assert pd.api.types.is_float_dtype(errors)
     assert errors.between(0, 1).all()
 

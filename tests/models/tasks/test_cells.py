@@ -62,6 +62,7 @@ LABS = {
             "arms": "zero_shot,finetuned",
             "finetune_steps": 1,
             "steps": 2,
+            "casts": "position:bfloat16",
         },
     ),
     "encodings": Lab(
@@ -121,6 +122,9 @@ OTHER = {
     "search": 3,
     "depths": "10,90",
     "dtype": "bfloat16",
+    "casts": "angle:bfloat16",
+    "cache": "int8",
+    "offsets": "0,64",
 }
 # Where it is computed, and what is no task of a model.
 NO_OWN_VALUE = {"device", "draws"}
@@ -190,6 +194,7 @@ def test_every_field_of_retrieval_is_in_its_key(corpora):
         "places": (Place(16, 128),),
         "sequences": 3,
         "corpus": two,
+        "own": ("mine:Task", "0123"),
     }
     assert set(others) == {field.name for field in fields(Retrieval)}
     for name, value in others.items():
@@ -201,6 +206,7 @@ def test_every_field_of_retrieval_is_in_its_key(corpora):
 # A released model
 
 RELEASED = {"context": 256, "methods": "yarn", "device": "cpu", "tasks": "text,copy,passkey"}
+RELEASED |= {"casts": "position:bfloat16"}
 RELEASED_OTHER = {
     "context": 320,
     "methods": "yarn(beta_fast=8)",
@@ -211,6 +217,9 @@ RELEASED_OTHER = {
     "packed": True,
     "bos": "no",
     "dtype": "bfloat16",
+    "casts": "angle:bfloat16",
+    "cache": "int8",
+    "offsets": "0,64",
 }
 WHERE_AND_WHETHER = {"device", "device_map", "limit_memory"}
 """Where it is computed, and whether at all: neither is part of a value."""
