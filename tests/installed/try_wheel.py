@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,10 @@ def run(*command: object, cwd: Path, **environment: str) -> str:
 def wheel(into: Path) -> Path:
     """Return the built wheel."""
     lean = ("--no-deps", "--quiet", "--disable-pip-version-check")
-    run(sys.executable, "-m", "pip", "wheel", *lean, "--wheel-dir", into, ROOT, cwd=into)
+    # Of a copy: a build leaves files in its sources, and two at once in each other's way.
+    source = into / "source"
+    copytree(ROOT, source, ignore=ignore_patterns(".*", "build", "results", "*.egg-info"))
+    run(sys.executable, "-m", "pip", "wheel", *lean, "--wheel-dir", into, source, cwd=into)
     (built,) = into.glob("*.whl")
     return built
 
