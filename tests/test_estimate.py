@@ -34,7 +34,7 @@ def _the_machine_whose_rates_are_known(monkeypatch):
     monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
     for user in ("ropelab.lab", "ropelab.runs.engine.schedule"):
         monkeypatch.setattr(f"{user}.available_memory", lambda: 8 * GB)
-    monkeypatch.setattr(machine, "multiplies_bfloat16", lambda device: True)
+    monkeypatch.setattr(machine, "has_instructions", lambda name: True)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,13 @@ def test_a_cell_on_a_gpu_has_no_time_because_no_rate_was_measured():
     assert Needs(1e20).estimate().seconds > 0
 
 
-def test_bfloat16_without_matrix_units_takes_longest(monkeypatch):
+def test_emulated_bfloat16_takes_longest(monkeypatch):
     quick, plain = machine.rate("bfloat16"), machine.rate("float32")
-    monkeypatch.setattr(machine, "multiplies_bfloat16", lambda device: False)
-    assert machine.rate("bfloat16") < plain < quick
+    monkeypatch.setattr(machine, "has_instructions", lambda name: name == "avx512_bf16")
+    assert machine.rate("bfloat16") == quick > plain
+    assert not machine.multiplies_bfloat16("cpu")  # nothing is trained in it
+    monkeypatch.setattr(machine, "has_instructions", lambda name: False)
+    assert machine.rate("bfloat16") < plain
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 100, 801])
@@ -167,7 +170,7 @@ def test_arithmetic_knows_its_cost_at_every_size(name, grown):
 
 @pytest.mark.parametrize("name", ["extrapolate", "encodings", "base-empirical", "spectrum"])
 def test_quick_is_estimated_below_a_minute_and_keeps_what_is_given(name, monkeypatch, corpus):
-    monkeypatch.setattr(machine, "multiplies_bfloat16", lambda device: False)
+    monkeypatch.setattr(machine, "has_instructions", lambda name: False)
     lab, experiment = Lab(), load(name)
     given = {"corpus": corpus, "documents": 3, "device": "cpu"}
     values, less = experiment.quickly(given)

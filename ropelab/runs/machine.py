@@ -17,9 +17,9 @@ from typing import Literal
 # A number format as a config names it; `auto` is resolved before anything is computed.
 DtypeName = Literal["auto", "float32", "bfloat16"]
 # Operations per second of one core, in whole trainings: in bfloat16 with AMX; in float32 as rates
-# without it make it (docs/log.md).
+# without it make it (docs/log.md). AVX512-BF16 alone reads long contexts at the former rate.
 RATES = {"bfloat16": 1.4e11, "float32": 6e10}
-# bfloat16 without matrix units for it, against float32.
+# bfloat16 where it is emulated, against float32.
 EMULATED = 0.1
 
 
@@ -84,15 +84,22 @@ def multiplies_bfloat16(device: str) -> bool:
 
     if device == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
+    return has_instructions("amx_bf16")
+
+
+def has_instructions(name: str) -> bool:
+    """Return True if this processor has those instructions for bfloat16, and they are used."""
+    import torch
+
     # The second question is to the library that makes the products: it may have been told to leave
-    # the units alone (ONEDNN_MAX_CPU_ISA), and a build of torch may come without it.
-    units = torch.cpu.get_capabilities().get("amx_bf16", False)
-    return bool(units and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    # them alone (ONEDNN_MAX_CPU_ISA), and a build of torch may come without it.
+    found = torch.cpu.get_capabilities().get(name, False)
+    return bool(found and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def rate(dtype: str) -> float:
     """Return operations per second in products of a number format, on one core."""
-    if dtype == "bfloat16" and not multiplies_bfloat16("cpu"):
+    if dtype == "bfloat16" and not has_instructions("avx512_bf16"):
         return EMULATED * RATES["float32"]
     return RATES[dtype]
 

@@ -8,8 +8,9 @@ status is `undecidable`, and no methods are compared on it.
 """
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -92,13 +93,16 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     evaluation = partial(Evaluation, subject=model, checked=checked)
     probe, found = None, []
     easy = task.inside(config.grid_len)
-    for label, factor, mode in rows:
+    # A cell per document: those that were read are kept, whatever happens to the others, and more
+    # of them can be asked for later.
+    parts = [replace(task, only=n) for n in range(task.documents)] if name == "text" else [task]
+    for part, (label, factor, mode) in product(parts, rows):
         # Nothing is drawn and nothing tuned: there is one seed.
         arm = ROUNDED if " + " in label else "zero_shot"
         labels = tuple(zip(ROW, (label, factor, 0, arm), strict=True))
         if label == AS_SHIPPED and easy is not None:
             probe = evaluation(task=easy, mode=mode, labels=labels)
-        each = task.at_the_end(config.context) if label == WINDOW else task
+        each = part.at_the_end(config.context) if label == WINDOW else part
         cell = evaluation(task=each, mode=mode, labels=labels, probe=probe)
         # At the trained length an unmodified probe of pass keys is all of the task.
         found.append(probe if probe and cell.key == probe.key else cell)

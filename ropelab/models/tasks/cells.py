@@ -99,7 +99,7 @@ class Evaluation:
     def title(self) -> str:
         mode = next(iter(dict(self.labels).values()))
         seed = f"seed {self.subject.seed}, " if isinstance(self.subject, Training) else ""
-        return f"{self.task.name}, {seed}{mode}"
+        return f"{self.task.title}, {seed}{mode}"
 
     @property
     def needs(self) -> Needs:

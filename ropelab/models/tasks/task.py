@@ -39,6 +39,10 @@ class EvaluationTask(ABC):
         return 1
 
     @property
+    def title(self) -> str:
+        return self.name
+
+    @property
     def key(self) -> dict[str, Any]:
         """Everything its values depend on besides the model and its evaluation mode."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -92,6 +96,7 @@ class EvaluationTask(ABC):
 class Texts(EvaluationTask):
     name: str = "text"
     documents: int
+    only: int | None = None  # the number of the one that is read; None: all of them
     buckets: Sequence[tuple[int, int]]  # [start, end) of positions, without a gap
     contexts: Sequence[int] = ()  # tokens before the end of the text
     last: int = 0  # final tokens that are compared as that context grows
@@ -99,12 +104,23 @@ class Texts(EvaluationTask):
     beyond: int | None = None
 
     @property
+    def title(self) -> str:
+        return self.name if self.only is None else f"document {self.only + 1} of {self.documents}"
+
+    @property
+    def key(self) -> dict[str, Any]:
+        found = super().key
+        if self.only is not None:  # it is the same one among more or fewer
+            del found["documents"]
+        return found
+
+    @property
     def steps(self) -> int:
-        return self.documents
+        return self.documents if self.only is None else 1
 
     @property
     def windows(self) -> Windows:
-        return [(self.documents, length) for length in {self.length, *self.contexts}]
+        return [(self.steps, length) for length in {self.length, *self.contexts}]
 
     @property
     def searched(self) -> Windows:
@@ -125,6 +141,9 @@ class Texts(EvaluationTask):
     def measure(self, model: Readable, mode: Mode, advance: Advance) -> dict[str, pd.DataFrame]:
         """Return nats per byte and document: `buckets` in one pass, `last_window` by context."""
         tokens, bytes_per_token = self.corpus.documents(self.length + 1, self.documents)
+        first = self.only or 0
+        read = slice(first, first + self.steps)
+        tokens, bytes_per_token = tokens[read], bytes_per_token[read]
         blocks = []
         for rows in tokens.split(ROWS_AT_ONCE):
             blocks.append(self._losses(model, mode, rows))
@@ -134,10 +153,12 @@ class Texts(EvaluationTask):
             for parts in zip(*blocks, strict=True)
         )
         starts = {end: start for start, end in self.buckets}
-        buckets = _per_document(by_bucket, "bucket_end_tokens")
+        buckets = _per_document(by_bucket, "bucket_end_tokens", first)
         buckets.insert(1, "bucket_start_tokens", buckets["bucket_end_tokens"].map(starts))
-        last = {"last_window": _per_document(by_context, "context_tokens")} if by_context else {}
-        return {"buckets": buckets, **last}
+        if not by_context:
+            return {"buckets": buckets}
+        last = _per_document(by_context, "context_tokens", first)
+        return {"buckets": buckets, "last_window": last}
 
     def _losses(self, model: Readable, mode: Mode, rows: Tensor) -> tuple[Losses, Losses]:
         """Return mean losses of each row by bucket, and by the context before the end."""
@@ -168,10 +189,10 @@ class Texts(EvaluationTask):
         return float(mode.losses(model, texts)[:, self.beyond :].mean())
 
 
-def _per_document(losses: Losses, column: str) -> pd.DataFrame:
+def _per_document(losses: Losses, column: str, first: int) -> pd.DataFrame:
     records = [
         (document, place, value)
         for place, values in losses.items()
-        for document, value in enumerate(values.tolist())
+        for document, value in enumerate(values.tolist(), first)
     ]
     return pd.DataFrame(records, columns=["document", column, "nll_nats_per_byte"])
