@@ -265,6 +265,7 @@ class Context:
     progress: Progress = silent
     cells: Cells = field(default_factory=Cells)
     limits: bool = True  # refuse more memory than is free, where only the cell can tell
+    cores: int = 1  # for a cell that can use several and whose values do not depend on it
 
     def compute(self, cell: Cell) -> dict[str, pd.DataFrame]:
         """Return the tables of a cell, computed here if they are not there yet."""

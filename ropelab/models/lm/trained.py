@@ -18,7 +18,7 @@ from ropelab.runs.cell import CellName, Context, Needs
 from ropelab.runs.machine import DtypeName
 
 # Raise it when the same description would train to other weights.
-VERSION = 4
+VERSION = 5
 
 # A worker keeps some of the memory that it needed for other cells.
 MEMORY = Needs().memory_bytes
@@ -119,7 +119,9 @@ class Training:
         doing = "training" if self.start is None else "fine-tuning"
         progress = partial(context.progress, f"{called}{doing} a model, seed {self.seed}")
         with context.cells.directory(CellName("model", VERSION, self.key)) as folder:
-            losses = train(model, self.batch, self.recipe, folder, progress, self.dtype)
+            losses = train(
+                model, self.batch, self.recipe, folder, progress, self.dtype, context.cores
+            )
         return model.eval().requires_grad_(False), losses
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:

@@ -13,6 +13,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -41,6 +42,8 @@ SECONDS_BETWEEN_CHECKPOINTS = 20.0
 FINAL_RATE = 0.05
 # Gradients are scaled down to this norm: where a model discovers copying they can be steep.
 LARGEST_GRADIENT = 1.0
+# Parts of a batch, by rows, that several cores compute at the same time.
+PARTS = 4
 # Times the loss of a uniform guess.
 DIVERGED = 3.0
 FILE = "checkpoint.safetensors"
@@ -91,13 +94,39 @@ class Recipe:
 Data = Callable[[int, int, int], Batch]
 
 
-def batch_loss(model: LanguageModel, batch: Batch) -> Float[Tensor, ""]:
-    """Mean cross-entropy, in nats, over the scored tokens, each predicted from those before it."""
+def batch_loss(model: LanguageModel, batch: Batch, among: int | None = None) -> Float[Tensor, ""]:
+    """Cross-entropy in nats, each scored token predicted from those before it: their mean.
+
+    Of a part of a batch with `among` scored tokens, its share of the mean.
+    """
     scored = batch.scored[:, 1:]
     # Only scored tokens pass through the head: the logits are most of the memory of a small model.
     hidden = model.hidden(batch.tokens[:, :-1])[scored]
     # float32, whatever the autocast: near ln 256 = 5.5 bfloat16 has steps of 0.03 nats.
-    return cross_entropy(model.head(hidden).float(), batch.tokens[:, 1:][scored])
+    logits, targets = model.head(hidden).float(), batch.tokens[:, 1:][scored]
+    return cross_entropy(logits, targets, reduction="sum") / (among or len(targets))
+
+
+def set_gradients(
+    model: LanguageModel, batch: Batch, dtype: DtypeName, threads: Executor | None
+) -> float:
+    """Set the gradients of the batch's loss, and return that loss."""
+    device = model.head.weight.device.type
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    # The same parts and the same order of their sums for any number of threads: the same bytes.
+    count = min(PARTS, len(batch.tokens)) if device == "cpu" else 1
+    parts = map(Batch, batch.tokens.tensor_split(count), batch.scored.tensor_split(count))
+    among = int(batch.scored[:, 1:].sum())
+
+    def gradients(part: Batch) -> tuple[float, Sequence[Tensor | None]]:
+        with computing_in(dtype, device):
+            loss = batch_loss(model, part, among)
+        return loss.item(), torch.autograd.grad(loss, parameters, allow_unused=True)
+
+    losses, found = zip(*(threads.map if threads else map)(gradients, parts), strict=True)
+    for parameter, each in zip(parameters, zip(*found, strict=True), strict=True):
+        parameter.grad = None if each[0] is None else sum(each[1:], start=each[0])
+    return sum(losses)
 
 
 def make_optimizers(model: LanguageModel, recipe: Recipe, dtype: DtypeName) -> list[Optimizer]:
@@ -131,10 +160,12 @@ def train(
     folder: Path,
     progress: Callable[[float], AbstractContextManager[Advance]],
     dtype: DtypeName = "float32",
+    cores: int = 1,
 ) -> list[float]:
     """Train `model` in place from the checkpoint in `folder`, and return the loss of every step.
 
     `dtype` is of matrix products; weights are float32. `progress` counts steps of average length.
+    The weights are the same, bit for bit, for any number of `cores`.
     MachineError: the loss is no longer finite, or the disk is full.
     """
     optimizers = make_optimizers(model, recipe, dtype)
@@ -146,11 +177,15 @@ def train(
     windows = [recipe.window_at(step) for step in range(recipe.steps)]
     operations = [operations_per_token(model.size, window) for window in windows]
     work = [each * recipe.steps / sum(operations) for each in operations]
-    with progress(sum(work[len(losses) :])) as advance, interrupts.held() as interrupted:
+    with (
+        progress(sum(work[len(losses) :])) as advance,
+        ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as threads,
+        interrupts.held() as interrupted,
+    ):
         saved = time.monotonic()
         while len(losses) < recipe.steps:
             step = len(losses)
-            losses.append(one_step(model, optimizers, data, recipe, step, dtype))
+            losses.append(one_step(model, optimizers, data, recipe, step, dtype, threads))
             check_finite(losses, model.size.vocabulary)
             advance(work[step], note=f"loss {losses[-1]:.3f}")
             if interrupted() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
@@ -169,20 +204,19 @@ def one_step(
     recipe: Recipe,
     step: int,
     dtype: DtypeName = "float32",
+    threads: Executor | None = None,
 ) -> float:
     """Make one optimizer step, its matrix products in `dtype`, and return its loss."""
-    device, window = model.head.weight.device, recipe.window_at(step)
-    batch = data(step, window, max(1, recipe.tokens_per_step // window)).to(device)
-    with computing_in(dtype, device.type):
-        loss = batch_loss(model, batch)
-    loss.backward()
+    window = recipe.window_at(step)
+    batch = data(step, window, max(1, recipe.tokens_per_step // window))
+    loss = set_gradients(model, batch.to(model.head.weight.device), dtype, threads)
     nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = optimizer.defaults["lr"] * recipe.rate_at(step)
         optimizer.step()
         optimizer.zero_grad()
-    return loss.item()
+    return loss
 
 
 def check_finite(losses: list[float], vocabulary: int) -> None:

@@ -80,7 +80,10 @@ class Workers(Engine):
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
         kept = self._kept
         try:
-            future = self._executor.submit(work, number, cell, kept.root, kept.again, gpu)
+            # A training has a thread for every worker: where others compute, the system shares out
+            # the cores, and a model that trains alone has all of them.
+            cores = self._machine.workers
+            future = self._executor.submit(work, number, cell, kept.root, kept.again, gpu, cores)
         except (OSError, BrokenProcessPool) as error:
             future = Future()
             future.set_exception(error)
@@ -149,11 +152,11 @@ def begin_work(queue: Any, parent: int) -> None:
     threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
 
 
-def work(number: int, cell: Cell, root: Path, again: str, gpu: int) -> None:
+def work(number: int, cell: Cell, root: Path, again: str, gpu: int, cores: int) -> None:
     """In a worker: compute one cell, on a GPU of that number if it needs one, and keep it."""
     assert _send is not None
     with one_gpu(gpu) if cell.needs.gpu else nullcontext():
-        compute_cell(number, cell, _send, Context(cells=Cells(root, again)))
+        compute_cell(number, cell, _send, Context(cells=Cells(root, again), cores=cores))
 
 
 def _end_without(parent: int) -> None:
