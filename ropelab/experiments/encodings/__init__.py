@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.models.encoding.registry import ENCODINGS, FURTHER, STANDARD, record_of
+from ropelab.models.encoding.registry import ENCODINGS, FURTHER, SIZES, STANDARD, Shape, record_of
 from ropelab.models.tasks.config import FirstWindow, ShapedConfig, TestLen, TokensPerStep, TrainLen
 from ropelab.runs.config import AsList, Count, Names
 
@@ -42,7 +42,8 @@ class EncodingsConfig(ShapedConfig):
     test_len: TestLen = 2048
     encodings: Names = Field(
         tuple(STANDARD),
-        description=f"position encodings to compare; there are also {', '.join(FURTHER)}",
+        description=f"position encodings to compare; there are also {', '.join(FURTHER)}; layers "
+        "that differ as layers(rope, nope), every(4, nope), window(rope, 64), rope(base=500000)",
     )
     tasks: Annotated[tuple[Literal["text", "copy"], ...], AsList] = Field(
         ("text", "copy"),
@@ -59,13 +60,19 @@ class EncodingsConfig(ShapedConfig):
             raise ValueError(f"must name at least one of {', '.join(ENCODINGS)}")
         for name in names:
             record_of(name)
-        return tuple(dict.fromkeys(names))
+        return tuple(dict.fromkeys("".join(name.split()) for name in names))
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self.check_lengths(SHORTEST)
         if not self.tasks:
             raise ValueError("tasks must name at least one of text, copy")
+        if any("(" in name for name in self.encodings):
+            from ropelab.models.encoding.composed import compose
+
+            shape = Shape(**{size: getattr(self, size, self.train_len) for size in SIZES})
+            for name in self.encodings:
+                compose(name, shape)
         for name in self.encodings:
             least = record_of(name).least_head_dim
             if self.head_dim < least:

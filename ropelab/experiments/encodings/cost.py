@@ -18,7 +18,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.experiments.encodings import EncodingsConfig
 from ropelab.models.encoding.base import Encoding, unfused
-from ropelab.models.encoding.registry import Shape, make_encoding, record_of
+from ropelab.models.encoding.composed import compose
+from ropelab.models.encoding.registry import Shape, record_of
 from ropelab.models.lm.model import Cache, LanguageModel
 from ropelab.models.lm.source import Batch, periodic_batch
 from ropelab.models.lm.training import batch_loss, make_optimizers, one_step
@@ -55,7 +56,7 @@ def encoding_of(shape: Shape, name: str, seed: int = 0) -> Encoding:
     """Return the encoding as the models of the experiment carry it."""
     # Separate products for all, also where a fused kernel is allowed: times then differ by the
     # work of the encodings, and short windows are trained faster.
-    return unfused(make_encoding(name, shape, seed))
+    return unfused(compose(name, shape, seed))
 
 
 def untrained(config: EncodingsConfig, name: str) -> LanguageModel:
@@ -67,7 +68,7 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
     rows = []
     for name in config.encodings:
         record = record_of(name)
-        encoding = make_encoding(name, shape_of(config))
+        encoding = compose(name, shape_of(config))
         last, limit = encoding.max_position, defined_length(encoding, config.test_len)
         decoding = decode_flops(config, name, limit) / decode_flops(config, PLAIN, limit)
         rows.append(
@@ -87,7 +88,7 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
 
 def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
     """Count the numbers that the encoding adds to those that are trained."""
-    encoding = make_encoding(name, shape_of(config, trained_len))
+    encoding = compose(name, shape_of(config, trained_len))
     return sum(p.numel() for p in encoding.parameters())
 
 
@@ -122,7 +123,7 @@ def memory(config: EncodingsConfig) -> pd.DataFrame:
     rows = []
     for name in config.encodings:
         for length in MEMORY_LENGTHS:
-            encoding = make_encoding(name, shape_of(config, length))
+            encoding = compose(name, shape_of(config, length))
             model = LanguageModel(model_size(config), encoding)
             with torch.no_grad(), LargestTensor() as largest:
                 model.hidden(torch.zeros(1, length, dtype=torch.long))

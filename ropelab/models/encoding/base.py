@@ -59,13 +59,40 @@ class Encoding(nn.Module):
         return weights @ v
 
 
+class Around(Encoding):
+    """Another encoding, to be changed at one of its places."""
+
+    def __init__(self, inner: Encoding) -> None:
+        super().__init__()
+        self.inner = inner
+        self.fused, self.max_position = inner.fused, inner.max_position
+
+    def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
+        return self.inner.embed(x, positions)
+
+    def query(self, q: Heads, positions: Positions) -> Heads:
+        return self.inner.query(q, positions)
+
+    def key(self, k: Heads, positions: Positions) -> Heads:
+        return self.inner.key(k, positions)
+
+    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+        return self.inner.scores(q, k, at_q, at_k)
+
+    def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
+        return self.inner.mix(weights, v, at_q, at_k)
+
+
 class PerLayer(Encoding):
     """An encoding of its own for every layer; none may act on the embeddings."""
 
     def __init__(self, layers: Iterable[Encoding]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.fused = all(self.for_layer(i).fused for i in range(len(self.layers)))
+        each = [self.for_layer(index) for index in range(len(self.layers))]
+        self.fused = all(encoding.fused for encoding in each)
+        ends = [encoding.max_position for encoding in each if encoding.max_position is not None]
+        self.max_position = min(ends, default=None)
 
     def for_layer(self, layer: int) -> Encoding:
         mine = self.layers[layer]

@@ -181,7 +181,10 @@ class Tupe(AdditiveBias):
     def __init__(self, trained_len: int, width: int, heads: int, head_dim: int) -> None:
         super().__init__()
         self.heads = heads
-        self.table = nn.Parameter(torch.randn(trained_len, width))
+        self.table = nn.Embedding(trained_len, width)
+        with torch.no_grad():
+            # Rows of N(0, 1) make scores at random places that hide those of the tokens.
+            self.table.weight.mul_(0.1)
         self.to_query = nn.Linear(width, heads * head_dim, bias=False)
         self.to_key = nn.Linear(width, heads * head_dim, bias=False)
         self.relative = T5(heads, width)
@@ -198,7 +201,7 @@ class Tupe(AdditiveBias):
     def _projected(
         self, projection: nn.Linear, positions: Positions
     ) -> Float[Tensor, "heads positions head_dim"]:
-        return projection(self.table[positions]).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        return projection(self.table(positions)).unflatten(-1, (self.heads, -1)).transpose(0, 1)
 
 
 # The rest are functions of the distance that tutorials list as ways to make R_(q-k), with learned

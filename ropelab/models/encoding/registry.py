@@ -5,14 +5,15 @@ To add one: a subclass of `Encoding`, a table there, and its formula in test_enc
 
 import inspect
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, known, unknown_name
 from ropelab.runs.own import find, reference_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ FAMILIES = {
     "relative": "scores",
     "biases": "bias",
     "rope": "rotation",
+    "composed": "by layer",
 }
 
 
@@ -40,6 +42,9 @@ class Shape:
     heads: int
     head_dim: int
     trained_len: int  # the longest window seen in training
+
+
+SIZES = tuple(field.name for field in fields(Shape))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +86,8 @@ def record_of(name: str) -> Record:
     """Return the record of an encoding, also of one from outside; InputError if there is none."""
     if name in ENCODINGS:
         return ENCODINGS[name]
+    if "(" in name:
+        return Record(label=name, source="composed of encodings by name", make="composed")
     found = find("encodings", name)
     if found is None:
         raise unknown_name("encoding", name, ENCODINGS)
@@ -93,8 +100,22 @@ def record_of(name: str) -> Record:
 
 def make_encoding(name: str, shape: Shape, seed: int = 0) -> "Encoding":
     """Return an encoding by name with parameters drawn from `seed` only; InputError if unknown."""
+    with drawing_from(seed):
+        return made(name, shape, {})
+
+
+@contextmanager
+def drawing_from(seed: int) -> Iterator[None]:
+    """Draw the parameters of encodings from a seed only, and leave torch's own draws alone."""
     import torch
 
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(RANDOM_STREAM + seed)
+        yield
+
+
+def made(name: str, shape: Shape, options: Mapping[str, Any]) -> "Encoding":
+    """Return an encoding by name with options of its class; InputError if one is unknown."""
     from ropelab.models.encoding.base import PerLayer
 
     record = record_of(name)
@@ -102,10 +123,15 @@ def make_encoding(name: str, shape: Shape, seed: int = 0) -> "Encoding":
     if make is None:
         module, _, attribute = record.make.partition(".")
         make = attrgetter(attribute)(import_module(f"ropelab.models.encoding.{module}"))
-    wanted = inspect.signature(make).parameters
-    arguments = {size: value for size, value in vars(shape).items() if size in wanted}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(RANDOM_STREAM + seed)
-        if record.per_layer:
-            return PerLayer(make(**arguments, **record.options) for _ in range(shape.layers))
-        return make(**arguments, **record.options)
+    wanted = inspect.signature(make).parameters.values()
+    named = [each.name for each in wanted if each.kind is not each.VAR_KEYWORD]
+    free = [each for each in named if each not in SIZES]
+    if options and not free:
+        raise InputError(f"{name} takes no parameters, so not {', '.join(options)}")
+    for option in options:
+        known(f"parameter of {name}", option, free)
+    arguments = {size: getattr(shape, size) for size in SIZES if size in named}
+    arguments |= {**record.options, **options}
+    if record.per_layer:
+        return PerLayer(make(**arguments) for _ in range(shape.layers))
+    return make(**arguments)

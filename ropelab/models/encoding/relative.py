@@ -230,13 +230,13 @@ class Deberta(Encoding):
     ) -> None:
         super().__init__()
         # As in the paper, a row for every trained distance.
-        self.table = nn.Parameter(torch.randn(trained_len, width))
+        self.table = nn.Embedding(trained_len, width)
         inner = heads * head_dim
         self.to_key = nn.ModuleList(nn.Linear(width, inner, bias=False) for _ in range(layers))
         self.to_query = nn.ModuleList(nn.Linear(width, inner, bias=False) for _ in range(layers))
         # A tuple, so that the table is registered once and not again by every layer.
         self._layers = tuple(
-            DebertaLayer(self.table, heads, to_key, to_query)  # type: ignore[arg-type]
+            DebertaLayer(self.table.weight, heads, to_key, to_query)  # type: ignore[arg-type]
             for to_key, to_query in zip(self.to_key, self.to_query, strict=True)
         )
 

@@ -16,8 +16,8 @@ from ropelab.math import rotary
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
-from ropelab.models.encoding.base import Embeddings, Encoding, Heads, Positions, Scores
-from ropelab.runs.errors import unknown_name
+from ropelab.models.encoding.base import Around, Encoding, Heads, Positions, Scores
+from ropelab.runs.errors import InputError, unknown_name
 
 BASE = 10000.0
 
@@ -84,10 +84,24 @@ class Rope(Encoding):
         self.cos = self.sin = torch.empty(0, self.rotary_dim // 2)
 
     @classmethod
-    def unscaled(cls, head_dim: int, share: float = 1.0, **options: Any) -> Self:
-        """Rotate the first `share` of every head by the frequencies of base 10000."""
-        rotary_dim = 2 * int(share * head_dim / 2)
-        return cls(RopePlan(inverse_frequencies(rotary_dim, BASE)), **options)
+    def unscaled(
+        cls,
+        head_dim: int,
+        share: float = 1.0,
+        base: float = BASE,
+        fast: float = 1.0,
+        **options: Any,
+    ) -> Self:
+        """Rotate the first `share` of every head; of its pairs only the `fast` share moves."""
+        if not (0 < share <= 1 and 0 <= fast <= 1 and base > 1):
+            raise InputError(
+                "RoPE needs a share above 0 and up to 1, a fast share from 0 to 1 and a base above "
+                f"1, not {share:g}, {fast:g} and {base:g}"
+            )
+        inv_freq = inverse_frequencies(2 * int(share * head_dim / 2), base)
+        # Rounded down, as in PRope.
+        inv_freq[int(fast * len(inv_freq)) :] = 0.0
+        return cls(RopePlan(inv_freq), **options)
 
     def query(self, q: Heads, positions: Positions) -> Heads:
         return self.rotated(q, positions)
@@ -187,30 +201,20 @@ class XPos(Rope):
         return (x.float() * factor.float()).to(x.dtype)
 
 
-class LogN(Encoding):
+class LogN(Around):
     """Logits times max(1, ln n / ln L) for n tokens that a query sees and L = `trained_len`.
 
     Keeps attention's entropy from growing (Su 2021, kexue.fm/archives/8823; arXiv:2501.19399).
     """
 
     def __init__(self, inner: Encoding, trained_len: int) -> None:
-        super().__init__()
-        self.inner, self.trained_len = inner, trained_len
-        self.fused, self.max_position = inner.fused, inner.max_position
-
-    def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
-        return self.inner.embed(x, positions)
+        super().__init__(inner)
+        self.trained_len = trained_len
 
     def query(self, q: Heads, positions: Positions) -> Heads:
         seen = (positions + 1).float()
         scale = (seen.log() / math.log(self.trained_len)).clamp(min=1.0)
-        return self.inner.query(q, positions) * scale[:, None].to(q.dtype)
-
-    def key(self, k: Heads, positions: Positions) -> Heads:
-        return self.inner.key(k, positions)
-
-    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        return self.inner.scores(q, k, at_q, at_k)
+        return super().query(q, positions) * scale[:, None].to(q.dtype)
 
 
 class Dropped(Encoding):

@@ -141,9 +141,9 @@ def make_optimizers(model: LanguageModel, recipe: Recipe, dtype: DtypeName) -> l
     rate, decay = recipe.matrix_rate, recipe.weight_decay
     muon = Muon(matrices, lr=rate, weight_decay=decay, dtype=getattr(torch, dtype))
     # An encoding's bare parameters (biases per distance, vectors added to keys) learn at the rate
-    # of the matrices, its layers at that of the embedding. At the lower rate a bias of T5, which
-    # has to fall by some units before far keys are left out, moves by less than one in a short
-    # training; at the higher one DeBERTa's projections diverge.
+    # of the matrices, its layers and tables that these project at that of the embedding. At the
+    # lower rate a bias of T5, which has to fall by some units before far keys are left out, moves
+    # by less than one in a short training; at the higher one DeBERTa does not learn to copy.
     layers = [m for m in model.encoding.modules() if isinstance(m, nn.Linear | nn.Embedding)]
     inside = {id(parameter) for layer in layers for parameter in layer.parameters()}
     biases = [p for p in model.encoding.parameters() if id(p) not in inside]

@@ -23,6 +23,7 @@ FAMILIES = {
     "scores": "learned vectors in the scores",
     "bias": "numbers added to the scores",
     "rotation": "queries and keys rotated",
+    "by layer": "layers that differ",
 }
 
 
@@ -103,13 +104,14 @@ def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     spread = losses.agg(["mean", "min", "max"]).reset_index(level=1)
     families = [family for family in FAMILIES if family in set(cost["family"])]
     shared = {"sharex": True, "sharey": True}
-    figure, axes = shapes.panels(2, 2, (9, 6.2), len(families), **shared)
+    rows = -(-len(families) // 2)
+    figure, axes = shapes.panels(rows, 2, (9, 3.1 * rows), len(families), **shared)
     for ax, family in zip(axes.flat, families, strict=False):
         for one in shapes.records(cost[cost["encoding"].isin(spread.index)]):
-            rows = spread.loc[[one.encoding]]
-            xy = rows["bucket_end_tokens"], rows["mean"]
+            its = spread.loc[[one.encoding]]
+            xy = its["bucket_end_tokens"], its["mean"]
             if one.family == family:
-                shapes.line(ax, *xy, look(one.encoding), one.label, (rows["min"], rows["max"]))
+                shapes.line(ax, *xy, look(one.encoding), one.label, (its["min"], its["max"]))
             else:
                 ax.plot(*xy, color="#cccccc", linewidth=0.8, zorder=1)
         ax.set_title(FAMILIES[family], fontsize=9, fontweight="normal")

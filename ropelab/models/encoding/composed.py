@@ -1,0 +1,148 @@
+"""Encodings that differ from layer to layer, in a notation of their own.
+
+layers(rope, rope, rope, nope)  one for each layer; a model of more layers repeats them
+every(4, nope)                  that one in every fourth layer, RoPE or a third argument in others
+window(rope, 64)                only the last 64 tokens are seen, the token itself among them
+log_scaled(nope)                queries times 1 + 0.1 ln(1 + floor((position + 1) / trained length))
+ssmax(nope)                     queries times s ln(tokens seen), s learned for each head
+rope(base=500000, share=0.25)   with parameters; `fast` is the share of pairs that rotate
+"""
+
+# NoPE layers: Llama 4 and SmolLM3, and RNoPE-SWA with windows in the others (arXiv:2501.18795).
+# Llama 4's temperature: `attn_temperature_tuning` with floor_scale 8192 and attn_scale 0.1 in
+# transformers. Scalable softmax: Nakanishi 2025, arXiv:2501.19399.
+
+import math
+
+import torch
+from torch import nn
+
+from ropelab.math.methods import split_call
+from ropelab.models.encoding.base import Around, Encoding, Heads, PerLayer, Positions, Scores
+from ropelab.models.encoding.registry import Shape, drawing_from, made, record_of
+from ropelab.runs.config import LARGEST, read_number
+from ropelab.runs.errors import InputError
+
+# Llama 4's attn_scale.
+TEMPERATURE = 0.1
+# An example of each, and how many arguments it takes, at least and at most.
+EXAMPLES = {
+    "layers": ("layers(rope, rope, nope)", 1, 1024),
+    "every": ("every(4, nope)", 2, 3),
+    "window": ("window(rope, 64)", 2, 2),
+    "log_scaled": ("log_scaled(nope)", 1, 1),
+    "ssmax": ("ssmax(nope)", 1, 1),
+}
+
+
+class Windowed(Around):
+    """Nothing further back than the last `tokens` tokens is seen."""
+
+    def __init__(self, inner: Encoding, tokens: int) -> None:
+        super().__init__(inner)
+        self.tokens, self.fused = tokens, False
+
+    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+        hidden = at_q[:, None] - at_k[None, :] >= self.tokens
+        return super().scores(q, k, at_q, at_k).masked_fill(hidden, float("-inf"))
+
+
+class LogScaled(Around):
+    """Sharper attention by Llama 4's rule: it begins where the trained length ends."""
+
+    def __init__(self, inner: Encoding, trained_len: int) -> None:
+        super().__init__(inner)
+        self.trained_len = trained_len
+
+    def query(self, q: Heads, positions: Positions) -> Heads:
+        beyond = ((positions + 1) // self.trained_len).float()
+        scale = 1 + TEMPERATURE * beyond.log1p()
+        return super().query(q, positions) * scale[:, None].to(q.dtype)
+
+
+class ScalableSoftmax(Around):
+    """Scores times s ln(n) for n tokens seen; s of each head is learned."""
+
+    def __init__(self, inner: Encoding, heads: int, trained_len: int) -> None:
+        super().__init__(inner)
+        # It begins as ordinary attention at the trained length.
+        self.s = nn.Parameter(torch.full((heads, 1, 1), 1 / math.log(trained_len)))
+
+    def query(self, q: Heads, positions: Positions) -> Heads:
+        scale = self.s * (positions + 1).float().log()[:, None]
+        return super().query(q, positions) * scale.to(q.dtype)
+
+
+def compose(text: str, shape: Shape, seed: int = 0) -> Encoding:
+    """Return the encoding of a name or of the notation above; InputError if it cannot be read."""
+    with drawing_from(seed):
+        encoding = _read(text.strip(), shape)
+        if isinstance(encoding, PerLayer) or "(" not in text:
+            return encoding
+        # A parameter of one's own in every layer.
+        return PerLayer(_within(text, shape) for _ in range(shape.layers))
+
+
+def _read(text: str, shape: Shape) -> Encoding:
+    name, arguments = split_call(text)
+    if name not in EXAMPLES:
+        record_of(name)  # a wrong name first
+        return made(name, shape, dict(_option(text, argument) for argument in arguments))
+    example, least, most = EXAMPLES[name]
+    if not least <= len(arguments) <= most:
+        raise InputError(f"cannot read '{text}': write it as {example}")
+    if name == "layers":
+        return _layers(text, arguments, shape)
+    if name == "every":
+        each, last, other = [*arguments, "rope"][:3]
+        return _layers(text, [other] * (_whole(text, each) - 1) + [last], shape)
+    inner = _within(arguments[0], shape)
+    if name == "window":
+        return Windowed(inner, _whole(text, arguments[1]))
+    if name == "ssmax":
+        return ScalableSoftmax(inner, shape.heads, shape.trained_len)
+    return LogScaled(inner, shape.trained_len)
+
+
+def _layers(text: str, each: list[str], shape: Shape) -> PerLayer:
+    if shape.layers % len(each):
+        raise InputError(
+            f"'{text}' is for {len(each)} layers or a multiple, and the model has {shape.layers} "
+            "(--layers)"
+        )
+    return PerLayer(_within(each[n % len(each)], shape) for n in range(shape.layers))
+
+
+def _within(text: str, shape: Shape) -> Encoding:
+    """Return the encoding of one layer."""
+    if split_call(text)[0] in ("layers", "every"):
+        raise InputError(f"'{text}' is of several layers and stands for one")
+    encoding = _read(text, shape).for_layer(0)
+    if any(type(part).embed not in (Encoding.embed, Around.embed) for part in _parts(encoding)):
+        raise InputError(f"'{text}' acts on the embeddings, before any layer")
+    return encoding
+
+
+def _parts(encoding: Encoding) -> list[Encoding]:
+    return [part for part in encoding.modules() if isinstance(part, Encoding)]
+
+
+def _option(text: str, argument: str) -> tuple[str, float]:
+    key, equal, value = (part.strip() for part in argument.partition("="))
+    if not equal:
+        raise InputError(f"cannot read '{text}': write parameters as in rope(base=500000)")
+    return key, _number(text, value)
+
+
+def _number(text: str, value: str) -> float:
+    try:
+        return float(read_number(value))  # type: ignore[arg-type]
+    except ValueError as error:
+        raise InputError(f"'{text}': {value!r} {error}") from None
+
+
+def _whole(text: str, value: str) -> int:
+    number = _number(text, value)
+    if not 1 <= number == int(number) <= LARGEST:
+        raise InputError(f"'{text}' needs a whole number from 1 on, not {value!r}")
+    return int(number)
