@@ -53,7 +53,9 @@ ALIASES = {
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # Methods that change attention or weights, or are searched on a model: known here by name only, so
 # that commands which change frequencies alone can say where these belong.
-ON_MODELS = ("log_n", "rerope", "self_extend", "drope", "longrope_search")
+ON_MODELS = (
+    *("log_n", "rerope", "self_extend", "dual_chunk", "string", "drope", "longrope_search"),
+)
 # Brackets in one method: more than anybody means, and fewer than Python's stack holds.
 DEEPEST = 20
 

@@ -16,6 +16,7 @@ from ropelab.lab import Lab
 from ropelab.models.released import forward, loading
 from ropelab.models.tasks import cells, grid
 from ropelab.models.tasks.tables import BUCKET, NLL, comparisons, losses
+from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Context
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
@@ -142,6 +143,25 @@ def test_a_single_file_is_enough_and_lengths_are_tokens(config, corpora, tmp_pat
     said = results.answer(tables)
     assert "256 tokens" in said
     assert "256 bytes" not in said
+
+
+def test_more_documents_read_only_the_new_ones(config, monkeypatch):
+    context, read = Context(), []
+    two = made(results, config(tasks="text", documents=2), context)
+    measure = Texts.measure
+    monkeypatch.setattr(
+        Texts, "measure", lambda self, *rest: read.append(self.only) or measure(self, *rest)
+    )
+    three = made(results, config(tasks="text", documents=3), context)
+    assert set(read) == {2}
+    assert len(read) == 3  # unmodified, which is unscaled, YaRN and the window
+    by_document = [
+        tables["text_by_document"].set_index(["name", "method"]) for tables in (two, three)
+    ]
+    common = by_document[1].loc[by_document[0].index]
+    pd.testing.assert_frame_equal(common, by_document[0])
+    at_once = made(results, config(tasks="text", documents=3), Context())
+    pd.testing.assert_frame_equal(at_once["text_nll"], three["text_nll"])
 
 
 def test_the_model_is_loaded_once_for_all_methods_and_tasks(config, monkeypatch):

@@ -1,10 +1,12 @@
 """Rotary position embedding (arXiv:2104.09864) under any plan of frequencies, and variants.
 
-The last of them extend contexts by changing attention instead: ReRope and SelfExtend let no
-distance occur that was not trained, which needs two scores per pair of tokens, so no fused kernel.
+The last of them extend contexts by changing attention instead: they let no distance occur that was
+not trained, which needs two scores or more per pair of tokens, so no fused kernel.
 """
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, Self
 
 import torch
@@ -228,32 +230,85 @@ class Dropped(Encoding):
         return q * self.sharper
 
 
-class SelfExtend(Encoding):
-    """Exact distances below `window`; beyond it those of positions divided by `group`.
+class Remapped(Encoding, ABC):
+    """Exact distances, and for some pairs of tokens those of other positions of both.
 
-    Far pairs (i, j) have the distance floor(i/g) + w - floor(w/g) - floor(j/g) (arXiv:2401.01325).
+    Its parameters are whole numbers, `sizes`.
     """
 
     fused = False
 
-    def __init__(self, rope: Rope, window: int, group: int) -> None:
+    def __init__(self, rope: Rope, *sizes: int) -> None:
         super().__init__()
-        self.rope, self.window, self.group = rope, window, group
-        self.rotary_dim = rope.rotary_dim
+        self.rope, self.sizes, self.rotary_dim = rope, sizes, rope.rotary_dim
+
+    @abstractmethod
+    def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield pairs, True in [queries, keys], and the positions of their queries and keys."""
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        near = self._rotated_scores(q, k, at_q, at_k)
-        shift = self.window - self.window // self.group
-        far = self._rotated_scores(q, k, at_q // self.group + shift, at_k // self.group)
-        return torch.where(at_q[:, None] - at_k[None, :] < self.window, near, far)
+        scores = self._rotated_scores(q, k, at_q, at_k)
+        for pairs, of_q, of_k in self.others(at_q, at_k):
+            scores = torch.where(pairs, self._rotated_scores(q, k, of_q, of_k), scores)
+        return scores
 
     def _rotated_scores(self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor) -> Tensor:
         return super().scores(self.rope.query(q, at_q), self.rope.key(k, at_k), at_q, at_k)
 
 
-class ReRope(SelfExtend):
+class SelfExtend(Remapped):
+    """Exact distances below `window`; beyond it those of positions divided by `group`.
+
+    Far pairs (i, j) have the distance floor(i/g) + w - floor(w/g) - floor(j/g) (arXiv:2401.01325).
+    """
+
+    def __init__(self, rope: Rope, window: int, group: int) -> None:
+        super().__init__(rope, window, group)
+
+    def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        window, group = self.sizes
+        far = at_q[:, None] - at_k >= window
+        yield far, at_q // group + window - window // group, at_k // group
+
+
+class ReRope(Remapped):
     """The distance of a pair is min(i - j, w), w = `window` (Su 2023, kexue.fm/archives/9708)."""
 
     def __init__(self, rope: Rope, window: int) -> None:
-        # The limit of SelfExtend where all far keys are in one group.
-        super().__init__(rope, window, group=2**40)
+        super().__init__(rope, window)
+
+    def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        (window,) = self.sizes
+        yield at_q[:, None] - at_k >= window, torch.full_like(at_q, window), at_k * 0
+
+
+class DualChunk(Remapped):
+    """Positions restart in every chunk of `chunk` tokens, so that no distance reaches `trained`.
+
+    With c = trained and s = chunk, the distance to a key j of the same chunk is exact; to one of
+    the chunk before min(s + i mod s, c - 1) - j mod s, which is exact where the first is taken; to
+    one further back c - 1 - j mod s (arXiv:2402.17463, section 3).
+    """
+
+    def __init__(self, rope: Rope, chunk: int, trained: int) -> None:
+        super().__init__(rope, chunk, trained)
+
+    def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        chunk, trained = self.sizes
+        last = torch.full_like(at_q, trained - 1)
+        chunks, within = at_q[:, None] // chunk - at_k // chunk, at_k % chunk
+        yield chunks == 1, torch.minimum(at_q % chunk + chunk, last), within
+        yield chunks > 1, last, within
+
+
+class Shifted(Remapped):
+    """Distances d from `shift` on are d - shift + `window`: STRING (arXiv:2410.18745, eq. 5)."""
+
+    def __init__(self, rope: Rope, shift: int, window: int) -> None:
+        super().__init__(rope, shift, window)
+
+    def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        shift, window = self.sizes
+        far = at_q[:, None] - at_k >= shift
+        # A query in front of `shift` has no such keys, and no position below 0.
+        yield far, (at_q - shift + window).clamp(min=0), at_k

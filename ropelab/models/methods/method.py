@@ -30,7 +30,7 @@ PAIRING: Pairing = "interleaved"
 
 ActsOn = Literal["frequencies", "attention", "weights"]
 # Parameters that are whole numbers of at least 1; None: open.
-WHOLE = ("window", "group", "steps", "budget")
+WHOLE = ("window", "group", "chunk", "shift", "steps", "budget")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +216,54 @@ class Grouped(Reading):
 
         assert self.window is not None and self.group is not None, "set by `resolved`"
         return SelfExtend(UNSCALED.encoding(geometry, length), self.window, self.group)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunked(Reading):
+    """Positions restart every `chunk` tokens, by default 3/4 of the trained length."""
+
+    chunk: int | None = None
+    name: ClassVar[str] = "dual_chunk"
+    source: ClassVar[str] = "An et al. 2024, arXiv:2402.17463"
+
+    def resolved(self, geometry: Geometry, test_len: int) -> Self:
+        chunk = self.chunk or max(1, 3 * geometry.trained_len // 4)
+        if chunk >= geometry.trained_len:
+            raise InputError(
+                f"dual_chunk: chunk must be below the trained length {geometry.trained_len}, not "
+                f"{chunk}"
+            )
+        return replace(self, chunk=chunk)
+
+    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
+        from ropelab.models.encoding.rope import DualChunk
+
+        assert self.chunk is not None, "set by `resolved`"
+        return DualChunk(UNSCALED.encoding(geometry, length), self.chunk, geometry.trained_len)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShiftedDown(Reading):
+    """Distances from `shift` on (the trained length / 3) are shifted down to begin at `window`."""
+
+    shift: int | None = None
+    window: int | None = None
+    name: ClassVar[str] = "string"
+    source: ClassVar[str] = "An et al. 2024, arXiv:2410.18745"
+
+    def resolved(self, geometry: Geometry, test_len: int) -> Self:
+        shift = self.shift or max(1, geometry.trained_len // 3)
+        # The paper's 128 of 131072 tokens and less; a window as long as the shift changes nothing.
+        window = self.window or min(128, max(1, shift // 4))
+        if window > shift:
+            raise InputError(f"string: window {window} must not be longer than shift {shift}")
+        return replace(self, shift=shift, window=window)
+
+    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
+        from ropelab.models.encoding.rope import Shifted
+
+        assert self.shift is not None and self.window is not None, "set by `resolved`"
+        return Shifted(UNSCALED.encoding(geometry, length), self.shift, self.window)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,8 @@ MORE = {
     "log_n": "method.SharpenedByLogN",
     "rerope": "method.Rectified",
     "self_extend": "method.Grouped",
+    "dual_chunk": "method.Chunked",
+    "string": "method.ShiftedDown",
     "drope": "method.Unrotated",
     "longrope_search": "search.LongRopeSearch",
 }

@@ -136,7 +136,7 @@ class ReleasedModel:
     """A causal language model whose rotary frequencies can be patched.
 
     `model.encoding = Rope(...)` patches the frequencies, the attention factor and the softmax
-    factor, `LogN`, `ReRope` and `SelfExtend` change attention as well; `UNMODIFIED`, which a model
+    factor, `LogN` and `Remapped` encodings change attention as well; `UNMODIFIED`, which a model
     begins with, restores the checkpoint. Weights and the windows of layers never change, and rotary
     angles are float32 in any number format. `closed` is the reason why no method can be patched in,
     if there is one; `in_parts` is True once reading long contexts in parts is known to work.

@@ -27,7 +27,7 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.rope import LogN, Rope, SelfExtend, cos_sin
+from ropelab.models.encoding.rope import LogN, Remapped, Rope, cos_sin
 from ropelab.models.encoding.rounded import RoundedRope
 from ropelab.models.lm.model import blocked_attention
 from ropelab.models.released.facts import FULL, rope_parameters
@@ -66,7 +66,7 @@ class Patch:
     plan: RopePlan | None = None  # None: the checkpoint's frequencies
     softmax: float = 1.0  # factor on scores where the model's code has one
     sharper: LogN | None = None  # its factor on logits; what it is around is ignored
-    taken: SelfExtend | RoundedRope | None = None  # rotates instead of the model's own code
+    taken: Remapped | RoundedRope | None = None  # rotates instead of the model's own code
     layout: PairLayout = PairLayout()
 
     @property
@@ -83,7 +83,7 @@ def patch_of(encoding: Encoding) -> Patch:
         return UNPATCHED
     if isinstance(encoding, LogN):
         return replace(patch_of(encoding.inner), sharper=LogN(Encoding(), encoding.trained_len))
-    if isinstance(encoding, SelfExtend):
+    if isinstance(encoding, Remapped):
         return Patch(encoding.rope.plan, taken=encoding)
     if isinstance(encoding, RoundedRope):
         return Patch(encoding.plan, encoding.softmax_factor, taken=encoding)
@@ -332,11 +332,11 @@ class Attention:
 
 
 def _paired(
-    taken: SelfExtend | RoundedRope | None, pairing: Pairing
-) -> SelfExtend | RoundedRope | None:
+    taken: Remapped | RoundedRope | None, pairing: Pairing
+) -> Remapped | RoundedRope | None:
     """Copy an encoding that takes a rotation over, for the pairs of a model."""
-    if isinstance(taken, SelfExtend):
-        return SelfExtend(Rope(taken.rope.plan, pairing), taken.window, taken.group)
+    if isinstance(taken, Remapped):
+        return type(taken)(Rope(taken.rope.plan, pairing), *taken.sizes)
     taken = copy.copy(taken)
     if taken is not None:
         taken.pairing = pairing

@@ -1,4 +1,4 @@
-"""Log-n, ReRoPE and Self-Extend against double loops written from their formulas."""
+"""Log-n and methods that remap distances against double loops written from their formulas."""
 
 import math
 
@@ -8,7 +8,15 @@ import torch
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.rope import Dropped, LogN, ReRope, Rope, SelfExtend
+from ropelab.models.encoding.rope import (
+    Dropped,
+    DualChunk,
+    LogN,
+    ReRope,
+    Rope,
+    SelfExtend,
+    Shifted,
+)
 
 TOKENS, WIDTH, TRAINED = 40, 8, 16
 
@@ -57,6 +65,34 @@ def test_rerope_equals_its_double_loop() -> None:
     for i in range(TOKENS):
         for j in range(i + 1):
             expected = score_at_distance(i, j, min(i - j, 8))
+            torch.testing.assert_close(scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("chunk", "trained"), [(12, 16), (3, 16), (15, 16), (5, 7)])
+def test_dual_chunks_equal_their_double_loop(chunk: int, trained: int) -> None:
+    scores = all_scores(DualChunk(rope(), chunk, trained))
+    for i in range(TOKENS):
+        for j in range(i + 1):
+            # The paper's three tables of positions of queries, written out.
+            inside = list(range(chunk))
+            after = [min(chunk + p, trained - 1) for p in range(chunk)]
+            of_query = (
+                (inside, after)[i // chunk - j // chunk] if i // chunk - j // chunk < 2 else []
+            )
+            place = of_query[i % chunk] if of_query else trained - 1
+            distance = place - j % chunk
+            assert 0 <= distance < trained
+            expected = score_at_distance(i, j, distance)
+            torch.testing.assert_close(scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("shift", "window"), [(6, 2), (13, 13), (30, 4)])
+def test_string_equals_its_double_loop(shift: int, window: int) -> None:
+    scores = all_scores(Shifted(rope(), shift, window))
+    for i in range(TOKENS):
+        for j in range(i + 1):
+            distance = i - j if i - j < shift else i - j - shift + window
+            expected = score_at_distance(i, j, distance)
             torch.testing.assert_close(scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5)
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm import training
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.source import Batch, periodic_batch
-from ropelab.models.lm.training import FILE, Recipe, check_finite, train
+from ropelab.models.lm.training import FILE, Recipe, check_finite, set_gradients, train
 from ropelab.runs.cell import Advance, silent
 from ropelab.runs.errors import MachineError
 
@@ -43,10 +44,10 @@ def batches(step: int, window: int, rows: int) -> Batch:
 
 
 def trained(
-    folder: Path, recipe: Recipe = RECIPE, progress: Any = PROGRESS
+    folder: Path, recipe: Recipe = RECIPE, progress: Any = PROGRESS, cores: int = 1
 ) -> tuple[dict, list[float]]:
     model = fresh_model()
-    losses = train(model, batches, recipe, folder, progress)
+    losses = train(model, batches, recipe, folder, progress, cores=cores)
     return model.state_dict(), losses
 
 
@@ -81,6 +82,39 @@ def test_the_same_training_gives_the_same_weights(
 ) -> None:
     (tmp_path / "again").mkdir()
     assert_same(uninterrupted, trained(tmp_path / "again"))
+
+
+@pytest.mark.parametrize("cores", [2, 3, 8])
+def test_the_weights_are_the_same_bytes_on_any_number_of_cores(
+    tmp_path: Path, uninterrupted: tuple[dict, list[float]], cores: int
+) -> None:
+    (tmp_path / "cores").mkdir()
+    threads = set[str]()
+    before = training.batch_loss
+
+    def noted(*arguments: Any) -> torch.Tensor:
+        threads.add(threading.current_thread().name)
+        return before(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "batch_loss", noted)
+        assert_same(uninterrupted, trained(tmp_path / "cores", cores=cores))
+    assert len(threads) > 1
+
+
+def test_gradients_of_the_parts_are_those_of_the_whole_batch() -> None:
+    batch = batches(3, 32, 10)
+    ours, theirs = fresh_model(), fresh_model()
+    for model in (ours, theirs):
+        with torch.no_grad():
+            for index, weight in enumerate(model.parameters()):
+                weight.normal_(std=0.2, generator=torch.Generator().manual_seed(index))
+    loss = set_gradients(ours, batch, "float32", None)
+    whole = training.batch_loss(theirs, batch)
+    whole.backward()
+    assert loss == pytest.approx(whole.item(), rel=1e-6)
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, other.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_a_finished_run_is_loaded_and_not_repeated(

@@ -27,6 +27,9 @@ MORE = [
     ("rerope", "rerope(window=32)", "ReRope"),
     ("self_extend", "self_extend(window=32, group=7)", "SelfExtend"),
     ("self_extend(group=9)", "self_extend(window=32, group=9)", "SelfExtend"),
+    ("dual_chunk", "dual_chunk(chunk=48)", "DualChunk"),
+    ("string", "string(shift=21, window=5)", "Shifted"),
+    ("string(shift=32, window=8)", "string(shift=32, window=8)", "Shifted"),
     ("drope(sharpen=0.4)", "drope(sharpen=0.4)", "Dropped"),
 ]
 
@@ -93,12 +96,25 @@ def test_dynamic_ntk_has_the_factor_of_its_source_unless_another_is_typed() -> N
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("dual_chunk(chunk=64)", "chunk must be below the trained length 64, not 64"),
+        ("string(window=30)", "window 30 must not be longer than shift 21"),
+    ],
+)
+def test_sizes_that_do_not_fit_the_model_are_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        parsed(text)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("yarm", "unknown method 'yarm'; did you mean 'yarn'"),
         ("rerop", "unknown method 'rerop'; did you mean 'rerope'"),
         ("yarn(beta=3)", "unknown yarn parameter 'beta'"),
         ("rerope(windw=3)", "unknown rerope parameter 'windw'; did you mean 'window'"),
+        ("dual_chunk(chunk=0)", "chunk must be a whole number of at least 1, not 0"),
         ("self_extend(group=0)", "group must be a whole number of at least 1, not 0"),
         ("self_extend(group=1.5)", "group must be a whole number, not '1.5'"),
         ("drope(sharpen=much)", "drope: sharpen must be a number, not 'much'"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import rms_norm, silu
 
-from ropelab.models.encoding.rope import Dropped, LogN, ReRope, SelfExtend
+from ropelab.models.encoding.rope import Dropped, DualChunk, LogN, ReRope, SelfExtend, Shifted
 from ropelab.models.released import forward
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.released.positions import UNMODIFIED
@@ -14,7 +14,7 @@ from ropelab.runs.errors import InputError
 from tests.models.released.architectures import ARCHITECTURES, TWO_KINDS
 from tests.models.released.tiny import TRAINED, apart, logits, rope, saved, tokens, untouched
 
-WINDOW, GROUP = 20, 5
+WINDOW, GROUP, CHUNK = 20, 5, 24
 LENGTH = 130
 HEADS, WIDTH = 4, 16
 
@@ -30,6 +30,17 @@ def rectified(i, j):
 def grouped(i, j):
     far = i // GROUP + WINDOW - WINDOW // GROUP - j // GROUP
     return torch.where(i - j < WINDOW, i - j, far)
+
+
+def chunked(i, j):
+    near, after = i - j, torch.minimum(i % CHUNK + CHUNK, torch.tensor(TRAINED - 1)) - j % CHUNK
+    apart = i // CHUNK - j // CHUNK
+    far = TRAINED - 1 - j % CHUNK + 0 * i
+    return torch.where(apart < 1, near, torch.where(apart == 1, after, far))
+
+
+def shifted(i, j):
+    return torch.where(i - j < WINDOW, i - j, i - j - WINDOW + GROUP)
 
 
 def llama(model, read, distance, sharpened=False, window=10**6):
@@ -72,8 +83,13 @@ def given(request, tmp_path_factory):
         (lambda r: ReRope(r, WINDOW), rectified, False),
         (lambda r: SelfExtend(r, WINDOW, GROUP), grouped, False),
         (lambda r: LogN(SelfExtend(r, WINDOW, GROUP), TRAINED), grouped, True),
+        (lambda r: DualChunk(r, CHUNK, TRAINED), chunked, False),
+        (lambda r: Shifted(r, WINDOW, GROUP), shifted, False),
     ],
-    ids=["log_n", "log_n unmodified", "rerope", "self_extend", "log_n self_extend"],
+    ids=[
+        *("log_n", "log_n unmodified", "rerope", "self_extend", "log_n self_extend"),
+        *("dual_chunk", "string"),
+    ],
 )
 def test_attention_is_that_of_the_written_out_model(given, make, distance, sharpened, monkeypatch):
     model, folder, reference, window = given
