@@ -120,6 +120,19 @@ def test_sarif_has_every_finding_under_a_rule(call: Any) -> None:
         assert one["says"] in result["message"]["text"]
         (location,) = result["locations"]
         assert location["physicalLocation"]["artifactLocation"]["uri"] == "config.json"
+        region = location["physicalLocation"]["region"]
+        lines = Path("config.json").read_text().splitlines()
+        assert '"rope_' in lines[region["startLine"] - 1]
+
+
+def test_sarif_of_an_absolute_path_is_a_uri(call: Any) -> None:
+    # Microsoft's validator refuses a relative reference that begins with a slash (SARIF1004).
+    _, out, _ = call(f"audit '{Path('config.json').resolve()}' --format sarif")
+    (run,) = json.loads(out)["runs"]
+    for result in run["results"]:
+        (location,) = result["locations"]
+        uri = location["physicalLocation"]["artifactLocation"]["uri"]
+        assert uri == Path("config.json").resolve().as_uri()
 
 
 def test_an_unknown_format_is_refused(call: Any) -> None:

@@ -3,9 +3,12 @@
 import tomllib
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from ropelab.audit.audited import Audit
+from ropelab.audit.document import Document
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {"error": "error", "warn": "warning", "note": "note"}
@@ -31,7 +34,7 @@ def as_sarif(audits: Sequence[Audit], version: str) -> dict[str, Any]:
             "ruleIndex": list(CODES).index(finding.code),
             "level": LEVELS[finding.level],
             "message": {"text": f"{finding.says}{f'; fix: {finding.do}' if finding.do else ''}"},
-            "locations": [{"physicalLocation": {"artifactLocation": {"uri": audit.document.name}}}],
+            "locations": [{"physicalLocation": _place(audit.document)}],
         }
         for audit in audits
         for finding in audit.findings
@@ -39,3 +42,15 @@ def as_sarif(audits: Sequence[Audit], version: str) -> dict[str, Any]:
     driver = {"name": "ropelab", "version": version, "rules": rules}
     run = {"tool": {"driver": driver}, "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _place(document: Document) -> dict[str, Any]:
+    """Return the file as a reference, and the line at which its rotary keys begin."""
+    path = Path(document.name)
+    # A relative reference may not begin with a slash: absolute paths are URIs of their own.
+    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    line = 1
+    if document.kind != "gguf" and path.is_file():
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        line = next((n for n, text in enumerate(lines, 1) if '"rope_' in text), 1)
+    return {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}
