@@ -146,12 +146,15 @@ def test_a_single_file_is_enough_and_lengths_are_tokens(config, corpora, tmp_pat
 
 
 def test_more_documents_read_only_the_new_ones(config, monkeypatch):
-    context, read = Context(), []
+    context, read = Context(), list[int | None]()
     two = made(results, config(tasks="text", documents=2), context)
     measure = Texts.measure
-    monkeypatch.setattr(
-        Texts, "measure", lambda self, *rest: read.append(self.only) or measure(self, *rest)
-    )
+
+    def noted(task: Texts, *rest: Any) -> dict[str, pd.DataFrame]:
+        read.append(task.only)
+        return measure(task, *rest)
+
+    monkeypatch.setattr(Texts, "measure", noted)
     three = made(results, config(tasks="text", documents=3), context)
     assert set(read) == {2}
     assert len(read) == 3  # unmodified, which is unscaled, YaRN and the window

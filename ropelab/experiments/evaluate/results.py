@@ -8,7 +8,8 @@ status is `undecidable`, and no methods are compared on it.
 """
 
 import shlex
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from itertools import product
 from typing import Any
@@ -20,7 +21,9 @@ from ropelab.models.methods.method import UNSCALED, Scaled
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import UNDECIDABLE, Checked, Evaluation, collected, is_found
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
+from ropelab.models.tasks.needles import Needles
 from ropelab.models.tasks.plans import beyond_training
+from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.rounded import casts_table, rounded_rows, said_of_casts
 from ropelab.models.tasks.tables import (
     KEYS,
@@ -33,6 +36,7 @@ from ropelab.models.tasks.tables import (
     sentences,
     tables_of_tasks,
 )
+from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import between
 from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, method_label
@@ -95,7 +99,7 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     easy = task.inside(config.grid_len)
     # A cell per document: those that were read are kept, whatever happens to the others, and more
     # of them can be asked for later.
-    parts = [replace(task, only=n) for n in range(task.documents)] if name == "text" else [task]
+    parts: Sequence[Texts | Retrieval | Needles] = task.parts()
     for part, (label, factor, mode) in product(parts, rows):
         # Nothing is drawn and nothing tuned: there is one seed.
         arm = ROUNDED if " + " in label else "zero_shot"

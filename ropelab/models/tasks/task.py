@@ -83,6 +83,10 @@ class EvaluationTask(ABC):
         """Return an easy task in a context of that length; None if every model does some."""
         return None
 
+    def parts(self) -> Sequence[Self]:
+        """Return tasks that together are this one, each kept when it is done."""
+        return [self]
+
     @abstractmethod
     def measure(self, model: Any, mode: Mode, advance: Advance) -> dict[str, pd.DataFrame]:
         """Return values per document or sequence."""
@@ -137,6 +141,9 @@ class Texts(EvaluationTask):
     def at_the_end(self, length: int) -> Self:
         """Return the same task, of growing contexts the longest only."""
         return replace(self, contexts=(length,))
+
+    def parts(self) -> Sequence[Self]:
+        return [replace(self, only=number) for number in range(self.documents)]
 
     def measure(self, model: Readable, mode: Mode, advance: Advance) -> dict[str, pd.DataFrame]:
         """Return nats per byte and document: `buckets` in one pass, `last_window` by context."""

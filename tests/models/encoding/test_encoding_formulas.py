@@ -136,8 +136,8 @@ def xpos(encoding: XPos, q: Tensor, k: Tensor, i: int, j: int, head: int) -> flo
 def tupe(encoding: Tupe, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
     """TUPE-R: words and positions, each over sqrt(2 d), and T5's bias."""
     mine = slice(head * len(q), (head + 1) * len(q))
-    p_q = (encoding.to_query.weight @ encoding.table[i])[mine]
-    p_k = (encoding.to_key.weight @ encoding.table[j])[mine]
+    p_q = (encoding.to_query.weight @ encoding.table.weight[i])[mine]
+    p_k = (encoding.to_key.weight @ encoding.table.weight[j])[mine]
     relative = t5(encoding.relative, 0 * q, k, i, j, head)
     return (dot(q, k) + dot(p_q, p_k)) / math.sqrt(2 * len(q)) + relative
 

@@ -125,7 +125,7 @@ def test_deberta_v2() -> None:
         projection.bias.zero_()
     theirs.pos_key_proj.weight.copy_(ours.get_parameter("to_key.0.weight"))
     theirs.pos_query_proj.weight.copy_(ours.get_parameter("to_query.0.weight"))
-    table = torch.cat((torch.randn(rows, WIDTH), ours.table))
+    table = torch.cat((torch.randn(rows, WIDTH), ours.table.weight))
     q, k = heads(), heads()
     bias = theirs.disentangled_attention_bias(q.flatten(0, 1), k.flatten(0, 1), None, table, 3)
     want = q @ k.mT / (3 * HEAD_DIM) ** 0.5 + bias.unflatten(0, (3, HEADS))
