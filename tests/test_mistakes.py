@@ -36,6 +36,14 @@ QWEN = {
             "audit qwen.json --max-model-len 131072 --length 64k",
             "type: ropelab audit qwen.json --length 64k --flags '--max-model-len 131072'",
         ),
+        (
+            "audit --use-rope-scaling qwen.json",
+            "type: ropelab audit qwen.json --flags --use-rope-scaling",
+        ),
+        (
+            "audit qwen.json --ropeconfig 0.5 20000",
+            """type: ropelab audit qwen.json --flags '--ropeconfig '"'"'0.5 20000'"'"''""",
+        ),
         ("audit", "type: ropelab audit --help"),
         ("precision --dtype bf16", "type: ropelab precision --formats bfloat16"),
         ("precision --formats bf16", "did you mean 'bfloat16'?"),

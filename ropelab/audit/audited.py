@@ -11,7 +11,7 @@ from ropelab.audit.beside import Aspect, aspects
 from ropelab.audit.document import Document, load
 from ropelab.audit.findings import LEVELS, Finding
 from ropelab.audit.flags import Flags, parse_flags
-from ropelab.audit.overview import Case
+from ropelab.audit.overview import Case, grouped
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
 from ropelab.runs.config import split_list
@@ -127,12 +127,9 @@ def compare(one: Audit, other: Audit) -> list[dict[str, Any]]:
 
 def folded(audit: Audit) -> list[tuple[str, str]]:
     """Return in words what runtimes compute, and those that compute the same."""
-    groups: dict[str, list[str]] = {}
-    for row in audit.rows["runtimes"]:
-        if "base" not in row:
-            continue
-        name = row["runtime"] + ("*" if row["proof"].startswith("read") else "")
-        groups.setdefault(in_words(row, audit.length), []).append(name)
+    rows = [row for row in audit.rows["runtimes"] if "base" in row]
+    names = (r["runtime"] + ("*" if r["proof"].startswith("read") else "") for r in rows)
+    groups = grouped(zip((in_words(r, audit.length) for r in rows), names, strict=True))
     return [(words, ", ".join(names)) for words, names in groups.items()]
 
 

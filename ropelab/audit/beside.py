@@ -1,52 +1,23 @@
-"""Parts of a model that act beside the frequencies, by the runtimes whose code was read for them.
+"""Parts of a model that act beside the frequencies, by the runtimes of beside.toml."""
 
-Read for Llama 4 and SmolLM3: transformers 5.23.0, 4.57.1, 4.55.4 and 4.51.3, SGLang 0.5.23,
-MLX-LM 0.32.2, llama.cpp 8a5c4e0 and a0b8c17; for Cohere 2, EXAONE 4 and several position axes:
-transformers 5.23.0, and SGLang 0.5.23 for the axes.
-"""
-
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ropelab.audit.overview import Case, agrees
+from ropelab.audit.overview import Case, agrees, grouped
 from ropelab.audit.runtimes.registry import Reading
+from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
 from ropelab.math.rotary import axis_of_pairs
 from ropelab.runs.sentences import typed
 
-NEWER = ("transformers-5", "transformers-4.57", "transformers-4.55")
-# Layers without rotation: the runtimes that read no_rope_layers (1 = rotate), those that skip every
-# fourth layer whatever the file says, and those that rotate in layers of a sliding window only.
-LISTED = {
-    "llama4_text": NEWER,
-    "smollm3": (*NEWER, "mlx-lm"),
-    "mistral_large4": ("transformers-5",),
-}
-FOURTH = {
-    "llama4_text": ("transformers-4.51", "sglang", "llama.cpp"),
-    "llama4": ("llama.cpp",),  # the architecture in a GGUF file
-    "smollm3": ("llama.cpp",),
-}
-WINDOWED = {"cohere2": ("transformers-5",), "exaone4": ("transformers-5",)}
-# Factors on queries that grow with the position.
-TEMPERATURE = ("attn_temperature_tuning", "floor_scale", "attn_scale")
-# Keys of the first Qwen and of Qwen2.5-1M, whose names occur nowhere in these packages.
-UNREAD = {
-    "use_dynamic_ntk": ("transformers-5", "mlx-lm", "sglang"),
-    "use_logn_attn": ("transformers-5", "mlx-lm", "sglang"),
-    "dual_chunk_attention_config": ("transformers-5", "mlx-lm"),
-}
-AXES = {
-    "mrope": ("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"),
-    "mrope_interleaved": (
-        *("qwen3_vl", "qwen3_vl_text", "qwen3_vl_moe", "qwen3_vl_moe_text"),
-        *("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"),
-    ),
-}
+READ = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+UNROTATED = ("listed", "windowed", "fourth")  # rules for layers without rotation
 MOST_LAYERS = 4096
 
 
@@ -63,9 +34,7 @@ class Aspect:
         return len(set(self.does.values())) > 1
 
     def in_words(self) -> str:
-        groups: dict[str, list[str]] = {}
-        for runtime, words in self.does.items():
-            groups.setdefault(words, []).append(runtime)
+        groups = grouped((words, runtime) for runtime, words in self.does.items())
         parts = [f"{words} in {', '.join(names)}" for words, names in groups.items()]
         if self.unread:
             parts.append(f"not looked at in {', '.join(self.unread)}")
@@ -89,56 +58,45 @@ def rules(case: Case) -> Iterator[tuple[str, Does]]:
     _, text = language_part(case.document.config)
     kind = case.reference.model_type
     for layer, right in case.reference.layers.items():
-        if right is case.spec:
-            continue
-
-        def of_layer(reading: Reading, layer: str = layer) -> str:
-            own = reading.layers.get(layer)
-            if own is None:
-                return ""
-            same = agrees(own, case.reference.layers[layer])
-            shown = case.reference.layers[layer] if same else own
-            return f"base {typed(shown.base)}, {shown.method}"
-
-        yield f"{layer} layers", of_layer
-
+        if right is not case.spec:
+            yield f"{layer} layers", partial(of_layer, layer=layer, right=right)
     named = {"no_rope_layers", "no_rope_layer_interval"} & text.keys()
-    if named or any(kind in table for table in (LISTED, FOURTH, WINDOWED)):
+    if named or any(kind in READ[rule] for rule in UNROTATED):
         yield "layers without rotation", partial(unrotated_layers, text=text)
-    if kind == "llama4_text" or any(text.get(key) for key in TEMPERATURE):
+    if kind == "llama4_text" or any(text.get(key) for key in READ["temperature"]["keys"]):
         yield "factor on queries in layers without rotation", partial(temperature, text=text)
     if case.block.get("llama_4_scaling_beta"):
         yield "factor on queries (llama_4_scaling_beta)", beta
-    for key, without in UNREAD.items():
+    for key in READ["unread"]:
         if text.get(key):
-            yield key, partial(unread, key=key, without=without, text=text)
-    if sections := case.block.get("mrope_section"):
-        yield (
-            "pairs per position axis, for images",
-            partial(axes, block=case.block, sections=sections),
-        )
+            yield key, partial(unread, key=key, value=text[key])
+    if case.block.get("mrope_section"):
+        yield "pairs per position axis, for images", partial(axes, block=case.block)
+
+
+def of_layer(reading: Reading, layer: str, right: RopeSpec) -> str:
+    own = reading.layers.get(layer)
+    if own is None:
+        return ""
+    shown = right if agrees(own, right) else own
+    return f"base {typed(shown.base)}, {shown.method}"
 
 
 def unrotated_layers(reading: Reading, text: Mapping[str, Any]) -> str:
     runtime, kind = reading.runtime.name, reading.model_type
+    rule = next((rule for rule in UNROTATED if runtime in READ[rule].get(kind, ())), "")
     count = text.get("num_hidden_layers", text.get("block_count"))
     if not isinstance(count, int) or not 1 <= count <= MOST_LAYERS:
-        return "every 4th" if runtime in FOURTH.get(kind, ()) else ""
-    rotated: Any = [(layer + 1) % 4 for layer in range(count)]
-    if runtime in LISTED.get(kind, ()):
-        step = text.get("no_rope_layer_interval", 4)
-        if not isinstance(step, int) or step < 1:
-            return ""
-        listed = text.get("no_rope_layers")
-        rotated = listed or [(layer + 1) % step for layer in range(count)]
-        if not isinstance(rotated, list) or len(rotated) != count:
-            return ""
-    elif runtime in WINDOWED.get(kind, ()):
-        types = text.get("layer_types")
-        if not isinstance(types, list) or len(types) != count or not text.get("sliding_window"):
-            return ""
+        return "every 4th" if rule == "fourth" else ""
+    types, step = text.get("layer_types"), text.get("no_rope_layer_interval", 4)
+    rotated: Any = None
+    if rule == "windowed" and isinstance(types, list) and text.get("sliding_window"):
         rotated = [one == "sliding_attention" for one in types]
-    elif runtime not in FOURTH.get(kind, ()):
+    elif rule == "listed" and isinstance(step, int) and step >= 1:
+        rotated = text.get("no_rope_layers") or [(layer + 1) % step for layer in range(count)]
+    elif rule == "fourth":
+        rotated = [(layer + 1) % 4 for layer in range(count)]
+    if not isinstance(rotated, list) or len(rotated) != count:
         return ""
     return layers_in_words([layer for layer, flag in enumerate(rotated) if not flag], count)
 
@@ -164,7 +122,7 @@ def temperature(reading: Reading, text: Mapping[str, Any]) -> str:
         # Only Llama 4's code has these keys.
         return "none" if runtime == "transformers-5" else ""
     on, floor, scale = True, 8192, 0.1
-    if runtime in (*NEWER, "transformers-4.51", "sglang"):
+    if runtime in READ["temperature"]["read_by"]:
         on = bool(text.get("attn_temperature_tuning", True))
         floor, scale = text.get("floor_scale", floor), text.get("attn_scale", scale)
     elif runtime != "llama.cpp":  # which has the numbers in its code
@@ -179,9 +137,9 @@ def beta(reading: Reading) -> str:
     return "1 + beta ln(1 + floor(p / original length))" if by_position else "none"
 
 
-def unread(reading: Reading, key: str, without: tuple[str, ...], text: Mapping[str, Any]) -> str:
-    runtime, value = reading.runtime.name, text[key]
-    if runtime in without:
+def unread(reading: Reading, key: str, value: Any) -> str:
+    runtime = reading.runtime.name
+    if runtime in READ["unread"][key]:
         return "without effect"
     # SGLang's attention for it has to be chosen when the server starts.
     chunks = key == "dual_chunk_attention_config" and isinstance(value, Mapping)
@@ -190,21 +148,17 @@ def unread(reading: Reading, key: str, without: tuple[str, ...], text: Mapping[s
     return ""
 
 
-def axes(reading: Reading, block: Mapping[str, Any], sections: Any) -> str:
-    runtime, kind = reading.runtime.name, reading.model_type
-    pairs = reading.main.rotary_dim // 2 if reading.main else 0
-    whole = isinstance(sections, list) and len(sections) == 3
-    if not whole or not all(isinstance(one, int) and one >= 0 for one in sections):
+def axes(reading: Reading, block: Mapping[str, Any]) -> str:
+    sections, layout = block["mrope_section"], READ["axes"].get(reading.model_type)
+    if not layout or reading.runtime.name not in ("transformers-5", "sglang"):
         return ""
-    if sum(sections) != pairs:
+    three = isinstance(sections, list) and len(sections) == 3
+    if not three or not all(isinstance(one, int) and one >= 0 for one in sections):
         return ""
-    layout = next((name for name, kinds in AXES.items() if kind in kinds), "")
-    if not layout or runtime not in ("transformers-5", "sglang"):
+    if not reading.main or sum(sections) != reading.main.rotary_dim // 2:
         return ""
-    if runtime == "sglang":  # transformers' classes have one layout each, whatever the key says
+    if reading.runtime.name == "sglang":  # which goes by the key, whatever the model
         layout = "mrope_interleaved" if block.get("mrope_interleaved") else "mrope"
-    interleaved = layout == "mrope_interleaved"
-    owners = axis_of_pairs("mrope_interleaved" if interleaved else "mrope", sections)
-    realised = np.bincount(owners, minlength=3).tolist()
+    realised = np.bincount(axis_of_pairs(layout, sections), minlength=3).tolist()
     asked = f", asked for {sections}" if realised != sections else ""
-    return f"{realised} {'interleaved' if interleaved else 'in runs'}{asked}"
+    return f"{realised} {'in runs' if layout == 'mrope' else 'interleaved'}{asked}"

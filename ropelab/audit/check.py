@@ -24,8 +24,8 @@ from ropelab.audit.explained import (
     wrong_positions,
     wrong_tables,
 )
-from ropelab.audit.mistakes import right
 from ropelab.audit.observed import from_module, layered, observe, rotary_module
+from ropelab.audit.overview import grouped
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.rotations import Observed, Positions, Rotated, Vectors, from_vectors, sheared
 from ropelab.audit.vectors import ABOUT, rotated_bound
@@ -86,16 +86,12 @@ def check(
     module = rotary_module(path)
     if not layered(module):
         return diagnose(from_module(module, main.spec, probes(main), dtype), main, tolerance)
-    done = {}
     for name, expected in layers.items():
         observed = from_module(module, expected.spec, probes(expected), dtype, name)
-        done[name] = diagnose(observed, expected, tolerance)
-    wrong = [(name, found) for name, found in done.items() if found.wrong]
-    if wrong:
-        name, found = wrong[0]
-        return replace(found, answer=f"{name}: {found.answer}")
-    last = done[next(reversed(done))]
-    return replace(last, answer=f"{last.answer} ({', '.join(done)})")
+        done = diagnose(observed, expected, tolerance)
+        if done.wrong:
+            return replace(done, answer=f"{name}: {done.answer}")
+    return replace(done, answer=f"{done.answer} ({', '.join(layers)})")
 
 
 def check_arrays(path: Path, config: str, length: int | None, tolerance: float) -> Check:
@@ -121,9 +117,7 @@ def check_arrays(path: Path, config: str, length: int | None, tolerance: float) 
     done = {n: check_rotated(*rotated, expected, tolerance) for n, rotated in found.items()}
     # Only what is wrong is named, and equal answers once.
     wrong = {name: one for name, one in done.items() if one.wrong} or done
-    names: dict[str, list[str]] = {}
-    for name, one in wrong.items():
-        names.setdefault(one.answer, []).append(name)
+    names = grouped((one.answer, name) for name, one in wrong.items())
     says = "; ".join(f"{' and '.join(n)}: {answer}" for answer, n in names.items())
     return replace(next(iter(wrong.values())), answer=says)
 
@@ -132,7 +126,7 @@ def check_rotated(
     before: Vectors, after: Rotated, places: Positions, expected: Expected, tolerance: float
 ) -> Check:
     """Judge rotated vectors by what honest codes lose, then by the mistakes that explain them."""
-    errors = np.abs(after - right(expected.spec, expected.length).applied(before, places))
+    errors = np.abs(after - expected.rotation.applied(before, places))
     errors = np.nan_to_num(errors.max(axis=(1, 2)), nan=math.inf)
     for kind in KINDS:
         bound = rotated_bound(expected, kind, before, places)
@@ -162,7 +156,7 @@ def probes(expected: Expected) -> np.ndarray:
 def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
     if not observed.finite:
         return Check("tables hold numbers that are not finite", True, "see how they are made")
-    spec, wanted = expected.spec, expected.tables(observed.positions)
+    spec, wanted = expected.spec, expected.rotation.tables(observed.positions)
     fault = observed.fault
     if fault is None and observed.blocks is not None:
         fault = sheared(observed.blocks, wanted)

@@ -23,6 +23,7 @@ from ropelab.audit.runtimes.trace import (
     language_part,
     rope_block,
 )
+from ropelab.audit.runtimes.trainers import LLAMAFACTORY, lengthened
 from ropelab.audit.runtimes.transformers import SCALED
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
@@ -38,8 +39,6 @@ MAIN = "full_attention"
 RAISED = ("linear", "yarn", "llama3")
 # Files that allow more tokens than were trained: Qwen3's card scales by YaRN from 32768.
 TRAINED = {("qwen3", 40960): 32768, ("qwen3_moe", 40960): 32768}
-# Types that LLaMA-Factory has a name for.
-LLAMAFACTORY = ("linear", "dynamic", "yarn", "llama3")
 # Keys of a block that are written anew.
 WRITTEN = ("type", "rope_type", "rope_theta", "partial_rotary_factor")
 
@@ -108,9 +107,8 @@ def emit(
         longest = spec.length if fixed else max(spec.length, context)
         kept = {**own, "rope_theta": spec.base}
         patched = {**text, MAXIMUM: longest, name: {**layers, MAIN: kept} if layers else kept}
-        read = registry.reference(file, patched)
+        spec = registry.reference(file, patched)
         about |= {"own": own, "raised": bool(note), "claimed_len": longest}
-        wanted = Wanted(**{**vars(read), **about})
     else:
         kind = (str(text.get("model_type")), spec.trained_len)
         if kind in TRAINED and context > spec.trained_len and not scaled:
@@ -120,9 +118,10 @@ def emit(
         scaling = parse_scaling(method or ("yarn" if factor > 1 else "unscaled"), factor)
         attention = scaling.plan(spec.geometry, context).attention_factor
         about |= {"scaling": scaling, "attention_factor": attention, "softmax_factor": 1.0}
-        wanted = Wanted(**{**vars(spec), **about, "claimed_len": context})
-        if scaled and scaling != spec.scaling:
-            replaced = f"the file's own {spec.method} is replaced by {wanted.method}"
+        about["claimed_len"] = context
+    wanted = Wanted(**{**vars(spec), **about})
+    if scaled and method and wanted.scaling != spec.scaling:
+        replaced = f"the file's own {spec.method} is replaced by {wanted.method}"
     names = list(TARGETS) if target == "all" else split_list(target)
     done = tuple(emitted(name, wanted, text, nest) for name in names)
     rows = [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in done]
@@ -187,7 +186,9 @@ def emitted(
         flags["rope_freq_base"], fragment["rope_theta"] = written.base, wanted.base
     lost = []
     for name in chosen.runtimes:
-        config = chosen.laid_over(model, fragment, name)
+        config: Mapping[str, Any] = {**model, **fragment}
+        if "{json}" in chosen.text:  # given as a flag
+            config = Flags(overrides={name: fragment}).applied(name, model)
         reading = registry.read(registry.RUNTIMES[name], config, flags)
         if reading.main is None:
             lost.append(f"{name}: everything ({reading.outcome}: {reading.problem})")
@@ -287,19 +288,27 @@ def version4(spec: Wanted) -> Fragment:
 
 
 def version5(spec: Wanted) -> Fragment:
+    """Return rope_parameters, for a configuration that was read already."""
     block, (start, share) = block_of(spec) or {"rope_type": "default"}, start_and_share(spec)
     block = {"rope_theta": spec.base, **block, **share}
     if spec.layers:
         block = {**spec.layers, MAIN: block}
-    # A file's rope_scaling would replace rope_parameters.
-    emptied = {"rope_scaling": None} if "rope_scaling" in spec.present else {}
-    return {**start, **emptied, "rope_parameters": block}
+    return {**start, "rope_parameters": block}
+
+
+def emptied(spec: Wanted) -> Fragment:
+    """Return a file's rope_scaling as null, as it would replace rope_parameters."""
+    return {"rope_scaling": None} if "rope_scaling" in spec.present else {}
+
+
+def hf5(spec: Wanted) -> Fragment:
+    fragment = version5(spec)
+    return {MAXIMUM: fragment[MAXIMUM], **emptied(spec), **fragment}
 
 
 def vllm(spec: Wanted) -> Fragment:
     """Return version 5 with the length before the factor where the server multiplies by it."""
     fragment = version5(spec)
-    fragment.pop("rope_scaling", None)  # the override comes after the file was read
     if isinstance(spec.scaling, scalings.PositionInterpolation | scalings.DynamicNtk):
         fragment[MAXIMUM] = round(spec.length / spec.scaling.factor)
     return fragment
@@ -307,8 +316,7 @@ def vllm(spec: Wanted) -> Fragment:
 
 def draft(spec: Wanted) -> Fragment:
     """Return vLLM's form for the file of a draft model, which no override reaches."""
-    emptied = {"rope_scaling": None} if "rope_scaling" in spec.present else {}
-    return {**vllm(spec), **emptied}
+    return {**vllm(spec), **emptied(spec)}
 
 
 def sglang(spec: Wanted) -> Fragment:
@@ -321,25 +329,13 @@ def sglang(spec: Wanted) -> Fragment:
     return {**fragment, "rope_scaling": block}
 
 
-def axolotl(spec: Wanted) -> Fragment:
-    """Return version 5; the keys are set on the configuration after it was read."""
-    fragment = version5(spec)
-    fragment.pop("rope_scaling", None)  # another name of rope_parameters by then
-    return fragment
-
-
 def llamafactory(spec: Wanted) -> Fragment:
     """Return the block that LLaMA-Factory makes of a type and a length; the factor is whole."""
     kind, limit = llamafactory_type(spec)["rope_scaling"], spec.limit
     factor = math.ceil(spec.context / limit)
     if kind == "null" or factor == 1:
         return unscaled_file(spec)
-    block: Fragment = {"rope_type": kind, "factor": float(factor)}
-    if kind != "linear":
-        block[ORIGINAL] = limit
-    if kind == "llama3":
-        block |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    return {**unscaled_file(spec), MAXIMUM: limit * factor, "rope_scaling": block}
+    return {**unscaled_file(spec), **lengthened(kind, limit, factor)}
 
 
 def llamafactory_type(spec: Wanted) -> dict[str, Any]:
@@ -391,14 +387,6 @@ class Target:
     flags: Callable[[Wanted], dict[str, Any]] = lambda spec: {}
     flat: bool = False  # sets keys of the whole model only
 
-    def laid_over(
-        self, model: Mapping[str, Any], fragment: Fragment, runtime: str
-    ) -> Mapping[str, Any]:
-        """Return a model's configuration with the fragment, by a flag or in the file."""
-        if "{json}" in self.text:
-            return Flags(overrides={runtime: fragment}).applied(runtime, model)
-        return {**model, **fragment}
-
 
 # All but the oldest transformers, and ollama's converter, which writes no yarn at all.
 _PORTABLE = tuple(n for n in registry.RUNTIMES if not n.startswith(("transformers-4.4", "ollama")))
@@ -415,7 +403,7 @@ TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
         Target("hf4", ("transformers-4.57",), version4),
-        Target("hf5", ("transformers-5",), version5),
+        Target("hf5", ("transformers-5",), hf5),
         Target("vllm", ("vllm",), vllm, _VLLM),
         Target("vllm-draft", ("vllm",), draft),
         Target("sglang", ("sglang",), sglang, _SGLANG),
@@ -427,7 +415,7 @@ TARGETS: dict[str, Target] = {
         Target("trtllm", ("tensorrt-llm",), version4),
         Target("exllama", ("exllamav3",), version4),
         Target("tgi", ("tgi",), version4),
-        Target("axolotl", ("transformers-5",), axolotl, _AXOLOTL, flat=True),
+        Target("axolotl", ("transformers-5",), version5, _AXOLOTL, flat=True),
         Target(
             "llamafactory",
             ("transformers-4.57",),

@@ -1,21 +1,50 @@
 """The rotation that a configuration asks for, which a code is compared with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from ropelab.audit.document import load
+from ropelab.audit.rotations import Pairs, Positions, Rotated, Shape, Table, Vectors, layout
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.math.numerics.budget import Budget, Kind
 from ropelab.math.numerics.chain import Spectrum
+from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.math.rotary import Pairing
 from ropelab.runs.errors import InputError
 
-Pairs = Float[np.ndarray, " pairs"]
-Table = Float[np.ndarray, "n pairs"]
+
+@dataclass(frozen=True)
+class Rotation:
+    """A rotary code in float64, right or with one mistake."""
+
+    inv_freq: Pairs
+    factor: float
+    pairing: Pairing
+    start: int = 0  # first feature of the rotated block
+    shift: int = 0  # of positions
+    angle_format: str = "float64"
+    swapped: bool = False  # cos and sin
+    shape: Shape = field(default=lambda c, s: (c, -s, s, c))
+
+    def tables(self, positions: Positions) -> tuple[Table, Table]:
+        """Return cos and sin, the factor included."""
+        angles = (positions + self.shift).astype(np.float64)[:, None] * self.inv_freq
+        angles = round_to(angles, FORMATS[self.angle_format])
+        cos, sin = self.factor * np.cos(angles), self.factor * np.sin(angles)
+        return (sin, cos) if self.swapped else (cos, sin)
+
+    def applied(self, vectors: Vectors, positions: Positions) -> Rotated:
+        """Return the vectors rotated at each position."""
+        first, second = layout(self.pairing, 2 * len(self.inv_freq), self.start)
+        a, b, c, d = (part[:, None] for part in self.shape(*self.tables(positions)))
+        result = np.repeat(vectors[None], len(positions), axis=0)
+        x, y = vectors[:, first], vectors[:, second]
+        result[:, :, first], result[:, :, second] = a * x + b * y, c * x + d * y
+        return result
 
 
 @dataclass(frozen=True)
@@ -30,11 +59,9 @@ class Expected:
     def inv_freq(self) -> Pairs:
         return self.spec.inv_freq(self.length)
 
-    def tables(self, positions: np.ndarray) -> tuple[Table, Table]:
-        """Return cos and sin, the factor included."""
-        angles = positions.astype(np.float64)[:, None] * self.inv_freq
-        factor = self.spec.attention_factor
-        return factor * np.cos(angles), factor * np.sin(angles)
+    @property
+    def rotation(self) -> Rotation:
+        return Rotation(self.inv_freq, self.spec.attention_factor, self.spec.pairing)
 
     def budget(self, kind: Kind = "float32") -> Budget:
         """Return what an honest code may lose."""

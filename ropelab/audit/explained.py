@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ropelab.audit.expected import Expected, Pairs, Table
+from ropelab.audit.expected import Expected
 from ropelab.audit.observed import frequencies
-from ropelab.audit.rotations import SHEARED, Fault, Observed
+from ropelab.audit.rotations import SHEARED, Fault, Observed, Pairs, Table
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
@@ -44,7 +44,7 @@ def wrapped(angles: Table) -> Table:
 def wrong_tables(observed: Observed, expected: Expected) -> Fault | None:
     """Name tables that are swapped or negated, by small positions, where all codes are precise."""
     first = observed.positions <= 4
-    cos, sin = expected.tables(observed.positions[first])
+    cos, sin = expected.rotation.tables(observed.positions[first])
     if observed.cos[first].shape != cos.shape:
         return None
     known = {
@@ -181,10 +181,8 @@ def explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
         yield "the factor is applied twice", right**2 / plain
     if isinstance(spec.scaling, Llama3 | Yarn):
         divided = plain / spec.scaling.factor
-        yield (
-            "the ramp is inverted: fast pairs are divided, slow ones kept",
-            plain + divided - right,
-        )
+        inverted = plain + divided - right
+        yield "the ramp is inverted: fast pairs are divided, slow ones kept", inverted
         yield f"all pairs are divided by {spec.scaling.factor:g}", divided
     yield "the rotation has the wrong sign", -right
     yield "rotated twice: every angle is doubled", 2 * right

@@ -1,7 +1,7 @@
 """The rules of an audit: problems of a configuration, and differences between the runtimes."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -61,20 +61,23 @@ def explained(case: Case) -> set[str]:
     return {*other, *unscaled(case)}
 
 
-def errors(case: Case) -> Iterator[tuple[Sequence[str], str, str, str]]:
-    """Find contradictions, refusals, and runtimes that rotate by something else, with names."""
+def level(case: Case, names: Collection[str]) -> Level:
+    """Return the level of an error: that of a warning if none of the readers was compared."""
+    named = (r for r in case.readings if r.runtime.name in names)
+    return "error" if any(r.model_type in r.runtime.compared for r in named) else "warn"
+
+
+def errors(case: Case) -> Iterator[Finding]:
+    """Find contradictions, refusals, and runtimes that rotate by something else."""
     reference, right = case.reference.runtime.name, case.spec
     old, new = case.block.get("type"), case.block.get("rope_type")
     if old and new and old != new and (old, new) not in SAME_TYPES:
         says = f"type says {old}, rope_type says {new}: runtimes pick one or refuse both"
-        yield (), "E01", says, f"write the same name twice: {new}"
+        yield Finding("E01", "error", says, f"write the same name twice: {new}")
 
-    refused: dict[str, list[str]] = {}
-    for reading in case.readings:
-        if reading.outcome == "refused":
-            refused.setdefault(reading.problem, []).append(reading.runtime.name)
-    for reason, stopped in refused.items():
-        yield stopped, "E02", f"refused by {', '.join(stopped)}: {reason}", ""
+    for reason, stopped in case.unread("refused").items():
+        says = f"refused by {', '.join(stopped)}: {reason}"
+        yield Finding("E02", level(case, stopped), says)
 
     for base, names in case.grouped(lambda spec: spec.base).items():
         if not math.isclose(base, right.base, rel_tol=1e-9):
@@ -82,7 +85,7 @@ def errors(case: Case) -> Iterator[tuple[Sequence[str], str, str, str]]:
             says = f"{names} takes base {base:g} ({source}), not {right.base:g}"
             instead = f'write "rope_theta": {right.base!r} at top level'
             fix = f"leave {source} off" if source.startswith("--") else instead
-            yield names.split(", "), "E03", says, fix
+            yield Finding("E03", level(case, names.split(", ")), says, fix)
 
     # By a factor of 1 from the lengths, or not at all: two causes.
     without, fix = unscaled(case), of_ratio(case)
@@ -95,12 +98,12 @@ def errors(case: Case) -> Iterator[tuple[Sequence[str], str, str, str]]:
         if names_of_one is by_ratio:
             ratio, instead = case.maximum / case.block[ORIGINAL], fix
             says = f"{says}: their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
-        yield names_of_one, "E08", says, instead
+        yield Finding("E08", level(case, names_of_one), says, instead)
 
     for width, names in case.grouped(lambda spec: spec.rotary_dim).items():
         if width != right.rotary_dim:
             says = f"{names} rotates {width} features, {reference} {right.rotary_dim}"
-            yield names.split(", "), "W06", says, ""
+            yield Finding("W06", level(case, names.split(", ")), says)
 
 
 def _plain(spec: RopeSpec) -> bool:
@@ -248,11 +251,7 @@ def notes(case: Case) -> Found:
         need = max(1.0, case.asked / spec.trained_len)
         says = f"{case.asked} tokens need a factor of {need:.4g}, the file has {factor:g}"
         yield "N02", says, f'"factor": {need:.4g}'
-    left: dict[str, list[str]] = {}
-    for reading in case.readings:
-        if reading.outcome == "not modelled":
-            left.setdefault(reading.problem, []).append(reading.runtime.name)
-    if left:
+    if left := case.unread("not modelled"):
         parts = (f"{', '.join(names)} ({problem})" for problem, names in left.items())
         yield "N03", f"left out: {'; '.join(parts)}", ""
 
@@ -277,19 +276,7 @@ RULES: tuple[tuple[Level, Callable[[Case], Found]], ...] = (
 
 
 def collect(case: Case, beside: Sequence[Aspect]) -> tuple[Finding, ...]:
-    """Return all findings, worst first; errors rest on readers that were compared."""
-    found = [
-        Finding(code, "error" if sure(case, names) else "warn", says, do)
-        for names, code, says, do in errors(case)
-    ]
-    found += beside_the_frequencies(beside)
-    found += [
-        Finding(code, level, says, do) for level, rule in RULES for code, says, do in rule(case)
-    ]
+    """Return all findings, worst first."""
+    found = [*errors(case), *beside_the_frequencies(beside)]
+    found += [Finding(code, level, *words) for level, rule in RULES for code, *words in rule(case)]
     return tuple(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
-
-
-def sure(case: Case, names: Sequence[str]) -> bool:
-    """Return True if one of the runtimes was compared for this model type; True without names."""
-    named = [r for r in case.readings if r.runtime.name in names]
-    return not named or any(r.model_type in r.runtime.compared for r in named)

@@ -1,7 +1,7 @@
 """The command line of a server, read for what it says about rotation."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +50,10 @@ def parse_flags(text: str) -> Flags:
         raise InputError(f"--flags cannot be read: {error}") from None
     settings: dict[str, Any] = {}
     overrides: dict[str, Mapping[str, Any]] = {}
-    for name, value in pairs(words):
+    found, others = taken(words)
+    if others:
+        raise unknown_name("flag", others[0].partition("=")[0], KNOWN)
+    for name, value in found:
         if name in OVERRIDES:
             overrides[OVERRIDES[name]] = parse(name, value.encode())
         elif name == KOBOLD:
@@ -64,12 +67,15 @@ def parse_flags(text: str) -> Flags:
     return Flags(settings, overrides)
 
 
-def pairs(words: list[str]) -> list[tuple[str, str]]:
-    found, rest = [], list(words)
+def taken(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the known flags among some words, each with its value, and the other words."""
+    found, others, rest = [], [], list(words)
     while rest:
-        name, equals, value = rest.pop(0).partition("=")
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
         if name not in KNOWN:
-            raise unknown_name("flag", name, KNOWN)
+            others.append(word)
+            continue
         if not equals and name not in SWITCHES:
             if not rest:
                 raise InputError(f"{name} needs a value")
@@ -77,7 +83,7 @@ def pairs(words: list[str]) -> list[tuple[str, str]]:
             if name == KOBOLD and rest and not rest[0].startswith("-"):
                 value = f"{value} {rest.pop(0)}"
         found.append((name, value))
-    return found
+    return found, others
 
 
 def setting(name: str, value: str) -> Any:

@@ -18,7 +18,7 @@ from ropelab.audit.document import load
 from ropelab.audit.rotations import Observed, Positions, from_rotation, from_tables
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
-from ropelab.runs.errors import InputError, RopelabError, say
+from ropelab.runs.errors import InputError, RopelabError, known, require, say
 from ropelab.runs.temporary import TemporaryFolder
 
 LONGEST_SECONDS = 600  # that a factory and its function may take
@@ -185,9 +185,8 @@ def from_module(
     import torch
 
     kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if dtype not in kinds:
-        raise InputError(f"--dtype must be one of {', '.join(kinds)}, not '{dtype}'")
-    arguments = (torch.zeros(1, dtype=kinds[dtype]), torch.from_numpy(positions)[None])
+    chosen = kinds[known("--dtype", dtype, kinds)]
+    arguments = (torch.zeros(1, dtype=chosen), torch.from_numpy(positions)[None])
     with torch.no_grad():
         answer = module(*arguments, layer) if layered(module) else module(*arguments)
     return tabled(answer, type(module).__name__, spec, positions)
@@ -214,11 +213,9 @@ def rotary_module(folder: Path) -> Any:
 
 def config_classes() -> Any:
     """Return transformers' configuration classes by model type."""
-    try:
-        from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-    except ImportError:
-        problem = "checking a model folder needs transformers: pip install '.[hf]'"
-        raise InputError(problem) from None
+    require("transformers")
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
     return CONFIG_MAPPING
 
 

@@ -2,7 +2,7 @@
 # Tables are lists of rows here, so that a command that prints JSON imports nothing heavy.
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,14 +61,16 @@ class Case:
         """The runtimes that read the file by name, with their main specs."""
         return [(r.runtime.name, r.main) for r in self.readings if r.main is not None]
 
+    def unread(self, outcome: str) -> dict[str, list[str]]:
+        """Return the runtimes of an outcome other than `read`, by the problem."""
+        return grouped((r.problem, r.runtime.name) for r in self.readings if r.outcome == outcome)
+
     def named(self, test: Callable[[RopeSpec], Any]) -> str:
         return ", ".join(name for name, spec in self.read if test(spec))
 
     def grouped(self, value: Callable[[RopeSpec], Any]) -> dict[Any, str]:
         """Return the runtimes that read the file, by something of their spec."""
-        groups: dict[Any, list[str]] = {}
-        for name, spec in self.read:
-            groups.setdefault(value(spec), []).append(name)
+        groups = grouped((value(spec), name) for name, spec in self.read)
         return {value: ", ".join(names) for value, names in groups.items()}
 
     def apart(self, spec: RopeSpec) -> tuple[str, float | None, int | None]:
@@ -81,6 +83,14 @@ class Case:
         """Yield a runtime's layer types: name, spec, and that of the reference."""
         for layer, spec in reading.layers.items():
             yield layer, spec, self.reference.layers.get(layer) or self.spec
+
+
+def grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
+    """Return the second of each pair, in a list under the first."""
+    groups: dict[Any, list[Any]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def runtimes(case: Case) -> Rows:
@@ -137,21 +147,15 @@ def distance(spec: RopeSpec, other: RopeSpec, length: int) -> tuple[float | None
 
 
 def keys(case: Case) -> Rows:
-    statuses: dict[str, dict[str, str]] = {}
-    notes: dict[str, str] = {}
-    for reading in case.readings:
-        for use in reading.keys:
-            statuses.setdefault(use.path, {})[reading.runtime.name] = use.status
-            notes.setdefault(use.path, use.note)
+    uses = ((reading.runtime.name, use) for reading in case.readings for use in reading.keys)
     rows = []
-    for path, status in statuses.items():
+    for path, found in grouped((use.path, (name, use)) for name, use in uses).items():
+        status, note = {name: use.status for name, use in found}, found[0][1].note
         value, does = value_at(case.document.config, path), meaning(path)
         if not does:
             close = near(path)
             does = f"not known; did you mean {close}?" if close else "not known"
-        rows.append(
-            {"key": path, "value": value, "does": does, "status": status, "note": notes[path]}
-        )
+        rows.append({"key": path, "value": value, "does": does, "status": status, "note": note})
     return rows
 
 
@@ -227,16 +231,12 @@ def model_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
 def precision(case: Case, dtype: FloatFormat) -> Rows:
     """Return a row per cast chain: its worst errors over all positions, and the first beyond."""
     last = min(case.length, LONGEST)
-    chains: dict[str, list[tuple[str, RopeSpec]]] = {}
-    presets = {reading.runtime.name: reading.runtime.chain for reading in case.readings}
-    for name, spec in case.read:
-        # SGLang keeps longrope's tables in the model's format.
-        own = name == "sglang" and isinstance(spec.scaling, LongRope)
-        preset = MODEL_FORMAT if own else presets[name]
-        chains.setdefault(preset, []).append((name, spec))
-    rows = []
-    for preset, found in chains.items():
-        _, spec = found[0]  # of one chain, the frequencies of its first runtime
+    chains = {reading.runtime.name: reading.runtime.chain for reading in case.readings}
+    read, rows = dict(case.read), []
+    if "sglang" in read and isinstance(read["sglang"].scaling, LongRope):
+        chains["sglang"] = MODEL_FORMAT  # it keeps longrope's tables in the model's format
+    for preset, names in grouped((chains[name], name) for name in read).items():
+        spec = read[names[0]]  # of one chain, the frequencies of its first runtime
         spectrum = Spectrum(spec.inv_freq(case.length), spec.base, spec.rotary_dim)
         plan = PRESETS[preset].plan
         chain = Chain(replace(plan, table=dtype) if preset == MODEL_FORMAT else plan, spectrum)
@@ -248,7 +248,7 @@ def precision(case: Case, dtype: FloatFormat) -> Rows:
         rows.append(
             {
                 "chain": preset,
-                "runtimes": ", ".join(name for name, _ in found),
+                "runtimes": ", ".join(names),
                 "length_tokens": last,
                 "angle_error_rad": whole.error_rad,
                 "tolerance_rad": TOLERANCE,

@@ -17,6 +17,8 @@ from ropelab.runs.errors import InputError
 Positions = Int[np.ndarray, " n"]
 Partner = Literal["half", "adjacent", "irregular", "unknown"]
 Features = Int[np.ndarray, " pairs"]
+Pairs = Float[np.ndarray, " pairs"]
+Table = Float[np.ndarray, "n pairs"]
 Vectors = Float[np.ndarray, "vectors head_dim"]
 Rotated = Float[np.ndarray, "n vectors head_dim"]
 Rotate = Callable[[Float[np.ndarray, "tokens head_dim"], Int[np.ndarray, " tokens"]], np.ndarray]
@@ -191,7 +193,6 @@ def placed(first: Features, second: Features, spec: RopeSpec) -> tuple[Partner, 
     return partner, None
 
 
-Table = Float[np.ndarray, "n pairs"]
 Shape = Callable[[Table, Table], tuple[Table, Table, Table, Table]]
 FIRST, SECOND = "x1 cos - x2 sin", "x2 cos + x1 sin"
 # Codes with one mistake: which feature of a pair, its problem, and the block (a, b; c, d) by cos

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from ropelab.audit.document import load
 from ropelab.audit.expected import Expected, of_file
-from ropelab.audit.mistakes import mistaken, right
+from ropelab.audit.mistakes import mistaken
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.rotations import Positions, Vectors, layout
 from ropelab.audit.runtimes.spec import RopeSpec
@@ -23,23 +23,7 @@ PLACES = (0, 1, 255, 256, 257, 4095, 4096, 4097, 131071, 1_000_000)
 KEYS = 4  # of each position
 LARGEST_HEAD = 1024  # features; the files grow with their square
 ABOUT = "about.json"
-README = """\
-# Rotary positions of {layer_type} layers: {method}, base {base:g}
-
-1. vectors.npz, vectors.safetensors and vectors.json hold the same numbers, in float64.
-2. vectors.json: arrays.NAME has shape and data; numbers are hexadecimal, as C's strtod reads them.
-3. q [{head_dim}, {head_dim}] are unit vectors, k [{keys}, {head_dim}] eighths; rotate each at all
-   positions [{count}] to get q_rotated [{count}, {head_dim}, {head_dim}] and k_rotated.
-4. Features {pairs} below {rotary_dim} are a pair (x1, x2), which becomes x1 cos - x2 sin and
-   x2 cos + x1 sin. Any other features of a head stay as they are.
-5. cos and sin [{count}, {half}] include the attention factor, {attention_factor!r}. Scores are
-   multiplied by {softmax_factor!r} besides; in all, logits change by {logit_multiplier!r}.
-6. budget_FORMAT_rotated and _tables [{count}] bound the errors of an honest code at each position.
-7. mistake_NAME is k_rotated with that mistake; about.json has a sentence for each NAME.
-8. All holds while {length} tokens are in the context.
-9. Save your q_rotated and k_rotated as mine.npz or mine.safetensors here, and type
-   ropelab check {folder}/mine.npz
-"""
+README = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -98,7 +82,7 @@ def unrotated(spec: RopeSpec) -> dict[str, Vectors]:
 def sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Return the arrays of one layer type, and a sentence for each mistake."""
     places, given = places_of(expected), unrotated(expected.spec)
-    good = right(expected.spec, expected.length)
+    good = expected.rotation
     cos, sin = good.tables(places)
     arrays = {"positions": places, "inv_freq": good.inv_freq, "cos": cos, "sin": sin, **given}
     arrays |= {f"{name}_rotated": good.applied(x, places) for name, x in given.items()}
@@ -108,7 +92,7 @@ def sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         arrays[f"budget_{kind}_tables"] = tables.max(axis=1)
         arrays[f"budget_{kind}_rotated"] = np.max(bounds, axis=0)
     says = {}
-    for name, sentence, wrong in mistaken(expected.spec, expected.length):
+    for name, sentence, wrong in mistaken(expected):
         says[name], arrays[f"mistake_{name}"] = sentence, wrong.applied(given["k"], places)
     return arrays, says
 

@@ -15,7 +15,7 @@ from ropelab.audit.result import Rows
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.config import read_number
-from ropelab.runs.errors import InputError, known, say, unknown_name
+from ropelab.runs.errors import InputError, known, say
 
 if TYPE_CHECKING:
     from ropelab.audit.audited import Audit
@@ -72,18 +72,10 @@ def audit(
     if json and format_ not in ("text", "json"):
         raise InputError("give --format or --json, not both")
     kind = "json" if json else known("--format", format_, ("text", "json", "sarif"))
-    if fail_on not in LEVELS:
-        raise unknown_name("--fail-on", fail_on, LEVELS)
-    seen = tokens(length)
+    failing = LEVELS[known("--fail-on", fail_on, LEVELS)]
+    seen, whole = tokens(length), verbose or kind == "json"
     audits = [
-        audited.audit(
-            name,
-            runtime=runtime,
-            length=seen,
-            dtype=dtype,
-            flags=flags,
-            precision=verbose or kind == "json",
-        )
+        audited.audit(name, runtime=runtime, length=seen, dtype=dtype, flags=flags, precision=whole)
         for name in files
     ]
     difference = audited.compare(*audits) if len(audits) == 2 else None
@@ -116,7 +108,7 @@ def audit(
             show_tables({"difference": difference})
         show_findings(as_draft)
     levels = {one.worst() for one in audits} | {finding.level for finding in as_draft}
-    return FOUND if levels & {*LEVELS[fail_on]} else 0
+    return FOUND if levels & {*failing} else 0
 
 
 def show_audit(audit: "Audit", first: bool, verbose: bool) -> None:

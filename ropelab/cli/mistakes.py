@@ -45,17 +45,10 @@ def _is_file(word: str) -> bool:
 def _of_server(words: Sequence[str]) -> list[str]:
     """Put the flags of a server into quotes, as audit takes them."""
     # Imported here: the readers of configurations are not needed to start.
-    from ropelab.audit.flags import KNOWN
+    from ropelab.audit.flags import taken
 
-    kept: list[str] = []
-    flags: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        into = flags if word.partition("=")[0] in KNOWN else kept
-        into.append(word)
-        if into is flags and "=" not in word and rest and not rest[0].startswith("-"):
-            flags.append(rest.pop(0))
+    found, kept = taken(words)
+    flags = [word for flag in found for word in flag if word]
     return [*kept, "--flags", shlex.join(flags)] if flags else kept
 
 

@@ -6,7 +6,7 @@ from typing import (
     NotRequired,  # typing's, from 3.12 on
 )
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, create_model
 from typing_extensions import TypedDict
 
 from ropelab.experiments import NAMES, load
@@ -14,6 +14,11 @@ from ropelab.runs.errors import known
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
+
+
+def document(name: str, /, **keys: Any) -> Any:
+    """Return the type of a document with these keys, each of which it must have."""
+    return create_model(name, **{key: (kind, ...) for key, kind in keys.items()})
 
 
 class Finding(TypedDict):
@@ -25,99 +30,42 @@ class Finding(TypedDict):
     do: str
 
 
-class AuditTables(TypedDict):
-    runtimes: list[Row]
-    keys: list[Row]
-    pairs: list[Row]
-    context: list[Row]
-    precision: list[Row]
-    findings: list[Finding]
-
-
-class AuditedFile(TypedDict):
-    name: str
-    answer: str
-    length: int
-    tables: AuditTables
+_ROWS = dict.fromkeys(("runtimes", "keys", "pairs", "context", "precision"), list[Row])
+AUDIT_TABLES = document("AuditTables", **_ROWS, findings=list[Finding])
+AUDITED = document("AuditedFile", name=str, answer=str, length=int, tables=AUDIT_TABLES)
 
 
 class Audit(TypedDict):
     experiment: Literal["audit"]
-    files: list[AuditedFile]
+    files: list[AUDITED]  # type: ignore[valid-type]
     difference: NotRequired[list[Row]]
     draft: NotRequired[list[Row]]
 
 
-class Emission(TypedDict):
-    experiment: Literal["emit"]
-    method: str
-    note: str
-    replaced: str
-    targets: list[Row]
-
-
-class Check(TypedDict):
-    experiment: Literal["check"]
-    target: str
-    answer: str
-    wrong: bool
-    fix: str
-    tables: Tables
-
-
-class Vectors(TypedDict):
-    experiment: Literal["vectors"]
-    tables: Tables
-
-
-class Doctor(TypedDict):
-    experiment: Literal["doctor"]
-    model: str
-    answer: str
-    broken: bool
-    cpu_s: float
-    peak_bytes: int
-    tables: Tables
-
-
-class Catalogue(TypedDict):
-    tables: Tables
-
-
-class Comparison(TypedDict):
-    experiment: Literal["compare"]
-    answer: str
-    tables: Tables
-
-
-class Run(TypedDict):
-    experiment: str
-    config: Row
-    answer: str
-    tables: Tables
-    run: str
-
+_CHECKED = {"target": str, "answer": str, "wrong": bool, "fix": str}
+_EXAMINED = {"model": str, "answer": str, "broken": bool, "cpu_s": float, "peak_bytes": int}
+_WRITTEN = {"method": str, "note": str, "replaced": str, "targets": list[Row]}
+CATALOGUE = document("Catalogue", tables=Tables)
+RUN = document("Run", experiment=str, config=Row, answer=str, tables=Tables, run=str)
 
 SHAPES: dict[str, Any] = {
     "audit": Audit,
-    "emit": Emission,
-    "check": Check,
-    "doctor": Doctor,
-    "vectors": Vectors,
-    "compare": Comparison,
-    "methods": Catalogue,
-    "models": Catalogue,
+    "emit": document("Emission", experiment=Literal["emit"], **_WRITTEN),
+    "check": document("Check", experiment=Literal["check"], **_CHECKED, tables=Tables),
+    "doctor": document("Doctor", experiment=Literal["doctor"], **_EXAMINED, tables=Tables),
+    "vectors": document("Vectors", experiment=Literal["vectors"], tables=Tables),
+    "compare": document("Comparison", experiment=Literal["compare"], answer=str, tables=Tables),
+    "methods": CATALOGUE,
+    "models": CATALOGUE,
 }
 
 
 def schema_of(command: str) -> dict[str, Any]:
     """Return the schema of a command's --json; InputError if it has none."""
     known("command with --json", command, (*SHAPES, *NAMES))
-    if command in SHAPES:
-        return TypeAdapter(SHAPES[command]).json_schema()
-    found = TypeAdapter(Run).json_schema()
-    found["properties"]["experiment"] = {"const": command}
-    config = load(command).config.model_json_schema(mode="serialization")
-    found["$defs"] = config.pop("$defs", {})
-    found["properties"]["config"] = config
+    found = TypeAdapter(SHAPES.get(command, RUN)).json_schema()
+    if command not in SHAPES:
+        config = load(command).config.model_json_schema(mode="serialization")
+        found["$defs"] = config.pop("$defs", {})
+        found["properties"] |= {"experiment": {"const": command}, "config": config}
     return found

@@ -222,7 +222,7 @@ def test_tables_say_nothing_about_pairs() -> None:
     """Codes that rotate neighbours read tables of either layout (GLM, DeepSeek)."""
     wanted = expected({**PLAIN, "model_type": "cohere", "head_dim": HEAD})
     assert wanted.spec.pairing == "interleaved"
-    cos, sin = wanted.tables(probes(wanted))
+    cos, sin = wanted.rotation.tables(probes(wanted))
     for double in (lambda t: np.concatenate([t, t], -1), lambda t: np.repeat(t, 2, -1)):
         observed = from_tables(probes(wanted), double(cos), double(sin), 32)
         assert (observed.partner, observed.cos.shape) == ("unknown", cos.shape)

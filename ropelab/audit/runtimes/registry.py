@@ -66,6 +66,9 @@ def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -
     return bool(LISTS[name] & {*kinds, *outer, *named})
 
 
+Outcome = Literal["read", "refused", "not modelled"]
+
+
 @dataclass(frozen=True)
 class Reading:
     """A configuration as one runtime reads it: a spec per layer type, or the reason for none."""
@@ -73,9 +76,9 @@ class Reading:
     runtime: Runtime
     layers: Mapping[str, RopeSpec]
     keys: tuple[KeyUse, ...]
-    outcome: Literal["read", "refused", "not modelled"] = "read"
-    problem: str = ""
-    model_type: str = ""
+    outcome: Outcome
+    problem: str
+    model_type: str
 
     @property
     def main(self) -> RopeSpec | None:
@@ -147,38 +150,36 @@ REFERENCE = "transformers-5"
 def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
     """Return the runtimes of those names or prefixes that read such files, all without names."""
     found: dict[str, Runtime] = {}
+    every = RUNTIMES | TRAINERS
     for name in names:
-        every = RUNTIMES | TRAINERS
         fitting = {n: r for n, r in every.items() if n == name or n.startswith(f"{name}-")}
         if not fitting:
             raise unknown_name("runtime", name, every)
         found |= fitting
-    able = [name for name, one in (RUNTIMES | TRAINERS).items() if kind in one.reads]
-    fitting = {name: runtime for name, runtime in (found or RUNTIMES).items() if name in able}
-    if not fitting:
-        only = ", ".join(able)
+    able = [runtime for runtime in (found or RUNTIMES).values() if kind in runtime.reads]
+    if not able:
+        only = ", ".join(name for name, runtime in every.items() if kind in runtime.reads)
         raise InputError(f"{', '.join(found)} cannot read {kind} files, only {only} can")
-    return list(fitting.values())
+    return able
 
 
 def read(
     runtime: Runtime, config: Mapping[str, Any], flags: Mapping[str, Any] | None = None
 ) -> Reading:
     trace = Trace(config, flags, runtime.release)
-    outcome: Literal["refused", "not modelled"] = "not modelled"
+    layers: dict[str, RopeSpec] = {}
+    outcome: Outcome = "not modelled"
     try:
         refuse_unread(runtime, trace)
-        layers = runtime.read(trace)
+        layers, outcome, problem = runtime.read(trace), "read", ""
     except RefusedError as error:
         outcome, problem = "refused", str(error)
     except (NotModelledError, InputError) as error:
         problem = str(error)
     except (ArithmeticError, ValueError) as error:  # lengths of 1, factors of 1e300
         problem = f"numbers out of range ({error})"
-    else:
-        return Reading(runtime, layers, trace.uses(), model_type=trace.model_type)
     problem = problem[:MOST_CHARACTERS]
-    return Reading(runtime, {}, trace.uses(), outcome, problem, trace.model_type)
+    return Reading(runtime, layers, trace.uses(), outcome, problem, trace.model_type)
 
 
 def refuse_unread(runtime: Runtime, trace: Trace) -> None:
@@ -189,8 +190,7 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     if family.read_by and runtime.name not in family.read_by:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
     outer = trace.whole.get("model_type")
-    if not isinstance(outer, str):
-        outer = ""
+    outer = outer if isinstance(outer, str) else ""
     if outer in CLASSES["texts"] and outer not in CLASSES["flat"] and not trace.prefix:
         raise NotModelledError(f"'{outer}' has its language model in text_config, which is missing")
     named = trace.whole.get("architectures")
@@ -202,11 +202,10 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
         if runtime.name in BACKED:
             problem = f"{problem}; where transformers has a class, that one runs"
         raise NotModelledError(problem)
-    known = RELEASES.get(runtime.version)
-    for kind in (trace.model_type, outer):
-        if known is not None and kind and kind not in known:
-            problem = f"'{short(kind)}' is not in that release; the model's own code was not read"
-            raise NotModelledError(problem)
+    known = RELEASES.get(runtime.version, kinds)
+    if unknown := [kind for kind in reversed(kinds) if kind not in known]:
+        problem = f"'{short(unknown[0])}' is not in that release"
+        raise NotModelledError(f"{problem}; the model's own code was not read")
 
 
 def reference(name: str, config: Mapping[str, Any]) -> RopeSpec:

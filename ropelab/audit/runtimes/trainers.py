@@ -91,12 +91,15 @@ def replaced(trace: Trace, kind: str) -> dict[str, Any]:
     """Return the keys that it sets for training; none if its cutoff is not beyond the length."""
     block = rope_block(trace.text)[1] if trace.has("rope_scaling") else {}
     old = whole(block.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM)
-    factor = float(math.ceil(number(trace.flags.get("cutoff_len", 2048), "--cutoff-len") / old))
-    if factor <= 1:
-        return {}
-    made: dict[str, Any] = {"rope_type": kind, "factor": factor}
-    if kind in ("dynamic", "yarn", "llama3"):
-        made[ORIGINAL] = old
+    factor = math.ceil(number(trace.flags.get("cutoff_len", 2048), "--cutoff-len") / old)
+    return lengthened(kind, old, factor) if factor > 1 else {}
+
+
+def lengthened(kind: str, original: int, factor: int) -> dict[str, Any]:
+    """Return the keys of a scaling from the original length by a whole factor."""
+    block: dict[str, Any] = {"rope_type": kind, "factor": float(factor)}
+    if kind != "linear":
+        block[ORIGINAL] = original
     if kind == "llama3":
-        made |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    return {MAXIMUM: int(old * factor), "rope_scaling": made}
+        block |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    return {MAXIMUM: original * factor, "rope_scaling": block}
