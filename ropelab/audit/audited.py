@@ -133,6 +133,10 @@ def folded(audit: Audit) -> list[tuple[str, str]]:
     return [(words, ", ".join(names)) for words, names in groups.items()]
 
 
+def counted(row: Mapping[str, Any]) -> str:
+    return "{pairs_kept}/{pairs_blended}/{pairs_divided}".format(**row)
+
+
 def in_words(row: Mapping[str, Any], length: int) -> str:
     layers = "" if row["layers"] == "all" else f"{row['layers']}: "
     pairs = "unscaled"
@@ -141,9 +145,7 @@ def in_words(row: Mapping[str, Any], length: int) -> str:
         method = row["method"].partition("(")[0]
         pairs = "a divisor per pair" if method == "longrope" else method
     if row["pairs_blended"] or row["pairs_divided"]:
-        pairs = "{pairs_kept}/{pairs_blended}/{pairs_divided} pairs kept/blended/divided".format(
-            **row
-        )
+        pairs = f"{counted(row)} pairs kept/blended/divided"
     words = [f"base {typed(row['base'])}", f"{row['rotary_dim']} features", pairs]
     if row["logit_multiplier"] != 1:
         words.append(f"logits x{row['logit_multiplier']:.4g}")
@@ -168,9 +170,7 @@ def short_tables(audit: Audit) -> dict[str, Rows]:
             "layers": row["layers"],
             "base": row.get("base"),
             "width": row.get("rotary_dim"),
-            "pairs kept/ blended/ divided": None
-            if "pairs_kept" not in row
-            else "{pairs_kept}/{pairs_blended}/{pairs_divided}".format(**row),
+            "pairs kept/ blended/ divided": counted(row) if "pairs_kept" in row else None,
             "logits x": row.get("logit_multiplier"),
             "claims": row.get("claimed_tokens"),
             "ratio": row.get("largest_ratio"),

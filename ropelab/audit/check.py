@@ -28,6 +28,7 @@ from ropelab.audit.observed import from_module, layered, observe, rotary_module
 from ropelab.audit.overview import grouped
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.rotations import Observed, Positions, Rotated, Vectors, from_vectors, sheared
+from ropelab.audit.runtimes.spec import RefusedError, whole
 from ropelab.audit.vectors import ABOUT, rotated_bound
 from ropelab.math.numerics.budget import KINDS
 from ropelab.math.numerics.casts import STAGES, CastPlan
@@ -103,9 +104,10 @@ def check_arrays(path: Path, config: str, length: int | None, tolerance: float) 
     elif about.is_file():
         try:
             facts = parse(str(about), read_regular(about, MOST_BYTES), finite=False)
-            layers = of_config(str(about), facts["config"], length or int(facts["length"]))
+            length = length or whole(facts["length"], "length")
+            layers = of_config(str(about), facts["config"], length)
             expected = layers[facts["layer_type"]]
-        except (OSError, KeyError, TypeError, ValueError, AttributeError):
+        except (OSError, KeyError, TypeError, ValueError, AttributeError, RefusedError):
             raise InputError(f"{about} was not written by ropelab vectors: give --config") from None
     else:
         raise InputError("which configuration should it follow? give --config FILE")

@@ -30,7 +30,7 @@ from ropelab.math.methods import parse_scaling
 from ropelab.math.models import model_named
 from ropelab.math.scaling.plan import parameter_text
 from ropelab.runs.config import split_list
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, known
 
 Fragment = dict[str, Any]  # keys of a configuration
 MAIN = "full_attention"
@@ -174,9 +174,7 @@ def emitted(
     target: str, wanted: Wanted, model: Mapping[str, Any], nest: Sequence[str] = ()
 ) -> Emission:
     """Return the text for a target, to be laid over a model's file or its part ``nest``."""
-    if target not in TARGETS:
-        raise unknown_name("target", target, TARGETS)
-    chosen, written = TARGETS[target], wanted
+    chosen, written = TARGETS[known("target", target, TARGETS)], wanted
     if type(wanted.scaling) is scalings.NtkAware:
         # No configuration has a name for NTK-aware, but it is only another base.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)

@@ -168,10 +168,11 @@ def differences(case: Case) -> Found:
             yield "W04", f"{names} multiplies every logit by {value:.6g}, {theirs}", ""
 
     for (about, largest, first), names in case.grouped(case.apart).items():
-        if first is not None and largest is not None:
+        if first is not None:
+            apart = f"has frequencies up to {largest:.4g} times off" if largest else "is off"
             says = (
-                f"{names} ({about}) has frequencies up to {largest:.4g} times off at "
-                f"{case.length} tokens; a phase is off by {TOLERANCE} rad from position {first}"
+                f"{names} ({about}) {apart} at {case.length} tokens; a phase is off by {TOLERANCE} "
+                f"rad from position {first}"
             )
             yield "W05", says, ""
 

@@ -4,6 +4,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,16 @@ from ropelab.math.numerics.casts import PRESETS
 from ropelab.math.numerics.chain import Chain, Spectrum, octaves
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, roles
-from ropelab.runs.errors import unknown_name
+from ropelab.runs.errors import known
 
 # Radians by which a phase may be off before it counts, between runtimes and within a format.
 TOLERANCE = 0.01
 
 # Positions beyond are not searched: all float32 angles are lost by then.
 LONGEST = 2**26
+
+# Radians per token; slower pairs do not rotate, and their wavelengths are beyond all numbers.
+SLOWEST = 1e-300
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def runtimes(case: Case) -> Rows:
 
 
 def distance(spec: RopeSpec, other: RopeSpec, length: int) -> tuple[float | None, int | None]:
-    """Return the largest ratio of frequencies (None: other widths), the first position off."""
+    """Return the largest ratio of frequencies (None: no pairs in common), first position off."""
     ours, theirs = spec.inv_freq(length), other.inv_freq(length)
     if ours.shape != theirs.shape:
         return None, 1
@@ -141,9 +145,9 @@ def distance(spec: RopeSpec, other: RopeSpec, length: int) -> tuple[float | None
     if np.allclose(ours, theirs, rtol=1e-9, atol=0):
         return 1.0, None
     position = math.ceil(TOLERANCE / float(np.abs(ours - theirs).max()))
-    rotating = (ours > 0) & (theirs > 0)
+    rotating = (ours > SLOWEST) & (theirs > SLOWEST)
     logs = np.abs(np.log(ours[rotating] / theirs[rotating]))
-    return float(np.exp(logs.max())) if logs.size else math.inf, position
+    return float(np.exp(logs.max())) if logs.size else None, position
 
 
 def keys(case: Case) -> Rows:
@@ -173,17 +177,17 @@ def pairs(case: Case) -> Rows:
     rows = []
     for reading in case.readings:
         for layer, spec, other in case.layers(reading):
-            theirs = other.inv_freq(case.length).tolist()
+            ours, theirs = (one.inv_freq(case.length).tolist() for one in (spec, other))
             rows += [
                 {
                     "runtime": reading.runtime.name,
                     "layers": layer,
                     "pair": pair,
                     "inv_freq": value,
-                    "wavelength_tokens": 2 * math.pi / value if value else None,
-                    "ratio": value / theirs[pair] if pair < len(theirs) and theirs[pair] else None,
+                    "wavelength_tokens": 2 * math.pi / value if value > SLOWEST else None,
+                    "ratio": value / right if right is not None and right > SLOWEST else None,
                 }
-                for pair, value in enumerate(spec.inv_freq(case.length).tolist())
+                for pair, (value, right) in enumerate(zip_longest(ours, theirs[: len(ours)]))
             ]
     return rows
 
@@ -218,9 +222,7 @@ def context(case: Case) -> Rows:
 def model_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
     """Return the number format that is given, else the file's own if known, else bfloat16."""
     if given:
-        if given not in FORMATS:
-            raise unknown_name("--dtype", given, FORMATS)
-        return FORMATS[given]
+        return FORMATS[known("--dtype", given, FORMATS)]
     for part in (language_part(config)[1], config):
         for key in ("dtype", "torch_dtype"):
             if isinstance(part.get(key), str) and part[key].removeprefix("torch.") in FORMATS:

@@ -59,12 +59,11 @@ def from_tables(
     """Return tables with a column per pair; given one per feature, each angle is there twice."""
     if cos.shape != sin.shape or cos.ndim != 2 or len(cos) != len(positions):
         raise InputError(f"cos {cos.shape} and sin {sin.shape} for {len(positions)} positions")
-    width, half = cos.shape[1], cos.shape[1] // 2
+    width = cos.shape[1]
     if not width:
         raise InputError("cos and sin have no columns")
     if width % 2 == 0 and width != pairs:
-        for columns in (slice(half), slice(0, None, 2)):
-            others = slice(half, None) if columns == slice(half) else slice(1, None, 2)
+        for columns, others in (layout("half", width), layout("adjacent", width)):
             if all(np.array_equal(t[:, columns], t[:, others]) for t in (cos, sin)):
                 return Observed(positions, cos[:, columns], sin[:, columns])
     return Observed(positions, cos, sin)
@@ -94,7 +93,7 @@ def from_vectors(before: Vectors, after: Rotated, positions: Positions, spec: Ro
         raise InputError("no position above 0 to look at")
     empty = np.empty((len(positions), 0))
     nothing = Observed(positions, empty, empty)
-    if not np.isfinite(after).all():
+    if not (np.abs(after) < LARGEST_FACTOR).all():
         return replace(nothing, fault=("rotated vectors are not finite", "see how they are made"))
     most = np.abs(before).max()
     if np.abs(after[moving] - before).max() <= ZERO * most:

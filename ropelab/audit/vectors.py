@@ -1,6 +1,7 @@
 """Vectors for tests of engines: what they must compute, and what the commonest mistakes give."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,9 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
         length: tokens in the context, the claimed length if None.
     """
     layers, whole = of_file(config, length), load(config).config
+    # A file from elsewhere may have chosen the names.
+    if odd := [name for name in layers if not re.fullmatch(r"[\w.-]*\w", name)]:
+        raise InputError(f"{config}: layer type '{odd[0]}' is no name for a folder")
     rows: dict[str, list[dict[str, Any]]] = {"layers": [], "budgets": [], "mistakes": []}
     for name, expected in layers.items():
         if expected.spec.head_dim > LARGEST_HEAD:

@@ -135,6 +135,25 @@ def test_a_block_that_is_no_table_is_replaced(block: object) -> None:
     assert flags.applied("sglang", {"rope_scaling": block}) == {"rope_scaling": wanted}
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # Too few features for a pair: transformers 5 rotates none, older ones all.
+        {"rope_parameters": {"rope_type": "proportional", "partial_rotary_factor": 0.04}},
+        {"rope_theta": 9e299, "rope_scaling": {"type": "linear", "factor": 1e290}},
+    ],
+)
+def test_pairs_that_hardly_rotate_leave_the_json_strict(changes):
+    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}
+    config |= {"max_position_embeddings": 8192, "rope_theta": 1e4, **changes}
+    done = audit(Document("config.json", "config", config))
+    json.dumps(done.rows, allow_nan=False)
+    waves = [row["wavelength_tokens"] for row in done.rows["pairs"]]
+    assert None in waves
+    apart = [row for row in done.rows["runtimes"] if row.get("first_off_tokens")]
+    assert {"W05", "W06", "E08"} & {one.code for one in done.findings} or not apart
+
+
 def test_huge_heads_are_refused():
     config = {"head_dim": 2**30, "num_attention_heads": 2, "max_position_embeddings": 2048}
     with pytest.raises(InputError, match="head_dim"):

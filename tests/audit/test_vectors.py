@@ -218,6 +218,44 @@ def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert f"kit/mine.npz: {answer}" in " ".join(PAGE.read_text().split())
 
 
+def test_vectors_that_tell_nothing_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(PLAIN))
+    ropelab.vectors(str(tmp_path / "config.json"), str(tmp_path))
+    with np.load(tmp_path / "vectors.npz") as stored:
+        given, rotated = stored["k"], stored["k_rotated"]
+    mine = tmp_path / "mine.npz"
+    one = np.where(np.arange(HEAD) == 3, np.array([np.nan, np.inf, 0, 1e200])[:, None, None], given)
+    for before in (*one, given[:0]):
+        np.savez(mine, k=before, k_rotated=rotated[:, : len(before)])
+        with pytest.raises(InputError, match="k needs finite numbers, and none of its columns"):
+            check(str(mine))
+    np.savez(mine, k=given, k_rotated=rotated * 1e308)
+    assert check(str(mine)).answer == "k: rotated vectors are not finite"
+
+
+@pytest.mark.parametrize("length", [float("inf"), -5, 2.5, True, 10**400, 1e300])
+def test_a_length_that_is_none_is_one_line(length: float, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(PLAIN))
+    ropelab.vectors(str(tmp_path / "config.json"), str(tmp_path))
+    about = json.loads((tmp_path / "about.json").read_text()) | {"length": length}
+    (tmp_path / "about.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match="was not written by ropelab vectors"):
+        check(str(tmp_path / "vectors.npz"))
+
+
+def test_the_name_of_a_layer_type_leads_nowhere_else(tmp_path: Path) -> None:
+    path, names = tmp_path / "config.json", ["full_attention", "../../elsewhere"]
+    layers = {
+        name: {"rope_type": "default", "rope_theta": 10.0**n} for n, name in enumerate(names, 4)
+    }
+    path.write_text(
+        json.dumps({**PLAIN, "model_type": "blt", "layer_types": names, "rope_parameters": layers})
+    )
+    with pytest.raises(InputError, match=r"'\.\./\.\./elsewhere' is no name for a folder"):
+        ropelab.vectors(str(path), str(tmp_path / "a" / "b"))
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
 @pytest.mark.parametrize("about", ["{}", "[1]", '{"config": 1, "length": 2}', "{"])
 def test_a_folder_of_something_else_is_one_line(about: str, tmp_path: Path) -> None:
     (tmp_path / "about.json").write_text(about)

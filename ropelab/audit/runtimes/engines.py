@@ -8,10 +8,10 @@ of mlx-lm 0.32.2.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ropelab.audit.runtimes import reader
+from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.reader import KEPT, Made, Method, Reader, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, MSCALES, ORIGINAL, Trace
@@ -220,32 +220,7 @@ Tgi.methods = {
 }
 
 
-@dataclass(frozen=True)
-class ModelFile:
-    """One model file of MLX-LM, by the keys that its arguments name."""
-
-    base: float | None = 10000.0  # None where the file insists on the key
-    scales: bool = True
-    reads_parameters: bool = False  # rope_parameters, of transformers 5
-    share: bool = False
-    interleaved: bool = False
-
-
-# A model file keeps the keys that its arguments name, and drops the others.
-FILES = {
-    "llama": ModelFile(),
-    "mistral": ModelFile(),
-    "qwen2": ModelFile(1e6),
-    "qwen3": ModelFile(None, reads_parameters=True),
-    "mixtral": ModelFile(1e6, scales=False),
-    "gemma2": ModelFile(scales=False),
-    "phi3": ModelFile(share=True),
-    "gpt_oss": ModelFile(150000.0),
-    "deepseek_v3": ModelFile(interleaved=True),
-    "glm": ModelFile(scales=False, interleaved=True),
-    "stablelm": ModelFile(None, scales=False, share=True),
-    "olmo2": ModelFile(),
-}
+FILES = table("mlx")
 
 
 class MlxSettings(Settings):
@@ -268,17 +243,18 @@ class Mlx(Reader):
     def settings(self, trace: Trace) -> dict[str, Settings]:
         file, source = FILES[trace.model_type], "rope_theta"
         base, block, where = trace.get(source), trace.block("rope_scaling"), "rope_scaling"
-        if file.reads_parameters and (parameters := trace.block("rope_parameters")):
+        if file.get("reads_parameters") and (parameters := trace.block("rope_parameters")):
             if base is None:
                 source = "rope_parameters.rope_theta"
                 base = trace.get(source)
             if block is None:
                 block, where = parameters, "rope_parameters"
         if base is None:
-            if file.base is None:
+            if file.get("insists"):
                 raise RefusedError("rope_theta is missing, and the model file has no default")
-            base, source = file.base, f"default of mlx_lm/models/{trace.model_type}.py"
-        settings = MlxSettings(trace, block if file.scales else {}, where)
+            base = file.get("base", 10000.0)
+            source = f"default of mlx_lm/models/{trace.model_type}.py"
+        settings = MlxSettings(trace, {} if file.get("unscaled") else block, where)
         settings.put("rope_theta", base, source)
         return {"all": settings}
 
@@ -314,12 +290,12 @@ class Mlx(Reader):
 
     def width(self, settings: Settings, head_dim: int) -> int:
         share, trace = 1.0, settings.trace
-        if FILES[trace.model_type].share:
+        if FILES[trace.model_type].get("share"):
             share = number(trace.get("partial_rotary_factor", 1.0), "share")
         return reader.width_of(head_dim, share)
 
     def pairing(self, trace: Trace) -> Any:
-        return "interleaved" if FILES[trace.model_type].interleaved else "half"
+        return "interleaved" if FILES[trace.model_type].get("interleaved") else "half"
 
 
 def mlx_dynamic(settings: Settings) -> Made:

@@ -9,14 +9,14 @@ from importlib.resources import files
 from typing import Any, Literal
 
 
-def _table(name: str) -> dict[str, Any]:
+def table(name: str) -> dict[str, Any]:
     return tomllib.loads((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"))
 
 
-FAMILIES = _table("families")
-_TYPES = _table("model_types")
+FAMILIES = table("families")
+_TYPES = table("model_types")
 UNROTATED = frozenset(_TYPES["unrotated"].split())
-KEYS: dict[str, dict[str, str]] = _table("keys")
+KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
 CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))
 RELEASE: str = CLASSES["release"]

@@ -5,7 +5,7 @@ the keys that it requires, and the defaults of missing ones; a key that the func
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -265,9 +265,12 @@ def longrope_attention(factor: float, trained: float) -> float:
 
 
 def longrope(
-    short: tuple[float, ...], long: tuple[float, ...], factor: float, attention: float, trained: int
+    tables: Sequence[tuple[float, ...]], factor: float, trained: int, attention: Any = None
 ) -> Made:
     """Divide each pair by a number of its own, from a table that is chosen by length."""
+    if attention is None:
+        attention = longrope_attention(factor, trained)
+    (short, long), attention = tables, number(attention, "attention_factor")
     scaling = scalings.LongRope(
         long_factor=long, short_factor=short, factor=max(1.0, factor), attention_factor=attention
     )
@@ -297,6 +300,13 @@ def linear(settings: Settings) -> Made:
 
 def dynamic(settings: Settings) -> Made:
     return scalings.DynamicNtk(factor=settings.number("factor")), 1.0, settings.longest
+
+
+COMMON = {
+    "default": Method(unscaled),
+    "linear": Method(linear, ("factor",)),
+    "dynamic": Method(dynamic, ("factor",)),
+}
 
 
 def of_alpha(settings: Settings) -> Made:
@@ -337,7 +347,7 @@ def mscale_yarn(settings: Settings) -> Made:
 def one_table(settings: Settings, name: str, trained: int) -> Made:
     """Use one of longrope's two lists at every length, with the factor from the lengths."""
     table, ratio = numbers(settings.read(name), name), settings.longest / trained
-    return longrope(table, table, ratio, longrope_attention(ratio, trained), trained)
+    return longrope((table, table), ratio, trained)
 
 
 def proportional(settings: Settings) -> Made:

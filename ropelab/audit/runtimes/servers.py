@@ -141,15 +141,14 @@ def sglang_latent_yarn(settings: Settings) -> Made:
 
 def longrope(settings: Settings) -> Made:
     # factor and attention_factor are not read; the ratio of the lengths decides.
-    short, long = settings.lists()
-    trained = settings.original()
+    tables, trained = settings.lists(), settings.original()
     ratio = settings.longest / trained
     attention = reader.longrope_attention(ratio, trained)
     scales = {name: settings.read(name) for name in MSCALE_TABLES}
     for name, scale in scales.items():
         if scale is not None and number(scale, name) != attention:
             raise NotModelledError(f"{name}, a factor on cos and sin that changes with the table")
-    return reader.longrope(short, long, ratio, attention, trained)
+    return reader.longrope(tables, ratio, trained)
 
 
 def vllm_dynamic(settings: Settings) -> Made:

@@ -14,16 +14,10 @@ from ropelab.audit.runtimes.trace import BANDS, MAXIMUM, ORIGINAL, Trace, rope_b
 from ropelab.audit.runtimes.transformers import Transformers4
 
 # Flags with a value, and switches.
-FLAGS = {
-    **{f"--{name}": name.replace("-", "_") for name in ("rotary-base", "rotary-percent")},
-    **{f"--{name}": name.replace("-", "_") for name in ("kv-channels", "rope-scaling-factor")},
-    "--rotary-seq-len-interpolation-factor": "interpolation",
-    "--cutoff-len": "cutoff_len",
-}
-SWITCHES = {
-    "--use-rope-scaling": "use_rope_scaling",
-    "--rotary-interleaved": "rotary_interleaved",
-}
+_SETTINGS = ("rotary_base", "rotary_percent", "kv_channels", "rope_scaling_factor", "cutoff_len")
+FLAGS = {f"--{name.replace('_', '-')}": name for name in _SETTINGS}
+FLAGS["--rotary-seq-len-interpolation-factor"] = "interpolation"
+SWITCHES = {f"--{n.replace('_', '-')}": n for n in ("use_rope_scaling", "rotary_interleaved")}
 LLAMAFACTORY = ("linear", "dynamic", "yarn", "llama3")
 
 

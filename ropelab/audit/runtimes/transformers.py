@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.families import Family
 from ropelab.audit.runtimes.reader import Made, Method, Reader, Settings
 from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, OUTSIDE, Trace
@@ -78,12 +77,11 @@ class Transformers5(Reader):
         return settings.get("rope_type")
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        kind, usual = settings.get("rope_type"), 1.0
-        if kind == "default":
-            usual = settings.trace.family.usual_share or 1.0
-        share = settings.number("partial_rotary_factor", usual)
+        kind, family = settings.get("rope_type"), settings.trace.family
+        usual = family.usual_share if kind == "default" else None
+        share = settings.number("partial_rotary_factor", usual or 1.0)
         # Without a scaling, compute_default_rope_parameters of most classes reads no share.
-        if kind == "default" and not settings.trace.family.shares:
+        if kind == "default" and not family.shares:
             note = "this class rotates the whole head when unscaled"
             settings.mark("partial_rotary_factor", "ignored", note)
             share = 1.0
@@ -114,8 +112,9 @@ def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[
     parts: dict[str, Any] = dict(nested(trace, name, block, given))
     if not parts:
         # A base in the class's own dict yields to a key beside it, where there is one.
+        passed = dict.fromkeys(family.layer_base_keys, ("rope_theta",))
         parts = {
-            label: part and {k: v for k, v in part.items() if (label, k) not in yielding(family)}
+            label: part and {k: v for k, v in part.items() if k not in passed.get(label, ())}
             for label, part in family.layers.items()
         }
     elif family.scaled:  # missing layer types are filled in
@@ -130,10 +129,6 @@ def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[
         where = "rope_scaling" if merged else f"{name}.{label}"
         found[label] = filled(trace, where, {**part, **(scaling or {})} if merged else part, label)
     return found
-
-
-def yielding(family: Family) -> set[tuple[str, str]]:
-    return {(label, "rope_theta") for label in family.layer_base_keys}
 
 
 def compressed(trace: Trace, name: str, block: Block | None) -> dict[str, Settings]:
@@ -248,16 +243,11 @@ def longrope(settings: Settings) -> Made:
     trained = settings.original()
     factor = factor_or_ratio(settings, trained)
     attention = settings.read("attention_factor")
-    if attention is None:
-        attention = reader.longrope_attention(factor, trained)
-    short, long = settings.lists()
-    return reader.longrope(short, long, factor, number(attention, "attention_factor"), trained)
+    return reader.longrope(settings.lists(), factor, trained, attention)
 
 
 Transformers5.methods = {
-    "default": Method(reader.unscaled),
-    "linear": Method(reader.linear, ("factor",)),
-    "dynamic": Method(reader.dynamic, ("factor",)),
+    **reader.COMMON,
     "yarn": Method(yarn, ("factor", ORIGINAL)),
     "llama3": Method(reader.llama3, ("factor", ORIGINAL, *BANDS[1:])),
     "longrope": Method(longrope, (*LISTS, ORIGINAL)),
@@ -281,9 +271,7 @@ class Transformers4(Reader):
 
     def __post_init__(self) -> None:
         self.methods = {
-            "default": Method(reader.unscaled),
-            "linear": Method(reader.linear, ("factor",)),
-            "dynamic": Method(reader.dynamic, ("factor",)),
+            **reader.COMMON,
             "yarn": Method(self.yarn, ("factor",)),
             "llama3": Method(reader.llama3, (*BANDS, ORIGINAL)),
             "longrope": Method(self.longrope, LISTS),
@@ -360,10 +348,8 @@ class Transformers4(Reader):
         else:
             settings.read("factor")
         factor = 1.0 if given is None else number(given, "factor") or 1.0
-        if attention is None:
-            attention = reader.longrope_attention(factor, trained)
         if static:
             short = long = long if factor > 1 else short
         elif self.longrope_rule == "short" and settings.trace.model_type != "phi3":
             long = short
-        return reader.longrope(short, long, factor, number(attention, "attention_factor"), trained)
+        return reader.longrope((short, long), factor, trained, attention)
