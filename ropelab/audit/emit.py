@@ -378,7 +378,6 @@ def koboldcpp(spec: Wanted) -> dict[str, Any]:
 class Target:
     """The runtimes that read a text back, its settings, and the text with fields in braces."""
 
-    name: str
     runtimes: tuple[str, ...]
     config: Callable[[Wanted], Fragment]
     text: str = "{lines}"  # JSON over several lines; or {json}, {length}, {flags}, or any flag
@@ -397,31 +396,23 @@ _LM_STUDIO = """{{"contextLength": {length}, "ropeFrequencyBase": {rope_freq_bas
 _AXOLOTL = "sequence_len: {length}\noverrides_of_model_config: {json}"
 _LLAMAFACTORY = "cutoff_len: {length}\nrope_scaling: {rope_scaling}"
 
-TARGETS: dict[str, Target] = {
-    target.name: target
-    for target in (
-        Target("hf4", ("transformers-4.57",), version4),
-        Target("hf5", ("transformers-5",), hf5),
-        Target("vllm", ("vllm",), vllm, _VLLM),
-        Target("vllm-draft", ("vllm",), draft),
-        Target("sglang", ("sglang",), sglang, _SGLANG),
-        Target("llama.cpp", ("llama.cpp",), unscaled_file, "-c {length}{flags}", llamacpp),
-        Target("koboldcpp", ("llama.cpp",), unscaled_file, _KOBOLD, koboldcpp),
-        Target("ollama", ("llama.cpp",), unscaled_file, _OLLAMA, length_only),
-        Target("lmstudio", ("llama.cpp",), unscaled_file, _LM_STUDIO, koboldcpp),
-        Target("mlx", ("mlx-lm",), version4),
-        Target("trtllm", ("tensorrt-llm",), version4),
-        Target("exllama", ("exllamav3",), version4),
-        Target("tgi", ("tgi",), version4),
-        Target("axolotl", ("transformers-5",), version5, _AXOLOTL, flat=True),
-        Target(
-            "llamafactory",
-            ("transformers-4.57",),
-            llamafactory,
-            _LLAMAFACTORY,
-            llamafactory_type,
-            flat=True,
-        ),
-        Target("portable", _PORTABLE, version4),
-    )
+TARGETS = {
+    "hf4": Target(("transformers-4.57",), version4),
+    "hf5": Target(("transformers-5",), hf5),
+    "vllm": Target(("vllm",), vllm, _VLLM),
+    "vllm-draft": Target(("vllm",), draft),
+    "sglang": Target(("sglang",), sglang, _SGLANG),
+    "llama.cpp": Target(("llama.cpp",), unscaled_file, "-c {length}{flags}", llamacpp),
+    "koboldcpp": Target(("llama.cpp",), unscaled_file, _KOBOLD, koboldcpp),
+    "ollama": Target(("llama.cpp",), unscaled_file, _OLLAMA, length_only),
+    "lmstudio": Target(("llama.cpp",), unscaled_file, _LM_STUDIO, koboldcpp),
+    "mlx": Target(("mlx-lm",), version4),
+    "trtllm": Target(("tensorrt-llm",), version4),
+    "exllama": Target(("exllamav3",), version4),
+    "tgi": Target(("tgi",), version4),
+    "axolotl": Target(("transformers-5",), version5, _AXOLOTL, flat=True),
+    "llamafactory": Target(
+        ("transformers-4.57",), llamafactory, _LLAMAFACTORY, llamafactory_type, flat=True
+    ),
+    "portable": Target(_PORTABLE, version4),
 }

@@ -42,14 +42,6 @@ def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
     return found
 
 
-def observe(target: str, spec: RopeSpec, positions: Positions) -> Observed:
-    """Return the answers of `package.module:factory`, which are tables or vectors."""
-    module, colon, factory = target.partition(":")
-    if not colon:
-        raise InputError(f"{target} is not a folder, an .npz or a package.module:factory")
-    return in_a_child(module, factory, spec, positions)
-
-
 # The path comes first: what is unpickled after it is imported from there.
 CHILD = """
 import os, pickle, sys
@@ -69,9 +61,14 @@ os._exit(0)
 """
 
 
-def in_a_child(module: str, factory: str, spec: RopeSpec, positions: Positions) -> Observed:
-    """Ask a factory in a process of its own, which is refused if it ends without an answer."""
-    name = f"{module}:{factory}"
+def observe(target: str, spec: RopeSpec, positions: Positions) -> Observed:
+    """Ask `package.module:factory` for tables or vectors, in a process of its own.
+
+    InputError if it ends without an answer.
+    """
+    module, colon, factory = target.partition(":")
+    if not colon:
+        raise InputError(f"{target} is not a folder, an .npz or a package.module:factory")
     with TemporaryFolder() as place:
         answers, printed = Path(place, "answers"), Path(place, "printed")
         job = (str(answers), module, factory, spec, positions)
@@ -93,7 +90,7 @@ def in_a_child(module: str, factory: str, spec: RopeSpec, positions: Positions) 
         try:
             answer = pickle.loads(answers.read_bytes())
         except Exception:
-            raise InputError(f"{name} {problem}") from None
+            raise InputError(f"{target} {problem}") from None
     if isinstance(answer, RopelabError):
         raise answer
     return answer

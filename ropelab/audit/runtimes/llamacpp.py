@@ -12,6 +12,7 @@ import numpy as np
 
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes import spec as values
+from ropelab.audit.runtimes.reader import Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
 from ropelab.math.frequencies import Geometry
@@ -155,11 +156,12 @@ def converted(trace: Trace) -> Fields:
     # It loads files with transformers 4.57.6, where `type` wins and the class fills in a base.
     family = trace.family
     name = "rope_parameters" if "rope_parameters" in trace.text else "rope_scaling"
-    block = dict(trace.block(name) or {})
+    block = trace.block(name) or {}
     if nested := block.get("full_attention"):
-        block, name = dict(nested) if isinstance(nested, Mapping) else {}, f"{name}.full_attention"
+        block, name = nested if isinstance(nested, Mapping) else {}, f"{name}.full_attention"
+    settings = Settings(trace, block, name)
     for key in block:
-        trace.mark(f"{name}.{key}", "ignored")
+        settings.mark(key, "ignored")
 
     keys = ("max_position_embeddings", "n_ctx", "n_positions", "model_max_length")
     alias = family.aliases.get(MAXIMUM)
@@ -187,7 +189,7 @@ def converted(trace: Trace) -> Fields:
         if family.ratio_key:
             base *= number(trace.get(family.ratio_key, 1.0), family.ratio_key)
     else:
-        trace.mark(f"{name}.rope_theta", "translated", "written as rope.freq_base")
+        settings.mark("rope_theta", "translated", "written as rope.freq_base")
     fields["rope.freq_base"] = number(base, "rope_theta")
     local, _ = trace.first(("local_rope_theta", "rope_local_base_freq"))
     if local is not None:
@@ -196,23 +198,20 @@ def converted(trace: Trace) -> Fields:
     first, second = ("type", "rope_type") if name == "rope_scaling" else ("rope_type", "type")
     kind = block.get(first, block.get(second))
     if kind is not None:
-        trace.mark(f"{name}.{first if first in block else second}", "translated")
+        settings.mark(first if first in block else second, "translated")
         if family.name == "phi3" and kind == "yarn":
-            problem = "phi3 with yarn, whose class writes only an attention factor"
-            raise NotModelledError(problem)
-        fields |= scaling_fields(trace, name, block, kind, fields)
+            raise NotModelledError("phi3 with yarn, whose class writes only an attention factor")
+        fields |= scaling_fields(settings, kind, fields)
     return fields
 
 
-def scaling_fields(
-    trace: Trace, name: str, block: Mapping[str, Any], kind: Any, fields: Fields
-) -> Fields:
+def scaling_fields(settings: Settings, kind: Any, fields: Fields) -> Fields:
     """Return the fields of a scaling; types that the converter lacks are dropped."""
+    trace, block = settings.trace, settings.values
 
     def written(*keys: str) -> None:
         for key in keys:
-            if key in block:
-                trace.mark(f"{name}.{key}", "translated", "written into the file")
+            settings.mark(key, "translated", "written into the file")
 
     if kind not in ("linear", "yarn", "llama3", "longrope", "su"):
         return {}
@@ -230,38 +229,31 @@ def scaling_fields(
         written(*BANDS, ORIGINAL)
         base = fields.get("rope.freq_base", 10000.0)
         return {FREQS: divisors(block, original, fields["attention.key_length"], base)}
-    if kind != "yarn":
-        trained = whole(original, ORIGINAL)
-        written(*LISTS, ORIGINAL)
-        attention = reader.longrope_attention(fields["context_length"] / trained, trained)
-        return {
-            "rope.scaling.type": "longrope",
-            "rope.scaling.original_context_length": trained,
-            "rope.scaling.attn_factor": attention,
-            LONG: block.get("long_factor"),
-            SHORT: block.get("short_factor"),
-        }
-
-    if original is None:
+    if original is None and kind == "yarn":
         raise RefusedError(f"the converter needs {ORIGINAL} for yarn")
-    made = {
-        "rope.scaling.type": "yarn",
-        "rope.scaling.factor": block["factor"],
-        "rope.scaling.original_context_length": original,
+    if kind == "yarn":
+        # mscale, truncate and, but for DeepSeek, mscale_all_dim have no field and are lost.
+        given = [key for key in YARN_FIELDS if block.get(key) is not None]
+        written("factor", ORIGINAL, *given)
+        for key in ("attention_factor", "attn_factor"):
+            settings.mark(key, "overridden", "written, then computed anew on loading")
+        made = {f"rope.scaling.{YARN_FIELDS[key]}": block[key] for key in given}
+        if trace.family.latent and block.get("mscale_all_dim") is not None:
+            written("mscale_all_dim")
+            log = 0.1 * number(block["mscale_all_dim"], "mscale")
+            made["rope.scaling.yarn_log_multiplier"] = log
+        kept = {"rope.scaling.type": "yarn", "rope.scaling.factor": block["factor"]}
+        return {**kept, "rope.scaling.original_context_length": original, **made}
+    trained = whole(original, ORIGINAL)
+    written(*LISTS, ORIGINAL)
+    attention = reader.longrope_attention(fields["context_length"] / trained, trained)
+    return {
+        "rope.scaling.type": "longrope",
+        "rope.scaling.original_context_length": trained,
+        "rope.scaling.attn_factor": attention,
+        LONG: block.get("long_factor"),
+        SHORT: block.get("short_factor"),
     }
-    written("factor", ORIGINAL)
-    # mscale, truncate and, but for DeepSeek, mscale_all_dim have no field and are lost.
-    for key, target in YARN_FIELDS.items():
-        if block.get(key) is not None:
-            made[f"rope.scaling.{target}"] = block[key]
-            written(key)
-    for key in ("attention_factor", "attn_factor"):
-        if key in block:
-            trace.mark(f"{name}.{key}", "overridden", "written, then computed anew on loading")
-    if trace.family.latent and block.get("mscale_all_dim") is not None:
-        written("mscale_all_dim")
-        made["rope.scaling.yarn_log_multiplier"] = 0.1 * number(block["mscale_all_dim"], "mscale")
-    return made
 
 
 def divisors(block: Mapping[str, Any], original: Any, width: int, base: float) -> list[float]:
