@@ -122,7 +122,7 @@ def emit(
     wanted = Wanted(**{**vars(spec), **about})
     if scaled and method and wanted.scaling != spec.scaling:
         replaced = f"the file's own {spec.method} is replaced by {wanted.method}"
-    names = list(TARGETS) if target == "all" else split_list(target)
+    names = list(TARGETS) if target == "all" else split_list(target) or [target]
     done = tuple(emitted(name, wanted, text, nest) for name in names)
     rows = [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in done]
     return Emissions(wanted, done, {"targets": rows}, note, replaced)

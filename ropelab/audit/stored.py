@@ -40,7 +40,8 @@ def read_arrays(path: Path) -> Arrays:
         check_regular(path)
         return tensors(path) if path.suffix == ".safetensors" else archive(path)
     except UNREADABLE as error:
-        raise InputError(f"cannot read {path}: {error}") from None
+        problem = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read {path}: {problem}") from None
 
 
 def archive(path: Path) -> Arrays:

@@ -95,6 +95,11 @@ def test_a_file_that_is_no_archive_is_refused(here, content):
         check("t.npz", config="config.json")
 
 
+def test_a_file_that_is_not_there_is_said_so_once(here):
+    with pytest.raises(InputError, match=r"^cannot read t\.npz: No such file or directory$"):
+        check("t.npz", config="config.json")
+
+
 @pytest.mark.parametrize("factor", [np.nan, np.inf, 1e308])
 def test_numbers_beyond_all_factors_are_said_to_be_wrong(here, factor):
     np.savez("t.npz", cos=np.full_like(COS, factor), sin=SIN)

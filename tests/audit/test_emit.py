@@ -180,6 +180,11 @@ def test_a_method_without_a_name_is_refused():
         llama("hf5", "resonance(inner=yarn(factor=4))")
 
 
+def test_a_list_without_a_target_is_refused():
+    with pytest.raises(InputError, match="unknown target ','"):
+        llama(",")
+
+
 def test_less_than_the_trained_length_is_refused():
     with pytest.raises(InputError, match="below the trained length"):
         emit(model="llama-3-8b", context=4096)
