@@ -1,7 +1,7 @@
 """The rules of an audit: problems of a configuration, and differences between the runtimes."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -266,18 +266,10 @@ def beside_the_frequencies(beside: Sequence[Aspect]) -> Iterator[Finding]:
             yield Finding("N04", "note", aspect.in_words())
 
 
-# Worst first; of one level in the order in which they are shown.
-RULES: tuple[tuple[Level, Callable[[Case], Found]], ...] = (
-    ("warn", contradicting_keys),
-    ("warn", differences),
-    ("warn", lengths),
-    ("warn", files),
-    ("note", notes),
-)
-
-
 def collect(case: Case, beside: Sequence[Aspect]) -> tuple[Finding, ...]:
-    """Return all findings, worst first."""
+    """Return all findings, worst first; those of one level in the order of the rules."""
     found = [*errors(case), *beside_the_frequencies(beside)]
-    found += [Finding(code, level, *words) for level, rule in RULES for code, *words in rule(case)]
+    for rule in (contradicting_keys, differences, lengths, files, notes):
+        kind: Level = "note" if rule is notes else "warn"
+        found += [Finding(code, kind, *words) for code, *words in rule(case)]
     return tuple(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
