@@ -46,8 +46,12 @@ class Observed:
 
     @property
     def finite(self) -> bool:
-        """True if every number is one, and none is so large that sums would overflow."""
-        return all(bool((np.abs(t) < LARGEST_FACTOR).all()) for t in (self.cos, self.sin))
+        return bounded(self.cos) and bounded(self.sin)
+
+
+def bounded(array: np.ndarray) -> bool:
+    """Return True if every number is one, and none is so large that sums would overflow."""
+    return bool((np.abs(array) < LARGEST_FACTOR).all())
 
 
 def from_tables(
@@ -93,7 +97,7 @@ def from_vectors(before: Vectors, after: Rotated, positions: Positions, spec: Ro
         raise InputError("no position above 0 to look at")
     empty = np.empty((len(positions), 0))
     nothing = Observed(positions, empty, empty)
-    if not (np.abs(after) < LARGEST_FACTOR).all():
+    if not bounded(after):
         return replace(nothing, fault=("rotated vectors are not finite", "see how they are made"))
     most = np.abs(before).max()
     if np.abs(after[moving] - before).max() <= ZERO * most:

@@ -9,14 +9,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 
 from ropelab.audit.expected import Expected
-from ropelab.audit.rotations import (
-    LARGEST_FACTOR,
-    Observed,
-    Positions,
-    Rotated,
-    Vectors,
-    from_tables,
-)
+from ropelab.audit.rotations import Observed, Positions, Rotated, Vectors, bounded, from_tables
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.vectors import places_of, unrotated
 from ropelab.runs.errors import InputError
@@ -100,7 +93,7 @@ def rotated_of(
     wanted = (len(places), *before.shape)
     if before.shape[1:] != (expected.spec.head_dim,) or after.shape != wanted:
         raise InputError(f"{path}: {name}_rotated has shape {after.shape} instead of {wanted}")
-    if not ((np.abs(before) < LARGEST_FACTOR).all() and before.any(axis=0).all()):
+    if not (bounded(before) and before.any(axis=0).all()):
         raise InputError(f"{path}: {name} needs finite numbers, and none of its columns only zeros")
     return before, after, places
 
