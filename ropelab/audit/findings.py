@@ -9,7 +9,7 @@ from ropelab.audit.beside import Aspect
 from ropelab.audit.overview import TOLERANCE, Case, distance
 from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
-from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
 
@@ -32,13 +32,15 @@ Found = Iterator[tuple[str, str, str]]  # code, sentence, advice
 
 def of_ratio(case: Case) -> str:
     """Return the length to write where the block's factor is not the ratio of the lengths."""
-    factor, original, maximum = case.block.get("factor"), case.block.get(ORIGINAL), case.maximum
-    if case.kind != "yarn" or not original:
+    if case.kind != "yarn":
         return ""
-    if not all(isinstance(value, int | float) for value in (factor, original, maximum)):
+    try:
+        maximum, original = (whole(n, "") for n in (case.maximum, case.block.get(ORIGINAL)))
+        reached = number(case.block.get("factor"), "") * original
+    except RefusedError:
         return ""
-    equal = math.isclose(factor * original, maximum, rel_tol=1e-6)
-    return "" if equal else f'"{MAXIMUM}": {round(factor * original)}'
+    right = math.isclose(reached, maximum, rel_tol=1e-6) or math.isinf(reached)
+    return "" if right else f'"{MAXIMUM}": {round(reached)}'
 
 
 def unscaled(case: Case) -> list[str]:

@@ -137,6 +137,19 @@ def test_a_block_that_is_no_table_is_replaced(block: object) -> None:
 
 @pytest.mark.parametrize(
     "changes",
+    [{"factor": 1e308}, {"factor": 1e299, "original_max_position_embeddings": 2**40}]
+    + [{name: 10**400} for name in ("factor", "original_max_position_embeddings")],
+)
+def test_factors_beyond_all_numbers_are_no_defect(changes):
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, **changes}
+    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}
+    config |= {"max_position_embeddings": 8192, "rope_theta": 1e4, "rope_scaling": yarn}
+    done = audit(Document("config.json", "config", config), precision=False)
+    assert "W02" not in {finding.code for finding in done.findings}
+
+
+@pytest.mark.parametrize(
+    "changes",
     [
         # Too few features for a pair: transformers 5 rotates none, older ones all.
         {"rope_parameters": {"rope_type": "proportional", "partial_rotary_factor": 0.04}},
