@@ -1,6 +1,6 @@
 """Findings about a draft model beside its target, for speculative decoding."""
 
-from ropelab.audit.findings import Finding
+from ropelab.audit.findings import Finding, found
 from ropelab.audit.overview import Case
 from ropelab.audit.runtimes.trace import language_part
 from ropelab.runs.sentences import typed
@@ -27,15 +27,11 @@ def findings(target: Case, draft: Case) -> list[Finding]:
     """Return what a smaller second file means as the draft model of the first."""
     if not is_draft(target, draft):
         return []
-    found, ours, theirs = [], target.spec, draft.spec
+    said, ours, theirs = [], target.spec, draft.spec
     longest = max(target.asked or 0, ours.length)
     if theirs.length < longest:
-        says = (
-            f"as a draft model, {draft.document.name} reaches {theirs.length} tokens, the target "
-            f"{longest}: beyond {theirs.length} its positions are ones that it was not made for, "
-            "so fewer of its tokens are accepted, or the server stops"
-        )
-        found.append(Finding("W17", "warn", says, "scale the draft in its own config.json"))
+        name = draft.document.name
+        said.append(found("W17", name=name, theirs=theirs.length, longest=longest))
     differences = {
         "base": (typed(ours.base), typed(theirs.base)),
         "scaling": (ours.method, theirs.method),
@@ -45,9 +41,5 @@ def findings(target: Case, draft: Case) -> list[Finding]:
         f"{name} {two[1]}, not {two[0]}" for name, two in differences.items() if len({*two}) > 1
     ]
     if apart:
-        says = (
-            f"as a draft model, it has {'; '.join(apart)}: right if it was trained so, wrong for a "
-            "head that was trained with the target's rotation (EAGLE, MTP)"
-        )
-        found.append(Finding("N05", "note", says))
-    return found
+        said.append(found("N05", apart="; ".join(apart)))
+    return said

@@ -1,9 +1,11 @@
 """The rules of an audit: problems of a configuration, and differences between the runtimes."""
 
 import math
+import tomllib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from ropelab.audit.beside import Aspect
 from ropelab.audit.overview import TOLERANCE, Case, distance
@@ -15,6 +17,7 @@ from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
 
 Level = Literal["error", "warn", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warn", "note")
+CODES = tomllib.loads(Path(__file__).with_name("codes.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,11 @@ class Finding:
     do: str = ""
 
 
-Found = Iterator[tuple[str, str, str]]  # code, sentence, advice
+def found(code: str, which: str = "", level: Level = "warn", **values: Any) -> Finding:
+    """Return a finding with the values in its sentence; ``which`` of the code's sentences."""
+    row = CODES[code][which] if which else CODES[code]
+    level = "note" if code.startswith("N") else level
+    return Finding(code, level, row["says"].format(**values), row.get("do", "").format(**values))
 
 
 def of_ratio(case: Case) -> str:
@@ -63,10 +70,11 @@ def explained(case: Case) -> set[str]:
     return {*other, *unscaled(case)}
 
 
-def level(case: Case, names: Collection[str]) -> Level:
-    """Return the level of an error: that of a warning if none of the readers was compared."""
+def blamed(case: Case, code: str, names: Collection[str], **values: Any) -> Finding:
+    """Return an error of some runtimes: a warning if none of their readers was compared."""
     named = (r for r in case.readings if r.runtime.name in names)
-    return "error" if any(r.model_type in r.runtime.compared for r in named) else "warn"
+    level: Level = "error" if any(r.model_type in r.runtime.compared for r in named) else "warn"
+    return found(code, level=level, names=", ".join(names), **values)
 
 
 def errors(case: Case) -> Iterator[Finding]:
@@ -74,38 +82,39 @@ def errors(case: Case) -> Iterator[Finding]:
     reference, right = case.reference.runtime.name, case.spec
     old, new = case.block.get("type"), case.block.get("rope_type")
     if old and new and old != new and (old, new) not in SAME_TYPES:
-        says = f"type says {old}, rope_type says {new}: runtimes pick one or refuse both"
-        yield Finding("E01", "error", says, f"write the same name twice: {new}")
+        yield found("E01", level="error", old=old, new=new)
 
     for reason, stopped in case.unread("refused").items():
-        says = f"refused by {', '.join(stopped)}: {reason}"
-        yield Finding("E02", level(case, stopped), says)
+        yield blamed(case, "E02", stopped, reason=reason)
 
     for base, names in case.grouped(lambda spec: spec.base).items():
         if not math.isclose(base, right.base, rel_tol=1e-9):
             source = next(spec.base_source for _, spec in case.read if spec.base == base)
-            says = f"{names} takes base {base:g} ({source}), not {right.base:g}"
-            instead = f'write "rope_theta": {right.base!r} at top level'
-            fix = f"leave {source} off" if source.startswith("--") else instead
-            yield Finding("E03", level(case, names.split(", ")), says, fix)
+            fix = f'write "rope_theta": {right.base!r} at top level'
+            fix = f"leave {source} off" if source.startswith("--") else fix
+            about: dict[str, Any] = {
+                "base": base,
+                "source": source,
+                "right": right.base,
+                "fix": fix,
+            }
+            yield blamed(case, "E03", names.split(", "), **about)
 
     # By a factor of 1 from the lengths, or not at all: two causes.
     without, fix = unscaled(case), of_ratio(case)
     by_ratio = [n for n, s in case.read if n in without and fix and isinstance(s.scaling, Yarn)]
-    for names_of_one in (by_ratio, [name for name in without if name not in by_ratio]):
-        if not names_of_one:
-            continue
-        says = f"{case.kind} is declared, but not applied by {', '.join(names_of_one)}"
+    if by_ratio:
+        ratio = case.maximum / case.block[ORIGINAL]
+        why = f": their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
+        yield blamed(case, "E08", by_ratio, kind=case.kind, why=why, fix=fix)
+    if rest := [name for name in without if name not in by_ratio]:
         instead = "ropelab emit --target, for the form that it reads"
-        if names_of_one is by_ratio:
-            ratio, instead = case.maximum / case.block[ORIGINAL], fix
-            says = f"{says}: their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
-        yield Finding("E08", level(case, names_of_one), says, instead)
+        yield blamed(case, "E08", rest, kind=case.kind, why="", fix=instead)
 
     for width, names in case.grouped(lambda spec: spec.rotary_dim).items():
         if width != right.rotary_dim:
-            says = f"{names} rotates {width} features, {reference} {right.rotary_dim}"
-            yield Finding("W06", level(case, names.split(", ")), says)
+            about = {"width": width, "reference": reference, "right": right.rotary_dim}
+            yield blamed(case, "W06", names.split(", "), **about)
 
 
 def _plain(spec: RopeSpec) -> bool:
@@ -115,41 +124,32 @@ def _plain(spec: RopeSpec) -> bool:
     return same and math.isclose(spec.plan(far).attention_factor * spec.attention_factor, 1.0)
 
 
-def contradicting_keys(case: Case) -> Found:
+def contradicting_keys(case: Case) -> Iterator[Finding]:
     """Find keys that contradict each other, or that few or no runtimes read."""
     maximum = case.maximum
     for name, spec in case.read:
         claimed = spec.claimed_len or 0
         if spec.multiplied and isinstance(maximum, int) and claimed > maximum:
-            says = (
-                f"{name} allows {claimed} tokens: it multiplies {MAXIMUM} {maximum} by "
-                f"the factor, which is right only if {maximum} is the length before scaling"
-            )
-            yield "E07", says, "give the server the length you mean"
+            yield found("E07", name=name, claimed=claimed, maximum=maximum)
 
     paths = [use.path for use in case.reference.keys]
     for path in paths:
         close = near(path)
         # A name that holds a known one is a key of its own: indexer_rope_interleave.
         if not meaning(path) and close and close not in path:
-            yield "W01", f"{path} is not a known key", f"did you mean {close}?"
+            yield found("W01", "unknown", path=path, close=close)
     for path in paths:
         if path.endswith(".attn_factor"):
-            says = f"{path}: SGLang multiplies its attention factor with it, others do not read it"
-            yield "W01", says, "attention_factor, for the runtimes that read it"
+            yield found("W01", "one", path=path)
 
     # Some runtimes take the factor from the file, others the ratio of the lengths.
     if (fix := of_ratio(case)) and not unscaled(case):
         factor, original = case.block["factor"], case.block[ORIGINAL]
-        says = (
-            f"{MAXIMUM} {maximum} is not factor {factor:g} x original {original}: runtimes that "
-            f"compute the factor from the lengths use {maximum / original:g}, and servers allow "
-            f"{maximum} tokens"
-        )
-        yield "W02", says, fix
+        ratio = maximum / original
+        yield found("W02", factor=factor, maximum=maximum, original=original, ratio=ratio, fix=fix)
 
 
-def differences(case: Case) -> Found:
+def differences(case: Case) -> Iterator[Finding]:
     """Find runtimes that scale by other numbers than the reference."""
     right, known = case.spec, explained(case)
     case = replace(case, readings=[r for r in case.readings if r.runtime.name not in known])
@@ -158,32 +158,22 @@ def differences(case: Case) -> Found:
         lambda s: s.trained_len != right.trained_len and case.apart(s)[2] is not None
     ):
         groups = case.grouped(lambda spec: spec.trained_len)
-        by = "; ".join(f"{names} {length}" for length, names in groups.items())
-        says = f"the trained length differs between runtimes: {by}"
-        yield "W03", says, f"{ORIGINAL} inside the block"
+        yield found("W03", by="; ".join(f"{names} {length}" for length, names in groups.items()))
 
-    wanted = right.logit_multiplier
+    wanted, reference = right.logit_multiplier, case.reference.runtime.name
     # Rounded, because runtimes form the same factor in several orders.
     for value, names in case.grouped(lambda s: float(f"{s.logit_multiplier:.9g}")).items():
         if not math.isclose(value, wanted, rel_tol=1e-8):
-            theirs = f"{case.reference.runtime.name} by {wanted:.6g}"
-            yield "W04", f"{names} multiplies every logit by {value:.6g}, {theirs}", ""
+            yield found("W04", names=names, value=value, reference=reference, wanted=wanted)
 
     for (about, largest, first), names in case.grouped(case.apart).items():
         if first is not None:
             apart = f"has frequencies up to {largest:.4g} times off" if largest else "is off"
-            says = (
-                f"{names} ({about}) {apart} at {case.length} tokens; a phase is off by {TOLERANCE} "
-                f"rad from position {first}"
-            )
-            yield "W05", says, ""
+            place: dict[str, Any] = {"length": case.length, "tolerance": TOLERANCE, "first": first}
+            yield found("W05", names=names, about=about, apart=apart, **place)
 
     if isinstance(right.scaling, DynamicNtk):
-        says = (
-            "dynamic: keys already in the cache keep the base they were rotated with, so beyond "
-            f"{right.trained_len} tokens scores depend on when a token was read"
-        )
-        yield "W07", says, "yarn with a fixed factor"
+        yield found("W07", trained=right.trained_len)
 
     if isinstance(right.scaling, LongRope):
         # 64 tokens are below every original length, so that the short table is the right one.
@@ -191,11 +181,10 @@ def differences(case: Case) -> Found:
             lambda s: s.rotary_dim != right.rotary_dim or distance(s, right, 64)[1] is not None
         )
         if names:
-            says = f"{names} rotates a prompt of 64 tokens by another table than the reference"
-            yield "W08", says, ""
+            yield found("W08", names=names)
 
 
-def lengths(case: Case) -> Found:
+def lengths(case: Case) -> Iterator[Finding]:
     """Find lengths that differ between runtimes, or that the scaling does not reach or exceeds."""
     groups: dict[int | None, list[str]] = {}
     for name, spec in case.read:
@@ -204,74 +193,64 @@ def lengths(case: Case) -> Found:
             own.append(name)
     plain = [(length, names) for length, names in groups.items() if length and names]
     if len(plain) > 1:
-        by = "; ".join(f"{length} in {', '.join(names)}" for length, names in plain)
-        yield "W15", f"the claimed length differs: {by}", "give the server the length you mean"
+        yield found(
+            "W15", by="; ".join(f"{length} in {', '.join(names)}" for length, names in plain)
+        )
 
     factor = getattr(case.spec.scaling, "factor", 1.0)
     limit = factor * case.spec.trained_len
     low = {n: s.claimed_len for n, s in case.read if s.claimed_len and s.claimed_len < limit}
     if factor > 1 and isinstance(case.spec.scaling, Yarn) and low and not of_ratio(case):
         claims = " or ".join(str(length) for length in sorted(set(low.values())))
-        says = f"the scaling reaches {limit:.0f} tokens, {', '.join(low)} allows {claims}"
-        yield "W10", says, f'"{MAXIMUM}": {limit:.0f}'
+        yield found("W10", limit=limit, names=", ".join(low), claims=claims)
 
 
-def files(case: Case) -> Found:
+def files(case: Case) -> Iterator[Finding]:
     """Find entries of a file that do nothing, entries that it lacks, and a tokenizer's limit."""
     stray = [use.path for use in case.reference.keys if use.note == OUTSIDE]
     if stray:
-        says = f"{', '.join(stray)} is outside the dicts of the layer types and has no effect"
-        yield "W11", says, "move it into each layer type's dict"
+        yield found("W11", paths=", ".join(stray))
 
     if case.document.kind == "gguf":
         fields = case.document.config
         if "rope.freq_base" not in fields:
-            says = "the file has no rope.freq_base: llama.cpp takes base 10000"
-            yield "W12", says, "--rope-freq-base, or convert again"
+            yield found("W12", "base")
         if "rope.scaling.factor" in fields and "rope.scaling.type" not in fields:
-            says = "a factor without rope.scaling.type is taken as linear"
-            yield "W12", says, "--rope-scaling yarn, if that was meant"
+            yield found("W12", "untyped")
         if "rope.scaling.yarn_attn_factor" in fields:
-            says = "rope.scaling.yarn_attn_factor has no effect: it is computed from the factor"
-            yield "W12", says, "rope.scaling.attn_factor multiplies it"
+            yield found("W12", "dead")
 
     limit, claimed = case.document.tokenizer_length, case.spec.claimed_len
     if limit and claimed and limit < claimed:
-        says = f"tokenizer_config.json says model_max_length {limit}, the model claims {claimed}"
-        yield "W14", says, ""
+        yield found("W14", limit=limit, claimed=claimed)
 
 
-def notes(case: Case) -> Found:
+def notes(case: Case) -> Iterator[Finding]:
     """State the effect of a static factor on short prompts, and the runtimes left out."""
     spec, factor = case.spec, getattr(case.spec.scaling, "factor", 1.0)
     if isinstance(spec.scaling, Yarn) and factor > 1:
-        says = (
-            f"static yarn by {factor:g} also affects prompts below {spec.trained_len} tokens: "
-            f"every logit times {spec.attention_factor**2:.4g}, slow pairs divided"
-        )
-        yield "N01", says, ""
+        times = spec.attention_factor**2
+        yield found("N01", factor=factor, trained=spec.trained_len, times=times)
     if case.asked and factor > 1 and case.asked < factor * spec.trained_len:
         need = max(1.0, case.asked / spec.trained_len)
-        says = f"{case.asked} tokens need a factor of {need:.4g}, the file has {factor:g}"
-        yield "N02", says, f'"factor": {need:.4g}'
+        yield found("N02", asked=case.asked, need=need, factor=factor)
     if left := case.unread("not modelled"):
         parts = (f"{', '.join(names)} ({problem})" for problem, names in left.items())
-        yield "N03", f"left out: {'; '.join(parts)}", ""
+        yield found("N03", runtimes="; ".join(parts))
 
 
 def beside_the_frequencies(beside: Sequence[Aspect]) -> Iterator[Finding]:
     """State what differs between runtimes or was not looked at beside the frequencies."""
     for aspect in beside:
         if aspect.differs:
-            yield Finding("W16", "warn", aspect.in_words())
+            yield found("W16", aspect=aspect.in_words())
         elif aspect.unread:
-            yield Finding("N04", "note", aspect.in_words())
+            yield found("N04", aspect=aspect.in_words())
 
 
 def collect(case: Case, beside: Sequence[Aspect]) -> tuple[Finding, ...]:
     """Return all findings, worst first; those of one level in the order of the rules."""
-    found = [*errors(case), *beside_the_frequencies(beside)]
+    every = [*errors(case), *beside_the_frequencies(beside)]
     for rule in (contradicting_keys, differences, lengths, files, notes):
-        kind: Level = "note" if rule is notes else "warn"
-        found += [Finding(code, kind, *words) for code, *words in rule(case)]
-    return tuple(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
+        every += rule(case)
+    return tuple(sorted(every, key=lambda finding: LEVELS.index(finding.level)))

@@ -1,21 +1,18 @@
 """Audits in SARIF 2.1.0, as code scanning reads it; and the codes of findings."""
 
-import tomllib
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ropelab.audit import findings
 from ropelab.audit.audited import Audit
 from ropelab.audit.document import Document
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {"error": "error", "warn": "warning", "note": "note"}
 OF_CODE = {"E": "error", "W": "warning", "N": "note"}
-CODES: dict[str, str] = tomllib.loads(
-    (files("ropelab.audit") / "codes.toml").read_text(encoding="utf-8")
-)
+CODES: dict[str, str] = {code: row["title"] for code, row in findings.CODES.items()}
 
 
 def as_sarif(audits: Sequence[Audit], version: str) -> dict[str, Any]:
