@@ -115,13 +115,15 @@ def compare(one: Audit, other: Audit) -> list[dict[str, Any]]:
         for key in dict.fromkeys((*mine, *theirs))
         if mine.get(key) != theirs.get(key)
     ]
-    second = {(row["runtime"], row["layers"]): row for row in other.rows["runtimes"]}
-    for row in one.rows["runtimes"]:
-        match = second.get((row["runtime"], row["layers"]), {})
+    mine, theirs = (
+        {f"{row['runtime']}, {row['layers']}": row for row in a.rows["runtimes"]}
+        for a in (one, other)
+    )
+    for layers in dict.fromkeys((*mine, *theirs)):
         for name in ("base", "rotary_dim", "method", "attention_factor", "claimed_tokens"):
-            if row.get(name) != match.get(name):
-                what = f"{row['runtime']}, {row['layers']}: {name}"
-                rows.append({"what": what, "first": row.get(name), "second": match.get(name)})
+            first, second = (a.get(layers, {}).get(name) for a in (mine, theirs))
+            if first != second:
+                rows.append({"what": f"{layers}: {name}", "first": first, "second": second})
     return rows
 
 

@@ -100,8 +100,10 @@ def audit(
         more |= {"draft": [asdict(finding) for finding in as_draft]} if as_draft else {}
         print_document({"experiment": "audit", "files": documents, **more})
     else:
-        for number, one in enumerate(audits):
-            show_audit(one, first=not number, verbose=verbose)
+        for one in audits:
+            if one is not audits[0]:
+                print_line("")
+            show_audit(one, verbose)
         if difference == []:
             print_line("no difference")
         elif difference:
@@ -111,13 +113,11 @@ def audit(
     return FOUND if levels & {*failing} else 0
 
 
-def show_audit(audit: "Audit", first: bool, verbose: bool) -> None:
+def show_audit(audit: "Audit", verbose: bool) -> None:
     """Print the verdict, the findings with their advice, the runtimes and what to type next."""
     from ropelab.audit import audited
     from ropelab.show import terminal
 
-    if not first:
-        print_line("")
     terminal.show_paragraph(audit.answer)
     print_line("")
     show_findings(audit.findings)

@@ -261,6 +261,15 @@ def test_a_clean_file_and_a_difference(tmp_path):
     assert compare(one, one) == []
 
 
+def test_layer_types_of_one_file_alone_are_differences() -> None:
+    one = audited({**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0})
+    other = audited({**LLAMA, "max_position_embeddings": 8192, "model_type": "gemma3_text"})
+    for rows in (compare(one, other), compare(other, one)):
+        assert {"transformers-5, all: base", "transformers-5, sliding_attention: base"} <= {
+            row["what"] for row in rows
+        }
+
+
 def test_a_folder_with_a_short_tokenizer(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(QWEN))
     (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 2048}')
