@@ -20,11 +20,6 @@ KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
 CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))
 RELEASE: str = CLASSES["release"]
-# Literal defaults of older releases, by the names of `Family`.
-_OLDER_NAMES = {"rope_theta": "base", "rotary_emb_base": "base", "rotary_pct": "partial"}
-_OLDER_NAMES |= {"partial_rotary_factor": "partial", "rope_scaling": "rope"}
-_OLDER_NAMES |= {"rope_local_base_freq": "local_base", "local_rope_theta": "local_base"}
-_OLDER_NAMES |= {"global_rope_theta": "base", "qk_rope_head_dim": "head_dim"}
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ def family_of(model_type: str, release: str = RELEASE) -> Family:
         # A default that is no literal there is None, and computed from the sizes.
         silent = {"head_dim", "partial", "rope", "base", "original_max_position_embeddings"}
         row = {name: value for name, value in row.items() if name not in silent}
-        row |= {_OLDER_NAMES.get(name, name): value for name, value in older.items()}
+        row |= {_TYPES["older_names"].get(name, name): value for name, value in older.items()}
     row |= FAMILIES.get(model_type, {})
     lists = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
     return Family(model_type, **{**row, **lists})
