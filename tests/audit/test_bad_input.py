@@ -11,6 +11,7 @@ from ropelab.audit.audited import audit, short_tables
 from ropelab.audit.document import Document, from_json, load
 from ropelab.audit.flags import Flags
 from ropelab.audit.runtimes.families import unrotated
+from ropelab.audit.runtimes.registry import chosen, read
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES
 
@@ -146,6 +147,15 @@ def test_factors_beyond_all_numbers_are_no_defect(changes):
     config |= {"max_position_embeddings": 8192, "rope_theta": 1e4, "rope_scaling": yarn}
     done = audit(Document("config.json", "config", config), precision=False)
     assert "W02" not in {finding.code for finding in done.findings}
+
+
+def test_divisors_that_no_frequency_survives_are_out_of_range():
+    tables = {"short_factor": [1e-320] * 16, "long_factor": [1.0] * 16}
+    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}
+    config |= {"max_position_embeddings": 8192, "original_max_position_embeddings": 2048}
+    config["rope_scaling"] = {"type": "longrope", "factor": 4.0, **tables}
+    (reading,) = (read(r, config) for r in chosen(["transformers-5"]))
+    assert (reading.outcome, "out of range" in reading.problem) == ("not modelled", True)
 
 
 @pytest.mark.parametrize(
