@@ -163,9 +163,7 @@ def converted(trace: Trace) -> Fields:
     for key in block:
         settings.mark(key, "ignored")
 
-    keys = ("max_position_embeddings", "n_ctx", "n_positions", "model_max_length")
-    alias = family.aliases.get(MAXIMUM)
-    context, _ = trace.first((*keys, alias) if alias else keys)
+    context, _ = trace.first((MAXIMUM, "n_ctx", "n_positions", "model_max_length"))
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
     head_dim = reader.head_dim_of(trace)

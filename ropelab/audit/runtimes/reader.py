@@ -151,9 +151,8 @@ class Reader:
         ).checked()
 
     def longest(self, trace: Trace) -> int:
-        alias = trace.family.aliases.get(MAXIMUM)
         usual = trace.family.max_position_embeddings or self.usual_longest
-        given, path = trace.first((*self.lengths, alias) if alias else self.lengths, usual)
+        given, path = trace.first(self.lengths, usual)
         if given is None:
             raise RefusedError(f"{MAXIMUM} is missing")
         return whole(given, path or MAXIMUM)
@@ -209,10 +208,9 @@ def head_dim_of(trace: Trace) -> int:
         source, width = "class default", family.head_dim
     else:
         source = "hidden_size / num_attention_heads"
-        names = family.aliases.get("hidden_size", "dim")
-        hidden, _ = trace.first(("hidden_size", "n_embd", names), family.hidden_size)
-        names = family.aliases.get("num_attention_heads", "n_heads")
-        heads, _ = trace.first(("num_attention_heads", "n_head", names), family.num_attention_heads)
+        hidden, _ = trace.first(("hidden_size", "n_embd", "dim"), family.hidden_size)
+        names = ("num_attention_heads", "n_head", "n_heads")
+        heads, _ = trace.first(names, family.num_attention_heads)
         if hidden is None or heads is None:
             raise RefusedError("neither head_dim nor hidden_size and num_attention_heads are there")
         width = whole(hidden, "hidden_size") * family.head_scale

@@ -67,8 +67,9 @@ class Trace:
         return value
 
     def first(self, paths: tuple[str, ...], default: Any = None) -> tuple[Any, str]:
-        """Return value and path of the first key that is present and not null."""
-        for path in paths:
+        """Return value and path of the first key that is present and not null, or of its alias."""
+        aliases = (self.family.aliases.get(path) for path in paths)
+        for path in (*paths, *filter(None, aliases)):
             value = self.get(path)
             if value is not None:
                 return value, path
