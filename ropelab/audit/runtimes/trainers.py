@@ -8,9 +8,9 @@ import math
 from typing import Any
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.reader import Made, Method, Reader, Settings
+from ropelab.audit.runtimes.reader import KEPT, Made, Method, Reader, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import BANDS, MAXIMUM, ORIGINAL, Trace, rope_block
+from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, Trace, rope_block
 from ropelab.audit.runtimes.transformers import Transformers4
 
 # Flags with a value, and switches.
@@ -55,7 +55,7 @@ class Megatron(Reader):
 def megatron_llama3(settings: Settings) -> Made:
     # The other three numbers are constants in its code.
     factor = settings.trace.flags.get("rope_scaling_factor", 8.0)
-    settings.values |= dict(zip(BANDS, (factor, 1.0, 4.0), strict=True)) | {ORIGINAL: 8192}
+    settings.values |= {"factor": factor, **KEPT, ORIGINAL: 8192}
     return reader.llama3(settings)
 
 
@@ -95,5 +95,5 @@ def lengthened(kind: str, original: int, factor: int) -> dict[str, Any]:
     if kind != "linear":
         block[ORIGINAL] = original
     if kind == "llama3":
-        block |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+        block |= KEPT
     return {MAXIMUM: original * factor, "rope_scaling": block}
