@@ -131,9 +131,11 @@ def show_audit(audit: "Audit", verbose: bool) -> None:
             terminal.show_paragraph(f"{words}: {names}", hanging=4)
         if any("*" in names for _, names in groups):
             print_line("* read from source, not run")
-    source = shlex.quote(audit.document.name)
-    command = f"ropelab emit --from {source} --context {audit.length} --target all"
-    terminal.show_places({"next": command})
+    document, length = audit.document, max(audit.length, audit.spec.trained_len)
+    if document.kind != "gguf" and Path(document.name).exists():  # emit reads no other
+        source = shlex.quote(document.name)
+        command = f"ropelab emit --from {source} --context {length} --target all"
+        terminal.show_places({"next": command})
 
 
 def show_findings(findings: "Sequence[Finding]") -> None:
@@ -223,7 +225,8 @@ def check(
             show_paragraph(f"fix: {done.fix}", indent=4, hanging=5)
         again = ["ropelab", "check", target, *(("--config", config) if config else ())]
         audited = ["ropelab", "audit", config or target]
-        show_places({"next": shlex.join(again if done.wrong else audited)})
+        if done.wrong or config or Path(target).is_dir():  # arrays alone have nothing to audit
+            show_places({"next": shlex.join(again if done.wrong else audited)})
     return FOUND if done.wrong else 0
 
 

@@ -1,9 +1,11 @@
 """Configurations whose outcome is known, and the command around them."""
 
 import json
+import shlex
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,11 @@ from ropelab.audit.runtimes.registry import RUNTIMES, read
 from ropelab.math.scaling import Yarn
 from ropelab.runs.errors import InputError
 from ropelab.show.figures.audit import draw
+from tests.audit.test_gguf import write
 from tests.imports import imported_by
+from tests.test_cli import call
+
+__all__ = ["call"]  # a fixture
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
 QWEN: dict[str, Any] = {
@@ -259,6 +265,16 @@ def test_a_clean_file_and_a_difference(tmp_path):
     rows = compare(one, other)
     assert {"what": "rope_theta", "first": "500000.0", "second": "10000.0"} in rows
     assert compare(one, one) == []
+
+
+def test_the_next_command_can_be_typed(tmp_path: Path, call: Any) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "max_position_embeddings": 8192}))
+    write(tmp_path / "model.gguf")
+    status, out, _ = call("audit", "config.json", "--length", "64")
+    command = shlex.split(out.partition("next")[2])
+    assert (status, command[:2]) == (0, ["ropelab", "emit"])
+    assert call(*command[1:])[0] in (0, 3)
+    assert "next" not in call("audit", "model.gguf")[1]
 
 
 def test_layer_types_of_one_file_alone_are_differences() -> None:
