@@ -18,7 +18,8 @@ Tables = dict[str, list[Row]]
 
 def document(name: str, /, **keys: Any) -> Any:
     """Return the type of a document with these keys, each of which it must have."""
-    return create_model(name, **{key: (kind, ...) for key, kind in keys.items()})
+    fields: dict[str, Any] = {key: (kind, ...) for key, kind in keys.items()}
+    return create_model(name, **fields)
 
 
 class Finding(TypedDict):
