@@ -34,6 +34,7 @@ ALPHABET = np.frombuffer(
 ).astype(np.int64)
 # Of the files, or of a single file's bytes.
 HELD_OUT = 0.2
+LIBRARY = Path(sysconfig.get_path("stdlib"))
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__"}
 # Text has no zero byte among its first.
 BINARY_PROBE = 8192
@@ -82,8 +83,7 @@ class Corpus:
 
     name: str  # in messages
     training: tuple[bytes, ...]
-    held_out: tuple[bytes, ...]
-    origins: tuple[Origin, ...]  # of each held-out document
+    held_out: tuple[Document, ...]
     fingerprint: str  # sha256 over both halves
 
     def windows(self, seed: int, step: int, window: int, rows: int) -> Int[Tensor, "rows window"]:
@@ -96,23 +96,23 @@ class Corpus:
         texts = [long_enough[document] for document in documents]
         return _cut(texts, draws - places[documents], window)
 
-    def held_out_windows(self, length: int, documents: int) -> Int[Tensor, "documents length"]:
-        """Return a window of each of the first held-out documents; InputError if too few fit."""
-        texts = [text for text in self.held_out if len(text) >= length]
-        if len(texts) < documents:
+    def long_enough(self, length: int, documents: int) -> list[Document]:
+        """Return the first held-out documents of that many bytes; InputError if there are fewer."""
+        found = [document for document in self.held_out if len(document.text) >= length]
+        if len(found) < documents:
             raise InputError(
-                f"{self.name} has {len(texts)} held-out documents of at least {length} bytes, "
+                f"{self.name} has {len(found)} held-out documents of at least {length} bytes, "
                 f"{documents} are needed; give more or longer text, or ask for fewer documents"
             )
+        return found[:documents]
+
+    def held_out_windows(self, length: int, documents: int) -> Int[Tensor, "documents length"]:
+        """Return a window of each of the documents that are long enough."""
+        texts = [document.text for document in self.long_enough(length, documents)]
         # Not only heads of files (licences, imports).
         random = np.random.default_rng((EVALUATION, length))
-        starts = [int(random.integers(len(text) - length + 1)) for text in texts[:documents]]
-        return _cut(texts[:documents], starts, length)
-
-    def held_out_origins(self, length: int, documents: int) -> tuple[Origin, ...]:
-        """Return name and kind of each document of `held_out_windows`."""
-        long_enough = zip(self.held_out, self.origins, strict=True)
-        return tuple(origin for text, origin in long_enough if len(text) >= length)[:documents]
+        starts = [int(random.integers(len(text) - length + 1)) for text in texts]
+        return _cut(texts, starts, length)
 
     def check(self, window: int, length: int, documents: int) -> None:
         """Raise InputError unless windows of training and of evaluation can be drawn."""
@@ -174,12 +174,12 @@ class CorpusRef:
         return _held_out(self, length, count), torch.ones(count, dtype=torch.float64)
 
     def origins(self, length: int, count: int) -> tuple[Origin, ...]:
-        return self.corpus().held_out_origins(length, count)
+        return tuple(each.origin for each in self.corpus().long_enough(length, count))
 
     def stretch(self, number: int, length: int) -> list[int]:
         """Return a window of a held-out document. InputError if none is that long."""
         corpus = self.corpus()
-        there = sum(len(text) >= length for text in corpus.held_out)
+        there = sum(len(document.text) >= length for document in corpus.held_out)
         if not there:
             raise InputError(
                 f"{corpus.name} has no held-out document of {length} bytes; give longer text "
@@ -230,20 +230,12 @@ def read_documents(path: Path | None) -> tuple[str, list[Document]]:
 
     InputError: nothing there, nothing readable, or no text in it.
     """
+    files = _files(path)
     if path is None:
-        root = Path(sysconfig.get_path("stdlib"))
-        return "the standard library", _documents(_library_files(root), root, kind_of)
-    try:
-        single = not path.is_dir()
-        files = [path] if single else files_below(path)
-        if not single:
-            hidden = {p for p in files if "/." in f"/{p.relative_to(path).as_posix()}"}
-            files = [p for p in files if p.is_file() and p not in hidden]
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read the corpus {path}: {error}") from None
+        return "the standard library", _documents(files, LIBRARY, kind_of)
     for file in files:
         check_name(file)
-    if single and not os.path.lexists(path):
+    if not os.path.lexists(path):
         raise InputError(f"no corpus at {path}; give a text file or a folder of text files")
     # Names are paths below the deepest folder that holds all of these files.
     root = Path(os.path.commonpath([file.parent for file in files])) if files else Path()
@@ -297,14 +289,12 @@ def folder_or_kind(path: Path) -> str:
 
 
 def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) -> Corpus:
-    measured = [document.text for document in held_out]
     digest = hashlib.sha256()
-    for half in (training, measured):
+    for half in (training, [document.text for document in held_out]):
         digest.update(len(half).to_bytes(8, "big"))
         for text in half:
             digest.update(len(text).to_bytes(8, "big") + text)
-    origins = tuple(document.origin for document in held_out)
-    return Corpus(name, tuple(training), tuple(measured), origins, digest.hexdigest())
+    return Corpus(name, tuple(training), tuple(held_out), digest.hexdigest())
 
 
 def source_of(place: Path) -> str:
@@ -321,20 +311,25 @@ def source_of(place: Path) -> str:
 
 def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
     """Return name, size and time of change of every file."""
-    if path is None:
-        files = _library_files(Path(sysconfig.get_path("stdlib")))
-    else:
-        files = files_below(path) if path.is_dir() else [path]
-    stats = ((str(file), file.stat()) for file in files if file.exists())
+    stats = ((str(file), file.stat()) for file in _files(path) if file.exists())
     return tuple((name, found.st_size, found.st_mtime_ns) for name, found in stats)
 
 
-def _library_files(root: Path) -> list[Path]:
-    files: list[Path] = []
-    for folder, inside, names in os.walk(root):
-        inside[:] = [name for name in inside if name not in SKIPPED_FOLDERS]
-        files += [Path(folder, name) for name in names if name.endswith(".py")]
-    return sorted(files)
+def _files(path: Path | None) -> list[Path]:
+    """Return the files of a corpus, hidden ones left out; InputError if they cannot be listed."""
+    if path is None:
+        files: list[Path] = []
+        for folder, inside, names in os.walk(LIBRARY):
+            inside[:] = [name for name in inside if name not in SKIPPED_FOLDERS]
+            files += [Path(folder, name) for name in names if name.endswith(".py")]
+        return sorted(files)
+    try:
+        if not path.is_dir():
+            return [path]
+        named = ((p, f"/{p.relative_to(path).as_posix()}") for p in files_below(path))
+        return [p for p, name in named if p.is_file() and "/." not in name]
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the corpus {path}: {error}") from None
 
 
 def _documents(paths: Iterable[Path], root: Path, kind: Callable[[Path], str]) -> list[Document]:

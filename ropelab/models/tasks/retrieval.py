@@ -148,6 +148,10 @@ class Retrieval(EvaluationTask):
     def searched(self) -> Windows:
         return [(SEARCH_SEQUENCES, place.context) for place in self._searched_places]
 
+    def check(self) -> None:
+        if self.own is None:  # one's own code is called where it is computed
+            self.sequences_at(0, self.places[-1], self.sequences)
+
     def at_the_end(self, length: int) -> Self:
         return replace(self, places=tuple(p for p in self.places if p.context == length))
 

@@ -22,7 +22,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ropelab.models.lm.corpus import ALPHABET, CorpusRef, Document, Origin, distinct, read_documents
+from ropelab.models.lm.corpus import (
+    ALPHABET,
+    Corpus,
+    CorpusRef,
+    Document,
+    Origin,
+    distinct,
+    read_documents,
+    stamp_of,
+)
 from ropelab.models.released.facts import facts_of
 from ropelab.models.released.loading import load_tokenizer
 from ropelab.runs.errors import InputError, MachineError
@@ -62,6 +71,11 @@ class TokenText:
         return self.key if reads_text else {"bos": self.bos}
 
     @property
+    def single(self) -> bool:
+        """True for one file, which is cut into pieces."""
+        return bool(self.path) and not Path(self.path).is_dir()
+
+    @property
     def tokenizer(self) -> Any:
         """The model's tokenizer. InputError if it has none."""
         return load_tokenizer(Path(self.model))
@@ -79,19 +93,24 @@ class TokenText:
 
     @property
     def symbols(self) -> Tensor:
-        """An ordinary token of the model for each symbol of `ALPHABET`, drawn once."""
-        return _symbols(self.model)
+        """An ordinary token for each symbol of `ALPHABET`, drawn once. Errors as `ids`."""
+        drawn = _symbols(self.model)
+        self._check(int(drawn.max()))
+        return drawn
 
     def ids(self, text: str) -> list[int]:
         """Tokenize a text, without `front`. InputError for tokens that the model does not know."""
         ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        self._check(max(ids, default=0))
+        return ids
+
+    def _check(self, token: int) -> None:
         known = facts_of(self.model).vocabulary
-        if ids and max(ids) >= known:
+        if token >= known:
             raise InputError(
-                f"the tokenizer of {self.model} makes token {max(ids)}, and the model knows "
+                f"the tokenizer of {self.model} makes token {token}, and the model knows "
                 f"{known} tokens"
             )
-        return ids
 
     def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
         """Return tokens [count, length] and bytes per token. InputError if there are fewer."""
@@ -120,24 +139,19 @@ class TokenText:
 Text = CorpusRef | TokenText
 
 
-@dataclass(frozen=True)
-class _Whole:
-    name: str
-    documents: tuple[Document, ...]
-    single: bool  # one file
-    fingerprint: str
+def _read(path: str) -> Corpus:
+    place = Path(path) if path else None
+    return _read_unchanged(place, stamp_of(place))
 
 
 @lru_cache(maxsize=2)
-def _read(path: str) -> _Whole:
-    name, found = read_documents(Path(path) if path else None)
+def _read_unchanged(path: Path | None, stamp: object) -> Corpus:
+    name, found = read_documents(path)
     kept = distinct(found)
-    single = bool(path) and not Path(path).is_dir()
-    fingerprint = hashlib.sha256(b"".join(kept)).hexdigest()
-    return _Whole(name, tuple(kept.values()), single, fingerprint)
+    return Corpus(name, (), tuple(kept.values()), hashlib.sha256(b"".join(kept)).hexdigest())
 
 
-def _whole(text: TokenText) -> _Whole:
+def _whole(text: TokenText) -> Corpus:
     corpus = _read(text.path)
     if corpus.fingerprint != text.fingerprint:
         raise MachineError(f"{corpus.name} changed while the run was going on; start it again")
@@ -157,7 +171,7 @@ def _symbols(model: str) -> Tensor:
 def _rows(text: TokenText, length: int, count: int) -> tuple[Tensor, Tensor, tuple[Origin, ...]]:
     """Return rows of tokens, bytes per predicted token of each, and the document each is from."""
     corpus, front = _whole(text), text.front
-    cut = text.packed or corpus.single
+    cut = text.packed or text.single
     found = (_pieces if cut else _beginnings)(text, length - len(front), count)
     if len(found) < count:
         noun = "pieces" if cut else "documents"
@@ -181,7 +195,7 @@ def _beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
     """Return the first tokens of long enough documents: one kind after the other, in turn."""
     # The kind with most text comes first, so that a few documents are of several kinds.
     by_kind: dict[str, list[Document]] = defaultdict(list)
-    for document in _whole(text).documents:
+    for document in _whole(text).held_out:
         by_kind[document.kind].append(document)
     sizes = {kind: sum(len(each.text) for each in found) for kind, found in by_kind.items()}
     kinds = sorted(by_kind, key=lambda kind: (-sizes[kind], kind))
@@ -207,7 +221,7 @@ def _beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
 
 def _pieces(text: TokenText, length: int, count: int) -> list[Piece]:
     stream, corpus = _stream(text, count * length), _whole(text)
-    kind = corpus.documents[0].kind if corpus.single else "packed"
+    kind = corpus.held_out[0].kind if text.single else "packed"
     return [
         (Origin(f"piece {number}", kind), stream[number * length : (number + 1) * length])
         for number in range(min(count, len(stream) // length))
@@ -219,7 +233,7 @@ def _stream(text: TokenText, length: int) -> list[int]:
     """Return up to `length` tokens of all documents one after another."""
     end = text.tokenizer.eos_token_id
     stream: list[int] = []
-    for number, document in enumerate(_whole(text).documents):
+    for number, document in enumerate(_whole(text).held_out):
         if len(stream) >= length:
             break
         stream += [end] if number and end is not None else []

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ropelab.models.lm.corpus import (
+    Corpus,
     Document,
     from_documents,
     from_single,
@@ -28,9 +29,13 @@ def documents(count: int, length: int = 200) -> list[Document]:
     ]
 
 
+def texts_of(corpus: Corpus) -> list[bytes]:
+    return [*corpus.training, *(document.text for document in corpus.held_out)]
+
+
 def test_no_document_is_in_both_halves() -> None:
     corpus = from_documents("test", documents(200) + documents(50))
-    assert not set(corpus.training) & set(corpus.held_out)
+    assert not set(corpus.training) & {each.text for each in corpus.held_out}
     assert len(corpus.training) + len(corpus.held_out) == 200
     assert 20 <= len(corpus.held_out) <= 60
 
@@ -49,9 +54,8 @@ def test_order_of_files_does_not_matter() -> None:
 def test_origins_belong_to_the_held_out_documents() -> None:
     by_text = {document.text: document.origin for document in documents(60)}
     corpus = from_documents("test", documents(60) + documents(3, length=50))
-    held_out = zip(corpus.held_out, corpus.origins, strict=True)
-    assert all(by_text.get(text, origin) == origin for text, origin in held_out)
-    origins = corpus.held_out_origins(100, 5)
+    assert all(by_text.get(each.text, each.origin) == each.origin for each in corpus.held_out)
+    origins = [each.origin for each in corpus.long_enough(100, 5)]
     windows = corpus.held_out_windows(100, 5)
     for origin, window in zip(origins, windows, strict=True):
         (whole,) = (text for text in by_text if by_text[text] == origin)
@@ -92,7 +96,7 @@ def test_of_near_duplicates_one_is_kept_and_never_both_halves() -> None:
     copies = [Document(d.text[:3900] + b"end", d.kind) for d in originals]
     corpus = from_documents("test", originals + copies)
     assert len(corpus.training) + len(corpus.held_out) == 60
-    starts = [text[:3900] for text in (*corpus.training, *corpus.held_out)]
+    starts = [text[:3900] for text in texts_of(corpus)]
     assert len(set(starts)) == 60
 
 
@@ -100,9 +104,10 @@ def test_a_single_text_is_cut_once() -> None:
     text = bytes(range(1, 101)) * 10
     corpus = from_single("test", text, piece=50)
     assert corpus.training == (text[:800],)
-    assert b"".join(corpus.held_out) == text[800:]
-    assert {len(piece) for piece in corpus.held_out} == {50}
-    assert corpus.origins == tuple((f"piece {number}", "text") for number in range(4))
+    assert b"".join(each.text for each in corpus.held_out) == text[800:]
+    assert {len(piece.text) for piece in corpus.held_out} == {50}
+    origins = [each.origin for each in corpus.held_out]
+    assert origins == [(f"piece {number}", "text") for number in range(4)]
 
 
 def test_windows_come_from_inside_documents() -> None:
@@ -124,15 +129,15 @@ def test_every_window_of_a_document_is_reached() -> None:
 def test_held_out_windows_are_one_per_document() -> None:
     corpus = from_documents("test", documents(60))
     windows = corpus.held_out_windows(100, 5)
-    for window, text in zip(windows, corpus.held_out, strict=False):
+    for window, text in zip(windows, (each.text for each in corpus.held_out), strict=False):
         assert bytes(window.tolist()) in text
 
 
 def test_the_standard_library_is_large_enough_and_known() -> None:
     corpus = read_corpus(None, piece=8193)
     corpus.check(2049, 8193, 50)
-    assert {"tests", "code"} <= {origin.kind for origin in corpus.held_out_origins(8193, 50)}
-    assert any(b"class OrderedDict" in text for text in corpus.training + corpus.held_out)
+    assert {"tests", "code"} <= {document.kind for document in corpus.long_enough(8193, 50)}
+    assert any(b"class OrderedDict" in text for text in texts_of(corpus))
     assert corpus.fingerprint == read_corpus(None, piece=8193).fingerprint
 
 
@@ -142,7 +147,7 @@ def test_hidden_and_binary_files_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "image").write_bytes(b"\x89PNG\0\0")
     (tmp_path / "text").write_text("plain text")
     corpus = read_corpus(tmp_path, piece=10)
-    assert corpus.training + corpus.held_out == (b"plain text",)
+    assert texts_of(corpus) == [b"plain text"]
 
 
 def test_missing_empty_and_binary_corpora_are_refused(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from ropelab.models.tasks.grid import Place
+from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.tokens import TokenText
 from ropelab.runs.errors import InputError, MachineError
 from tests.models.released.tiny import reader_of_bytes, saved, write_byte_tokenizer
@@ -140,6 +142,14 @@ def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):
     write_byte_tokenizer(saved(tmp_path, "llama", vocab_size=97))
     with pytest.raises(InputError, match=r"makes token \d+, and the model knows 97 tokens"):
         TokenText.of(str(folder), str(tmp_path)).documents(10, 1)
+    task = Retrieval(
+        name="copy",
+        places=(Place(32, 64),),
+        sequences=1,
+        corpus=TokenText.of(str(folder), str(tmp_path)),
+    )
+    with pytest.raises(InputError, match=r"makes token \d+, and the model knows 97 tokens"):
+        task.check()
 
 
 def test_every_field_but_its_place_and_the_model_is_in_the_key(folder, model):
@@ -154,3 +164,12 @@ def test_every_field_but_its_place_and_the_model_is_in_the_key(folder, model):
 def test_text_that_changed_since_is_not_taken_for_what_it_was(folder, model):
     with pytest.raises(MachineError, match="changed while the run was going on"):
         replace(TokenText.of(str(folder), model), fingerprint="another").documents(10, 1)
+
+
+def test_a_folder_that_changed_is_read_again(tmp_path, model):
+    (tmp_path / "a.md").write_text("one text")
+    before = TokenText.of(str(tmp_path), model)
+    (tmp_path / "a.md").write_text("another text")
+    after = TokenText.of(str(tmp_path), model)
+    assert after.fingerprint != before.fingerprint
+    assert "another" in spelled(after, after.documents(10, 1)[0][0])
