@@ -5,9 +5,9 @@ from functools import partial
 
 import torch
 
-from ropelab.laws.batch import LENGTHS, batch
-from ropelab.laws.law import TOKENS, Case, Law, Pair, Trial, places_of, rows_of
-from ropelab.laws.subject import Stages, UnaskedError
+from ropelab.laws.batch import LENGTHS, batch, rows_alone
+from ropelab.laws.law import TOKENS, Case, Law, Pair, Trial, joined
+from ropelab.laws.subject import Given, Stages, Tokens, UnaskedError
 
 PREFILLED = 24
 GENERATED = 6
@@ -16,48 +16,37 @@ BEFORE, BEYOND = 3, 6
 
 
 def in_parts(case: Case, sizes: Sequence[int], given: bool = False) -> Pair:
-    parts = read_in_parts(case, sizes, given)
-    spans = [(0, 0, TOKENS)]
-    return Pair(rows_of(parts, spans), rows_of(case.whole, spans), places_of(spans))
+    return Pair(read_in_parts(case, case.tokens, sizes, case.at(0) if given else None), case.whole)
 
 
-def read_in_parts(case: Case, sizes: Sequence[int], given: bool, first: int = 0) -> Stages:
-    cache, found, at = case.subject.new_cache(), [], 0
+def read_in_parts(
+    case: Case, tokens: Tokens, sizes: Sequence[int], at: Given = None, segments: Given = None
+) -> Stages:
+    cache, found, end = case.subject.new_cache(), [], 0
     for size in sizes:
-        positions = case.at(first + at, size) if given else None
-        tokens = case.tokens[:, at : at + size]
-        found.append(case.subject.read(tokens, positions, cache=cache))
-        at += size
-    return [torch.cat(stages, dim=1) for stages in zip(*found, strict=True)]
+        part, end = slice(end, end + size), end + size
+        here = None if at is None else at[:, part]
+        seen = None if segments is None else segments[:, :end]
+        found.append(case.subject.read(tokens[:, part], here, seen, cache))
+    return joined(found)
 
 
 def batched(case: Case) -> Pair:
     """Read a left-padded batch, its last tokens one by one."""
-    tokens, segments, spans = batch(case, left=True)
-    at = (segments.cumsum(dim=1) - 1).clamp(min=0)
-    cache, found = case.subject.new_cache(), []
-    ends = [TOKENS - GENERATED + n for n in range(GENERATED + 1)]
-    for first, end in zip([0, *ends], ends, strict=False):
-        part = slice(first, end)
-        found.append(case.subject.read(tokens[:, part], at[:, part], segments[:, :end], cache))
-    got = [torch.cat(stages, dim=1) for stages in zip(*found, strict=True)]
-    alone = [case.subject.read(case.tokens[:, :length]) for length in LENGTHS]
-    expected = [torch.cat([stage[0] for stage in stages]) for stages in zip(*alone, strict=True)]
-    return Pair(rows_of(got, spans), expected, places_of(spans))
+    tokens, segments, at = batch(case, left=True)
+    sizes = [TOKENS - GENERATED, *[1] * GENERATED]
+    return rows_alone(case, read_in_parts(case, tokens, sizes, at, segments), left=True)
 
 
 def generated(case: Case) -> Pair:
     """Compare the logits that chose each new token with one pass over the result."""
-    tokens, segments, spans = batch(case, left=True)
+    tokens, segments, _ = batch(case, left=True)
     new, logits = case.subject.generate(tokens, segments, GENERATED)
-    whole = torch.cat([tokens, new.cpu()], dim=1)
-    expected = []
-    for row, first, _ in spans:
-        stages = case.subject.read(whole[row : row + 1, first:])
-        expected.append(stages[-1][0, -GENERATED - 1 : -1])
-    got = logits.to(expected[0].device).flatten(0, 1)
+    rows = torch.cat([tokens, new.cpu()], dim=1).split(1)
+    texts = [row[:, TOKENS - length :] for row, length in zip(rows, LENGTHS, strict=True)]
+    expected = torch.cat([case.subject.read(t)[-1][:, -GENERATED - 1 : -1] for t in texts])
     places = [length + n for length in LENGTHS for n in range(GENERATED)]
-    return Pair([got], [torch.cat(expected)], places)
+    return Pair([logits.to(expected.device)], [expected], places)
 
 
 def across(case: Case) -> Pair:
@@ -68,40 +57,24 @@ def across(case: Case) -> Pair:
     first, lengths = turn - PREFILLED, range(PREFILLED - BEFORE, PREFILLED + BEYOND)
     if first < 0:
         raise UnaskedError(f"its trained length of {turn} is too short")
-    steps = read_in_parts(case, [PREFILLED - BEFORE - 1, *[1] * len(lengths)], True, first)
+    sizes = [PREFILLED - BEFORE - 1, *[1] * len(lengths)]
+    steps = read_in_parts(case, case.tokens, sizes, case.at(first))
     whole = [case.subject.read(case.tokens[:, :n], case.at(first, n)) for n in lengths]
-    expected = [torch.stack([stage[0, -1] for stage in s]) for s in zip(*whole, strict=True)]
-    got = [stage[0, -len(lengths) :] for stage in steps]
+    expected = joined([[stage[:, -1:] for stage in stages] for stages in whole])
+    got = [stage[:, -len(lengths) :] for stage in steps]
     return Pair(got, expected, [first + n - 1 for n in lengths], reach=turn + BEYOND)
 
 
 CHUNKS = (7, 7, 7, 7, 20)
-BEHIND = "tokens behind a cache have other positions, masks or keys than in one pass"
-COUNTED = "count positions on from the cache, rotate each key once, mask the future in every part"
 CACHE = Law(
     "cache",
     "Do parts, steps and batches with a cache give the logits of one pass?",
     (
-        Trial("token by token", partial(in_parts, sizes=(1,) * TOKENS), BEHIND, COUNTED),
-        Trial("in chunks", partial(in_parts, sizes=CHUNKS), BEHIND, COUNTED),
-        Trial("chunks, positions", partial(in_parts, sizes=CHUNKS, given=True), BEHIND, COUNTED),
-        Trial(
-            "a padded batch",
-            batched,
-            "rows of several lengths lose their positions or their padding behind a cache",
-            "count each row's positions on from its own length; mask padding in the cache, too",
-        ),
-        Trial(
-            "generate",
-            generated,
-            "generate() gives other positions, masks or caches than one pass has",
-            "look at prepare_inputs_for_generation; pad on the right, or not at all, until then",
-        ),
-        Trial(
-            "at trained length",
-            across,
-            "frequencies change there, and cached keys keep the former ones",
-            "compute the whole text anew when it passes that length",
-        ),
+        Trial("token by token", partial(in_parts, sizes=(1,) * TOKENS)),
+        Trial("in chunks", partial(in_parts, sizes=CHUNKS)),
+        Trial("chunks, positions", partial(in_parts, sizes=CHUNKS, given=True)),
+        Trial("a padded batch", batched),
+        Trial("generate", generated),
+        Trial("at trained length", across),
     ),
 )

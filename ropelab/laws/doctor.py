@@ -1,20 +1,19 @@
 """Ask a model every law; the verdicts as tables and in one sentence."""
 
-import resource
+import sys
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from ropelab.audit.result import Result, Rows
 from ropelab.laws.batch import PACKING, PADDING, SHIFT
 from ropelab.laws.cached import CACHE
-from ropelab.laws.law import TOKENS, Case, Law, asked, readable, row_of
+from ropelab.laws.law import TOKENS, Case, Law, Trial, asked, explanation, readable, row_of
 from ropelab.laws.model import subject_at
 from ropelab.laws.moved import COMPILED, KSHIFT, STATE
 from ropelab.laws.rotation import MROPE, ROTATION
@@ -25,7 +24,6 @@ from ropelab.runs.errors import InputError
 LAWS = (SHIFT, PADDING, PACKING, CACHE, KSHIFT, ROTATION, MROPE, STATE)
 # From the worst to the best; costs are no verdict.
 ORDER = ("broken", "rounding only", "holds", "cannot be asked")
-KNOWN = Path(__file__).with_name("known.toml")
 
 
 @dataclass(frozen=True)
@@ -60,10 +58,11 @@ def doctor(
             subject = subject_of(model)
         except TypeError as error:
             raise InputError(f"the model is {error}") from None
-    state = replace(STATE, trials=(*STATE.trials, COMPILED)) if compiled else STATE
+    state = STATE._replace(trials=(*STATE.trials, COMPILED)) if compiled else STATE
     trials, layers = examine(subject, [state if law is STATE else law for law in LAWS])
     for row in trials:
-        row |= explanation(subject.kinds, row) if row["verdict"] == "broken" else {}
+        if row["verdict"] == "broken":
+            row |= explanation(row["law"], row["trial"], subject.kinds)
     laws = [worst([row for row in trials if row["law"] == law.name]) for law in LAWS]
     return Diagnosis(
         name=subject.name,
@@ -71,7 +70,7 @@ def doctor(
         broken=any(row["verdict"] == "broken" for row in laws),
         rows={"laws": laws, "trials": trials, "layers": layers},
         cpu_s=time.process_time() - start,
-        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        peak_bytes=peak_bytes(),
     )
 
 
@@ -80,10 +79,9 @@ def examine(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return a row per trial of each law, and one per layer that rotates."""
     # float32 first: some trials change what a faulty model remembers.
-    formats = dict.fromkeys([torch.float32, subject.dtype, torch.float64])
-    if not subject.convertible:
-        formats = dict.fromkeys([torch.float32])
-    found: dict[tuple[Law, int], dict[str, Any]] = {}
+    more = [subject.dtype, torch.float64] if subject.convertible else []
+    formats = dict.fromkeys([torch.float32, *more])
+    found: dict[tuple[Law, Trial], dict[str, Any]] = {}
     layers: list[dict[str, Any]] = []
     for dtype in formats:
         with evaluating(subject.code), subject.computing(dtype):
@@ -91,14 +89,25 @@ def examine(
             if not found:
                 readable(case)
             for law in laws:
-                for number, trial in enumerate(law.trials):
+                for trial in law.trials:
                     if dtype == torch.float32 or not trial.once:
-                        answers = found.setdefault((law, number), {})
+                        answers = found.setdefault((law, trial), {})
                         answers[name_of(dtype)] = asked(trial, case)
             layers = layers or case.layers
     own = name_of(subject.dtype)
-    trials = [row_of(law, law.trials[n], own, each) for (law, n), each in found.items()]
-    return trials, layers
+    return [row_of(*asked_of, own, each) for asked_of, each in found.items()], layers
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process has held so far."""
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource
+
+    # In kilobytes, but on macOS in bytes.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -125,19 +134,3 @@ def answer_of(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
         return f"{subject.name} keeps all laws that it can be asked, {kept_of} ({scope}){more}."
     broken = " and ".join(f"{row['law']} ({row['trial']})" for row in by_verdict["broken"])
     return f"{subject.name} breaks {broken}; it keeps {kept} of {len(laws)} laws ({scope})."
-
-
-def explanation(kinds: Sequence[str], row: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is known about a violation by a model and rope type; empty if nothing is."""
-    for known in _known():
-        trials = known.get("trials", [row["trial"]])
-        here = set(kinds) & set(known["models"])
-        if here and row["law"] in known["laws"] and row["trial"] in trials:
-            return {"kind": known["kind"], "says": known["says"], "fix": known["fix"]}
-    return {}
-
-
-@cache
-def _known() -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = tomllib.loads(KNOWN.read_text(encoding="utf-8"))["known"]
-    return rows

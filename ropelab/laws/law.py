@@ -1,10 +1,12 @@
 """A law: a question whose two computations must agree, and the size of their disagreement."""
 
 import math
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Literal
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,8 +24,6 @@ TABLE = 2.0**-18
 # Rounding of angles grows with the position: the step of float32 times the largest one, and this,
 # explain all that was seen, by a factor of 16. More comes from a smaller format.
 EXPLAINED = 64.0
-# Violations in float64 that rounding explains, as a multiple of its step.
-STEPS = 2.0**16
 # A model whose logits vary less between tokens reads none; one whose logits vary more from one
 # reading to the next has dropout.
 STILL, UNLIKE = 1e-6, 1e-2
@@ -37,23 +37,22 @@ REFUSALS = (
 DESCRIBED = 90
 SMALLER = "float32 explains less: something is computed in a smaller format"
 WIDER = "compute positions, angles, cosines and sines in float32, outside autocast"
+EXPLANATIONS = Path(__file__).with_name("explanations.toml")
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two computations of the same: hidden states after each layer and logits [tokens, width]."""
+class Pair(NamedTuple):
+    """Two computations of the same: hidden states after each layer and logits [..., width]."""
 
     got: Stages
     expected: Stages
     # The position in its text of each token.
-    places: Sequence[int]
+    places: Sequence[int] = range(TOKENS)
     # Set where the two must agree bit for bit.
     exact: bool = False
     reach: int = TOKENS  # the largest position
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """A finding that is no comparison of logits."""
 
     verdict: Verdict
@@ -63,27 +62,22 @@ class Found:
     position: int | None = None
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """One way to ask a law. `cost`: the difference is a price to know, not a law."""
 
     name: str
     ask: Callable[["Case"], Pair | Found]
-    means: str = ""
-    fix: str = ""
     cost: bool = False
     once: bool = False  # in float32 alone
 
 
-@dataclass(frozen=True)
-class Law:
+class Law(NamedTuple):
     name: str
     question: str
     trials: tuple[Trial, ...]
 
 
-@dataclass(frozen=True)
-class Violation:
+class Violation(NamedTuple):
     """The largest difference of logits over their spread, and where it begins."""
 
     size: float
@@ -98,18 +92,14 @@ class Case:
 
     subject: Subject
     dtype: torch.dtype
-    tokens: Tokens = field(init=False)
     # What was recovered of each layer that rotates.
     layers: list[dict[str, Any]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        random = torch.Generator().manual_seed(0)
+    @cached_property
+    def tokens(self) -> Tokens:
         # Ids of special tokens are mostly the first ones.
-        ids = self.subject.vocabulary
-        if ids < 2:
-            raise InputError(f"{self.subject.name}: a vocabulary of {ids} tells no texts apart")
-        low = min(4, ids // 2)
-        self.tokens = torch.randint(low, ids, (1, TOKENS), generator=random)
+        ids, random = self.subject.vocabulary, torch.Generator().manual_seed(0)
+        return torch.randint(min(4, ids // 2), ids, (1, TOKENS), generator=random)
 
     @cached_property
     def whole(self) -> Stages:
@@ -124,6 +114,8 @@ class Case:
 def readable(case: Case) -> None:
     """Raise InputError unless laws can be asked: the model reads the text, and twice alike."""
     name, ids = case.subject.name, case.subject.vocabulary
+    if ids < 2:
+        raise InputError(f"{name}: a vocabulary of {ids} tells no texts apart")
     try:
         read, again = (case.subject.read(case.tokens)[-1].cpu().double() for _ in range(2))
         spread, apart = float(read.std(dim=1).max()), float((read - again).abs().max())
@@ -139,13 +131,9 @@ def readable(case: Case) -> None:
         raise InputError(f"{name}: the same tokens have other logits the second time (dropout?)")
 
 
-def rows_of(stages: Stages, spans: Sequence[tuple[int, int, int]]) -> Stages:
-    """Return the tokens [first, end) of rows, one behind another, of each stage."""
-    return [torch.cat([s[row, first:end] for row, first, end in spans]) for s in stages]
-
-
-def places_of(spans: Sequence[tuple[int, int, int]]) -> list[int]:
-    return [place for _, first, end in spans for place in range(end - first)]
+def joined(parts: Sequence[Stages]) -> Stages:
+    """Put the tokens of several passes one behind another, stage by stage."""
+    return [torch.cat(stages, dim=1) for stages in zip(*parts, strict=True)]
 
 
 def violation_of(pair: Pair) -> Violation:
@@ -161,7 +149,7 @@ def violation_of(pair: Pair) -> Violation:
 
 
 def _apart(got: Tensor, expected: Tensor) -> Tensor:
-    got, expected = got.double(), expected.double()
+    got, expected = (each.double().flatten(0, -2) for each in (got, expected))
     spread = max(float(expected.std()), 1e-30)
     apart = (got - expected).abs().amax(dim=-1) / spread
     return apart.nan_to_num(nan=math.inf)
@@ -172,34 +160,48 @@ def asked(trial: Trial, case: Case) -> Violation | Found:
     """Ask one trial in one format; errors of the model's code say why it cannot be asked."""
     try:
         answer = trial.ask(case)
-    except UnaskedError as error:
+    except (UnaskedError, InputError) as error:
         return Found("cannot be asked", str(error))
     except REFUSALS as error:
         said = " ".join(str(error).split()) or "no message"
         return Found("cannot be asked", f"raises {type(error).__name__}: {said}"[:DESCRIBED])
-    return answer if isinstance(answer, Found) else _bitwise(answer, trial.means)
-
-
-def _bitwise(pair: Pair, means: str) -> Violation | Found:
-    violation = violation_of(pair)
-    if not pair.exact:
+    if isinstance(answer, Found):
+        return answer
+    violation = violation_of(answer)
+    if not answer.exact:
         return violation
     if not violation.size:
         return Found("holds", "")
-    place = violation.layer, violation.position
     size = violation.size if math.isfinite(violation.size) else 0.0
-    return Found("broken", f"not bit for bit: {means}", size, *place)
+    return Found("broken", "not bit for bit", size, violation.layer, violation.position)
 
 
-def judged(trial: Trial, own: float, single: Violation, exact: float | None) -> tuple[Verdict, str]:
+def judged(
+    words: dict[str, str], own: float, single: Violation, exact: float | None
+) -> tuple[Verdict, dict[str, str]]:
     """Decide from a violation in the model's format, in float32 and, if it can be, in float64."""
     # Code that cannot be converted has only the step of float32 to go by.
-    least = max(STEPS * torch.finfo(torch.float64).eps, TABLE, single.size / SHRINKS)
+    least = max(TABLE, single.size / SHRINKS)
     if exact is not None and not exact <= least:
-        return "broken", trial.means
+        return "broken", words
     if not single.size <= single.explained:
-        return "broken", trial.means if exact is None else SMALLER
-    return "holds" if own <= ROUNDED else "rounding only", ""
+        return "broken", words if exact is None else {"says": SMALLER, "fix": WIDER}
+    return ("holds" if own <= ROUNDED else "rounding only"), {}
+
+
+def explanation(law: str, trial: str, kinds: Sequence[str] = ("any",)) -> dict[str, str]:
+    """Return what a violation means and the way out, in general or as known of kinds of models."""
+    for row in _explanations():
+        here = set(kinds) & set(row["models"])
+        if here and law in row["laws"] and trial in row.get("trials", [trial]):
+            return {name: row[name] for name in ("kind", "says", "fix") if name in row}
+    return {}
+
+
+@cache
+def _explanations() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = tomllib.loads(EXPLANATIONS.read_text(encoding="utf-8"))["known"]
+    return rows
 
 
 def row_of(law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]) -> dict[str, Any]:
@@ -207,19 +209,26 @@ def row_of(law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]
     row: dict[str, Any] = {"law": law.name, "trial": trial.name, "verdict": "", "size": None}
     row |= {"float32": None, "float64": None, "layer": None, "position": None}
     row |= {"kind": "", "says": "", "fix": ""}
+    words = explanation(law.name, trial.name)
+    # Code whose kernels know no float64 is judged by float32 alone.
+    if own != "float64" and isinstance(found.get("float64"), Found):
+        found = {name: each for name, each in found.items() if name != "float64"}
     if unasked := [each for each in found.values() if isinstance(each, Found)]:
         worst = next((each for each in unasked if each.verdict == "broken"), unasked[0])
-        return row | vars(worst) | {"fix": trial.fix if worst.verdict == "broken" else ""}
+        row |= worst._asdict()
+        if worst.verdict == "broken":
+            says = ": ".join(filter(None, (worst.says, words.get("says"))))
+            row |= words | {"says": says}
+        return row
     sizes = {name: each for name, each in found.items() if isinstance(each, Violation)}
     single, exact = sizes["float32"], sizes.get("float64")
     size = sizes.get(own, single).size
-    verdict, says = judged(trial, size, single, exact.size if exact else None)
+    verdict, said = judged(words, size, single, exact.size if exact else None)
     row |= {name: sizes[name].size for name in ("float32", "float64") if name in sizes}
     row |= {"size": size, "verdict": "cost" if trial.cost else verdict}
     if row["verdict"] == "broken":
-        where = single if says == SMALLER or exact is None else exact
-        row |= {"layer": where.layer, "position": where.position, "says": says}
-        row["fix"] = trial.fix if says == trial.means else WIDER
+        where = single if said != words or exact is None else exact
+        row |= {"layer": where.layer, "position": where.position, **said}
     if not math.isfinite(size):
         row |= dict.fromkeys(("size", "float32", "float64"))
         row |= {"says": "its logits are no numbers", "fix": "look for overflow, or rows all masked"}

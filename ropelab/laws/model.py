@@ -5,12 +5,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 
-from ropelab.laws.subject import Subject, Transformers, subject_of
+from ropelab.laws.subject import Subject, Transformers, subject_of, tables_kept
 from ropelab.models.released.facts import head_dim
-from ropelab.models.released.folder import WEIGHTS, files, located, weight_bytes
+from ropelab.models.released.folder import WEIGHTS, files, located
 from ropelab.models.released.loading import (
     ModelDtype,
     checkpoint_dtype,
@@ -19,9 +18,10 @@ from ropelab.models.released.loading import (
     load,
     refusing,
 )
-from ropelab.models.released.model import ELEMENTS
+from ropelab.models.released.model import weight_count
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import size
+from ropelab.runs.machine import available_memory
 
 # Weights of a random model; a larger configuration is made smaller.
 MOST = 10**7
@@ -55,17 +55,17 @@ def subject_at(target: str, dtype: ModelDtype = "auto", device: str = "cpu") -> 
         return _made(module, factory)
     folder = located(Path(target))
     config = configuration(folder)
-    stated = checkpoint_dtype(folder)
     if any(path.name.endswith(WEIGHTS) for path in files(folder)):
-        needed = weight_bytes(folder) // ELEMENTS.get(stated, 4) * 8
-        if device == "cpu" and needed > (free := psutil.virtual_memory().available):
+        needed = 8 * weight_count(folder)
+        if device == "cpu" and needed > (free := available_memory()):
             raise InputError(
                 f"{folder} needs {size(needed)} for its weights in float64, and {size(free)} are "
                 "free; its config.json alone is given smaller random weights"
             )
         return Transformers(load(folder, device, dtype, None), folder.name)
     with refusing("cannot build a model from", folder):
-        format_ = getattr(torch, stated if dtype == "auto" else dtype, torch.float32)
+        stated = checkpoint_dtype(folder) if dtype == "auto" else dtype
+        format_ = getattr(torch, stated, torch.float32)
         model, smaller = random_model(config, format_)
         words = "random weights, sizes reduced" if smaller else "random weights"
         return Transformers(model.to(device), f"{folder.name} ({words})")
@@ -105,10 +105,8 @@ def random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
             elif "norm" in name:
                 parameter.add_(0.2 * noise)
     # Tables of frequencies stay as they were made, as in a model that is loaded in a format.
-    kept = [(module, dict(module._buffers)) for module in model.modules()]
-    model.to(dtype)
-    for module, buffers in kept:
-        module._buffers.update(buffers)
+    with tables_kept(model):
+        model.to(dtype)
     return model.eval().requires_grad_(False), smaller
 
 

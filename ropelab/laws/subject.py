@@ -3,7 +3,7 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from typing import Any
 
@@ -12,11 +12,15 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from ropelab.models.released.facts import layer_windows
+
 # Outputs of each layer, then logits, each [rows, tokens, width].
 Stages = list[Tensor]
 Tokens = Int[Tensor, "rows tokens"]
 # Keys and values of a layer; None where it keeps none.
 Entry = tuple[Tensor, Tensor] | None
+# One number per token, or None: left to the model.
+Given = Tokens | None
 ROUNDED = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -65,11 +69,7 @@ class Subject(ABC):
 
     @abstractmethod
     def read(
-        self,
-        tokens: Tokens,
-        positions: Tensor | None = None,
-        segments: Tokens | None = None,
-        cache: Any = None,
+        self, tokens: Tokens, positions: Given = None, segments: Given = None, cache: Any = None
     ) -> Stages:
         """Read tokens behind those in a cache, which grows.
 
@@ -101,8 +101,18 @@ class Subject(ABC):
 
     @contextmanager
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
-        """Compute in a number format in the block."""
-        yield
+        """Compute in a number format in the block, as far as the code can be converted."""
+        module = self.code if self.convertible else nn.Module()
+        wide = dtype == torch.float64
+        with tables_kept(module):
+            try:
+                # In place, so that no second model is held; a wider format and back loses nothing.
+                with nullcontext() if wide else tables_kept(module):
+                    module.to(dtype)
+                with Float64() if wide else nullcontext():
+                    yield
+            finally:
+                module.to(self.dtype)
 
 
 class Transformers(Subject):
@@ -123,7 +133,8 @@ class Transformers(Subject):
         rope = getattr(self.text, "rope_parameters", None) or {}
         places = [part for part in rope.values() if isinstance(part, dict)] or [rope]
         scalings = [part.get("rope_type", "") for part in places]
-        self.kinds = (self.text.model_type, *scalings, *(["window"] if windowed(self.text) else []))
+        window = ["window"] if layer_windows(self.text) else []
+        self.kinds = (self.text.model_type, *scalings, *window)
         original = [part.get("original_max_position_embeddings") for part in places]
         claimed = getattr(self.text, "max_position_embeddings", None)
         self.across = next(filter(None, original), claimed)
@@ -135,11 +146,7 @@ class Transformers(Subject):
         self.layers = list(layers[0]) if layers else []
 
     def read(
-        self,
-        tokens: Tokens,
-        positions: Tensor | None = None,
-        segments: Tokens | None = None,
-        cache: Any = None,
+        self, tokens: Tokens, positions: Given = None, segments: Given = None, cache: Any = None
     ) -> Stages:
         given: dict[str, Any] = {"input_ids": tokens.to(self.device)}
         if positions is not None:
@@ -149,15 +156,14 @@ class Transformers(Subject):
         if cache is not None:
             given["past_key_values"] = cache["held"]
         stages: Stages = []
-        hooks = [
-            layer.register_forward_hook(lambda _, __, out: stages.append(_first(out)))
-            for layer in self.layers
-        ]
-        try:
+
+        def keep(_: Any, __: Any, output: Any) -> None:
+            stages.append(output[0] if isinstance(output, tuple) else output)
+
+        with ExitStack() as hooks:
+            for layer in self.layers:
+                hooks.enter_context(layer.register_forward_hook(keep))
             output = self.model(**given, use_cache=cache is not None, return_dict=True)
-        finally:
-            for hook in hooks:
-                hook.remove()
         if cache is not None:
             cache["held"] = output.get("past_key_values", cache["held"])
         return [*stages, output.logits]
@@ -167,8 +173,7 @@ class Transformers(Subject):
             return segments.long()
         seen = visible(segments, new)[:, None]
         dtype = next(self.model.parameters()).dtype
-        lowest = torch.finfo(dtype).min
-        return torch.zeros(seen.shape, dtype=dtype).to(seen.device).masked_fill(~seen, lowest)
+        return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
 
     def new_cache(self) -> Any:
         from transformers import DynamicCache
@@ -179,11 +184,10 @@ class Transformers(Subject):
         layers = getattr(cache["held"], "layers", None)
         if not layers:
             raise UnaskedError("its cache holds no keys")
-        keys = [getattr(layer, "keys", None) for layer in layers]
-        usable = [isinstance(k, Tensor) and k.ndim == 4 and k.numel() > 0 for k in keys]
+        pairs = [(getattr(each, "keys", None), getattr(each, "values", None)) for each in layers]
         return [
-            (layer.keys, layer.values) if here else None
-            for layer, here in zip(layers, usable, strict=True)
+            (k, v) if isinstance(k, Tensor) and k.ndim == 4 and k.numel() > 0 else None
+            for k, v in pairs
         ]
 
     def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:
@@ -193,7 +197,7 @@ class Transformers(Subject):
 
     def generate(self, tokens: Tokens, segments: Tokens, new: int) -> tuple[Tensor, Tensor]:
         if not hasattr(self.model, "generate"):
-            raise UnaskedError("it does not generate")
+            return super().generate(tokens, segments, new)
         output = self.model.generate(
             input_ids=tokens.to(self.device),
             attention_mask=segments.long().to(self.device),
@@ -213,24 +217,15 @@ class Transformers(Subject):
 
     @contextmanager
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
-        # In place, so that no second model is held; a wider format and back loses nothing. Tables
-        # of angles are restored as they were.
-        kept = [(module, dict(module._buffers)) for module in self.model.modules()]
         experts = self.config._experts_implementation
         try:
-            self.model.to(dtype)
             if dtype == torch.float64 and experts:  # its fused kernels know no float64
                 self.model.set_experts_implementation("eager")
-            for module, buffers in kept if dtype != torch.float64 else ():
-                module._buffers.update(buffers)
-            with Float64() if dtype == torch.float64 else nullcontext():
+            with super().computing(dtype):
                 yield
         finally:
-            self.model.to(self.dtype)
             if self.config._experts_implementation != experts:
                 self.model.set_experts_implementation(experts)
-            for module, buffers in kept:
-                module._buffers.update(buffers)
 
 
 class Function(Subject):
@@ -251,11 +246,7 @@ class Function(Subject):
         self.dtype = torch.float32 if first is None else first.dtype
 
     def read(
-        self,
-        tokens: Tokens,
-        positions: Tensor | None = None,
-        segments: Tokens | None = None,
-        cache: Any = None,
+        self, tokens: Tokens, positions: Given = None, segments: Given = None, cache: Any = None
     ) -> Stages:
         rows, new = tokens.shape
         before = 0 if cache is None else cache["read"]
@@ -281,24 +272,6 @@ class Function(Subject):
         same.function = torch.compile(self.function)
         return same
 
-    @contextmanager
-    def computing(self, dtype: torch.dtype) -> Iterator[None]:
-        if self.convertible:
-            self.function.to(dtype)
-        try:
-            with Float64() if dtype == torch.float64 else nullcontext():
-                yield
-        finally:
-            if self.convertible:
-                self.function.to(self.dtype)
-
-
-def windowed(text: Any) -> bool:
-    """Return True if the configuration gives a layer a window."""
-    if kinds := getattr(text, "layer_types", None):
-        return any(kind.startswith(("sliding", "chunked")) for kind in kinds)
-    return bool(getattr(text, "sliding_window", None))
-
 
 def visible(segments: Tokens, new: int) -> Tensor:
     """Return True [rows, queries, keys] where the last `new` tokens may look."""
@@ -312,9 +285,7 @@ def visible(segments: Tokens, new: int) -> Tensor:
 
 
 def subject_of(made: Any, name: str = "") -> Subject:
-    """Return what a factory made as a subject: a subject, a transformers model or a callable."""
-    if isinstance(made, Subject):
-        return made
+    """Return what a factory made, a transformers model or a callable, as a subject."""
     if hasattr(getattr(made, "config", None), "get_text_config"):
         return Transformers(made, name)
     if not callable(made):
@@ -327,19 +298,25 @@ def subject_of(made: Any, name: str = "") -> Subject:
 
 
 @contextmanager
+def tables_kept(module: nn.Module) -> Iterator[None]:
+    """Restore buffers, such as tables of angles, behind the block."""
+    kept = [(each, dict(each._buffers)) for each in module.modules()]
+    try:
+        yield
+    finally:
+        for each, buffers in kept:
+            each._buffers.update(buffers)
+
+
+@contextmanager
 def evaluating(code: Any) -> Iterator[None]:
     """Leave out dropout in the block."""
-    modules = list(code.modules()) if isinstance(code, nn.Module) else []
-    modes = [module.training for module in modules]
+    modules = code.modules() if isinstance(code, nn.Module) else ()
+    modes = {module: module.training for module in modules}
     try:
-        for module in modules:
+        for module in modes:
             module.training = False
         yield
     finally:
-        for module, training in zip(modules, modes, strict=True):
+        for module, training in modes.items():
             module.training = training
-
-
-def _first(output: Any) -> Tensor:
-    found: Tensor = output[0] if isinstance(output, tuple) else output
-    return found

@@ -1,6 +1,8 @@
 """The command and the function: verdicts, status, what is refused."""
 
 import json
+import resource
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +13,8 @@ from torch import Tensor, nn
 
 import ropelab
 from ropelab.cli.app import main
-from ropelab.laws.doctor import LAWS
+from ropelab.laws.doctor import LAWS, peak_bytes
+from ropelab.laws.law import EXPLANATIONS, explanation
 from ropelab.runs.errors import InputError
 from ropelab.testing import assert_positions
 from tests.models.released.tiny import saved, untouched
@@ -215,6 +218,17 @@ def test_a_window_that_a_mask_replaces_is_explained_in_any_architecture(kind):
     ]
 
 
+def test_every_law_that_can_be_broken_has_words_and_every_word_a_law():
+    asked = {(law.name, trial.name) for law in LAWS for trial in law.trials if not trial.cost}
+    asked.add(("state", "torch.compile"))
+    silent = {each for each in asked if not explanation(*each)}
+    assert silent == {("state", ".to(bfloat16)")}
+    for row in tomllib.loads(EXPLANATIONS.read_text(encoding="utf-8"))["known"]:
+        for law in row["laws"]:
+            names = {trial for name, trial in asked if name == law}
+            assert names >= set(row.get("trials", [])) and names, row
+
+
 def test_a_vocabulary_of_one_is_refused():
     model = Own()
     model.vocabulary = 1
@@ -256,10 +270,55 @@ def test_what_is_no_model_is_refused(model, said):
 
 
 def test_a_model_that_does_not_fit_in_float64_is_refused(tmp_path, monkeypatch):
-    free = SimpleNamespace(available=1000)
-    monkeypatch.setattr("ropelab.laws.model.psutil.virtual_memory", lambda: free)
+    # Of the machine and of its container.
+    monkeypatch.setattr("ropelab.laws.model.available_memory", lambda: 1000)
     with pytest.raises(InputError, match="for its weights in float64"):
         ropelab.doctor(str(saved(tmp_path, "llama")))
+
+
+def test_buffers_of_own_code_in_a_smaller_format_stay_as_they_were():
+    model = Own().bfloat16()
+    model.register_buffer("table", torch.tensor([1 / 3]))
+    ropelab.doctor(model)
+    assert model.table.dtype == torch.float32
+    assert model.table.item() == torch.tensor(1 / 3).item()
+    assert model.head.weight.dtype == torch.bfloat16
+
+
+def test_a_model_that_cannot_be_saved_is_asked_all_else(monkeypatch):
+    def refused(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no room")
+
+    model = untouched("llama")
+    monkeypatch.setattr(model, "save_pretrained", refused)
+    trials = ropelab.doctor(model).tables["trials"].set_index("trial")
+    assert trials.verdict["saved and loaded"] == "cannot be asked"
+    assert trials.says["saved and loaded"] == "cannot save it: no room"
+    assert trials.verdict["by 1"].iloc[0] == "holds"
+
+
+def test_the_most_memory_is_in_bytes_everywhere(monkeypatch):
+    monkeypatch.setattr(resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=3))
+    found = []
+    for platform in ("linux", "darwin"):
+        monkeypatch.setattr("ropelab.laws.doctor.sys.platform", platform)
+        found.append(peak_bytes())
+    assert found == [3072, 3]
+
+
+class Narrow(Own):
+    """Code that knows no float64."""
+
+    def forward(self, tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+        if self.head.weight.dtype == torch.float64:
+            raise RuntimeError("no kernel")
+        return super().forward(tokens, positions, mask)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_code_without_float64_is_judged_by_float32(absolute):
+    verdict = verdicts(ropelab.doctor(Narrow(absolute)))["shift"]
+    assert verdict == "broken" if absolute else verdict in ("holds", "rounding only")
 
 
 class Unlimited(Own):

@@ -62,7 +62,7 @@ def _checked_facts(text: Any) -> ModelFacts:
             raise InputError(f"{said}; it must be a whole number of at least 1")
     rope_type, claimed = rope.get("rope_type", "default"), text.max_position_embeddings
     trained = rope.get("original_max_position_embeddings") if rope_type in SCALED else None
-    windows = _windows(text)
+    windows = layer_windows(text)
     facts = ModelFacts(
         model_type=text.model_type,
         train_len=int(trained or claimed),
@@ -118,7 +118,7 @@ def _rotary_dim(text: Any, rope: dict[str, Any]) -> int:
     return int(head * (rope.get("partial_rotary_factor") or 1.0))
 
 
-def _windows(text: Any) -> list[int]:
+def layer_windows(text: Any) -> list[int]:
     """Return the window of each layer that has one, in tokens."""
     sizes = {
         "sliding_attention": getattr(text, "sliding_window", None),

@@ -8,7 +8,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, get_args
 
-import psutil
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -36,7 +35,7 @@ from ropelab.models.released.positions import (
 from ropelab.runs.cell import Needs
 from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.estimate import size
-from ropelab.runs.machine import return_freed_memory
+from ropelab.runs.machine import available_memory, return_freed_memory
 
 # Bytes of a number.
 ELEMENTS = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -249,7 +248,7 @@ class ReleasedModel:
     def free_bytes(self) -> int:
         if self.head.weight.device.type == "cuda":
             return int(torch.cuda.mem_get_info()[0])
-        return int(psutil.virtual_memory().available)
+        return available_memory()
 
 
 @dataclass(frozen=True)
@@ -276,7 +275,7 @@ class ModelRef:
 
     def needs(self, windows: Sequence[tuple[int, int]]) -> Needs:
         """Estimate passes over rows of tokens, from the configuration and the size of the files."""
-        shape, weights = self._shape, self._weights
+        shape, weights = self._shape, weight_count(Path(self.path))
         operations = sum(
             2 * rows * length * (weights + shape.layers * shape.heads * shape.head_dim * length)
             for rows, length in windows
@@ -292,7 +291,7 @@ class ModelRef:
     def bytes_of_reading(self, length: int, added: int | None = None) -> int:
         """Bytes with the weights and the libraries, and those `added` by a pass if known."""
         added = added or self._shape.bytes_of_reading(length)
-        return LIBRARIES + self._weights * self._shape.element + added
+        return LIBRARIES + weight_count(Path(self.path)) * self._shape.element + added
 
     def check_memory(self, limit: int | None, length: int, added: int | None = None) -> None:
         """Raise InputError where a context needs more bytes than a limit."""
@@ -308,11 +307,11 @@ class ModelRef:
         text = loading.configuration(Path(self.path)).get_text_config(decoder=True)
         return ModelShape.of(text, ELEMENTS.get(self.dtype, 4))
 
-    @property
-    def _weights(self) -> int:
-        """The number of weights, from the size of their files in the checkpoint's format."""
-        folder = located(Path(self.path))
-        return weight_bytes(folder) // ELEMENTS.get(loading.checkpoint_dtype(folder), 4)
+
+def weight_count(path: Path) -> int:
+    """Return the number of weights, from the size of their files in the checkpoint's format."""
+    folder = located(path)
+    return weight_bytes(folder) // ELEMENTS.get(loading.checkpoint_dtype(folder), 4)
 
 
 @lru_cache(maxsize=1)
