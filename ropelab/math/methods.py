@@ -51,11 +51,17 @@ ALIASES = {
     "cope": "clipped",
 }
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-# Methods that change attention or weights, or are searched on a model: known here by name only, so
-# that commands which change frequencies alone can say where these belong.
-ON_MODELS = (
-    *("log_n", "rerope", "self_extend", "dual_chunk", "string", "drope", "longrope_search"),
-)
+# Methods that change attention or weights, or are searched on a model, with the module and the
+# class in ropelab.models.methods: commands that change frequencies alone say where these belong.
+ON_MODELS = {
+    "log_n": "method.SharpenedByLogN",
+    "rerope": "method.Rectified",
+    "self_extend": "method.Grouped",
+    "dual_chunk": "method.Chunked",
+    "string": "method.ShiftedDown",
+    "drope": "method.Unrotated",
+    "longrope_search": "search.LongRopeSearch",
+}
 # Brackets in one method: more than anybody means, and fewer than Python's stack holds.
 DEEPEST = 20
 

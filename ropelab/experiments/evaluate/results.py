@@ -126,7 +126,8 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
             status[task] = OK if is_found(values[probe]) else UNDECIDABLE
         decided += [probe] if probe and status[task] == UNDECIDABLE else of_task
     found = tables_of_tasks(collected(decided, values), config, AS_SHIPPED, short, status)
-    found |= casts_table(config, config.facts.geometry(), found["comparisons"])
+    methods, geometry = config.parsed_methods(), config.facts.geometry()
+    found |= casts_table(config, methods, geometry, found["comparisons"])
     found["recommendation"] = recommendation(config, found)
     return {"model": model_table(config), **found}
 

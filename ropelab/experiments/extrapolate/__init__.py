@@ -143,6 +143,8 @@ class ExtrapolateConfig(TaskConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        from ropelab.models.methods.method import Reading
+
         roundings(self)
         self.check_lengths(SHORTEST)
         if not self.train_len <= self.tuned_len <= self.test_len:
@@ -153,8 +155,8 @@ class ExtrapolateConfig(TaskConfig):
         if not (self.methods and self.tasks and self.arms):
             raise ValueError("methods, tasks and arms must name at least one each")
         check_depths(self.depths)
-        methods = self.parsed_methods()
-        if set(self.arms) == {"finetuned"} and not any(each.is_tunable for each in methods):
+        tunable = any(isinstance(method, Reading) for method in self.parsed_methods())
+        if set(self.arms) == {"finetuned"} and not tunable:
             raise ValueError("a method searched on the trained model has no finetuned arm")
         if "cache" in self.arms and "text" not in self.tasks:
             raise ValueError("cache is an arm of the task text, which tasks leaves out")

@@ -244,7 +244,8 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
     if matched:
         by = ["task", "n_gram_tokens", *PLACE]
         found["ngram_baseline"] = accuracies(pd.concat(matched), by)
-    found |= casts_table(config, config.geometry(), found["comparisons"])
+    methods = config.parsed_methods()
+    found |= casts_table(config, methods, config.geometry(), found["comparisons"])
     return {**found, "cost": _cost(config)}
 
 

@@ -75,11 +75,6 @@ def _token_hits(model: Readable, tokens: Tensor, last: int | None = None) -> Ten
     return hits[:, -(last or 0) :]
 
 
-def correct(model: Readable, batch: Batch) -> Bool[Tensor, "rows scored"]:
-    """Return True where a scored token is the most probable one; each row scores as many."""
-    return _token_hits(model, batch.tokens)[batch.scored[:, 1:]].view(len(batch.tokens), -1)
-
-
 def sliding_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
 ) -> Float[Tensor, "rows predictions"]:
@@ -89,10 +84,13 @@ def sliding_losses(
     return _sliding(partial(token_losses, model), tokens, window, stride)
 
 
-def sliding_correct(
-    model: Readable, batch: Batch, window: int, stride: int
+def correct(
+    model: Readable, batch: Batch, window: int | None = None, stride: int = 1
 ) -> Bool[Tensor, "rows scored"]:
-    """Return `correct` in those windows of `sliding_losses` that have a scored token."""
+    """Return True where a scored token is the most probable one; each row scores as many.
+
+    With a window in those of `sliding_losses` that have a scored token, else in one pass.
+    """
     asked = batch.scored[:, 1:]
     first = int(asked.any(dim=0).nonzero()[0])
     hits = _sliding(partial(_token_hits, model), batch.tokens, window, stride, first)
@@ -102,13 +100,13 @@ def sliding_correct(
 def _sliding(
     read: Callable[[Tensor, int | None], Tensor],
     tokens: Tensor,
-    window: int,
+    window: int | None,
     stride: int,
     first: int = 0,
 ) -> Tensor:
     """Return `read`'s value of every prediction; those before `first` may be zeros."""
     total = tokens.shape[1] - 1
-    if total <= window:
+    if window is None or total <= window:
         return read(tokens, None)
     starts = [min(s, total - window) for s in range(stride, total - window + stride, stride)]
     found: Tensor | None = None

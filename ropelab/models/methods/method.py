@@ -43,7 +43,6 @@ class Method(ABC):
     acts_on: ClassVar[ActsOn] = "attention"
     factor_means: ClassVar[str] = ""  # empty: it has none
     default_factors: ClassVar[tuple[float, ...]] = ()  # as `Scaling.default_factors`
-    is_tunable: ClassVar[bool] = True  # a model can be fine-tuned under it
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -79,7 +78,7 @@ class Method(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Method):
-    """A method that needs no search."""
+    """A method that needs no search, so that a model can be fine-tuned under it."""
 
     @property
     def recalibration(self) -> int:

@@ -1,7 +1,7 @@
 """Every method that can be typed: one list, one parser, one table; without importing torch.
 
 To add one that acts on a model: a `Method` that declares `name`, `source` and its parameters as
-fields, a line below, its name in `ropelab.math.methods.ON_MODELS`, and a row in a test table.
+fields, a line in `ropelab.math.methods.ON_MODELS`, and a row in a test table.
 """
 
 from collections.abc import Iterable
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ropelab.math.methods import (
     ALIASES,
     FREQUENCIES,
+    ON_MODELS,
     build_method,
     canonical,
     own_method,
@@ -29,17 +30,7 @@ if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
     from ropelab.models.methods.method import Method
 
-# Each name with the module and the class in ropelab.models.methods.
-MORE = {
-    "log_n": "method.SharpenedByLogN",
-    "rerope": "method.Rectified",
-    "self_extend": "method.Grouped",
-    "dual_chunk": "method.Chunked",
-    "string": "method.ShiftedDown",
-    "drope": "method.Unrotated",
-    "longrope_search": "search.LongRopeSearch",
-}
-METHODS = (*FREQUENCIES, *MORE)
+METHODS = (*FREQUENCIES, *ON_MODELS)
 
 
 def method_class(name: str) -> "type[Scaling] | type[Method]":
@@ -49,8 +40,8 @@ def method_class(name: str) -> "type[Scaling] | type[Method]":
     key = canonical(name)
     if key in FREQUENCIES:
         return scaling_class(key)
-    if key in MORE:
-        module, attribute = MORE[key].split(".")
+    if key in ON_MODELS:
+        module, attribute = ON_MODELS[key].split(".")
         made: type[Method] = getattr(import_module(f"ropelab.models.methods.{module}"), attribute)
         return made
     found = find("methods", name)
@@ -95,6 +86,7 @@ def catalogue() -> "pd.DataFrame":
 
     from ropelab.math.scaling import Scaling
     from ropelab.math.scaling.plan import parameter_text
+    from ropelab.models.methods.method import Reading
 
     def parameter(method: "type[Scaling] | type[Method]", field: Any) -> str:
         follows = field.name == "factor" and method.default_factors
@@ -110,7 +102,8 @@ def catalogue() -> "pd.DataFrame":
             acts_on, usable = "frequencies", "freqs, precision, extrapolate, evaluate"
         else:
             acts_on = method.acts_on
-            usable = "extrapolate" if method.is_tunable else "extrapolate (zero_shot)"
+            tunable = issubclass(method, Reading)
+            usable = "extrapolate" if tunable else "extrapolate (zero_shot)"
             # Weights of a released model stay as they are, and nothing is searched on it.
             if acts_on == "attention":
                 usable = "extrapolate, evaluate"

@@ -50,7 +50,6 @@ class LongRopeSearch(Method):
     acts_on: ClassVar[ActsOn] = "frequencies"
     factor_means: ClassVar[str] = "context length over trained length"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
-    is_tunable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,7 +106,6 @@ class Searched(Method):
     name: ClassVar[str] = "searched"
     source: ClassVar[str] = "a search of this laboratory"
     acts_on: ClassVar[ActsOn] = "frequencies"
-    is_tunable: ClassVar[bool] = False
 
     @property
     def factor(self) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,12 +115,11 @@ class Head:
 def upcast(layers: nn.Module) -> Iterator[None]:
     """Let everything before the head compute in float32, with the weights as they are."""
     # One unit at a time, so that no second model has to be held.
-    handles = [handle for unit in _units(layers) for handle in _upcasting(unit)]
-    try:
+    with ExitStack() as hooks:
+        for unit in _units(layers):
+            for handle in _upcasting(unit):
+                hooks.enter_context(handle)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _units(module: nn.Module) -> Iterator[nn.Module]:

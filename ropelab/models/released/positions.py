@@ -55,9 +55,6 @@ class PairLayout:
     pairing: Pairing = "half"
     last: bool = False  # of a head (latent attention); else the first
 
-    def __str__(self) -> str:
-        return f"{self.pairing}, last" if self.last else self.pairing
-
 
 @dataclass(frozen=True)
 class Patch:

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import AfterValidator, Field
 
@@ -44,19 +44,25 @@ In = Annotated[
 ]
 
 
-KnownTask = Literal[
-    "text", "copy", "copy_in_text", "associative_recall", "most_recent", "passkey", "multiquery"
-]
+# The tasks in sentences: of a method, or of a model.
+DOES = {
+    "text": "reads text",
+    "copy": "copies",
+    "copy_in_text": "finds symbols in text",
+    "associative_recall": "looks up keys",
+    "most_recent": "distinguishes the nearer of two values",
+    "passkey": "finds the pass key",
+    "multiquery": "finds several keys",
+}
 
 
 def _task(name: str) -> str:
-    known = get_args(KnownTask)
-    if name in known:
+    if name in DOES:
         return name
     found = find("tasks", name)
     if found is None:
-        raise unknown_name("task", name, known)
-    if not callable(found) or found.__name__ in known:
+        raise unknown_name("task", name, DOES)
+    if not callable(found) or found.__name__ in DOES:
         raise InputError(f"{name} must be a function with a name of its own (docs/own.md)")
     return name
 

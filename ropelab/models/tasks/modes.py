@@ -174,7 +174,7 @@ class SlidingWindow(Mode):
         return losses[:, -(last or 0) :]
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
-        return evaluation.sliding_correct(model, batch, self.window, self.window // 2)
+        return evaluation.correct(model, batch, self.window, self.window // 2)
 
     def seen(self, tokens: Tensor) -> Tensor:
         return tokens[:, -self.window - 1 :]

@@ -8,9 +8,8 @@ casts  a row per rounding, metric and length: what arithmetic predicts beside wh
        found. Predictions are for the frequencies of the configuration's base, or of the method
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Protocol
 
 import pandas as pd
 
@@ -39,12 +38,6 @@ FREE, WORSE, BETTER = "~", "costs", "gains"
 AT_THE_END = "nll_last_window"
 
 
-class Evaluating(Roundable, Protocol):
-    """A config with casts, and the methods under which they are made."""
-
-    def parsed_methods(self) -> tuple[Method, ...]: ...
-
-
 def rounded_rows(
     config: Roundable, label: str, mode: Mode, geometry: Geometry
 ) -> Iterator[tuple[str, Mode]]:
@@ -54,11 +47,13 @@ def rounded_rows(
         yield f"{label} + {rounding.label}", rounded
 
 
-def casts_table(config: Evaluating, geometry: Geometry, comparisons: pd.DataFrame) -> Tables:
-    """Return `casts`, or nothing where nothing is rounded."""
+def casts_table(
+    config: Roundable, methods: Sequence[Method], geometry: Geometry, comparisons: pd.DataFrame
+) -> Tables:
+    """Return `casts`, of the methods on frequencies, or nothing where nothing is rounded."""
     scalings = {(AS_SHIPPED, 1.0): Unscaled()} | {
         (method.label, method.factor): method.scaling
-        for method in config.parsed_methods()
+        for method in methods
         if isinstance(method, Scaled)
     }
 
@@ -73,17 +68,16 @@ def casts_table(config: Evaluating, geometry: Geometry, comparisons: pd.DataFram
             exact, rounded = (
                 method_label(name, row[1]) for name in (row[0], f"{row[0]} + {rounding.label}")
             )
+            about = (*row, rounding.label, "keys" if rounding.keys else "rotation")
             for pair in between(comparisons, rounded, exact).to_dict("records"):
                 ends = [pair[name] for name in ("difference", "ci_low", "ci_high")]
                 if not pair["metric"].startswith("nll"):  # more is better
                     ends = [0 - ends[0], 0 - ends[2], 0 - ends[1]]
                 verdict = WORSE if ends[0] > 0 else BETTER
-                rounds = "keys" if rounding.keys else "rotation"
+                judged = FREE if pair["verdict"] == FREE else verdict
                 at = [pair[name] for name in ("metric", "at_tokens", "context_tokens")]
                 errors = predicted(row, rounding, int(pair["context_tokens"]))
-                judged = FREE if pair["verdict"] == FREE else verdict
-                about = (*row, rounding.label, rounds, *at, *errors)
-                records.append((*about, *ends, pair["seeds"], pair["n"], judged))
+                records.append((*about, *at, *errors, *ends, pair["seeds"], pair["n"], judged))
     return {"casts": pd.DataFrame(records, columns=COLUMNS)} if records else {}
 
 
@@ -104,19 +98,15 @@ def said_of_casts(casts: pd.DataFrame) -> list[str]:
     """Say which roundings cost text anything, and what is found at the farthest place."""
     metrics = [AT_THE_END, *(name for name in casts["metric"].unique() if "accuracy" in name)]
     return [
-        sentence
+        _said(rows, metric)
         for metric in metrics
         for _, rows in casts[casts["metric"] == metric].groupby(["method", "factor"], sort=False)
-        if (sentence := _said(_farthest(rows), metric))
     ]
 
 
-def _farthest(rows: pd.DataFrame) -> pd.DataFrame:
-    longest = rows[rows["context_tokens"] == rows["context_tokens"].max()]
-    return longest[longest["at_tokens"] == longest["at_tokens"].max()]
-
-
 def _said(rows: pd.DataFrame, metric: str) -> str:
+    rows = rows[rows["context_tokens"] == rows["context_tokens"].max()]
+    rows = rows[rows["at_tokens"] == rows["at_tokens"].max()]
     task = "text" if metric == AT_THE_END else metric.removesuffix("_accuracy").replace("_", " ")
     unit = "nats per byte of text" if metric == AT_THE_END else f"the share found in {task}"
     label, length = method_label(*rows.iloc[0][["method", "factor"]]), rows["context_tokens"].max()

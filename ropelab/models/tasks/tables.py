@@ -19,7 +19,7 @@ from itertools import combinations
 
 import pandas as pd
 
-from ropelab.models.tasks.config import Evaluated
+from ropelab.models.tasks.config import DOES, Evaluated
 from ropelab.runs.comparisons import Measure, Pair, compared, significance
 from ropelab.runs.labels import CACHE, ROUNDED, method_label, row_labels
 from ropelab.runs.sentences import sentences_of
@@ -37,16 +37,6 @@ ROW = ["method", "factor", "seed", "arm"]
 ABOUT = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
 KEYS = ("passkey", "multiquery")
 OK = "ok"
-# The tasks in sentences: of a method, or of a model.
-DOES = {
-    "text": "reads text",
-    "copy": "copies",
-    "copy_in_text": "finds symbols in text",
-    "associative_recall": "looks up keys",
-    "most_recent": "distinguishes the nearer of two values",
-    "passkey": "finds the pass key",
-    "multiquery": "finds several keys",
-}
 Measured = Mapping[str, pd.DataFrame]
 OF_TASK = "_accuracy"
 

@@ -1,12 +1,12 @@
 """The base of the tasks that models are evaluated on, and the first of them: real text."""
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import pandas as pd
-import torch
 from torch import Tensor
 
 from ropelab.models.lm.corpus import CorpusRef
@@ -22,8 +22,8 @@ SEARCH_SEED = 1_000_003
 # Documents between two reports of progress.
 ROWS_AT_ONCE = 5
 SEARCH_WINDOWS = 2
-# Mean losses of some documents, by the end of the bucket or the length of the context.
-Losses = dict[int, Tensor]
+# The mean loss of each document, by the end of the bucket or the length of the context.
+Losses = defaultdict[int, list[float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,39 +150,28 @@ class Texts(EvaluationTask):
         tokens, bytes_per_token = self.corpus.documents(self.length + 1, self.documents)
         first = self.only or 0
         read = slice(first, first + self.steps)
-        tokens, bytes_per_token = tokens[read], bytes_per_token[read]
-        blocks = []
-        for rows in tokens.split(ROWS_AT_ONCE):
-            blocks.append(self._losses(model, mode, rows))
+        blocks = (each[read].split(ROWS_AT_ONCE) for each in (tokens, bytes_per_token))
+        starts = {end: start for start, end in self.buckets}
+        in_bucket, at_end = Losses(list), Losses(list)
+        for rows, size in zip(*blocks, strict=True):
+            left = set(self.contexts)
+            for ends in mode.passes(model, list(starts)):
+                # In float64, as sums over thousands of tokens lose digits in float32.
+                losses = mode.losses(model, rows[:, : ends[-1] + 1]).double()
+                for end in ends:
+                    in_bucket[end] += (losses[:, starts[end] : end].mean(dim=1) / size).tolist()
+                if ends[-1] == self.length and self.length in left:
+                    at_end[self.length] += (losses[:, -self.last :].mean(dim=1) / size).tolist()
+                    left.remove(self.length)
+            for context in left:
+                for _ in mode.passes(model, [context]):
+                    last = mode.losses(model, rows[:, -context - 1 :], self.last).double()
+                    at_end[context] += (last.mean(dim=1) / size).tolist()
             advance(len(rows))
-        by_bucket, by_context = (
-            {at: torch.cat([part[at] for part in parts]) / bytes_per_token for at in parts[0]}
-            for parts in zip(*blocks, strict=True)
-        )
-        starts = {end: start for start, end in self.buckets}
-        buckets = _per_document(by_bucket, "bucket_end_tokens", first)
+        buckets = _per_document(in_bucket, list(starts), "bucket_end_tokens", first)
         buckets.insert(1, "bucket_start_tokens", buckets["bucket_end_tokens"].map(starts))
-        if not by_context:
-            return {"buckets": buckets}
-        last = _per_document(by_context, "context_tokens", first)
-        return {"buckets": buckets, "last_window": last}
-
-    def _losses(self, model: Readable, mode: Mode, rows: Tensor) -> tuple[Losses, Losses]:
-        """Return mean losses of each row by bucket, and by the context before the end."""
-        starts = {end: start for start, end in self.buckets}
-        in_bucket: Losses = {}
-        at_end: Losses = {}
-        for ends in mode.passes(model, list(starts)):
-            # In float64, as sums over thousands of tokens lose digits in float32.
-            losses = mode.losses(model, rows[:, : ends[-1] + 1]).double()
-            in_bucket |= {end: losses[:, starts[end] : end].mean(dim=1) for end in ends}
-            if ends[-1] == self.length:
-                at_end[self.length] = losses[:, -self.last :].mean(dim=1)
-        for context in set(self.contexts) - set(at_end):
-            for _ in mode.passes(model, [context]):
-                last = mode.losses(model, rows[:, -context - 1 :], self.last)
-                at_end[context] = last.double().mean(dim=1)
-        return in_bucket, {c: at_end[c] for c in self.contexts if c in at_end}
+        contexts = _per_document(at_end, self.contexts, "context_tokens", first)
+        return {"buckets": buckets, **({"last_window": contexts} if at_end else {})}
 
     def examples(self, count: int, length: int) -> Tensor:
         """Return some of the documents that are measured, cut to a length."""
@@ -196,10 +185,10 @@ class Texts(EvaluationTask):
         return float(mode.losses(model, texts)[:, self.beyond :].mean())
 
 
-def _per_document(losses: Losses, column: str, first: int) -> pd.DataFrame:
+def _per_document(losses: Losses, places: Sequence[int], column: str, first: int) -> pd.DataFrame:
     records = [
         (document, place, value)
-        for place, values in losses.items()
-        for document, value in enumerate(values.tolist(), first)
+        for place in places
+        for document, value in enumerate(losses[place], first)
     ]
     return pd.DataFrame(records, columns=["document", column, "nll_nats_per_byte"])

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm import evaluation
-from ropelab.models.lm.evaluation import correct, sliding_correct, sliding_losses, token_losses
+from ropelab.models.lm.evaluation import correct, sliding_losses, token_losses
 from ropelab.models.lm.model import LanguageModel
 from ropelab.models.lm.source import Batch
 from tests.models.lm.test_model import SIZE, random_model, rope, tokens
@@ -70,7 +70,7 @@ def test_what_a_sliding_window_gets_right_follows_from_its_windows(
     model, texts = random_model(rope()), tokens(3, 19)
     texts[0, 15:] = model(texts[:1, 15 - window : 15])[0, -1].argmax()  # a hit, and chances of more
     scored = (torch.arange(19) >= 12).expand(3, 19)
-    found = sliding_correct(model, Batch(texts, scored), window, stride)
+    found = correct(model, Batch(texts, scored), window, stride)
     assert found.shape == (3, 7)
     for at in range(11, 18):
         seen = [
@@ -91,7 +91,7 @@ def test_windows_without_a_scored_token_are_not_read(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(model, "hidden", recorded)
     scored = (torch.arange(33) >= 30).expand(2, 33)
-    sliding_correct(model, Batch(texts, scored), 8, 4)
+    correct(model, Batch(texts, scored), 8, 4)
     assert [block.shape[1] for block in read] == [8]
     assert torch.equal(read[0], texts[:, 24:32])
 

@@ -10,7 +10,7 @@ import pytest
 
 import ropelab
 from ropelab.math.frequencies import Geometry, rotations
-from ropelab.math.methods import ALIASES, FREQUENCIES, ON_MODELS, parse_scaling
+from ropelab.math.methods import ALIASES, FREQUENCIES, parse_scaling
 from ropelab.math.scaling import LongRope, Scaling
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.methods.method import Method, Reading, Scaled
@@ -129,10 +129,6 @@ def test_what_cannot_be_read_is_refused_in_one_line(text: str, message: str) -> 
     with pytest.raises(InputError, match=message) as refusal:
         parse_methods([text], GEOMETRY, 256)
     assert "\n" not in str(refusal.value)
-
-
-def test_scalings_know_the_methods_on_models_by_name() -> None:
-    assert (*FREQUENCIES, *ON_MODELS) == METHODS
 
 
 def test_what_acts_on_attention_is_no_change_of_frequencies() -> None:

@@ -23,7 +23,7 @@ from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.released.loading import refusing
 from ropelab.models.released.model import ReleasedModel
-from ropelab.models.released.positions import UNMODIFIED
+from ropelab.models.released.positions import UNMODIFIED, PairLayout
 from ropelab.runs.errors import InputError
 from tests.models.released.tiny import TRAINED, apart, logits, theirs, tokens, untouched
 
@@ -208,8 +208,15 @@ def served(model_type: str, folder: Path) -> Served:
         in_parts=model.in_parts,
         parts=_parts(model, read),
         sharpens=model.capabilities.sharpens,
-        layout="no" if model.closed else str(model.capabilities.layout or "no"),
+        layout="no" if model.closed else named(model.capabilities.layout),
     )
+
+
+def named(layout: PairLayout | None) -> str:
+    """A layout in the document; `no` for none."""
+    if layout is None:
+        return "no"
+    return f"{layout.pairing}, last" if layout.last else layout.pairing
 
 
 @torch.inference_mode()

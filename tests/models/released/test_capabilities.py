@@ -7,6 +7,7 @@ from ropelab.models.encoding.rope import ReRope
 from ropelab.models.released import forward
 from ropelab.models.released.forward import ModelShape, upcast
 from ropelab.models.released.model import AS_NEAR, PROBE, ReleasedModel, distance
+from ropelab.models.released.positions import PairLayout
 from tests.models.released.architectures import ARCHITECTURES
 from tests.models.released.tiny import TRAINED, rope, saved, tokens
 
@@ -58,7 +59,7 @@ def test_weights_are_the_same_objects_afterwards(deep):
 def test_rounding_alone_keeps_no_model_from_what_it_can_do(deep, dtype):
     model = ReleasedModel(deep, dtype=dtype)
     assert model.capabilities.in_parts()
-    assert str(model.capabilities.layout) == "half"
+    assert model.capabilities.layout == PairLayout("half")
     model.encoding = ReRope(rope(deep, "unscaled", TRAINED), 20)
 
 
