@@ -184,10 +184,11 @@ class Transformers(Subject):
         layers = getattr(cache["held"], "layers", None)
         if not layers:
             raise UnaskedError("its cache holds no keys")
-        pairs = [(getattr(each, "keys", None), getattr(each, "values", None)) for each in layers]
+        keys = [getattr(layer, "keys", None) for layer in layers]
+        usable = [isinstance(k, Tensor) and k.ndim == 4 and k.numel() > 0 for k in keys]
         return [
-            (k, v) if isinstance(k, Tensor) and k.ndim == 4 and k.numel() > 0 else None
-            for k, v in pairs
+            (layer.keys, layer.values) if here else None
+            for layer, here in zip(layers, usable, strict=True)
         ]
 
     def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:

@@ -13,6 +13,7 @@ rope(base=500000, share=0.25)   with parameters; `fast` is the share of pairs th
 # transformers. Scalable softmax: Nakanishi 2025, arXiv:2501.19399.
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -87,15 +88,21 @@ def _read(text: str, shape: Shape) -> Encoding:
     name, arguments = split_call(text)
     if name not in EXAMPLES:
         record_of(name)  # a wrong name first
-        return made(name, shape, dict(_option(text, argument) for argument in arguments))
+        options: dict[str, float] = {}
+        for key, value in (_option(text, argument) for argument in arguments):
+            if key in options:
+                raise InputError(f"'{text}': {key} is given twice")
+            options[key] = value
+        return made(name, shape, options)
     example, least, most = EXAMPLES[name]
     if not least <= len(arguments) <= most:
         raise InputError(f"cannot read '{text}': write it as {example}")
     if name == "layers":
-        return _layers(text, arguments, shape)
+        return _layers(text, len(arguments), arguments.__getitem__, shape)
     if name == "every":
         each, last, other = [*arguments, "rope"][:3]
-        return _layers(text, [other] * (_whole(text, each) - 1) + [last], shape)
+        count = _whole(text, each)
+        return _layers(text, count, lambda number: last if number == count - 1 else other, shape)
     inner = _within(arguments[0], shape)
     if name == "window":
         return Windowed(inner, _whole(text, arguments[1]))
@@ -104,13 +111,13 @@ def _read(text: str, shape: Shape) -> Encoding:
     return LogScaled(inner, shape.trained_len)
 
 
-def _layers(text: str, each: list[str], shape: Shape) -> PerLayer:
-    if shape.layers % len(each):
+def _layers(text: str, count: int, of: Callable[[int], str], shape: Shape) -> PerLayer:
+    if shape.layers % count:
         raise InputError(
-            f"'{text}' is for {len(each)} layers or a multiple, and the model has {shape.layers} "
+            f"'{text}' is for {count} layers or a multiple, and the model has {shape.layers} "
             "(--layers)"
         )
-    return PerLayer(_within(each[n % len(each)], shape) for n in range(shape.layers))
+    return PerLayer(_within(of(n % count), shape) for n in range(shape.layers))
 
 
 def _within(text: str, shape: Shape) -> Encoding:
@@ -143,6 +150,6 @@ def _number(text: str, value: str) -> float:
 
 def _whole(text: str, value: str) -> int:
     number = _number(text, value)
-    if not 1 <= number == int(number) <= LARGEST:
+    if not (1 <= number <= LARGEST and number.is_integer()):
         raise InputError(f"'{text}' needs a whole number from 1 on, not {value!r}")
     return int(number)

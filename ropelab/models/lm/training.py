@@ -34,7 +34,7 @@ from ropelab.runs import interrupts
 from ropelab.runs.cell import Advance
 from ropelab.runs.errors import MachineError, say
 from ropelab.runs.folders import remove, replaced_file
-from ropelab.runs.machine import DtypeName, computing_in
+from ropelab.runs.machine import DtypeName, computing_in, one_thread
 
 FIRST_WINDOW = 64
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
@@ -177,9 +177,12 @@ def train(
     windows = [recipe.window_at(step) for step in range(recipe.steps)]
     operations = [operations_per_token(model.size, window) for window in windows]
     work = [each * recipe.steps / sum(operations) for each in operations]
+    pool: AbstractContextManager[Executor | None] = one_thread()
+    if cores > 1:
+        pool = ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,))
     with (
         progress(sum(work[len(losses) :])) as advance,
-        ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as threads,
+        pool as threads,
         interrupts.held() as interrupted,
     ):
         saved = time.monotonic()
