@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
@@ -17,6 +18,8 @@ from ropelab.audit import draft, findings
 from ropelab.audit.sarif import CODES
 from ropelab.cli.app import main
 from ropelab.cli.schema import SHAPES
+from ropelab.show import compare
+from ropelab.show.page.shown import Shown
 
 ROOT = Path(__file__).parents[1]
 CONFIG = {
@@ -167,6 +170,22 @@ def test_two_runs_are_compared(call: Any) -> None:
     status, _, err = call(f"compare {one} {other}")
     assert (status, "measure different things" in err) == (2, True)
     assert call("compare kept kept")[0] == 2
+
+
+def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another_kind() -> None:
+    def run(config: dict[str, int], **columns: list[Any]) -> Shown:
+        table = pd.DataFrame(columns)
+        shown = Shown(Path("x"), {"experiment": "x", "config": config, "tables": {"t": {}}})
+        shown.__dict__["stored"] = {"t": table}
+        return shown
+
+    one = run({"old": 1}, source=[1, 2], name=["a", "b"], lost=[3, 3], share=[0.5, 0.5])
+    two = run({"new": 2}, source=["x", "y"], name=["a", "b"], lost=[3, 300_000], share=[0.5, 0.5])
+    answer, tables = compare.compared(one, two)
+    assert answer.startswith("1 of 2 columns of values differ")
+    values = tables["values"].set_index("value")
+    assert (values.loc["lost", "largest"], values.loc["lost", "where"]) == ("3 -> 300000", "b")
+    assert tables["settings"]["setting"].tolist() == ["old", "new"]
 
 
 def test_commands_on_the_page_for_agents_exist(call: Any) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -39,9 +40,11 @@ def queries_and_keys(tokens: int, seed: int) -> tuple[Tensor, Tensor]:
     return q, k
 
 
-def encoded(encoding: Encoding, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def encoded(
+    encoding: Encoding, q: Tensor, k: Tensor, start: int = 0
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the arguments of `scores` for a whole sequence."""
-    positions = torch.arange(q.shape[-2])
+    positions = torch.arange(start, start + q.shape[-2])
     return encoding.query(q, positions), encoding.key(k, positions), positions, positions
 
 
@@ -51,28 +54,13 @@ def biases(name: str, tokens: int) -> Tensor:
     return encoding_for(name).scores(nothing, nothing, positions, positions)[0].detach()
 
 
-def _work(encoding: Encoding, seed: int) -> float:
-    """Count what scores of LENGTH tokens take from queries and keys on, over plain attention."""
-    counts = []
-    for one in (encoding, Encoding()):
-        q_and_k = queries_and_keys(LENGTH, seed)
-        with FlopCounterMode(display=False, custom_mapping=COUNTED) as counter:
-            one.scores(*encoded(one, *q_and_k))
-        counts.append(counter.get_total_flops())
-    return counts[0] / counts[1]
-
-
 def parameter_column(found: Findings, said: Sequence[tuple[str, str]]) -> None:
     # A table by position doubles; one by distance is clipped and a rule has no numbers.
     found.expected = ", ".join(f"{name} {growth}" for name, growth in said)
     for name, growth in said:
         short, long = trains(name), trains(name, 2 * LENGTH)
-        agrees = {
-            "none": short == long == 0,
-            "some": short > 0,
-            "with length": long == 2 * short > 0,
-        }[growth]
-        found.part(f"{name}, said to train: {growth}; trains", f"{short:,}", agrees, short)
+        are = {"none": short == long == 0, "some": short > 0, "with length": long == 2 * short > 0}
+        found.part(f"{name}, said to train: {growth}; trains", f"{short:,}", are[growth], short)
 
 
 def always_fixed(found: Findings, fixed: str = "sinusoidal") -> None:
@@ -93,12 +81,10 @@ def relative_are_trained(
 
 
 def learned_stops(found: Findings, name: str = "learned") -> None:
-    encoding = encoding_for(name)
-    stops = False
-    try:
+    encoding, stops = encoding_for(name), True
+    with suppress(IndexError):
         encoding.embed(torch.zeros(1, 1, HEADS * HEAD), torch.tensor([LENGTH]))
-    except IndexError:
-        stops = True
+        stops = False
     found.part(f"at position {LENGTH} it has", "no vector" if stops else "a vector", stops)
     last = encoding.max_position
     found.part("its last position", f"{last}", last == LENGTH - 1)
@@ -116,12 +102,10 @@ def length_is_limited(found: Findings, far: int = 10**6) -> None:
 
 
 def bias_matrix(found: Findings) -> None:
-    full, distinct = [], []
-    for tokens in (LENGTH, 2 * LENGTH):
-        added = biases("t5", tokens)[0]
-        full.append(added.numel())
-        # Keys after the query are masked, so their biases need not be kept.
-        distinct.append(len(added[torch.ones_like(added).tril() > 0].unique()))
+    added = [biases("t5", tokens)[0] for tokens in (LENGTH, 2 * LENGTH)]
+    full = [bias.numel() for bias in added]
+    # Keys after the query are masked, so their biases need not be kept.
+    distinct = [len(bias[torch.ones_like(bias).tril() > 0].unique()) for bias in added]
     what = f"scores that get a bias, {LENGTH} and {2 * LENGTH} tokens"
     text = f"{full[0]:,} and {full[1]:,} per head"
     found.part(what, text, full[1] == 4 * full[0], full[1] / full[0])
@@ -141,17 +125,22 @@ def rope_space(found: Findings) -> None:
 
 
 def keeps_no_vectors(found: Findings, name: str = "alibi") -> None:
-    short, long = (
-        sum(x.numel() for x in (*encoding.parameters(), *encoding.buffers()))
-        for encoding in (encoding_for(name), encoding_for(name, 2 * LENGTH))
-    )
+    encodings = (encoding_for(name, length) for length in (LENGTH, 2 * LENGTH))
+    short, long = (sum(x.numel() for x in (*e.parameters(), *e.buffers())) for e in encodings)
     what = f"numbers that {name} keeps for {LENGTH} and {2 * LENGTH} tokens"
     # One slope for each head is kept, which is less than a single vector.
     found.part(what, f"{short} and {long}", short == long < HEADS * HEAD, short)
 
 
 def work(found: Findings, name: str, slow: bool, seed: int = 0) -> None:
-    ratio = _work(encoding_for(name).for_layer(0), seed)
+    """Count what scores of LENGTH tokens take from queries and keys on, over plain attention."""
+    counts = []
+    for encoding in (encoding_for(name).for_layer(0), Encoding()):
+        q_and_k = queries_and_keys(LENGTH, seed)
+        with FlopCounterMode(display=False, custom_mapping=COUNTED) as counter:
+            encoding.scores(*encoded(encoding, *q_and_k))
+        counts.append(counter.get_total_flops())
+    ratio = counts[0] / counts[1]
     found.part(WORK, f"{ratio:.3f}", (ratio >= SLOW) == slow, ratio)
 
 
@@ -181,9 +170,8 @@ def is_relative(found: Findings, name: str, expected: bool, seed: int = 0) -> No
             positions = torch.arange(start, start + tokens)
             q = encoding.embed(x, positions).unflatten(-1, (HEADS, HEAD)).transpose(1, 2)
             layer = encoding.for_layer(0)
-            q, k = layer.query(q, positions), layer.key(q, positions)
             # Above the diagonal an encoding may leave anything: those keys are masked.
-            scores.append(layer.scores(q, k, positions, positions).tril())
+            scores.append(layer.scores(*encoded(layer, q, q, start)).tril())
     moved = largest(scores[1] - scores[0]) / largest(scores[0])
     what = f"change of scores when all positions move by {shift}, of the largest"
     found.part(what, tiny(moved), (moved < ROUNDING) == expected, moved)

@@ -78,15 +78,14 @@ def three_forms(found: Findings, positions: Sequence[int] = (5, 8)) -> None:
 def thirty_degrees(found: Findings, positions: Sequence[tuple[int, int]] = PLACES) -> None:
     scores, rows = {}, []
     for m, n in positions:
-        query, key = _rotate(Q, m * THETA), _rotate(K, n * THETA)
-        scores[m, n] = _dot(query, key)
-        rows.append((f"positions {m} and {n}", "query", m, query.real, query.imag))
-        rows.append((f"positions {m} and {n}", "key", n, key.real, key.imag))
+        case, query, key = f"{m} and {n}", _rotate(Q, m * THETA), _rotate(K, n * THETA)
+        scores[case] = _dot(query, key)
+        for vector, at, end in (("query", m, query), ("key", n, key)):
+            rows.append((f"positions {case}", vector, at, end.real, end.imag))
+    found.series["rotation"] = pd.DataFrame(rows, columns=["case", "vector", "position", "x", "y"])
     spread = max(scores.values()) - min(scores.values())
-    numbers = ", ".join(f"{m} and {n} {score:.4f}" for (m, n), score in scores.items())
+    numbers = ", ".join(f"{case} {score:.4f}" for case, score in scores.items())
     found.part("scores by positions", numbers, spread <= EXACT, spread)
-    columns = ["case", "vector", "position", "x", "y"]
-    found.series["rotation"] = pd.DataFrame(rows, columns=columns)
 
 
 def sign_of_relative_matrix(found: Findings, theta: float = THETA) -> None:
@@ -223,15 +222,10 @@ def listing_with_position_ids(found: Findings, swap: Pairing = "half", seed: int
 
 
 def halves_in_words(found: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)) -> None:
-    result = swapped(np.array([vector]), "half")[0]
-    half = len(vector) // 2
-    first, second = np.array(vector[:half]), np.array(vector[half:])
-    stays = bool((result[:half] == first).all())
-    found.part(
-        f"{list(vector)} becomes",
-        str(result.tolist()),
-        bool((result[:half] == -second).all() and (result[half:] == first).all()),
-    )
+    result, half = swapped(np.array([vector]), "half")[0].tolist(), len(vector) // 2
+    first, negated = [*vector[:half]], [-x for x in vector[half:]]
+    stays = result[:half] == first
+    found.part(f"{list(vector)} becomes", str(result), result == negated + first)
     found.limit("the first half is where it was", "yes" if stays else "no, it is behind now", stays)
 
 

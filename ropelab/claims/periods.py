@@ -77,8 +77,7 @@ def cos_step(found: Findings, printed: float = 3.94e-11) -> None:
     theta = 2 * math.pi / PERIOD
     # As a product: the difference of the two cosines would lose all but five digits.
     step = 2 * math.sin(theta * 1.5) * math.sin(theta / 2)
-    text = f"{step:.3e} = {step / theta**2:.2f} theta^2"
-    right = abs(step - printed) <= 0.01e-11
+    text, right = f"{step:.3e} = {step / theta**2:.2f} theta^2", abs(step - printed) <= 0.01e-11
     found.part("step of cos from position 1 to 2", text, right, step)
 
 
@@ -120,11 +119,13 @@ def many(head_dim: int = HEAD, base: float = BASE) -> Spectrum:
     return Spectrum(inverse_frequencies(head_dim, base))
 
 
-def census(spectrum: Spectrum, channel: str, length: int) -> dict[str, Census]:
+def census(
+    spectrum: Spectrum, channel: str, length: int, formats: Sequence[str] = COMPARED
+) -> dict[str, Census]:
     """Count the codes below `length` by format, of tables that are exact before rounding."""
     code = PositionEncoding(Chain(CastPlan(), spectrum), channel, range(len(spectrum.inv_freq)))
-    found = take_census(code, [FORMATS[fmt] for fmt in COMPARED], 0, length)
-    return dict(zip(COMPARED, found, strict=True))
+    found = take_census(code, [FORMATS[fmt] for fmt in formats], 0, length)
+    return dict(zip(formats, found, strict=True))
 
 
 def neighbours_lost(found: Findings, format_: str = "float32") -> None:

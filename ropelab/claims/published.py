@@ -20,12 +20,13 @@ from ropelab.math.bounds.published import (
     SU,
     exact_bases,
 )
-from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations
+from ropelab.math.bounds.walls import chain_of
+from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import MODELS
 from ropelab.math.numerics.angle_errors import Worst, first_beyond, worst, worst_by_octave
 from ropelab.math.numerics.casts import preset_named
-from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.incidents import incidents
 from ropelab.math.numerics.scores import draw, scores, shift_errors
 from ropelab.math.scaling import NtkAware, Yarn, YarnPaper
@@ -69,14 +70,15 @@ def largest_ratio(a: Array, b: Array) -> float:
 
 def slow_pairs_meet_new_angles(found: Findings, geometry: Shape = MINIMIND) -> None:
     model = Geometry(*geometry)
-    new = unseen(model, model.inv_freq, LONGER)
+    new = unseen(model, model.inv_freq, LONGER) > SAME
     fast = rotations(model.inv_freq, model.trained_len) >= 1
-    fine, hit = int((new[fast] <= SAME).sum()), int((new[~fast] > SAME).sum())
-    quick, slow = int(fast.sum()), int((~fast).sum())
     turned = f"pairs with a full turn in {model.trained_len} tokens"
-    what = f"{turned} that meet no new angle at {LONGER}"
-    found.part(what, f"{fine} of {quick}", fine == quick > 0, fine)
-    found.part("slower pairs that meet new angles", f"{hit} of {slow}", hit == slow > 0, hit)
+    for what, pairs in (
+        (f"{turned} that meet no new angle at {LONGER}", ~new[fast]),
+        ("slower pairs that meet new angles", new[~fast]),
+    ):
+        hits, total = int(pairs.sum()), len(pairs)
+        found.part(what, f"{hits} of {total}", hits == total > 0, hits)
 
 
 def yarn_brings_angles_back(found: Findings, length: int = LONGER) -> None:
@@ -119,9 +121,8 @@ def ramps_agree(found: Findings, factor: float = 16.0) -> None:
     ratio, apart = coded / paper, largest_ratio(coded, paper)
     pair = int(np.abs(np.log(ratio)).argmax())
     differing = int((np.abs(ratio - 1) > SAME).sum())
-    what = f"factor {factor:g}, pairs whose frequencies differ"
     text = f"{differing} of {len(ratio)}, pair {pair} by {apart:.2f} times"
-    found.part(what, text, differing == 0, apart)
+    found.part(f"factor {factor:g}, pairs whose frequencies differ", text, differing == 0, apart)
 
 
 def ntk_keeps_the_ends(found: Findings, factor: float = 16.0) -> None:
@@ -166,13 +167,14 @@ def year_of(found: Findings, name: str, arxiv: str, printed: int, said: int) -> 
 
 
 def is_configured(found: Findings, models: Sequence[str]) -> None:
-    known = {name: MODELS.get(name) for name in models}
     shown = "; ".join(
         f"{name}: base {model.base:g}, {model.rotated} of {model.head_dim} features"
-        for name, model in known.items()
-        if model
+        for name in models
+        if (model := MODELS.get(name))
     )
-    found.part("what the configurations say", shown or "nothing", all(known.values()) or None)
+    found.part(
+        "what the configurations say", shown or "nothing", MODELS.keys() >= {*models} or None
+    )
 
 
 def could_use(found: Findings, name: str, user: str) -> None:
@@ -199,13 +201,12 @@ def made_by_yarn(found: Findings, base: float = 1e6, said: tuple[int, int] = (16
     model = Geometry(*LLAMA_2)
     published = frequencies(model.rotary_dim, base)
     # Quarter octaves are fine enough: with any factor some pair is off several times.
-    off = {
-        factor: largest_ratio(published, Yarn(factor=factor).plan(model, 0).inv_freq)
+    off, best = min(
+        (largest_ratio(published, Yarn(factor=factor).plan(model, 0).inv_freq), factor)
         for factor in (2 ** (k / 4) for k in range(33))
-    }
-    best = min(off, key=off.__getitem__)
+    )
     what = f"base {base:g} against the nearest YaRN of base {model.base:g} (factor {best:.3g})"
-    found.within(what, off[best], 1.01, "frequencies up to {:.1f} times apart")
+    found.within(what, off, 1.01, "frequencies up to {:.1f} times apart")
 
 
 Formula = Literal["beta per pair", "linear ramp"]
@@ -246,8 +247,7 @@ def minimind_is_yarn(
 
 
 def chain(preset: str) -> Chain:
-    spectrum = Spectrum(inverse_frequencies(HEAD, BASE), BASE, HEAD)
-    return Chain(preset_named(preset).plan, spectrum)
+    return chain_of(preset_named(preset).plan, BASE, HEAD)
 
 
 def angle_errors(preset: str, length: int) -> Worst:
@@ -262,13 +262,12 @@ def angles_good_enough(
     lengths = (FLOAT32_LENGTH, *longer)
     for end in lengths:
         error = angle_errors(preset, end)
-        what = f"worst angle error up to {end:,}"
         text = f"{{:.2g}} rad at {error.position} (pair {error.pair})"
         role: Role = "part" if end == FLOAT32_LENGTH else "limit"
+        what = f"worst angle error up to {end:,}"
         found.within(what, error.error_rad, ANGLE_RAD, text, role)
-    implementation = chain(preset)
-    everything = worst_by_octave(implementation, 0, max(lengths))
-    first = first_beyond(implementation, everything, ANGLE_RAD)
+    everything = worst_by_octave(chain(preset), 0, max(lengths))
+    first = first_beyond(chain(preset), everything, ANGLE_RAD)
     where = "nowhere" if first is None else f"position {first:,}"
     found.limit("first error beyond the tolerance", where, first is None, first)
 
@@ -321,10 +320,7 @@ def _exact(runs: Sequence[Stored]) -> dict[int, float]:
 
 
 def bases_are_least(
-    found: Findings,
-    by: str = "men",
-    printed: Table = (),
-    runs: Sequence[Stored] = (),
+    found: Findings, by: str = "men", printed: Table = (), runs: Sequence[Stored] = ()
 ) -> None:
     """Look for bases below the printed ones with no negative sum of cosines."""
     # A stored exact bound decides; a grid can only refute, as windows may be between its points.
@@ -339,14 +335,10 @@ def bases_are_least(
         if smaller < least:
             loose[context] = f"{context}: {smaller:,.0f} works below {base:g}"
     known = sum(context in exact for context, _ in printed)
-    shown = f" ({', '.join(loose.values())})" if loose else ""
-    found.part(
-        f"printed bases, d = {HEAD}, below which another works "
-        f"({known} contexts exactly, the others on a grid of {STEP:.1%})",
-        count_of(len(loose), len(printed)) + shown,
-        False if loose else known == len(printed) or None,
-        len(loose),
-    )
+    text = count_of(len(loose), len(printed)) + (f" ({', '.join(loose.values())})" if loose else "")
+    how = f"{known} contexts exactly, the others on a grid of {STEP:.1%}"
+    what = f"printed bases, d = {HEAD}, below which another works ({how})"
+    found.part(what, text, False if loose else known == len(printed) or None, len(loose))
 
 
 def fit_is_right(found: Findings, runs: Sequence[Stored] = ()) -> None:

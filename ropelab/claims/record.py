@@ -132,8 +132,10 @@ class Findings:
         return all(finding.missing for finding in self.findings if finding.role == "part")
 
     @property
-    def is_unlearned(self) -> bool:
-        return any(finding.unlearned for finding in self.findings if finding.role == "part")
+    def gaps(self) -> tuple[bool, bool, int]:
+        """A rank that is smaller for findings that leave less open."""
+        unlearned = any(finding.unlearned for finding in self.findings if finding.role == "part")
+        return self.is_missing, unlearned, sum(finding.missing for finding in self.findings)
 
     def about(self, by: str) -> "Findings":
         """Select the findings on one sentence, by words of `what`; limits alone count as parts."""

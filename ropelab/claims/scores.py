@@ -98,19 +98,14 @@ def only_at_the_product(found: Findings, name: str = "rope", seed: int = 0) -> N
 
     layer, shift = encoding_for(name).for_layer(0), 100
     q, k = queries_and_keys(16, seed)
-    q_at, k_at, at, _ = encoded(layer, q, k)
-    scores = layer.scores(q_at, k_at, at, at).detach().tril()
-    product = (q_at @ k_at.mT / q.shape[-1] ** 0.5).tril()
-    moved = layer.query(q, at + shift), layer.key(k, at + shift)
-    shifted = layer.scores(*moved, at + shift, at + shift).detach().tril()
+    placed, moved = (encoded(layer, q, k, start) for start in (0, shift))
+    scores, shifted = (layer.scores(*at).detach().tril() for at in (placed, moved))
+    product = (placed[0] @ placed[1].mT / q.shape[-1] ** 0.5).tril()
     change, added = largest((shifted - scores).numpy()), largest((scores - product).numpy())
-    found.part(
-        f"{name}: what is done to the product, while moving both tokens by {shift} changes the "
-        f"score by {tiny(change)}",
-        "nothing" if added <= ROUNDING else f"scores change by {added:.1f}",
-        added > ROUNDING,
-        added,
-    )
+    what = f"{name}: what is done to the product, while moving both tokens by {shift} changes the "
+    what += f"score by {tiny(change)}"
+    text = "nothing" if added <= ROUNDING else f"scores change by {added:.1f}"
+    found.part(what, text, added > ROUNDING, added)
 
 
 def polynomial_fits(found: Findings, degree: int = 3) -> None:
@@ -162,7 +157,6 @@ def four_terms(found: Findings, seed: int = 0) -> None:
 
 
 def position_terms_absolute(found: Findings, shift: int = 100, seed: int = 0) -> None:
-
     def changes(weights: Float[Array, "w w"]) -> dict[str, float]:
         here, there = (_terms(s, weights, seed) for s in (0, shift))
         return {term: abs(there[term] - here[term]) for term in here if "position" in term}
@@ -264,9 +258,9 @@ def bound_decays(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
     curve = bound_curve(head_dim)
     means = octaves(curve)
     rises = int((np.diff(curve) > 0).sum())
-    what = f"mean over octaves from 1 to {FARTHEST}"
     text = " ".join(f"{mean:.1f}" for mean in means)
-    found.part(what, text, _falling(means), means[-1] / means[0])
+    ratio = means[-1] / means[0]
+    found.part(f"mean over octaves from 1 to {FARTHEST}", text, _falling(means), ratio)
     found.limit("steps at which it rises", f"{rises} of {FARTHEST}", rises == 0, rises)
     found.series["decay"] = decay_series(head_dim, seed)
 
@@ -299,8 +293,6 @@ def decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFrame:
         "equal q and k": aligned_curve(head_dim)[kept],
         "independent q and k": rms[1:] / rms[0],
     }
-    frames = [
-        pd.DataFrame({"curve": name, "distance_tokens": kept, "relative": values})
-        for name, values in curves.items()
-    ]
-    return pd.concat(frames, ignore_index=True)
+    table = pd.DataFrame({"distance_tokens": kept, **curves})
+    table = table.melt("distance_tokens", var_name="curve", value_name="relative")
+    return table[["curve", "distance_tokens", "relative"]]

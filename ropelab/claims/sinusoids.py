@@ -125,39 +125,31 @@ def exponential_repeats_less(found: Findings, tokens: int = 16384) -> None:
         # depends on the lag only, so no pair of positions has to be compared.
         distance = np.sqrt((2 - 2 * np.cos(lags * omega)).mean(-1))
         nearest = int(distance[1:].argmin()) + 2
-        repeats = bool(distance[nearest - 1] < distance[0])
-        found.part(
-            f"{name} frequencies, positions nearest in code within {tokens}",
-            f"{nearest} tokens apart at {float(distance[nearest - 1]):.3f}, "
-            f"neighbours at {float(distance[0]):.3f}",
-            repeats == (name == "uniform"),
-            float(distance[nearest - 1] / distance[0]),
-        )
+        apart, beside = float(distance[nearest - 1]), float(distance[0])
+        what = f"{name} frequencies, positions nearest in code within {tokens}"
+        text = f"{nearest} tokens apart at {apart:.3f}, neighbours at {beside:.3f}"
+        found.part(what, text, (apart < beside) == (name == "uniform"), apart / beside)
     found.series["sinusoid_distance"] = distance_series()
 
 
 def distance_series() -> pd.DataFrame:
     """Multiply the codes of two positions: spacing, distance_tokens, value (1 at 0)."""
-    distance = np.arange(1, 1281)
-    tables = []
-    for spacing, sizes in SPACINGS.items():
-        value = np.cos(distance[:, None] * spaced(spacing, *sizes)).mean(-1)
-        columns = {"spacing": spacing, "distance_tokens": distance, "value": value}
-        tables.append(pd.DataFrame(columns))
-    return pd.concat(tables, ignore_index=True)
+    index = pd.Index(np.arange(1, 1281), name="distance_tokens")
+    angles = {spacing: np.outer(index, spaced(spacing, *SPACINGS[spacing])) for spacing in SPACINGS}
+    values = pd.DataFrame({name: np.cos(x).mean(-1) for name, x in angles.items()}, index)
+    return values.unstack().rename_axis(["spacing", index.name]).reset_index(name="value")
 
 
 def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic") -> None:
     omega = np.sort(spaced(spacing, 64, 512))
     ratios, exponential = omega[1:] / omega[:-1], frequencies(64, BASE)
     own = exponential[:-1] / exponential[1:]
-    found.part(
-        "ratios of neighbouring evenly spaced frequencies",
+    text = (
         f"{ratios.min():.3g} to {ratios.max():.3g} (the Transformer's are all "
-        f"{own.mean():.4g}: its own spacing is the geometric one)",
-        bool(np.ptp(ratios) <= EXACT),
-        float(ratios.max() / ratios.min()),
+        f"{own.mean():.4g}: its own spacing is the geometric one)"
     )
+    equal, spread = bool(np.ptp(ratios) <= EXACT), float(ratios.max() / ratios.min())
+    found.part("ratios of neighbouring evenly spaced frequencies", text, equal, spread)
 
 
 def is_smooth(found: Findings) -> None:

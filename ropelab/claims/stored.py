@@ -7,12 +7,12 @@ with 95 % intervals, and a `verdict` that names the better one or is `~`.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import wraps
 from typing import Any, TypeVar
 
 import pandas as pd
 
-from ropelab.claims.record import Findings
+from ropelab.claims.record import Findings, Role
 from ropelab.math.frequencies import inverse_frequencies, rotations
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import between
@@ -44,23 +44,23 @@ class Tally:
             return "better" if self.better else "worse" if self.worse else "within the noise"
         return f"better at {self.better}, worse at {self.worse} of {total} distances"
 
-    def mostly_better(self, found: Findings, what: str) -> None:
-        if self == Tally(0, 0, 0):
+    def add_to(self, found: Findings, what: str, asks: str = "better") -> None:
+        """Add the answer to a question about the places; unknown where nothing was compared."""
+        # Differences within the noise refute nothing.
+        better = None if self.better == self.worse == 0 else self.better > self.worse
+        answers: dict[str, tuple[Role, bool | None, int | None]] = {
+            "better": ("part", better, self.better - self.worse),
+            "nowhere worse": ("limit", self.worse == 0, self.worse),
+            "no cost": ("part", self.worse == 0, None),  # it need not help either
+            "gains": ("limit", self.better > 0, None),
+        }
+        role, agrees, value = answers[asks]
+        if self != Tally(0, 0, 0):
+            found.add(role, what, self.text, agrees, value)
+        elif role == "part":
             found.missing(what, self.text)
         else:
-            # Differences within the noise refute nothing.
-            agrees = None if self.better == self.worse == 0 else self.better > self.worse
-            found.part(what, self.text, agrees, self.better - self.worse)
-
-    def nowhere_worse(self, found: Findings, what: str) -> None:
-        found.limit(what, self.text, self.worse == 0, self.worse)
-
-    def costs_nothing(self, found: Findings, what: str) -> None:
-        # It need not help either.
-        found.part(what, self.text, self.worse == 0)
-
-    def gains(self, found: Findings, what: str) -> None:
-        found.limit(what, self.text, self.better > 0)
+            found.limit(what, self.text, None)
 
 
 def tally(winners: pd.Series, name: str) -> Tally:
@@ -153,14 +153,6 @@ class Methods(Trained):
     #     difference, ci_low, ci_high, verdict
     plain = "unscaled"
 
-    @cached_property
-    def factors(self) -> dict[str, list[float]]:
-        factors: dict[str, list[float]] = {}
-        for name in ("last_window", "copy_accuracy"):
-            for method, group in self.rows(name).groupby("method"):
-                factors[str(method)] = sorted({*factors.get(str(method), ()), *group["factor"]})
-        return factors
-
     def rows(self, name: str, arm: str = "zero_shot") -> pd.DataFrame:
         table = self.table(name)
         if "arm" not in table:
@@ -172,9 +164,11 @@ class Methods(Trained):
 
     def label(self, method: str, largest: bool = False, arm: str = "zero_shot") -> str:
         """Label a method at its smallest factor that covers the tested length, or its largest."""
-        factors = self.factors.get(method, [1.0])
+        tables = ("last_window", "copy_accuracy")
+        chosen = [self.select(name, arm="zero_shot", method=method) for name in tables]
+        factors = {factor for rows in chosen for factor in rows.get("factor", ())} or {1.0}
         covering = [f for f in factors if f >= self.test_len / self.train_len]
-        factor = factors[-1] if largest or not covering else covering[0]
+        factor = max(factors) if largest or not covering else min(covering)
         return method_label(method, factor, arm)
 
     def compared(self, a: str, b: str, metric: str) -> pd.DataFrame:
@@ -202,11 +196,14 @@ class Methods(Trained):
         chosen = (table["label"] == label) & (table["context_tokens"] == self.test_len)
         return float(table.loc[chosen, "nll_nats_per_byte"].mean())
 
+    def copies(self, label: str, longest: bool = True) -> pd.DataFrame:
+        """Select the copying of a row in the longest or shortest context of each distance."""
+        table = self.rows("copy_accuracy")
+        return in_context(table[table["label"] == label], "distance_tokens", longest)
+
     def copying(self, label: str) -> pd.Series:
         """Average the copy accuracy over the seeds, by distance, in the longest context."""
-        table = self.rows("copy_accuracy")
-        mine = in_context(table[table["label"] == label], "distance_tokens")
-        return mine.groupby("distance_tokens")["accuracy"].mean()
+        return self.copies(label).groupby("distance_tokens")["accuracy"].mean()
 
     def copies_beyond(self, label: str) -> float:
         """Average the copy accuracy over distances beyond the trained length."""
@@ -215,8 +212,7 @@ class Methods(Trained):
 
     def level(self, label: str, distance: int) -> Interval:
         """Return the copy accuracy at a distance in the longest context, with its interval."""
-        table = self.rows("copy_accuracy")
-        mine = in_context(table[table["label"] == label], "distance_tokens")
+        mine = self.copies(label)
         mine = mine[mine["distance_tokens"] == distance]
         if len(mine) != 1:
             return mean_interval(mine["accuracy"])
@@ -235,9 +231,7 @@ class Methods(Trained):
         return self.level(label, accuracy.sort_values().index[-1 if place == "best" else 0])
 
     def copies_within(self, name: str = "") -> float:
-        table = self.rows("copy_accuracy")
-        mine = table[table["label"] == (name or self.plain)]
-        mine = in_context(mine, "distance_tokens", longest=False)
+        mine = self.copies(name or self.plain, longest=False)
         mine = mine[mine["distance_tokens"] <= self.train_len / 2]
         return float(mine.groupby("seed")["accuracy"].mean().min())
 
@@ -251,32 +245,34 @@ class Encodings(Trained):
     # pairs: encoding_a, encoding_b, difference, ci_low, ci_high, verdict
     plain = "rope"
 
-    def at(self, encoding: str, metric: str, longest: bool, column: str = "value") -> float:
-        """Return a quality at the longest context or at the trained length."""
-        rows = self.select("quality", encoding=encoding, metric=metric)
+    def end(self, name: str, longest: bool, **where: Any) -> pd.Series | None:
+        """Return the row of a table at the longest context or at the trained length."""
+        rows = self.select(name, **where)
         if rows.empty:
-            return math.nan
-        return float(rows.sort_values("times_trained_len")[column].iloc[-1 if longest else 0])
+            return None
+        return rows.sort_values("times_trained_len").iloc[-1 if longest else 0]
+
+    def at(self, encoding: str, metric: str, longest: bool, column: str = "value") -> float:
+        row = self.end("quality", longest, encoding=encoding, metric=metric)
+        return math.nan if row is None else float(row[column])
 
     def between(self, a: str, b: str, longest: bool) -> tuple[float, float]:
         """Bound the difference of two text losses, by the intervals of both to the baseline."""
         # Wider than a paired comparison of the two, which is not stored.
-        table = self.select("comparisons", metric="text loss")
-        ends = []
-        for name in (a, b):
-            rows = table[table["encoding_a"] == name] if len(table) else table
-            if rows.empty or "ci_low" not in rows:
-                return math.nan, math.nan
-            row = rows.sort_values("times_trained_len").iloc[-1 if longest else 0]
-            ends.append((float(row["ci_low"]), float(row["ci_high"])))
-        return ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]
+        found = (
+            self.end("comparisons", longest, encoding_a=name, metric="text loss") for name in (a, b)
+        )
+        known = [row for row in found if row is not None and "ci_low" in row]
+        if len(known) < 2:
+            return math.nan, math.nan
+        first, second = known
+        return first["ci_low"] - second["ci_high"], first["ci_high"] - second["ci_low"]
 
     def against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
         """Return the encoding that others are compared with, and the result at the longest."""
-        rows = self.select("comparisons", encoding_a=encoding, metric=metric)
-        if rows.empty:
+        row = self.end("comparisons", True, encoding_a=encoding, metric=metric)
+        if row is None:
             return self.plain, Tally(0, 0, 0)
-        row = rows.sort_values("times_trained_len").iloc[-1]
         return str(row["encoding_b"]), tally(pd.Series([row["verdict"]]), encoding)
 
     def copies_within(self, name: str = "") -> float:
@@ -382,12 +378,7 @@ def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
             if not answers:
                 found.missing("a stored run that tests beyond its trained length")
                 return
-
-            def gaps(answer: Findings) -> tuple[bool, bool, int]:
-                missing = sum(finding.missing for finding in answer.findings)
-                return answer.is_missing, answer.is_unlearned, missing
-
-            best = min(answers, key=gaps)
+            best = min(answers, key=lambda answer: answer.gaps)
             found.models, found.findings = best.models, best.findings
 
         return check

@@ -13,14 +13,13 @@ import numpy as np
 import pandas as pd
 
 from ropelab.claims.arrays import Array, frequencies, gaussian, largest, rotated, softmax
+from ropelab.claims.periods import census, many
 from ropelab.claims.record import Findings
 from ropelab.math.bounds import Similarity, first_negative, rules, scan
 from ropelab.math.bounds.walls import chain_of, first_wrong_step, proved_below, walls
-from ropelab.math.numerics.casts import PRESETS, CastPlan, preset_named
+from ropelab.math.numerics.casts import PRESETS, preset_named
 from ropelab.math.numerics.chain import span
-from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FORMATS, round_to
-from ropelab.math.numerics.resolution import take_census
 from ropelab.runs.thresholds import ANGLE_RAD, FLOAT32_SCORES
 
 # Llama 3.1 8B, the example of both papers, its context, and the length of Du et al.'s counts.
@@ -57,10 +56,7 @@ def phase_at_bound(found: Findings, bound: str, head_dim: int = HEAD) -> None:
 def codes_alias(
     found: Findings, base: float = 1e4, head_dim: int = HEAD, fmt: str = "float32"
 ) -> None:
-    chain = chain_of(CastPlan(), base, head_dim)
-    code = PositionEncoding(chain, "vector", range(head_dim // 2))
-    (counted,) = take_census(code, [FORMATS[fmt]], 0, CONTEXT)
-    lost = CONTEXT - counted.distinct
+    lost = CONTEXT - census(many(head_dim, base), "vector", CONTEXT, (fmt,))[fmt].distinct
     what = f"of {CONTEXT:,} positions without a code of their own at base {base:g} in {fmt}"
     found.part(what, f"{lost:,} (the bound is {rules.aliasing_base(CONTEXT):,.0f})", lost > 0, lost)
 

@@ -18,7 +18,6 @@ from ropelab.claims.stored import (
     Encodings,
     Frequencies,
     Methods,
-    Tally,
     asked_of,
     at_least,
     described,
@@ -36,13 +35,7 @@ from ropelab.runs.thresholds import CLOSE, FAILS, HARMLESS, LEARNED, LOW_LOSS, M
 
 TEXT = "nll_last_window"
 METRICS = {"text": TEXT, "short text": "nll_short_context", "copying": "copy_accuracy"}
-# What a row of `asked` asks of a comparison, and the role of one that asks for copying.
-ANSWERS = {
-    "better": Tally.mostly_better,
-    "nowhere worse": Tally.nowhere_worse,
-    "no cost": Tally.costs_nothing,
-    "gains": Tally.gains,
-}
+# The role of a row of `asked` that asks for copying.
 ROLES: dict[str, Role] = {"works": "part", "fails": "part", "may work": "limit"}
 # Methods without a factor, and the one that was published with twice the factor of the others.
 WITHOUT_FACTOR, DOUBLED = ("unscaled", "dynamic_ntk"), " of twice the factor"
@@ -107,7 +100,7 @@ def _against(
     else:
         where = f"on text after {run.train_len} tokens"
     what = what.format(f"{a} against {b} {where}", where=where)
-    ANSWERS[asks](run.against(a, b, METRICS[on]), found, what)
+    run.against(a, b, METRICS[on]).add_to(found, what, asks)
 
 
 def _copies(found: Findings, run: Methods, what: str, a: str, at: str, asks: str = "works") -> None:
@@ -162,7 +155,7 @@ def finetuned_beats_window(found: Findings, run: Methods) -> None:
         window, arm = WINDOW, "zero_shot"
     losses = f"{run.loss(yarn, 'finetuned'):.3f} and {run.loss(window, arm):.3f} nats per byte"
     what = f"{yarn} ({steps} steps) against {window} on text after {run.test_len} tokens ({losses})"
-    run.against(yarn, window, TEXT).mostly_better(found, what)
+    run.against(yarn, window, TEXT).add_to(found, what)
 
 
 def reappears(
@@ -287,10 +280,10 @@ def ordered(
     for encoding in (*better, *worse):
         baseline, result = run.against_baseline(encoding, metric)
         values = f"{run.at(encoding, metric, True):.3f}, {run.at(baseline, metric, True):.3f}"
-        result.mostly_better(found, f"{encoding} against {baseline} ({values})")
-        last = found.findings[-1]
+        result.add_to(found, f"{encoding} against {baseline} ({values})")
         if encoding in worse:
-            found.findings[-1] = replace(last, agrees=opposite(last.agrees))
+            last = found.findings.pop()
+            found.findings.append(replace(last, agrees=opposite(last.agrees)))
         guard(found, run, encoding, baseline)
 
 
@@ -319,11 +312,7 @@ def lower_loss(
 
 @asked_of(Encodings)
 def costs_more(
-    found: Findings,
-    run: Encodings,
-    pair: tuple[str, str],
-    hardly: bool = False,
-    evenly: bool = False,
+    found: Findings, run: Encodings, pair: Sequence[str], hardly: bool = False, evenly: bool = False
 ) -> None:
     what = f"{pair[0]} against {pair[1]}, text loss at {run.train_len} tokens"
     row = run.one("pairs", encoding_a=pair[0], encoding_b=pair[1])

@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 from csv import DictReader
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from importlib.resources import files
 from textwrap import shorten
@@ -70,18 +70,15 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
         {**_place(q.asked), "answer": q.answered(found), "claims": ", ".join(q.claims)}
         for q in _asked(config)
     ]
+    findings = [
+        {"id": claim.id, **asdict(one), "agrees": AGREES[one.agrees]}
+        for claim in chosen
+        for one in found[claim.id].findings
+    ]
+    claims = [_row(claim, found[claim.id], decided_from.get(claim.id, HERE)) for claim in chosen]
     made = {
-        "claims": pd.DataFrame(
-            [_row(claim, found[claim.id], decided_from.get(claim.id, HERE)) for claim in chosen]
-        ),
-        "findings": pd.DataFrame(
-            [
-                (claim.id, one.role, one.what, one.measured, one.value, AGREES[one.agrees])
-                for claim in chosen
-                for one in found[claim.id].findings
-            ],
-            columns=FINDINGS,
-        ),
+        "claims": pd.DataFrame(claims),
+        "findings": pd.DataFrame(findings, columns=FINDINGS),
         "passages": pd.DataFrame(_passages(chosen, config.source, found)).astype(YEAR),
     }
     if answers:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -14,8 +15,8 @@ from ropelab.show.harness import files_of
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
 
-# Columns, and parts of summaries, in which more is better; in losses less is.
-MORE = "accuracy|copy|associative|most_recent|passkey|multiquery"
+# Columns, and parts of summaries, in which less is better, and those in which more is.
+BETTER = {"nll|text": "min", "accuracy|copy|associative|most_recent|passkey|multiquery": "max"}
 SUMMARY = "summary"
 ENDINGS = {"csv": "csv", "latex": "tex", "markdown": "md", "parquet": "parquet", "lm-eval": "json"}
 
@@ -52,8 +53,7 @@ def _with_intervals(table: pd.DataFrame) -> pd.DataFrame:
     """Put an interval into the cells of its value, the column before it."""
     if not {"ci_low", "ci_high"} <= {*table.columns}:
         return table
-    names = [*map(str, table.columns)]
-    value = names[names.index("ci_low") - 1]
+    value = str(table.columns[table.columns.get_loc("ci_low") - 1])
     parts = [table[name].map(format_value) for name in (value, "ci_low", "ci_high")]
     joined = parts[0] + " [" + parts[1] + ", " + parts[2] + "]"
     joined = joined.where(table["ci_low"].notna(), parts[0])
@@ -63,12 +63,9 @@ def _with_intervals(table: pd.DataFrame) -> pd.DataFrame:
 def _best(table: pd.DataFrame) -> dict[str, list[Any]]:
     """Return the rows to print in bold, of columns known to be better where less, or more."""
     found = {}
-    for name in map(str, table.columns):
-        column = table[name]
-        if re.match("nll|text", name) and pd.api.types.is_float_dtype(column):
-            found[name] = [*column.index[column == column.min()]]
-        elif re.match(MORE, name) and pd.api.types.is_float_dtype(column):
-            found[name] = [*column.index[column == column.max()]]
+    for (start, best), name in product(BETTER.items(), map(str, table.columns)):
+        if re.match(start, name) and pd.api.types.is_float_dtype(table[name]):
+            found[name] = [*table.index[table[name] == table[name].agg(best)]]
     return found
 
 

@@ -796,8 +796,18 @@ def test_copying_beyond_is_read_in_the_longest_context_and_learning_in_the_short
 )
 def test_tallies_in_words(tally, agrees, text):
     found = Findings("")
-    tally.mostly_better(found, "a against b")
-    tally.nowhere_worse(found, "")
+    tally.add_to(found, "a against b")
+    tally.add_to(found, "", "nowhere worse")
     better, nowhere = found.findings
     assert (better.agrees, better.measured) == (agrees, text)
-    assert nowhere.agrees == (tally.worse == 0)
+    # What was not compared is nowhere worse by no measurement.
+    assert nowhere.agrees == (None if text == "not compared" else tally.worse == 0)
+
+
+@pytest.mark.parametrize(
+    ("id_", "then"), [("pi-fails-zero-shot", HOLDS), ("rope-extrapolates", OPEN)]
+)
+def test_a_comparison_that_a_run_lacks_neither_agrees_nor_puts_a_condition(id_, then):
+    full = extrapolation(changed(("unscaled", 1.0), copying=WORKS))
+    run = replace(full, tables=full.tables | {"comparisons": full.tables["comparisons"].iloc[:0]})
+    assert find(id_).verdict(runs=(run,)) == then

@@ -4,16 +4,19 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree, rmtree
 
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 
 import ropelab
 from ropelab.runs.errors import InputError
 from ropelab.runs.store import RUN
+from ropelab.show.drawn import draw_of, finished
 from ropelab.show.page import shown
 from ropelab.show.page.document import as_data, write_page
 from ropelab.show.page.joins import (
@@ -153,6 +156,41 @@ def test_every_figure_of_the_reference_has_a_caption():
     assert {name.split("_")[0] for name in missing} <= {"hidden", "recall"}
 
 
+def drawn_of(experiment: str, name: str) -> tuple[list[Axes], Mapping[str, pd.DataFrame]]:
+    """The panels of a figure of the first committed run that has it, and the run's tables."""
+    run = next(
+        r for r in find_runs([*REFERENCE.glob(f"{experiment}/*")]) if name in str(r.manifest)
+    )
+    return finished(draw_of(experiment), run.stored)[name].axes, run.stored
+
+
+def test_captions_name_the_lines_that_are_drawn() -> None:
+    panels, _ = drawn_of("base-empirical", "retrieval_and_text")
+    lines = [line for ax in panels for line in ax.lines]
+    assert {line.get_markerfacecolor() for line in lines} >= {"white"}
+    assert all(len({*line.get_xdata()}) > 1 for line in lines if line.get_linestyle() != "None")
+    assert "hollow" in caption_of("retrieval_and_text")
+    assert "vertical" not in caption_of("retrieval_and_text")
+    panels, _ = drawn_of("claims", "sinusoid_code")
+    assert "four of the features" in caption_of("sinusoid_code")
+    assert sum(line.get_label().startswith("feature ") for line in panels[1].lines) == 4
+
+
+def test_captions_name_the_bands_that_are_drawn() -> None:
+    panels, tables = drawn_of("spectrum", "bands")
+    first = tables["learned"].query("metric == 'copy accuracy'").iloc[0]
+    ends = panels[0].collections[0].get_paths()[0].vertices[:, 1]
+    assert {first["ci_low"], first["ci_high"]} <= {*ends}
+    assert "95 % intervals" in caption_of("bands")
+    assert "95 % intervals" in caption_of("one_or_many")
+    panels, tables = drawn_of("encodings", "loss_by_position")
+    ends = panels[0].collections[0].get_paths()[0].vertices[:, 1]
+    losses = tables["text_nll"].query("encoding == 'nope'")
+    first = losses[losses["bucket_end_tokens"] == losses["bucket_end_tokens"].min()]
+    assert {first["nll_nats_per_byte"].min(), first["nll_nats_per_byte"].max()} <= {*ends}
+    assert "range of the seeds" in caption_of("loss_by_position")
+
+
 def test_disagreements_of_the_reference_reach_the_page(tmp_path):
     folders = [*REFERENCE.glob("base-empirical/*"), *REFERENCE.glob("encodings/*")]
     runs = find_runs(folders)
@@ -194,7 +232,7 @@ def test_the_notes_are_read_sentence_by_sentence_in_the_page(tmp_path):
     page = write_report([ledger], tmp_path / "page.html", draw=False).read_text()
     for note in notes:
         assert f'id="note-{note["key"]}"' in page
-        assert all(f'href="#claim-{row["claim"]}"' in page for row in note["sentences"])
+        assert all(f'href="#claim-{row["id"]}"' in page for row in note["sentences"])
     asked = [question for note in notes for question in note["questions"]]
     assert len(asked) == len(ledger.tables["questions"])
 

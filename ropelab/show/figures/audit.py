@@ -6,7 +6,6 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
@@ -29,7 +28,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
     title = "Every runtime rotates every pair alike" if len(groups) == 1 else ways
     ax.set(yscale="log", ylabel="frequency / reference", title=title)
     for set_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
-        set_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        set_formatter("{x:g}")
 
     wavelengths, ax = _lines(groups.values(), "wavelength_tokens")
     about = context[context["layers"] == layer].iloc[0]

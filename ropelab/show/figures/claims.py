@@ -150,7 +150,7 @@ def resolution(table: pd.DataFrame) -> Figure:
     names = {"one": "one frequency", "many": f"{pairs['many']} frequencies"}
     ax.set_xticks(range(len(groups)), [f"{names[scheme]}\n{channel}" for scheme, channel in groups])
     ax.set(ylabel="neighbours with the same code", ylim=(0, 1.12), yticks=[0, 0.25, 0.5, 0.75, 1])
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    ax.yaxis.set_major_formatter("{x:.0%}")
     ax.grid(axis="x", visible=False)
     full, half = (_percent(of["one", "cos and sin", fmt]) for fmt in ("float32", "bfloat16"))
     ax.set_title(f"One slow frequency: {full} of neighbours lost in float32, {half} in bfloat16")
@@ -164,13 +164,10 @@ def _percent(share: float) -> str:
 
 def worked_example(cells: pd.DataFrame) -> Figure:
     """Draw the printed table, with the cells marked that are not rounded right."""
-    names = {"position": "position {}".format, "feature": lambda i: f"feature {i + 1}"}
-    printed, exact, right = (
-        cells.pivot(index="position", columns="feature", values=column).rename(
-            index=names["position"], columns=names["feature"]
-        )
-        for column in ("printed", "rotated", "rounded_right")
-    )
+
+    wide = cells.pivot(index="position", columns="feature").rename(index="position {}".format)
+    wide = wide.rename(columns=lambda i: f"feature {i + 1}", level=1)
+    printed, exact, right = (wide[name] for name in ("printed", "rotated", "rounded_right"))
     texts = shapes.shares(printed, ".4f")
     texts = texts.where(right, texts + "\nis " + shapes.shares(exact, ".4f"))
     figure, ax = plt.subplots(figsize=(8, 3.4))

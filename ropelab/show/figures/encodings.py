@@ -52,10 +52,8 @@ def _cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
         ax.set(**AXES[metric])
     work, added = axes[-2:]
     work.axvline(1, color=GREY, linewidth=0.8)
-    places, (train, decode) = (
-        range(len(costs)),
-        (costs[f"{step}_flops_ratio"] for step in ("train", "decode")),
-    )
+    places = range(len(costs))
+    train, decode = costs["train_flops_ratio"], costs["decode_flops_ratio"]
     shapes.dots(work, train, places, Look(BLACK, "s"), "training", markersize=5)
     shapes.dots(work, decode, places, Look(BLACK, "o"), "decoding", hollow=True, markersize=4.5)
     work.set(xlabel="matrix products\n(NoPE = 1)")
@@ -76,12 +74,10 @@ def _cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
 
 
 def _dumbbells(ax: Axes, rows: pd.DataFrame, order: list[str], longest: int) -> None:
-    columns = ["value", "ci_low", "ci_high"]
-    by_times = {
-        times: part.set_index("encoding").loc[order, columns]
-        for times, part in rows.groupby("times_trained_len")
-    }
-    first, last = by_times[1], by_times[longest]
+    first, last = (
+        rows[rows["times_trained_len"] == times].set_index("encoding").loc[order]
+        for times in (1, longest)
+    )
     places = np.arange(len(order))
     for at, style, times in ((first, Look(GREY, "o"), 1), (last, Look(BLUE, "D"), longest)):
         interval = at["ci_low"], at["ci_high"]
@@ -137,9 +133,7 @@ def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     place = ["context_tokens", "distance_tokens"]
     wide = shown.pivot_table(index="encoding", columns=place, values="accuracy", dropna=False)
     columns = sorted(set(zip(*(shown[name] for name in place), strict=True)))
-    wide = wide.reindex(cost["encoding"])[columns].rename(
-        dict(zip(cost["encoding"], cost["label"], strict=True))
-    )
+    wide = wide.reindex(cost["encoding"])[columns].rename(cost.set_index("encoding")["label"])
     wide = wide.loc[wide.fillna(0).mean(axis=1).sort_values(ascending=False).index]
     distances = [str(distance) for _, distance in columns]
     figure, ax = plt.subplots(figsize=(8, max(2.8, 1.6 + 0.3 * len(wide))))

@@ -24,7 +24,7 @@ WORDS = {
     "associative_recall": ("key and its value", "looks up keys"),
     "most_recent": ("nearer of two values", "tells the nearer value"),
 }
-FOUND = {"passkey": "the pass key", "multiquery": "several keys"}
+FOUND = {"passkey_accuracy": "the pass key", "multiquery_accuracy": "several keys"}
 HOW = {
     "zero_shot": "without fine-tuning",
     SEARCHED: "parameters searched on this model",
@@ -45,16 +45,11 @@ def words_of(task: str) -> tuple[str, str]:
 
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw the figures that the tables have rows for, for each arm that methods were tried in."""
-    retrieval = [
-        name.removesuffix("_accuracy")
-        for name, table in tables.items()
-        if name.endswith("_accuracy") and name.removesuffix("_accuracy") not in FOUND
-    ]
-    names = (*(f"{task}_accuracy" for task in retrieval), "text_nll", "last_window")
+    retrieval = [name for name in tables if name.endswith("_accuracy") and name not in FOUND]
     # A task that the model does not do at all at its trained length decides nothing.
     measured = {
         name: tables[name]
-        for name in names
+        for name in (*retrieval, "text_nll", "last_window")
         if name in tables and _is_ok(tables[name]) and _is_compared(tables[name])
     }
     tried = {a for table in measured.values() for a in table["arm"][table["method"] != WINDOW]}
@@ -64,8 +59,8 @@ def draw(tables: Tables) -> dict[str, Figure]:
     for arm in arms:
         shown = {name: _of_arm(table, arm) for name, table in measured.items()}
         suffix = "" if arm == "zero_shot" else f"_{arm}"
-        for task in (task for task in retrieval if f"{task}_accuracy" in shown):
-            table = shown[f"{task}_accuracy"]
+        for name in (name for name in retrieval if name in shown):
+            task, table = name.removesuffix("_accuracy"), shown[name]
             title = _retrieval_title(table, tables["comparisons"], task, arm)
             figures[f"{task}_by_distance{suffix}"] = _by_distance(table, task, title)
             figures[f"{task}_heatmap{suffix}"] = _heatmap(table, task, title)
@@ -81,9 +76,9 @@ def draw(tables: Tables) -> dict[str, Figure]:
         by_document = tables["text_by_document"]
         own = ~by_document["arm"].isin((CACHE, ROUNDED))
         figures["loss_by_kind"] = _loss_by_kind(by_document[own])
-    for task in FOUND:
-        if f"{task}_accuracy" in tables:
-            figures[f"{task}_depth_by_length"] = _depth_by_length(tables[f"{task}_accuracy"], task)
+    for name in (name for name in FOUND if name in tables):
+        figure = f"{name.removesuffix('_accuracy')}_depth_by_length"
+        figures[figure] = _depth_by_length(tables[name], FOUND[name])
     if {"zero_shot", "finetuned"} <= set(arms):
         figures["finetuned_against_zero_shot"] = against_zero_shot(measured)
     return figures
@@ -248,8 +243,7 @@ def _context_title(table: pd.DataFrame, how: str) -> str:
 def _tax_and_gain(table: pd.DataFrame) -> Figure:
     figure, ax = plt.subplots()
     trained, longest = _ends(table)
-    wide = _means(table, "context_tokens", NLL)
-    wide = wide.reindex(columns=sorted({trained, longest}))
+    wide = _means(table, "context_tokens", NLL).reindex(columns=sorted({trained, longest}))
     baseline = AS_SHIPPED if AS_SHIPPED in wide.index else "unscaled"
     # Without the baseline at its trained length there is nothing to compare with.
     above = (wide - wide[trained].get(baseline, math.nan)).dropna()
@@ -277,7 +271,7 @@ def _tax_and_gain(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _depth_by_length(table: pd.DataFrame, task: str) -> Figure:
+def _depth_by_length(table: pd.DataFrame, found: str) -> Figure:
     contexts = sorted(table["context_tokens"].unique().tolist())
     methods = list(shapes.each(_labelled(table), "label"))
     down, across = math.ceil(len(methods) / 4), min(4, len(methods))
@@ -293,7 +287,7 @@ def _depth_by_length(table: pd.DataFrame, task: str) -> Figure:
     figure.supxlabel("context (tokens)")
     figure.supylabel("depth of the key (% of the text)")
     means = _means(table, "context_tokens", "accuracy")[contexts[-1]].dropna()
-    where = f"{FOUND[task]} in {tokens_label(contexts[-1])} tokens"
+    where = f"{found} in {tokens_label(contexts[-1])} tokens"
     undecided = f"The model does not find {where}: no verdict"
     shapes.headline(figure, _depth_title(means, where) if _is_ok(table) else undecided)
     return figure

@@ -88,7 +88,6 @@ def _per_stage_rounding(stages: pd.DataFrame) -> Figure:
 
     # Sums in float64 leave 1e-13 where places do not count at all.
     spread = spread.mask(spread < 1e-9, 0.0)
-
     from_there = first.map(lambda position: "" if np.isnan(position) else f"\n({position:.0f})")
     figure, axes = shapes.panels(1, 2, (10, 4.4))
     for ax, values, texts, (low, high), title in (
@@ -115,11 +114,7 @@ def _growth(growth: pd.DataFrame) -> Figure:
     found = dict(shapes.each(growth, "name"))
     for name, rows in found.items():
         alike.setdefault(tuple(rows["max_angle_error_rad"].fillna(-1)), []).append(name)
-    lines = {
-        name: ("\n".join([name, *(f"  = {other}" for other in others)]), found[name])
-        for name, *others in alike.values()
-    }
-    _growth_lines(ax, lines)
+    _growth_lines(ax, {"\n  = ".join(names): found[names[0]] for names in alike.values()})
     worst = growth.groupby("name")["max_angle_error_rad"].max()
     right = f"{(worst <= TOLERANCE).sum()} of {len(worst)} keep every angle below {TOLERANCE} rad"
     end = shapes.tokens_label(growth["position_end"].max() + 1)
@@ -132,7 +127,7 @@ def _growth_by_stage(growth: pd.DataFrame) -> Figure:
     stages = list(shapes.each(growth[growth["max_angle_error_rad"] > 0], "stage"))
     figure, axes = shapes.panels(1, len(stages), (10, 4.2), sharex=True, sharey=True)
     for ax, (stage, rows) in zip(axes[0], stages, strict=True):
-        _growth_lines(ax, {name: (name, own) for name, own in shapes.each(rows, "format")})
+        _growth_lines(ax, dict(shapes.each(rows, "format")))
         ax.set_title(f"{stage} rounded")
     axes[0][0].set_ylabel("worst angle error, rad")
     shapes.legend_outside(axes[0][-1])
@@ -145,11 +140,12 @@ def _growth_by_stage(growth: pd.DataFrame) -> Figure:
     return figure
 
 
-def _growth_lines(ax: Axes, lines: Mapping[str, tuple[str, pd.DataFrame]]) -> None:
-    for name, (label, rows) in lines.items():
-        shown = rows[rows["max_angle_error_rad"] > 0]
+def _growth_lines(ax: Axes, lines: Mapping[str, pd.DataFrame]) -> None:
+    """Draw lines with their labels, which begin with the name that they look like."""
+    for label, rows in lines.items():
+        shown, style = rows[rows["max_angle_error_rad"] > 0], look(label.split("\n")[0])
         if len(shown):
-            shapes.line(ax, shown["position_end"], shown["max_angle_error_rad"], look(name), label)
+            shapes.line(ax, shown["position_end"], shown["max_angle_error_rad"], style, label)
     _position_axis(ax)
     ax.set(yscale="log", ylim=(1e-9, 50))
     shapes.mark(ax, math.pi, "half a rotation: lost", up=4)

@@ -5,6 +5,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from ropelab.runs.labels import method_label
+from ropelab.runs.tables import in_longest_context
 from ropelab.show.figures import shapes
 from ropelab.show.looks import BLUE, ORANGE, Look
 
@@ -19,21 +20,18 @@ def draw(casts: pd.DataFrame) -> dict[str, Figure]:
     """Draw loss and retrieval against the error of a score, in the longest context and place."""
     figures = {}
     for metric, rows in shapes.each(casts, "metric"):
+        longest, task = in_longest_context(rows), metric.removesuffix("_accuracy")
+        farthest = longest["at_tokens"].max()
+        shown = longest[longest["at_tokens"] == farthest]
         if metric == "nll_last_window":
-            figures["cost_of_casts"] = _cost(_farthest(rows), "nats per byte", metric)
-        elif metric.endswith("accuracy"):
-            task = metric.removesuffix("_accuracy")
-            unit = f"share of {task} lost, {_farthest(rows)['at_tokens'].max():.0f} tokens back"
-            figures[f"{task}_cost_of_casts"] = _cost(_farthest(rows), unit, metric)
+            figures["cost_of_casts"] = _cost(shown, "nats per byte")
+        elif task != metric:
+            unit = f"share of {task} lost, {farthest:.0f} tokens back"
+            figures[f"{task}_cost_of_casts"] = _cost(shown, unit)
     return figures
 
 
-def _farthest(rows: pd.DataFrame) -> pd.DataFrame:
-    longest = rows[rows["context_tokens"] == rows["context_tokens"].max()]
-    return longest[longest["at_tokens"] == longest["at_tokens"].max()]
-
-
-def _cost(rows: pd.DataFrame, unit: str, metric: str) -> Figure:
+def _cost(rows: pd.DataFrame, unit: str) -> Figure:
     figure, ax = plt.subplots(figsize=(8.5, 5))
     rows = rows[rows["score_error"].notna()]
     shown = rows.assign(x=rows["score_error"].clip(lower=LEAST))
@@ -69,6 +67,5 @@ def _cost(rows: pd.DataFrame, unit: str, metric: str) -> Figure:
         title += f", and not all up to {free['x'].max():.2g}"
     ax.set_title(title)
     shapes.legend_below(figure, [ax], 2)
-    points = zip(shown["x"], shown["cost"], names, strict=True)
-    shapes.label_points(ax, [(float(x), float(y), name) for x, y, name in points])
+    shapes.label_points(ax, list(zip(shown["x"], shown["cost"], names, strict=True)))
     return figure

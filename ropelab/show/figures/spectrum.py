@@ -128,10 +128,9 @@ def _title(margins: pd.DataFrame, inside: pd.DataFrame, schemes: pd.DataFrame) -
 
 def _bands(copies: pd.DataFrame) -> Figure:
     trained = int(copies["train_len_tokens"].iloc[0])
-    first, kept = copies["scheme"].iloc[0], copies["removed"] == KEPT
     names = copies["scheme"].str.extract(r"^without\(band=(\w+)\)$")[0]
-    absent = copies.assign(removed=names)[names.notna() & kept]
-    taken = copies[copies["scheme"] == first]
+    absent = copies.assign(removed=names)[names.notna() & (copies["removed"] == KEPT)]
+    taken = copies[copies["scheme"] == copies["scheme"].iloc[0]]
     never = pd.concat([taken[taken["removed"] == KEPT], absent])
     wanted = [
         (f"{how}, in {context} tokens", rows[rows["context_tokens"] == context])

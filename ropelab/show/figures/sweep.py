@@ -51,22 +51,20 @@ def draw(tables: Tables) -> dict[str, Figure]:
     shown = [name for name in parts.results if table[name].notna().any()][:PANELS]
     if not shown:
         return {}
-    numeric = is_numeric_dtype(table[parts.along])
-    places = list(dict.fromkeys(table[parts.along].astype(str)))
+    along = table[parts.along]
+    numeric, places = is_numeric_dtype(along), list(dict.fromkeys(along.astype(str)))
+    x = along if numeric else along.astype(str).map(places.index)
     lines = _lines(table, parts.lines)
     figure, axes = shapes.panels(1, len(shown), (4.2 * len(shown) + 1.5, 4.2))
     for ax, result in zip(axes[0], shown, strict=True):
         for number, (name, rows) in enumerate(lines.items()):
-            along = (
-                rows[parts.along] if numeric else rows[parts.along].astype(str).map(places.index)
-            )
-            points = pd.DataFrame({"x": along, "y": rows[result]}).dropna().sort_values("x")
+            points = pd.DataFrame({"x": x[rows.index], "y": rows[result]}).dropna().sort_values("x")
             shapes.line(ax, points["x"], points["y"], LOOKS.get(name) or numbered(number), name)
         if not numeric:
             ax.set_xticks(range(len(places)), places, rotation=20, ha="right")
         elif parts.along in LENGTHS:
             shapes.token_axis(ax)
-        elif _is_wide(table[parts.along]):
+        elif _is_wide(along):
             ax.set_xscale("log")
         if _is_wide(table[result]):
             ax.set_yscale("log")

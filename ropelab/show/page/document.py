@@ -4,8 +4,7 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,8 @@ def write_page(path: Path, template: str, scripts: Sequence[str], **values: Any)
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    page = _templates().get_template(template)
-    text = page.render(script=Markup(script), style=Markup(style), policy=policy, **values)
+    page = {"script": Markup(script), "style": Markup(style), "policy": policy}
+    text = rendered(template, FILTERS, **page, **values)
     return write({path.name: text.encode()}, path.parent)[0]
 
 
@@ -50,19 +49,26 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-@cache
-def _templates() -> Environment:
+FILTERS: Mapping[str, Callable[[Any], Any]] = {
+    "data": as_data,
+    "packed": packed,
+    "value": format_value,
+    "verdict": lambda answer: verdict_and_rest(answer)[0],
+}
+
+
+def rendered(template: str, filters: Mapping[str, Callable[[Any], Any]], **values: Any) -> str:
+    """Fill a template; in HTML all values are escaped."""
     # A misspelt name in a template is an error (StrictUndefined), not an empty place in the page.
     environment = Environment(
         loader=PackageLoader("ropelab.show.page"),
-        autoescape=True,
+        autoescape=".html" in template,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"data": as_data, "packed": packed, "value": format_value}
-    environment.filters["verdict"] = lambda answer: verdict_and_rest(answer)[0]
-    return environment
+    environment.filters |= filters
+    return environment.get_template(template).render(**values)
 
 
 def _static(name: str) -> str:

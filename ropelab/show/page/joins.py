@@ -113,9 +113,9 @@ class Headline:
         goals = {_last(table, start): best for start, best in self.beside.items()}
         if not goals or None in goals:
             return [], []
-        shown = table[[table.columns[0], *({column: self.best} | goals)]]
-        tops = {name: getattr(table[name], best)() for name, best in goals.items()}
-        tops[column] = getattr(table[column], self.best)()
+        goals = {column: self.best} | goals
+        shown = table[[table.columns[0], *goals]]
+        tops = {name: table[name].agg(best) for name, best in goals.items()}
         return [str(name) for name in shown], [
             [
                 (self._written(x) if name == column else format_value(x), x == tops.get(str(name)))
@@ -189,58 +189,25 @@ def ledger_of(runs: Sequence[Shown]) -> Shown | None:
     return max(found, key=lambda run: str(run.manifest.get("start", "")), default=None)
 
 
-def statements_of(run: Shown) -> list[dict[str, Any]]:
-    """Return the claims of a ledger, each with its quotations and all that was measured for it."""
-    findings, passages = _texts(run, "findings"), _texts(run, "passages")
-    return [
-        {
-            "evidence": "",
-            **claim,
-            "decided": f"{claim['decided_by']}: {claim['decided_at']}",
-            "findings": [
-                (f"{row['what']}: {row['measured']}", row["agrees"])
-                for row in findings
-                if row["id"] == claim["id"]
-            ],
-            "quotations": [
-                {**row, "where": ", ".join(row[name] for name in CITED if row.get(name))}
-                for row in passages
-                if row["id"] == claim["id"]
-            ],
-        }
-        for claim in _texts(run, "claims")
-    ]
-
-
 def notes_of(run: Shown) -> list[dict[str, Any]]:
-    """Return the notes of a ledger, each sentence with its verdict, and the questions they ask."""
-    claims = {claim["id"]: claim for claim in _texts(run, "claims")}
+    """Return the notes of a ledger, each with its sentences and the questions that it asks."""
+    claims = {claim["id"]: claim for claim in texts_of(run, "claims")}
     notes: dict[str, dict[str, Any]] = {}
-    for row in _texts(run, "passages"):
-        if not row.get("source", "").isdecimal():
-            continue  # papers and code are cited, not read sentence by sentence
-        # Keys of notes are digits: a reader of CSV takes them for numbers.
-        # Rows say how their own sentence was decided; older ledgers only how the claim was.
-        claim, key = {**claims[row["id"]], **row}, row["source"].zfill(3)
-        about = {"key": key, "title": row["title"], "about": f"{row['author']} {row['year']}"}
-        empty = {**about, "link": row["link"], "sentences": [], "questions": []}
-        notes.setdefault(key, empty)["sentences"].append(
-            {
-                "section": row["place"],
-                "sentence": row["quote"] or row["english"] or claim["statement"],
-                "english": row["english"] if row["quote"] else "",
-                "verdict": claim["verdict"],
-                "why": f"{claim['decided_by']}: {claim['decided_at']}",
-                "claim": row["id"],
-            }
-        )
-    for row in _texts(run, "questions"):
-        if note := notes.get(row.get("source", "").zfill(3)):
-            note["questions"].append((row["quote"], row["english"], row["answer"]))
+    for row in texts_of(run, "passages"):
+        # Papers and code are cited, not read sentence by sentence.
+        if row.get("source", "").isdecimal():
+            # Keys of notes are digits: a reader of CSV takes them for numbers.
+            key = row["source"].zfill(3)
+            note = notes.setdefault(key, {**row, "key": key, "sentences": [], "questions": []})
+            # Rows say how their own sentence was decided; older ledgers only how the claim was.
+            note["sentences"].append({**claims[row["id"]], **row})
+    for row in texts_of(run, "questions"):
+        if note := notes.get(row.get("source", "").zfill(3), {}):
+            note["questions"].append(row)
     return [notes[key] for key in sorted(notes)]
 
 
-def _texts(run: Shown, table: str) -> list[dict[str, str]]:
+def texts_of(run: Shown, table: str) -> list[dict[str, str]]:
     """Return the rows of a table as texts, empty for missing values, with links that are safe."""
     if table not in run.tables:
         return []

@@ -16,17 +16,9 @@ from ropelab.runs.stats import CONFIDENCE
 from ropelab.show.drawn import as_files, draw_of, finished
 from ropelab.show.figures.style import take_title
 from ropelab.show.looks import looks_for_script
+from ropelab.show.page import joins, shown
 from ropelab.show.page.document import write_page
-from ropelab.show.page.joins import (
-    OPENS,
-    caption_of,
-    disagreements,
-    headline_of,
-    ledger_of,
-    notes_of,
-    statements_of,
-)
-from ropelab.show.page.shown import Shown, day
+from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import for_script
 
 SCRIPTS = [
@@ -43,11 +35,10 @@ WIDTH = 800
 
 
 class Picture(NamedTuple):
-    """A figure: its title, empty if it is in the picture, its caption, an SVG or an address."""
+    """A figure: its title, empty if it is in the picture, and an SVG or an address."""
 
     name: str
     title: str
-    caption: str
     content: str
 
 
@@ -63,30 +54,28 @@ def write_report(
     questions: dict[str, list[Shown]] = {}
     for run in ordered:
         questions.setdefault(run.manifest["question"], []).append(run)
-    figures = sum(len(_paths(run)) for run in ordered)
-    missing = sum(not path.is_file() for run in ordered for path in _paths(run))
-    if draw and figures > MANY:  # a second for three or four of them
-        say(f"drawing {figures} figures for the page")
+    figures = [path for run in ordered for path in _paths(run)]
+    missing = sum(not path.is_file() for path in figures)
+    if draw and len(figures) > MANY:  # a second for three or four of them
+        say(f"drawing {len(figures)} figures for the page")
     elif missing and not draw:
         say(f"left out: {missing} figures that are not stored")
     pictures = {run.key: _pictures(run, draw) for run in ordered}
     drawings = {
         f"{key}-{one.name}": one.content for key, found in pictures.items() for one in found
     }
-    numbers = {run.key: headline_of(run) for run in ordered}
     data = [
         {
             "key": run.key,
             "experiment": run.manifest["experiment"],
             "label": run.label,
             "tables": [for_script(name, table) for name, table in run.tables.items()],
-            "opens": next((name for name in OPENS if name in run.tables), None),
+            "opens": next((name for name in joins.OPENS if name in run.tables), None),
         }
         for run in ordered
     ]
     degrees = range(1, QUANTILES + 1)
     quantiles = [student_quantile((1 + CONFIDENCE) / 2, degree) for degree in degrees]
-    ledger = ledger_of(ordered)
     return write_page(
         path,
         "report.html.j2",
@@ -94,13 +83,13 @@ def write_report(
         title=title,
         questions=questions,
         runs=ordered,
-        disagreements=disagreements(ordered),
-        ledger=ledger,
-        statements=statements_of(ledger) if ledger else [],
-        notes=notes_of(ledger) if ledger else [],
+        disagreements=joins.disagreements(ordered),
+        ledger=joins.ledger_of(ordered),
         pictures=pictures,
-        numbers=numbers,
-        newest=day(max(str(run.manifest.get("start", "")) for run in ordered)),
+        numbers={run.key: joins.headline_of(run) for run in ordered},
+        joins=joins,
+        shown=shown,
+        newest=shown.day(max(str(run.manifest.get("start", "")) for run in ordered)),
         data={"runs": data, "pictures": drawings},
         drawing={"looks": looks_for_script(), "quantiles": quantiles},
     )
@@ -121,7 +110,7 @@ def _pictures(run: Shown, draw: bool) -> list[Picture]:
             with rc_context({"svg.fonttype": "none"}):
                 files = as_files(figures, ["svg"]).values()
             return [
-                Picture(name, title, caption_of(name), svg.decode().replace(FONT, FONTS))
+                Picture(name, title, svg.decode().replace(FONT, FONTS))
                 for name, title, svg in zip(figures, titles, files, strict=True)
             ]
         # An experiment that this version does not have, or tables of an earlier version of one.
@@ -129,8 +118,7 @@ def _pictures(run: Shown, draw: bool) -> list[Picture]:
             say(f"left out: figures of {run.folder}: cannot be drawn from its tables ({error})")
     for path in stored:
         try:
-            picture = embedded(store.read_png(path))
-            found.append(Picture(path.stem, "", caption_of(path.stem), picture))
+            found.append(Picture(path.stem, "", embedded(store.read_png(path))))
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -17,7 +17,6 @@ from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, say
 from ropelab.runs.files import check_name
 from ropelab.runs.tables import DamagedError
-from ropelab.show.terminal import format_value
 
 # Entries of the manifest, and of its config, that numbers may depend on, with words for them.
 PROVENANCE = {
@@ -79,29 +78,6 @@ class Shown:
         """Return the title of the run's config file, else its settings in one line."""
         settings = ", ".join(f"{name} {value}".strip() for name, value in self.settings)
         return self.manifest.get("title") or settings or "defaults"
-
-    @property
-    def made(self) -> str:
-        """Return when, where and with what it was made, in one line; only what is known."""
-        about, known = self.manifest, self.manifest.get("packages", {}).get("ropelab")
-        facts = [
-            day(about.get("start", "")),
-            about.get("machine"),
-            f"{about['threads']} threads" if about.get("threads") else "",
-            f"ropelab {known}" if known else "",
-            f"commit {about['commit'][:10]}" if about.get("commit") else "",
-        ]
-        return " · ".join(fact for fact in facts if fact)
-
-    @property
-    def provenance(self) -> list[tuple[str, str]]:
-        """Return the facts that the numbers may depend on, as pairs of a word and a value."""
-        facts = [(word, format_value(self.manifest.get(key))) for key, word in PROVENANCE.items()]
-        versions = self.manifest.get("packages", {})
-        packages = ", ".join(f"{name} {v}" for name, v in versions.items() if v)
-        config = self.manifest.get("config", {})
-        fixed = [(key, format_value(config[key])) for key in FIXED if key in config]
-        return [("folder", self.folder.as_posix()), *facts, ("packages", packages), *fixed]
 
 
 def day(start: str) -> str:

@@ -6,7 +6,7 @@ table has a row in `joins.HINTS`.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pandas as pd
@@ -131,17 +131,14 @@ def for_script(name: str, table: pd.DataFrame) -> dict[str, Any]:
     """Return one table as the script reads it: columns, their bounds, how it is first drawn."""
     table = labelled(table)
     kinds, view = kinds_of(table), views_of(name, table)
-    shown = None
-    if view is not None:
-        where = {column: _choice(value) for column, value in view.where.items()}
-        shown = {"x": view.x, "y": view.y, "series": view.series, "where": where}
+    choices = {column: _choice(value) for column, value in view.where.items()} if view else {}
     return {
         "name": name,
         "title": " ".join(WORDS.get(word, word) for word in name.split("_")),
         "rows": len(table),
         "columns": [_column(table[column], kinds[column]) for column in kinds],
         "bounds": intervals(list(kinds)),
-        "view": shown,
+        "view": asdict(replace(view, where=choices)) if view else None,
     }
 
 
