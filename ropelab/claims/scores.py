@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ from ropelab.claims.arrays import (
     split,
     tiny,
 )
-from ropelab.claims.record import Findings
+from ropelab.claims.record import Findings, Role
 from ropelab.claims.sinusoids import code
 from ropelab.runs.thresholds import EXACT, ROUNDING
 
@@ -58,13 +57,10 @@ def multiplying_changes_more(
     for size in sizes:
         x = size * gaussian(seed, TOKENS, WIDTH)
         multiplied, added = (length(change) / length(x) for change in (x * p - x, p))
-        found.add(
-            "limit" if found.findings else "part",
-            f"change of embeddings of size {size:g}, of their length",
-            f"{multiplied:.2f} multiplied, {added:.2f} added",
-            multiplied > added,
-            multiplied / added,
-        )
+        what = f"change of embeddings of size {size:g}, of their length"
+        text = f"{multiplied:.2f} multiplied, {added:.2f} added"
+        role: Role = "limit" if found.findings else "part"
+        found.add(role, what, text, multiplied > added, multiplied / added)
 
 
 def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
@@ -188,7 +184,7 @@ def query_bias_matters(found: Findings, seed: int = 0) -> None:
 def rows_of_relative_table(found: Findings, rows: int = 1024) -> None:
     positions = np.arange(512)
     differences = np.unique(positions[:, None] - positions)
-    farthest, count = int(differences.max()), len(differences)
+    farthest, count = differences.max(), len(differences)
     text = f"{count}, from -{farthest} to {farthest}"
     found.part("different distances in 512 tokens", text, count == rows, count)
 
@@ -251,7 +247,7 @@ def octaves(curve: Float[Array, " n"]) -> list[float]:
 
 
 def _falling(means: list[float]) -> bool:
-    return all(later < earlier for earlier, later in pairwise(means))
+    return bool((np.diff(means) < 0).all())
 
 
 def bound_decays(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
