@@ -154,11 +154,9 @@ def _row(claim: Claim, found: Findings, decided_from: str) -> dict[str, Any]:
 def _passages(
     chosen: Sequence[Claim], only: str, found: Mapping[str, Findings]
 ) -> list[dict[str, Any]]:
-    rows = [(passage, claim) for claim in chosen for passage in claim.passages]
-    if only:
-        order = SOURCES[only].sections
-        rows = [(passage, claim) for passage, claim in rows if passage.source == only]
-        rows.sort(key=lambda row: order.index(row[0].section) if order else 0)
+    rows = [(p, claim) for claim in chosen for p in claim.passages if only in ("", p.source)]
+    if only and (order := SOURCES[only].sections):
+        rows.sort(key=lambda row: order.index(row[0].section))
     return [
         {**_place(passage), "id": claim.id, **_decided(claim, found[claim.id].about(passage.by))}
         for passage, claim in rows
