@@ -55,12 +55,10 @@ class Tally:
             "gains": ("limit", self.better > 0, None),
         }
         role, agrees, value = answers[asks]
-        if self != Tally(0, 0, 0):
-            found.add(role, what, self.text, agrees, value)
-        elif role == "part":
-            found.missing(what, self.text)
+        if self == Tally(0, 0, 0):
+            found.missing(what, self.text, role)
         else:
-            found.limit(what, self.text, None)
+            found.add(role, what, self.text, agrees, value)
 
 
 def tally(winners: pd.Series, name: str) -> Tally:

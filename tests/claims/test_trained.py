@@ -532,6 +532,14 @@ def test_a_run_whose_models_learned_decides_before_a_larger_one(id_):
     assert claim.evidence(runs=(weak, learned)) == claim.evidence(runs=(learned,))
 
 
+def test_a_run_that_lacks_a_method_leaves_the_decision_to_one_that_has_it() -> None:
+    rows = {row: values for row, values in PAPER_LIKE.items() if row[0] != "pi"}
+    large, small = extrapolation(rows, seeds=[0, 1, 2]), extrapolation()
+    claim = find("pi-fails-zero-shot")
+    assert claim.evidence(runs=(large,)).is_missing
+    assert claim.evidence(runs=(large, small)) == claim.evidence(runs=(small,))
+
+
 def test_one_run_is_judged_by_the_claims_that_it_can_answer():
     run = extrapolation()
     table = judged("extrapolate", run.config, run.tables).set_index("id")
