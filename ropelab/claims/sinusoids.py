@@ -134,10 +134,15 @@ def exponential_repeats_less(found: Findings, tokens: int = 16384) -> None:
 
 def distance_series() -> pd.DataFrame:
     """Multiply the codes of two positions: spacing, distance_tokens, value (1 at 0)."""
-    index = pd.Index(np.arange(1, 1281), name="distance_tokens")
-    angles = {spacing: np.outer(index, spaced(spacing, *SPACINGS[spacing])) for spacing in SPACINGS}
-    values = pd.DataFrame({name: np.cos(x).mean(-1) for name, x in angles.items()}, index)
-    return values.unstack().rename_axis(["spacing", index.name]).reset_index(name="value")
+    distance = np.arange(1, 1281)
+    angles = {
+        spacing: np.outer(distance, spaced(spacing, *SPACINGS[spacing])) for spacing in SPACINGS
+    }
+    values = {spacing: np.cos(x).mean(-1) for spacing, x in angles.items()}
+    table = pd.DataFrame(values).assign(distance_tokens=distance)
+    return table.melt("distance_tokens", var_name="spacing")[
+        ["spacing", "distance_tokens", "value"]
+    ]
 
 
 def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic") -> None:

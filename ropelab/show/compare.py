@@ -1,5 +1,7 @@
 """Two runs of one experiment side by side: settings, and the values that both have."""
 
+from typing import Any
+
 import pandas as pd
 from pandas.api.types import is_float_dtype
 
@@ -46,7 +48,7 @@ def _values(first: Tables, second: Tables) -> pd.DataFrame:
             row = {"table": name, "value": column, "rows": len(both)}
             row |= {"differ": int((a.ne(b) & ~(a.isna() & b.isna())).sum())}
             if change.notna().any():
-                at = change.idxmax()
+                at: Any = change.idxmax()
                 where = ", ".join(str(key) for key in both.loc[at, keys])
                 text = "{:.4g} -> {:.4g}" if column in floats else "{} -> {}"
                 row |= {"largest": text.format(a[at], b[at]), "where": where}

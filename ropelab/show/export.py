@@ -53,7 +53,7 @@ def _with_intervals(table: pd.DataFrame) -> pd.DataFrame:
     """Put an interval into the cells of its value, the column before it."""
     if not {"ci_low", "ci_high"} <= {*table.columns}:
         return table
-    value = str(table.columns[table.columns.get_loc("ci_low") - 1])
+    value = str(table.columns[[*table.columns].index("ci_low") - 1])
     parts = [table[name].map(format_value) for name in (value, "ci_low", "ci_high")]
     joined = parts[0] + " [" + parts[1] + ", " + parts[2] + "]"
     joined = joined.where(table["ci_low"].notna(), parts[0])

@@ -165,9 +165,13 @@ def _percent(share: float) -> str:
 def worked_example(cells: pd.DataFrame) -> Figure:
     """Draw the printed table, with the cells marked that are not rounded right."""
 
-    wide = cells.pivot(index="position", columns="feature").rename(index="position {}".format)
-    wide = wide.rename(columns=lambda i: f"feature {i + 1}", level=1)
-    printed, exact, right = (wide[name] for name in ("printed", "rotated", "rounded_right"))
+    names = {"position": "position {}".format, "feature": lambda i: f"feature {i + 1}"}
+    printed, exact, right = (
+        cells.pivot(index="position", columns="feature", values=column).rename(
+            index=names["position"], columns=names["feature"]
+        )
+        for column in ("printed", "rotated", "rounded_right")
+    )
     texts = shapes.shares(printed, ".4f")
     texts = texts.where(right, texts + "\nis " + shapes.shares(exact, ".4f"))
     figure, ax = plt.subplots(figsize=(8, 3.4))

@@ -133,7 +133,8 @@ def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     place = ["context_tokens", "distance_tokens"]
     wide = shown.pivot_table(index="encoding", columns=place, values="accuracy", dropna=False)
     columns = sorted(set(zip(*(shown[name] for name in place), strict=True)))
-    wide = wide.reindex(cost["encoding"])[columns].rename(cost.set_index("encoding")["label"])
+    labels = cost.set_index("encoding")["label"].to_dict()
+    wide = wide.reindex(cost["encoding"])[columns].rename(labels)
     wide = wide.loc[wide.fillna(0).mean(axis=1).sort_values(ascending=False).index]
     distances = [str(distance) for _, distance in columns]
     figure, ax = plt.subplots(figsize=(8, max(2.8, 1.6 + 0.3 * len(wide))))

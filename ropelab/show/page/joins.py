@@ -113,9 +113,8 @@ class Headline:
         goals = {_last(table, start): best for start, best in self.beside.items()}
         if not goals or None in goals:
             return [], []
-        goals = {column: self.best} | goals
-        shown = table[[table.columns[0], *goals]]
-        tops = {name: table[name].agg(best) for name, best in goals.items()}
+        shown = table[[table.columns[0], column, *goals]]
+        tops = {name: table[name].agg(best) for name, best in [(column, self.best), *goals.items()]}
         return [str(name) for name in shown], [
             [
                 (self._written(x) if name == column else format_value(x), x == tops.get(str(name)))
