@@ -135,14 +135,13 @@ def exponential_repeats_less(found: Findings, tokens: int = 16384) -> None:
 def distance_series() -> pd.DataFrame:
     """Multiply the codes of two positions: spacing, distance_tokens, value (1 at 0)."""
     distance = np.arange(1, 1281)
-    angles = {
-        spacing: np.outer(distance, spaced(spacing, *SPACINGS[spacing])) for spacing in SPACINGS
+    values = {
+        spacing: np.cos(np.outer(distance, spaced(spacing, *sizes))).mean(-1)
+        for spacing, sizes in SPACINGS.items()
     }
-    values = {spacing: np.cos(x).mean(-1) for spacing, x in angles.items()}
     table = pd.DataFrame(values).assign(distance_tokens=distance)
-    return table.melt("distance_tokens", var_name="spacing")[
-        ["spacing", "distance_tokens", "value"]
-    ]
+    table = table.melt("distance_tokens", var_name="spacing")
+    return table[["spacing", "distance_tokens", "value"]]
 
 
 def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic") -> None:
