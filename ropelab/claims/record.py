@@ -86,12 +86,9 @@ class Findings:
         """Add a finding that, where it disagrees, puts a condition on the claim."""
         self.add("limit", what, measured, agrees, value)
 
-    def missing(self, what: str, measured: str = "none", role: Role = "part") -> None:
-        """Add that there was nothing to measure; without a limit the rest still decides."""
-        gap = role == "part"
-        self.findings.append(
-            Finding(what=what, measured=measured, agrees=None, role=role, missing=gap)
-        )
+    def missing(self, what: str, measured: str = "none") -> None:
+        new = Finding(what=what, measured=measured, agrees=None, role="part", missing=True)
+        self.findings.append(new)
 
     def leave_open(self, why: str, last: int = 1, unlearned: bool = False) -> None:
         """Make the last findings undecided."""

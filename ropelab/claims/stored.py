@@ -45,7 +45,7 @@ class Tally:
         return f"better at {self.better}, worse at {self.worse} of {total} distances"
 
     def add_to(self, found: Findings, what: str, asks: str = "better") -> None:
-        """Add the answer to a question about the places; unknown where nothing was compared."""
+        """Add the answer to a question about the places; open where nothing was compared."""
         # Differences within the noise refute nothing.
         better = None if self.better == self.worse == 0 else self.better > self.worse
         answers: dict[str, tuple[Role, bool | None, int | None]] = {
@@ -56,7 +56,7 @@ class Tally:
         }
         role, agrees, value = answers[asks]
         if self == Tally(0, 0, 0):
-            found.missing(what, self.text, role)
+            found.missing(what, self.text)
         else:
             found.add(role, what, self.text, agrees, value)
 

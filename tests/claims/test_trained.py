@@ -812,10 +812,8 @@ def test_tallies_in_words(tally, agrees, text):
     assert nowhere.agrees == (None if text == "not compared" else tally.worse == 0)
 
 
-@pytest.mark.parametrize(
-    ("id_", "then"), [("pi-fails-zero-shot", HOLDS), ("rope-extrapolates", OPEN)]
-)
-def test_a_comparison_that_a_run_lacks_neither_agrees_nor_puts_a_condition(id_, then):
+@pytest.mark.parametrize("id_", ["pi-fails-zero-shot", "rope-extrapolates"])
+def test_a_comparison_that_a_run_lacks_neither_agrees_nor_puts_a_condition(id_: str) -> None:
     full = extrapolation(changed(("unscaled", 1.0), copying=WORKS))
     run = replace(full, tables=full.tables | {"comparisons": full.tables["comparisons"].iloc[:0]})
-    assert find(id_).verdict(runs=(run,)) == then
+    assert find(id_).verdict(runs=(run,)) == OPEN
