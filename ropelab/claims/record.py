@@ -7,6 +7,7 @@ trained models do not show may well hold elsewhere.
 
 import inspect
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
@@ -135,7 +136,8 @@ class Findings:
     def gaps(self) -> tuple[bool, bool, int]:
         """A rank that is smaller for findings that leave less open."""
         unlearned = any(finding.unlearned for finding in self.findings if finding.role == "part")
-        return self.is_missing, unlearned, sum(finding.missing for finding in self.findings)
+        unknown = [one for one in self.findings if one.missing or math.isnan(one.value or 0)]
+        return self.is_missing, unlearned, len(unknown)
 
     def about(self, by: str) -> "Findings":
         """Select the findings on one sentence, by words of `what`; limits alone count as parts."""

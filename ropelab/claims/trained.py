@@ -108,10 +108,7 @@ def _copies(found: Findings, run: Methods, what: str, a: str, at: str, asks: str
     agrees = opposite(reaches(copied, FAILS)) if asks == "fails" else reaches(copied, WORKS)
     shown = f"{copied.value:.2f} [{copied.low:.2f}, {copied.high:.2f}]"
     what = what.format(a=run.label(a), twice=2 * run.train_len)
-    if math.isnan(copied.value):
-        found.missing(what, "not measured")
-    else:
-        found.add(role, what, shown, agrees, copied.value)
+    found.add(role, what, shown, agrees, copied.value)
 
 
 @asked_of(Methods)

@@ -159,9 +159,8 @@ def test_every_figure_of_the_reference_has_a_caption():
 
 def drawn_of(experiment: str, name: str) -> tuple[list[Axes], Mapping[str, pd.DataFrame]]:
     """The panels of a figure of the first committed run that has it, and the run's tables."""
-    run = next(
-        r for r in find_runs([*REFERENCE.glob(f"{experiment}/*")]) if name in str(r.manifest)
-    )
+    runs = find_runs([*REFERENCE.glob(f"{experiment}/*")])
+    run = next(run for run in runs if f"figures/{name}.png" in run.manifest["figures"])
     return finished(draw_of(experiment), run.stored)[name].axes, run.stored
 
 
