@@ -188,10 +188,11 @@ def test_captions_name_the_bands_that_are_drawn() -> None:
     assert "95 % intervals" in caption_of("bands")
     assert "95 % intervals" in caption_of("one_or_many")
     panels, tables = drawn_of("encodings", "loss_by_position")
-    losses = tables["text_nll"].query("encoding == 'nope'")
-    first = losses[losses["bucket_end_tokens"] == losses["bucket_end_tokens"].min()]
-    ends = {first["nll_nats_per_byte"].min(), first["nll_nats_per_byte"].max()}
-    assert ends <= ends_of_the_first_band(panels)
+    losses = tables["text_nll"]
+    near = losses[losses["bucket_end_tokens"] == losses["bucket_end_tokens"].min()]
+    seeds = near.groupby("encoding")["nll_nats_per_byte"].agg(["min", "max"])
+    band = ends_of_the_first_band(panels)
+    assert any(low < high and {low, high} <= band for low, high in seeds.to_numpy().tolist())
     assert "range of the seeds" in caption_of("loss_by_position")
 
 
