@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ropelab.audit.beside import Aspect
-from ropelab.audit.overview import TOLERANCE, Case, distance
+from ropelab.audit.overview import TOLERANCE, Case, distance, grouped
 from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
 from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
@@ -181,16 +181,12 @@ def differences(case: Case) -> Iterator[Finding]:
 
 def lengths(case: Case) -> Iterator[Finding]:
     """Find lengths that differ between runtimes, or that the scaling does not reach or exceeds."""
-    groups: dict[int | None, list[str]] = {}
-    for name, spec in case.read:
-        own = groups.setdefault(spec.claimed_len, [])
-        if not spec.multiplied:  # those have a finding of their own
-            own.append(name)
-    plain = [(length, names) for length, names in groups.items() if length and names]
-    if len(plain) > 1:
-        yield found(
-            "W15", by="; ".join(f"{length} in {', '.join(names)}" for length, names in plain)
-        )
+    # Those that multiply have a finding of their own.
+    groups = grouped((spec.claimed_len, "" if spec.multiplied else n) for n, spec in case.read)
+    plain = {length: ", ".join(filter(None, names)) for length, names in groups.items() if length}
+    parts = [f"{length} in {names}" for length, names in plain.items() if names]
+    if len(parts) > 1:
+        yield found("W15", by="; ".join(parts))
 
     factor = getattr(case.spec.scaling, "factor", 1.0)
     limit = factor * case.spec.trained_len

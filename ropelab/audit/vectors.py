@@ -43,6 +43,8 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
         out: the folder to write to; with several layer types, each has a folder in it.
         length: tokens in the context, the claimed length if None.
     """
+    if not out:
+        raise InputError("--out names no folder")  # README.md here would be replaced
     layers, whole = of_file(config, length), load(config).config
     # A file from elsewhere may have chosen the names.
     if odd := [name for name in layers if not re.fullmatch(r"[\w.-]*\w", name)]:

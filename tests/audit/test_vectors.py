@@ -199,6 +199,7 @@ def test_the_commands_and_their_statuses(tmp_path: Path, call: Any) -> None:
         status, out, err = call("check", mine)
         assert (status, says in " ".join((out + err).split())) == (expected, True)
         assert "ropelab audit" not in out
+    assert call("vectors", "--config", config, "--out", "")[0] == 2
     (tmp_path / "file").write_text("")
     status, _, err = call("vectors", "--config", config, "--out", tmp_path / "file")
     assert (status, err.count("\n")) == (2, 1)

@@ -52,9 +52,8 @@ class Transformers5(Reader):
         # Layer types are those that the configuration declares.
         declared = trace.text.get("layer_types")
         labels = declared if isinstance(declared, list) and len(declared) < 2**16 else []
-        known = {x for x in labels if isinstance(x, str)} or trace.family.labels
-        if not trace.family.known:
-            known = known or LAYER_TYPES
+        usual = trace.family.labels if trace.family.known else LAYER_TYPES
+        known = {label for label in labels if isinstance(label, str)} or usual
         inner = {k: v for k, v in (block or {}).items() if k in known and isinstance(v, Mapping)}
         if inner and trace.family.known:
             raise RefusedError(f"'{trace.family.name}' has one rotation, not one per layer type")
