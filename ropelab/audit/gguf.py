@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from jaxtyping import Float
 
+from ropelab.math.arrays import Float
 from ropelab.runs.errors import InputError
 
 # struct codes of the scalar types, by their number in the file.

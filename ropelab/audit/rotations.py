@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.math.arrays import Float, Int
 from ropelab.runs.errors import InputError
 
 Positions = Int[np.ndarray, " n"]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from ropelab.audit.document import load
 from ropelab.audit.expected import Expected, of_file
@@ -16,6 +15,7 @@ from ropelab.audit.mistakes import mistaken
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.rotations import Positions, Vectors, layout
 from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.math.arrays import Float
 from ropelab.math.numerics.budget import KINDS, Kind
 from ropelab.runs.errors import InputError
 

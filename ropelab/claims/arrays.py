@@ -3,9 +3,9 @@
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
+from ropelab.math.arrays import Float
 from ropelab.math.frequencies import inverse_frequencies
 
 Array = NDArray[np.floating[Any]]

@@ -6,7 +6,6 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 from numpy.typing import NDArray
 
 from ropelab.claims.arrays import (
@@ -23,6 +22,7 @@ from ropelab.claims.arrays import (
     tiny,
 )
 from ropelab.claims.record import Findings
+from ropelab.math.arrays import Float
 from ropelab.runs.thresholds import EXACT
 
 # Without angles, float64 sums of a few hundred terms of size one agree to better than this in any

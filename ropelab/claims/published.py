@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 
 from ropelab.claims.arrays import Array, count_of, frequencies
 from ropelab.claims.record import Findings, Role
+from ropelab.math.arrays import Float
 from ropelab.math.bounds import Similarity, first_negative
 from ropelab.math.bounds.published import (
     CONTEXTS,

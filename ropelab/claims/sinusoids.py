@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from ropelab.claims.arrays import Array, frequencies, largest, rotation_matrix, tiny
 from ropelab.claims.record import Findings, Role
+from ropelab.math.arrays import Float
 from ropelab.runs.thresholds import EXACT
 
 Spacing = Literal["exponential", "harmonic"]

@@ -8,8 +8,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
+from ropelab.math.arrays import Float
 from ropelab.runs.errors import InputError
 
 

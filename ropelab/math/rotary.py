@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 
+from ropelab.math.arrays import Float, Int, Shaped
 from ropelab.math.models import Layout
 from ropelab.math.scaling.plan import RopePlan
 

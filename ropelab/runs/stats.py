@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
+from ropelab.math.arrays import Float
 from ropelab.runs.quantiles import normal_quantile, student_quantile, student_tail
 
 CONFIDENCE = 0.95

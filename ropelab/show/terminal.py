@@ -10,19 +10,23 @@ from datetime import timedelta
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import pandas as pd
 from rich import progress
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from ropelab.runs.cell import Advance
 from ropelab.runs.errors import printable, say
 from ropelab.runs.estimate import duration
 from ropelab.runs.sentences import verdict_and_rest
+
+# An answer without tables needs no pandas.
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ropelab.runs.cell import Advance
 
 # Columns of a pipe or a file, which has no width of its own: no row is broken.
 UNBOUNDED = 10_000
@@ -79,7 +83,7 @@ class Bars:
         self._lock = Lock()
 
     @contextmanager
-    def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
+    def __call__(self, description: str, total: float | None = None) -> Iterator["Advance"]:
         """Show one bar while the block runs; blocks may nest, also in several threads."""
         with self._lock:
             self._bars.start()
@@ -111,7 +115,7 @@ class PlainLines:
         self._open = 0
 
     @contextmanager
-    def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
+    def __call__(self, description: str, total: float | None = None) -> Iterator["Advance"]:
         start = time.monotonic()
         due, done = start + SOON, 0.0
         if not self._open:
@@ -154,14 +158,14 @@ def console() -> Console:
     return Console(highlight=False, markup=False, width=width)
 
 
-def show_table(table: pd.DataFrame, console: Console) -> None:
+def show_table(table: "pd.DataFrame", console: Console) -> None:
     """Print a short table; numbers to the right and whole, names as words.
 
     If it is too wide, lines are broken between words, or behind `_`, `.`, `/` and `,` in a long
     one; then columns are left out, the last ones first.
     """
     names = [str(column).replace("_", " ") for column in table.columns]
-    numeric = [pd.api.types.is_numeric_dtype(table[column]) for column in table.columns]
+    numeric = [table[column].dtype.kind in "biufc" for column in table.columns]
     texts = table.map(format_value).to_numpy(dtype=str).tolist()
     # Characters that a column has unbroken, and those that it needs: all of a number, of words as
     # many as one can still read.
@@ -216,7 +220,7 @@ def broken(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
-def show_records(table: pd.DataFrame, title: str) -> None:
+def show_records(table: "pd.DataFrame", title: str) -> None:
     """Print long rows as paragraphs under the column `title`; empty values are left out."""
     out = console()
     for row in table.to_dict(orient="records"):
@@ -227,7 +231,7 @@ def show_records(table: pd.DataFrame, title: str) -> None:
                 out.print(Padding(line, (0, 0, 0, 4), expand=False))
 
 
-def show_answer(answer: str, table: pd.DataFrame) -> None:
+def show_answer(answer: str, table: "pd.DataFrame") -> None:
     """Print the verdict, the table, and what else the answer says."""
     out, (verdict, rest) = console(), verdict_and_rest(printable(answer))
     out.print(verdict)
@@ -239,7 +243,7 @@ def show_answer(answer: str, table: pd.DataFrame) -> None:
         out.print(rest)
 
 
-def show_more(title: str, table: pd.DataFrame) -> None:
+def show_more(title: str, table: "pd.DataFrame") -> None:
     console().print()
     show_answer(title, table)
 

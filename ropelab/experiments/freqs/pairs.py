@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 
 from ropelab.experiments.freqs import FreqsConfig
+from ropelab.math.arrays import Float
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.methods import parse_scaling
 from ropelab.math.rotary import axis_names, axis_of_pairs

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
 
+from ropelab.math.arrays import Bool, Float
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import BLOCK, Chain, blocks, half_step, octaves, span
 

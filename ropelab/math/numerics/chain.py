@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
 
+from ropelab.math.arrays import Float
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from jaxtyping import Float, Int
 
+from ropelab.math.arrays import Float, Int
 from ropelab.math.numerics.chain import Chain, Positions
 from ropelab.math.numerics.formats import FloatFormat, spacing
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
 
+from ropelab.math.arrays import Float, Int
 from ropelab.runs.errors import known
 
 _EXPONENT_FIELD = 0x7FF0_0000_0000_0000

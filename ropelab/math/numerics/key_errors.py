@@ -8,8 +8,8 @@ feature of the slowest eighth of the pairs, the same in every key.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
+from ropelab.math.arrays import Float
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.keys import KeyFormat

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
+from ropelab.math.arrays import Float
 from ropelab.math.numerics.casts import CastPlan, parse_cast, preset_named
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.config import split_list

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Int
 
+from ropelab.math.arrays import Float, Int
 from ropelab.math.numerics.angle_errors import wrapped
 from ropelab.math.numerics.casts import EXACT
 from ropelab.math.numerics.chain import BLOCK, Chain, Positions, blocks, octaves, span

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
+from ropelab.math.arrays import Float
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Positions, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing

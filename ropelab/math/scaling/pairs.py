@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float
 
+from ropelab.math.arrays import Float
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.scaling.plan import RopePlan, Scaling, check_attention_factor, check_factor
 from ropelab.math.scaling.stretching import Unscaled

@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
 
+from ropelab.math.arrays import Float
 from ropelab.math.frequencies import Geometry
 from ropelab.runs.errors import InputError
 from ropelab.runs.own import is_own, reference_of
