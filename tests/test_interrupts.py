@@ -77,7 +77,7 @@ main()
     "module", ["pydantic", "typer", "ropelab.cli.app", "numpy", "pandas", "matplotlib"]
 )
 def test_ctrl_c_during_an_import_shows_no_traceback(tmp_path, module):
-    command = ["ropelab", "claims", "--results", str(tmp_path / "results")]
+    command = ["ropelab", "freqs", "--results", str(tmp_path / "results")]
     with started("-c", INTERRUPTED_IMPORT, module, *command) as process:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
