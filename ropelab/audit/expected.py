@@ -10,7 +10,6 @@ from ropelab.audit.document import load
 from ropelab.audit.rotations import Pairs, Positions, Rotated, Shape, Table, Vectors, layout
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.math.arrays import Float
 from ropelab.math.numerics.budget import Budget, Kind
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to

@@ -182,13 +182,17 @@ def test_an_answer_names_what_costs_and_from_which_error():
             ("table=bfloat16", "rotation", 0.002, 0.0, "~"),
             ("position=bfloat16", "rotation", 0.29, 0.412, "costs"),
             ("q4_0", "keys", 0.1, 0.03, "costs"),
+            ("int4", "keys", 0.09, 0.02, "costs"),
+            ("fp8_e5m2", "keys", 0.05, 0.01, "costs"),
+            ("fp8_e4m3", "keys", 0.03, 0.004, "costs"),
         )
     ]
     (said,) = said_of_casts(pd.DataFrame(rows, columns=COLUMNS))
     assert said == (
-        "unmodified at 2048 tokens: 1 of 3 roundings cost nothing that can be distinguished (score "
+        "unmodified at 2048 tokens: 1 of 6 roundings cost nothing that can be distinguished (score "
         "errors up to 0.002); the others cost, in nats per byte of text: position=bfloat16 0.412 "
-        "(score error 0.29), q4_0 0.03 (score error 0.1)"
+        "(score error 0.29), q4_0 0.03 (score error 0.1), int4 0.02 (score error 0.09), 2 more up "
+        "to 0.01"
     )
 
 

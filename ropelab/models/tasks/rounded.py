@@ -36,6 +36,8 @@ COLUMNS = [
 FREE, WORSE, BETTER = "~", "costs", "gains"
 # The one metric by which a sentence judges text.
 AT_THE_END = "nll_last_window"
+# So many roundings are named in a sentence, the costliest first.
+NAMED = 3
 
 
 def rounded_rows(
@@ -114,10 +116,13 @@ def _said(rows: pd.DataFrame, metric: str) -> str:
     lead = f"{label} at {length} tokens: "
     if costly.empty:
         return f"{lead}no cost to {task} of {len(rows)} roundings can be distinguished"
+    worst_first = costly.sort_values("cost", ascending=False)
     named = [
         f"{row.rounding} {row.cost:.3g} (score error {row.score_error:.2g})"
-        for row in costly.sort_values("cost", ascending=False).itertuples()
+        for row in worst_first.head(NAMED).itertuples()
     ]
+    if less := len(costly) - len(named):
+        named.append(f"{less} more up to {worst_first['cost'].iloc[NAMED]:.3g}")
     upto = f" (score errors up to {free['score_error'].max():.2g})" if len(free) else ""
     return (
         f"{lead}{len(free)} of {len(rows)} roundings cost nothing that can be distinguished{upto}; "
