@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ropelab.math.arrays import Float
+from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 
 # struct codes of the scalar types, by their number in the file.

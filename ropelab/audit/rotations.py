@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.math.arrays import Float, Int
+from ropelab.runs.arrays import Float, Int
 from ropelab.runs.errors import InputError
 
 Positions = Int[np.ndarray, " n"]

@@ -15,8 +15,8 @@ from ropelab.audit.mistakes import mistaken
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.rotations import Positions, Vectors, layout
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.math.arrays import Float
 from ropelab.math.numerics.budget import KINDS, Kind
+from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 
 # Ends of formats and tables; the trained and the claimed length come on top.

@@ -5,8 +5,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ropelab.math.arrays import Float
 from ropelab.math.frequencies import inverse_frequencies
+from ropelab.runs.arrays import Float
 
 Array = NDArray[np.floating[Any]]
 Pairing = Literal["half", "interleaved"]

@@ -22,7 +22,7 @@ from ropelab.claims.arrays import (
     tiny,
 )
 from ropelab.claims.record import Findings
-from ropelab.math.arrays import Float
+from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT
 
 # Without angles, float64 sums of a few hundred terms of size one agree to better than this in any

@@ -9,7 +9,6 @@ import pandas as pd
 
 from ropelab.claims.arrays import Array, count_of, frequencies
 from ropelab.claims.record import Findings, Role
-from ropelab.math.arrays import Float
 from ropelab.math.bounds import Similarity, first_negative
 from ropelab.math.bounds.published import (
     CONTEXTS,
@@ -30,6 +29,7 @@ from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.incidents import incidents
 from ropelab.math.numerics.scores import draw, scores, shift_errors
 from ropelab.math.scaling import NtkAware, Yarn, YarnPaper
+from ropelab.runs.arrays import Float
 from ropelab.runs.cell import Stored
 from ropelab.runs.thresholds import ANGLE_RAD, BROKEN, FIT, SAME
 

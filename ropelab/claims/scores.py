@@ -19,7 +19,7 @@ from ropelab.claims.arrays import (
 )
 from ropelab.claims.record import Findings, Role
 from ropelab.claims.sinusoids import code
-from ropelab.math.arrays import Float
+from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT, ROUNDING
 
 WIDTH, TOKENS, BASE = 64, 512, 10000.0

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ropelab.claims.arrays import Array, frequencies, largest, rotation_matrix, tiny
 from ropelab.claims.record import Findings, Role
-from ropelab.math.arrays import Float
+from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT
 
 Spacing = Literal["exponential", "harmonic"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ropelab.math.arrays import Float
+from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 
 

@@ -11,9 +11,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ropelab.math.arrays import Float, Int, Shaped
 from ropelab.math.models import Layout
 from ropelab.math.scaling.plan import RopePlan
+from ropelab.runs.arrays import Float, Int, Shaped
 
 # Features i and i + d/2 form a pair ("half": GPT-NeoX, Llama in Hugging Face layout), or 2 i and
 # 2 i + 1 ("interleaved": the paper, GPT-J, Llama as released by Meta).

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ropelab.math.arrays import Float
+from ropelab.runs.arrays import Float
 from ropelab.runs.quantiles import normal_quantile, student_quantile, student_tail
 
 CONFIDENCE = 0.95

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ropelab.math.arrays import Float
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import LongRope, RopePlan, Scaling, Unscaled
+from ropelab.runs.arrays import Float
 
 
 class RefusedError(Exception):

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.freqs import FreqsConfig
-from ropelab.math.arrays import Float
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.methods import parse_scaling
 from ropelab.math.rotary import axis_names, axis_of_pairs
 from ropelab.math.scaling import RopePlan, Scaling, kept_weights, roles
+from ropelab.runs.arrays import Float
 from ropelab.runs.cell import Computation, Needs, Values
 from ropelab.runs.config import LARGEST
 from ropelab.runs.errors import InputError

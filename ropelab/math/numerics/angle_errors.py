@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ropelab.math.arrays import Bool, Float
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import BLOCK, Chain, blocks, half_step, octaves, span
+from ropelab.runs.arrays import Bool, Float
 
 # Positions that share one bound.
 STRETCH = 1 << 14

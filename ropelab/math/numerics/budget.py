@@ -9,10 +9,10 @@ from typing import Literal
 
 import numpy as np
 
-from ropelab.math.arrays import Float
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, spacing
+from ropelab.runs.arrays import Float
 
 Kind = Literal["float32", "recurrence", "bfloat16"]
 KINDS: tuple[Kind, ...] = ("float32", "recurrence", "bfloat16")

@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ropelab.math.arrays import Float
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
+from ropelab.runs.arrays import Float
 
 _FLOAT32 = FORMATS["float32"]
 # Numbers worked on at once: small enough for the cache.

@@ -11,9 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from ropelab.math.arrays import Float, Int
 from ropelab.math.numerics.chain import Chain, Positions
 from ropelab.math.numerics.formats import FloatFormat, spacing
+from ropelab.runs.arrays import Float, Int
 
 _TRIG: dict[str, tuple[Callable[[np.ndarray], np.ndarray], ...]] = {
     "cos": (np.cos,),

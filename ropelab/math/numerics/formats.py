@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ropelab.math.arrays import Float, Int
+from ropelab.runs.arrays import Float, Int
 from ropelab.runs.errors import known
 
 _EXPONENT_FIELD = 0x7FF0_0000_0000_0000

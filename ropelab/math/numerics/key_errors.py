@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ropelab.math.arrays import Float
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.keys import KeyFormat
+from ropelab.runs.arrays import Float
 
 # Keys at drawn positions.
 COUNT = 512

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ropelab.math.arrays import Float
 from ropelab.math.numerics.casts import CastPlan, parse_cast, preset_named
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.runs.arrays import Float
 from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, known, unknown_name
 

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ropelab.math.arrays import Float, Int
 from ropelab.math.numerics.angle_errors import wrapped
 from ropelab.math.numerics.casts import EXACT
 from ropelab.math.numerics.chain import BLOCK, Chain, Positions, blocks, octaves, span
 from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FloatFormat, round_to
+from ropelab.runs.arrays import Float, Int
 
 # Hashes held at once, 8 bytes each; a longer range is streamed several times, a share each.
 HELD = 1 << 24

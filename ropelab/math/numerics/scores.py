@@ -19,10 +19,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ropelab.math.arrays import Float
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Positions, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
+from ropelab.runs.arrays import Float
 
 Alignment = Literal["random", "aligned"]
 Vectors = Literal["aligned at 0", "aligned", "random", "largest"]

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ropelab.math.arrays import Float
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.scaling.plan import RopePlan, Scaling, check_attention_factor, check_factor
 from ropelab.math.scaling.stretching import Unscaled
+from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError, known
 
 # The thirds of the pairs, fastest first: of 16 pairs the first 5, the next 6, the last 5.

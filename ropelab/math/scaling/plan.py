@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ropelab.math.arrays import Float
 from ropelab.math.frequencies import Geometry
+from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 from ropelab.runs.own import is_own, reference_of
 

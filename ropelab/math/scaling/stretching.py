@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ropelab.math.arrays import Float
 from ropelab.math.frequencies import Geometry, check_base, inverse_frequencies, rotations
 from ropelab.math.scaling.plan import RopePlan, Scaling, Stretching, check_attention_factor
+from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 
 
