@@ -10,7 +10,7 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.config import read_number, split_list
@@ -84,8 +84,7 @@ def scaling_class(name: str) -> "type[Scaling]":
             return found
         raise unknown_name("method", name, FREQUENCIES)
     # Imported on demand: the classes need NumPy, help texts need only the names above.
-    module, attribute = FREQUENCIES[key].split(".")
-    return getattr(import_module(f"ropelab.math.scaling.{module}"), attribute)
+    return resolve_name(f"ropelab.math.scaling.{FREQUENCIES[key]}")
 
 
 def own_method(name: str) -> "type[Scaling] | None":

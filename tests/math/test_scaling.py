@@ -104,6 +104,10 @@ def test_yarn_of_llama_2_is_cut_where_the_literature_cuts_it():
         assert Counter(roles(plan, LLAMA2)) == {"kept": 21, "ramp": 25, "interpolated": 18}
 
 
+def test_a_ramp_of_yarn_ends_at_the_last_feature():
+    assert parse_scaling("yarn(beta_slow=1e-307)").ramp_range(LLAMA2) == (20, 127)
+
+
 def test_the_two_yarn_ramps_differ_up_to_threefold():
     ratio = inv_freq("yarn", LLAMA2, factor=16) / inv_freq("yarn_paper", LLAMA2, factor=16)
     assert 2.5 < ratio.max() < 3.5

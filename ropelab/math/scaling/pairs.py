@@ -2,13 +2,18 @@
 # One, Spaced and Without test the use of many frequencies; none is meant for a longer context.
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
-from ropelab.math.scaling.plan import RopePlan, Scaling, check_attention_factor, check_factor
+from ropelab.math.scaling.plan import (
+    RopePlan,
+    Scaling,
+    check_attention_factor,
+    check_factor,
+    method,
+)
 from ropelab.math.scaling.stretching import Unscaled
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError, known
@@ -19,14 +24,11 @@ NO_PAPER = "an experiment of this package"
 _PLAIN = Unscaled()
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("p_rope", "Barbero et al. 2024, arXiv:2410.06205")
 class PRope(Scaling):
     """The int(p d/2) fastest pairs rotate as before, the others not at all (theta' = 0)."""
 
     p: float = 0.75
-
-    name: ClassVar[str] = "p_rope"
-    source: ClassVar[str] = "Barbero et al. 2024, arXiv:2410.06205"
 
     def __post_init__(self) -> None:
         if not 0 <= self.p <= 1:
@@ -38,15 +40,13 @@ class PRope(Scaling):
         return RopePlan(np.where(np.arange(geometry.pairs) < count, geometry.inv_freq, 0.0))
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("proportional", "Gemma 4; transformers rope type 'proportional'")
 class Proportional(PRope):
     """p-RoPE with the rotating pairs divided by ``factor``; Gemma 4 has p = 0.25, factor 1."""
 
     p: float = 0.25
     factor: float = 1.0
 
-    name: ClassVar[str] = "proportional"
-    source: ClassVar[str] = "Gemma 4; transformers rope type 'proportional'"
     factor_means: ClassVar[str] = "divisor of the frequencies of rotating pairs"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
 
@@ -59,7 +59,7 @@ class Proportional(PRope):
         return RopePlan(kept / self.factor, stretch=self.factor)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("clipped", "Li et al. 2026, arXiv:2602.05258; hrlics/CoPE")
 class Clipped(Scaling):
     """The last ``n`` pairs times (1 + cos(pi k/(n-1)))/2, k = 0..n-1: a Hann taper ("CoPE").
 
@@ -68,9 +68,6 @@ class Clipped(Scaling):
     """
 
     n: int = 0
-
-    name: ClassVar[str] = "clipped"
-    source: ClassVar[str] = "Li et al. 2026, arXiv:2602.05258; hrlics/CoPE"
 
     def __post_init__(self) -> None:
         if self.n < 0:
@@ -84,7 +81,7 @@ class Clipped(Scaling):
         return RopePlan(geometry.inv_freq * taper)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("resonance", "Wang et al. 2024, arXiv:2403.00071")
 class Resonance(Scaling):
     """Wavelengths rounded to whole tokens, theta' = 2 pi / round(2 pi / theta), after ``inner``.
 
@@ -94,9 +91,6 @@ class Resonance(Scaling):
 
     inner: Scaling = _PLAIN
 
-    name: ClassVar[str] = "resonance"
-    source: ClassVar[str] = "Wang et al. 2024, arXiv:2403.00071"
-
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         plan = self.inner.plan(geometry, length)
         # A dropped pair has an infinite wavelength and stays at frequency 0.
@@ -104,7 +98,7 @@ class Resonance(Scaling):
         return RopePlan(2 * math.pi / rounded, plan.attention_factor, plan.stretch)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("longrope", "Ding et al. 2024, arXiv:2402.13753; transformers rope type 'longrope'")
 class LongRope(Scaling):
     """theta'_i = theta_i / long_factor_i beyond the trained length, / short_factor_i up to it.
 
@@ -118,8 +112,6 @@ class LongRope(Scaling):
     factor: float = 1.0
     attention_factor: float | None = None
 
-    name: ClassVar[str] = "longrope"
-    source: ClassVar[str] = "Ding et al. 2024, arXiv:2402.13753; transformers rope type 'longrope'"
     factor_means: ClassVar[str] = "longest context over trained length, for the attention factor"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
 
@@ -155,15 +147,12 @@ class LongRope(Scaling):
         return math.sqrt(1 + math.log(self.factor) / math.log(trained_len))
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("one", NO_PAPER)
 class One(Scaling):
     """theta'_i = 2 pi / ``period`` in the first ``pairs`` pairs (0: all), 0 in the others."""
 
     period: float
     pairs: int = 0
-
-    name: ClassVar[str] = "one"
-    source: ClassVar[str] = NO_PAPER
 
     def __post_init__(self) -> None:
         check_period(self.name, "period", self.period)
@@ -174,7 +163,7 @@ class One(Scaling):
         return RopePlan(inv_freq)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("spaced", NO_PAPER)
 class Spaced(Scaling):
     """``n`` frequencies with periods from ``shortest`` to ``longest``, each in as many pairs.
 
@@ -187,9 +176,6 @@ class Spaced(Scaling):
     longest: float = 1e6
     uniform: bool = False
     pairs: int = 0
-
-    name: ClassVar[str] = "spaced"
-    source: ClassVar[str] = NO_PAPER
 
     def __post_init__(self) -> None:
         check_period(self.name, "shortest", self.shortest)
@@ -215,7 +201,7 @@ class Spaced(Scaling):
         return RopePlan(inv_freq)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("without", NO_PAPER)
 class Without(Scaling):
     """theta' = 0 in one third of the pairs (``band``: fast, middle or slow), after ``inner``."""
 
@@ -223,9 +209,6 @@ class Without(Scaling):
 
     band: str
     inner: Scaling = _PLAIN
-
-    name: ClassVar[str] = "without"
-    source: ClassVar[str] = NO_PAPER
 
     def __post_init__(self) -> None:
         known("band", self.band, BANDS)

@@ -7,8 +7,9 @@ of rotated features: attention_factor^2 times softmax_factor.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from ropelab.runs.own import is_own, reference_of
 LARGEST_ATTENTION_FACTOR = 1e100
 # Weights are computed from quotients of float64 numbers, so smaller differences are rounding.
 ROUNDING = 1e-11
+T = TypeVar("T", bound="Typed")
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,12 @@ class RopePlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaling:
-    """A way to run a model beyond its trained length by changing frequencies.
+class Typed:
+    """A method as users type it: its fields are its parameters, checked when built (InputError).
 
-    A subclass holds its own parameters as fields and is checked when built (InputError). Each of
-    ``default_factors``, multiples of test length over trained length, is a factor where none is
-    given; empty: its own default, as for methods that follow the length. A class from outside this
-    package is named by its module.
+    Each of ``default_factors``, multiples of test length over trained length, is a factor where
+    none is given; empty: its own default, as for methods that follow the length. A class from
+    outside this package is named by its module.
     """
 
     name: ClassVar[str]  # as users type it
@@ -56,6 +57,27 @@ class Scaling:
         if is_own(cls):
             cls.name = reference_of(cls)
             cls.source = cls.__dict__.get("source", cls.name)
+
+    @property
+    def label(self) -> str:
+        """The method as typed, without what is default."""
+        return as_typed(self)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def method(name: str, source: str) -> Callable[[type[T]], type[T]]:
+    """Make a class of parameters a method: a frozen dataclass with a name, and a paper or code."""
+
+    def made(cls: type[T]) -> type[T]:
+        cls.name, cls.source = name, source
+        return dataclass(frozen=True, kw_only=True)(cls)
+
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling(Typed):
+    """A way to run a model beyond its trained length by changing frequencies."""
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the frequencies to use while ``length`` tokens are in the context."""
@@ -71,10 +93,6 @@ class Scaling:
         """The factor that the method's model code applies to whole scores, if any."""
         return None
 
-    @property
-    def label(self) -> str:
-        return as_typed(self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Stretching(Scaling):
@@ -87,6 +105,7 @@ class Stretching(Scaling):
 
     def __post_init__(self) -> None:
         check_factor(self.name, self.factor)
+        check_attention_factor(self.name, getattr(self, "attention_factor", None))
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         stretch = self.stretch(geometry, length)

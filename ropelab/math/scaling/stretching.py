@@ -12,39 +12,31 @@ from typing import ClassVar
 import numpy as np
 
 from ropelab.math.frequencies import Geometry, check_base, inverse_frequencies, rotations
-from ropelab.math.scaling.plan import RopePlan, Scaling, Stretching, check_attention_factor
+from ropelab.math.scaling.plan import RopePlan, Scaling, Stretching, method
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("unscaled", "Su et al. 2021, arXiv:2104.09864")
 class Unscaled(Scaling):
     """theta'_i = theta_i: the model as trained."""
-
-    name: ClassVar[str] = "unscaled"
-    source: ClassVar[str] = "Su et al. 2021, arXiv:2104.09864"
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         return RopePlan(geometry.inv_freq)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("pi", "Chen et al. 2023, arXiv:2306.15595")
 class PositionInterpolation(Stretching):
     """theta'_i = theta_i / factor: positions squeezed into the trained range ("linear")."""
-
-    name: ClassVar[str] = "pi"
-    source: ClassVar[str] = "Chen et al. 2023, arXiv:2306.15595"
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         return RopePlan(geometry.inv_freq / stretch, stretch=stretch)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("ntk", "bloc97 2023; Peng et al. 2023 (YaRN), arXiv:2309.00071, eq. 16")
 class NtkAware(Stretching):
     """base' = base * factor^(d/(d-2)): the first pair stays, the last is divided by ``factor``."""
 
-    name: ClassVar[str] = "ntk"
-    source: ClassVar[str] = "bloc97 2023; Peng et al. 2023 (YaRN), arXiv:2309.00071, eq. 16"
     # It works up to about half its factor only, so twice the factor is a default too.
     default_factors: ClassVar[tuple[float, ...]] = (1.0, 2.0)
 
@@ -53,15 +45,13 @@ class NtkAware(Stretching):
         return RopePlan(inverse_frequencies(geometry.rotary_dim, base), stretch=stretch)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("dynamic_ntk", "emozilla 2023; transformers rope type 'dynamic'")
 class DynamicNtk(NtkAware):
     """NTK-aware with factor * length/L - (factor - 1) as its factor, L = trained length.
 
     The identity up to L; beyond it, as in the runtimes, also factor 1 stretches, by length / L.
     """
 
-    name: ClassVar[str] = "dynamic_ntk"
-    source: ClassVar[str] = "emozilla 2023; transformers rope type 'dynamic'"
     factor_means: ClassVar[str] = "factor on length/L - 1; 1 stretches by length/L"
     default_factors: ClassVar[tuple[float, ...]] = ()
 
@@ -72,14 +62,11 @@ class DynamicNtk(NtkAware):
         return 1 + self.factor * excess
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("abf", "Xiong et al. 2023, arXiv:2309.16039")
 class AdjustedBase(Scaling):
     """theta'_i = base^(-2 i / d) with another ``base``, to be followed by training ("ABF")."""
 
     base: float = 500_000.0
-
-    name: ClassVar[str] = "abf"
-    source: ClassVar[str] = "Xiong et al. 2023, arXiv:2309.16039"
 
     def __post_init__(self) -> None:
         check_base(self.base)
@@ -146,30 +133,21 @@ class _RotationsRamp(Stretching):
         return fast, slow
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("ntk_by_parts", "bloc97 2023; arXiv:2309.00071, eq. 17-20")
 class NtkByParts(_RotationsRamp):
     """Pairs blended by their rotations, between ``alpha`` and ``beta``."""
 
     alpha: float = 1.0
     beta: float = 32.0
 
-    name: ClassVar[str] = "ntk_by_parts"
-    source: ClassVar[str] = "bloc97 2023; arXiv:2309.00071, eq. 17-20"
     ends: ClassVar[tuple[str, str]] = ("alpha", "beta")
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("yarn_paper", "Peng et al. 2023, arXiv:2309.00071, definition 3")
 class YarnPaper(NtkByParts):
     """NTK-by-parts, and cos and sin times 0.1 ln(factor) + 1: YaRN as in its paper."""
 
     attention_factor: float | None = None
-
-    name: ClassVar[str] = "yarn_paper"
-    source: ClassVar[str] = "Peng et al. 2023, arXiv:2309.00071, definition 3"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_attention_factor(self.name, self.attention_factor)
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         given = self.attention_factor
@@ -177,17 +155,13 @@ class YarnPaper(NtkByParts):
         return RopePlan(super().stretched(geometry, stretch).inv_freq, factor, stretch)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("llama3", "Llama 3.1 reference code, apply_scaling; transformers rope type 'llama3'")
 class Llama3(_RotationsRamp):
     """lambda < L/high_freq_factor kept, > L/low_freq_factor divided by factor, between: blended."""
 
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
 
-    name: ClassVar[str] = "llama3"
-    source: ClassVar[str] = (
-        "Llama 3.1 reference code, apply_scaling; transformers rope type 'llama3'"
-    )
     # With r = L/lambda the blend of the reference code is the ramp of NTK-by-parts.
     ends: ClassVar[tuple[str, str]] = ("low_freq_factor", "high_freq_factor")
     # Llama 4 Scout has both at 1: a step, which every runtime accepts.
@@ -208,10 +182,9 @@ class _CodedRamp(Scaling):
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
         low, high = (pair_with_rotations(geometry, r) for r in (self.beta_fast, self.beta_slow))
-        if self.truncate:
-            low, high = math.floor(low), math.ceil(high)
         # d - 1 and not d/2 - 1: the runtimes' clamp counts features although the ramp counts pairs.
-        return max(low, 0), min(high, geometry.rotary_dim - 1)
+        low, high = max(low, 0), min(high, geometry.rotary_dim - 1)
+        return (math.floor(low), math.ceil(high)) if self.truncate else (low, high)
 
     def ramped(self, geometry: Geometry, stretch: float) -> Float[np.ndarray, " pairs"]:
         low, high = self.ramp_range(geometry)
@@ -221,7 +194,7 @@ class _CodedRamp(Scaling):
         return blend(geometry.inv_freq, kept, stretch)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("yarn", "jquesnelle/yarn; transformers rope type 'yarn'")
 class Yarn(_CodedRamp, Stretching):
     """YaRN as in the runtimes: the ramp is linear in the pair index.
 
@@ -233,13 +206,9 @@ class Yarn(_CodedRamp, Stretching):
     mscale: float | None = None
     mscale_all_dim: float | None = None
 
-    name: ClassVar[str] = "yarn"
-    source: ClassVar[str] = "jquesnelle/yarn; transformers rope type 'yarn'"
-
     def __post_init__(self) -> None:
         _CodedRamp.__post_init__(self)
         Stretching.__post_init__(self)
-        check_attention_factor(self.name, self.attention_factor)
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         return RopePlan(self.ramped(geometry, stretch), self.attention(stretch), stretch)
@@ -261,12 +230,9 @@ class Yarn(_CodedRamp, Stretching):
         return magnitude(self.factor, self.mscale_all_dim) ** 2
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("dynamic_yarn", "arXiv:2309.00071, appendix B.3; jquesnelle/yarn")
 class DynamicYarn(_CodedRamp):
     """YaRN with factor = max(1, length / L): the identity up to the trained length L."""
-
-    name: ClassVar[str] = "dynamic_yarn"
-    source: ClassVar[str] = "arXiv:2309.00071, appendix B.3; jquesnelle/yarn"
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         stretch = length / geometry.trained_len

@@ -16,9 +16,8 @@ import numpy as np
 from ropelab.math.frequencies import Geometry
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Scaling, Unscaled
-from ropelab.math.scaling.plan import as_typed
+from ropelab.math.scaling.plan import Typed, method
 from ropelab.runs.errors import InputError
-from ropelab.runs.own import is_own, reference_of
 
 # Encodings are imported where one is made: they need torch, and a list of methods does not.
 if TYPE_CHECKING:
@@ -34,21 +33,11 @@ WHOLE = ("window", "group", "chunk", "shift", "steps", "budget")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method(ABC):
-    """A method as typed; its fields are its parameters, checked when it is built (InputError)."""
+class Method(Typed, ABC):
+    """A method on a model; its label is without the factor, which has a column in tables."""
 
-    name: ClassVar[str]  # as typed
-    source: ClassVar[str]  # paper or code
     # A released model lets frequencies and attention be changed, and its weights not.
     acts_on: ClassVar[ActsOn] = "attention"
-    factor_means: ClassVar[str] = ""  # empty: it has none
-    default_factors: ClassVar[tuple[float, ...]] = ()  # as `Scaling.default_factors`
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if is_own(cls):
-            cls.name = reference_of(cls)
-            cls.source = cls.__dict__.get("source", cls.name)
 
     def __post_init__(self) -> None:
         for parameter in WHOLE:
@@ -57,11 +46,6 @@ class Method(ABC):
                 raise InputError(
                     f"{self.name}: {parameter} must be a whole number of at least 1, not {value}"
                 )
-
-    @property
-    def label(self) -> str:
-        """The method as typed, without the factor, which has a column of its own in tables."""
-        return as_typed(self)
 
     @property
     def factor(self) -> float:
@@ -145,13 +129,11 @@ class Scaled(Reading):
 UNSCALED = Scaled(scaling=Unscaled())
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("log_n", "Su 2021, kexue.fm/archives/8823")
 class SharpenedByLogN(Reading):
     """Logits times max(1, ln n / ln L) for n tokens read, on top of any other method, `inner`."""
 
     inner: Reading = UNSCALED
-    name: ClassVar[str] = "log_n"
-    source: ClassVar[str] = "Su 2021, kexue.fm/archives/8823"
 
     def __post_init__(self) -> None:
         inner: Method = self.inner  # any method may have been typed
@@ -178,13 +160,11 @@ class SharpenedByLogN(Reading):
         return self.inner.signature(geometry, length)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("rerope", "Su 2023, kexue.fm/archives/9708")
 class Rectified(Reading):
     """Distances from `window` on (half the trained length) are all read as `window`."""
 
     window: int | None = None
-    name: ClassVar[str] = "rerope"
-    source: ClassVar[str] = "Su 2023, kexue.fm/archives/9708"
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
         return replace(self, window=self.window or geometry.trained_len // 2)
@@ -196,14 +176,12 @@ class Rectified(Reading):
         return ReRope(UNSCALED.encoding(geometry, length), self.window)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("self_extend", "Jin et al. 2024, arXiv:2401.01325")
 class Grouped(Reading):
     """Distances from `window` on in steps of `group`, by default the least that stays within L."""
 
     window: int | None = None
     group: int | None = None
-    name: ClassVar[str] = "self_extend"
-    source: ClassVar[str] = "Jin et al. 2024, arXiv:2401.01325"
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
         window = self.window or geometry.trained_len // 2
@@ -217,13 +195,11 @@ class Grouped(Reading):
         return SelfExtend(UNSCALED.encoding(geometry, length), self.window, self.group)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("dual_chunk", "An et al. 2024, arXiv:2402.17463")
 class Chunked(Reading):
     """Positions restart every `chunk` tokens, by default 3/4 of the trained length."""
 
     chunk: int | None = None
-    name: ClassVar[str] = "dual_chunk"
-    source: ClassVar[str] = "An et al. 2024, arXiv:2402.17463"
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
         chunk = self.chunk or max(1, 3 * geometry.trained_len // 4)
@@ -241,14 +217,12 @@ class Chunked(Reading):
         return DualChunk(UNSCALED.encoding(geometry, length), self.chunk, geometry.trained_len)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("string", "An et al. 2024, arXiv:2410.18745")
 class ShiftedDown(Reading):
     """Distances from `shift` on (the trained length / 3) are shifted down to begin at `window`."""
 
     shift: int | None = None
     window: int | None = None
-    name: ClassVar[str] = "string"
-    source: ClassVar[str] = "An et al. 2024, arXiv:2410.18745"
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
         shift = self.shift or max(1, geometry.trained_len // 3)
@@ -265,7 +239,7 @@ class ShiftedDown(Reading):
         return Shifted(UNSCALED.encoding(geometry, length), self.shift, self.window)
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("drope", "DroPE, arXiv:2512.12167")
 class Unrotated(Reading):
     """Rotations dropped, `steps` of training without them, then logits times 1 + `sharpen` ln s."""
 
@@ -273,8 +247,6 @@ class Unrotated(Reading):
 
     steps: int = 160  # a tenth of the default training
     sharpen: float = 0.1
-    name: ClassVar[str] = "drope"
-    source: ClassVar[str] = "DroPE, arXiv:2512.12167"
     acts_on: ClassVar[ActsOn] = "weights"
 
     def __post_init__(self) -> None:

@@ -1,12 +1,12 @@
 """Every method that can be typed: one list, one parser, one table; without importing torch.
 
-To add one that acts on a model: a `Method` that declares `name`, `source` and its parameters as
+To add one that acts on a model: a `Method` under `@method(name, source)` with its parameters as
 fields, a line in `ropelab.math.methods.ON_MODELS`, and a row in a test table.
 """
 
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from ropelab.math.methods import (
@@ -41,9 +41,7 @@ def method_class(name: str) -> "type[Scaling] | type[Method]":
     if key in FREQUENCIES:
         return scaling_class(key)
     if key in ON_MODELS:
-        module, attribute = ON_MODELS[key].split(".")
-        made: type[Method] = getattr(import_module(f"ropelab.models.methods.{module}"), attribute)
-        return made
+        return resolve_name(f"ropelab.models.methods.{ON_MODELS[key]}")
     found = find("methods", name)
     if isinstance(found, type) and issubclass(found, Method):
         return found

@@ -7,14 +7,14 @@ method gets as many evaluations.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import ClassVar
 
 import numpy as np
 
 from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.scaling import LongRope, NtkAware, NtkByParts, PositionInterpolation, Scaling
-from ropelab.math.scaling.plan import as_typed, check_factor
+from ropelab.math.scaling.plan import as_typed, check_factor, method
 from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled
 
 LARGEST = 2.0  # divisor tried, as a multiple of the factor
@@ -37,7 +37,7 @@ SPREAD = {
 ORDERED = (("alpha", "beta"), ("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast"))
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("longrope_search", "Ding et al. 2024, arXiv:2402.13753; beyond_critical: arXiv:2502.20082")
 class LongRopeSearch(Method):
     """LongRoPE's factors searched on the model itself, in `budget` evaluations of its loss."""
 
@@ -45,8 +45,6 @@ class LongRopeSearch(Method):
     # Pairs that rotate at least once within the trained length are kept (LongRoPE2).
     beyond_critical: bool = False
     factor: float = 1.0
-    name: ClassVar[str] = "longrope_search"
-    source: ClassVar[str] = "Ding et al. 2024, arXiv:2402.13753; beyond_critical: arXiv:2502.20082"
     acts_on: ClassVar[ActsOn] = "frequencies"
     factor_means: ClassVar[str] = "context length over trained length"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
@@ -94,7 +92,7 @@ def has_parameters(scaling: Scaling) -> bool:
     return any(field.name in SPREAD for field in fields(scaling))
 
 
-@dataclass(frozen=True, kw_only=True)
+@method("searched", "a search of this laboratory")
 class Searched(Method):
     """A method with parameters chosen on the model itself, in `budget` evaluations of its loss."""
 
@@ -103,8 +101,6 @@ class Searched(Method):
 
     inner: Scaling
     budget: int
-    name: ClassVar[str] = "searched"
-    source: ClassVar[str] = "a search of this laboratory"
     acts_on: ClassVar[ActsOn] = "frequencies"
 
     @property
