@@ -188,7 +188,7 @@ def half_step(
 ) -> Float[np.ndarray, "..."]:
     """Bound the error of rounding anything in [0, x]; `whole` numbers up to 2^p have none."""
     if fmt.precision == 53:
-        return np.zeros(1)
+        return np.zeros_like(x)
     half = spacing(x, fmt) / 2
     if whole:
         half = np.where(half <= 0.5, 0.0, half)

@@ -104,6 +104,13 @@ def test_no_error_exceeds_its_bound_and_bounds_grow(preset):
     assert (bounds[:, 1:] >= bounds[:, :-1]).all()
 
 
+def test_the_bound_of_an_exact_recurrence_is_one_of_each_position():
+    chain, positions = Chain(parse_cast("angles=recurrence"), rope(64, 1e4)), span(0, 3000)
+    bounds = chain.error_bounds(positions)
+    assert bounds.shape == (32, 3000)
+    assert (np.abs(chain.angle_errors(positions)) <= bounds + 1e-15).all()
+
+
 def test_the_bound_of_the_recurrence_follows_a_scaling_method():
     plan = parse_scaling("yarn(factor=4)").plan(Geometry(64, 1e4, 4096), 16384)
     chain = Chain(PRESETS["ggml"].plan, Spectrum(plan.inv_freq, 1e4, 64))
