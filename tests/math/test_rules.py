@@ -28,6 +28,11 @@ def test_the_logarithmic_rule_of_koboldcpp_is_the_critical_base():
     assert rules.critical_base(LLAMA3, 16384) == pytest.approx(1776948, abs=0.5)
 
 
+def test_what_float64_does_not_hold_is_no_base():
+    assert rules.critical_base(Geometry(128, 1e300, 512), 1024) == math.inf
+    assert rules.stability_base(1024, 0.9, 2**53) == math.inf
+
+
 def test_t_extra():
     assert rules.extrapolation_limit(LLAMA2, 5e5) == pytest.approx(78400, rel=1e-3)
 

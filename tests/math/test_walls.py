@@ -112,6 +112,8 @@ def test_the_committed_table_is_what_is_computed():
 
 def test_angles_added_up_token_by_token_drift():
     first = first_wrong_step(1e4, 64, 0.01, 4096)
+    assert first is not None
+    assert first_wrong_step(1e4, 64, 0.01, first - 1) is None
     theta = inverse_frequencies(64, 1e4)
     angles, step = np.zeros(32, np.float32), theta.astype(np.float32)
     for m in range(1, first + 1):

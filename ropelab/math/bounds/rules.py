@@ -38,7 +38,10 @@ def critical_base(geometry: Geometry, context: int) -> float:
         raise InputError(
             f"the critical base needs more than 6 trained tokens, not {geometry.trained_len}"
         )
-    return float(geometry.base ** (math.log(context / (2 * math.pi)) / trained))
+    try:
+        return float(geometry.base ** (math.log(context / (2 * math.pi)) / trained))
+    except OverflowError:
+        return math.inf
 
 
 def extrapolation_limit(geometry: Geometry, base: float) -> float:
@@ -74,4 +77,5 @@ def aliasing_base(context: int) -> float:
 
 def stability_base(context: int, coherence: float, layers: int) -> float:
     """Return L'/arccos(e^(1/N)): the cosine of a pair of frequency 1/b, to the power N, is e."""
-    return context / math.acos(coherence ** (1 / layers))
+    angle = math.acos(coherence ** (1 / layers))
+    return context / angle if angle else math.inf

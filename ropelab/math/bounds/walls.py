@@ -74,10 +74,11 @@ def walls(plans: Mapping[str, CastPlan], bases: Sequence[float], rotary_dim: int
     return table.astype(dict.fromkeys(table.columns[2:], "Int64"))
 
 
-def first_wrong_step(base: float, rotary_dim: int, tolerance_rad: float, stop: int) -> int:
+def first_wrong_step(base: float, rotary_dim: int, tolerance_rad: float, stop: int) -> int | None:
     """Return the first position off by more where each token adds theta to its angle in float32."""
     theta = inverse_frequencies(rotary_dim, base)[:, None]
     steps = np.broadcast_to(theta.astype(np.float32), (len(theta), stop))
     # Sums one after the other, each rounded; `sum` would add in pairs.
     off = np.abs(np.add.accumulate(steps, axis=1) - theta * np.arange(1, stop + 1))
-    return int((off > tolerance_rad).any(0).argmax()) + 1
+    beyond = np.flatnonzero((off > tolerance_rad).any(0))
+    return int(beyond[0]) + 1 if beyond.size else None
