@@ -236,14 +236,15 @@ class Lab:
 
     def _refuse(self, work: Work) -> None:
         """Raise InputError for work beyond the limits."""
-        if work.left and self.most_seconds < inf:
-            refuse_longer(work.estimate.on(work.workers(self.workers)), self.most_seconds)
-        if self.limits and work.left:
-            estimate = work.estimate
+        if not work.left:
+            return
+        estimate, workers = work.estimate, work.workers(self.workers)
+        if self.most_seconds < inf:
+            refuse_longer(estimate.on(workers), self.most_seconds)
+        if self.limits:
             # An ordinary cell is tried, however little is free.
             some = estimate.bytes <= Needs().memory_bytes
-            free = inf if some else available_memory()
-            refuse_beyond(estimate, work.workers(self.workers), free)
+            refuse_beyond(estimate, workers, inf if some else available_memory())
 
     def context(self) -> Context:
         """Return the surroundings of cells."""

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ropelab.audit.check import diagnose, probes
@@ -12,7 +13,7 @@ from ropelab.runs.errors import known
 
 def assert_rope(
     module: Any,
-    config: str | Mapping[str, Any],
+    config: str | Path | Mapping[str, Any],
     *,
     length: int | None = None,
     layer_type: str = "",
@@ -28,10 +29,10 @@ def assert_rope(
         layer_type: of a model with several, by default that of full attention.
         tolerance: radians that a phase may be off beyond what float32 loses.
     """
-    if isinstance(config, str):
-        layers = of_file(config, length)
-    else:
+    if isinstance(config, Mapping):
         layers = of_config("the configuration", config, length)
+    else:
+        layers = of_file(str(config), length)
     layer_type = known("layer type", layer_type, layers) if layer_type else main_of(layers)
     expected = layers[layer_type]
     code = getattr(module, "forward", module)

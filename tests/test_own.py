@@ -11,10 +11,13 @@ import pytest
 
 import ropelab
 from ropelab.cli.app import main
+from ropelab.experiments.encodings import EncodingsConfig
+from ropelab.experiments.encodings.cost import Timing
 from ropelab.lab import Lab
 from ropelab.models.lm.trained import Training
 from ropelab.runs import own
 from ropelab.runs.cell import Context, name_of, with_starts
+from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 
 PAGE = (Path(__file__).parents[1] / "docs/own.md").read_text()
@@ -105,6 +108,21 @@ def test_a_changed_class_is_another_cell_and_another_run(mymodule, capsys) -> No
     second = ropelab.freqs(method=text, results="kept")
     assert not second.reused
     assert not second.tables["pairs"].equals(first.tables["pairs"])
+
+
+def test_precision_under_a_changed_class_is_computed_anew(mymodule) -> None:
+    values = {"method": "mymodule:MyRoPE(factor=4)", "length": 256, "long_lengths": 512}
+    before = keys("precision", **values)
+    mymodule(MODULE.replace("6.283", "3.14"))
+    # One frequency alone has no method.
+    assert len(before & keys("precision", **values)) == 1
+
+
+def test_times_of_a_changed_encoding_are_measured_anew(mymodule, corpus) -> None:
+    values = {**SMALL, "corpus": corpus, "encodings": "mymodule:MyEncoding"}
+    before = name_of(Timing(build(EncodingsConfig, values)))
+    mymodule(MODULE + MORE.replace("q * 2.0", "q * 3.0"))
+    assert name_of(Timing(build(EncodingsConfig, values))) != before
 
 
 def test_evaluations_of_a_changed_method_are_other_cells_and_those_of_yarn_the_same(

@@ -16,7 +16,7 @@ The face is the package `ropelab.experiments.<name>` (of the ledger `ropelab.cla
 and names its body in BODY.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import Parameter, Signature
@@ -25,7 +25,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, known
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,30 +79,28 @@ class Experiment:
     quick: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
-    def signature(self) -> Signature:
-        """The fields of the config, then the options of every run; all by keyword."""
-        about: dict[str, tuple[Any, Any]] = {}
+    def options(self) -> Iterator[tuple[str, Any, Any, str]]:
+        """Name, type, default and description of the config's fields, then of every run's."""
         for name, info in self.config.model_fields.items():
             default = Parameter.empty if info.is_required() else info.default
-            about[name] = info.annotation, default
-        about |= {name: (kind, default) for name, (kind, default, _) in KEPT.items()}
+            yield name, info.annotation, default, info.description or "see the command's --help"
+        yield from ((name, *about) for name, about in KEPT.items())
+
+    @property
+    def signature(self) -> Signature:
+        """Its options, all by keyword."""
         parameters = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, (kind, default) in about.items()
+            for name, kind, default, _ in self.options
         ]
         return Signature(parameters, return_annotation="Run")
 
     @property
     def text(self) -> str:
         """The docstring of its function: question, what it cannot show, and every parameter."""
-        fields = self.config.model_fields.items()
-        parameters = {name: info.description or "see the command's --help" for name, info in fields}
-        parameters |= {name: text for name, (_, _, text) in KEPT.items()}
-        return TEXT.format(
-            question=self.question,
-            cannot_show=self.cannot_show,
-            parameters="\n    ".join(f"{name}: {text}" for name, text in parameters.items()),
-        )
+        parameters = "\n    ".join(f"{name}: {text}" for name, _, _, text in self.options)
+        question, cannot_show = self.question, self.cannot_show
+        return TEXT.format(question=question, cannot_show=cannot_show, parameters=parameters)
 
     @property
     def parts(self) -> ModuleType:
@@ -120,12 +118,12 @@ class Experiment:
             raise InputError(f"{self.name} takes seconds; there is no --quick")
         fields = self.config.model_fields
         less = {name: value for name, value in self.quick.items() if name not in given}
-        usual = {name: plain(fields[name].get_default()) for name in less}
         told = [
-            f"{name} {plain(value) or 'none'} for {usual[name]}" for name, value in less.items()
+            f"{name} {plain(value) or 'none'}"
+            + ("" if fields[name].is_required() else f" for {plain(fields[name].default)}")
+            for name, value in less.items()
         ]
-        words = [each.removesuffix(" for PydanticUndefined") for each in told]
-        return {**less, **given}, ", ".join(words) or "nothing is given up"
+        return {**less, **given}, ", ".join(told) or "nothing is given up"
 
     def check(self, config: "Config") -> None:
         """Raise InputError where a config's values do not go together."""
@@ -165,8 +163,7 @@ class Experiment:
 
 def load(name: str) -> Experiment:
     """Return an experiment without its heavy parts; InputError names the nearest."""
-    if name not in NAMES:
-        raise unknown_name("experiment", name, NAMES)
+    known("experiment", name, NAMES)
     found = "claims.experiment" if name == "claims" else f"experiments.{name.replace('-', '_')}"
     face = import_module(f"ropelab.{found}")
     config = getattr(face, f"{name.title().replace('-', '')}Config")

@@ -7,7 +7,7 @@ finished cells; only changed or damaged ones are computed again.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -184,10 +184,9 @@ class Cells:
 
     def finished(self, name: Named) -> bool:
         """Return True if the tables of a cell are there, undamaged, and need not be made anew."""
-        try:
+        with suppress(DamagedError):
             return self._read(self._folder(name)) is not None
-        except DamagedError:
-            return False
+        return False
 
     @contextmanager
     def directory(self, name: Named) -> Iterator[Path]:
@@ -238,10 +237,9 @@ class Cells:
         return None if self.again and about["again"] != self.again else about
 
     def _may_be_used(self, folder: Path) -> bool:
-        try:
+        with suppress(DamagedError):
             return self._description(folder) is not None
-        except DamagedError:
-            return False
+        return False
 
     def _read(self, folder: Path) -> dict[str, pd.DataFrame] | None:
         about = self._description(folder)

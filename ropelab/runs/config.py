@@ -154,6 +154,24 @@ def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def command_of(name: str, values: Mapping[str, Any], argument: str = "") -> str:
+    """Return a command with flags for values, `argument` without one, quoted for a shell.
+
+    >>> command_of("emit", {"model": "qwen3-8b", "context": 65536})
+    'ropelab emit --model qwen3-8b --context 65536'
+    """
+    words = ["ropelab", name]
+    for key, value in values.items():
+        if key == argument:
+            words.append(str(value))
+        elif isinstance(value, bool):
+            words.append(flag_of(key if value else f"no_{key}"))
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            words += [flag_of(key), text]
+    return shlex.join(words)
+
+
 class Config(BaseModel):
     """Base of every experiment's config: frozen, complete, and without unknown keys."""
 
@@ -207,16 +225,7 @@ class Config(BaseModel):
 
     def command(self, experiment: str) -> str:
         """Return the command that makes the run of this config again, quoted for a shell."""
-        words = ["ropelab", experiment]
-        for name, value in self.changed().items():
-            if name == self.argument:
-                words.append(str(value))
-            elif isinstance(value, bool):
-                words.append(flag_of(name if value else f"no_{name}"))
-            else:
-                text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-                words += [flag_of(name), text]
-        return shlex.join(words)
+        return command_of(experiment, self.changed(), self.argument)
 
     def replace(self, **changes: Any) -> Self:
         """Change some fields, and check the config again as a whole."""

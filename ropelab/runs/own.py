@@ -13,10 +13,9 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from operator import attrgetter
 from pathlib import Path
+from pkgutil import resolve_name
 from types import FunctionType
 from typing import Any, Literal
 
@@ -49,12 +48,11 @@ def named(kind: Kind) -> dict[str, EntryPoint]:
 
 
 def _imported(reference: str) -> Any:
-    module, _, attribute = reference.partition(":")
     # As for a script, so that a file in the working folder is enough; workers get the same path.
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
-        return attrgetter(attribute)(import_module(module))
+        return resolve_name(reference)
     except RopelabError:
         raise
     except Exception as error:

@@ -19,8 +19,7 @@ from typing import Any
 import pandas as pd
 
 from ropelab.runs.errors import InputError
-from ropelab.runs.quantiles import normal_quantile, student_quantile
-from ropelab.runs.stats import CONFIDENCE
+from ropelab.runs.stats import CONFIDENCE, normal_quantile, student_quantile
 from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import intervals, kinds_of, labelled, views_of

@@ -4,7 +4,6 @@ They are in `results/sweep/<file>-<hash>/`, a folder like that of a run, so that
 and `ropelab export` find them. Its config.toml asks for the same runs again.
 """
 
-import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ import pandas as pd
 
 from ropelab.lab import Lab, Run
 from ropelab.runs import store
-from ropelab.runs.config import Config, Label, plain
+from ropelab.runs.config import Config, Label, command_of, plain
 from ropelab.runs.tables import Tables
 from ropelab.show.drawn import as_files, finished
 from ropelab.show.figures.sweep import draw, parts_of
@@ -124,7 +123,7 @@ def _about(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
         "cannot_show": experiment.cannot_show,
         "answer": f"{len(runs)} runs of {over}{_extremes(tables)}.",
         "summary": store.to_records(table.head(SHOWN)),
-        "command": shlex.join(["ropelab", "run", sweep.path.as_posix()]),
+        "command": command_of("run", {"file": sweep.path.as_posix()}, "file"),
         "start": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

@@ -295,13 +295,15 @@ def test_an_engine_may_bring_its_own_vectors(tmp_path: Path) -> None:
         assert says in done.answer
 
 
-def test_assert_rope() -> None:
+def test_assert_rope(tmp_path: Path) -> None:
     theta = 500000.0 ** (-np.arange(32) / 32)
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.cos(positions[:, None] * theta), np.sin(positions[:, None] * theta)
 
     assert_rope(tables, PLAIN)
+    (tmp_path / "config.json").write_text(json.dumps(PLAIN))
+    assert_rope(tables, tmp_path)
     with pytest.raises(AssertionError, match="base 500000 instead of 10000"):
         assert_rope(tables, {**PLAIN, "rope_theta": 10000.0})
     with pytest.raises(InputError, match="head_dim"):

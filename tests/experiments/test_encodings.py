@@ -262,6 +262,15 @@ def test_times_stand_beside_the_tables_and_not_in_them(
     assert not any("second" in str(column) for table in found.values() for column in table)
 
 
+def test_a_step_shorter_than_its_window_still_learns_from_one(
+    monkeypatch: pytest.MonkeyPatch, corpus: str
+) -> None:
+    monkeypatch.setattr(cost, "in_turns", lambda mine, plain: (2.0, 1.0))
+    asked = config(corpus=corpus, encodings="nope", tokens_per_step=config().train_len // 2)
+    measured = quality.times(asked, Values(Context()))["encodings"]
+    assert measured["training_tokens_per_second"].tolist() == [asked.train_len / 2.0]
+
+
 @pytest.mark.parametrize(("middle", "ratio"), [(23, 3), (29, None)])
 def test_a_ratio_is_told_only_where_the_rounds_agree(
     monkeypatch: pytest.MonkeyPatch, middle: int, ratio: int | None

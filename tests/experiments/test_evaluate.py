@@ -38,7 +38,9 @@ def config(model, corpora):
     def configured(**changes: object) -> EvaluateConfig:
         values = {"model": model, "context": 256, "documents": 3, "sequences": 1, "device": "cpu"}
         values |= {"methods": "unscaled,yarn", "corpus": corpora[0], "tasks": "text,copy"}
-        return build(EvaluateConfig, {**values, **changes})
+        # None: what the config itself takes.
+        given = {name: value for name, value in {**values, **changes}.items() if value is not None}
+        return build(EvaluateConfig, given)
 
     return configured
 
@@ -310,6 +312,8 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
         ({"model": ""}, "name a model: its folder, or its id"),
         ({"methods": "drope"}, "cannot be evaluated under drope, which trains or searches"),
         ({"context": 32}, "context must be at least 64, got 32"),
+        ({"context": "long", "methods": None}, "context must be a number such as 4096"),
+        ({"context": [256], "methods": None}, "context must be a whole number"),
         ({"tasks": "copy_in_txt"}, "unknown task 'copy_in_txt'; did you mean 'copy_in_text'"),
         ({"depths": "0,101"}, "depths are percents, 0 to 100"),
         ({"dtype": "float61"}, "unknown dtype 'float61'; did you mean 'float16'"),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ropelab.experiments.freqs import FreqsConfig
-from ropelab.experiments.freqs.pairs import answer, cells, check, summary, tables
+from ropelab.experiments.freqs.pairs import answer, cells, check, following, summary, tables
 from ropelab.lab import run as run_by_name
 from ropelab.math.methods import FREQUENCIES
 from ropelab.math.models import MODELS
@@ -109,9 +109,9 @@ def test_deepseek_shows_where_its_factor_went():
 def test_a_model_fills_what_is_not_given():
     config = config_of(model="llama-3.1-8b")
     assert (config.base, config.train_len, config.test_len) == (5e5, 8192, 131072)
-    assert check(config).scaling.label == "llama3(factor=8)"
+    assert check(config)[0].label == "llama3(factor=8)"
     other = config_of(model="llama-3.1-8b", method="yarn(factor=2)")
-    assert check(other).scaling.label == "yarn(factor=2)"
+    assert check(other)[0].label == "yarn(factor=2)"
 
 
 def test_training_after_the_scaling_showed_the_angles_of_its_length() -> None:
@@ -250,3 +250,12 @@ def test_wider_heads_need_more():
     (small,), (large,) = (cells(config_of(head_dim=width)) for width in (128, 2**20))
     assert small.needs.seconds < 1 < 10 < large.needs.seconds
     assert small.needs.memory_bytes < large.needs.memory_bytes
+
+
+def test_the_next_command_is_about_the_same_head_and_training():
+    values = {"base": 5e5, "rotary_dim": 64, "train_len": 2048, "method": "yarn", "factor": 4}
+    config = config_of(**values)
+    assert following(config, tables(config, Values())) == (
+        "ropelab precision --base 500000 --head-dim 128 --rotary-dim 64 --length 8192 "
+        "--method 'yarn(factor=4)' --train-len 2048"
+    )

@@ -439,6 +439,17 @@ def test_implementations_with_equal_angles_share_a_cell():
     assert kinds == ["precision-casts"] * 5 + ["precision-drift"]
 
 
+def test_a_recurrence_that_rounds_nothing_has_errors_of_float64_alone() -> None:
+    config = config_of(cast="angles=recurrence", length=20000, schemes=[], draws=2)
+    casts = body.tables(config, Values())["casts"]
+    assert (casts["max_angle_error_rad"] < 1e-8).all()
+
+
+def test_keys_that_do_not_fit_a_head_are_refused_before_anything_is_computed() -> None:
+    with pytest.raises(InputError, match="q8_0 has blocks of 32 features, heads have 80"):
+        body.check(config_of(head_dim=80, cache="q8_0"))
+
+
 def test_formats_of_stored_keys_are_predicted_by_pair() -> None:
     # So far that the slowest pair rotates too.
     far = {"schemes": [], "base": 1e4, "offset": 10**6}

@@ -305,7 +305,7 @@ def test_what_listens_but_is_no_cluster_is_bad_input(monkeypatch):
 
 
 def test_without_ray_its_extra_is_named(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("ropelab.runs.errors.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'ropelab\[ray\]'"):
         OnRay()
 

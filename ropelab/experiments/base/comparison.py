@@ -15,6 +15,7 @@ from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations
 from ropelab.math.methods import parse_scaling, scaling_for
 from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
 from ropelab.runs.cell import Values
+from ropelab.runs.config import command_of
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import typed
 from ropelab.runs.tables import Tables
@@ -298,10 +299,9 @@ def following(config: BaseConfig, tables: Tables) -> str:
     bound = tables["bound"].iloc[-1]
     if math.isnan(bound.recommended_base) or config.kept < 1 or config.dropped:
         return "ropelab base-empirical"
-    words = ["ropelab", "precision", "--base", typed(bound.recommended_base), "--head-dim"]
-    words += [str(config.head_dim), "--length", str(bound.context_tokens)]
-    partial = ["--rotary-dim", str(config.rotary_dim)] if config.rotary_dim else []
-    return " ".join([*words, *partial])
+    head = {"base": typed(bound.recommended_base), "head_dim": config.head_dim}
+    head |= {"rotary_dim": config.rotary_dim} if config.rotary_dim else {}
+    return command_of("precision", {**head, "length": bound.context_tokens})
 
 
 def _head(bound: Any) -> str:

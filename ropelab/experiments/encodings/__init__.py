@@ -31,8 +31,6 @@ QUICK = {
     "sequences": 2,
 }
 BODY = "ropelab.experiments.encodings.quality"
-# Below this many tokens the grids of positions degenerate.
-SHORTEST = 64
 
 
 class EncodingsConfig(ShapedConfig):
@@ -64,7 +62,7 @@ class EncodingsConfig(ShapedConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        self.check_lengths(SHORTEST)
+        self.check_lengths()
         if not self.tasks:
             raise ValueError("tasks must name at least one of text, copy")
         if any("(" in name for name in self.encodings):

@@ -26,6 +26,7 @@ from ropelab.models.lm.training import batch_loss, make_optimizers, one_step
 from ropelab.models.tasks.modes import defined_length
 from ropelab.models.tasks.plans import model_size, recipe_of
 from ropelab.runs.cell import Cell, Context, Needs
+from ropelab.runs.own import mentioned
 
 PLAIN = "nope"
 # Fields of an encoding's record that are columns of its costs.
@@ -192,12 +193,15 @@ class Timing:
     def key(self) -> dict[str, Any]:
         shape = {"layers", "width", "heads", "head_dim", "tokens_per_step", "first_window"}
         named = {"encodings", "train_len", "test_len", "dtype", "device", *shape}
-        return self.config.model_dump(mode="json", include=named)
+        fields = self.config.model_dump(mode="json", include=named)
+        own = mentioned(self.config.encodings)
+        return {**fields, **({"own": own} if own else {})}
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """Return `times`: throughput and time per decoded token of each encoding and of NoPE."""
         config, rows = self.config, []
-        tokens = config.tokens_per_step // config.train_len * config.train_len
+        # A step has one row at least, however long.
+        tokens = max(1, config.tokens_per_step // config.train_len) * config.train_len
         with context.progress(self.title, len(config.encodings)) as advance:
             for name in config.encodings:
                 step, slower = in_turns(training_step(config, name), training_step(config, PLAIN))

@@ -41,6 +41,7 @@ from ropelab.models.tasks.tables import (
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.comparisons import Measure, Pair, compared, significance
 from ropelab.runs.own import find, sources
+from ropelab.runs.sentences import sentences_of
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import LEARNED
 
@@ -242,7 +243,7 @@ def answer(tables: Tables) -> str:
     counts = significance(tables["comparisons"])
     if judged := _literature(tables.get("literature")):
         counts = f"{counts[:-1]}; {judged}"
-    return f"{finding[0].upper()}{finding[1:]}. {counts}"
+    return f"{sentences_of([finding])} {counts}"
 
 
 def _literature(judged: pd.DataFrame | None) -> str:

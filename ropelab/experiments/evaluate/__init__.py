@@ -3,6 +3,7 @@
 Nothing is trained; frequencies or attention are changed. Lengths and geometry are the model's own.
 """
 
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
@@ -11,6 +12,7 @@ from pydantic import ByteSize, Field, model_validator
 
 from ropelab.models.tasks.config import (
     ASKED,
+    SHORTEST,
     Casts,
     CorpusPath,
     Depths,
@@ -41,8 +43,6 @@ ORDER = 60
 QUICK = {"context": 512, "tasks": ("text",), "methods": (), "documents": 4}
 Format = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
-# Below this many tokens rotary geometry and the grids of positions degenerate.
-SHORTEST = 64
 
 
 class EvaluateConfig(Config):
@@ -111,11 +111,11 @@ class EvaluateConfig(Config):
         # Under a cast nothing need be beyond the trained length; methods are then asked for.
         rounds = bool(values.get("casts") or values.get("cache"))
         filled = {"context": trained if rounds else 2 * trained, **values}
-        if "methods" not in filled and (
-            rounds or (read_number(filled["context"]) or 0) < trained  # type: ignore[operator]
-        ):
-            # Their factors would be below 1: a small look is at the model as it is.
-            filled["methods"] = ()
+        with suppress(TypeError, ValueError):  # no number, as its own field will say
+            # The factors of methods would be below 1: a small look is at the model as it is.
+            rounds |= read_number(filled["context"]) < trained  # type: ignore[operator]
+        if rounds:
+            filled.setdefault("methods", ())
         if filled.get("dtype", "auto") == "auto":
             # The number format that the configuration names, `auto` if it names none of ours.
             named = checkpoint_dtype(Path(model))

@@ -7,7 +7,6 @@ task that the unmodified model does not do inside its trained length is not done
 status is `undecidable`, and no methods are compared on it.
 """
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -39,6 +38,7 @@ from ropelab.models.tasks.tables import (
 from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import between
+from ropelab.runs.config import command_of
 from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, method_label
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import HARDLY_READ
@@ -146,22 +146,18 @@ def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
 
 
 def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]:
-    column, metric, length = "accuracy", f"{task}_accuracy", config.context
-    if task == "text":
-        column, metric = NLL, "nll_bucket"
-        table = tables["text_nll"]
-        table = table[(table["bucket_end_tokens"] == length) & (table["arm"] != ROUNDED)]
-    else:
-        table = tables[metric]
-        table = table[table["arm"] != ROUNDED]
-        if (table["status"] != OK).any():
-            nothing = dict.fromkeys(("best", "not_significant", "emit"), "")
-            return {"task": task, "status": UNDECIDABLE, "at_tokens": length, **nothing}
-        table = table[table["context_tokens"] == length]
-        if task not in KEYS:
-            table = table[table["distance_tokens"] == table["distance_tokens"].max()]
+    length, text = config.context, task == "text"
+    metric, column = ("nll_bucket", NLL) if text else (f"{task}_accuracy", "accuracy")
+    table = tables["text_nll" if text else metric]
+    table = table[table["arm"] != ROUNDED]
+    if not text and (table["status"] != OK).any():
+        nothing = dict.fromkeys(("best", "not_significant", "emit"), "")
+        return {"task": task, "status": UNDECIDABLE, "at_tokens": length, **nothing}
+    table = table[table["bucket_end_tokens" if text else "context_tokens"] == length]
+    if not text and task not in KEYS:
+        table = table[table["distance_tokens"] == table["distance_tokens"].max()]
     values = by_label(table, column)
-    best = str(values.idxmin() if task == "text" else values.idxmax())
+    best = str(values.idxmin() if text else values.idxmax())
     pairs = tables["comparisons"]
     pairs = pairs[(pairs["metric"] == metric) & (pairs["context_tokens"] == length)]
     pairs = pairs[pairs["at_tokens"] == pairs["at_tokens"].max()]
@@ -189,8 +185,8 @@ def _emit(label: str, config: EvaluateConfig) -> str:
         for each in config.parsed_methods()
         if method_label(each.label, each.factor) == label
     }
-    words = ["ropelab", "emit", "--from", config.model, "--context", str(config.context)]
-    return shlex.join([*words, "--method", method])
+    about = {"from": config.model, "context": config.context, "method": method}
+    return command_of("emit", about)
 
 
 def _typed(label: str, factor: float) -> str:
@@ -244,7 +240,7 @@ def answer(tables: Tables) -> str:
 def following(config: EvaluateConfig, tables: Tables) -> str:
     """Return the command that writes the best method down, else the one that checks the model."""
     commands = tables["recommendation"]["emit"].fillna("")
-    return next(filter(None, commands), shlex.join(["ropelab", "audit", config.model]))
+    return next(filter(None, commands), command_of("audit", {"model": config.model}, "model"))
 
 
 def _finding(row: pd.Series, model: pd.Series, alone: bool) -> str:

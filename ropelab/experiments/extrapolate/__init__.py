@@ -55,8 +55,6 @@ QUICK = {
 }
 ArmName = Literal["zero_shot", "finetuned", "ceiling", "cache"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
-# Below this many tokens there is no curriculum, and rotary geometry degenerates.
-SHORTEST = 64
 
 
 class Preset(NamedTuple):
@@ -146,7 +144,7 @@ class ExtrapolateConfig(TaskConfig):
         from ropelab.models.methods.method import Reading
 
         roundings(self)
-        self.check_lengths(SHORTEST)
+        self.check_lengths()
         if not self.train_len <= self.tuned_len <= self.test_len:
             raise ValueError(
                 f"finetune_len must lie between train_len ({self.train_len}) and test_len "

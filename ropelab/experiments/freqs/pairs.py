@@ -1,8 +1,7 @@
 """Every pair of a head under a scaling method: tables, answer and short table."""
 
 import math
-import shlex
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ from ropelab.math.rotary import axis_names, axis_of_pairs
 from ropelab.math.scaling import RopePlan, Scaling, kept_weights, roles
 from ropelab.runs.arrays import Float
 from ropelab.runs.cell import Computation, Needs, Values
-from ropelab.runs.config import LARGEST
+from ropelab.runs.config import LARGEST, command_of
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import typed
 from ropelab.runs.tables import Tables
@@ -28,17 +27,11 @@ SECONDS_PER_PAIR = 4e-5
 ROLES = ("kept", "ramp", "interpolated", "moved", "dropped")
 
 
-class Head(NamedTuple):
-    """A head under a method at one length in tokens."""
+def check(config: FreqsConfig) -> tuple[Scaling, int, list[tuple[Geometry, RopePlan]]]:
+    """Return the method, the length, and the scaled parts of a head, one unless it is axial.
 
-    scaling: Scaling
-    test_len: int
-    parts: tuple[tuple[Geometry, RopePlan], ...]  # scaled; one unless axial
-    axes: tuple[str, ...]  # by pair; empty for text
-
-
-def check(config: FreqsConfig) -> Head:
-    """Return the head of a config; InputError unless its method exists and fits."""
+    InputError: the method does not exist, or does not fit.
+    """
     widths = [config.rotary_dim or config.head_dim]
     if config.sections and config.layout == "axial":
         widths = [2 * pairs for pairs in config.sections]
@@ -50,15 +43,12 @@ def check(config: FreqsConfig) -> Head:
     if not wanted <= LARGEST:
         raise InputError(f"{wanted:.4g} tokens are more than 2^53, where float64 is still exact")
     test_len = round(wanted)
-    parts = tuple((geometry, scaling.plan(geometry, test_len)) for geometry in geometries)
-    names = axis_names(len(config.sections))
-    axes = tuple(names[i] for i in axis_of_pairs(config.layout, config.sections).tolist())
-    return Head(scaling, test_len, parts, axes)
+    return scaling, test_len, [(each, scaling.plan(each, test_len)) for each in geometries]
 
 
 def cells(config: FreqsConfig) -> list[Computation]:
     # The model has filled the other fields; its name changes nothing more.
-    inputs = {name: v for name, v in config.model_dump(mode="json").items() if name != "model"}
+    inputs = config.model_dump(mode="json", exclude={"model"})
     pairs = config.head_dim // 2
     needs = Needs(seconds=pairs * SECONDS_PER_PAIR, memory_bytes=LIBRARIES + pairs * BYTES_PER_PAIR)
     title = f"pairs under {config.method}"
@@ -80,13 +70,15 @@ def compute(**values: Any) -> dict[str, pd.DataFrame]:
     axis if axes have frequencies each.
     """
     config = FreqsConfig(**values)
-    head = check(config)
-    lengths = head.test_len, config.extended_len
-    pairs = pd.concat([_pairs(*part, *lengths) for part in head.parts], ignore_index=True)
+    scaling, test_len, parts = check(config)
+    lengths = test_len, config.extended_len
+    pairs = pd.concat([_pairs(*part, *lengths) for part in parts], ignore_index=True)
     pairs["pair"] = pairs.index
-    if head.axes:
-        pairs = pairs.assign(axis=head.axes)
-    scaling, (geometry, plan) = head.scaling, head.parts[0]
+    if config.sections:
+        names = axis_names(len(config.sections))
+        axes = axis_of_pairs(config.layout, config.sections)
+        pairs = pairs.assign(axis=[names[axis] for axis in axes.tolist()])
+    geometry, plan = parts[0]
     low, high = scaling.ramp_range(geometry) or (math.nan, math.nan)
     softmax = scaling.softmax_factor or 1.0
     row = {
@@ -99,7 +91,7 @@ def compute(**values: Any) -> dict[str, pd.DataFrame]:
         "effective_factor": plan.stretch,
         "train_len_tokens": geometry.trained_len,
         "extended_len_tokens": config.extended_len or math.nan,
-        "test_len_tokens": head.test_len,
+        "test_len_tokens": test_len,
         "softmax_multiplier": softmax,
         "source": scaling.source,
     }
@@ -175,14 +167,13 @@ def answer(tables: Tables) -> str:
 def following(config: FreqsConfig, tables: Tables) -> str:
     """Return the command that writes a known model's scaling down, else the one on precision."""
     scaling = tables["scaling"].iloc[0]
-    length = str(scaling["test_len_tokens"])
-    words = ["ropelab", "precision", "--base", typed(config.base), "--head-dim"]
-    words += [str(config.head_dim), "--length", length]
+    length, method = scaling["test_len_tokens"], scaling["method"]
     if config.model:
-        words = ["ropelab", "emit", "--model", config.model, "--context", length]
-    elif scaling["method"] != "unscaled":
-        words += ["--method", scaling["method"]]
-    return shlex.join(words)
+        return command_of("emit", {"model": config.model, "context": length})
+    head = {"base": typed(config.base), "head_dim": config.head_dim}
+    head |= {"rotary_dim": config.rotary_dim} if config.rotary_dim else {}
+    scaled = {"method": method, "train_len": config.train_len} if method != "unscaled" else {}
+    return command_of("precision", {**head, "length": length, **scaled})
 
 
 def summary(tables: Tables) -> pd.DataFrame:

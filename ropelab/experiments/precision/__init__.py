@@ -22,7 +22,7 @@ from ropelab.runs.config import (
     Natural,
     Positive,
 )
-from ropelab.runs.errors import unknown_name
+from ropelab.runs.errors import known
 from ropelab.runs.sentences import typed
 
 QUESTION = "Is float16 or bfloat16 precise enough, and where does a cast lose the position?"
@@ -111,11 +111,9 @@ class PrecisionConfig(Config):
                 f"explain_pair must be below {self.rotated // 2}, got {self.explain_pair}"
             )
         for name in self.schemes:
-            if name not in SCHEMES:
-                raise unknown_name("scheme", name, SCHEMES)
+            known("scheme", name, SCHEMES)
         for name in self.components:
-            if name not in COMPONENTS:
-                raise unknown_name("component", name, COMPONENTS)
+            known("component", name, COMPONENTS)
         only_one = set(self.schemes) == {"single"}
         if self.components and only_one and set(OF_ONE_FREQUENCY).isdisjoint(self.components):
             raise ValueError(

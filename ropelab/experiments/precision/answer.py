@@ -9,6 +9,7 @@ from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision.encodings import encoding_cells, explain_table, spectrum_of
 from ropelab.experiments.precision.stages import cast_tables, stage_cells
 from ropelab.math.numerics.casts import STAGES
+from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.sentences import sentences_of, typed
 from ropelab.runs.tables import Tables
@@ -34,9 +35,12 @@ ORDER = (
 
 
 def check(config: PrecisionConfig) -> None:
-    """Raise InputError for unknown formats, methods, casts, and methods that rotate no pair."""
+    """Raise InputError for unknown formats, methods, casts, and what does not fit the head."""
     spectrum_of(config)
     cells(config)
+    for stored in config.cache:
+        # The keys are the rotated features alone.
+        parse_keys(stored).check(config.rotated)
 
 
 def cells(config: PrecisionConfig) -> list[Cell]:

@@ -44,39 +44,37 @@ share_interval = cache(proportion_interval)
 
 @dataclass(frozen=True, kw_only=True)
 class Piece(Computation):
-    """A computation from some fields of the config, besides inputs of its own."""
+    """A computation from a config that has those of its fields that are among the inputs."""
 
-    fields: Mapping[str, Any]
     version: int = 2
 
-    @property
-    def key(self) -> Mapping[str, Any]:
-        return {**self.fields, **self.inputs}
-
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        more = dict(self.inputs)
+        fields = {name: more.pop(name) for name in PrecisionConfig.model_fields if name in more}
         # Other fields have their defaults here, so that no table can depend on the config's. They
         # need not go together with these, so nothing is checked again.
-        config = PrecisionConfig.model_construct(**self.fields)
+        config = PrecisionConfig.model_construct(**fields)
         with context.progress(self.title, 1) as advance:
-            return self.function(config, advance=advance, **self.inputs)
+            return self.function(config, advance=advance, **more)
 
 
 def piece(
     config: PrecisionConfig,
     names: Iterable[str],
     *,
+    inputs: Mapping[str, Any],
     seconds: float,
     memory: float = 0.0,
     drawn: float = 0.0,
     **about: Any,
 ) -> Piece:
-    """Make a cell from the named fields; `memory`: bytes beside the libraries."""
+    """Make a cell from the named fields and more inputs; `memory`: bytes beside the libraries."""
     needs = Needs(
         seconds=seconds + drawn * SECONDS_PER_SCORE,
         memory_bytes=int(LIBRARIES + memory + drawn * BYTES_PER_SCORE),
     )
     fields = config.model_dump(mode="json", include=set(names))
-    return Piece(fields=fields, needs=needs, **about)
+    return Piece(inputs={**fields, **inputs}, needs=needs, **about)
 
 
 def spectrum_of(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
@@ -130,16 +128,9 @@ def encoding_cells(config: PrecisionConfig) -> list[Piece]:
     return found
 
 
-def encoding_tables(
-    config: PrecisionConfig,
-    *,
-    scheme: str,
-    components: Sequence[str],
-    formats: Sequence[str],
-    advance: Advance,
-) -> Tables:
+def encoding_tables(config: PrecisionConfig, *, scheme: str, advance: Advance) -> Tables:
     """Return the tables of one scheme: resolution, collisions by octave, pairs, scores, margins."""
-    spectrum, stored = spectrum_of(config, scheme), [FORMATS[name] for name in formats]
+    spectrum, stored = spectrum_of(config, scheme), [FORMATS[name] for name in config.formats]
     offset, length = config.offset, config.length
     # Without the last position, whose neighbour is not in the range.
     sampled = scores.sample_positions(offset, max(length - 1, 1), config.samples)
@@ -147,12 +138,12 @@ def encoding_tables(
     # `cos`, `sin` and `pair` are taken of the slowest pair that rotates, which is comparable to a
     # single frequency. `vector` is all pairs, `score` the attention score of aligned vectors.
     slowest = int(np.flatnonzero(spectrum.inv_freq)[-1])
-    for component in components:
+    for component in config.components:
         whole = component in ("vector", "score")
         pairs = range(spectrum.pairs) if whole else range(slowest, slowest + 1)
         encoded = encoding.PositionEncoding(Chain(CastPlan(), spectrum), component, pairs)
         counted = take_census(
-            encoded, stored, offset, length, lambda part: advance(part / len(components))
+            encoded, stored, offset, length, lambda part: advance(part / len(config.components))
         )
         first, repeating = _repeating(encoded, offset, length)
         for fmt, census in zip(stored, counted, strict=True):
@@ -189,7 +180,7 @@ def encoding_tables(
         "collisions": pd.DataFrame(collisions),
         "pairs": _pairs(config, spectrum, stored),
         "scores": _scores(config, spectrum, stored),
-        "score_margin": pd.DataFrame(margins),
+        "score_margin": margins,
     }
     for table in tables.values():
         table.insert(0, "scheme", scheme)

@@ -20,8 +20,7 @@ from ropelab.math.numerics.angle_errors import (
 )
 from ropelab.math.numerics.casts import PRESETS, STAGES, CastPlan, parse_cast, preset_named
 from ropelab.math.numerics.chain import Chain
-from ropelab.math.numerics.key_errors import COUNT, key_errors
-from ropelab.math.numerics.keys import parse_keys
+from ropelab.math.numerics.keys import COUNT, key_errors, parse_keys
 from ropelab.math.numerics.resolution import HELD, count_distinct
 from ropelab.runs.cell import Advance
 from ropelab.runs.stats import mean_interval

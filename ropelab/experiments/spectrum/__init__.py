@@ -38,8 +38,6 @@ SCHEMES = split_list(
     "spaced(n=16, uniform=true), without(band=fast), without(band=middle), without(band=slow), "
     "p_rope(p=0)"
 )
-# Below this many tokens the grids of positions degenerate.
-SHORTEST = 64
 
 
 class SpectrumConfig(ShapedConfig):
@@ -74,7 +72,7 @@ class SpectrumConfig(ShapedConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        self.check_lengths(SHORTEST)
+        self.check_lengths()
         if not self.tasks:
             raise ValueError("tasks must name at least one of text, copy, most_recent")
         if not self.schemes:

@@ -125,18 +125,17 @@ def schemes_table(config: SpectrumConfig) -> pd.DataFrame:
 
 
 def representable(config: SpectrumConfig) -> pd.DataFrame:
-    """Return a row per scheme, vectors and format: the fields of `ScoreMargin`, and its status."""
+    """Return a row per scheme, vectors and format: see `score_margins`."""
     # Those of a trained window, for the width of one head.
     distances = np.arange(config.train_len, dtype=np.float64)
     formats = [format_named(name) for name in FORMATS]
-    rows = []
+    found = []
     for label, scheme in config.parsed_schemes().items():
         inv_freq = scheme.plan(config.geometry(), config.train_len).inv_freq
-        rows += [
-            {"scheme": label, **margin._asdict()}
-            for margin in score_margins(inv_freq, formats, distances, config.draws, SEED)
-        ]
-    return pd.DataFrame(rows)
+        table = score_margins(inv_freq, formats, distances, config.draws, SEED)
+        table.insert(0, "scheme", label)
+        found.append(table)
+    return pd.concat(found, ignore_index=True)
 
 
 def _measured(answers: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:

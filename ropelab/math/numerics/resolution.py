@@ -312,20 +312,19 @@ def count_equal_hashes(
 ) -> int:
     """Count the distinct encodings among positions whose leading pairs hash to `hashes`."""
     lead = encoding.leading(fmt)
-    rest = encoding.pairs[len(lead) :]
-    distinct = hashes.size
-    hashes, positions = _repeated(hashes, positions)
-    distinct -= hashes.size
-    while rest and hashes.size:
+    rest, distinct = encoding.pairs[len(lead) :], 0
+    while True:
+        distinct += hashes.size
+        hashes, positions = _repeated(hashes, positions)
+        distinct -= hashes.size
+        if not (rest and hashes.size):
+            break
         pairs, rest = rest[: len(lead)], rest[len(lead) :]
         parts = [
             mixed(keys_of(encoding.values(positions[low:high], pairs), fmt), hashes[low:high])
             for low, high in blocks(0, hashes.size, BLOCK // len(pairs))
         ]
         hashes = np.concatenate(parts)
-        distinct += hashes.size
-        hashes, positions = _repeated(hashes, positions)
-        distinct -= hashes.size
     if not hashes.size:
         return distinct
     first = np.append(True, hashes[1:] != hashes[:-1])
@@ -349,8 +348,6 @@ def _repeated(hashes: Integers, positions: Positions) -> tuple[Integers, Positio
     order = np.argsort(hashes)
     hashes = hashes[order]
     equal = hashes[1:] == hashes[:-1]
-    if not equal.any():
-        return hashes[:0], positions[:0]
     repeated = np.zeros(hashes.size, dtype=bool)
     repeated[1:] |= equal
     repeated[:-1] |= equal

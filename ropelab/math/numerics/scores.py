@@ -14,8 +14,8 @@ max_i 2 |sin(theta_i / 2)|: both vectors are then in one pair, at right angles.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Positions, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
 from ropelab.runs.arrays import Float
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Alignment = Literal["random", "aligned"]
 Vectors = Literal["aligned at 0", "aligned", "random", "largest"]
@@ -145,33 +148,25 @@ def rms_error(rounded: Scores, exact: Scores) -> float:
     return float(np.sqrt(np.mean((rounded - exact) ** 2)))
 
 
-class ScoreMargin(NamedTuple):
-    """The change of a score over one token in one format; medians over draws and distances.
-
-    Vectors are `aligned` (the query is the key); `aligned at 0` (so, from distance 0 to 1);
-    `random`; `largest`: the two vectors of length sqrt(d) whose score changes most.
-    """
-
-    vectors: Vectors
-    format: str
-    score_step: float  # nats
-    rounding: float  # half the format's spacing at the score; for `largest` at sqrt(d)
-    step_to_rounding: float
-    unchanged_fraction: float  # of stored scores
-    weight_change: float  # exp(score_step) - 1, the relative weight of neighbours
-    status: str
-
-
 def score_margins(
     inv_freq: Float[np.ndarray, " pairs"],
     formats: Sequence[FloatFormat],
     distances: Float[np.ndarray, " distances"],
     count: int,
     seed: int,
-) -> Iterator[ScoreMargin]:
-    """Yield the margins from each distance (tokens) to the next, over `count` drawn vectors."""
+) -> "pd.DataFrame":
+    """Return the changes of scores from each distance (tokens) to the next, a row per format.
+
+    Medians over `count` draws and the distances. Vectors are `aligned` (the query is the key);
+    `aligned at 0` (so, from distance 0 to 1); `random`; `largest`: the two vectors of length
+    sqrt(d) whose score changes most. ``score_step``: nats; ``rounding``: half the format's spacing
+    at the score, for `largest` at sqrt(d); ``unchanged_fraction``: of stored scores;
+    ``weight_change``: exp(score_step) - 1, the relative weight of neighbours.
+    """
+    import pandas as pd  # not needed for scores themselves
+
     found: list[tuple[Vectors, Scores, Scores, Scores]] = []
-    wanted: dict[Vectors, Float[np.ndarray, distances]]
+    wanted: dict[Vectors, Float[np.ndarray, " distances"]]
     wanted = {"aligned at 0": np.zeros(1), "aligned": distances, "random": distances}
     for vectors, where in wanted.items():
         drawn = draw(count, len(inv_freq), "random" if vectors == "random" else "aligned", seed)
@@ -180,6 +175,7 @@ def score_margins(
     # The two vectors whose score changes most have scores of -step/2 and step/2.
     step, width = np.full((1, 1), largest_step(inv_freq)), math.sqrt(2 * len(inv_freq))
     found.append(("largest", -step / 2, step, np.full((1, 1), width)))
+    rows = []
     for vectors, score, step, scale in found:
         size = float(np.median(np.abs(step)))
         for fmt in formats:
@@ -187,16 +183,18 @@ def score_margins(
             ratio = float(np.median(np.abs(step) / rounding))
             stays = float((round_to(score, fmt) == round_to(score + step, fmt)).mean())
             margin = "above the rounding" if ratio > 1 else "below the rounding"
-            yield ScoreMargin(
-                vectors,
-                fmt.name,
-                score_step=size,
-                rounding=float(np.median(rounding)),
-                step_to_rounding=ratio,
-                unchanged_fraction=stays,
-                weight_change=math.expm1(size),
-                status="every score stays equal" if stays == 1 else margin,
-            )
+            row = {
+                "vectors": vectors,
+                "format": fmt.name,
+                "score_step": size,
+                "rounding": float(np.median(rounding)),
+                "step_to_rounding": ratio,
+                "unchanged_fraction": stays,
+                "weight_change": math.expm1(size),
+                "status": "every score stays equal" if stays == 1 else margin,
+            }
+            rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def score_and_step(

@@ -73,6 +73,9 @@ TaskName = Annotated[str, AfterValidator(_task)]
 ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 Depths = Annotated[Naturals, Field(description="depths of a pass key in its text, in percent")]
 MOST_DEPTHS = 16
+# Below this many tokens rotary geometry and the grids of positions degenerate, and there is no
+# curriculum.
+SHORTEST = 64
 
 
 Casts = Annotated[
@@ -184,7 +187,7 @@ class TaskConfig(Config):
         text.corpus().check(self.train_len + 1, length, self.documents)
         return text
 
-    def check_lengths(self, shortest: int) -> None:
+    def check_lengths(self, shortest: int = SHORTEST) -> None:
         """Raise ValueError unless the trained length is at least `shortest` and at most tested."""
         train_len = self.train_len
         if train_len < shortest:

@@ -16,8 +16,7 @@ import pandas as pd
 from ropelab.math.frequencies import Geometry
 from ropelab.math.numerics.angle_errors import worst
 from ropelab.math.numerics.chain import Chain, Spectrum
-from ropelab.math.numerics.key_errors import key_errors
-from ropelab.math.numerics.keys import BLOCK, Rounding
+from ropelab.math.numerics.keys import BLOCK, Rounding, key_errors
 from ropelab.math.numerics.scores import draw, score_spread
 from ropelab.math.scaling import Unscaled
 from ropelab.models.methods.method import Method, Scaled

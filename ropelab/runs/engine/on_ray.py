@@ -8,7 +8,6 @@ token in the environment, where Ray would write one into the home folder.
 
 import atexit
 import hashlib
-import importlib.util
 import logging
 import os
 import pickle
@@ -42,7 +41,7 @@ from ropelab.runs.cell import (
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board
 from ropelab.runs.engine.schedule import TRIES, Running, machine_for
-from ropelab.runs.errors import InputError, MachineError, say
+from ropelab.runs.errors import InputError, MachineError, is_installed, say
 from ropelab.runs.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -269,7 +268,7 @@ def _first_line(error: Exception) -> str:
 
 def check_ray(address: str | None) -> None:
     """Raise InputError unless Ray is installed and something listens at the address."""
-    if importlib.util.find_spec("ray") is None:
+    if not is_installed("ray"):
         raise InputError("--engine ray needs Ray: pip install 'ropelab[ray]'")
     if address is None or address == "auto":
         return

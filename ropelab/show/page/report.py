@@ -11,8 +11,7 @@ from PIL import Image
 
 from ropelab.runs import store
 from ropelab.runs.errors import say
-from ropelab.runs.quantiles import student_quantile
-from ropelab.runs.stats import CONFIDENCE
+from ropelab.runs.stats import CONFIDENCE, student_quantile
 from ropelab.show.drawn import as_files, draw_of, finished
 from ropelab.show.figures.style import take_title
 from ropelab.show.looks import looks_for_script

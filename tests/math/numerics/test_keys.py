@@ -7,8 +7,7 @@ import pytest
 
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.chain import Spectrum
-from ropelab.math.numerics.key_errors import key_errors
-from ropelab.math.numerics.keys import SHARED, parse_keys, parse_rounding
+from ropelab.math.numerics.keys import SHARED, key_errors, parse_keys, parse_rounding
 from ropelab.runs.errors import InputError
 
 RANDOM = np.random.default_rng(0)

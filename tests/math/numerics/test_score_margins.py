@@ -1,6 +1,7 @@
 """The change of a score over one token, against mpmath, singular values and torch's softmax."""
 
 import math
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -14,7 +15,6 @@ from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.scores import (
-    ScoreMargin,
     draw,
     largest_step,
     score_and_step,
@@ -28,10 +28,10 @@ ROPE = inverse_frequencies(32, 1e4)
 FOUND = ("float32", "float16", "bfloat16")
 
 
-def margins(inv_freq: np.ndarray) -> dict[tuple[str, str], ScoreMargin]:
+def margins(inv_freq: np.ndarray) -> dict[tuple[Any, Any], Any]:
     """The margins by vectors and format."""
     found = score_margins(inv_freq, [FORMATS[name] for name in FOUND], DISTANCES, 50, seed=0)
-    return {(signal.vectors, signal.format): signal for signal in found}
+    return {(signal.vectors, signal.format): signal for signal in found.itertuples()}
 
 
 def rotations(inv_freq: np.ndarray, distance: float) -> np.ndarray:
