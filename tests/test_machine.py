@@ -49,6 +49,8 @@ def test_a_format_asked_for_is_taken(processor, asked):
     ("dtype", "units", "sentence"),
     [
         ("bfloat16", True, "computing in bfloat16: this CPU has matrix units for bfloat16"),
+        ("float16", True, "computing in float16"),
+        ("auto", False, "computing in the format of the model"),
         ("float32", False, "computing in float32: this CPU has no matrix units for bfloat16"),
         (
             "float32",

@@ -68,8 +68,10 @@ def resolve_dtype(asked: DtypeName, device: str) -> DtypeName:
     return asked
 
 
-def about_dtype(dtype: DtypeName, device: str) -> str:
+def about_dtype(dtype: str, device: str) -> str:
     """Say in one line why a number format is used on a device."""
+    if dtype not in RATES:  # of a released model: it is its own, or was asked for
+        return f"computing in {'the format of the model' if dtype == 'auto' else dtype}"
     quick = multiplies_bfloat16(device)
     processor = "CPU" if device == "cpu" else "GPU"
     fact = f"this {processor} has {'' if quick else 'no '}matrix units for bfloat16"

@@ -192,17 +192,15 @@ def _repeating(
     encoded: encoding.PositionEncoding, offset: int, length: int
 ) -> tuple[int, np.ndarray] | tuple[None, None]:
     """Return the first repetition in exact arithmetic, and one position per distinct value."""
-    if len(encoded.pairs) > 1 or encoded.component not in OF_ONE_FREQUENCY:
-        return None, None
-    theta = float(encoded.chain.spectrum.inv_freq[encoded.pairs.start])
-    period = encoding.whole_period(theta)
+    component, period = encoded.component, None
+    if len(encoded.pairs) == 1 and component in OF_ONE_FREQUENCY:
+        period = encoding.whole_period(float(encoded.chain.spectrum.inv_freq[encoded.pairs.start]))
     if period is None or min(period, length) > HELD:  # too many to list
         return None, None
-    first = encoding.first_repeat(period, encoded.component)
-    if offset + length <= first:
+    found = encoding.distinct_positions(period, component, offset, length)
+    if len(found) == length:
         return None, None
-    found = encoding.distinct_positions(period, encoded.component, offset, length)
-    return (None, None) if len(found) == length else (first, found.astype(np.float64))
+    return encoding.first_repeat(period, component), found.astype(np.float64)
 
 
 def _status(fmt: FloatFormat, census: Census, repeating: int | None) -> str:

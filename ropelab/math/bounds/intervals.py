@@ -102,8 +102,6 @@ class Undecided:
 
     @classmethod
     def joined(cls, parts: Sequence["Undecided"]) -> "Undecided":
-        if len(parts) == 1:
-            return parts[0]
         counts = [part.intervals.shape[1] for part in parts]
         offsets = np.cumsum([0, *counts[:-1]])
         return cls(
