@@ -136,7 +136,9 @@ def test_evaluations_of_a_changed_method_are_other_cells_and_those_of_yarn_the_s
 
 
 def test_a_trained_encoding_is_trained_anew_when_its_file_changes(mymodule, corpus) -> None:
-    values = {**SMALL, "corpus": corpus, "tasks": "copy", "encodings": "mymodule:MyEncoding,rope"}
+    inside = "layers(window(mymodule:MyEncoding,16),rope)"
+    names = f"mymodule:MyEncoding,rope,{inside}"
+    values = {**SMALL, "corpus": corpus, "tasks": "copy", "encodings": names}
 
     def models() -> dict[str, str]:
         plan = Lab().prepare("encodings", values)
@@ -148,6 +150,7 @@ def test_a_trained_encoding_is_trained_anew_when_its_file_changes(mymodule, corp
     after = models()
     assert before["rope"] == after["rope"]
     assert before["mymodule:MyEncoding"] != after["mymodule:MyEncoding"]
+    assert before[inside] != after[inside]
 
 
 def test_everything_of_ones_own_is_compared_in_one_run(mymodule, corpus, tiny_preset) -> None:

@@ -12,6 +12,7 @@ Where an encoding is not defined the row is there, its status `undefined` and it
 """
 
 import math
+import re
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -86,7 +87,9 @@ def observations(config: EncodingsConfig) -> list[Evaluation]:
 
 def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
     key: dict[str, Any] = {"name": encoding, "trained_len": config.train_len}
-    key |= {"version": LEARNING_VERSION, **sources(find("encodings", encoding))}
+    # Classes of one's own may also stand inside a notation.
+    named = [find("encodings", part) for part in re.split(r"[(),]", encoding)]
+    key |= {"version": LEARNING_VERSION, **sources(*named)}
     make = partial(encoding_of, shape_of(config), encoding, seed)
     return training_of(config, seed, make, key, encoding, config.first_window, fused=False)
 
