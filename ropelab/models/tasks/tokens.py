@@ -148,7 +148,11 @@ def _read(path: str) -> Corpus:
 def _read_unchanged(path: Path | None, stamp: object) -> Corpus:
     name, found = read_documents(path)
     kept = distinct(found)
-    return Corpus(name, (), tuple(kept.values()), hashlib.sha256(b"".join(kept)).hexdigest())
+    # Kinds follow from names, and decide which documents come first.
+    kinds = [document.kind for document in kept.values()] if path else []
+    by_kind = [f"/{kind}".encode() for kind in kinds] if len({*kinds}) > 1 else []
+    fingerprint = hashlib.sha256(b"".join([*kept, *by_kind])).hexdigest()
+    return Corpus(name, (), tuple(kept.values()), fingerprint)
 
 
 def _whole(text: TokenText) -> Corpus:

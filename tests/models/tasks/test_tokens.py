@@ -72,6 +72,12 @@ def test_a_few_documents_are_of_several_kinds(tmp_path, model):
     drawn = [origin.kind for origin in text.origins(60, 8)]
     assert drawn == ["b", "a", "c", "b", "a", "b", "b", "b"]
     assert [origin.kind for origin in text.origins(60, 2)] == ["b", "a"]
+    # The same text under other names comes in another order: it is not the same corpus.
+    (tmp_path / "c").rename(tmp_path / "z")
+    (tmp_path / "a" / "0.md").rename(tmp_path / "b" / "9.md")
+    moved = TokenText.of(str(tmp_path), model)
+    assert not text.documents(60, 8)[0].equal(moved.documents(60, 8)[0])
+    assert text.fingerprint != moved.fingerprint
     assert len({spelled(text, row) for row in text.documents(60, 8)[0]}) == 8
 
 
