@@ -231,7 +231,7 @@ def test_work_and_parameters_of_known_encodings() -> None:
 def test_behaviour_of_models_with_random_weights() -> None:
     tokens = torch.randint(256, (2, 64), generator=torch.Generator().manual_seed(0))
     rows = {}
-    for name in ("nope", "sinusoidal", "rope"):
+    for name in ("nope", "sinusoidal", "rope", "window(rope,8)"):
         model = untrained(config(), name)
         torch.manual_seed(0)
         for parameter in model.parameters():
@@ -244,6 +244,7 @@ def test_behaviour_of_models_with_random_weights() -> None:
     # One causal layer without positions sees a set, two see an order.
     assert rows["nope"]["order_first_layer"] < 1e-5 < 1e-2 < rows["nope"]["order_output"]
     assert rows["rope"]["order_first_layer"] > 1e-2
+    assert rows["window(rope,8)"]["moved_scores"] < 1e-5
     assert rows["rope"]["moved_scores"] < 1e-5 < 1e-2 < rows["sinusoidal"]["moved_scores"]
 
 

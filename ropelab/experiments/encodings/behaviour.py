@@ -107,8 +107,8 @@ def _first_scores(model: LanguageModel, tokens: Tensor, start: int) -> Tensor:
     x = norm(model.encoding.embed(norm(model.embedding(tokens)), positions))
     encoding, (q, k, _) = model.encoding.for_layer(0), _attention(model).projected(x)
     q, k = encoding.query(q, positions), encoding.key(k, positions)
-    scores = encoding.scores(q, k, positions, positions)
-    return scores[..., causal_mask(positions, positions)]
+    scores = encoding.scores(q, k, positions, positions)[..., causal_mask(positions, positions)]
+    return scores.masked_fill(scores.isneginf(), 0.0)  # hidden by a window, here and there
 
 
 def _attention(model: LanguageModel) -> Attention:
