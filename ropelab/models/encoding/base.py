@@ -104,7 +104,11 @@ def unfused(encoding: Encoding) -> Encoding:
     """Make an encoding ask for attention in separate products, and return it."""
     # With narrow heads (32 features) torch's fused kernel for CPUs takes two to ten times as long
     # as these at windows below 256 tokens, forward and backward in bfloat16.
-    for module in encoding.modules():
-        if isinstance(module, Encoding):
-            module.fused = False
+    for part in parts_of(encoding):
+        part.fused = False
     return encoding
+
+
+def parts_of(encoding: Encoding) -> list[Encoding]:
+    """Return an encoding and all inside it."""
+    return [module for module in encoding.modules() if isinstance(module, Encoding)]

@@ -19,7 +19,15 @@ import torch
 from torch import nn
 
 from ropelab.math.methods import split_call
-from ropelab.models.encoding.base import Around, Encoding, Heads, PerLayer, Positions, Scores
+from ropelab.models.encoding.base import (
+    Around,
+    Encoding,
+    Heads,
+    PerLayer,
+    Positions,
+    Scores,
+    parts_of,
+)
 from ropelab.models.encoding.registry import Shape, drawing_from, made, record_of
 from ropelab.runs.config import LARGEST, read_number
 from ropelab.runs.errors import InputError
@@ -125,13 +133,9 @@ def _within(text: str, shape: Shape) -> Encoding:
     if split_call(text)[0] in ("layers", "every"):
         raise InputError(f"'{text}' is of several layers and stands for one")
     encoding = _read(text, shape).for_layer(0)
-    if any(type(part).embed not in (Encoding.embed, Around.embed) for part in _parts(encoding)):
+    if any(type(part).embed not in (Encoding.embed, Around.embed) for part in parts_of(encoding)):
         raise InputError(f"'{text}' acts on the embeddings, before any layer")
     return encoding
-
-
-def _parts(encoding: Encoding) -> list[Encoding]:
-    return [part for part in encoding.modules() if isinstance(part, Encoding)]
 
 
 def _option(text: str, argument: str) -> tuple[str, float]:

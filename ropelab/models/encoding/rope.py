@@ -83,7 +83,8 @@ class Rope(Encoding):
         super().__init__()
         self.plan, self.pairing, self.softmax_factor = plan, pairing, softmax_factor
         self.rotary_dim = 2 * len(plan.inv_freq)
-        self.cos = self.sin = torch.empty(0, self.rotary_dim // 2)
+        # One attribute: threads that learn from parts of a batch never see half of a change.
+        self._kept = (torch.empty(0, self.rotary_dim // 2),) * 2
 
     @classmethod
     def unscaled(
@@ -123,17 +124,19 @@ class Rope(Encoding):
     def _tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return rows of tables that are kept and grow to powers of two."""
         needed = int(positions.max()) + 1
-        if len(self.cos) < needed or self.cos.device != positions.device:
+        cos, sin = self._kept
+        if len(cos) < needed or cos.device != positions.device:
             rows = torch.arange(1 << (needed - 1).bit_length(), device=positions.device)
-            self.cos, self.sin = (table.float() for table in self._computed(rows))
-        return self.cos[positions], self.sin[positions]
+            cos, sin = self._kept = self._computed(rows)
+        return cos[positions], sin[positions]
 
     def _computed(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the float64 tables of some positions."""
+        """Return the tables of some positions."""
         # float64 first: an angle of 1e5 rad has an error of 4e-3 in float32, its cosine too.
         cos, sin = cos_sin(rows, self.plan)
         # On the query and on the key, so that scores carry the square of the factor.
-        return cos * self.plan.attention_factor, sin * self.plan.attention_factor
+        factor = self.plan.attention_factor
+        return (cos * factor).float(), (sin * factor).float()
 
 
 class Decoupled(Encoding):

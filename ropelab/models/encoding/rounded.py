@@ -68,7 +68,7 @@ class RoundedRope(Rope):
         with np.errstate(invalid="ignore"):
             both = [trig(angles) * self.plan.attention_factor for trig in (np.cos, np.sin)]
         cos, sin = (torch.from_numpy(round_to(part, self.chain.plan.table)) for part in both)
-        return cos.to(rows.device), sin.to(rows.device)
+        return cos.float().to(rows.device), sin.float().to(rows.device)
 
     def _tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         cos, sin = super()._tables(positions)

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import AdamW, Optimizer
 
+from ropelab.models.encoding.base import parts_of
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.muon import Muon
 from ropelab.models.lm.source import Batch
@@ -35,6 +36,7 @@ from ropelab.runs.cell import Advance
 from ropelab.runs.errors import MachineError, say
 from ropelab.runs.folders import remove, replaced_file
 from ropelab.runs.machine import DtypeName, computing_in, one_thread
+from ropelab.runs.own import is_own
 
 FIRST_WINDOW = 64
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
@@ -125,7 +127,9 @@ def set_gradients(
 
     losses, found = zip(*(threads.map if threads else map)(gradients, parts), strict=True)
     for parameter, each in zip(parameters, zip(*found, strict=True), strict=True):
-        parameter.grad = None if each[0] is None else sum(each[1:], start=each[0])
+        # Code of one's own may use a parameter in some parts only.
+        used = [gradient for gradient in each if gradient is not None]
+        parameter.grad = sum(used[1:], start=used[0]) if used else None
     return sum(losses)
 
 
@@ -178,16 +182,19 @@ def train(
     operations = [operations_per_token(model.size, window) for window in windows]
     work = [each * recipe.steps / sum(operations) for each in operations]
     pool: AbstractContextManager[Executor | None] = one_thread()
-    if cores > 1:
+    # An encoding of one's own may keep something from one call to the next.
+    if cores > 1 and not any(is_own(type(part)) for part in parts_of(model.encoding)):
         pool = ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,))
     with (
         progress(sum(work[len(losses) :])) as advance,
         pool as threads,
         interrupts.held() as interrupted,
+        torch.random.fork_rng(devices=[]),
     ):
         saved = time.monotonic()
         while len(losses) < recipe.steps:
             step = len(losses)
+            torch.manual_seed(step)  # for encodings of one's own that draw
             losses.append(one_step(model, optimizers, data, recipe, step, dtype, threads))
             check_finite(losses, model.size.vocabulary)
             advance(work[step], note=f"loss {losses[-1]:.3f}")

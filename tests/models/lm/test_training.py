@@ -21,6 +21,7 @@ import torch
 
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import RopePlan
+from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm import training
 from ropelab.models.lm.model import LanguageModel, ModelSize
@@ -276,3 +277,64 @@ def test_training_learns_one_batch_by_heart(tmp_path: Path) -> None:
     losses = train(fresh_model(), lambda *_: batch, recipe, tmp_path, PROGRESS)
     assert losses[0] == pytest.approx(math.log(128), abs=1e-5)
     assert losses[-1] < 1.0
+
+
+class OfOnesOwn(Encoding):
+    """Keeps what it was given from one call to the next, and draws."""
+
+    fused = False
+
+    def query(self, q: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        self.given = q
+        time.sleep(1e-4)  # another thread may come in between
+        return q * (1 + torch.rand(1))
+
+    def scores(
+        self, q: torch.Tensor, k: torch.Tensor, at_q: torch.Tensor, at_k: torch.Tensor
+    ) -> torch.Tensor:
+        return super().scores(q + self.given, k, at_q, at_k)
+
+
+def test_an_encoding_of_ones_own_may_keep_things_and_draw(tmp_path: Path) -> None:
+    found = []
+    for cores in (1, 4):
+        torch.manual_seed(cores)  # whatever was drawn before
+        model = fresh_model()
+        model.encoding = OfOnesOwn()
+        (folder := tmp_path / str(cores)).mkdir()
+        found.append((model, train(model, batches, RECIPE, folder, PROGRESS, cores=cores)))
+    (one, losses), (other, of_other) = found
+    assert_same((one.state_dict(), losses), (other.state_dict(), of_other))
+
+
+@pytest.mark.parametrize("used_in", [{1}, {2, 4}])
+def test_a_parameter_used_in_some_parts_only_has_the_gradient_of_those(used_in: set[int]) -> None:
+    class Seldom(Encoding):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls, self.scale = 0, torch.nn.Parameter(torch.ones(1))
+
+        def query(self, q: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return q * self.scale if self.calls in used_in else q
+
+    model = fresh_model()
+    model.encoding = encoding = Seldom()
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight)
+    set_gradients(model, batches(0, 32, 4), "float32", None)
+    assert encoding.scale.grad is not None and float(encoding.scale.grad) != 0
+
+
+def test_another_thread_never_sees_half_of_a_longer_table() -> None:
+    class Interrupted(Rope):
+        """Rotates whenever an attribute was set, as another thread may."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if "ready" in vars(self) and name != "ready":
+                self.rotated(torch.ones(1, 1, 64, 8), torch.arange(64))
+
+    rope = Interrupted(RopePlan(Geometry(8, 1e4, 32).inv_freq))
+    rope.ready = True
+    rope.rotated(torch.ones(1, 1, 64, 8), torch.arange(64))
