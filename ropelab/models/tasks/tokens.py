@@ -246,5 +246,10 @@ def _stream(text: TokenText, length: int) -> list[int]:
 
 
 def _first_ids(text: TokenText, document: bytes, length: int) -> list[int]:
-    beginning = document[: BYTES_PER_TOKEN * length].decode(errors="replace")
-    return text.ids(beginning)[:length]
+    taken, ids = BYTES_PER_TOKEN * length, list[int]()
+    while len(ids) <= length:
+        ids = text.ids(document[:taken].decode(errors="replace"))
+        if taken >= len(document):
+            break
+        taken *= 2  # a token of a long run of spaces has more
+    return ids[:length]

@@ -129,6 +129,19 @@ def test_a_long_text_is_not_read_to_its_end(tmp_path, model, monkeypatch):
     assert 0 < max(read) < 1000
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_piece_is_the_same_among_more_of_them(tmp_path, model, monkeypatch, packed):
+    # A document is a cell of its own, whatever the number of documents of the run. Tokens of long
+    # runs of spaces have 32 bytes and more.
+    monkeypatch.setattr(TokenText, "ids", lambda self, text: [ord(one) for one in text[::32]])
+    for number in range(4):
+        words = "".join(f"{number} {i} ".ljust(32) for i in range(300))
+        (tmp_path / f"{number}.md").write_text(words)
+    text = TokenText.of(str(tmp_path), model, bos="no", packed=packed)
+    one, more = text.documents(100, 1)[0], text.documents(100, 4)[0]
+    assert one.equal(more[:1])
+
+
 def test_too_little_text_is_refused_with_what_would_help(folder, model):
     with pytest.raises(InputError, match=r"has 1 documents of 850 tokens, 2 are needed.*--packed"):
         TokenText.of(str(folder), model).documents(850, 2)
