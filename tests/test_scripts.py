@@ -138,6 +138,21 @@ def test_sarif_of_an_absolute_path_is_a_uri(call: Any) -> None:
         assert uri == Path("config.json").resolve().as_uri()
 
 
+def test_lines_of_sarif_are_those_of_an_editor(call: Any) -> None:
+    text = Path("config.json").read_text()
+    # JSON lets these stand in a string; they end a line for Python alone.
+    Path("odd.json").write_text(text.replace("{", '{"note": "a\u2028b\u0085c",', 1))
+    places = []
+    for name in ("config.json", "odd.json"):
+        (run,) = json.loads(call(f"audit {name} --format sarif")[1])["runs"]
+        found = {
+            json.dumps(each["locations"][0]["physicalLocation"]["region"])
+            for each in run["results"]
+        }
+        places.append(found)
+    assert places[0] == places[1]
+
+
 def test_an_unknown_format_is_refused(call: Any) -> None:
     status, out, err = call("audit config.json --format srif")
     assert (status, out) == (2, "")
@@ -186,6 +201,8 @@ def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another
     values = tables["values"].set_index("value")
     assert (values.loc["lost", "largest"], values.loc["lost", "where"]) == ("3 -> 300000", "b")
     assert tables["settings"]["setting"].tolist() == ["old", "new"]
+    apart = run({}, source=[8, 9], name=["c", "d"], lost=[9, 9], share=[0.1, 0.2])
+    assert compare.compared(one, apart)[0].startswith("0 of 0 columns")
 
 
 def test_commands_on_the_page_for_agents_exist(call: Any) -> None:

@@ -48,6 +48,6 @@ def _place(document: Document) -> dict[str, Any]:
     uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
     line = 1
     if document.kind != "gguf" and path.is_file():
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
         line = next((n for n, text in enumerate(lines, 1) if '"rope_' in text), 1)
     return {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}

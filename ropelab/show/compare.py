@@ -42,6 +42,8 @@ def _values(first: Tables, second: Tables) -> pd.DataFrame:
         if not keys:
             continue  # rows of two runs cannot be matched
         both = one.merge(two, on=keys, suffixes=(" first", " second"))
+        if both.empty:
+            continue  # what no row has in common is not compared
         for column in (c for c in shared if is_number(one[c]) and c not in keys):
             a, b = both[f"{column} first"], both[f"{column} second"]
             change = (b - a).abs()
