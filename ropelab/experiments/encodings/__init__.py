@@ -65,12 +65,14 @@ class EncodingsConfig(ShapedConfig):
         self.check_lengths()
         if not self.tasks:
             raise ValueError("tasks must name at least one of text, copy")
-        if any("(" in name for name in self.encodings):
+        if made := [name for name in self.encodings if name not in ENCODINGS]:
             from ropelab.models.encoding.composed import compose
 
             shape = Shape(**{size: getattr(self, size, self.train_len) for size in SIZES})
-            for name in self.encodings:
-                compose(name, shape)
+            for name in made:
+                last = compose(name, shape).max_position
+                if last is not None and last < self.train_len - 1:
+                    raise ValueError(f"{name} ends at position {last}, inside the trained length")
         for name in self.encodings:
             least = record_of(name).least_head_dim
             if self.head_dim < least:

@@ -132,6 +132,10 @@ def made(name: str, shape: Shape, options: Mapping[str, Any]) -> "Encoding":
         known(f"parameter of {name}", option, free)
     arguments = {size: getattr(shape, size) for size in SIZES if size in named}
     arguments |= {**record.options, **options}
+    try:
+        inspect.signature(make).bind(**arguments)
+    except TypeError as error:
+        raise InputError(f"{name}: {error}; write it as in rope(base=500000)") from None
     if record.per_layer:
         return PerLayer(make(**arguments) for _ in range(shape.layers))
     return make(**arguments)

@@ -246,7 +246,7 @@ def _stream(text: TokenText, length: int) -> list[int]:
 
 
 def _first_ids(text: TokenText, document: bytes, length: int) -> list[int]:
-    taken, ids = BYTES_PER_TOKEN * length, list[int]()
+    taken, ids = BYTES_PER_TOKEN * max(1, length), list[int]()
     while len(ids) <= length:
         ids = text.ids(document[:taken].decode(errors="replace"))
         if taken >= len(document):

@@ -55,6 +55,25 @@ def test_a_name_alone_is_what_it_was(name: str) -> None:
         assert torch.equal(mine, other)
 
 
+class Short(Encoding):
+    """Of one's own, with a parameter and an end."""
+
+    def __init__(self, end: float) -> None:
+        super().__init__()
+        self.max_position = int(end)
+
+
+def test_an_encoding_of_ones_own_says_what_is_missing_and_where_it_ends() -> None:
+    name = f"{__name__}:Short"
+    for text, says in (
+        (name, "missing a required argument: 'end'"),
+        (f"layers({name},rope)", "missing a required argument: 'end'"),
+        (f"window({name}(end=10),8)", "ends at position 10, inside the trained length"),
+    ):
+        with pytest.raises(InputError, match=says):
+            build(EncodingsConfig, {"encodings": text, "train_len": 64, "test_len": 128})
+
+
 def test_layers_are_named_in_order_and_repeated() -> None:
     kinds = [type(each) for each in layers_of("layers(rope,nope)")]
     assert kinds == [Rope, Encoding, Rope, Encoding]
