@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import BLACK, BLUE, GREY, Look, look
+from ropelab.show.looks import BLACK, BLUE, GREY, Look, look, numbered
 
 TEXT, COPY = "text loss", "copy accuracy"
 AXES: dict[str, dict[str, Any]] = {
@@ -23,7 +23,7 @@ FAMILIES = {
     "scores": "learned vectors in the scores",
     "bias": "numbers added to the scores",
     "rotation": "queries and keys rotated",
-    "by layer": "layers that differ",
+    "by layer": "layers, windows and shares",
 }
 
 
@@ -103,11 +103,13 @@ def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     rows = -(-len(families) // 2)
     figure, axes = shapes.panels(rows, 2, (9, 3.1 * rows), len(families), **shared)
     for ax, family in zip(axes.flat, families, strict=False):
-        for one in shapes.records(cost[cost["encoding"].isin(spread.index)]):
+        for number, one in enumerate(shapes.records(cost[cost["encoding"].isin(spread.index)])):
             its = spread.loc[[one.encoding]]
             xy = its["bucket_end_tokens"], its["mean"]
             if one.family == family:
-                shapes.line(ax, *xy, look(one.encoding), one.label, (its["min"], its["max"]))
+                # Designs are told apart in this figure only; names have a look everywhere.
+                its_look = numbered(number) if "(" in one.encoding else look(one.encoding)
+                shapes.line(ax, *xy, its_look, one.label, (its["min"], its["max"]))
             else:
                 ax.plot(*xy, color="#cccccc", linewidth=0.8, zorder=1)
         ax.set_title(FAMILIES[family], fontsize=9, fontweight="normal")
