@@ -275,7 +275,7 @@ def reports() -> dict[str, tuple[int, int]]:
 
 def encodings(name: str, order: Sequence[str]) -> str:
     """A row per encoding: recall by the worst seed and the mean, 4 times further, and text."""
-    from ropelab.models.encoding.registry import ENCODINGS
+    from ropelab.models.encoding.registry import record_of
 
     quality, lines = run(f"encodings/{name}").table("quality"), []
     for encoding in order:
@@ -285,7 +285,7 @@ def encodings(name: str, order: Sequence[str]) -> str:
         cells = [f2(worst["worst_seed_value"].item())]
         cells += [f2(wide.loc["copy accuracy", times]) for times in (1, 4)]
         cells += [f3(wide.loc["text loss", times]) for times in (1, 4)]
-        lines.append(row(ENCODINGS[encoding].label, *cells))
+        lines.append(row(f"`{encoding}`" if "(" in encoding else record_of(encoding).label, *cells))
     return "\n".join(lines)
 
 
