@@ -11,6 +11,7 @@ from typing import Any
 
 from ropelab.audit.gguf import Length, read_header
 from ropelab.audit.runtimes.families import known_to_rotate, unrotated
+from ropelab.audit.runtimes.spec import short
 from ropelab.audit.runtimes.trace import language_part, rope_paths
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, check_regular, parse
@@ -78,6 +79,9 @@ def from_json(name: str, raw: bytes) -> Document:
     if "n_heads" in config and "dim" in config:
         return Document(name, "params", from_params(config))
     _, text = language_part(config)
+    for part in (config, text):
+        if not isinstance(part.get("model_type") or "", str):
+            raise InputError(f"{name}: model_type must be a name, not {short(part['model_type'])}")
     if why := unrotated(text):
         raise InputError(f"{name} has no rotary positions: {why}")
     if known_to_rotate(str(text.get("model_type"))):

@@ -40,7 +40,9 @@ RAISED = ("linear", "yarn", "llama3")
 # Files that allow more tokens than were trained: Qwen3's card scales by YaRN from 32768.
 TRAINED = {("qwen3", 40960): 32768, ("qwen3_moe", 40960): 32768}
 # Keys of a block that are written anew.
-WRITTEN = ("type", "rope_type", "rope_theta", "partial_rotary_factor")
+WRITTEN = ("type", "rope_type", "rope_theta")
+# Keys of a block that say what the position of an image's patch is, with any scaling.
+AXES = ("mrope_section", "mrope_interleaved")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,7 @@ class Wanted(RopeSpec):
     own: Fragment | None = None  # the file's own block, which stays
     raised: bool = False  # but for its factor
     layers: Fragment = field(default_factory=dict)  # blocks of other layer types
+    axes: Fragment = field(default_factory=dict)  # keys of the block that any scaling keeps
     present: tuple[str, ...] = ()  # names of blocks that the file has
 
 
@@ -117,6 +120,7 @@ def emit(
         factor = context / spec.trained_len
         scaling = parse_scaling(method or ("yarn" if factor > 1 else "unscaled"), factor)
         attention = scaling.plan(spec.geometry, context).attention_factor
+        about["axes"] = {key: block[key] for key in AXES if key in block}
         about |= {"scaling": scaling, "attention_factor": attention, "softmax_factor": 1.0}
         about["claimed_len"] = context
     wanted = Wanted(**{**vars(spec), **about})
@@ -228,6 +232,12 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
 
 
 def block_of(spec: Wanted) -> Fragment:
+    """Return the scaling block, with the axes of a model of images."""
+    block = scaling_block(spec)
+    return {**(block or {"rope_type": "default"}), **spec.axes} if spec.axes else block
+
+
+def scaling_block(spec: Wanted) -> Fragment:
     """Return the scaling block under the one name of the type that all runtimes know."""
     if own := spec.own:
         return {**own, ORIGINAL: spec.trained_len} if own["rope_type"] in SCALED else dict(own)

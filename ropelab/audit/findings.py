@@ -220,7 +220,9 @@ def notes(case: Case) -> Iterator[Finding]:
     """State the effect of a static factor on short prompts, and the runtimes left out."""
     spec, factor = case.spec, getattr(case.spec.scaling, "factor", 1.0)
     if isinstance(spec.scaling, Yarn) and factor > 1:
-        times = spec.attention_factor**2
+        # Rounded as it is printed: 1 is no factor at all.
+        rounded = f"{spec.logit_multiplier:.4g}"
+        times = "" if rounded == "1" else f"every logit times {rounded}, "
         yield found("N01", factor=factor, trained=spec.trained_len, times=times)
     if case.asked and factor > 1 and case.asked < factor * spec.trained_len:
         need = max(1.0, case.asked / spec.trained_len)

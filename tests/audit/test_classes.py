@@ -30,6 +30,9 @@ FILES: dict[str, dict[str, Any]] = {
     "yarn of 5": {"rope_parameters": {**YARN, "rope_theta": 54321.0, "truncate": False}},
     "yarn and share": {"rope_parameters": {**YARN, "partial_rotary_factor": 0.5}},
     "llama3": {"rope_scaling": LLAMA3, "original_max_position_embeddings": 2048},
+    "no base": {"rope_theta": None},
+    "no dict": {"rope_scaling": "yarn"},
+    "alpha": {"rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
     "linear": {"rope_scaling": {"type": "linear", "factor": 2.0}},
     "default": {"rope_parameters": {"rope_type": "default", "rope_theta": 54321.0}},
     "by layer": {
@@ -47,7 +50,15 @@ EXCEPT = {
     "ernie4_5_vl_moe_text": {"sizes", "head"},  # its sections do not fit
     "falcon": {"head"},  # a property that cannot be set
     "qwen3_omni_moe_text": {"yarn and share"},  # an odd head in its default sizes
-    "mistral4": {"yarn", "llama3", "linear"},  # tables twice as wide as what attention rotates
+    "csm_depth_decoder_model": {"alpha"},  # a length of 33, above which dynamic scales
+    "neomme": {"no base"},  # takes null for none
+    "ultrabert": {"no base"},  # a list of bases, which no reader computes
+    "mistral4": {
+        "yarn",
+        "llama3",
+        "linear",
+        "alpha",
+    },  # tables twice as wide as what attention rotates
 }
 
 

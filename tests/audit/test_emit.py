@@ -274,12 +274,14 @@ def test_a_files_own_method_is_kept_with_its_parameters(
 
 
 @pytest.mark.parametrize("block", ["yarn", ["yarn"], 4.0])
-def test_a_block_that_is_no_dict_counts_as_none(block: Any, tmp_path: Path) -> None:
+def test_a_block_that_is_no_dict_is_refused_as_transformers_does(
+    block: Any, tmp_path: Path
+) -> None:
     config = {**SHAPE, **OWN["llama-3.1"], "rope_scaling": block}
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
-    done = emit(str(path), context=262144, target="hf5")
-    assert (done.wanted.scaling, done.targets[0].lost) == (Yarn(factor=2.0), ())
+    with pytest.raises(InputError, match="rope_scaling must be a dict"):
+        emit(str(path), context=262144, target="hf5")
 
 
 def test_linear_keeps_its_factor(tmp_path: Path) -> None:
@@ -352,3 +354,41 @@ def test_the_line_for_llama_cpp_is_one_that_audit_accepts(tmp_path: Path) -> Non
     (emission,) = emit(str(path), context=131072, target="llama.cpp").targets
     assert emission.text == "-c 131072"
     assert audit(str(path), flags=emission.text).worst() == ""
+
+
+AXES = {"mrope_section": [16, 24, 24]}
+IMAGES = {
+    "model_type": "qwen2_5_vl",
+    "hidden_size": 2048,
+    "num_attention_heads": 16,
+    "max_position_embeddings": 32768,
+    "rope_theta": 1e6,
+    "rope_scaling": {"type": "mrope", **AXES},
+}
+
+
+@pytest.mark.parametrize("context", [32768, 131072])
+@pytest.mark.parametrize("target", ["hf4", "hf5", "vllm", "sglang", "portable"])
+def test_the_axes_of_images_stay_with_any_scaling(
+    target: str, context: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(IMAGES))
+    (emission,) = emit(str(path), context=context, target=target).targets
+    text = emission.text
+    written = json.loads(text if text.startswith("{") else shlex.split(text)[1])
+    block = written.get("rope_scaling") or written["rope_parameters"]
+    assert block["mrope_section"] == AXES["mrope_section"]
+    assert block["rope_type"] == ("yarn" if context > 32768 else "default")
+
+
+def test_a_rotated_share_inside_the_block_stays(tmp_path: Path) -> None:
+    own = {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}
+    local = {"rope_type": "default", "rope_theta": 1e4}
+    layers = {"full_attention": own, "sliding_attention": local}
+    path = tmp_path / "config.json"
+    config = {"model_type": "gemma4_text", "head_dim": 256, "global_head_dim": 512}
+    path.write_text(json.dumps({**config, "rope_parameters": layers}))
+    length = audit(str(path), runtime="transformers-5").length
+    (emission,) = emit(str(path), context=length, target="hf5").targets
+    assert json.loads(emission.text)["rope_parameters"] == layers

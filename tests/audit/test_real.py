@@ -185,6 +185,7 @@ def test_files_that_no_reader_computes_are_refused(path: Path) -> None:
         {"model_type": "nemotron_h", "head_dim": 128, "rope_theta": 10000},
         {"model_type": "granitemoehybrid", "position_embedding_type": "nope", "head_dim": 64},
         {"model_type": "falcon", "alibi": True, "head_dim": 64},
+        {"model_type": "zamba2", "attention_head_dim": 160, "rope_theta": 10000},
     ],
 )
 def test_models_without_rotary_positions_are_said_to_have_none(config: dict[str, Any]) -> None:
@@ -226,3 +227,39 @@ def test_bases_in_keys_of_their_own_are_read_where_the_code_was_read() -> None:
         for spec in read.values():
             assert (spec.base, spec.rotary_dim, spec.head_dim) == (base, width, 128)
             assert spec.claimed_len == length
+
+
+@pytest.mark.parametrize("kind", ["phimoe", "minicpm3"])
+def test_the_converters_that_write_longropes_tables(kind: str) -> None:
+    pairs = {"phimoe": 64, "minicpm3": 16}[kind]
+    tables = {"short_factor": [1.5] * pairs, "long_factor": [2.5] * pairs}
+    config: dict[str, Any] = {
+        "model_type": kind,
+        "architectures": [{"phimoe": "PhiMoEForCausalLM", "minicpm3": "MiniCPM3ForCausalLM"}[kind]],
+        **({"head_dim": 128} if kind == "phimoe" else {"qk_rope_head_dim": 32}),
+        "max_position_embeddings": 32768,
+        "rope_scaling": {
+            "type": "longrope",
+            **tables,
+            "original_max_position_embeddings": 4096,
+        },
+    }
+    spec = registry.read(registry.RUNTIMES["llama.cpp"], config).main
+    assert spec is not None
+    assert spec.inv_freq(64)[0] == pytest.approx(1 / 1.5)
+
+
+def test_a_model_type_is_a_name() -> None:
+    config = {"model_type": 5, "head_dim": 64, "num_attention_heads": 2, "rope_theta": 1e4}
+    with pytest.raises(InputError, match="model_type must be a name, not 5"):
+        from_json("a file", json.dumps(config).encode())
+
+
+def test_the_first_form_of_longrope_needs_its_length_in_the_block() -> None:
+    """transformers 5 fills the length in before it takes `su` for longrope."""
+    block = {"type": "su", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
+    config = {"model_type": "phi3", "original_max_position_embeddings": 4096}
+    reader = registry.RUNTIMES["transformers-5"]
+    assert registry.read(reader, {**config, "rope_scaling": block}).outcome == "refused"
+    block = {**block, "original_max_position_embeddings": 4096}
+    assert registry.read(reader, {**config, "rope_scaling": block}).outcome == "read"

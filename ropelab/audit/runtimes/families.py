@@ -113,6 +113,8 @@ def unrotated(text: Mapping[str, Any]) -> str:
     given = text.get("position_embedding_type")
     if isinstance(given, str) and given not in ("rope", "rotary"):
         return f"position_embedding_type is '{given[:40]}'"
+    if kind == "zamba2" and not text.get("use_mem_rope"):
+        return "use_mem_rope is not true"
     if text.get("alibi") is True:
         return "alibi is true"
     return ""

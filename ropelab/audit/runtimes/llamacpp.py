@@ -218,8 +218,11 @@ def scaling_fields(settings: Settings, kind: Any, fields: Fields) -> Fields:
     if kind == "linear":
         written("factor")
         return {"rope.scaling.type": "linear", "rope.scaling.factor": block["factor"]}
-    if kind in ("longrope", "su") and trace.model_type != "phi3":
-        return {"rope.scaling.type": "longrope"}  # only the Phi-3 class writes the tables
+    if kind in ("longrope", "su") and trace.model_type in ("minicpm", "minicpm3"):
+        written(*LISTS)  # but no factor, and no original length
+        return {LONG: block.get("long_factor"), SHORT: block.get("short_factor")}
+    if kind in ("longrope", "su") and trace.model_type not in ("phi3", "phimoe"):
+        return {"rope.scaling.type": "longrope"}  # other classes write no tables
     original = block.get(ORIGINAL)
     if original is None:
         original = trace.get(ORIGINAL, 8192 if kind == "llama3" else None)

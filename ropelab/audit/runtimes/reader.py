@@ -297,6 +297,8 @@ def linear(settings: Settings) -> Made:
 
 
 def dynamic(settings: Settings) -> Made:
+    if settings.trace.family.name.startswith("hunyuan") and settings.get("alpha"):
+        return of_alpha(settings)
     return scalings.DynamicNtk(factor=settings.number("factor")), 1.0, settings.longest
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ropelab.audit.runtimes.families import RELEASE, Family, concerns_rope, family_of
+from ropelab.audit.runtimes.spec import RefusedError, short
 
 # used: as written. translated: under another name or in another place. ignored: not read.
 # overridden: another key wins. refused: the runtime stops because of it.
@@ -76,8 +77,10 @@ class Trace:
         return default, ""
 
     def block(self, name: str) -> Mapping[str, Any] | None:
-        """Return the dict under that name; None if there is no such key or no dict under it."""
+        """Return the dict under that name, None without one; RefusedError for anything else."""
         value = self.text.get(name)
+        if value and not isinstance(value, Mapping):
+            raise RefusedError(f"{name} must be a dict, not {short(value)}")
         return value if isinstance(value, Mapping) else None
 
     def mark(self, path: str, status: Status, note: str = "") -> None:

@@ -151,6 +151,12 @@ def compressed(trace: Trace, name: str, block: Block | None) -> dict[str, Settin
     return found
 
 
+def refuse_null(trace: Trace, keys: Iterable[str]) -> None:
+    """Raise RefusedError for a base of null, which no power can be taken of."""
+    if null := [key for key in keys if trace.has(key)]:
+        raise RefusedError(f"{null[0]} is null")
+
+
 def of_layer(trace: Trace, value: Any, layer: str) -> Any:
     """Return the value of a layer type where a file has one for each layer (Step 3.5)."""
     types = trace.text.get("layer_types")
@@ -177,6 +183,8 @@ def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Se
         kind = trace.get(f"{where}.type", "default", "translated")
         settings.put("rope_type", kind, f"{where}.type" if "type" in block else "default")
     if family.name == "phi3" and settings.get("rope_type") in ("su", "yarn"):
+        if settings.get("rope_type") == "su" and ORIGINAL not in block:
+            raise RefusedError(f"su without {ORIGINAL} beside it")  # filled in too late
         settings.values["rope_type"] = "longrope"
     if settings.get("rope_type") == "mrope" and "mrope_section" in block:
         settings.values["rope_type"] = "default"
@@ -194,6 +202,8 @@ def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Se
                     trace.mark(key, "overridden", f"{where}.rope_theta wins")
             continue
         value, path = trace.first(keys, own.get(name, default))
+        if name == "rope_theta" and not path:
+            refuse_null(trace, keys)
         value = of_layer(trace, value, layer)
         if name == "rope_theta" and family.ratio_key:
             value = value * number(trace.get(family.ratio_key, 1.0), family.ratio_key)
@@ -299,6 +309,8 @@ class Transformers4(Reader):
             kind = "longrope"
         settings.put("rope_type", "default" if kind == "mrope" else kind, path)
         usual = f"default of the {family.name or 'model'} class"
+        if not trace.first(family.base_keys)[1]:
+            refuse_null(trace, family.base_keys)
         settings.put_first("rope_theta", family.base_keys, family.base, usual)
         share, source = trace.first(family.partial_keys, family.partial or 1.0)
         if (width := reader.share_of(trace, reader.head_dim_of(trace))) is not None:
