@@ -227,6 +227,8 @@ def notes(case: Case) -> Iterator[Finding]:
     if case.asked and factor > 1 and case.asked < factor * spec.trained_len:
         need = max(1.0, case.asked / spec.trained_len)
         yield found("N02", asked=case.asked, need=need, factor=factor)
+    if case.document.kind == "config" and not case.reference.model_type:
+        yield found("N06")
     if left := case.unread("not modelled"):
         parts = (f"{', '.join(names)} ({problem})" for problem, names in left.items())
         yield found("N03", runtimes="; ".join(parts))

@@ -187,7 +187,8 @@ def emit(
                 say(f"ropelab: {emission.target} cannot hold {loss}")
         for note in filter(None, (done.note, done.replaced)):
             say(f"ropelab: {note}")
-        say("next  paste it, and ropelab audit config.json")
+        file = shlex.quote(from_) if from_ else "the model's config.json"
+        say(f"next  put it into {file} or the server's command, then: ropelab audit {file}")
     lost = any(emission.lost for emission in done.targets)
     return FOUND if lost or done.replaced else 0
 

@@ -267,6 +267,17 @@ def test_a_clean_file_and_a_difference(tmp_path):
     assert compare(one, one) == []
 
 
+def test_a_file_without_model_type_is_noted(tmp_path: Path) -> None:
+    from transformers import AutoConfig
+
+    config = {key: value for key, value in QWEN.items() if key != "model_type"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="model_type"):
+        AutoConfig.from_pretrained(tmp_path)
+    assert "N06" in codes(audited(config), "note")
+    assert "N06" not in codes(audited(QWEN))
+
+
 def test_the_next_command_can_be_typed(tmp_path: Path, call: Any) -> None:
     (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "max_position_embeddings": 8192}))
     write(tmp_path / "model.gguf")
@@ -350,7 +361,7 @@ def test_the_command_imports_nothing_heavy(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(QWEN))
     assert imported_by("audit", path, "--json") == (3, {"numpy"})
-    assert imported_by("audit", path) == (3, {"numpy", "pandas"})
+    assert imported_by("audit", path) == (3, {"numpy"})
 
 
 def tables_of(config, **options):

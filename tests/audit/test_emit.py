@@ -392,3 +392,18 @@ def test_a_rotated_share_inside_the_block_stays(tmp_path: Path) -> None:
     length = audit(str(path), runtime="transformers-5").length
     (emission,) = emit(str(path), context=length, target="hf5").targets
     assert json.loads(emission.text)["rope_parameters"] == layers
+
+
+def test_the_last_line_names_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "my model.json"
+    file.write_text(json.dumps({**MODEL, "max_position_embeddings": 4096}))
+    emitting = partial(commands.emit, context="64k", target="hf5")
+    sources: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"from_": str(file)}, f"'{file}'"),
+        ({"model": "qwen3-8b"}, "the model's config.json"),
+    )
+    for source, name in sources:
+        emitting(**source)
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last.startswith(f"next  put it into {name} or ")
+        assert last.endswith(f"ropelab audit {name}")
