@@ -257,8 +257,8 @@ def test_a_model_type_is_a_name() -> None:
 
 def test_the_first_form_of_longrope_needs_its_length_in_the_block() -> None:
     """transformers 5 fills the length in before it takes `su` for longrope."""
-    block = {"type": "su", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
-    config = {"model_type": "phi3", "original_max_position_embeddings": 4096}
+    block: dict[str, Any] = {"type": "su", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
+    config: dict[str, Any] = {"model_type": "phi3", "original_max_position_embeddings": 4096}
     reader = registry.RUNTIMES["transformers-5"]
     assert registry.read(reader, {**config, "rope_scaling": block}).outcome == "refused"
     block = {**block, "original_max_position_embeddings": 4096}
