@@ -1,13 +1,13 @@
 """Assertions for the tests of other projects, from pytest or without it."""
 
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ropelab.audit.check import diagnose, probes
+from ropelab.audit.calls import from_function
+from ropelab.audit.check import diagnose, joined, probes
 from ropelab.audit.expected import main_of, of_config, of_file
-from ropelab.audit.observed import from_function, from_module
+from ropelab.audit.observed import from_module, layered
 from ropelab.runs.errors import known
 
 
@@ -23,7 +23,7 @@ def assert_rope(
 
     Args:
         module: a rotary class of transformers, a function of positions that returns cos and sin, or
-            one of vectors [tokens, head_dim] and positions that returns the rotated vectors.
+            that rotates vectors, or a maker of tables and a function that uses them.
         config: a config.json, a model folder, or the configuration as a dict.
         length: tokens in the context, the claimed length if None.
         layer_type: of a model with several, by default that of full attention.
@@ -35,15 +35,15 @@ def assert_rope(
         layers = of_file(str(config), length)
     layer_type = known("layer type", layer_type, layers) if layer_type else main_of(layers)
     expected = layers[layer_type]
-    code = getattr(module, "forward", module)
     places, name = probes(expected), getattr(module, "__name__", type(module).__name__)
-    if "position_ids" in inspect.signature(code).parameters:
-        observed = from_module(module, expected.spec, places, "float32", layer_type)
+    if layered(module):
+        found = {"": from_module(module, expected.spec, places, "float32", layer_type)}
     else:
-        observed = from_function(code, name, expected.spec, places)
-    done = diagnose(observed, expected, tolerance)
+        found = from_function(module, name, expected.spec, places)
+    done = joined({part: diagnose(one, expected, tolerance) for part, one in found.items()})
     if done.wrong:
-        raise AssertionError(f"{name}: {done.answer}; fix: {done.fix}")
+        called = f" (called as {done.called})" if done.called else ""
+        raise AssertionError(f"{name}: {done.answer}{called}; fix: {done.fix}")
 
 
 def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:

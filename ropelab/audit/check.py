@@ -53,6 +53,7 @@ class Check(Result):
     answer: str
     wrong: bool
     fix: str = ""
+    called: str = ""  # the user's function, with what it was given
     rows: Mapping[str, Rows] = field(default_factory=lambda: {"casts": ()})
 
 
@@ -83,7 +84,8 @@ def check(
     layers = of_file(config or target, length)
     main = layers[main_of(layers)]
     if not path.is_dir():
-        return diagnose(observe(target, main.spec, probes(main)), main, tolerance)
+        found = observe(target, main.spec, probes(main))
+        return joined({name: diagnose(one, main, tolerance) for name, one in found.items()})
     module = rotary_module(path)
     if not layered(module):
         return diagnose(from_module(module, main.spec, probes(main), dtype), main, tolerance)
@@ -116,12 +118,16 @@ def check_arrays(path: Path, config: str, length: int | None, tolerance: float) 
     found = {name: rotated for name, rotated in given.items() if rotated is not None}
     if not found:
         return diagnose(stored.tables_of(path, arrays, expected.spec), expected, tolerance)
-    done = {n: check_rotated(*rotated, expected, tolerance) for n, rotated in found.items()}
-    # Only what is wrong is named, and equal answers once.
+    return joined({name: check_rotated(*one, expected, tolerance) for name, one in found.items()})
+
+
+def joined(done: Mapping[str, Check]) -> Check:
+    """Return one answer for queries and keys: only what is wrong, and equal answers once."""
     wrong = {name: one for name, one in done.items() if one.wrong} or done
-    names = grouped((one.answer, name) for name, one in wrong.items())
+    names = grouped((one.answer, name) for name, one in wrong.items() if name)
     says = "; ".join(f"{' and '.join(n)}: {answer}" for answer, n in names.items())
-    return replace(next(iter(wrong.values())), answer=says)
+    first = next(iter(wrong.values()))
+    return replace(first, answer=says or first.answer)
 
 
 def check_rotated(
@@ -156,6 +162,10 @@ def probes(expected: Expected) -> np.ndarray:
 
 
 def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
+    return replace(judged(observed, expected, tolerance), called=observed.called)
+
+
+def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     if not observed.finite:
         return Check("tables hold numbers that are not finite", True, "see how they are made")
     spec, wanted = expected.spec, expected.rotation.tables(observed.positions)
@@ -172,7 +182,7 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
     fault = None if explained else wrong_frequencies(observed, expected)
     fault = fault or wrong_gain(observed.gain, spec.attention_factor) or uneven_gain(observed)
     if fault:
-        return Check(fault[0], True, fault[1], tables)
+        return Check(fault[0], True, fault[1], rows=tables)
 
     positions = observed.positions.astype(np.float64)
     off = np.arctan2(observed.sin, observed.cos) - expected.inv_freq * positions[:, None]
@@ -189,7 +199,7 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
     first = int(observed.positions[beyond].min())
     off_by = f"off by {errors.max():.3g} rad, more than {tolerance:g} rad from position {first}"
     fix = "form angles in float32 and round only the table"
-    return Check(f"{best}: {off_by}", True, fix, tables)
+    return Check(f"{best}: {off_by}", True, fix, rows=tables)
 
 
 def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:

@@ -7,15 +7,16 @@ import re
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from ropelab.audit import calls
+from ropelab.audit.calls import as_numbers, from_function, named, parameters_of, required, tabled
 from ropelab.audit.document import load
-from ropelab.audit.rotations import Observed, Positions, from_rotation, from_tables
+from ropelab.audit.rotations import Observed, Positions, from_tables
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
 from ropelab.runs.errors import InputError, RopelabError, known, require, say
@@ -61,7 +62,7 @@ os._exit(0)
 """
 
 
-def observe(target: str, spec: RopeSpec, positions: Positions) -> Observed:
+def observe(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
     """Ask `package.module:factory` for tables or vectors, in a process of its own.
 
     InputError if it ends without an answer.
@@ -96,13 +97,17 @@ def observe(target: str, spec: RopeSpec, positions: Positions) -> Observed:
     return answer
 
 
-def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions) -> Observed:
-    """Ask the function that the user's factory returns for tables or for rotated vectors."""
+def from_factory(
+    module: str, factory: str, spec: RopeSpec, positions: Positions
+) -> dict[str, Observed]:
+    """Ask what the user's factory returns; a function that needs arguments is asked itself."""
     name = f"{module}:{factory}"
     try:
         sys.path.insert(0, str(Path.cwd()))
         try:
-            made = getattr(importlib.import_module(module), factory)()
+            made = getattr(importlib.import_module(module), factory)
+            if not inspect.isfunction(made) or not required(parameters_of(made)):
+                made = made()
         except (ImportError, AttributeError) as error:
             raise InputError(f"cannot load {name}: {error}") from None
         return from_function(made, name, spec, positions)
@@ -110,69 +115,9 @@ def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions
         raise
     except BaseException as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        inside = where.filename not in (__file__, inspect.__file__) and where.lineno
+        inside = where.filename not in (__file__, calls.__file__, inspect.__file__) and where.lineno
         at = f" ({Path(where.filename).name}, line {where.lineno})" if inside else ""
         raise InputError(f"{name} raised {type(error).__name__}: {error}{at}") from None
-
-
-def from_function(made: Any, name: str, spec: RopeSpec, positions: Positions) -> Observed:
-    """Ask a function of positions for tables, one of vectors and positions for rotated vectors."""
-    if not callable(made):
-        raise InputError(f"{name} made a {type(made).__name__}, which cannot be called")
-    parameters = inspect.signature(made).parameters.values()
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if sum(p.default is p.empty for p in positional) != 1:
-        return from_rotation(lambda x, p: as_array(call(made, x, p)), spec, positions)
-    return tabled(call(made, positions), name, spec, positions)
-
-
-def tabled(answer: Any, name: str, spec: RopeSpec, positions: Positions) -> Observed:
-    """Return an answer of cos and sin, or of the complex numbers cos + i sin."""
-    if not isinstance(answer, tuple | list) and np.iscomplexobj(table := as_numbers(answer)):
-        cos, sin = (part.astype(np.float64) for part in (table.real, table.imag))
-    else:
-        try:
-            cos, sin = (as_array(part) for part in answer)
-        except (TypeError, ValueError) as error:
-            if "string" in str(error):
-                raise
-            kind = type(answer).__name__
-            raise InputError(f"{name} answers with a {kind}, not with cos and sin") from None
-    return from_tables(positions, cos, sin, spec.rotary_dim // 2)
-
-
-def call(function: Callable[..., Any], *arrays: np.ndarray) -> Any:
-    """Call with float32 arrays; code that refuses them is given torch tensors."""
-
-    def given() -> list[np.ndarray]:
-        # Copies, as the code may change what it is given.
-        return [a.astype(np.float32 if a.dtype == np.float64 else a.dtype) for a in arrays]
-
-    try:
-        return function(*given())
-    except (TypeError, AttributeError):
-        if "torch" not in sys.modules:
-            raise
-    import torch
-
-    with torch.no_grad():
-        return function(*map(torch.from_numpy, given()))
-
-
-def as_array(value: Any) -> np.ndarray:
-    """Return a tensor or array as float64; a leading dimension of one is dropped."""
-    array = as_numbers(value)
-    if np.iscomplexobj(array):
-        raise InputError("complex numbers were returned: give cos and sin, or rotated vectors")
-    return np.asarray(array, dtype=np.float64)
-
-
-def as_numbers(value: Any) -> np.ndarray:
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        value = (value if value.is_complex() else value.double()).numpy()
-    array = np.asarray(value)
-    return array[0] if array.ndim == 3 and len(array) == 1 else array
 
 
 def from_module(
@@ -186,7 +131,8 @@ def from_module(
     arguments = (torch.zeros(1, dtype=chosen), torch.from_numpy(positions)[None])
     with torch.no_grad():
         answer = module(*arguments, layer) if layered(module) else module(*arguments)
-    return tabled(answer, type(module).__name__, spec, positions)
+    cos, sin = tabled({name: as_numbers(part) for name, part in named(answer, []).items()})
+    return from_tables(positions, cos[0], sin[0], spec.rotary_dim // 2)
 
 
 def layered(module: Any) -> bool:

@@ -39,6 +39,7 @@ class Observed:
     partner: Partner = "unknown"  # of tables: the rotation that uses them decides
     fault: Fault | None = None  # in pairs or place
     blocks: Float[np.ndarray, "n pairs 2 2"] | None = None  # that multiply the pairs of vectors
+    called: str = ""  # the function, with what it was given
 
     @property
     def gain(self) -> float:

@@ -206,8 +206,10 @@ def check(
     """Compare rotary code with its configuration, and name the first stage that is wrong.
 
     A factory is called without arguments and returns a function: of positions, which gives cos and
-    sin, or of vectors [tokens, head_dim] and positions, which gives the rotated vectors. Importing
-    its module runs its code. A folder runs none: transformers' own class is built from config.json.
+    sin, or of vectors and positions, which gives the rotated vectors; or both, if the second takes
+    what the first makes. Parameters are known by name (x, q, k, positions, offset, seq_len, cos,
+    sin), else by trying. Importing its module runs its code. A folder runs none: transformers' own
+    class is built from config.json.
 
     Cannot show: the behaviour of a kernel on another device.
     """
@@ -216,12 +218,15 @@ def check(
     seen = tokens(length)
     done = check_target(target, config=config, length=seen, dtype=dtype, tolerance=tolerance)
     if json:
-        about = {"target": target, "answer": done.answer, "wrong": done.wrong, "fix": done.fix}
+        about = {name: getattr(done, name) for name in ("answer", "wrong", "fix", "called")}
+        about["target"] = target
         print_document({"experiment": "check", **about, "tables": done.rows})
     else:
         from ropelab.show.terminal import show_paragraph, show_places
 
         show_paragraph(f"{target}: {done.answer}")
+        if done.called:
+            show_paragraph(f"called as {done.called}", indent=4, hanging=8)
         if done.fix:
             show_paragraph(f"fix: {done.fix}", indent=4, hanging=5)
         again = ["ropelab", "check", target, *(("--config", config) if config else ())]

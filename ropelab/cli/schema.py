@@ -43,7 +43,7 @@ class Audit(TypedDict):
     draft: NotRequired[list[Row]]
 
 
-_CHECKED = {"target": str, "answer": str, "wrong": bool, "fix": str}
+_CHECKED = {"target": str, "answer": str, "wrong": bool, "fix": str, "called": str}
 _EXAMINED = {"model": str, "answer": str, "broken": bool, "cpu_s": float, "peak_bytes": int}
 _WRITTEN = {"method": str, "note": str, "replaced": str, "targets": list[Row]}
 CATALOGUE = document("Catalogue", tables=Tables)

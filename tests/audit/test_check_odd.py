@@ -162,7 +162,7 @@ def forks():
         ("odd_rope:leaves", "odd_rope:leaves raised SystemExit: 0 (odd_rope.py, line 6)"),
         ("odd_rope:none", "made a NoneType, which cannot be called"),
         ("odd_rope:nothing_asked", "raised TypeError"),
-        ("odd_rope:three", "raised TypeError"),
+        ("odd_rope:three", "odd_rope:three answers with a int, not with a rotation of each"),
         ("odd_rope:number", "answers with a int, not with cos and sin"),
         ("odd_rope:one", "answers with a tuple, not with cos and sin"),
         ("odd_rope:words", "raised ValueError: could not convert string to float"),
@@ -218,7 +218,7 @@ def test_the_code_finds_what_this_process_finds(
     own = importlib.import_module("own_scaling").Own()
     spec = RopeSpec(base=1e4, head_dim=64, rotary_dim=64, scaling=own, trained_len=4096)
     done = observed.observe("odd_rope:shifted", spec, np.arange(4))
-    assert done.cos.shape == (4, 32)
+    assert done[""].cos.shape == (4, 32)
 
 
 def test_what_code_prints_does_not_get_between_the_answer(here, call):

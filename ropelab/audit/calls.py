@@ -1,0 +1,233 @@
+"""The ways of calling a rotary code: by the names of its parameters, else by trying.
+
+Every way that the names leave open is tried at one position. Those that work must agree.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ropelab.audit.rotations import Observed, Positions, Vectors, from_rotation, from_tables
+from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.runs.errors import InputError
+
+_NAMES = {
+    "positions": "positions position_ids position pos p pids input_positions input_pos pos_ids "
+    "token_positions cache_position",
+    "offset": "offset start start_pos position_offset",
+    "length": "seq_len seqlen seq_length length max_seq_len max_len",
+    "vectors": "x q k xq xk query key queries keys query_states key_states hidden_states",
+    "cos": "cos cos_cached",
+    "sin": "sin sin_cached",
+    "table": "freqs_cis freqs",
+}
+ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
+PLACES, TABLES = ("positions", "offset", "length"), ("cos", "sin", "table")
+# Axes of vectors and positions: n of d features, all n at positions of their own. The last are for
+# one vector at a time, at a whole number.
+ARRAYS = tuple(product(("nd", "n1d", "1n1d", "11nd"), ("n", "1n")))
+SINGLE = (("1d", ""), ("11d", ""), ("111d", ""))
+LONGEST = 2**18  # tokens of which a whole table is asked
+# Of a function that names none.
+BARE = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("x", "positions")]
+ASK = "call the parameters x, q, k, positions, offset, seq_len, cos, sin"
+
+
+@dataclass(frozen=True)
+class Way:
+    """A function, the roles of its parameters, the axes of its arrays, and a maker of tables."""
+
+    function: Callable[..., Any]
+    roles: Mapping[str, str]
+    shapes: tuple[str, str]
+    tables: "Way | None" = None
+
+    def __str__(self) -> str:
+        axes = {"vectors": self.shapes[0], "positions": self.shapes[1]}
+        words = []
+        for name, role in self.roles.items():
+            shape = f" [{', '.join(axes[role])}]" if axes.get(role) else ""
+            words.append(f"{name}{'' if name in ROLES else ' as ' + role}{shape}")
+        made = f", with tables from {self.tables}" if self.tables else ""
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        return f"{name}({', '.join(words)}){made}"
+
+    def answer(self, vectors: Vectors, places: Positions) -> dict[str, Any]:
+        """Return the parts of the function's answer by name, as it gives them."""
+        last, roles = int(places.max()), self.roles
+        sizes = {"n": len(vectors), "d": vectors.shape[1]}
+        x, p = (tuple(sizes.get(axis, 1) for axis in shape) for shape in self.shapes)
+        values: dict[str, Any] = {"vectors": vectors.reshape(x), "offset": last, "length": last + 1}
+        values["positions"] = places.reshape(p) if p else last
+        if self.tables:
+            # A code that takes positions, too, looks them up in the whole table.
+            every = {*PLACES} & {*roles.values()}
+            rows = np.arange(last + 1) if every else places
+            values |= self.tables.answer(np.ones((len(rows), vectors.shape[1])), rows)
+        found = call(self.function, {name: values[role] for name, role in roles.items()})
+        parts = named(found, [name for name, role in roles.items() if role == "vectors"])
+        if "length" in roles.values() and not {"cos", "table"}.isdisjoint(parts):
+            parts = {n: t.reshape(-1, t.shape[-1])[places] for n, t in parts.items()}
+        return parts
+
+    def rows(self, vectors: Vectors, places: Positions) -> dict[str, np.ndarray]:
+        """Return the parts as arrays with a row per position."""
+        if len(vectors) > 1 and not (self.shapes[1] or "length" in self.roles.values()):
+            each = [self.rows(x[None], p[None]) for x, p in zip(vectors, places, strict=True)]
+            return {name: np.concatenate([one[name] for one in each]) for name in each[0]}
+        found = {name: as_numbers(part) for name, part in self.answer(vectors, places).items()}
+        for array in found.values():
+            if [n for n in array.shape[:-1] if n > 1] != [len(vectors)] * (len(vectors) > 1):
+                raise InputError(f"gives shape {array.shape} for {len(vectors)} positions")
+        found = {name: array.reshape(len(vectors), -1) for name, array in found.items()}
+        if "table" in found:
+            return dict(zip(("cos", "sin"), tabled(found), strict=True))
+        return found
+
+    def part(self, name: str, vectors: Vectors, places: Positions) -> np.ndarray:
+        return self.rows(vectors, places)[name]
+
+
+def named(answer: Any, vectors: list[str]) -> dict[str, Any]:
+    """Return the parts of an answer: cos and sin, cos + i sin as `table`, or rotated vectors."""
+    if isinstance(answer, Mapping):
+        parts = {str(name): part for name, part in answer.items()}
+        return {name: parts[name] for name in ("cos", "sin")} if "cos" in parts else parts
+    if isinstance(answer, tuple | list):
+        names = vectors if len(vectors) > 1 else ["cos", "sin"]
+        if len(answer) == len(names):
+            return dict(zip(names, answer, strict=True))
+    elif np.iscomplexobj(as_numbers(answer)):
+        return {"table": answer}
+    elif len(vectors) == 1:
+        return {"": answer}
+    wanted = "a rotation of each of them" if len(vectors) > 1 else "cos and sin"
+    raise InputError(f"answers with a {type(answer).__name__}, not with {wanted}")
+
+
+def tabled(parts: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return cos and sin, from one table of cos + i sin as well."""
+    table = parts.get("table")
+    if table is None:
+        return parts["cos"], parts["sin"]
+    return table.real.astype(np.float64), table.imag.astype(np.float64)
+
+
+def parameters_of(function: Any) -> list[inspect.Parameter]:
+    found = inspect.signature(getattr(function, "forward", function)).parameters.values()
+    return [p for p in found if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def required(parameters: list[inspect.Parameter]) -> list[str]:
+    return [p.name for p in parameters if p.default is p.empty]
+
+
+def roles_of(function: Any, tables: bool) -> Iterator[dict[str, str]]:
+    """Yield the role of each parameter that is given; several if the names do not tell."""
+    parameters = parameters_of(function) or BARE
+    roles = {name: ROLES.get(name.lower(), "") for name in required(parameters)}
+    if not {*PLACES, *TABLES} & {*roles.values()}:
+        given = ((role, p.name) for role in PLACES for p in parameters if ROLES.get(p.name) == role)
+        roles |= {name: place for place, name in [*given][:1]}
+    unknown = [name for name, role in roles.items() if not role]
+    if {*PLACES, *TABLES} & {*roles.values()}:
+        yield roles | dict.fromkeys(unknown, "vectors")
+    elif len(roles) == 1:
+        yield from ({name: place} for name in roles for place in ("positions", "length"))
+    for name in reversed(unknown if len(roles) > 1 else []):
+        yield roles | dict.fromkeys(unknown, "vectors") | {name: "positions"}
+
+
+def ways(function: Any, tables: Any = None) -> Iterator[Way]:
+    """Yield every way in which the function may be meant, the likeliest first."""
+    makers: list[Way | None] = [None] if tables is None else [*ways(tables)]
+    for roles in roles_of(function, tables is not None):
+        taken = [*roles.values()]
+        if len([role for role in taken if role == "vectors"]) > 2:
+            continue
+        if tables is None and {*TABLES} & {*taken}:
+            wanted = "a factory that returns (tables, f), a maker of tables and the code"
+            raise InputError(f"({', '.join(roles)}) takes tables: give {wanted}")
+        shapes = ARRAYS[::2] if {*TABLES, "length"} & {*taken} else (*ARRAYS, *SINGLE)
+        for shape, maker in product(SINGLE if "offset" in taken else shapes, makers):
+            yield Way(function, roles, shape, maker)
+
+
+def from_function(
+    made: Any, name: str, spec: RopeSpec, positions: Positions
+) -> dict[str, Observed]:
+    """Ask a function, or a maker of tables and a function that uses them, in the way that works."""
+    made = made if isinstance(made, tuple) and len(made) == 2 else (None, made)
+    for one in made:
+        if not callable(one) and (one is not None or one is made[1]):
+            raise InputError(f"{name} made a {type(one).__name__}, which cannot be called")
+    head, works = spec.head_dim, list[tuple[Way, dict[str, np.ndarray]]]()
+    problem: Exception | None = None
+    for way in ways(made[1], made[0]):
+        try:
+            works.append((way, way.rows(np.eye(head), np.ones(head, np.int64))))
+        except Exception as error:
+            told = isinstance(error, InputError)
+            problem = problem or (InputError(f"{name} {error}") if told else error)
+    if not works:
+        raise problem or InputError(f"{name}: {ASK}")
+    way, parts = works[0]
+    for other, theirs in works[1:]:
+        if not alike(parts, theirs):
+            ask = "take but one of them" if {*way.roles} <= {*ROLES} else ASK
+            raise InputError(f"{name}: {way} and {other} both work and differ: {ask}")
+    if "length" in {*way.roles.values(), *(way.tables or way).roles.values()}:
+        positions = positions[positions < LONGEST]
+    if {"cos", "sin"} <= {*parts}:
+        table = way.rows(np.ones((len(positions), head)), positions)
+        found = {"": from_tables(positions, table["cos"], table["sin"], spec.rotary_dim // 2)}
+    else:
+        found = {}
+        for part in parts:
+            found[part] = from_rotation(partial(way.part, part), spec, positions)
+    return {part: replace(observed, called=str(way)) for part, observed in found.items()}
+
+
+def alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return one.keys() == other.keys() and all(
+        one[name].shape == other[name].shape and np.allclose(one[name], other[name], atol=1e-3)
+        for name in one
+    )
+
+
+def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    """Call with float32 arrays; code that refuses them is given torch tensors."""
+    signature = inspect.Signature(parameters_of(function) or BARE)
+
+    def called(convert: Callable[[np.ndarray], Any]) -> Any:
+        # Copies, as the code may change what it is given.
+        values = dict(given)
+        for name, v in given.items():
+            if isinstance(v, np.ndarray):
+                values[name] = convert(v.astype(np.float32 if v.dtype == np.float64 else v.dtype))
+        bound = inspect.BoundArguments(signature, values)
+        return function(*bound.args, **bound.kwargs)
+
+    try:
+        return called(lambda array: array)
+    except (TypeError, AttributeError):
+        if "torch" not in sys.modules:
+            raise
+    import torch
+
+    with torch.no_grad():
+        return called(torch.from_numpy)
+
+
+def as_numbers(value: Any) -> np.ndarray:
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = (value if value.is_complex() else value.double()).numpy()
+    array = np.asarray(value)
+    return array if array.dtype.kind == "c" else array.astype(np.float64)

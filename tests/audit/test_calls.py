@@ -1,0 +1,197 @@
+"""Functions as the authors of engines write them: called by the names of their parameters."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ropelab.audit.check import Check, check
+from ropelab.runs.errors import InputError
+from ropelab.testing import assert_rope
+from tests.audit.test_check import LLAMA
+
+# Each right code has a twin with one mistake.
+CODE = """
+import numpy as np
+import torch
+
+INV = 500000.0 ** (-np.arange(32) / 32)
+
+def half(x):
+    return np.concatenate([-x[..., 32:], x[..., :32]], -1)
+
+def turned(x, positions, inv=INV):
+    angles = np.asarray(positions)[..., None] * np.concatenate([inv, inv])
+    return x * np.cos(angles) + half(x) * np.sin(angles)
+
+# f(x, position_ids=None)
+def of_ids(x, position_ids=None):
+    if position_ids is None:
+        position_ids = np.arange(x.shape[-2])
+    return turned(x, position_ids)
+def of_ids_wrong(x, position_ids=None):
+    return turned(x, position_ids + 1)
+def unused(x, position_ids=None):
+    return of_ids(x)
+
+# f(q, k, positions), heads in the middle
+def both(q, k, positions):
+    return turned(q, positions[:, None]), turned(k, positions[:, None])
+def both_wrong(q, k, positions):
+    return turned(q, positions[:, None]), turned(k, positions[:, None] + 1)
+
+# f(positions, x)
+def first(positions, x):
+    return turned(x, positions)
+def first_wrong(positions, x):
+    return turned(x, positions, 2 * INV)
+def nameless(a, b):
+    return turned(b, a.reshape(len(a)))
+
+# f(q, k, cos, sin) with tables made by another function, as transformers has them
+def tables(position_ids):
+    inv = torch.tensor(INV, dtype=torch.float32)
+    angles = position_ids[:, :, None].float() * torch.cat([inv, inv])
+    return angles.cos(), angles.sin()
+def swap(x):
+    return torch.cat([-x[..., 32:], x[..., :32]], -1)
+def apply(q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    return q * cos + swap(q) * sin, k * cos + swap(k) * sin
+def still(q, k, cos, sin):
+    return apply(q, k, cos, sin)[0], k
+def with_tables(): return tables, apply
+def with_tables_wrong(): return tables, still
+
+# tables by length, looked up
+def by_length(seq_len):
+    angles = np.arange(seq_len)[:, None] * INV
+    return {"sin": np.sin(angles), "cos": np.cos(angles)}
+def looked_up(q, k, cos, sin, positions):
+    c, s = (np.concatenate([t, t], -1)[positions] for t in (cos, sin))
+    return q * c + half(q) * s, k * c + half(k) * s
+def whole(): return by_length, looked_up
+def whole_wrong():
+    return by_length, lambda q, k, cos, sin, positions: looked_up(q, k, sin, cos, positions)
+
+# complex numbers, adjacent pairs
+def complex_tables(positions):
+    angles = torch.outer(positions, torch.tensor(INV)).float()
+    return torch.polar(torch.ones_like(angles), angles)
+def adjacent(xq, xk, freqs_cis):
+    found = []
+    for x in (xq, xk):
+        z = torch.view_as_complex(x.reshape(*x.shape[:-1], 32, 2)) * freqs_cis
+        found.append(torch.view_as_real(z).flatten(-2))
+    return found
+def meta(): return complex_tables, adjacent
+
+class Rotary(torch.nn.Module):
+    factor = 1.0
+    def forward(self, x, position_ids):
+        cos, sin = tables(position_ids * self.factor)
+        return cos, sin
+class Halved(Rotary):
+    factor = 0.5
+class Named(torch.nn.Module):
+    def forward(self, x, position_ids):
+        cos, sin = tables(position_ids)
+        return {"cos": cos, "sin": sin, "scale": 1.0}
+class Offset:
+    def __init__(self, shift=0): self.shift = shift
+    def __call__(self, x, offset=0):
+        return turned(x, np.arange(x.shape[-2]) + offset + self.shift)
+def late(): return Offset(1)
+
+# both orders work, with other results
+def unclear(a, b):
+    return a + b if a.ndim == b.ndim else np.eye(64) * (2 if a.ndim == 1 else 3)
+def without(q, k):
+    return q, k
+"""
+
+
+@pytest.fixture
+def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Check]:
+    (tmp_path / "engine_rope.py").write_text(CODE)
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    monkeypatch.chdir(tmp_path)
+    return lambda name: check(f"engine_rope:{name}", config="config.json")
+
+
+RIGHT = {
+    "of_ids": "of_ids(x [n, d], position_ids [n])",
+    "both": "both(q [n, d], k [n, d], positions [1, n])",
+    "first": "first(positions [n], x [n, d])",
+    "nameless": "nameless(a as positions [n], b as vectors [n, d])",
+    "with_tables": "apply(q [n, d], k [n, d], cos, sin), with tables from "
+    "tables(position_ids [1, n])",
+    "whole": "looked_up(q [n, d], k [n, d], cos, sin, positions [n]), with tables from "
+    "by_length(seq_len)",
+    "by_length": "by_length(seq_len)",
+    "Rotary": "Rotary(x [n, d], position_ids [1, n])",
+    "Named": "Named(x [n, d], position_ids [1, n])",
+    "Offset": "Offset(x [1, d], offset)",
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_function_is_right_in_the_way_that_it_was_called(
+    says: Callable[[str], Check], name: str
+) -> None:
+    done = says(name)
+    assert not done.wrong, done
+    assert done.called == RIGHT[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("of_ids_wrong", "positions are shifted by 1"),
+        ("both_wrong", "k: positions are shifted by 1"),
+        ("first_wrong", "rotated twice: every angle is doubled"),
+        ("with_tables_wrong", "k: no rotation: the output equals the input"),
+        ("whole_wrong", "q and k: cos and sin are swapped"),
+        ("meta", "xq and xk: adjacent pairing instead of half"),
+        ("Halved", "every angle is halved"),
+        ("late", "positions are shifted by 1"),
+    ],
+)
+def test_a_wrong_one_is_named(says: Callable[[str], Check], name: str, answer: str) -> None:
+    done = says(name)
+    assert (done.wrong, done.answer) == (True, answer), done
+    assert "(" in done.called
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("unclear", "both work and differ: call the parameters x, q, k, positions"),
+        ("unused", "both work and differ: take but one of them"),
+        ("without", "engine_rope:without: call the parameters x, q, k, positions"),
+        ("adjacent", r"takes tables: give a factory that returns \(tables, f\)"),
+    ],
+)
+def test_no_way_of_calling_is_guessed(
+    says: Callable[[str], Check], name: str, sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence) as caught:
+        says(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_assert_rope_calls_in_the_same_ways() -> None:
+    theta = 500000.0 ** (-np.arange(32) / 32)
+
+    def rotate(positions: np.ndarray, x: np.ndarray, times: float = 1.0) -> np.ndarray:
+        cos, sin = (f(times * positions[:, None] * theta) for f in (np.cos, np.sin))
+        a, b = x[:, :32], x[:, 32:]
+        return np.concatenate([a * cos - b * sin, a * sin + b * cos], -1)
+
+    assert_rope(rotate, LLAMA)
+    twice: Any = lambda positions, x: rotate(positions, x, 2.0)  # noqa: E731
+    with pytest.raises(AssertionError, match=r"doubled \(called as <lambda>\(positions \[n\], x"):
+        assert_rope(twice, LLAMA)
