@@ -228,7 +228,8 @@ def test_a_script_that_loses_the_control_store_ends_and_keeps_finished_cells(tmp
     begun = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     assert (done.returncode, done.stdout) == (1, "at the end\n")
-    lines = done.stderr.splitlines()
+    # A thread of Ray's own may say, until the very end, what it could not tell its store.
+    lines = [line for line in done.stderr.splitlines() if "task_manager.cc:" not in line]
     assert lines[-1].endswith("the connection to Ray was lost: Connection refused"), lines
     killed = float((tmp_path / "killed").read_text())
     assert time.monotonic() - max(begun, killed) < 60
