@@ -320,7 +320,8 @@ def show_diagnosis(done: "Diagnosis", trials: bool) -> None:
         print_line("")
         terminal.show_paragraph(f"rotation: {'; '.join(said)}", hanging=4)
     broken = [row for row in done.rows["trials"] if row["verdict"] == "broken"]
-    for row in {row["says"]: row for row in reversed(broken)}.values():
+    told = {row["says"]: row for row in reversed(broken)}.values()
+    for row in reversed(told):
         print_line("")
         kind = f" ({row['kind']})" if row["kind"] else ""
         words = f"{row['law']}, {row['trial']}{kind}: {row['says']}"

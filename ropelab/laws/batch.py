@@ -14,7 +14,12 @@ SECOND = 17
 
 
 def shifted(case: Case, by: int) -> Pair:
-    return Pair(case.subject.read(case.tokens, case.at(by)), case.whole, reach=by + TOKENS)
+    got = case.subject.read(case.tokens, case.at(by))
+    if all(map(torch.equal, got, case.whole)):
+        spread = case.subject.read(case.tokens, case.at(0) * 2)
+        if all(map(torch.equal, spread, case.whole)):
+            raise UnaskedError("its logits do not depend on the positions that are given")
+    return Pair(got, case.whole, reach=by + TOKENS)
 
 
 def padded(case: Case, left: bool, positions: bool) -> Pair:

@@ -178,6 +178,21 @@ def test_dropout_is_left_out_and_put_back():
     assert model.training
 
 
+class Counted(Own):
+    """Positions of its own, whatever it is given."""
+
+    def forward(self, tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+        return super().forward(tokens, torch.arange(tokens.shape[1]), mask)
+
+
+def test_code_that_ignores_positions_cannot_be_asked_for_shifts():
+    done = ropelab.doctor(Counted())
+    assert verdicts(done)["shift"] == "cannot be asked"
+    trials = done.tables["trials"]
+    said = "its logits do not depend on the positions that are given"
+    assert set(trials[trials.law == "shift"].says) == {said}
+
+
 def raising(tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
     raise OSError("no disk")
 
@@ -252,7 +267,7 @@ def test_rounding_of_frequencies_is_not_called_rounding_of_logits(tmp_path):
 def test_a_model_without_rope_is_not_told_that_its_layers_should_rotate(kind, sizes):
     done = ropelab.doctor(untouched(kind, **sizes, head_dim=None, num_key_value_heads=None))
     assert verdicts(done)["rotation"] == "cannot be asked"
-    assert verdicts(done)["shift"] == ("broken" if kind == "gpt2" else "holds")
+    assert verdicts(done)["shift"] == ("broken" if kind == "gpt2" else "cannot be asked")
 
 
 @pytest.mark.parametrize(
