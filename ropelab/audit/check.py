@@ -19,6 +19,7 @@ from ropelab.audit.explained import (
     HALF_FORMATS,
     uneven_gain,
     wrapped,
+    wrong_factors,
     wrong_frequencies,
     wrong_gain,
     wrong_positions,
@@ -144,7 +145,7 @@ def check_rotated(
             return Check(f"right, as an honest {kind} code loses as much ({most})", False)
     observed = from_vectors(before, after, places, expected.spec)
     done = diagnose(observed, expected, tolerance)
-    if done.wrong:
+    if done.wrong or observed.note:
         return done
     at = int((errors / bound).argmax())
     answer = f"off by {errors[at]:.3g} at position {places[at]}, where an honest {kind} code loses "
@@ -172,8 +173,8 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     fault = observed.fault
     if fault is None and observed.blocks is not None:
         fault = sheared(observed.blocks, wanted)
-    fault = fault or wrong_tables(observed, expected)
-    if fault := fault or wrong_positions(observed, expected.inv_freq):
+    fault = fault or wrong_tables(observed, expected) or wrong_factors(observed, expected)
+    if fault := fault or wrong_positions(observed, expected):
         return Check(fault[0], True, fault[1])
     rows = casts(observed, expected) if observed.cos.shape == wanted[0].shape else []
     tables = {"casts": rows}
@@ -195,7 +196,8 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     if not beyond.size:
         largest = max(tolerance, float(errors.max()))
         within = f"within {largest:.2g} rad up to position {observed.positions.max()}"
-        return Check(f"{within}; nearest to {best}", False, rows=tables)
+        answer = "; ".join(filter(None, (within, f"nearest to {best}", observed.note)))
+        return Check(answer, False, rows=tables)
     first = int(observed.positions[beyond].min())
     off_by = f"off by {errors.max():.3g} rad, more than {tolerance:g} rad from position {first}"
     fix = "form angles in float32 and round only the table"

@@ -20,9 +20,11 @@ SAME_POSITION = 2e-2  # rad; tables in bfloat16 are off by less
 ENOUGH_PAIRS = 8  # that fix a position: with fewer, another one may fit as well
 # As a share of the gain; 8-bit formats round a factor by less.
 UNEVEN = 0.1
+ENDS = "look at where the table ends and at what positions are counted from"
 HALF_FORMATS = ("bfloat16", "float16", "tf32")
 # Original lengths and bases that may have been taken by mistake.
 LENGTHS = tuple(2**k for k in range(9, 21))
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)
 BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)
 # Factors on all frequencies that have a usual reason.
 REASONS = {
@@ -51,20 +53,44 @@ def wrong_tables(observed: Observed, expected: Expected) -> Fault | None:
         "cos and sin are swapped": (sin, cos),
         "cos and sin are negated": (-cos, -sin),
         "cos is negated": (-cos, sin),
+        "sin holds cos": (cos, cos),
+        "cos holds sin": (sin, sin),
     }
     limit = SHEARED * expected.spec.attention_factor
     for answer, tables in known.items():
         ours = (observed.cos[first], observed.sin[first])
         if all(np.abs(x - y).max() <= limit for x, y in zip(ours, tables, strict=True)):
-            return answer, "return cos, then sin" if "swapped" in answer else "check the signs"
+            return answer, "check the signs" if "negated" in answer else "return cos, then sin"
     return None
 
 
-def wrong_positions(observed: Observed, right: Pairs) -> Fault | None:
-    """Name positions that are shifted, rounded, or rotated as others are."""
+def wrong_factors(observed: Observed, expected: Expected) -> Fault | None:
+    """Name factors on cos and sin that differ, by small positions."""
+    first = observed.positions <= 4
+    wanted, factors = expected.rotation.tables(observed.positions[first]), []
+    for ours, right in zip((observed.cos[first], observed.sin[first]), wanted, strict=True):
+        if ours.shape != right.shape:
+            return None
+        factor = float((ours * right).sum() / (right**2).sum())
+        if np.abs(ours - factor * right).max() > SAME_POSITION * expected.spec.attention_factor:
+            return None
+        factors.append(factor * expected.spec.attention_factor)
+    if min(factors) <= 0 or math.isclose(*factors, rel_tol=SAME_POSITION):
+        return None
+    answer = "cos is multiplied by {:.4g}, sin by {:.4g}".format(*factors)
+    return answer, f"both by {expected.spec.attention_factor:.6g}"
+
+
+def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
+    """Name positions that are not used, shifted, rounded, or rotated as others are."""
+    still = all((table == table[0]).all() for table in (observed.cos, observed.sin))
+    if still and observed.sin.any():
+        return "every position is rotated alike", "angle = position * inv_freq"
     order = np.argsort(observed.positions)
+    # Farther on, an honest code in float32 has lost its angles.
+    order = order[(expected.budget().angles(observed.positions[order]) < 1).all(axis=1)]
     positions = observed.positions[order]
-    angles = np.arctan2(observed.sin, observed.cos)[order]
+    angles, right = np.arctan2(observed.sin, observed.cos)[order], expected.inv_freq
     if angles.shape[1] != len(right):
         return None
     # From slow pairs to fast ones, each known up to whole rotations by those before.
@@ -73,10 +99,18 @@ def wrong_positions(observed: Observed, right: Pairs) -> Fault | None:
         rotations = np.round((found * right[pair] - angles[:, pair]) / (2 * np.pi))
         found = (angles[:, pair] + 2 * np.pi * rotations) / right[pair]
     found = np.round(found)
-    fits = np.abs(wrapped(angles - found[:, None] * right)).max(axis=1) < SAME_POSITION
+    honest = SAME_POSITION + expected.budget().angles(np.maximum(found, 0))
+    fits = (np.abs(wrapped(angles - found[:, None] * right)) < honest).all(axis=1)
     moved = found - positions
-    if fits.all() and moved[0] and (moved == moved[0]).all():
-        return f"positions are shifted by {moved[0]:.0f}", "count positions from 0"
+    later = moved[positions > 0]
+    if fits.all() and later[0] and (later == later[0]).all():
+        answer = f"positions are shifted by {later[0]:.0f}"
+        return answer if moved[0] else f"{answer} from 1 on", "count positions from 0"
+    # Too far off to be found so: where a table ends, its last row may stand for all beyond.
+    same = np.abs(wrapped(angles - angles[-1])).max(axis=1) < 1e-6
+    end = int(same.argmax())
+    if not fits.all() and end < len(same) - 2 and same[end:].all():
+        return f"position {positions[end + 1]} is rotated as {positions[end]}", ENDS
     wrong = np.flatnonzero(moved != 0)
     # Where position 1 is right and a later one is not, a table ended or a counter did.
     if len(right) < ENOUGH_PAIRS or not len(wrong) or not fits.all() or positions[wrong[0]] < 2:
@@ -86,7 +120,7 @@ def wrong_positions(observed: Observed, right: Pairs) -> Fault | None:
     for name in HALF_FORMATS:
         if np.array_equal(found, round_to(positions.astype(np.float64), FORMATS[name])):
             return f"positions are rounded to {name}: {answer}", "keep positions in integers"
-    return answer, "look at where the table ends and at what positions are counted from"
+    return answer, ENDS
 
 
 def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
@@ -120,6 +154,9 @@ def wrong_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
     """Name the base or exponent of frequencies that fall by one ratio from pair to pair."""
     if not (found > 0).all() or len(found) < 3:
         return None
+    if near(found, found[:1]):
+        answer = f"every pair turns by {found[0]:.4g} rad per token"
+        return answer, "base^(-2i/d), without a division of whole numbers"
     slope, start = np.polyfit(np.arange(len(found)), np.log(found), 1)
     if not near(found, np.exp(start + slope * np.arange(len(found)))):
         return None
@@ -160,7 +197,9 @@ def common_factor(found: Pairs, right: Pairs) -> Fault | None:
     slow = order[: (len(order) + 1) // 2]
     factor = float(np.median(found[slow] / right[slow]))
     apart = np.abs(wrapped(found - factor * right)).max()
-    if not factor or apart > CLOSE or not near(found[slow], factor * right[slow]):
+    if not factor or math.isclose(factor, 1, rel_tol=CLOSE) or apart > CLOSE:
+        return None
+    if not near(found[slow], factor * right[slow]):
         return None
     for value, reason in REASONS.items():
         if math.isclose(factor, value, rel_tol=CLOSE):
@@ -184,6 +223,14 @@ def explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
         inverted = plain + divided - right
         yield "the ramp is inverted: fast pairs are divided, slow ones kept", inverted
         yield f"all pairs are divided by {spec.scaling.factor:g}", divided
+    if isinstance(spec.scaling, Yarn):
+        other = replace(spec, scaling=replace(spec.scaling, truncate=not spec.scaling.truncate))
+        answer = f"the ramp's ends are {'not ' * spec.scaling.truncate}rounded to whole pairs"
+        yield answer, other.inv_freq(length)
+    if isinstance(spec.scaling, Llama3 | Yarn):
+        for factor in FACTORS:
+            other = replace(spec, scaling=replace(spec.scaling, factor=factor))
+            yield f"factor {factor:g} instead of {spec.scaling.factor:g}", other.inv_freq(length)
     yield "the rotation has the wrong sign", -right
     yield "rotated twice: every angle is doubled", 2 * right
     yield "the frequencies are in reverse order", right[::-1]

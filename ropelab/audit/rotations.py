@@ -26,6 +26,7 @@ Fault = tuple[str, str]  # a sentence, and what to do instead
 
 LARGEST_FACTOR = 1e100  # on cos and sin; sums of such numbers do not overflow
 ZERO = 1e-9  # a component below this share of the largest one counts as none
+LEFT_IN_HALVES = "adjacent pairs come back as halves, which scores of q and k alike do not see"
 SHEARED = 0.1  # of the gain: so far apart 8-bit formats do not bring equal numbers
 
 
@@ -40,6 +41,7 @@ class Observed:
     fault: Fault | None = None  # in pairs or place
     blocks: Float[np.ndarray, "n pairs 2 2"] | None = None  # that multiply the pairs of vectors
     called: str = ""  # the function, with what it was given
+    note: str = ""  # on rotated vectors in another order, which scores do not see
 
     @property
     def gain(self) -> float:
@@ -92,8 +94,13 @@ def from_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Obser
     return from_vectors(np.eye(width), np.stack(images), positions, spec)
 
 
-def from_vectors(before: Vectors, after: Rotated, positions: Positions, spec: RopeSpec) -> Observed:
-    """Read off pairs, place and blocks from vectors and their rotations at each position."""
+def from_vectors(
+    before: Vectors, after: Rotated, positions: Positions, spec: RopeSpec, ordered: bool = False
+) -> Observed:
+    """Read off pairs, place and blocks from vectors and their rotations at each position.
+
+    Unless ``ordered``, adjacent pairs may come back as two halves, as DeepSeek's do.
+    """
     if not (moving := positions > 0).any():
         raise InputError("no position above 0 to look at")
     empty = np.empty((len(positions), 0))
@@ -105,6 +112,13 @@ def from_vectors(before: Vectors, after: Rotated, positions: Positions, spec: Ro
         answer = "no rotation: the output equals the input"
         return replace(nothing, fault=(answer, "rotate queries and keys"))
     pairs = paired(before, after, positions, spec)
+    if pairs is None and not ordered:
+        first, second = layout("interleaved", spec.rotary_dim)
+        inverse, half = after.copy(), spec.rotary_dim // 2
+        inverse[..., first], inverse[..., second] = np.split(after[..., : 2 * half], 2, axis=-1)
+        found = from_vectors(before, inverse, positions, spec, ordered=True)
+        if found.partner == "adjacent":
+            return replace(found, note=LEFT_IN_HALVES)
     if pairs is None:
         look = "look at features 0 and 1 at position 1"
         return replace(nothing, fault=("features do not rotate in pairs", look))
@@ -187,6 +201,11 @@ def placed(first: Features, second: Features, spec: RopeSpec) -> tuple[Partner, 
         partner = "half" if width > 2 else "unknown"
     if partner == "irregular" and len(gaps) == 1:
         step = spec.rotary_dim // 2 if wanted == "half" else 1
+        if gaps[0] == step:
+            still = np.setdiff1d(layout(spec.pairing, spec.rotary_dim)[0], first)
+            total = len(still) + len(first)
+            answer = f"{len(still)} of {total} pairs do not rotate, the first at feature {still[0]}"
+            return partner, (answer, "rotate all pairs")
         answer = f"features i and i + {gaps[0]} form a pair instead of i and i + {step}"
         return partner, (answer, fix)
     if partner not in ("unknown", wanted):
@@ -219,6 +238,19 @@ SHAPES: dict[str, tuple[str, str, Shape]] = {
 }
 
 
+CROSSED = {"adjacent": "cos = cat(cos, cos), likewise sin", "half": "cos = repeat(cos, 2)"}
+
+
+def crossed(right: tuple[Table, Table]) -> dict[str, list[tuple[Table, Table]]]:
+    """Return cos and sin that pairs' features get from columns laid out for the other pairing."""
+    doubled = [np.repeat(table, 2, axis=1) for table in right]
+    joined = [np.concatenate([table, table], axis=1) for table in right]
+    return {
+        "adjacent": [(t[:, : t.shape[1] // 2], t[:, t.shape[1] // 2 :]) for t in doubled],
+        "half": [(t[:, ::2], t[:, 1::2]) for t in joined],
+    }
+
+
 def sheared(blocks: Float[np.ndarray, "n pairs 2 2"], right: tuple[Table, Table]) -> Fault | None:
     """Name blocks (a, b; c, d) that are no rotation, by what they should be: a = d and b = -c."""
     a, b, c, d = blocks[..., 0, 0], blocks[..., 0, 1], blocks[..., 1, 0], blocks[..., 1, 1]
@@ -231,6 +263,10 @@ def sheared(blocks: Float[np.ndarray, "n pairs 2 2"], right: tuple[Table, Table]
             parts = zip((a, b, c, d), shape(*right), strict=True)
             if all(np.abs(one - other).max() <= near for one, other in parts):
                 return answer, fix
+        for order, (cos, sin) in crossed(right).items():
+            parts = zip((a, b, c, d), (cos[0], -sin[0], sin[1], cos[1]), strict=True)
+            if all(np.abs(one - other).max() <= near for one, other in parts):
+                return f"the columns of cos and sin are laid out for {order} pairs", CROSSED[order]
     place, pair = np.argwhere(wrong)[0]
     (e, f), (g, h) = blocks[place, pair]
     block = f"{e:.3g} x1 {f:+.3g} x2 and {g:.3g} x1 {h:+.3g} x2"

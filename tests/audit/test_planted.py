@@ -31,6 +31,8 @@ LLAMA3 = {
 }
 SCALED = {**PLAIN, "rope_scaling": LLAMA3}
 YARN = {**PLAIN, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}
+LONG = {**PLAIN, "rope_theta": 1e4, "max_position_embeddings": 1_000_000}
+GAIN = 1.138629436111989
 DYNAMIC = {**PLAIN, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}
 
 
@@ -53,6 +55,23 @@ def llama3(inverted: bool = False) -> np.ndarray:
         share = 1 - share if inverted else share
         found.append(share * theta + (1 - share) * theta / 8)
     return np.array(found)
+
+
+def yarn(factor: float = 4.0, truncate: bool = True) -> np.ndarray:
+    """YaRN's ramp between the pairs of 32 rotations and of 1, from its published description."""
+    low, high = (
+        HEAD * math.log(32768 / (turns * math.tau)) / (2 * math.log(500000.0)) for turns in (32, 1)
+    )
+    if truncate:
+        low, high = math.floor(low), math.ceil(high)
+    ramp = np.clip((np.arange(HEAD // 2) - low) / (high - low), 0, 1)
+    return ladder() * (ramp / factor + 1 - ramp)
+
+
+def columns(x: np.ndarray, y: np.ndarray, c: np.ndarray, s: np.ndarray) -> Any:
+    """Halves, rotated by columns of a whole head."""
+    half = HEAD // 2
+    return x * c[:, :half] - y * s[:, :half], y * c[:, half:] + x * s[:, half:]
 
 
 def rotating(
@@ -186,6 +205,38 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "attention factor 1.13863 is applied twice",
     ),
     ("float16 angles", PLAIN, {"cast": np.float16}, "angle in float16"),
+    ("whole division", PLAIN, {"inv_freq": np.ones(32)}, "every pair turns by 1 rad per token"),
+    (
+        "last pair",
+        PLAIN,
+        {"inv_freq": np.append(ladder()[:-1], 0.0)},
+        "1 of 32 pairs do not rotate, the first at feature 31",
+    ),
+    ("behind", PLAIN, {"place": lambda p: max(p - 1, 0)}, "shifted by -1 from 1 on"),
+    ("frozen", PLAIN, {"place": lambda p: 3.0}, "every position is rotated alike"),
+    ("ends, slow", LONG, {"inv_freq": ladder(1e4), "place": lambda p: min(p, 4095)}, "as 4095"),
+    ("ramp's ends", YARN, {"inv_freq": yarn(truncate=False), "gain": GAIN}, "are not rounded"),
+    (
+        "another factor",
+        YARN,
+        {"inv_freq": yarn(8.0), "gain": GAIN},
+        "factor 8 instead of 4",
+    ),
+    (
+        "factor on cos",
+        YARN,
+        {
+            "inv_freq": "right",
+            "lines": lambda x, y, c, s: (GAIN * x * c - y * s, GAIN * y * c + x * s),
+        },
+        "cos is multiplied by 1.139, sin by 1",
+    ),
+    (
+        "columns of neighbours",
+        PLAIN,
+        {"lines": lambda x, y, c, s: columns(x, y, np.repeat(c, 2, 1), np.repeat(s, 2, 1))},
+        "the columns of cos and sin are laid out for adjacent pairs",
+    ),
     ("no rotation", PLAIN, {"inv_freq": 0 * ladder()}, "the output equals the input"),
 ]
 
@@ -212,10 +263,31 @@ def test_at_least_25_bugs_are_planted_and_the_codes_without_one_are_right() -> N
         (PARTIAL, rotating(HALF)),
         (SCALED, rotating(llama3())),
         (DYNAMIC, rotating()),
-        (YARN, rotating(expected(YARN).inv_freq, gain=1.138629436111989)),
+        (YARN, rotating(yarn(), gain=GAIN)),
+        (LONG, rotating(ladder(1e4))),
     ):
         done = judged(config, code)
         assert not done.wrong, done.answer
+
+
+def test_a_shift_is_named_of_codes_in_float32_at_far_positions() -> None:
+    wanted = expected({**PLAIN, "max_position_embeddings": 1_000_000})
+    places = np.array([0, 1, 2, 255, 4096, 131071, 1_000_000])
+    code = rotating(place=lambda p: p + 1, cast=np.float32)
+    done = diagnose(from_rotation(code, wanted.spec, places), wanted, 0.01)
+    assert done.answer == "positions are shifted by 1"
+
+
+def test_neighbours_that_come_back_as_halves_give_the_same_scores() -> None:
+    """DeepSeek's code in transformers leaves them so, for queries and keys alike."""
+
+    def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        return rotating()(np.concatenate([x[:, ::2], x[:, 1::2]], axis=1), positions)
+
+    done = judged({**PLAIN, "model_type": "cohere"}, rotate)
+    assert not done.wrong
+    assert "come back as halves" in done.answer
+    assert judged(PLAIN, rotate).answer == "adjacent pairing instead of half"
 
 
 def test_tables_say_nothing_about_pairs() -> None:

@@ -192,6 +192,8 @@ def test_the_commands_and_their_statuses(tmp_path: Path, call: Any) -> None:
         ({}, 0, "q: right, as an honest float32 code loses as much (0, allowed"),
         ({"k_rotated": arrays["mistake_shifted"]}, 3, "k: positions are shifted by 1"),
         ({"k_rotated": arrays["k_rotated"] * np.nan}, 3, "k: rotated vectors are not finite"),
+        ({"k": arrays["k"] * 0, "k_rotated": arrays["k_rotated"] * 0}, 2, "k needs finite numbers"),
+        ({"k": arrays["k"] * np.nan}, 2, "k needs finite numbers, and none"),
         ({"q_rotated": arrays["k_rotated"]}, 2, "q_rotated has shape (13, 4, 64) instead of"),
     ):
         rotated = {name: arrays[name] for name in ("q_rotated", "k_rotated")} | change
@@ -308,6 +310,17 @@ def test_assert_rope(tmp_path: Path) -> None:
         assert_rope(tables, {**PLAIN, "rope_theta": 10000.0})
     with pytest.raises(InputError, match="head_dim"):
         assert_rope(tables, {})
+
+
+def test_assert_rope_takes_modules() -> None:
+    class Tables(torch.nn.Module):
+        def forward(self, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            angles = position_ids[:, None] * 500000.0 ** (-torch.arange(32.0) / 32)
+            return angles.cos()[None, :, None], angles.sin()[None, :, None]
+
+    assert_rope(Tables(), PLAIN)
+    with pytest.raises(AssertionError, match="base 500000 instead of 10000"):
+        assert_rope(Tables(), {**PLAIN, "rope_theta": 10000.0})
 
 
 def test_assert_rope_takes_a_class_of_transformers() -> None:
