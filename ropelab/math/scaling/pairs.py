@@ -8,10 +8,12 @@ import numpy as np
 
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.scaling.plan import (
+    ATTENTION_FACTOR,
+    FACTOR,
+    Range,
+    Ranges,
     RopePlan,
     Scaling,
-    check_attention_factor,
-    check_factor,
     method,
 )
 from ropelab.math.scaling.stretching import Unscaled
@@ -22,6 +24,8 @@ from ropelab.runs.errors import InputError, known
 BANDS = ("fast", "middle", "slow")
 NO_PAPER = "an experiment of this package"
 _PLAIN = Unscaled()
+# A rotation by half a turn or more per token looks like one in the other direction.
+PERIOD = Range("a number of tokens above 2", lambda x: math.isfinite(x) and x > 2)
 
 
 @method("p_rope", "Barbero et al. 2024, arXiv:2410.06205")
@@ -29,10 +33,7 @@ class PRope(Scaling):
     """The int(p d/2) fastest pairs rotate as before, the others not at all (theta' = 0)."""
 
     p: float = 0.75
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.p <= 1:
-            raise InputError(f"{self.name}: p must be between 0 and 1, not {self.p:g}")
+    ranges: ClassVar[Ranges] = {"p": Range("between 0 and 1", lambda x: 0 <= x <= 1)}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         # Unlike partial rotary (a smaller rotary_dim), this keeps the spacing of the whole width.
@@ -49,10 +50,7 @@ class Proportional(PRope):
 
     factor_means: ClassVar[str] = "divisor of the frequencies of rotating pairs"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_factor(self.name, self.factor)
+    ranges: ClassVar[Ranges] = {"factor": FACTOR}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         kept = super().plan(geometry, length).inv_freq
@@ -68,10 +66,7 @@ class Clipped(Scaling):
     """
 
     n: int = 0
-
-    def __post_init__(self) -> None:
-        if self.n < 0:
-            raise InputError(f"clipped: n must be at least 0 pairs, not {self.n}")
+    ranges: ClassVar[Ranges] = {"n": Range("at least 0 pairs", lambda x: x >= 0)}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         incomplete = int((rotations(geometry.inv_freq, geometry.trained_len) < 1).sum())
@@ -114,14 +109,14 @@ class LongRope(Scaling):
 
     factor_means: ClassVar[str] = "longest context over trained length, for the attention factor"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
+    ranges: ClassVar[Ranges] = {"factor": FACTOR, "attention_factor": ATTENTION_FACTOR}
 
     def __post_init__(self) -> None:
         if not self.long_factor:
             raise InputError(
                 "longrope: needs long_factor=[...], one number per pair; longrope_search finds them"
             )
-        check_factor(self.name, self.factor)
-        check_attention_factor(self.name, self.attention_factor)
+        super().__post_init__()
         for parameter in ("long_factor", "short_factor"):
             for value in getattr(self, parameter):
                 if not (math.isfinite(value) and value > 0):
@@ -153,9 +148,7 @@ class One(Scaling):
 
     period: float
     pairs: int = 0
-
-    def __post_init__(self) -> None:
-        check_period(self.name, "period", self.period)
+    ranges: ClassVar[Ranges] = {"period": PERIOD}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         inv_freq = np.zeros(geometry.pairs)
@@ -176,12 +169,14 @@ class Spaced(Scaling):
     longest: float = 1e6
     uniform: bool = False
     pairs: int = 0
+    ranges: ClassVar[Ranges] = {
+        "shortest": PERIOD,
+        "longest": PERIOD,
+        "n": Range("at least 2 frequencies", lambda x: x >= 2),
+    }
 
     def __post_init__(self) -> None:
-        check_period(self.name, "shortest", self.shortest)
-        check_period(self.name, "longest", self.longest)
-        if self.n < 2:
-            raise InputError(f"spaced: n must be at least 2 frequencies, not {self.n}")
+        super().__post_init__()
         if self.longest <= self.shortest:
             raise InputError(
                 f"spaced: longest must be above shortest ({self.shortest:g}), not {self.longest:g}"
@@ -226,10 +221,3 @@ def rotating(method: str, pairs: int, geometry: Geometry) -> int:
     if not 0 <= pairs <= geometry.pairs:
         raise InputError(f"{method}: pairs must be between 0 and {geometry.pairs}, not {pairs}")
     return pairs or geometry.pairs
-
-
-def check_period(method: str, parameter: str, value: float) -> None:
-    """Raise InputError unless a period is finite and above 2 tokens."""
-    # A rotation by half a turn or more per token looks like one in the other direction.
-    if not (math.isfinite(value) and value > 2):
-        raise InputError(f"{method}: {parameter} must be a number of tokens above 2, not {value:g}")

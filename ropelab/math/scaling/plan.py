@@ -7,7 +7,7 @@ of rotated features: attention_factor^2 times softmax_factor.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -38,6 +38,22 @@ class RopePlan:
         return self.attention_factor**2
 
 
+@dataclass(frozen=True)
+class Range:
+    """The values that a parameter may have, in words and as a test."""
+
+    words: str
+    holds: Callable[[float], bool]
+
+
+FACTOR = Range("a number of at least 1", lambda x: math.isfinite(x) and x >= 1)
+ATTENTION_FACTOR = Range(
+    f"a positive number up to {LARGEST_ATTENTION_FACTOR:g}",
+    lambda x: 0 < x <= LARGEST_ATTENTION_FACTOR,
+)
+Ranges = Mapping[str, Range]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Typed:
     """A method as users type it: its fields are its parameters, checked when built (InputError).
@@ -51,12 +67,21 @@ class Typed:
     source: ClassVar[str]  # paper or code
     factor_means: ClassVar[str] = ""  # empty if it has no factor
     default_factors: ClassVar[tuple[float, ...]] = ()
+    ranges: ClassVar[Ranges] = {}  # of parameters, beside those of the classes that it is below
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if is_own(cls):
             cls.name = reference_of(cls)
             cls.source = cls.__dict__.get("source", cls.name)
+
+    def __post_init__(self) -> None:
+        for kind in type(self).__mro__:
+            for name, allowed in vars(kind).get("ranges", {}).items():
+                value = getattr(self, name, None)
+                if value is not None and not allowed.holds(value):
+                    shown = f"{value:g}" if isinstance(value, float) else value
+                    raise InputError(f"{self.name}: {name} must be {allowed.words}, not {shown}")
 
     @property
     def label(self) -> str:
@@ -102,10 +127,7 @@ class Stretching(Scaling):
 
     factor_means: ClassVar[str] = "context length over trained length"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
-
-    def __post_init__(self) -> None:
-        check_factor(self.name, self.factor)
-        check_attention_factor(self.name, getattr(self, "attention_factor", None))
+    ranges: ClassVar[Ranges] = {"factor": FACTOR, "attention_factor": ATTENTION_FACTOR}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         stretch = self.stretch(geometry, length)
@@ -122,19 +144,6 @@ class Stretching(Scaling):
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         """Return the plan for a stretch above 1."""
         raise NotImplementedError
-
-
-def check_factor(method: str, factor: float) -> None:
-    if not (math.isfinite(factor) and factor >= 1):
-        raise InputError(f"{method}: factor must be a number of at least 1, not {factor:g}")
-
-
-def check_attention_factor(method: str, value: float | None) -> None:
-    if value is not None and not 0 < value <= LARGEST_ATTENTION_FACTOR:
-        raise InputError(
-            f"{method}: attention_factor must be a positive number up to "
-            f"{LARGEST_ATTENTION_FACTOR:g}, not {value:g}"
-        )
 
 
 def roles(plan: RopePlan, geometry: Geometry) -> list[str]:

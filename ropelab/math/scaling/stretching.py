@@ -179,6 +179,7 @@ class _CodedRamp(Scaling):
     def __post_init__(self) -> None:
         # Kimi-K2 has both at 1: a step, which every runtime accepts.
         _check_order(self, "beta_slow", "beta_fast", step=True)
+        super().__post_init__()
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
         low, high = (pair_with_rotations(geometry, r) for r in (self.beta_fast, self.beta_slow))
@@ -205,10 +206,6 @@ class Yarn(_CodedRamp, Stretching):
     attention_factor: float | None = None
     mscale: float | None = None
     mscale_all_dim: float | None = None
-
-    def __post_init__(self) -> None:
-        _CodedRamp.__post_init__(self)
-        Stretching.__post_init__(self)
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         return RopePlan(self.ramped(geometry, stretch), self.attention(stretch), stretch)

@@ -236,7 +236,7 @@ class Dropped(Encoding):
 class Remapped(Encoding, ABC):
     """Exact distances, and for some pairs of tokens those of other positions of both.
 
-    Its parameters are whole numbers, `sizes`.
+    Its parameters are whole numbers, `sizes`, in the order in which `others` unpacks them.
     """
 
     fused = False
@@ -265,9 +265,6 @@ class SelfExtend(Remapped):
     Far pairs (i, j) have the distance floor(i/g) + w - floor(w/g) - floor(j/g) (arXiv:2401.01325).
     """
 
-    def __init__(self, rope: Rope, window: int, group: int) -> None:
-        super().__init__(rope, window, group)
-
     def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         window, group = self.sizes
         far = at_q[:, None] - at_k >= window
@@ -276,9 +273,6 @@ class SelfExtend(Remapped):
 
 class ReRope(Remapped):
     """The distance of a pair is min(i - j, w), w = `window` (Su 2023, kexue.fm/archives/9708)."""
-
-    def __init__(self, rope: Rope, window: int) -> None:
-        super().__init__(rope, window)
 
     def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         (window,) = self.sizes
@@ -293,9 +287,6 @@ class DualChunk(Remapped):
     one further back c - 1 - j mod s (arXiv:2402.17463, section 3).
     """
 
-    def __init__(self, rope: Rope, chunk: int, trained: int) -> None:
-        super().__init__(rope, chunk, trained)
-
     def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         chunk, trained = self.sizes
         last = torch.full_like(at_q, trained - 1)
@@ -306,9 +297,6 @@ class DualChunk(Remapped):
 
 class Shifted(Remapped):
     """Distances d from `shift` on are d - shift + `window`: STRING (arXiv:2410.18745, eq. 5)."""
-
-    def __init__(self, rope: Rope, shift: int, window: int) -> None:
-        super().__init__(rope, shift, window)
 
     def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         shift, window = self.sizes

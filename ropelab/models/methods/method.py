@@ -16,7 +16,7 @@ import numpy as np
 from ropelab.math.frequencies import Geometry
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Scaling, Unscaled
-from ropelab.math.scaling.plan import Typed, method
+from ropelab.math.scaling.plan import Range, Ranges, Typed, method
 from ropelab.runs.errors import InputError
 
 # Encodings are imported where one is made: they need torch, and a list of methods does not.
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 PAIRING: Pairing = "interleaved"
 
 ActsOn = Literal["frequencies", "attention", "weights"]
-# Parameters that are whole numbers of at least 1; None: open.
-WHOLE = ("window", "group", "chunk", "shift", "steps", "budget")
+# Parameters that are counted; None: open.
+COUNTS = ("window", "group", "chunk", "shift", "steps", "budget")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +38,9 @@ class Method(Typed, ABC):
 
     # A released model lets frequencies and attention be changed, and its weights not.
     acts_on: ClassVar[ActsOn] = "attention"
-
-    def __post_init__(self) -> None:
-        for parameter in WHOLE:
-            value = getattr(self, parameter, None)
-            if value is not None and value < 1:
-                raise InputError(
-                    f"{self.name}: {parameter} must be a whole number of at least 1, not {value}"
-                )
+    ranges: ClassVar[Ranges] = dict.fromkeys(
+        COUNTS, Range("a whole number of at least 1", lambda x: x >= 1)
+    )
 
     @property
     def factor(self) -> float:
@@ -160,46 +155,56 @@ class SharpenedByLogN(Reading):
         return self.inner.signature(geometry, length)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Remapping(Reading):
+    """A method that lets far tokens have other distances than their own."""
+
+    encoded: ClassVar[str]  # the name of its encoding
+
+    def sizes(self, geometry: Geometry) -> tuple[int, ...]:
+        """Return the whole numbers that the encoding takes."""
+        sizes = tuple(getattr(self, field.name) for field in fields(self))
+        assert None not in sizes, "set by `resolved`"
+        return sizes
+
+    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
+        from ropelab.models.encoding import rope
+
+        make = getattr(rope, self.encoded)
+        return make(UNSCALED.encoding(geometry, length), *self.sizes(geometry))
+
+
 @method("rerope", "Su 2023, kexue.fm/archives/9708")
-class Rectified(Reading):
+class Rectified(Remapping):
     """Distances from `window` on (half the trained length) are all read as `window`."""
 
     window: int | None = None
+    encoded: ClassVar[str] = "ReRope"
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
         return replace(self, window=self.window or geometry.trained_len // 2)
 
-    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
-        from ropelab.models.encoding.rope import ReRope
-
-        assert self.window is not None, "set by `resolved`"
-        return ReRope(UNSCALED.encoding(geometry, length), self.window)
-
 
 @method("self_extend", "Jin et al. 2024, arXiv:2401.01325")
-class Grouped(Reading):
+class Grouped(Remapping):
     """Distances from `window` on in steps of `group`, by default the least that stays within L."""
 
     window: int | None = None
     group: int | None = None
+    encoded: ClassVar[str] = "SelfExtend"
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
         window = self.window or geometry.trained_len // 2
         needed = math.ceil((test_len - window) / max(1, geometry.trained_len - window))
         return replace(self, window=window, group=self.group or max(1, needed))
 
-    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
-        from ropelab.models.encoding.rope import SelfExtend
-
-        assert self.window is not None and self.group is not None, "set by `resolved`"
-        return SelfExtend(UNSCALED.encoding(geometry, length), self.window, self.group)
-
 
 @method("dual_chunk", "An et al. 2024, arXiv:2402.17463")
-class Chunked(Reading):
+class Chunked(Remapping):
     """Positions restart every `chunk` tokens, by default 3/4 of the trained length."""
 
     chunk: int | None = None
+    encoded: ClassVar[str] = "DualChunk"
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
         chunk = self.chunk or max(1, 3 * geometry.trained_len // 4)
@@ -210,19 +215,17 @@ class Chunked(Reading):
             )
         return replace(self, chunk=chunk)
 
-    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
-        from ropelab.models.encoding.rope import DualChunk
-
-        assert self.chunk is not None, "set by `resolved`"
-        return DualChunk(UNSCALED.encoding(geometry, length), self.chunk, geometry.trained_len)
+    def sizes(self, geometry: Geometry) -> tuple[int, ...]:
+        return *super().sizes(geometry), geometry.trained_len
 
 
 @method("string", "An et al. 2024, arXiv:2410.18745")
-class ShiftedDown(Reading):
+class ShiftedDown(Remapping):
     """Distances from `shift` on (the trained length / 3) are shifted down to begin at `window`."""
 
     shift: int | None = None
     window: int | None = None
+    encoded: ClassVar[str] = "Shifted"
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
         shift = self.shift or max(1, geometry.trained_len // 3)
@@ -231,12 +234,6 @@ class ShiftedDown(Reading):
         if window > shift:
             raise InputError(f"string: window {window} must not be longer than shift {shift}")
         return replace(self, shift=shift, window=window)
-
-    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
-        from ropelab.models.encoding.rope import Shifted
-
-        assert self.shift is not None and self.window is not None, "set by `resolved`"
-        return Shifted(UNSCALED.encoding(geometry, length), self.shift, self.window)
 
 
 @method("drope", "DroPE, arXiv:2512.12167")
@@ -248,11 +245,9 @@ class Unrotated(Reading):
     steps: int = 160  # a tenth of the default training
     sharpen: float = 0.1
     acts_on: ClassVar[ActsOn] = "weights"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.sharpen < math.inf:
-            raise InputError(f"drope: sharpen must be a number of at least 0, not {self.sharpen:g}")
+    ranges: ClassVar[Ranges] = {
+        "sharpen": Range("a number of at least 0", lambda x: 0 <= x < math.inf)
+    }
 
     @property
     def recalibration(self) -> int:

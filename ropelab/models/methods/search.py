@@ -14,7 +14,7 @@ import numpy as np
 
 from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.scaling import LongRope, NtkAware, NtkByParts, PositionInterpolation, Scaling
-from ropelab.math.scaling.plan import as_typed, check_factor, method
+from ropelab.math.scaling.plan import FACTOR, Ranges, as_typed, method
 from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled
 
 LARGEST = 2.0  # divisor tried, as a multiple of the factor
@@ -48,10 +48,7 @@ class LongRopeSearch(Method):
     acts_on: ClassVar[ActsOn] = "frequencies"
     factor_means: ClassVar[str] = "context length over trained length"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_factor(self.name, self.factor)
+    ranges: ClassVar[Ranges] = {"factor": FACTOR}
 
     @property
     def label(self) -> str:

@@ -61,7 +61,7 @@ def test_self_extend_equals_its_double_loop(window: int, group: int) -> None:
 
 
 def test_rerope_equals_its_double_loop() -> None:
-    scores = all_scores(ReRope(rope(), window=8))
+    scores = all_scores(ReRope(rope(), 8))
     for i in range(TOKENS):
         for j in range(i + 1):
             expected = score_at_distance(i, j, min(i - j, 8))

@@ -117,9 +117,9 @@ def test_a_group_of_one_is_the_models_own_rotation(model_type, tmp_path):
     own = rope(tmp_path, "unscaled", TRAINED)
     model.encoding = own
     expected = logits(model, tokens(LENGTH))
-    model.encoding = SelfExtend(own, WINDOW, group=1)
+    model.encoding = SelfExtend(own, WINDOW, 1)
     assert apart(logits(model, tokens(LENGTH)), expected) < 1e-4
-    model.encoding = SelfExtend(own, WINDOW, group=GROUP)
+    model.encoding = SelfExtend(own, WINDOW, GROUP)
     assert apart(logits(model, tokens(LENGTH)), expected) > 1e-2
 
 
