@@ -240,22 +240,21 @@ def proves_distinct(encoding: PositionEncoding, fmt: FloatFormat, offset: int, l
 
 def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     """Count the different rows of stored angles; None where visiting all is quicker."""
-    fmt, last = chain.plan.angle, offset + length - 1
+    fmt, last, inv_freq = chain.plan.angle, offset + length - 1, chain.inv_freq
     if chain.recurrent or chain.plan.position.precision < 53 or fmt.precision > COARSE:
         return None
-    rotating = chain.inv_freq[chain.inv_freq > 0]
-    if not (rotating.size and np.isfinite(chain.inv_freq).all()):
+    if not np.isfinite(inv_freq).all():
         return None
-    midway = midway_values(fmt, float(rotating.min()), float(rotating.max()) * (last + 1))
-    if 3 * WORTH * int(np.searchsorted(midway, rotating * last).sum()) > length * rotating.size:
+    midway, rotating = midway_values(fmt), np.flatnonzero(inv_freq)
+    # Where the step after a position is: those after the first are found by division.
+    ends = np.searchsorted(midway, np.outer(inv_freq[rotating], (max(offset - 1, 1), last + 1)))
+    if 3 * WORTH * int(np.diff(ends).sum()) > length * rotating.size:
         return None
     changes = [np.empty(0)]
-    for pair in np.flatnonzero(chain.inv_freq).tolist():
-        theta = float(chain.inv_freq[pair])
-        low, high = np.searchsorted(midway, [theta * (offset - 1), theta * (last + 1)])
+    for pair, (low, high) in zip(rotating.tolist(), ends.tolist(), strict=True):
         # The quotient may be off by a rounding, so the positions beside it are tried too.
-        near = np.floor(midway[low:high] / theta)
-        places = np.unique(np.concatenate((near - 1, near, near + 1)))
+        near = np.floor(midway[low:high] / inv_freq[pair])
+        places = np.unique(np.concatenate(([offset], near - 1, near, near + 1)))
         places = places[(places >= offset) & (places < last)]
         pairs = slice(pair, pair + 1)
         # Compared by their bits, for nan equals nan there.
@@ -264,18 +263,13 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     return 1 + np.unique(np.concatenate(changes)).size
 
 
-def midway_values(fmt: FloatFormat, smallest: float, largest: float) -> Positions:
-    """Return, ascending, the midpoints of neighbouring values from `smallest` to `largest`."""
-    # Some beyond either end are among them: whole binades are listed.
+def midway_values(fmt: FloatFormat) -> Positions:
+    """Return the midpoints of neighbouring values of a coarse format from 0 on, ascending."""
     step = 2.0 ** (1 - fmt.precision)
     fractions = np.arange(2 ** (fmt.precision - 1)) * step + step / 2
-    lowest = max(fmt.min_exponent, math.floor(math.log2(smallest)) - 1)
-    highest = min(fmt.max_exponent, math.ceil(math.log2(largest)))
-    exponents = np.arange(lowest, highest + 1)[:, None]
-    normal = np.ldexp(1 + fractions, exponents).ravel()
-    if lowest > fmt.min_exponent:
-        return normal
-    return np.concatenate((np.ldexp(fractions, fmt.min_exponent), normal))
+    exponents = np.arange(fmt.min_exponent, fmt.max_exponent + 1)[:, None]
+    subnormal = np.ldexp(fractions, fmt.min_exponent)
+    return np.concatenate((subnormal, np.ldexp(1 + fractions, exponents).ravel()))
 
 
 def keys_of(values: Float[np.ndarray, "features n"], fmt: FloatFormat) -> Keys:
