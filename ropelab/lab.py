@@ -74,12 +74,6 @@ class Run:
         )
 
     @property
-    def stored_figures(self) -> list[str]:
-        """The figures in its folder, the one to open first at the front."""
-        manifest = self.folder and store.read_manifest(self.folder)
-        return list((manifest or {}).get("figures") or ())
-
-    @property
     def following(self) -> str:
         """The command to type next."""
         return self.experiment.following(self.config, self.tables)

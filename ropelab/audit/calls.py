@@ -188,9 +188,7 @@ def from_function(
         table = way.rows(np.ones((len(positions), head)), positions)
         found = {"": from_tables(positions, table["cos"], table["sin"], spec.rotary_dim // 2)}
     else:
-        found = {}
-        for part in parts:
-            found[part] = from_rotation(partial(way.part, part), spec, positions)
+        found = {n: from_rotation(partial(way.part, n), spec, positions) for n in parts}
     return {part: replace(observed, called=str(way)) for part, observed in found.items()}
 
 

@@ -12,11 +12,14 @@ from ropelab.audit.overview import TOLERANCE, Case, distance, grouped
 from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
 from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE
+from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, language_part
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
+from ropelab.runs.sentences import typed
 
 Level = Literal["error", "warn", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warn", "note")
+# In config.json and in a GGUF file.
+SIZES = (("num_hidden_layers", "block_count"), ("hidden_size", "embedding_length"))
 CODES = tomllib.loads(Path(__file__).with_name("codes.toml").read_text(encoding="utf-8"))
 
 
@@ -234,18 +237,42 @@ def notes(case: Case) -> Iterator[Finding]:
         yield found("N03", runtimes="; ".join(parts))
 
 
-def beside_the_frequencies(beside: Sequence[Aspect]) -> Iterator[Finding]:
-    """State what differs between runtimes or was not looked at beside the frequencies."""
-    for aspect in beside:
-        if aspect.differs:
-            yield found("W16", aspect=aspect.in_words())
-        elif aspect.unread:
-            yield found("N04", aspect=aspect.in_words())
-
-
 def collect(case: Case, beside: Sequence[Aspect]) -> tuple[Finding, ...]:
     """Return all findings, worst first; those of one level in the order of the rules."""
-    every = [*errors(case), *beside_the_frequencies(beside)]
+    every = [*errors(case)]
+    every += [found("W16", aspect=one.in_words()) for one in beside if one.differs]
+    unread = (one for one in beside if one.unread and not one.differs)
+    every += [found("N04", aspect=one.in_words()) for one in unread]
     for rule in (contradicting_keys, differences, lengths, files, notes):
         every += rule(case)
     return tuple(sorted(every, key=lambda finding: LEVELS.index(finding.level)))
+
+
+def sizes(case: Case) -> list[float]:
+    """Return the number of layers and their width, as far as the file gives them."""
+    _, text = language_part(case.document.config)
+    found = (next((text[name] for name in names if name in text), None) for names in SIZES)
+    return [value for value in found if isinstance(value, int | float)]
+
+
+def of_draft(target: Case, draft: Case) -> Iterator[Finding]:
+    """State what a second file means as the draft model of the first, for speculative decoding."""
+    mine, its = sizes(target), sizes(draft)
+    larger = any(one < other for one, other in zip(mine, its, strict=False))
+    if min(len(mine), len(its)) < len(SIZES) or mine == its or larger:
+        return
+    ours, theirs = target.spec, draft.spec
+    longest = max(target.asked or 0, ours.length)
+    if theirs.length < longest:
+        name = draft.document.name
+        yield found("W17", name=name, theirs=theirs.length, longest=longest)
+    differences = {
+        "base": (typed(ours.base), typed(theirs.base)),
+        "scaling": (ours.method, theirs.method),
+        "factor on logits": (typed(ours.logit_multiplier), typed(theirs.logit_multiplier)),
+    }
+    apart = [
+        f"{name} {two[1]}, not {two[0]}" for name, two in differences.items() if len({*two}) > 1
+    ]
+    if apart:
+        yield found("N05", apart="; ".join(apart))

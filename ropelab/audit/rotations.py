@@ -241,14 +241,21 @@ SHAPES: dict[str, tuple[str, str, Shape]] = {
 CROSSED = {"adjacent": "cos = cat(cos, cos), likewise sin", "half": "cos = repeat(cos, 2)"}
 
 
-def crossed(right: tuple[Table, Table]) -> dict[str, list[tuple[Table, Table]]]:
-    """Return cos and sin that pairs' features get from columns laid out for the other pairing."""
-    doubled = [np.repeat(table, 2, axis=1) for table in right]
-    joined = [np.concatenate([table, table], axis=1) for table in right]
-    return {
-        "adjacent": [(t[:, : t.shape[1] // 2], t[:, t.shape[1] // 2 :]) for t in doubled],
-        "half": [(t[:, ::2], t[:, 1::2]) for t in joined],
-    }
+def known_blocks(right: tuple[Table, Table]) -> Iterator[tuple[Fault, tuple[Table, ...]]]:
+    """Yield mistakes, each with the blocks (a, b, c, d) that it makes of the right cos and sin."""
+    for answer, fix, shape in SHAPES.values():
+        yield (answer, fix), shape(*right)
+    # Columns laid out for the other pairing.
+    pairs = right[0].shape[1]
+    doubled = (np.repeat(table, 2, axis=1) for table in right)
+    joined = (np.concatenate([table, table], axis=1) for table in right)
+    for order, tables in (
+        ("adjacent", [(t[:, :pairs], t[:, pairs:]) for t in doubled]),
+        ("half", [(t[:, ::2], t[:, 1::2]) for t in joined]),
+    ):
+        cos, sin = tables
+        answer = f"the columns of cos and sin are laid out for {order} pairs"
+        yield (answer, CROSSED[order]), (cos[0], -sin[0], sin[1], cos[1])
 
 
 def sheared(blocks: Float[np.ndarray, "n pairs 2 2"], right: tuple[Table, Table]) -> Fault | None:
@@ -259,14 +266,10 @@ def sheared(blocks: Float[np.ndarray, "n pairs 2 2"], right: tuple[Table, Table]
     if not wrong.any():
         return None
     if a.shape == right[0].shape:
-        for answer, fix, shape in SHAPES.values():
-            parts = zip((a, b, c, d), shape(*right), strict=True)
+        for fault, made in known_blocks(right):
+            parts = zip((a, b, c, d), made, strict=True)
             if all(np.abs(one - other).max() <= near for one, other in parts):
-                return answer, fix
-        for order, (cos, sin) in crossed(right).items():
-            parts = zip((a, b, c, d), (cos[0], -sin[0], sin[1], cos[1]), strict=True)
-            if all(np.abs(one - other).max() <= near for one, other in parts):
-                return f"the columns of cos and sin are laid out for {order} pairs", CROSSED[order]
+                return fault
     place, pair = np.argwhere(wrong)[0]
     (e, f), (g, h) = blocks[place, pair]
     block = f"{e:.3g} x1 {f:+.3g} x2 and {g:.3g} x1 {h:+.3g} x2"

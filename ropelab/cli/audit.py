@@ -67,7 +67,7 @@ def audit(
 
     Cannot show: the quality of a model's text, or the behaviour of other versions.
     """
-    from ropelab.audit import audited, draft
+    from ropelab.audit import audited, findings
 
     if json and format_ not in ("text", "json"):
         raise InputError("give --format or --json, not both")
@@ -79,7 +79,7 @@ def audit(
         for name in files
     ]
     difference = audited.compare(*audits) if len(audits) == 2 else None
-    as_draft = draft.findings(*audits) if len(audits) == 2 else []
+    as_draft = [*findings.of_draft(*audits)] if len(audits) == 2 else []
     if figures:
         from ropelab.show import drawn
         from ropelab.show.figures.audit import draw

@@ -20,7 +20,8 @@ def advice(words: Sequence[str], problem: str) -> str:
     command, *rest = words or ("",)
     if command == "help":
         return shlex.join(["ropelab", *rest[:1], "--help"])
-    file = next((word for word in rest if _is_file(word)), "")
+    values = (word for word in rest if not word.startswith("-"))
+    file = next((v for v in values if v.endswith(SUFFIXES) or Path(v).exists()), "")
     meant: list[str] = []
     if command == "audit":
         meant = _of_server(rest)
@@ -36,10 +37,6 @@ def advice(words: Sequence[str], problem: str) -> str:
         known = command and "such command" not in problem
         return shlex.join(["ropelab", *([command] if known else []), "--help"])
     return shlex.join(["ropelab", command, *meant])
-
-
-def _is_file(word: str) -> bool:
-    return not word.startswith("-") and (word.endswith(SUFFIXES) or Path(word).exists())
 
 
 def _of_server(words: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ from ropelab.runs.cell import silent
 from ropelab.runs.config import Label, flag_of, read_toml, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, known, say
-from ropelab.runs.store import check_writable, to_records
+from ropelab.runs.store import check_writable, read_manifest, to_records
 from ropelab.show import drawn, terminal
 
 if TYPE_CHECKING:
@@ -58,7 +58,11 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
         }
         print_document(document)
     elif not options.quiet:
-        _show(run)
+        terminal.show_answer(run.answer, run.summary())
+        if "explain" in run.tables:
+            asked = "Position by position, as asked with --explain:"
+            terminal.show_more(asked, run.tables["explain"])
+        terminal.show_places(_places(run))
 
 
 def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) -> None:
@@ -174,15 +178,14 @@ def at_most(minutes: float | None) -> Iterator[None]:
         say(f"--max-minutes {minutes:g} are over")
         signal.raise_signal(signal.SIGINT)
 
-    timer = Timer(60 * minutes, end) if minutes else None
-    if timer:
-        timer.daemon = True
+    timer = Timer(60 * (minutes or 0), end)
+    timer.daemon = True
+    if minutes:
         timer.start()
     try:
         yield
     finally:
-        if timer:
-            timer.cancel()
+        timer.cancel()
 
 
 @contextmanager
@@ -208,7 +211,8 @@ def _engine(options: Options) -> Iterator[Engine]:
 
 def _places(run: Run) -> dict[str, str]:
     """Return the folder, the figure to open first, and the command to type next."""
-    figures = run.stored_figures
+    manifest = run.folder and read_manifest(run.folder)
+    figures = (manifest or {}).get("figures")
     device, dtype = getattr(run.config, "device", ""), getattr(run.config, "dtype", "")
     computed = f"on {device}{f' in {dtype}' if dtype else ''}" if device else ""
     return {
@@ -217,10 +221,3 @@ def _places(run: Run) -> dict[str, str]:
         **({"open": f"{figures[0]} first, of {len(figures)}"} if figures else {}),
         "next": run.following,
     }
-
-
-def _show(run: Run) -> None:
-    terminal.show_answer(run.answer, run.summary())
-    if "explain" in run.tables:
-        terminal.show_more("Position by position, as asked with --explain:", run.tables["explain"])
-    terminal.show_places(_places(run))

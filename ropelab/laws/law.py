@@ -4,7 +4,7 @@ import math
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -38,6 +38,7 @@ DESCRIBED = 90
 SMALLER = "float32 explains less: something is computed in a smaller format"
 WIDER = "compute positions, angles, cosines and sines in float32, outside autocast"
 EXPLANATIONS = Path(__file__).with_name("explanations.toml")
+KNOWN = tomllib.loads(EXPLANATIONS.read_text(encoding="utf-8"))["known"]
 
 
 class Pair(NamedTuple):
@@ -191,17 +192,11 @@ def judged(
 
 def explanation(law: str, trial: str, kinds: Sequence[str] = ("any",)) -> dict[str, str]:
     """Return what a violation means and the way out, in general or as known of kinds of models."""
-    for row in _explanations():
+    for row in KNOWN:
         here = set(kinds) & set(row["models"])
         if here and law in row["laws"] and trial in row.get("trials", [trial]):
             return {name: row[name] for name in ("kind", "says", "fix") if name in row}
     return {}
-
-
-@cache
-def _explanations() -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = tomllib.loads(EXPLANATIONS.read_text(encoding="utf-8"))["known"]
-    return rows
 
 
 def row_of(law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]) -> dict[str, Any]:

@@ -164,7 +164,9 @@ def rotations(case: Case) -> list[dict[str, Any]]:
         if not rows and observed.partner == "adjacent":
             spec = replace(spec, pairing="interleaved")
             observed = _observed(turn.images, places, spec)
-        sign = next((row["sign"] for row in rows), _sign(observed))
+        # Some codes let both queries and keys turn the other way.
+        other = observed.sin.size and observed.sin[1, 0] < 0
+        sign = rows[0]["sign"] if rows else -1 if other else 1
         observed = replace(
             observed,
             sin=observed.sin * sign,
@@ -186,11 +188,6 @@ def _observed(images: Tensor, places: Sequence[int], spec: RopeSpec) -> Observed
     clean = {p: np.where(np.abs(image) > STILL, image, 0.0) for p, image in at.items()}
     positions = np.array(sorted(at), dtype=np.int64)
     return from_rotation(lambda _, p: clean[int(p[0])], spec, positions)
-
-
-def _sign(observed: Observed) -> int:
-    """Return -1 if features turn the other way, as some codes let both queries and keys do."""
-    return -1 if observed.sin.size and observed.sin[1, 0] < 0 else 1
 
 
 def _base(observed: Observed) -> float | None:

@@ -38,8 +38,11 @@ def _values(first: Tables, second: Tables) -> pd.DataFrame:
         # A column of whole numbers can identify rows; all others are values, as floats always are.
         shared = [str(c) for c in one if c in two and is_number(one[c]) == is_number(two[c])]
         floats = [c for c in shared if is_float_dtype(one[c]) and is_float_dtype(two[c])]
-        keys = _identifying(one, two, [column for column in shared if column not in floats])
-        if not keys:
+        # The first columns that tell all rows of each table apart.
+        rest = [column for column in shared if column not in floats]
+        parts = (rest[:count] for count in range(1, len(rest) + 1))
+        keys = next((k for k in parts if not any(t.duplicated(k).any() for t in (one, two))), None)
+        if keys is None:
             continue  # rows of two runs cannot be matched
         both = one.merge(two, on=keys, suffixes=(" first", " second"))
         if both.empty:
@@ -57,12 +60,3 @@ def _values(first: Tables, second: Tables) -> pd.DataFrame:
             rows.append(row)
     columns = ["table", "value", "rows", "differ", "largest", "where"]
     return pd.DataFrame(rows, columns=columns).sort_values("differ", ascending=False)
-
-
-def _identifying(one: pd.DataFrame, two: pd.DataFrame, columns: list[str]) -> list[str]:
-    """Return the first columns that tell all rows of each table apart; none where they do not."""
-    for count in range(1, len(columns) + 1):
-        keys = columns[:count]
-        if not (one.duplicated(keys).any() or two.duplicated(keys).any()):
-            return keys
-    return []

@@ -79,15 +79,11 @@ ENCODERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
 
 def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Return the tables of those names, all if none is given; raise InputError for a wrong one."""
-    tables = {**run.tables, SUMMARY: _summary(run)} if run.manifest.get("summary") else run.tables
+    tables = run.tables
+    if summary := run.manifest.get("summary"):
+        tables[SUMMARY] = pd.DataFrame(summary)
+        tables[SUMMARY].attrs["caption"] = verdict_and_rest(run.manifest["answer"])[0]
     return {name: tables[known("table", name, tables)] for name in names or run.tables}
-
-
-def _summary(run: Shown) -> pd.DataFrame:
-    """Return the short table of a run, captioned with its answer."""
-    table = pd.DataFrame(run.manifest["summary"])
-    table.attrs["caption"] = verdict_and_rest(run.manifest["answer"])[0]
-    return table
 
 
 def text_of(run: Shown, tables: Tables, kind: str) -> str:

@@ -10,7 +10,7 @@ import torch
 
 from ropelab.audit.audited import Audit, audit
 from ropelab.audit.document import Document
-from ropelab.audit.draft import findings
+from ropelab.audit.findings import of_draft
 from ropelab.cli.app import main
 
 SMOLLM3: dict[str, Any] = {
@@ -171,14 +171,14 @@ def test_a_smaller_second_file_is_a_draft_model(
     block = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
     target["rope_scaling"] = block
     small = {**QWEN2, "num_hidden_layers": 1, "max_position_embeddings": 2048, "rope_theta": 1e4}
-    found = findings(audited(target), audited(small))
+    found = [*of_draft(audited(target), audited(small))]
     assert [(one.code, one.level) for one in found] == [("W17", "warn"), ("N05", "note")]
     assert "reaches 2048 tokens, the target 131072" in found[0].says
     assert "base 10000, not 1e7; scaling unscaled, not yarn(factor=4" in found[1].says
-    assert findings(audited(small), audited(target)) == []  # the larger is no draft
-    assert findings(audited(target), audited(target)) == []
+    assert not [*of_draft(audited(small), audited(target))]  # the larger is no draft
+    assert not [*of_draft(audited(target), audited(target))]
     same = {**target, "num_hidden_layers": 2}
-    assert findings(audited(target), audited(same)) == []
+    assert not [*of_draft(audited(target), audited(same))]
     paths = []
     for name, config in (("target", target), ("draft", small)):
         paths.append(str(tmp_path / f"{name}.json"))

@@ -69,12 +69,10 @@ def answer(tables: Tables) -> str:
     if named:
         found = [*_implementations(casts, plans)]
     else:
-        found = [
-            *_precise_enough(plans),
-            *_in_float32(casts),
-            _why_many(tables),
-            _repeating(tables),
-        ]
+        single = (casts["kind"] == "stage") & (casts["format"] == "float32")
+        wrong = casts.loc[single | (casts["kind"] == "long"), WRONG_FROM].min()
+        far = f"in float32 angles are wrong from position {wrong:.0f} on" if pd.notna(wrong) else ""
+        found = [*_precise_enough(plans), far, _why_many(tables), _repeating(tables)]
     found += _stored_keys(tables["keys"]) if "keys" in tables else []
     method, quotient = casts[["method", "factor_from"]].iloc[0]
     if method != "unscaled":
@@ -174,14 +172,6 @@ def _spreads(plans: pd.DataFrame, named: str) -> str:
         for row in plans.to_dict("records")
     ]
     return _list(values)
-
-
-def _in_float32(casts: pd.DataFrame) -> Iterator[str]:
-    """Say from where on angles in float32 are wrong."""
-    single = (casts["kind"] == "stage") & (casts["format"] == "float32")
-    wrong = casts.loc[single | (casts["kind"] == "long"), WRONG_FROM].dropna()
-    if len(wrong):
-        yield f"in float32 angles are wrong from position {wrong.min():.0f} on"
 
 
 def _why_many(tables: Tables) -> str:
