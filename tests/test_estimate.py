@@ -102,6 +102,16 @@ def test_more_workers_need_less_time_but_no_less_than_the_longest_part():
     assert work.text(16) == "about 7 minutes on 4 workers, 2.9 GB each"
 
 
+def test_a_training_is_shared_between_cores_and_each_evaluation_is_not():
+    training = Needs(operations=1e13, dtype="float32", cores=2).estimate()
+    alone = training.on(1)
+    assert training.on(2) == training.on(8) == alone / 2
+    evaluations = sum((Needs(seconds=10.0).estimate() for _ in range(3)), Estimate())
+    assert (training + evaluations).on(2) == (alone + 30) / 2
+    assert evaluations.on(8) == 10
+    assert training.text(2).endswith(" GB")  # one process
+
+
 def test_a_slower_machine_is_told_longer_times(monkeypatch):
     monkeypatch.setattr(estimate, "slowness", lambda: 3.0)
     assert Estimate(240, GB).text() == "about 12 minutes, 1.0 GB"

@@ -95,6 +95,7 @@ class Needs:
     memory_bytes: int = 3_000_000_000
     dtype: str = ""  # of its matrix products; empty where torch is not used
     gpu: bool = False
+    cores: int = 1  # that it can use, if they are free
     # Computed by the process that asked, on all of its threads, with nothing beside it: a clock is
     # read, or a model is loaded once for many cells.
     alone: bool = False
@@ -107,13 +108,13 @@ class Needs:
         return self.operations / RATES["float32"] + self.seconds
 
     def estimate(self) -> Estimate:
-        """Estimate a cell on one core; on a GPU without a time, as no rate was measured there."""
+        """Estimate a cell; on a GPU without a time, as no rate was measured there."""
         if self.gpu:
             return Estimate(parts=1)
         seconds = self.seconds
         if self.operations:
             seconds += self.operations / rate(self.dtype or "float32")
-        return Estimate(seconds, self.memory_bytes, longest=seconds, parts=1)
+        return Estimate(seconds, self.memory_bytes, seconds / self.cores, 1, self.cores)
 
 
 class Cell(Named, Protocol):

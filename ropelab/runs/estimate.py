@@ -31,6 +31,7 @@ class Estimate:
     bytes: float = 0.0  # the most that one process needs at once
     longest: float = 0.0  # seconds of the longest part, which no number of workers makes shorter
     parts: int = 0  # that could be computed side by side
+    cores: int = 0  # that the parts could use, where one uses several
 
     def __add__(self, other: "Estimate") -> "Estimate":
         return Estimate(
@@ -38,13 +39,15 @@ class Estimate:
             max(self.bytes, other.bytes),
             max(self.longest, other.longest),
             self.parts + other.parts,
+            self.cores + other.cores,
         )
 
     def on(self, workers: int) -> float:
         """Seconds on this machine with so many workers, which share the parts."""
         seconds = self.seconds
         if self.parts:
-            seconds = max(seconds / max(1, min(workers, self.parts)), self.longest)
+            used = min(workers, max(self.parts, self.cores))
+            seconds = max(seconds / max(1, used), self.longest)
         return seconds * slowness() if seconds > WORTH_A_CALIBRATION else seconds
 
     @property

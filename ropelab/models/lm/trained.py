@@ -13,7 +13,7 @@ from ropelab.models.lm.corpus import CorpusRef
 from ropelab.models.lm.evaluation import TOKENS_PER_PASS
 from ropelab.models.lm.model import SCORES_PER_BLOCK, LanguageModel, ModelSize
 from ropelab.models.lm.source import Batch, Mixture, training_batch
-from ropelab.models.lm.training import Recipe, operations_of_training, train
+from ropelab.models.lm.training import PARTS, Recipe, operations_of_training, train
 from ropelab.runs.cell import CellName, Context, Needs
 from ropelab.runs.machine import DtypeName
 
@@ -81,6 +81,8 @@ class Training:
             memory_bytes=max(MEMORY, LIBRARIES + OPTIMIZED * size.weights + kept),
             dtype=self.dtype,
             gpu=self.device == "cuda",
+            # Where most of the time goes: at the last window a step may have few rows.
+            cores=min(PARTS, max(1, recipe.tokens_per_step // recipe.window)),
             folders=self.folders,
             supplies=(self.corpus,),
         )
