@@ -11,7 +11,7 @@ from ropelab.cli.runs import at_most
 from ropelab.experiments import load
 from ropelab.lab import Lab
 from ropelab.models.lm.training import Recipe
-from ropelab.runs import estimate, machine
+from ropelab.runs import cell, estimate, machine
 from ropelab.runs.cell import Context, Needs
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness
@@ -110,6 +110,12 @@ def test_a_training_is_shared_between_cores_and_each_evaluation_is_not():
     assert (training + evaluations).on(2) == (alone + 30) / 2
     assert evaluations.on(8) == 10
     assert training.text(2).endswith(" GB")  # one process
+
+
+def test_a_model_that_has_all_threads_takes_no_longer_with_one_worker(monkeypatch):
+    released = Needs(operations=1e13, dtype="float32", alone=True)
+    monkeypatch.setattr(cell, "cores", lambda: 4)
+    assert released.estimate().on(1) == Needs(1e13, dtype="float32").estimate().on(1) / 4
 
 
 def test_a_slower_machine_is_told_longer_times(monkeypatch):

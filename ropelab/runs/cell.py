@@ -27,7 +27,7 @@ from ropelab.runs.folders import (
     replaced_file,
     say_nothing,
 )
-from ropelab.runs.machine import RATES, rate
+from ropelab.runs.machine import RATES, cores, rate
 from ropelab.runs.own import mentioned
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables
 from ropelab.runs.temporary import folder_of
@@ -113,7 +113,8 @@ class Needs:
             return Estimate(parts=1)
         seconds = self.seconds
         if self.operations:
-            seconds += self.operations / rate(self.dtype or "float32")
+            threads = cores() if self.alone else 1
+            seconds += self.operations / rate(self.dtype or "float32") / threads
         return Estimate(seconds, self.memory_bytes, seconds / self.cores, 1, self.cores)
 
 
