@@ -13,7 +13,7 @@ from ropelab import experiments
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.store import RUN
 from ropelab.show import drawn
-from ropelab.show.figures.shapes import label_points, token_axis
+from ropelab.show.figures.shapes import label_points, note, token_axis
 from ropelab.show.figures.style import for_paper, use_style
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
@@ -27,7 +27,7 @@ def base():
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_titles_stay_inside(folder):
+def test_titles_stay_inside_and_no_figure_is_empty(folder):
     manifest = json.loads((folder / "manifest.json").read_text())
     experiment = experiments.load(manifest["experiment"])
     if manifest["version"] != experiment.version:
@@ -38,6 +38,8 @@ def test_titles_stay_inside(folder):
         whole, left = figure._suptitle, ax._left_title  # type: ignore[attr-defined]
         titles = [whole] if figure.get_suptitle() else [left, ax.title]
         assert all(title.get_window_extent().x1 <= figure.bbox.x1 + 1 for title in titles)
+        drawn_lines = [line for line in ax.lines if line.get_transform() == ax.transData]
+        assert drawn_lines or ax.collections or ax.images or ax.patches
 
 
 def test_figures_leave_nothing_open_and_the_backend_alone(base):
@@ -51,11 +53,12 @@ def test_names_of_points_do_not_cover_each_other():
     with use_style():
         figure, ax = plt.subplots()
         points = [(0.1 * i, 0.01 * (i % 2), f"a long name {i}") for i in range(6)]
+        note(ax, "a limit", (0.12, 0.01), (3, 3))
         ax.plot([x for x, _, _ in points], [y for _, y, _ in points], "o")
         label_points(ax, points)
         figure.draw_without_rendering()
         notes = [text.get_window_extent() for text in ax.texts if isinstance(text, Annotation)]
-    assert len(notes) == 6
+    assert len(notes) == 7
     assert not any(one.overlaps(other) for one, other in combinations(notes, 2))
 
 

@@ -69,9 +69,10 @@ def draw(tables: Tables) -> dict[str, Figure]:
             if WINDOW in shown["text_nll"]["method"].values:
                 by_position = _loss_by_position(shown["text_nll"], tables["comparisons"], arm)
                 figures[f"loss_by_position{suffix}"] = by_position
-            figures[f"loss_by_context{suffix}"] = _loss_by_context(shown["last_window"], arm)
-            if arm == "zero_shot":
-                figures["tax_and_gain"] = _tax_and_gain(shown["last_window"])
+            last = shown["last_window"]
+            figures[f"loss_by_context{suffix}"] = _loss_by_context(last, arm)
+            if arm == "zero_shot" and {AS_SHIPPED, "unscaled"} & {*row_labels(last)}:
+                figures["tax_and_gain"] = _tax_and_gain(last)
     if "text_by_document" in tables and _is_compared(tables["text_by_document"]):
         by_document = tables["text_by_document"]
         own = ~by_document["arm"].isin((CACHE, ROUNDED))
@@ -314,7 +315,7 @@ def _loss_by_kind(table: pd.DataFrame) -> Figure:
         rows = above[above["label"] == label].groupby("kind")["above"]
         means = [mean_interval(rows.get_group(kind)) for kind in kinds.index]
         values, low, high = zip(*((mean.value, mean.low, mean.high) for mean in means), strict=True)
-        places = np.arange(len(kinds)) + number / len(labels) - 0.4
+        places = np.arange(len(kinds)) + (number + 0.5) / len(labels) * 0.8 - 0.4
         style = {"hollow": name_in(label) in map(name_in, labels[:number]), "markersize": 5}
         shapes.dots(ax, values, places, look(name_in(label)), label, (low, high), **style)
     ax.axvline(0, color=look(WINDOW).color, linestyle=look(WINDOW).line, label=WINDOW)

@@ -71,7 +71,7 @@ def dots(
 def name_rows(ax: Axes, names: Sequence[str]) -> None:
     """Name the rows of a figure from the top down."""
     ax.set_yticks(range(len(names)), names)
-    ax.invert_yaxis()
+    ax.set_ylim(len(names) - 0.5, -0.5)
 
 
 def heat_map(
@@ -250,6 +250,7 @@ def place_names(ax: Axes) -> None:
     at = [ax.transData.transform(name.xy) for name in names]
     room = figure.dpi / 20
     taken = [Bbox.from_bounds(x - room, y - room, 2 * room, 2 * room) for x, y in at]
+    taken += [Text.get_window_extent(text) for text in ax.texts if text not in names]
     for name in names:
         for offset, side in PLACES:
             name.set(position=offset, ha=side)
