@@ -44,10 +44,7 @@ class Options:
     format: str = _flag("png", "png,...", "Formats of the figures: png, pdf, svg.")
     style: str = _flag("screen", "screen|paper", "Style of the figures; paper: 3.3 in, 8 pt.")
     figures: bool | None = _flag(
-        None,
-        None,
-        "Draw figures  [default: yes, but not for --json]",
-        "--figures/--no-figures",
+        None, None, "Draw figures  [default: yes, but not for --json]", "--figures/--no-figures"
     )
     quiet: bool = _flag(False, None, "No progress, no table.", "--quiet", "-q")
     json: bool = _flag(False, None, "One JSON document on stdout, nothing else.")

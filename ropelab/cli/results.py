@@ -47,8 +47,7 @@ def explore(
 def export(
     run: Annotated[Path, Argument(metavar="RUN", help="Folder of a finished run.")],
     kind: Annotated[
-        str,
-        Option("--format", metavar="FORMAT", help="csv, parquet, latex, markdown or lm-eval."),
+        str, Option("--format", metavar="FORMAT", help="csv, parquet, latex, markdown or lm-eval.")
     ] = "csv",
     table: Annotated[
         list[str] | None,

@@ -31,8 +31,7 @@ class BaseEmpiricalConfig(ShapedConfig):
     """One model, trained at one length under several bases."""
 
     bases: Bases = Field(
-        (30.0, 300.0, 10000.0),
-        description="bases to train with, the largest is compared to",
+        (30.0, 300.0, 10000.0), description="bases to train with, the largest is compared to"
     )
     train_len: TrainLen = 256
     tasks: Annotated[tuple[Literal["text", "copy", "associative_recall"], ...], AsList] = Field(

@@ -44,8 +44,7 @@ class EncodingsConfig(ShapedConfig):
         "that differ as layers(rope, nope), every(4, nope), window(rope, 64), rope(base=500000)",
     )
     tasks: Annotated[tuple[Literal["text", "copy"], ...], AsList] = Field(
-        ("text", "copy"),
-        description="what is measured: text, copy (symbols among symbols)",
+        ("text", "copy"), description="what is measured: text, copy (symbols among symbols)"
     )
     tokens_per_step: TokensPerStep = 4096
     first_window: FirstWindow = 16

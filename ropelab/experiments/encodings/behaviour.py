@@ -80,10 +80,7 @@ def shuffled(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
         after = model(other)[:, -1].softmax(-1)
         distances.append((after - before).abs().sum(-1).double().mean().item() / 2)
         changes.append(_relative(_first_attention(model, other) - attended, attended))
-    return {
-        "order_output": sum(distances) / SHUFFLES,
-        "order_first_layer": sum(changes) / SHUFFLES,
-    }
+    return {"order_output": sum(distances) / SHUFFLES, "order_first_layer": sum(changes) / SHUFFLES}
 
 
 def _first_attention(model: LanguageModel, tokens: Tensor) -> Tensor:

@@ -36,8 +36,7 @@ class FreqsConfig(Config):
     )
     test_len: Count | None = Field(None, description="tokens, if not factor times the trained ones")
     method: str = Field(
-        "yarn",
-        description=f"method, such as yarn(beta_fast=16): {', '.join(FREQUENCIES)}",
+        "yarn", description=f"method, such as yarn(beta_fast=16): {', '.join(FREQUENCIES)}"
     )
     factor: Real = Field(
         4.0,

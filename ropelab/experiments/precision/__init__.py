@@ -45,9 +45,7 @@ class PrecisionConfig(Config):
 
     # Not part of the run: what it fills in is.
     model: str = Field(
-        "",
-        exclude=True,
-        description="take unset options from this model (names: ropelab models)",
+        "", exclude=True, description="take unset options from this model (names: ropelab models)"
     )
     base: Base = Field(1e6, description="base of the rotary frequencies")
     head_dim: EvenCount = Field(64, description="features of one head")

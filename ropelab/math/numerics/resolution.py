@@ -299,10 +299,7 @@ def mixed(keys: Keys, seed: Integers | None = None) -> Integers:
 
 
 def count_equal_hashes(
-    encoding: PositionEncoding,
-    fmt: FloatFormat,
-    hashes: Integers,
-    positions: Positions,
+    encoding: PositionEncoding, fmt: FloatFormat, hashes: Integers, positions: Positions
 ) -> int:
     """Count the distinct encodings among positions whose leading pairs hash to `hashes`."""
     lead = encoding.leading(fmt)

@@ -63,10 +63,7 @@ def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
 
 @np.errstate(invalid="ignore", over="ignore")
 def scores(
-    chain: Chain,
-    draws: Draws,
-    query_positions: Positions,
-    key_positions: Positions,
+    chain: Chain, draws: Draws, query_positions: Positions, key_positions: Positions
 ) -> Float[np.ndarray, "draws n"]:
     """Return the scores of every drawn query at its position and its key at the other."""
     # Products and sums of the rotation are rounded to the plan's `rotation`; the rotated vectors

@@ -27,12 +27,10 @@ RotatedHeadDim = Annotated[EvenCount, Field(description="width of one head, all 
 Steps = Annotated[Count, Field(description="training steps")]
 TokensPerStep = Annotated[Count, Field(description="tokens in one training step")]
 FirstWindow = Annotated[
-    Count,
-    Field(description="tokens in a window when training begins; doubled up to train_len"),
+    Count, Field(description="tokens in a window when training begins; doubled up to train_len")
 ]
 CorpusPath = Annotated[
-    str,
-    Field(description="text file or folder to use; empty: the standard library of this Python"),
+    str, Field(description="text file or folder to use; empty: the standard library of this Python")
 ]
 On = Annotated[Device, Field(description="where tensors are computed")]
 In = Annotated[
