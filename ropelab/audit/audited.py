@@ -56,10 +56,8 @@ def audit(
     names = split_list(runtime) if isinstance(runtime, str) else runtime
     runtimes = registry.chosen(names, document.kind)
     model_format = overview.model_format(document.config, dtype)
-    readings = tuple(
-        registry.read(r, settings.applied(r.name, document.config), settings.settings)
-        for r in runtimes
-    )
+    own, given = document.config, settings.settings
+    readings = tuple(registry.read(r, settings.applied(r.name, own), given) for r in runtimes)
     # The reference is transformers 5 if it reads the file, else the first runtime that does.
     reference = min(readings, key=lambda r: (not r.layers, r.runtime.name != registry.REFERENCE))
     if reference.main is None:
@@ -109,22 +107,20 @@ def sentence(case: Case, beside: Sequence[Aspect]) -> str:
 
 def compare(one: Audit, other: Audit) -> list[dict[str, Any]]:
     """Return the differences of two files: keys, and what each runtime makes of them."""
-    mine, theirs = ({row["key"]: row["value"] for row in a.rows["keys"]} for a in (one, other))
-    rows = [
-        {"what": key, "first": mine.get(key, "absent"), "second": theirs.get(key, "absent")}
-        for key in dict.fromkeys((*mine, *theirs))
-        if mine.get(key) != theirs.get(key)
+    mine, theirs = facts(one), facts(other)
+    return [
+        {"what": what, "first": mine.get(what, "absent"), "second": theirs.get(what, "absent")}
+        for what in dict.fromkeys((*mine, *theirs))
+        if mine.get(what) != theirs.get(what)
     ]
-    mine, theirs = (
-        {f"{row['runtime']}, {row['layers']}": row for row in a.rows["runtimes"]}
-        for a in (one, other)
-    )
-    for layers in dict.fromkeys((*mine, *theirs)):
-        for name in ("base", "rotary_dim", "method", "attention_factor", "claimed_tokens"):
-            first, second = (a.get(layers, {}).get(name) for a in (mine, theirs))
-            if first != second:
-                rows.append({"what": f"{layers}: {name}", "first": first, "second": second})
-    return rows
+
+
+def facts(audit: Audit) -> dict[str, Any]:
+    found = {row["key"]: row["value"] for row in audit.rows["keys"]}
+    for row in audit.rows["runtimes"]:
+        names = ("base", "rotary_dim", "method", "attention_factor", "claimed_tokens")
+        found |= {f"{row['runtime']}, {row['layers']}: {name}": row.get(name) for name in names}
+    return found
 
 
 def folded(audit: Audit) -> list[tuple[str, str]]:

@@ -7,7 +7,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -89,9 +88,6 @@ class Way:
         if "table" in found:
             return dict(zip(("cos", "sin"), tabled(found), strict=True))
         return found
-
-    def part(self, name: str, vectors: Vectors, places: Positions) -> np.ndarray:
-        return self.rows(vectors, places)[name]
 
 
 def named(answer: Any, vectors: list[str]) -> dict[str, Any]:
@@ -188,7 +184,8 @@ def from_function(
         table = way.rows(np.ones((len(positions), head)), positions)
         found = {"": from_tables(positions, table["cos"], table["sin"], spec.rotary_dim // 2)}
     else:
-        found = {n: from_rotation(partial(way.part, n), spec, positions) for n in parts}
+        rotate = {n: lambda x, p, n=n: way.rows(x, p)[n] for n in parts}
+        found = {n: from_rotation(rotate[n], spec, positions) for n in parts}
     return {part: replace(observed, called=str(way)) for part, observed in found.items()}
 
 

@@ -13,18 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit import stored
+from ropelab.audit import explained, stored
 from ropelab.audit.expected import Expected, main_of, of_config, of_file
-from ropelab.audit.explained import (
-    HALF_FORMATS,
-    uneven_gain,
-    wrapped,
-    wrong_factors,
-    wrong_frequencies,
-    wrong_gain,
-    wrong_positions,
-    wrong_tables,
-)
 from ropelab.audit.observed import from_module, layered, observe, rotary_module
 from ropelab.audit.overview import grouped
 from ropelab.audit.result import Result, Rows
@@ -173,21 +163,22 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     fault = observed.fault
     if fault is None and observed.blocks is not None:
         fault = sheared(observed.blocks, wanted)
-    fault = fault or wrong_tables(observed, expected) or wrong_factors(observed, expected)
-    if fault := fault or wrong_positions(observed, expected):
+    for rule in (explained.wrong_tables, explained.wrong_factors, explained.wrong_positions):
+        fault = fault or rule(observed, expected)
+    if fault:
         return Check(fault[0], True, fault[1])
     rows = casts(observed, expected) if observed.cos.shape == wanted[0].shape else []
     tables = {"casts": rows}
     # A cast that fits explains frequencies that are off, but for float32, which is no mistake.
-    explained = bool(rows) and rows[0]["mean_difference"] < 1e-3 and rows[0]["cast"] != "float32"
-    fault = None if explained else wrong_frequencies(observed, expected)
-    fault = fault or wrong_gain(observed.gain, spec.attention_factor) or uneven_gain(observed)
-    if fault:
+    cast = bool(rows) and rows[0]["mean_difference"] < 1e-3 and rows[0]["cast"] != "float32"
+    fault = None if cast else explained.wrong_frequencies(observed, expected)
+    fault = fault or explained.wrong_gain(observed.gain, spec.attention_factor)
+    if fault := fault or explained.uneven_gain(observed):
         return Check(fault[0], True, fault[1], rows=tables)
 
     positions = observed.positions.astype(np.float64)
     off = np.arctan2(observed.sin, observed.cos) - expected.inv_freq * positions[:, None]
-    errors, honest = np.abs(wrapped(off)), expected.budget().angles(positions)
+    errors, honest = np.abs(explained.wrapped(off)), expected.budget().angles(positions)
     beyond = np.flatnonzero((~(errors <= tolerance + honest)).any(axis=1))
     if not rows:
         answer = f"cos and sin times {spec.attention_factor:g} overflow float32"
@@ -229,7 +220,7 @@ def plans() -> dict[str, CastPlan]:
     stages: dict[str, Any] = dict.fromkeys(CASTS, FORMATS["float32"])
     clean = CastPlan(**stages, frequencies="float32_pow")
     found = {"float32": clean}
-    for name in HALF_FORMATS:
+    for name in explained.HALF_FORMATS:
         rounded: dict[str, tuple[str, ...]] = {stage: (stage,) for stage in CASTS}
         rounded |= {f"{stage} and table": (stage, "table") for stage in CASTS[:-1]}
         for what, chosen in {**rounded, "everything": CASTS}.items():

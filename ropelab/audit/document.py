@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.audit.gguf import Length, read_header
-from ropelab.audit.runtimes.families import known_to_rotate, unrotated
+from ropelab.audit.runtimes.families import ROTATED, unrotated
 from ropelab.audit.runtimes.spec import short
 from ropelab.audit.runtimes.trace import language_part, rope_paths
 from ropelab.runs.errors import InputError
@@ -84,7 +84,7 @@ def from_json(name: str, raw: bytes) -> Document:
             raise InputError(f"{name}: model_type must be a name, not {short(part['model_type'])}")
     if why := unrotated(text):
         raise InputError(f"{name} has no rotary positions: {why}")
-    if known_to_rotate(str(text.get("model_type"))):
+    if text.get("model_type") in ROTATED:
         return Document(name, "config", config)
     sized = any(key in text for key in ("num_attention_heads", "n_head", "head_dim"))
     rotates = "max_position_embeddings" in text or any(

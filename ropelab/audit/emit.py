@@ -15,14 +15,7 @@ from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.reader import longrope_attention, magnitude
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import (
-    BANDS,
-    BLOCKS,
-    MAXIMUM,
-    ORIGINAL,
-    language_part,
-    rope_block,
-)
+from ropelab.audit.runtimes.trace import BANDS, BLOCKS, MAXIMUM, ORIGINAL, language_part, rope_block
 from ropelab.audit.runtimes.trainers import LLAMAFACTORY, lengthened
 from ropelab.audit.runtimes.transformers import SCALED
 from ropelab.math import scaling as scalings
@@ -202,11 +195,8 @@ def emitted(
     # A flag at its default is left out; -c has a place of its own in the text.
     usual = {"ctx_size": wanted.context, "yarn_beta_fast": 32, "yarn_beta_slow": 1}
     plain = {name: parameter_text(value) for name, value in flags.items()}
-    words = (
-        f" --{name.replace('_', '-')} {plain[name]}"
-        for name, value in flags.items()
-        if usual.get(name) != value
-    )
+    shown = [name for name, value in flags.items() if usual.get(name) != value]
+    words = (f" --{name.replace('_', '-')} {plain[name]}" for name in shown)
     for part in reversed(nest):
         fragment = {part: fragment}
     forms = {"json": json.dumps(fragment), "lines": json.dumps(fragment, indent=2)}
@@ -309,22 +299,12 @@ def emptied(spec: Wanted) -> Fragment:
     return {"rope_scaling": None} if "rope_scaling" in spec.present else {}
 
 
-def hf5(spec: Wanted) -> Fragment:
-    fragment = version5(spec)
-    return {MAXIMUM: fragment[MAXIMUM], **emptied(spec), **fragment}
-
-
 def vllm(spec: Wanted) -> Fragment:
     """Return version 5 with the length before the factor where the server multiplies by it."""
     fragment = version5(spec)
     if isinstance(spec.scaling, scalings.PositionInterpolation | scalings.DynamicNtk):
         fragment[MAXIMUM] = round(spec.length / spec.scaling.factor)
     return fragment
-
-
-def draft(spec: Wanted) -> Fragment:
-    """Return vLLM's form for the file of a draft model, which no override reaches."""
-    return {**vllm(spec), **emptied(spec)}
 
 
 def sglang(spec: Wanted) -> Fragment:
@@ -408,9 +388,10 @@ _LLAMAFACTORY = "cutoff_len: {length}\nrope_scaling: {rope_scaling}"
 
 TARGETS = {
     "hf4": Target(("transformers-4.57",), version4),
-    "hf5": Target(("transformers-5",), hf5),
+    "hf5": Target(("transformers-5",), lambda spec: {**emptied(spec), **version5(spec)}),
     "vllm": Target(("vllm",), vllm, _VLLM),
-    "vllm-draft": Target(("vllm",), draft),
+    # For the file of a draft model, which no override reaches.
+    "vllm-draft": Target(("vllm",), lambda spec: {**vllm(spec), **emptied(spec)}),
     "sglang": Target(("sglang",), sglang, _SGLANG),
     "llama.cpp": Target(("llama.cpp",), unscaled_file, "-c {length}{flags}", llamacpp),
     "koboldcpp": Target(("llama.cpp",), unscaled_file, _KOBOLD, koboldcpp),

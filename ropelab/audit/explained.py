@@ -234,14 +234,12 @@ def explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
     yield "the rotation has the wrong sign", -right
     yield "rotated twice: every angle is doubled", 2 * right
     yield "the frequencies are in reverse order", right[::-1]
-    for trained in LENGTHS:
-        if trained != spec.trained_len:
-            other = replace(spec, trained_len=trained)
-            yield f"original length {trained} instead of {spec.trained_len}", other.inv_freq(length)
-    for base in BASES:
-        if base != spec.base:
-            other = replace(spec, base=base)
-            yield f"base {base:g} instead of {spec.base:g}", other.inv_freq(length)
+    for trained in (n for n in LENGTHS if n != spec.trained_len):
+        other = replace(spec, trained_len=trained)
+        yield f"original length {trained} instead of {spec.trained_len}", other.inv_freq(length)
+    for base in (b for b in BASES if b != spec.base):
+        other = replace(spec, base=base)
+        yield f"base {base:g} instead of {spec.base:g}", other.inv_freq(length)
     for name, other in expected.others.items():
         yield f"rotates as {name} does ({other.method})", other.inv_freq(length)
 

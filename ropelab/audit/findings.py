@@ -64,13 +64,9 @@ def unscaled(case: Case) -> list[str]:
 def explained(case: Case) -> set[str]:
     """Return the runtimes whose difference has a cause of its own: base, width, no scaling."""
     right = case.spec
-    other = [
-        name
-        for name, spec in case.read
-        if not math.isclose(spec.base, right.base, rel_tol=1e-9)
-        or spec.rotary_dim != right.rotary_dim
-    ]
-    return {*other, *unscaled(case)}
+    other = {name for name, spec in case.read if spec.rotary_dim != right.rotary_dim}
+    other |= {n for n, s in case.read if not math.isclose(s.base, right.base, rel_tol=1e-9)}
+    return other | {*unscaled(case)}
 
 
 def blamed(case: Case, code: str, names: Collection[str], **values: Any) -> Finding:
@@ -264,8 +260,7 @@ def of_draft(target: Case, draft: Case) -> Iterator[Finding]:
     ours, theirs = target.spec, draft.spec
     longest = max(target.asked or 0, ours.length)
     if theirs.length < longest:
-        name = draft.document.name
-        yield found("W17", name=name, theirs=theirs.length, longest=longest)
+        yield found("W17", name=draft.document.name, theirs=theirs.length, longest=longest)
     differences = {
         "base": (typed(ours.base), typed(theirs.base)),
         "scaling": (ours.method, theirs.method),

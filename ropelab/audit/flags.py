@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ropelab.audit.runtimes.llamacpp import FLAGS as LLAMACPP
+from ropelab.audit.runtimes.trace import BLOCKS
 from ropelab.audit.runtimes.trainers import FLAGS as TRAINERS
 from ropelab.audit.runtimes.trainers import SWITCHES
 from ropelab.runs.config import read_number
@@ -13,6 +14,7 @@ from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import parse
 
 OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}
+OVERRIDES["--overrides-of-model-config"] = "axolotl"
 LENGTHS = ("--max-model-len", "--context-length")
 SETTINGS = {**LLAMACPP, **TRAINERS, "--rope-factor": "rope_factor"}  # the latter of TGI
 KOBOLD = "--ropeconfig"
@@ -31,6 +33,8 @@ class Flags:
         changes = self.overrides.get(runtime)
         if not changes:
             return config
+        if runtime == "axolotl":
+            return set_on_loaded(config, changes)
         result = {**config, **changes}
         if "rope_parameters" in changes and "rope_scaling" not in changes:
             result.pop("rope_scaling", None)
@@ -40,6 +44,17 @@ class Flags:
             own = own if isinstance(own, Mapping) else {}
             result["rope_scaling"] = {**own, **changes["rope_scaling"]}
         return result
+
+
+def set_on_loaded(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what transformers 5 builds after keys were set on the configuration that it loaded."""
+    blocks = [changes[name] for name in BLOCKS if name in changes]
+    if not blocks:  # the base is in the block by then, and a key beside that is not read
+        return {**config, **{key: changes[key] for key in changes.keys() - {"rope_theta"}}}
+    kept = {k: v for k, v in {**config, **changes}.items() if k not in (*BLOCKS, "rope_theta")}
+    given = blocks[-1] if isinstance(blocks[-1], Mapping) else {}
+    base = changes.get("rope_theta")  # the file's went with its block, and nothing fills in a type
+    return {**kept, "rope_parameters": {"rope_theta": base, "rope_type": None, **given}}
 
 
 def parse_flags(text: str) -> Flags:

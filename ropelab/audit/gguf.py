@@ -18,8 +18,7 @@ SCALARS = dict(enumerate("BbHhIif?")) | dict(enumerate("Qqd", start=10))
 STRING, ARRAY = 8, 9
 # Bytes of a string that are kept; templates and the like may be longer and are cut.
 LONGEST_STRING = 2**16
-MOST_KEYS = 2**16
-MOST_TENSORS = 2**16
+MOST_KEYS = MOST_TENSORS = 2**16
 # Strings and arrays inside arrays, which are stepped over one by one; vocabularies have 2^18.
 MOST_ENTRIES = 2**22
 MOST_DEPTH = 4
@@ -80,11 +79,8 @@ class _Cursor:
 
 def read_header(path: Path) -> Header:
     """Return the header; InputError for other versions and for counts that do not fit."""
-    try:
-        with path.open("rb") as file:
-            return _read(_Cursor(file, path.stat().st_size, str(path)))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    with path.open("rb") as file:
+        return _read(_Cursor(file, path.stat().st_size, str(path)))
 
 
 def _read(cursor: _Cursor) -> Header:

@@ -32,6 +32,10 @@ LONGEST = 2**26
 # Radians per token; slower pairs do not rotate, and their wavelengths are beyond all numbers.
 SLOWEST = 1e-300
 
+# Columns that are attributes of a spec.
+SHAPE = ("base", "rotary_dim", "head_dim", "pairing", "method")
+GAINS = ("attention_factor", "softmax_factor", "logit_multiplier")
+
 
 @dataclass(frozen=True)
 class Case:
@@ -115,19 +119,13 @@ def runtimes(case: Case) -> Rows:
                 {
                     **about,
                     "layers": layer,
-                    "base": spec.base,
-                    "rotary_dim": spec.rotary_dim,
-                    "head_dim": spec.head_dim,
-                    "pairing": spec.pairing,
-                    "method": spec.method,
+                    **{name: getattr(spec, name) for name in SHAPE},
                     "trained_tokens": spec.trained_len,
                     "claimed_tokens": spec.claimed_len,
                     "pairs_kept": counts.count("kept"),
                     "pairs_blended": counts.count("ramp"),
                     "pairs_divided": counts.count("interpolated"),
-                    "attention_factor": spec.attention_factor,
-                    "softmax_factor": spec.softmax_factor,
-                    "logit_multiplier": spec.logit_multiplier,
+                    **{name: getattr(spec, name) for name in GAINS},
                     "largest_ratio": ratio,
                     "first_off_tokens": position,
                     "problem": "",

@@ -57,12 +57,7 @@ def bounded(array: np.ndarray) -> bool:
     return bool((np.abs(array) < LARGEST_FACTOR).all())
 
 
-def from_tables(
-    positions: Positions,
-    cos: Float[np.ndarray, "n width"],
-    sin: Float[np.ndarray, "n width"],
-    pairs: int | None,
-) -> Observed:
+def from_tables(positions: Positions, cos: Table, sin: Table, pairs: int | None) -> Observed:
     """Return tables with a column per pair; given one per feature, each angle is there twice."""
     if cos.shape != sin.shape or cos.ndim != 2 or len(cos) != len(positions):
         raise InputError(f"cos {cos.shape} and sin {sin.shape} for {len(positions)} positions")

@@ -24,6 +24,7 @@ PLACES = (0, 1, 255, 256, 257, 4095, 4096, 4097, 131071, 1_000_000)
 KEYS = 4  # of each position
 LARGEST_HEAD = 1024  # features; the files grow with their square
 ABOUT = "about.json"
+Facts = Mapping[str, Any]
 README = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 
 
@@ -112,18 +113,15 @@ def rotated_bound(
     return budget.rotated(places.astype(np.float64), before[:, first], before[:, second])
 
 
-def write(
-    folder: Path,
-    arrays: Mapping[str, np.ndarray],
-    about: Mapping[str, Any],
-    config: Mapping[str, Any],
-) -> None:
+def write(folder: Path, arrays: Mapping[str, np.ndarray], about: Facts, config: Facts) -> None:
     """Write the arrays in three formats, the facts about them, and a README."""
     from safetensors.numpy import save
 
     half, count = about["rotary_dim"] // 2, len(arrays["positions"])
     pairs = f"i and i + {half}" if about["pairing"] == "half" else "2i and 2i + 1"
-    plain = {n: {"shape": a.shape, "data": hexadecimal(a)} for n, a in arrays.items()}
+    flat = {n: a.ravel().tolist() for n, a in arrays.items()}
+    data = {n: [x if isinstance(x, int) else x.hex() for x in values] for n, values in flat.items()}
+    plain = {n: {"shape": a.shape, "data": data[n]} for n, a in arrays.items()}
     packed = save({n: np.ascontiguousarray(a) for n, a in arrays.items()})
     readme = README.format(**about, half=half, count=count, keys=KEYS, pairs=pairs)
     try:
@@ -137,8 +135,3 @@ def write(
         (folder / "README.md").write_text(readme)
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror or error}") from None
-
-
-def hexadecimal(array: np.ndarray) -> list[Any]:
-    values = array.ravel().tolist()
-    return values if array.dtype.kind == "i" else [value.hex() for value in values]

@@ -14,7 +14,6 @@ import ropelab
 from ropelab.audit.result import Rows
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
-from ropelab.runs.config import read_number
 from ropelab.runs.errors import InputError, known, say
 
 if TYPE_CHECKING:
@@ -33,10 +32,7 @@ def register(app: Typer) -> None:
     """Add the commands to the application, their docstrings as help."""
     for command, status in (
         (audit, "0 clean, 3 findings at or above --fail-on, 2 no RoPE configuration"),
-        (
-            emit,
-            "0 fine, 3 a target loses something, or --method replaces the file's, 2 invalid input",
-        ),
+        (emit, "0 fine, 3 a target loses something, or --method replaces, 2 invalid input"),
         (check, "0 within the tolerance, 3 something is wrong, 2 it cannot be loaded"),
         (vectors, "0 written, 2 no RoPE configuration, or DIR cannot be written"),
         (doctor, "0 every law that can be asked holds, 3 one is broken, 2 no model"),
@@ -262,10 +258,8 @@ def vectors(
             f"{kind}, {row['rotary_dim']} of {row['head_dim']} features, logits x "
             f"{row['logit_multiplier']:.6g}, at {row['length']} tokens"
         )
-        mine = shlex.quote(f"{row['folder']}/mine.npz")
-        terminal.show_places(
-            {"read": f"{row['folder']}/README.md", "next": f"ropelab check {mine}"}
-        )
+        mine = f"ropelab check {shlex.quote(row['folder'] + '/mine.npz')}"
+        terminal.show_places({"read": f"{row['folder']}/README.md", "next": mine})
     return 0
 
 
@@ -341,10 +335,9 @@ def tokens(text: str | None, flag: str = "--length") -> int | None:
     """Return a length as people type it."""
     if text is None:
         return None
-    try:
-        value = read_number(text)
-    except ValueError as error:
-        raise InputError(f"{flag} {error}, got '{text}'") from None
+    from ropelab.audit.flags import setting
+
+    value = setting(flag, text)
     if not isinstance(value, int) or not 2 <= value <= 2**40:
         raise InputError(f"{flag} must be a whole number of tokens from 2 to 2^40, got '{text}'")
     return value

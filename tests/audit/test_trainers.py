@@ -1,4 +1,4 @@
-"""Trainers against what they computed: megatron-core 0.16.1 and llamafactory 0.9.5."""
+"""Trainers against what they computed: six packages, on a CPU (oracles/observe_trainers.py)."""
 
 import json
 from pathlib import Path
@@ -11,12 +11,14 @@ from ropelab.audit.audited import audit
 from ropelab.audit.document import Document
 from ropelab.audit.flags import parse_flags
 from ropelab.audit.runtimes.registry import TRAINERS, read
+from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import Trace
-from ropelab.audit.runtimes.trainers import replaced
+from ropelab.audit.runtimes.trainers import TorchTitan, replaced
 
 HERE = Path(__file__).parent
 MEGATRON = json.loads((HERE / "megatron.json").read_text())
 LLAMAFACTORY = json.loads((HERE / "llamafactory.json").read_text())
+OBSERVED = json.loads((HERE / "trainers.json").read_text())
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -46,6 +48,50 @@ def test_llamafactory_replaces_the_block_by_this(row: dict[str, Any]) -> None:
     names = ("rope_scaling", "max_position_embeddings")
     done = {**config, **replaced(Trace(config, flags), row["kind"])}
     assert {name: done[name] for name in names} == {name: row[name] for name in names}
+
+
+def rows_of(name: str) -> list[Any]:
+    return [
+        pytest.param(name, row, id=f"{name}-{n}") for n, row in enumerate(OBSERVED[name]["rows"])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "row"), [*rows_of("unsloth"), *rows_of("axolotl"), *rows_of("megatron-bridge")]
+)
+def test_a_trainer_computes_this_from_a_file(name: str, row: dict[str, Any]) -> None:
+    flags = parse_flags(row.get("flags", ""))
+    reading = read(TRAINERS[name], flags.applied(name, row["config"]), flags.settings)
+    if "refused" in row:
+        assert reading.outcome == "refused", reading.problem
+        return
+    assert reading.main is not None, reading.problem
+    assert row["config"]["model_type"] in TRAINERS[name].compared
+    same_at_every_length(reading.main, row["inv_freq"])
+    ours = reading.main.attention_factor, reading.main.softmax_factor
+    assert ours == pytest.approx((row["factor"], row.get("score", 1.0)), rel=1e-6)
+
+
+def same_at_every_length(spec: RopeSpec, inv_freq: list[float]) -> None:
+    for length in (16, 2 * spec.length):
+        np.testing.assert_allclose(spec.inv_freq(length), inv_freq, rtol=2e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("row", OBSERVED["torchtitan"]["rows"], ids=lambda row: row["model"])
+def test_torchtitan_builds_this_model(row: dict[str, Any]) -> None:
+    name, size = row["model"].split()
+    sizes = dict(zip(TorchTitan.sizes, row["sizes"], strict=True))
+    width = 256 if name == "qwen3_5" else 2 * len(row["inv_freq"])
+    rows = [row for row in TorchTitan.models if row["name"] == name and size in row["sizes"]]
+    kinds = [kind for row in rows for kind in row["types"]]
+    assert kinds
+    for kind in kinds:
+        config = {"model_type": kind, **sizes, "num_attention_heads": 64, "head_dim": width}
+        reading = read(TRAINERS["torchtitan"], config)
+        assert reading.main is not None, (kind, reading.problem)
+        assert row["model"] in reading.main.base_source
+        same_at_every_length(reading.main, row["inv_freq"])
+        assert reading.main.logit_multiplier == pytest.approx(row["factor"], rel=1e-6)
 
 
 def test_what_was_trained_is_compared_with_what_serves_it() -> None:

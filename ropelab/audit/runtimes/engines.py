@@ -79,8 +79,6 @@ def exllama_yarn(settings: Settings) -> Made:
 
 
 def table_by_ratio(settings: Settings) -> Made:
-    for name in LISTS:
-        settings.mark(name, "used")
     original = settings.read(ORIGINAL)
     if original is None:
         original = settings.trace.get(ORIGINAL)
@@ -152,8 +150,6 @@ class TensorRt(Reader):
 
 
 def table_by_limit(settings: Settings) -> Made:
-    for name in LISTS:
-        settings.mark(name, "used")
     trained = settings.original()
     limit = settings.trace.get("max_seq_len")  # the long table if it is not set
     long = limit is None or number(limit, "max_seq_len") > trained
@@ -306,8 +302,9 @@ def mlx_dynamic(settings: Settings) -> Made:
 
 
 def long_table(settings: Settings, trained: int | None = None) -> Made:
+    made = reader.one_table(settings, "long_factor", trained or settings.original())
     settings.mark("short_factor", "ignored", "always the long table")
-    return reader.one_table(settings, "long_factor", trained or settings.original())
+    return made
 
 
 Mlx.methods = {

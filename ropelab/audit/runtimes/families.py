@@ -97,12 +97,8 @@ def _releases() -> dict[str, frozenset[str]]:
 
 
 RELEASES = _releases()
-_NEWEST = list(RELEASES.values())[-1]
-
-
-def known_to_rotate(model_type: str) -> bool:
-    """Return True for a type whose class has rotary positions, whatever keys a file has."""
-    return (model_type in _NEWEST or model_type in FAMILIES) and model_type not in UNROTATED
+# Their classes have rotary positions, whatever keys a file has.
+ROTATED = ({*list(RELEASES.values())[-1]} | FAMILIES.keys()) - UNROTATED
 
 
 def unrotated(text: Mapping[str, Any]) -> str:

@@ -346,11 +346,13 @@ def mscale_yarn(settings: Settings) -> Made:
 
 def one_table(settings: Settings, name: str, trained: int) -> Made:
     """Use one of longrope's two lists at every length, with the factor from the lengths."""
+    for one in LISTS:
+        settings.mark(one, "used")
     table, ratio = numbers(settings.read(name), name), settings.longest / trained
     return longrope((table, table), ratio, trained)
 
 
-def proportional(settings: Settings) -> Made:
-    factor = settings.number("factor", 1.0)
+def proportional(settings: Settings, factor: float | None = None) -> Made:
+    factor = settings.number("factor", 1.0) if factor is None else factor
     share = settings.number("partial_rotary_factor", 1.0)
     return of_share(share, factor), 1.0, settings.longest

@@ -12,7 +12,13 @@ from ropelab.audit.runtimes.families import CLASSES, RELEASE, RELEASES
 from ropelab.audit.runtimes.servers import Sglang, Vllm
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
-from ropelab.audit.runtimes.trainers import Megatron, llamafactory
+from ropelab.audit.runtimes.trainers import (
+    Megatron,
+    MegatronBridge,
+    TorchTitan,
+    Unsloth,
+    llamafactory,
+)
 from ropelab.audit.runtimes.transformers import Transformers4, Transformers5
 from ropelab.runs.errors import InputError, unknown_name
 
@@ -133,10 +139,18 @@ _ROWS = (
     Runtime("ollama", "fb30760", "read", ollama.read, frozenset(), ("config",), "ggml", _OLD),
 )
 RUNTIMES: dict[str, Runtime] = {runtime.name: runtime for runtime in _ROWS}
-# Asked by name only: what they compute depends on their command line.
+# Asked by name only: they serve nothing. The last four train the classes of transformers.
+_BRIDGED, _TITANS = frozenset(MegatronBridge.types), frozenset(TorchTitan.types)
 _TRAINERS = (
     Runtime("megatron-lm", "0.16.1", "run", Megatron().read, frozenset({"llama"})),
+    Runtime("megatron-bridge", "0.3.1", "run", MegatronBridge().read, _BRIDGED, release=_OLD),
+    Runtime("torchtitan", "0.3.0", "run", TorchTitan().read, _TITANS),
+    Runtime("unsloth", "2026.10.9", "run", Unsloth().read, frozenset(Unsloth.own)),
     Runtime("llamafactory", "0.9.5", "read", llamafactory, release=_OLD),
+    Runtime("axolotl", "0.19.0", "run", Transformers5().read, frozenset({"llama"})),
+    Runtime("trl", "1.16.0", "read", Transformers5().read),
+    Runtime("verl", "0.9.1", "read", Transformers5().read),  # FSDP; else megatron-bridge
+    Runtime("prime-rl", "559b447", "read", Transformers5().read),  # or copies of these classes
 )
 TRAINERS = {runtime.name: runtime for runtime in _TRAINERS}
 

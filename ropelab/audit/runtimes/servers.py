@@ -5,6 +5,7 @@ config/model.py) and sglang 0.5.23 (srt/layers/rotary_embedding, srt/models/llam
 srt/utils/hf_transformers/common.py).
 """
 
+from functools import partial
 from typing import Any
 
 from ropelab.audit.runtimes import reader
@@ -170,17 +171,11 @@ def sglang_dynamic(settings: Settings) -> Made:
     return NtkAware(factor=factor * factor - (factor - 1)), 1.0, settings.longest
 
 
-def proportional(settings: Settings) -> Made:
-    # The factor is not read.
-    share = settings.number("partial_rotary_factor", 1.0)
-    return reader.of_share(share), 1.0, settings.longest
-
-
 COMMON = {
     **Transformers5.methods,
     "linear": Method(linear_of_float, ("factor",)),
     "longrope": Method(longrope, (*LISTS, ORIGINAL)),
-    "proportional": Method(proportional),
+    "proportional": Method(partial(reader.proportional, factor=1.0)),
 }
 Vllm.methods = {
     **COMMON,

@@ -1,20 +1,25 @@
-"""Trainers that make a rotation of their own from their command line.
+"""Trainers that make a rotation of their own.
 
 Read from megatron-core 0.16.1 (models/common/embeddings/rotary_pos_embedding.py, models/gpt) with
-Megatron-LM's arguments, and from llamafactory 0.9.5 (model/model_utils/rope.py).
+Megatron-LM's arguments, and from llamafactory 0.9.5 (model/model_utils/rope.py), megatron-bridge
+0.3.1 (models/*/*_bridge.py), torchtitan 0.3.0 (models) and unsloth 2026.10.9 (models/llama.py).
 """
 
 import math
+from functools import partial
 from typing import Any
 
 from ropelab.audit.runtimes import reader
+from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.reader import KEPT, Made, Method, Reader, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, Trace, rope_block
-from ropelab.audit.runtimes.transformers import Transformers4
+from ropelab.audit.runtimes.trace import LISTS, MAXIMUM, MSCALES, ORIGINAL, Trace, rope_block
+from ropelab.audit.runtimes.transformers import Transformers4, Transformers5, longrope
+from ropelab.math.scaling import Unscaled
 
 # Flags with a value, and switches.
-_SETTINGS = ("rotary_base", "rotary_percent", "kv_channels", "rope_scaling_factor", "cutoff_len")
+_LENGTHS = ("cutoff_len", "max_seq_length")  # of LLaMA-Factory and of Unsloth
+_SETTINGS = ("rotary_base", "rotary_percent", "kv_channels", "rope_scaling_factor", *_LENGTHS)
 FLAGS = {f"--{name.replace('_', '-')}": name for name in _SETTINGS}
 FLAGS["--rotary-seq-len-interpolation-factor"] = "interpolation"
 SWITCHES = {f"--{n.replace('_', '-')}": n for n in ("use_rope_scaling", "rotary_interleaved")}
@@ -31,11 +36,14 @@ class Megatron(Reader):
         base = "--rotary-base" if "rotary_base" in flags else "default of --rotary-base"
         settings.put("rope_theta", flags.get("rotary_base", 10000), base)
         settings.put("partial_rotary_factor", flags.get("rotary_percent", 1.0), "--rotary-percent")
-        kinds = {"llama3": "use_rope_scaling", "linear": "interpolation"}
-        kind = [name for name, flag in kinds.items() if flags.get(flag)]
-        if kind[1:]:
-            raise NotModelledError("--use-rope-scaling with an interpolation factor")
-        settings.put("rope_type", kind[0] if kind else "default", "flags")
+        settings.put("rope_type", "default", "flags")
+        if flags.get("use_rope_scaling"):  # the other three numbers are constants in its code
+            factor = flags.get("rope_scaling_factor", 8.0)
+            settings.values |= {"rope_type": "llama3", "factor": factor, **KEPT, ORIGINAL: 8192}
+        if factor := flags.get("interpolation"):
+            if flags.get("use_rope_scaling"):
+                raise NotModelledError("--use-rope-scaling with an interpolation factor")
+            settings.values |= {"rope_type": "linear", "factor": factor}
         return {"all": settings}
 
     def head_dim(self, trace: Trace) -> int:
@@ -52,23 +60,7 @@ class Megatron(Reader):
         return "interleaved" if trace.flags.get("rotary_interleaved") else "half"
 
 
-def megatron_llama3(settings: Settings) -> Made:
-    # The other three numbers are constants in its code.
-    factor = settings.trace.flags.get("rope_scaling_factor", 8.0)
-    settings.values |= {"factor": factor, **KEPT, ORIGINAL: 8192}
-    return reader.llama3(settings)
-
-
-def megatron_linear(settings: Settings) -> Made:
-    settings.values["factor"] = settings.trace.flags["interpolation"]
-    return reader.linear(settings)
-
-
-Megatron.methods = {
-    "default": Method(reader.unscaled),
-    "llama3": Method(megatron_llama3),
-    "linear": Method(megatron_linear),
-}
+Megatron.methods = {**reader.COMMON, "llama3": Method(reader.llama3)}
 
 
 def llamafactory(trace: Trace) -> dict[str, RopeSpec]:
@@ -97,3 +89,82 @@ def lengthened(kind: str, original: int, factor: int) -> dict[str, Any]:
     if kind == "llama3":
         block |= KEPT
     return {MAXIMUM: original * factor, "rope_scaling": block}
+
+
+class MegatronBridge(Reader):
+    """Megatron-LM's GPT model as Megatron-Bridge (verl, NeMo-RL) sets it up from a file."""
+
+    types = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "gpt_oss", "deepseek_v3")
+    other = "of Megatron-Bridge the class for '{}' was not read"
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        settings = Transformers4("factor", "switch").settings(trace)["all"]
+        model, kind = trace.model_type, settings.get("rope_type")
+        if model == "gpt_oss":
+            settings.values |= table("trainers")["bridged_gpt_oss"]
+        elif (model, kind) == ("llama", "llama3"):
+            settings.values |= {**KEPT, ORIGINAL: 8192}
+        elif (model, kind) == ("mistral", "yarn"):
+            raise RefusedError("MistralModelProvider takes no scale_factor")
+        elif kind != "yarn":
+            settings.values["rope_type"] = "default"
+        return {"all": settings}
+
+
+def bridged_yarn(settings: Settings) -> Made:
+    """Keep YaRN's factor on cos and sin; only two bridges keep its frequencies."""
+    factor = settings.number("factor")
+    both = all(settings.get(name) is not None for name in MSCALES)
+    attention = reader.mscale_ratio(settings, factor) if both else reader.magnitude(factor)
+    if settings.trace.model_type in ("gpt_oss", "deepseek_v3"):
+        return reader.coded_yarn(settings, factor, attention)
+    # The bridge sets position_embedding_type to 'rope' after YaRN's numbers, and the attention
+    # multiplies by the factor wherever these are there.
+    return Unscaled(), attention, settings.longest
+
+
+MegatronBridge.methods = {**Megatron.methods, "yarn": Method(bridged_yarn)}
+
+
+class TorchTitan(Transformers5):
+    """torchtitan's own models: sizes name one, and no rotary key of the file counts."""
+
+    models = table("trainers")["torchtitan"]
+    sizes = ("hidden_size", "num_hidden_layers", "num_key_value_heads")
+    types = frozenset(kind for row in models for kind in row["types"])
+    other = "torchtitan has no model of type '{}'"
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        sizes = [trace.text.get(key) for key in self.sizes]
+        for row in (row for row in self.models if trace.model_type in row["types"]):
+            for size in (name for name, one in row["sizes"].items() if one == sizes):
+                return {"all": Settings(trace, row["rope"], f"torchtitan's {row['name']} {size}")}
+        raise NotModelledError("torchtitan has no model of these sizes")
+
+
+class Unsloth(Transformers5):
+    """transformers 5, but for six model types with frequencies of its own, made once."""
+
+    own = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
+
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        own = trace.model_type in self.own
+        return super().read(trace) if own else Transformers5().read(trace)
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        settings, longest = super().settings(trace)["all"], self.longest(trace)
+        wanted = whole(trace.flags.get("max_seq_length", longest), "--max-seq-length")
+        if wanted > longest:
+            trace.text = {**trace.text, MAXIMUM: wanted}
+            if settings.get("rope_type") != "llama3":
+                settings.values |= {"rope_type": "linear", "factor": wanted / longest}
+        if trace.model_type.startswith("gemma"):
+            settings.values["rope_type"] = "default"
+        return {"all": settings}
+
+
+Unsloth.methods = {
+    **Transformers5.methods,
+    "dynamic": Method(reader.unscaled),
+    "longrope": Method(partial(longrope, switches=False), (*LISTS, ORIGINAL)),
+}

@@ -248,11 +248,11 @@ def yarn(settings: Settings) -> Made:
     return reader.coded_yarn(settings, factor, attention, trained, truncate=inside or None)
 
 
-def longrope(settings: Settings) -> Made:
-    trained = settings.original()
+def longrope(settings: Settings, switches: bool = True) -> Made:
+    trained, (short, long) = settings.original(), settings.lists()
     factor = factor_or_ratio(settings, trained)
     attention = settings.read("attention_factor")
-    return reader.longrope(settings.lists(), factor, trained, attention)
+    return reader.longrope((short, long if switches else short), factor, trained, attention)
 
 
 Transformers5.methods = {
