@@ -84,10 +84,7 @@ class Way:
         for array in found.values():
             if [n for n in array.shape[:-1] if n > 1] != [len(vectors)] * (len(vectors) > 1):
                 raise InputError(f"gives shape {array.shape} for {len(vectors)} positions")
-        found = {name: array.reshape(len(vectors), -1) for name, array in found.items()}
-        if "table" in found:
-            return dict(zip(("cos", "sin"), tabled(found), strict=True))
-        return found
+        return tabled({name: array.reshape(len(vectors), -1) for name, array in found.items()})
 
 
 def named(answer: Any, vectors: list[str]) -> dict[str, Any]:
@@ -107,12 +104,12 @@ def named(answer: Any, vectors: list[str]) -> dict[str, Any]:
     raise InputError(f"answers with a {type(answer).__name__}, not with {wanted}")
 
 
-def tabled(parts: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return cos and sin, from one table of cos + i sin as well."""
+def tabled(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return parts with cos and sin in place of one table of cos + i sin."""
     table = parts.get("table")
     if table is None:
-        return parts["cos"], parts["sin"]
-    return table.real.astype(np.float64), table.imag.astype(np.float64)
+        return parts
+    return {"cos": table.real.astype(np.float64), "sin": table.imag.astype(np.float64)}
 
 
 def parameters_of(function: Any) -> list[inspect.Parameter]:

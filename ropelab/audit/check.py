@@ -163,9 +163,8 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     fault = observed.fault
     if fault is None and observed.blocks is not None:
         fault = sheared(observed.blocks, wanted)
-    for rule in (explained.wrong_tables, explained.wrong_factors, explained.wrong_positions):
-        fault = fault or rule(observed, expected)
-    if fault:
+    fault = fault or explained.wrong_tables(observed, expected)
+    if fault := fault or explained.wrong_positions(observed, expected):
         return Check(fault[0], True, fault[1])
     rows = casts(observed, expected) if observed.cos.shape == wanted[0].shape else []
     tables = {"casts": rows}

@@ -44,10 +44,12 @@ def wrapped(angles: Table) -> Table:
 
 
 def wrong_tables(observed: Observed, expected: Expected) -> Fault | None:
-    """Name tables that are swapped or negated, by small positions, where all codes are precise."""
-    first = observed.positions <= 4
-    cos, sin = expected.rotation.tables(observed.positions[first])
-    if observed.cos[first].shape != cos.shape:
+    """Name tables that are swapped or negated, or whose factors differ."""
+    # By small positions, where all codes are precise.
+    first, factor = observed.positions <= 4, expected.spec.attention_factor
+    cos, sin = right = expected.rotation.tables(observed.positions[first])
+    ours = observed.cos[first], observed.sin[first]
+    if ours[0].shape != cos.shape:
         return None
     known = {
         "cos and sin are swapped": (sin, cos),
@@ -56,29 +58,19 @@ def wrong_tables(observed: Observed, expected: Expected) -> Fault | None:
         "sin holds cos": (cos, cos),
         "cos holds sin": (sin, sin),
     }
-    limit = SHEARED * expected.spec.attention_factor
     for answer, tables in known.items():
-        ours = (observed.cos[first], observed.sin[first])
-        if all(np.abs(x - y).max() <= limit for x, y in zip(ours, tables, strict=True)):
+        if all(np.abs(x - y).max() <= SHEARED * factor for x, y in zip(ours, tables, strict=True)):
             return answer, "check the signs" if "negated" in answer else "return cos, then sin"
-    return None
-
-
-def wrong_factors(observed: Observed, expected: Expected) -> Fault | None:
-    """Name factors on cos and sin that differ, by small positions."""
-    first = observed.positions <= 4
-    wanted, factors = expected.rotation.tables(observed.positions[first]), []
-    for ours, right in zip((observed.cos[first], observed.sin[first]), wanted, strict=True):
-        if ours.shape != right.shape:
+    factors = []
+    for table, wanted in zip(ours, right, strict=True):
+        times = float((table * wanted).sum() / (wanted**2).sum())
+        if np.abs(table - times * wanted).max() > SAME_POSITION * factor:
             return None
-        factor = float((ours * right).sum() / (right**2).sum())
-        if np.abs(ours - factor * right).max() > SAME_POSITION * expected.spec.attention_factor:
-            return None
-        factors.append(factor * expected.spec.attention_factor)
+        factors.append(times * factor)
     if min(factors) <= 0 or math.isclose(*factors, rel_tol=SAME_POSITION):
         return None
     answer = "cos is multiplied by {:.4g}, sin by {:.4g}".format(*factors)
-    return answer, f"both by {expected.spec.attention_factor:.6g}"
+    return answer, f"both by {factor:.6g}"
 
 
 def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:

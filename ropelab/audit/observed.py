@@ -131,8 +131,8 @@ def from_module(
     arguments = (torch.zeros(1, dtype=chosen), torch.from_numpy(positions)[None])
     with torch.no_grad():
         answer = module(*arguments, layer) if layered(module) else module(*arguments)
-    cos, sin = tabled({name: as_numbers(part) for name, part in named(answer, []).items()})
-    return from_tables(positions, cos[0], sin[0], spec.rotary_dim // 2)
+    parts = tabled({name: as_numbers(part) for name, part in named(answer, []).items()})
+    return from_tables(positions, parts["cos"][0], parts["sin"][0], spec.rotary_dim // 2)
 
 
 def layered(module: Any) -> bool:

@@ -8,7 +8,7 @@ To add one: a `Scaling` in ropelab/math/scaling, a line below, and a row in a te
 
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -74,26 +74,18 @@ def canonical(name: str) -> str:
     return ALIASES.get(key, key)
 
 
-def scaling_class(name: str) -> "type[Scaling]":
-    """Return the class of a scaling method, by its name or an alias."""
+def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scaling]":
+    """Return the class of a scaling method by name, alias or reference; `names` are for errors."""
     key = canonical(name)
     if key in ON_MODELS:
         raise InputError(f"{key} is not a change of frequencies alone; use extrapolate")
-    if key not in FREQUENCIES:
-        if found := own_method(name):
-            return found
-        raise unknown_name("method", name, FREQUENCIES)
     # Imported on demand: the classes need NumPy, help texts need only the names above.
-    return resolve_name(f"ropelab.math.scaling.{FREQUENCIES[key]}")
-
-
-def own_method(name: str) -> "type[Scaling] | None":
-    """Return a change of frequencies from outside; None if the name is none from there."""
+    if key in FREQUENCIES:
+        return resolve_name(f"ropelab.math.scaling.{FREQUENCIES[key]}")
     from ropelab.math.scaling import Scaling
 
-    found = find("methods", name)
-    if found is None:
-        return None
+    if (found := find("methods", name)) is None:
+        raise unknown_name("method", name, names)
     if not (isinstance(found, type) and issubclass(found, Scaling)):
         raise InputError(f"{name} must be a class below Scaling; here it is none (docs/own.md)")
     return found

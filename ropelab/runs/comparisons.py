@@ -29,6 +29,7 @@ from typing import Literal
 
 import pandas as pd
 
+from ropelab.runs.sentences import listed
 from ropelab.runs.stats import CONFIDENCE, FALSE_DISCOVERIES, Mean, crossed_mean, discovery_rates
 from ropelab.runs.thresholds import AT_CHANCE, NO_USE, TWO_KINDS
 
@@ -155,8 +156,7 @@ def tied_with(names: Sequence[str]) -> str:
     """
     if len(names) > 3:
         return f", indistinguishable from {len(names)} others"
-    together = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-    return f", indistinguishable from {together}" if names else ""
+    return f", indistinguishable from {listed(names)}" if names else ""
 
 
 def significance(table: pd.DataFrame) -> str:

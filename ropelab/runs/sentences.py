@@ -1,7 +1,7 @@
 """Answers as text: numbers as people type them, sentences from parts, the verdict first."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def typed(number: float) -> str:
@@ -25,6 +25,15 @@ def sentences_of(parts: Iterable[str]) -> str:
         for part in parts
         if part
     )
+
+
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """Join names as in a sentence.
+
+    >>> listed(["pi"]), listed(["pi", "ntk", "yarn"], "or")
+    ('pi', 'pi, ntk or yarn')
+    """
+    return f" {last} ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def verdict_and_rest(answer: str) -> tuple[str, str]:

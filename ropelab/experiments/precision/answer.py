@@ -11,7 +11,7 @@ from ropelab.experiments.precision.stages import cast_tables, stage_cells
 from ropelab.math.numerics.casts import STAGES
 from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
-from ropelab.runs.sentences import sentences_of, typed
+from ropelab.runs.sentences import listed, sentences_of, typed
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import EXACT, NOTICED, UNNOTICED
 
@@ -142,7 +142,7 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
     if not named:
         yield f"{lead} at every stage"
     elif len(fine):
-        yield f"{lead} unless {_list(named, 'or')} is rounded to it"
+        yield f"{lead} unless {listed(named, 'or')} is rounded to it"
     else:
         yield "bfloat16 is not precise enough for RoPE at any stage"
     if named:
@@ -151,7 +151,7 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
             "tokens, by so much of its deviation"
         )
     if len(fine):
-        yield f"with only {_list(fine['stage'].tolist(), 'or')} rounded {_of_distance(fine)}"
+        yield f"with only {listed(fine['stage'].tolist(), 'or')} rounded {_of_distance(fine)}"
 
 
 def _by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -171,7 +171,7 @@ def _spreads(plans: pd.DataFrame, named: str) -> str:
         f"{row[named]} ({'overflow' if pd.isna(row[SPREAD]) else format(row[SPREAD], '.2g')})"
         for row in plans.to_dict("records")
     ]
-    return _list(values)
+    return listed(values)
 
 
 def _why_many(tables: Tables) -> str:
@@ -221,7 +221,7 @@ def _stored_keys(keys: pd.DataFrame) -> Iterator[str]:
     none, offset = wide.columns
     each = [f"{name} {row[none]:.2g} ({row[offset]:.2g})" for name, row in wide.iterrows()]
     yield (
-        f"stored keys move a score by {_list(each)}; in brackets where the slowest pairs have "
+        f"stored keys move a score by {listed(each)}; in brackets where the slowest pairs have "
         f"offsets of {offset:g} deviations"
     )
 
@@ -237,12 +237,12 @@ def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
         row = places.iloc[0].to_dict()
         yield f"{cure} in {row['name']}" if (cure := _cure(casts, row)[1]) else ""
     if len(fine):
-        yield f"in {_list(fine['name'].tolist())} {_of_distance(fine)}"
+        yield f"in {listed(fine['name'].tolist())} {_of_distance(fine)}"
     # Another rotation, the same at every place: it matters to whoever compares implementations.
     other = fine.dropna(subset=WRONG_FROM)
     named = [f"{row['name']} (from {row[WRONG_FROM]:.0f})" for row in other.to_dict("records")]
     if named:
-        yield f"of these, angles are not those of float64 in {_list(named)}"
+        yield f"of these, angles are not those of float64 in {listed(named)}"
 
 
 def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]:
@@ -257,7 +257,3 @@ def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]
     helps = best[SPREAD] < row[SPREAD] or pd.notna(best[SPREAD]) > pd.notna(row[SPREAD])
     effect = f"then {best[SPREAD]:.2g}" if helps else "although that alone lowers nothing"
     return best["stage"], f"no single fix cures it, fix {best['stage']} first ({effect})"
-
-
-def _list(names: list[str], last: str = "and") -> str:
-    return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -15,12 +15,10 @@ from ropelab.math.methods import (
     ON_MODELS,
     build_method,
     canonical,
-    own_method,
     parse_scaling,
     scaling_class,
     split_call,
 )
-from ropelab.runs.errors import unknown_name
 from ropelab.runs.own import find, named
 
 if TYPE_CHECKING:
@@ -38,16 +36,12 @@ def method_class(name: str) -> "type[Scaling] | type[Method]":
     from ropelab.models.methods.method import Method
 
     key = canonical(name)
-    if key in FREQUENCIES:
-        return scaling_class(key)
     if key in ON_MODELS:
         return resolve_name(f"ropelab.models.methods.{ON_MODELS[key]}")
-    found = find("methods", name)
+    found = None if key in FREQUENCIES else find("methods", name)
     if isinstance(found, type) and issubclass(found, Method):
         return found
-    if scaling := own_method(name):
-        return scaling
-    raise unknown_name("method", name, METHODS)
+    return scaling_class(name, METHODS)
 
 
 def parse_method(text: str, factor: float | None = None) -> "Method":

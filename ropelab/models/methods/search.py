@@ -8,6 +8,7 @@ method gets as many evaluations.
 import math
 from collections.abc import Callable
 from dataclasses import fields, replace
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -21,20 +22,15 @@ LARGEST = 2.0  # divisor tried, as a multiple of the factor
 PARENTS = 4  # the best so far, which are mutated and crossed
 # Standard deviation of a mutation, as a share of the logarithm of the factor, or of the spread.
 STEP = 0.25
+# Ends of a ramp, the smaller one first.
+ORDERED = (("alpha", "beta"), ("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast"))
 # The parameters that are searched: from 1/x to x times the published value.
 SPREAD = {
     "factor": 4.0,
-    "alpha": 8.0,
-    "beta": 8.0,
-    "low_freq_factor": 8.0,
-    "high_freq_factor": 8.0,
-    "beta_slow": 8.0,
-    "beta_fast": 8.0,
+    **dict.fromkeys(chain(*ORDERED), 8.0),
     "attention_factor": 1.5,
     "base": 64.0,
 }
-# Ends of a ramp, the smaller one first.
-ORDERED = (("alpha", "beta"), ("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast"))
 
 
 @method("longrope_search", "Ding et al. 2024, arXiv:2402.13753; beyond_critical: arXiv:2502.20082")

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from ropelab.runs.sentences import listed
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
 from ropelab.show.looks import look
@@ -133,8 +134,7 @@ def _growth_by_stage(growth: pd.DataFrame) -> Figure:
     shapes.legend_outside(axes[0][-1])
     errors = growth.groupby(["stage", "format"])["max_angle_error_rad"]
     grow = ((errors.max() == 0) | (errors.first() < errors.max())).all()
-    *others, last = (PHASE[stage] for stage, _ in stages)
-    rounded = f"{', '.join(others)} or {last}" if others else last
+    rounded = listed([PHASE[stage] for stage, _ in stages], "or")
     title = f"Rounding {rounded}{' costs a phase that grows' if grow else ': worst errors'}"
     shapes.headline(figure, title)
     return figure
