@@ -11,7 +11,7 @@ from rich.console import Console
 from ropelab.audit.runtimes.registry import RUNTIMES
 from ropelab.claims.ledger import judged
 from ropelab.claims.verdicts import COMMITTED_FILE, HERE
-from ropelab.cli.app import app
+from ropelab.cli.app import application
 from ropelab.models.lm.source import Mixture
 from ropelab.runs import store
 from tests.imports import loaded
@@ -117,7 +117,8 @@ def test_files_that_are_named_exist(file):
 
 
 def test_readme_names_every_command():
-    commands = [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands]
+    commands = [command.name for command in application().registered_commands]
+    assert len(commands) > 15
     text = (ROOT / "README.md").read_text()
     assert not [name for name in commands if f"`ropelab {name}" not in text]
 
@@ -147,7 +148,7 @@ def test_readme_shows_what_the_command_prints(
     Path("config.json").write_text(json.dumps(QWEN))
     # As wide as a terminal; a pipe is not wrapped.
     monkeypatch.setattr("ropelab.show.terminal.console", lambda: Console(width=80, markup=False))
-    assert app(command.split(), standalone_mode=False) == 3
+    assert application()(command.split(), standalone_mode=False) == 3
     assert lines(capsys.readouterr().out)[: len(lines(output))] == lines(output)
 
 

@@ -22,19 +22,45 @@ from ropelab.experiments import Experiment
 from ropelab.runs.errors import InputError, needing_packages
 from ropelab.runs.files import check_name
 
-app = typer.Typer(
-    name="ropelab",
-    help="A laboratory for rotary position embeddings: precision, base, scaling, extrapolation.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 fine, 1 runtime error, 2 invalid input, 130 interrupted, "
-    "143 terminated; 3 findings (audit, emit, check, doctor).",
+OTHERS = (
+    *(results.report, results.explore, results.export, results.compare, results.methods),
+    *(results.models, results.schema),
 )
 
 
-def _add_command(experiment: Experiment) -> None:
+def application(word: str = "") -> typer.Typer:
+    """Return the command line; if a command has that name, with this command alone."""
+    # Making the flags of all experiments takes longer than many a command runs.
+    app = typer.Typer(
+        name="ropelab",
+        help="A laboratory for rotary position embeddings: precision, base, scaling, "
+        "extrapolation.",
+        invoke_without_command=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog="Exit status: 0 fine, 1 runtime error, 2 invalid input, 130 interrupted, "
+        "143 terminated; 3 findings (audit, emit, check, doctor).",
+    )
+    app.callback()(_top)
+    app.command("run")(flags.taking_options(run, flags.OF_ONE_RUN))
+    audit.register(app)
+    for command in OTHERS:
+        app.command(command.__name__)(command)
+    first, *others = app.registered_commands
+    if named := [each for each in (first, *others) if each.name == word]:
+        app.registered_commands = named
+        return app
+    app.registered_commands = []
+    one = word in experiments.NAMES
+    for experiment in [experiments.load(word)] if one else experiments.every():
+        _add_command(app, experiment)
+    if not one:
+        app.registered_commands = [first, *app.registered_commands, *others]
+    return app
+
+
+def _add_command(app: typer.Typer, experiment: Experiment) -> None:
     of_models = "dtype" in experiment.config.model_fields
 
     def command(*, options: Options, **given: Any) -> None:
@@ -103,7 +129,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _top(
     context: typer.Context,
     version: Annotated[
@@ -114,17 +139,6 @@ def _top(
         typer.echo(context.get_help())
 
 
-app.command("run")(flags.taking_options(run, flags.OF_ONE_RUN))
-for _experiment in experiments.every():
-    _add_command(_experiment)
-audit.register(app)
-for _command in (
-    *(results.report, results.explore, results.export, results.compare, results.methods),
-    *(results.models, results.schema),
-):
-    app.command()(_command)
-
-
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: errors are one line on stderr, never a traceback."""
     typed = sys.argv[1:] if arguments is None else arguments
@@ -132,6 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     def command() -> Any:
         for word in typed:
             check_name(word)
+        app = application(next(iter(typed), ""))
         try:
             with needing_packages():
                 return app(typed, prog_name="ropelab", standalone_mode=False)

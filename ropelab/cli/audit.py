@@ -39,7 +39,7 @@ def register(app: Typer) -> None:
     ):
         summary = (command.__doc__ or "").partition("\n")[0]
         epilog = f"Exit status: {status}, 1 runtime error, 130 interrupted."
-        app.command(short_help=summary, epilog=epilog)(command)
+        app.command(command.__name__, short_help=summary, epilog=epilog)(command)
 
 
 def audit(

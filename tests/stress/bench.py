@@ -117,8 +117,10 @@ def install() -> None:
     bench = Bench(NAME, "What is the largest value?", "anything else", 1, BenchConfig, "")
     load = experiments.load
     experiments.load = lambda name: bench if name == NAME else load(name)
-    cli._add_command(bench)
-    cli.app = typer.main.get_command(cli.app)  # type: ignore[assignment]
+    app = cli.application()
+    cli._add_command(app, bench)
+    built: Any = typer.main.get_command(app)
+    cli.application = lambda word="": built
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ CHANGES: Sequence[Change] = (
 
 def command_line(chance: random.Random, folder: Path) -> tuple[str, ...]:
     """A command with up to five of its flags, and values that any flag may be given."""
-    app: Any = cli.app
+    app: Any = cli.application()
     name, command = chance.choice(sorted(app.commands.items()))
     words = [name]
     arguments = [each for each in command.params if not each.opts[0].startswith("-")]
