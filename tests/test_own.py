@@ -1,10 +1,12 @@
 """Methods, encodings, tasks and cast plans from outside; docs/own.md is executed."""
 
+import importlib
 import json
 import re
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +18,11 @@ from ropelab.experiments.encodings.cost import Timing
 from ropelab.lab import Lab
 from ropelab.models.lm.trained import Training
 from ropelab.runs import own
-from ropelab.runs.cell import Context, name_of, with_starts
+from ropelab.runs.cell import Cells, Computation, Context, name_of, with_starts
 from ropelab.runs.config import build
-from ropelab.runs.errors import InputError
+from ropelab.runs.engine.local import Workers
+from ropelab.runs.errors import InputError, MachineError
+from tests.models.released.tiny import reader_of_bytes
 
 PAGE = (Path(__file__).parents[1] / "docs/own.md").read_text()
 MODULE = re.findall(r"```python\n(.+?)```", PAGE, re.DOTALL)[0]
@@ -201,6 +205,87 @@ def test_a_class_inside_a_function_is_refused() -> None:
 
     with pytest.raises(InputError, match="define it at the top level"):
         ropelab.freqs(method=Inside)
+
+
+TEXT = """
+@dataclass(frozen=True, kw_only=True)
+class Spelled(Scaling):
+    letter: str = "a"
+
+    def plan(self, geometry, length):
+        return RopePlan(geometry.inv_freq / (2 if self.letter == "A" else 1))
+"""
+
+
+def test_text_of_a_parameter_keeps_its_capitals_and_is_one_parameter(mymodule, monkeypatch) -> None:
+    mymodule(MODULE + TEXT)
+    monkeypatch.syspath_prepend(Path.cwd())
+    import mymodule as mine
+
+    divided = [
+        ropelab.freqs(method=mine.Spelled(letter=letter)).tables["pairs"]["divided_by"][0]
+        for letter in "aA"
+    ]
+    assert divided == [1, 2]
+    for text in ("a, factor=4", " a", ""):
+        with pytest.raises(InputError, match="cannot be a parameter"):
+            ropelab.freqs(method=mine.Spelled(letter=text))
+
+
+def test_a_module_that_was_reloaded_is_another_one(mymodule, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(Path.cwd())
+    name = "mymodule:MyRoPE"
+    first = ropelab.freqs(method=f"{name}(factor=4)", results="kept")
+    before = own.source(own.find("methods", name))
+    Path("mymodule.py").write_text(MODULE.replace("6.283", "3.14"))
+    # What is imported has not changed.
+    assert ropelab.freqs(method=f"{name}(factor=4)", results="kept").reused
+    importlib.reload(sys.modules["mymodule"])
+    second = ropelab.freqs(method=f"{name}(factor=4)", results="kept")
+    assert not second.reused
+    assert not second.tables["pairs"].equals(first.tables["pairs"])
+    # As IPython's autoreload does: the same object, with other code.
+    kept: Any = own.find("methods", name)
+    found = own.source(kept)
+    Path("mymodule.py").write_text(MODULE + MORE)
+    importlib.reload(sys.modules["mymodule"])
+    vars(sys.modules["mymodule"])["MyRoPE"] = kept
+    assert own.find("methods", name) is kept
+    assert own.source(kept) == before != found
+
+
+EMPTY = Computation(kind="empty", version=1, title="nothing", function=dict, inputs={})
+
+
+def test_a_worker_refuses_a_module_that_changed_since_the_run_began(mymodule, tmp_path) -> None:
+    own.find("methods", "mymodule:MyRoPE")
+    own.source(own.find("methods", "mymodule:MyRoPE"))
+    Path("mymodule.py").write_text(MODULE.replace("6.283", "3.14"))
+    engine = Workers(1)
+    try:
+        context = Context(cells=Cells(tmp_path / "cells"))
+        ((_, error),) = engine.compute([EMPTY], context)
+    finally:
+        engine.stop()
+    assert isinstance(error, MachineError)
+    assert "mymodule:MyRoPE has changed since this run began" in str(error)
+
+
+def test_a_task_of_ones_own_is_asked_of_a_released_model(mymodule, corpus, tmp_path) -> None:
+    model = reader_of_bytes(tmp_path / "model")
+    asked = ropelab.evaluate(
+        model=model, corpus=corpus, tasks="mymodule:my_task", methods="pi", context=128,
+        sequences=2, device="cpu",
+    )  # fmt: skip
+    assert asked.tables["recommendation"]["task"].tolist() == ["my_task"]
+    assert asked.tables["my_task_accuracy"]["status"].tolist() == ["undecidable"]
+
+
+def test_code_that_ends_the_process_is_an_error_in_it(mymodule, capsys) -> None:
+    mymodule(MODULE.replace("slow = ", "raise SystemExit(0)\n        slow = "))
+    status, out, err = typed(capsys, "freqs", "--method", "mymodule:MyRoPE(factor=4)")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "SystemExit" in err
 
 
 def test_entry_points_are_names_without_a_module(mymodule, monkeypatch, capsys) -> None:

@@ -186,10 +186,22 @@ def test_two_runs_are_compared(call: Any) -> None:
     assert call("compare kept kept")[0] == 2
 
 
+def test_what_two_runs_have_read_and_their_versions_are_compared_as_settings() -> None:
+    about = {"experiment": "toy", "config": {"base": 1.0}, "tables": {}, "version": 1}
+    one = Shown(Path("one"), {**about, "inputs": {"corpus": "aaaa"}})
+    two = Shown(Path("two"), {**about, "inputs": {"corpus": "bbbb"}, "version": 2})
+    for run in (one, two):
+        run.__dict__["stored"] = {}
+    answer, tables = compare.compared(one, two)
+    assert "2 settings differ" in answer
+    assert tables["settings"].values.tolist() == [["corpus", "aaaa", "bbbb"], ["version", "1", "2"]]
+
+
 def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another_kind() -> None:
     def run(config: dict[str, int], **columns: list[Any]) -> Shown:
         table = pd.DataFrame(columns)
-        shown = Shown(Path("x"), {"experiment": "x", "config": config, "tables": {"t": {}}})
+        about = {"experiment": "x", "config": config, "tables": {"t": {}}}
+        shown = Shown(Path("x"), {**about, "inputs": {}, "version": 1})
         shown.__dict__["stored"] = {"t": table}
         return shown
 

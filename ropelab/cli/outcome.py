@@ -35,11 +35,13 @@ def status_of(command: Callable[[], Any]) -> int:
         status = INTERRUPTED
     except OSError as error:
         return _machine_failure(error)
-    except Exception as error:
+    except BaseException as error:
         # An interrupted import may end in an error of its own, as where __set_name__ is called.
         if not interrupts.received:
             if place := own.place_of(error):
                 return _fail(f"{place}: {type(error).__name__}: {error}", InputError.exit_status)
+            if isinstance(error, SystemExit):
+                raise
             return defect(error)
         status = INTERRUPTED
     if status == INTERRUPTED:

@@ -183,7 +183,7 @@ def _value(label: str, text: str, kind: object, parse_inner: Callable[[str], obj
     if kind is str:
         if not text:
             raise InputError(f"{label} needs a value")
-        return text.lower()
+        return text
     return parse_inner(text)
 
 

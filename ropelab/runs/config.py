@@ -122,13 +122,15 @@ Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0, le=LARGEST)]
 Real = Annotated[float, BeforeValidator(read_number), Field(allow_inf_nan=False)]
 Positive = Annotated[float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)]
 Base = Annotated[float, BeforeValidator(read_number), Field(gt=1, allow_inf_nan=False)]
+T = TypeVar("T")
 # Mark a tuple field that may be typed as `a,b`; AsList drops repeated values.
 AsSequence = BeforeValidator(read_list)
 AsList = WrapValidator(_read_each_once)
 Names = Annotated[tuple[str, ...], AsList]
-Counts = Annotated[tuple[Count, ...], AsList, Field(min_length=1)]
-Naturals = Annotated[tuple[Natural, ...], AsList, Field(min_length=1)]
-Bases = Annotated[tuple[Base, ...], AsList, Field(min_length=1)]
+Some = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
+Counts = Some[Count]
+Naturals = Some[Natural]
+Bases = Some[Base]
 Device = Annotated[Literal["auto", "cpu", "cuda"], AfterValidator(resolve_device)]
 # The number format of training and evaluation; `auto` is resolved by `device`, a field before it.
 Dtype = Annotated[DtypeName, AfterValidator(_resolved_dtype)]

@@ -111,7 +111,7 @@ def naming(origin: str) -> Iterator[None]:
         raise type(error)(f"{origin}: {error}") from None
 
 
-def defect(error: Exception) -> int:
+def defect(error: BaseException) -> int:
     """Say an error in one line on stderr, put its traceback into a file; the exit status."""
     # A library that finds no room for itself is an ImportError.
     no_room = ("annot allocate memory", "failed to map segment")

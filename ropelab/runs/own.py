@@ -19,13 +19,15 @@ from pkgutil import resolve_name
 from types import FunctionType
 from typing import Any, Literal
 
-from ropelab.runs.errors import InputError, RopelabError
+from ropelab.runs.errors import InputError, MachineError, RopelabError
 
 Kind = Literal["methods", "encodings", "tasks", "casts"]
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 HERE = __name__.partition(".")[0]
-# Those that were asked for, by the text that names them.
-_found: dict[str, Any] = {}
+# Those that were asked for, by the text that names them, and sources; each with the import that it
+# is from: a reload makes another one, perhaps into the same objects.
+_found: dict[str, tuple[Any, object]] = {}
+_sources: dict[Any, tuple[str, object]] = {}
 
 
 def find(kind: Kind, name: str) -> Any | None:
@@ -33,12 +35,18 @@ def find(kind: Kind, name: str) -> Any | None:
 
     InputError: it is a reference, and cannot be imported.
     """
-    if name not in _found:
-        if REFERENCE.fullmatch(name):
-            _found[name] = _imported(name)
-        elif point := named(kind).get(name):
-            _found[name] = _imported(point.value)
-    return _found.get(name)
+    value, before = _found.get(name, (None, None))
+    if value is None or before is not _import_of(value):
+        point = named(kind).get(name)
+        if not (REFERENCE.fullmatch(name) or point):
+            return None
+        value = _imported(point.value if point else name)
+        _found[name] = value, _import_of(value)
+    return value
+
+
+def _import_of(value: Any) -> object:
+    return getattr(sys.modules.get(value.__module__), "__spec__", None)
 
 
 @cache
@@ -82,7 +90,7 @@ def _kept(value: Any) -> str:
     reference = reference_of(value)
     if not REFERENCE.fullmatch(reference):
         raise InputError(f"{reference}: define it at the top level of a module or notebook")
-    _found[reference] = value
+    _found[reference] = value, _import_of(value)
     return reference
 
 
@@ -101,17 +109,18 @@ def sources(*values: Any) -> dict[str, Any]:
 
 def mentioned(values: Any) -> dict[str, str]:
     """Return the sources of all that json-able values name."""
-    texts = list(_texts(values))
-    return {
-        name: source(value)
-        for name, value in sorted(_found.items())
-        if any(name in text for text in texts)
-    }
+    text = repr(values)
+    return {n: source(value) for n, (value, _) in sorted(_found.items()) if n in text}
 
 
-@cache
 def source(value: Any) -> str:
     """Return a fingerprint of the file that defines something; in a notebook of its source."""
+    if value not in _sources or _sources[value][1] is not _import_of(value):
+        _sources[value] = _read(value), _import_of(value)
+    return _sources[value][0]
+
+
+def _read(value: Any) -> str:
     named_object = hasattr(value, "__qualname__")
     file = getattr(sys.modules.get(value.__module__), "__file__", None) if named_object else None
     try:
@@ -124,10 +133,23 @@ def source(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def place_of(error: Exception) -> str:
+def known_sources() -> dict[str, str]:
+    """Return the sources of all that another process will import, by reference."""
+    values = [value for value, _ in _found.values() if hasattr(value, "__qualname__")]
+    return {reference_of(v): source(v) for v in values if v.__module__ != "__main__"}
+
+
+def check_sources(known: Mapping[str, str]) -> None:
+    """Import what another process has imported; MachineError if its file changed since."""
+    for name, before in known.items():
+        if source(find("methods", name)) != before:
+            raise MachineError(f"{name} has changed since this run began; start again")
+
+
+def place_of(error: BaseException) -> str:
     """Return the file and line of one's own module in which an error arose; empty: in none."""
-    modules = {name.partition(":")[0] for name in _found}
-    files = {getattr(sys.modules.get(name), "__file__", None) for name in modules}
+    modules = [sys.modules.get(name.partition(":")[0]) for name in _found]
+    files = {getattr(module, "__file__", None) for module in modules}
     # The text has the frames of a worker, too.
     text = "".join(traceback.format_exception(error))
     frames = re.findall(r'File "(.+?)", line (\d+)', text)
@@ -142,13 +164,3 @@ def _parts(values: Iterable[Any]) -> Iterator[Any]:
         elif is_dataclass(value):
             yield type(value)
             yield from _parts(getattr(value, field.name) for field in fields(value))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from _texts([*value.values()])
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _texts(part)

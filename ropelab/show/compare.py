@@ -16,7 +16,8 @@ def compared(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]
     experiment, other = (run.manifest["experiment"] for run in (first, second))
     if experiment != other:
         raise InputError(f"{experiment} and {other} measure different things")
-    one, two = (run.manifest["config"] for run in (first, second))
+    manifests = (run.manifest for run in (first, second))
+    one, two = ({**m["config"], **m["inputs"], "version": m["version"]} for m in manifests)
     differing = [name for name in one | two if one.get(name) != two.get(name)]
     rows = [(name, str(one.get(name)), str(two.get(name))) for name in differing]
     settings = pd.DataFrame(rows, columns=["setting", "first", "second"])

@@ -502,7 +502,7 @@ def test_answer_and_summary_fit_a_real_run(tables):
         ({"finetune_len": 300}, r"finetune_len must lie between train_len \(64\) and test_len"),
         ({"train_len": 32}, "train_len must be at least 64, got 32"),
         ({"methods": "yarm"}, "unknown method 'yarm'; did you mean 'yarn'"),
-        ({"methods": ""}, "methods, tasks and arms must name at least one"),
+        ({"methods": ""}, "methods must have at least one value"),
         ({"head_dim": 15}, "head_dim must be even"),
         ({"head_dim": 0}, "head_dim must be greater than or equal to 2"),
         ({"base": 1}, "base must be greater than 1"),

@@ -42,14 +42,14 @@ def found(corpus: str) -> dict[str, pd.DataFrame]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"schemes": ""}, "at least one change of frequencies"),
+        ({"schemes": ""}, "schemes must have at least one value"),
         ({"schemes": "onee(period=3)"}, "did you mean 'one'"),
         ({"schemes": "one"}, "one needs period="),
         ({"schemes": "spaced(n=5)"}, "at most 4, the number of pairs, not 5"),
         ({"schemes": "rerope"}, "not a change of frequencies alone"),
         ({"bands": "fats"}, "did you mean 'fast'"),
         ({"tasks": "cpy"}, "did you mean 'copy'"),
-        ({"tasks": ""}, "at least one of text, copy, most_recent"),
+        ({"tasks": ""}, "tasks must have at least one value"),
         ({"head_dim": 4}, "at least 6"),
         ({"train_len": 32}, "at least 64"),
         ({"corpus": "/nowhere"}, "no corpus"),

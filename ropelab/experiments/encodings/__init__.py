@@ -6,13 +6,13 @@ parameters, work, memory, caches, sense of order. Every encoding runs as its pap
 trained by one recipe.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from ropelab.models.encoding.registry import ENCODINGS, FURTHER, SIZES, STANDARD, Shape, record_of
 from ropelab.models.tasks.config import FirstWindow, ShapedConfig, TestLen, TokensPerStep, TrainLen
-from ropelab.runs.config import AsList, Count, Names
+from ropelab.runs.config import Count, Names, Some
 
 QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
 CANNOT_SHOW = (
@@ -43,7 +43,7 @@ class EncodingsConfig(ShapedConfig):
         description=f"position encodings to compare; there are also {', '.join(FURTHER)}; layers "
         "that differ as layers(rope, nope), every(4, nope), window(rope, 64), rope(base=500000)",
     )
-    tasks: Annotated[tuple[Literal["text", "copy"], ...], AsList] = Field(
+    tasks: Some[Literal["text", "copy"]] = Field(
         ("text", "copy"), description="what is measured: text, copy (symbols among symbols)"
     )
     tokens_per_step: TokensPerStep = 4096
@@ -61,9 +61,6 @@ class EncodingsConfig(ShapedConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        self.check_lengths()
-        if not self.tasks:
-            raise ValueError("tasks must name at least one of text, copy")
         if made := [name for name in self.encodings if name not in ENCODINGS]:
             from ropelab.models.encoding.composed import compose
 

@@ -6,7 +6,7 @@ Nothing is trained; frequencies or attention are changed. Lengths and geometry a
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import ByteSize, Field, model_validator
 
@@ -23,7 +23,7 @@ from ropelab.models.tasks.config import (
     check_depths,
     roundings,
 )
-from ropelab.runs.config import AsList, Config, Count, Names, read_number
+from ropelab.runs.config import Config, Count, Names, Some, read_number
 from ropelab.runs.errors import require
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class EvaluateConfig(Config):
         description="methods that need no training and no search, with their parameters, such as "
         "yarn(beta_fast=8); unmodified, the model as its configuration has it, is always measured",
     )
-    tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
+    tasks: Some[TaskName] = Field(
         ("text", "copy", "passkey"),
         description="text; copy (tokens among tokens), copy_in_text (tokens in text), "
         "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "
@@ -133,8 +133,6 @@ class EvaluateConfig(Config):
             )
         if self.context < SHORTEST:
             raise ValueError(f"context must be at least {SHORTEST}, got {self.context}")
-        if not self.tasks:
-            raise ValueError("tasks must name at least one")
         check_depths(self.depths)
         for method in self.parsed_methods():
             if not isinstance(method, Reading) or method.recalibration:

@@ -123,8 +123,8 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
         # Unmodified alone, at the trained length, the probe is all of the task.
         probe = of_task[-1].probe or (None if task == "text" else of_task[0])
         if probe is not None:
-            status[task] = OK if is_found(values[probe]) else UNDECIDABLE
-        decided += [probe] if probe and status[task] == UNDECIDABLE else of_task
+            status[probe.task.name] = OK if is_found(values[probe]) else UNDECIDABLE
+        decided += [probe] if probe and status[probe.task.name] == UNDECIDABLE else of_task
     found = tables_of_tasks(collected(decided, values), config, AS_SHIPPED, short, status)
     methods, geometry = config.parsed_methods(), config.facts.geometry()
     found |= casts_table(config, methods, geometry, found["comparisons"])
@@ -142,7 +142,8 @@ def model_table(config: EvaluateConfig) -> pd.DataFrame:
 
 
 def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
-    return pd.DataFrame([_advice(task, config, tables) for task in config.tasks], columns=ADVICE)
+    names = [beyond_training(config, task, config.depths).name for task in config.tasks]
+    return pd.DataFrame([_advice(task, config, tables) for task in names], columns=ADVICE)
 
 
 def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]:

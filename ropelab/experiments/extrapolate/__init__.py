@@ -6,7 +6,7 @@ method, without fine-tuning: on text by position, and on what stood earlier by d
 of context. Beside the methods there is the sliding window: no more context than was trained.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -30,7 +30,7 @@ from ropelab.models.tasks.config import (
     check_depths,
     roundings,
 )
-from ropelab.runs.config import AsList, Base, Count, Names, Natural
+from ropelab.runs.config import Base, Count, Natural, Some
 
 if TYPE_CHECKING:
     from ropelab.math.frequencies import Geometry
@@ -87,19 +87,19 @@ class ExtrapolateConfig(TaskConfig):
 
     train_len: TrainLen = 2048
     test_len: TestLen = 8192
-    methods: Names = Field(
+    methods: Some[str] = Field(
         DEFAULT_METHODS,
         description="methods with their parameters, such as yarn(beta_fast=8),ntk(factor=8); where "
         "the factor means the reach it defaults to test_len/train_len (ntk: that and twice that); "
         f"the table `ropelab methods` says more: {', '.join(METHODS)}",
     )
-    tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
+    tasks: Some[TaskName] = Field(
         ("text", "copy", "copy_in_text"),
         description="text; copy (symbols among symbols), copy_in_text (symbols in text), "
         "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "
         "number hidden in text), multiquery (a number at every depth, all asked for)",
     )
-    arms: Annotated[tuple[ArmName, ...], AsList] = Field(
+    arms: Some[ArmName] = Field(
         ("zero_shot",),
         description="zero_shot: as trained; finetuned: fine-tuned under each method, at "
         "finetune_len; ceiling: trained at test_len from the start, on as many tokens; cache: the "
@@ -144,14 +144,11 @@ class ExtrapolateConfig(TaskConfig):
         from ropelab.models.methods.method import Reading
 
         roundings(self)
-        self.check_lengths()
         if not self.train_len <= self.tuned_len <= self.test_len:
             raise ValueError(
                 f"finetune_len must lie between train_len ({self.train_len}) and test_len "
                 f"({self.test_len}), got {self.finetune_len}"
             )
-        if not (self.methods and self.tasks and self.arms):
-            raise ValueError("methods, tasks and arms must name at least one each")
         check_depths(self.depths)
         tunable = any(isinstance(method, Reading) for method in self.parsed_methods())
         if set(self.arms) == {"finetuned"} and not tunable:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from ropelab.models.tasks.config import FirstWindow, ShapedConfig, Steps, TestLen, TrainLen
-from ropelab.runs.config import AsList, Base, Count, Names, split_list
+from ropelab.runs.config import AsList, Base, Count, Some, split_list
 
 if TYPE_CHECKING:
     from ropelab.math.frequencies import Geometry
@@ -45,7 +45,7 @@ class SpectrumConfig(ShapedConfig):
 
     train_len: TrainLen = 128
     test_len: TestLen = 512
-    schemes: Names = Field(
+    schemes: Some[str] = Field(
         tuple(SCHEMES),
         description="frequencies to train with: one(period=..., pairs=...) or spaced(n=..., "
         "uniform=..., pairs=...), in all pairs or in the first of them alone, "
@@ -57,7 +57,7 @@ class SpectrumConfig(ShapedConfig):
         description="thirds of the frequencies to take away from the trained model of the first "
         "scheme",
     )
-    tasks: Annotated[tuple[Literal["text", "copy", "most_recent"], ...], AsList] = Field(
+    tasks: Some[Literal["text", "copy", "most_recent"]] = Field(
         ("text", "copy", "most_recent"),
         description="what is measured: text, copy (symbols among symbols), most_recent (the nearer "
         "of two values)",
@@ -72,11 +72,6 @@ class SpectrumConfig(ShapedConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        self.check_lengths()
-        if not self.tasks:
-            raise ValueError("tasks must name at least one of text, copy, most_recent")
-        if not self.schemes:
-            raise ValueError("schemes must name at least one change of frequencies, as unscaled")
         if self.bands and self.head_dim < 2 * 3:
             raise ValueError(
                 f"head_dim must be at least 6 for three bands of pairs, got {self.head_dim}"

@@ -15,6 +15,7 @@ import numpy as np
 
 from ropelab.math.frequencies import Geometry
 from ropelab.runs.arrays import Float
+from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError
 from ropelab.runs.own import is_own, reference_of
 
@@ -199,4 +200,6 @@ def parameter_text(value: object) -> str:
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, tuple):
         return f"[{', '.join(map(parameter_text, value))}]"
-    return getattr(value, "label", str(value).lower())
+    if isinstance(value, str) and split_list(value) != [value]:
+        raise InputError(f"{value!r} cannot be a parameter: it is not one word or phrase")
+    return value if isinstance(value, str) else getattr(value, "label", str(value).lower())

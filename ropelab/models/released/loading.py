@@ -144,6 +144,9 @@ def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
             listed = reason(ValueError(", ".join(names[:SHOWN])))
             raise InputError(f"{folder} {said}: {listed}{more}")
+    # Read from the files when they are used, weights would change with them: SIGBUS, or a mixture.
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.clone()
     model.eval().requires_grad_(False)
     return model if device_map else model.to(device)
 

@@ -2,9 +2,9 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from ropelab.runs.config import Config, Count, Device, Dtype, EvenCount, Names, Naturals
 from ropelab.runs.errors import InputError, unknown_name
@@ -150,6 +150,7 @@ class TaskConfig(Config):
         sequences: int
         seeds: tuple[int, ...]
         corpus: str
+    shortest: ClassVar[int] = SHORTEST  # the trained length, in tokens, at least
 
     @property
     def grid_len(self) -> int:
@@ -185,15 +186,16 @@ class TaskConfig(Config):
         text.corpus().check(self.train_len + 1, length, self.documents)
         return text
 
-    def check_lengths(self, shortest: int = SHORTEST) -> None:
-        """Raise ValueError unless the trained length is at least `shortest` and at most tested."""
+    @model_validator(mode="after")
+    def _lengths(self) -> Self:
         train_len = self.train_len
-        if train_len < shortest:
-            raise ValueError(f"train_len must be at least {shortest}, got {train_len}")
+        if train_len < self.shortest:
+            raise ValueError(f"train_len must be at least {self.shortest}, got {train_len}")
         if self.longest < train_len:
             raise ValueError(
                 f"test_len must be at least train_len ({train_len}), got {self.longest}"
             )
+        return self
 
 
 class ShapedConfig(TaskConfig):

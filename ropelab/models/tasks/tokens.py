@@ -33,6 +33,7 @@ from ropelab.models.lm.corpus import (
     stamp_of,
 )
 from ropelab.models.released.facts import facts_of
+from ropelab.models.released.folder import located, stamp
 from ropelab.models.released.loading import load_tokenizer
 from ropelab.runs.errors import InputError, MachineError
 
@@ -51,11 +52,13 @@ class TokenText:
     model: str  # the folder of its tokenizer; not in the key, as a cell names its model
     bos: Bos = "auto"  # begin rows with that token; auto: if the tokenizer itself adds one
     packed: bool = False  # join documents one after another and cut them into rows
+    files: tuple[object, ...] = ()  # of that folder: a tokenizer that was replaced makes other rows
 
     @classmethod
     def of(cls, path: str, model: str, bos: Bos = "auto", packed: bool = False) -> "TokenText":
         """Describe a corpus on disk. InputError if there is none."""
-        return cls(path, _read(path).fingerprint, model, bos, packed)
+        files = stamp(located(Path(model)))
+        return cls(path, _read(path).fingerprint, model, bos, packed, files)
 
     @property
     def key(self) -> dict[str, Any]:
@@ -94,7 +97,7 @@ class TokenText:
     @property
     def symbols(self) -> Tensor:
         """An ordinary token for each symbol of `ALPHABET`, drawn once. Errors as `ids`."""
-        drawn = _symbols(self.model)
+        drawn = _symbols(self)
         self._check(int(drawn.max()))
         return drawn
 
@@ -163,8 +166,8 @@ def _whole(text: TokenText) -> Corpus:
 
 
 @lru_cache(maxsize=2)
-def _symbols(model: str) -> Tensor:
-    tokenizer = load_tokenizer(Path(model))
+def _symbols(text: TokenText) -> Tensor:
+    tokenizer = text.tokenizer
     special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
     ordinary = [token for token in range(len(tokenizer)) if token not in special]
     drawn = np.random.default_rng(0).permutation(np.asarray(ordinary))

@@ -3,9 +3,8 @@
 A worker that is killed costs its cell only; all end with their parent, however it ended.
 """
 
-# The executor is loky's, the schedule ours. joblib, which wraps loky, was tried (1.6): a killed
-# worker ends the whole call with an error, whatever else was still to do, and it knows neither
-# cells that wait for others nor memory and GPUs as room.
+# loky's executor, a schedule of ours: with joblib (1.6) a killed worker ends the whole call, and
+# neither cells that wait for others nor memory and GPUs are known.
 
 import os
 import signal
@@ -22,6 +21,7 @@ from loky import ProcessPoolExecutor
 from loky.backend import get_context
 from loky.process_executor import BrokenProcessPool
 
+from ropelab.runs import own
 from ropelab.runs.cell import Cell, Cells, Context, Needs
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board, Send
@@ -42,8 +42,9 @@ ENVIRONMENT = {
     "LOKY_MAX_MEMORY_LEAK_SIZE": "1e15",
 }
 
-# In a worker: puts messages into the queue to the process that started it.
+# In a worker: puts messages into the queue to its parent; the sources of own code as known there.
 _send: Send | None = None
+_sources: dict[str, str] = {}
 
 
 class Workers(Engine):
@@ -70,7 +71,7 @@ class Workers(Engine):
             self._machine.workers,
             context=context,
             initializer=begin_work,
-            initargs=(self._queue, os.getpid()),
+            initargs=(self._queue, os.getpid(), own.known_sources()),
             env=ENVIRONMENT,
         )
 
@@ -144,10 +145,10 @@ class Workers(Engine):
         self._inside.clear()
 
 
-def begin_work(queue: Any, parent: int) -> None:
+def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
     """Prepare a worker: Ctrl-C is its parent's to handle, and without a parent it ends."""
-    global _send
-    _send = queue.put
+    global _send, _sources
+    _send, _sources = queue.put, sources
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
 
@@ -155,6 +156,7 @@ def begin_work(queue: Any, parent: int) -> None:
 def work(number: int, cell: Cell, root: Path, again: str, gpu: int, cores: int) -> None:
     """In a worker: compute one cell, on a GPU of that number if it needs one, and keep it."""
     assert _send is not None
+    own.check_sources(_sources)
     with one_gpu(gpu) if cell.needs.gpu else nullcontext():
         compute_cell(number, cell, _send, Context(cells=Cells(root, again), cores=cores))
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 import ropelab
+from ropelab.runs import own
 from ropelab.runs.cell import (
     Cell,
     CellName,
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from ray import ObjectRef
 
 VERSION = ropelab.__version__
+# A version, and sources of code from outside.
+Code = tuple[str, dict[str, str]]
 # How many texts and weights are kept in the object store for cells to come.
 KEPT = 64
 ENVIRONMENT = {
@@ -134,7 +137,7 @@ class OnRay(Engine):
         parcels = [parcel for name in names if (parcel := self._kept.packed(name))]
         contents: list[Supply | Parcel] = [*needs.supplies, *parcels]
         objects = [self._stored(content) for content in contents]
-        about = (VERSION, number, cell, self._kept.again, self._folder)
+        about = ((VERSION, own.known_sources()), number, cell, self._kept.again, self._folder)
         task = self._compute.options(num_gpus=int(needs.gpu), name=cell.title)
         self._running[task.remote(*about, self._queue, *objects)] = number, cell
 
@@ -231,28 +234,30 @@ class _Store:
 
 
 def computed(
-    version: str, number: int, cell: Cell, again: str, folder: str, queue: Any, *objects: Any
+    code: Code, number: int, cell: Cell, again: str, folder: str, queue: Any, *objects: Any
 ) -> tuple[Parcel, ...]:
     """On a worker: compute one cell from `objects`; return what it left in its folders.
 
     Objects are the contents of its supplies, then parcels of other cells.
     """
+    version, sources = code
     if version != VERSION:
         raise MachineError(
             f"a worker has ropelab {VERSION}, this is {version}; "
             "install the same version on all machines of the cluster"
         )
+    own.check_sources(sources)
     supplies, folders = cell.needs.supplies, cell.needs.folders
     contents, parcels = objects[: len(supplies)], objects[len(supplies) :]
     for supply, content in zip(supplies, contents, strict=True):
         supply.provide(content)
-    own = CellName(cell.kind, cell.version, cell.key)
+    name = CellName(cell.kind, cell.version, cell.key)
     with TemporaryFolder(folder or None) as root:
         cells = Cells(Path(root), again)
         for parcel in parcels:
             cells.unpack(parcel)
         compute_cell(number, cell, queue.put, Context(cells=cells))
-        left = [cells.packed(name) for name in (own, *folders)]
+        left = [cells.packed(each) for each in (name, *folders)]
     return tuple(parcel for parcel in left if parcel and parcel not in parcels)
 
 

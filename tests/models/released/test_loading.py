@@ -1,6 +1,7 @@
 """Loading: number formats, no kernels, quiet, spread over devices, ids of the Hub, real weights."""
 
 import json
+import os
 import types
 
 import huggingface_hub.constants
@@ -53,6 +54,18 @@ def test_weights_are_in_the_format_asked_for_and_angles_in_float32(half, dtype, 
     model.encoding = rope(half, "pi", 256)
     with model.positions.patched(patch_of(model.encoding), 90):
         assert model.lm.model.rotary_emb.inv_freq.dtype == torch.float32
+
+
+def test_weights_that_are_overwritten_after_loading_stay_as_they_were_loaded(tmp_path):
+    model = ReleasedModel(saved(tmp_path, "llama"))
+    weights = tmp_path / "model.safetensors"
+    before, size = theirs(model.lm, tokens(20)), weights.stat().st_size
+    with weights.open("r+b") as file:  # the same file, as `cp` writes it
+        file.seek(size // 2)
+        file.write(b"\x3c" * (size - size // 2))
+    assert apart(theirs(model.lm, tokens(20)), before) == 0
+    os.truncate(weights, 0)
+    assert apart(theirs(model.lm, tokens(20)), before) == 0
 
 
 def test_no_attention_or_expert_kernel_of_the_configuration_is_used(tmp_path):

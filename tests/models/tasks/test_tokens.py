@@ -1,6 +1,8 @@
 """A corpus in a model's tokens: all of it, begun as asked, cut where asked, known by its key."""
 
 import hashlib
+import json
+import os
 from dataclasses import fields, replace
 from typing import Any
 
@@ -174,7 +176,7 @@ def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):
 def test_every_field_but_its_place_and_the_model_is_in_the_key(folder, model):
     text = TokenText.of(str(folder), model)
     others: dict[str, Any] = {"fingerprint": "another", "bos": "no", "packed": True}
-    assert set(others) | {"path", "model"} == {field.name for field in fields(TokenText)}
+    assert set(others) | {"path", "model", "files"} == {field.name for field in fields(TokenText)}
     for name, value in others.items():
         assert replace(text, **{name: value}).key != text.key
         assert replace(text, **{name: value}).stretch_key != text.stretch_key
@@ -192,3 +194,33 @@ def test_a_folder_that_changed_is_read_again(tmp_path, model):
     after = TokenText.of(str(tmp_path), model)
     assert after.fingerprint != before.fingerprint
     assert "another" in spelled(after, after.documents(10, 1)[0][0])
+
+
+def test_a_folder_whose_files_keep_their_size_and_time_is_read_again(tmp_path, model):
+    (tmp_path / "a.txt").write_text("abcdefgh" * 50)
+    stamp = (tmp_path / "a.txt").stat()
+    before = TokenText.of(str(tmp_path), model).fingerprint
+    (tmp_path / "a.txt").write_text("hgfedcba" * 50)
+    os.utime(tmp_path / "a.txt", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert TokenText.of(str(tmp_path), model).fingerprint != before
+
+
+def test_a_tokenizer_that_was_replaced_makes_other_tokens(tmp_path, folder):
+    place = reader_of_bytes(tmp_path)
+    before = TokenText.of(folder, place)
+    rows, symbols = before.documents(40, 2)[0], before.symbols
+    file = tmp_path / "tokenizer.json"
+    written = json.loads(file.read_text())
+    vocabulary = written["model"]["vocab"]
+    written["model"]["vocab"] = {symbol: (n + 1) % 256 for symbol, n in vocabulary.items()}
+    file.write_text(json.dumps(written))
+    after = TokenText.of(folder, place)
+    assert after.key == before.key
+    assert after.documents(40, 2)[0].equal((rows + 1) % 256)
+    assert after.symbols.equal(symbols)  # numbers of ordinary tokens, which are the same
+    first = int(symbols[0])
+    content = next(s for s, n in written["model"]["vocab"].items() if n == first)
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    written["added_tokens"] = [{"id": first, "content": content, "special": True, **flags}]
+    file.write_text(json.dumps(written))
+    assert first not in TokenText.of(folder, place).symbols
