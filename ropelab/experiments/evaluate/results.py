@@ -2,9 +2,8 @@
 
 `model` has the facts about positions and the weights' format, `recommendation` the row to use at
 the tested length, for text and for each kind of retrieval; `casts`: `ropelab.models.tasks.rounded`;
-others: `ropelab.models.tasks.tables`. A
-task that the unmodified model does not do inside its trained length is not done beyond it: its
-status is `undecidable`, and no methods are compared on it.
+others: `ropelab.models.tasks.tables`. A task that the unmodified model does not do inside its
+trained length is not done beyond it: its status is `undecidable`, and no methods are compared.
 """
 
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from ropelab.experiments.evaluate import EvaluateConfig
+from ropelab.math.scaling.plan import as_typed
 from ropelab.models.methods.method import UNSCALED, Scaled
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import UNDECIDABLE, Checked, Evaluation, collected, is_found
@@ -182,24 +182,12 @@ def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
 def _emit(label: str, config: EvaluateConfig) -> str:
     """Return the command that writes down the method of a label."""
     (method,) = {
-        _typed(each.label, each.factor)
+        as_typed(each.scaling if isinstance(each, Scaled) else each)
         for each in config.parsed_methods()
         if method_label(each.label, each.factor) == label
     }
     about = {"from": config.model, "context": config.context, "method": method}
     return command_of("emit", about)
-
-
-def _typed(label: str, factor: float) -> str:
-    """Return a method as it is typed, its factor among its parameters.
-
-    >>> _typed("yarn(beta_fast=8)", 4.0), _typed("ntk", 2.0), _typed("unscaled", 1.0)
-    ('yarn(factor=4, beta_fast=8)', 'ntk(factor=2)', 'unscaled')
-    """
-    if factor == 1:
-        return label
-    name, bracket, rest = label.partition("(")
-    return f"{name}(factor={factor:g}{', ' + rest if bracket else ')'}"
 
 
 def answer(tables: Tables) -> str:

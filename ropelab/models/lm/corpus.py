@@ -310,8 +310,7 @@ def source_of(place: Path) -> str:
 
 
 def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
-    """Return name, size and time of change of every file."""
-    # Of its status: the time of its content can be set back (cp -p).
+    """Return name, size and time of change of every file; that of content `cp -p` sets back."""
     stats = ((str(file), file.stat()) for file in _files(path) if file.exists())
     return tuple((name, found.st_size, found.st_ctime_ns) for name, found in stats)
 
