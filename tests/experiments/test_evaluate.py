@@ -20,6 +20,7 @@ from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Context
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
+from ropelab.runs.labels import method_label
 from ropelab.show.figures.extrapolate import draw
 from tests.models.released.tiny import REAL, reader_of_bytes
 from tests.models.tasks.running import made
@@ -299,6 +300,12 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
     assert "in short contexts yarn costs +0.1" in said
     emitted = f"ropelab emit --from {asked.model} --context 256 --method yarn"
     assert results.following(asked, tables) == emitted
+
+
+def test_the_advised_command_has_the_factor_in_full(config):
+    asked = config(context=255, methods="yarn(beta_fast=8)", tasks="text")
+    label = method_label("yarn(beta_fast=8)", 255 / 64)
+    assert "'yarn(factor=3.984375, beta_fast=8)'" in results._emit(label, asked)
 
 
 # Refusals and estimates
