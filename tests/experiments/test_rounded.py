@@ -133,6 +133,11 @@ def test_blocks_that_heads_do_not_hold_are_refused(corpora, tmp_path):
         made(evaluate, config, Context())
 
 
+def test_they_are_refused_before_a_model_is_trained(extrapolated):
+    with pytest.raises(InputError, match="q4_0 has blocks of 32 features, heads have 16"):
+        extrapolated(cache="int8,q4_0", head_dim=16)
+
+
 def test_a_model_trained_here_is_evaluated_under_casts_by_every_method_on_frequencies(extrapolated):
     config = extrapolated(methods="unscaled,yarn,log_n", **ROUNDED)
     tables = made(extrapolate, config, Context())

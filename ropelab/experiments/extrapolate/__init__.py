@@ -143,7 +143,7 @@ class ExtrapolateConfig(TaskConfig):
     def _consistent(self) -> Self:
         from ropelab.models.methods.method import Reading
 
-        roundings(self)
+        roundings(self, self.head_dim)
         if not self.train_len <= self.tuned_len <= self.test_len:
             raise ValueError(
                 f"finetune_len must lie between train_len ({self.train_len}) and test_len "

@@ -105,12 +105,17 @@ class Roundable(Protocol):
     def offsets(self) -> tuple[int, ...]: ...
 
 
-def roundings(config: Roundable) -> "list[Rounding]":
-    """Return the casts at each offset, then the formats of keys; InputError: an unknown name."""
+def roundings(config: Roundable, head_dim: int = 0) -> "list[Rounding]":
+    """Return the casts at each offset, then the formats of keys.
+
+    InputError: an unknown name, or a format that heads of that width do not fit.
+    """
     from ropelab.math.numerics.keys import Rounding, parse_keys, parse_rounding
 
     casts = [parse_rounding(text) for text in config.casts]
     keys = [parse_keys(text) for text in config.cache]
+    for each in keys if head_dim else ():
+        each.check(head_dim)
     found = [cast._replace(first=first) for cast in casts for first in config.offsets]
     # However they were typed, each once.
     return list(dict.fromkeys([*found, *(Rounding(each.label, keys=each) for each in keys)]))
