@@ -20,6 +20,7 @@ from ropelab.models.lm.trained import Training
 from ropelab.runs import own
 from ropelab.runs.cell import Cells, Computation, Context, name_of, with_starts
 from ropelab.runs.config import build
+from ropelab.runs.engine import on_ray
 from ropelab.runs.engine.local import Workers
 from ropelab.runs.errors import InputError, MachineError
 from tests.models.released.tiny import reader_of_bytes
@@ -269,6 +270,12 @@ def test_a_worker_refuses_a_module_that_changed_since_the_run_began(mymodule, tm
         engine.stop()
     assert isinstance(error, MachineError)
     assert "mymodule:MyRoPE has changed since this run began" in str(error)
+
+
+def test_so_does_a_worker_on_ray(mymodule) -> None:
+    known = on_ray.VERSION, {"mymodule:MyRoPE": "another"}
+    with pytest.raises(MachineError, match="has changed since this run began"):
+        on_ray.computed(known, 0, EMPTY, "", "", None)
 
 
 def test_a_task_of_ones_own_is_asked_of_a_released_model(mymodule, corpus, tmp_path) -> None:
