@@ -51,13 +51,11 @@ def load(source: str) -> Document:
     for name in ("config.json", "params.json"):
         if (path / name).is_file():
             document, limits = load(str(path / name)), path / "tokenizer_config.json"
-            if not limits.is_file():
-                return document
-            length = parse(str(limits), read_bytes(limits)).get("model_max_length")
+            given = parse(str(limits), read_bytes(limits)) if limits.is_file() else {}
+            length = given.get("model_max_length")
             # transformers writes a huge number for 'no limit'.
-            if isinstance(length, int | float) and 0 < length < 2**40:
-                return replace(document, tokenizer_length=int(length))
-            return document
+            sane = isinstance(length, int | float) and 0 < length < 2**40
+            return replace(document, tokenizer_length=int(length or 0) if sane else None)
     found = sorted(path.glob("*.gguf"))
     if len(found) != 1:
         raise InputError(f"{path} holds neither config.json nor params.json")

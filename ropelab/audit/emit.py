@@ -339,12 +339,9 @@ def unscaled_file(spec: Wanted) -> Fragment:
     return version4(replace(plain, claimed_len=spec.trained_len))
 
 
-def length_only(spec: Wanted) -> dict[str, Any]:
-    return {"ctx_size": spec.context}
-
-
 def llamacpp(spec: Wanted) -> dict[str, Any]:
-    flags, scaling = length_only(spec), spec.scaling
+    flags: dict[str, Any] = {"ctx_size": spec.context}
+    scaling = spec.scaling
     if spec.own and not spec.raised:
         return flags  # the converter writes the file's own scaling
     if isinstance(scaling, scalings.PositionInterpolation):
@@ -357,10 +354,10 @@ def llamacpp(spec: Wanted) -> dict[str, Any]:
 
 
 def koboldcpp(spec: Wanted) -> dict[str, Any]:
-    flags = length_only(spec)  # with one of the two, koboldcpp picks by a rule of its own
-    flags |= {"rope_freq_scale": 1.0, "rope_freq_base": spec.base}
+    # With one of the two, koboldcpp picks by a rule of its own.
+    flags = {"ctx_size": spec.context, "rope_freq_scale": 1.0, "rope_freq_base": spec.base}
     if isinstance(spec.scaling, scalings.PositionInterpolation):
-        flags |= {"rope_freq_scale": 1 / spec.scaling.factor, "rope_scaling": "linear"}
+        return {**flags, "rope_freq_scale": 1 / spec.scaling.factor, "rope_scaling": "linear"}
     return flags
 
 
@@ -395,7 +392,7 @@ TARGETS = {
     "sglang": Target(("sglang",), sglang, _SGLANG),
     "llama.cpp": Target(("llama.cpp",), unscaled_file, "-c {length}{flags}", llamacpp),
     "koboldcpp": Target(("llama.cpp",), unscaled_file, _KOBOLD, koboldcpp),
-    "ollama": Target(("llama.cpp",), unscaled_file, _OLLAMA, length_only),
+    "ollama": Target(("llama.cpp",), unscaled_file, _OLLAMA),
     "lmstudio": Target(("llama.cpp",), unscaled_file, _LM_STUDIO, koboldcpp),
     "mlx": Target(("mlx-lm",), version4),
     "trtllm": Target(("tensorrt-llm",), version4),

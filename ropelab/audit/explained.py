@@ -103,12 +103,11 @@ def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
     end = int(same.argmax())
     if not fits.all() and end < len(same) - 2 and same[end:].all():
         return f"position {positions[end + 1]} is rotated as {positions[end]}", ENDS
-    wrong = np.flatnonzero(moved != 0)
+    wrong = positions[moved != 0]
     # Where position 1 is right and a later one is not, a table ended or a counter did.
-    if len(right) < ENOUGH_PAIRS or not len(wrong) or not fits.all() or positions[wrong[0]] < 2:
+    if len(right) < ENOUGH_PAIRS or not len(wrong) or not fits.all() or wrong[0] < 2 <= wrong[-1]:
         return None
-    place = wrong[0]
-    answer = f"position {positions[place]} is rotated as {found[place]:.0f}"
+    answer = f"position {wrong[0]} is rotated as {found[moved != 0][0]:.0f}"
     for name in HALF_FORMATS:
         if np.array_equal(found, round_to(positions.astype(np.float64), FORMATS[name])):
             return f"positions are rounded to {name}: {answer}", "keep positions in integers"
@@ -122,14 +121,14 @@ def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
         return answer, f"rotate {spec.rotary_dim} features"
     if near(found, right):
         return None
-    for answer, frequency in explanations(expected):
+    for answer, frequency in explanations(expected, found):
         if len(frequency) == len(found) and near(found, frequency):
             return answer, "compare ropelab audit on the configuration"
     for name in HALF_FORMATS:
         rounded = round_to(right, FORMATS[name])
         if np.allclose(found, rounded, rtol=2e-4, atol=1e-12):
             return f"inv_freq is rounded to {name}", "keep inv_freq in float32"
-    if fault := wrong_ladder(found, spec) or common_factor(found, right):
+    if fault := wrong_ladder(found, spec) or common_factor(found, right) or wrong_ramp(found, spec):
         return fault
     # Memory that nobody wrote is mostly zeros, or in no order.
     if (np.abs(found) < 1e-30).mean() > 0.5 or (np.diff(found) > 0).mean() > 0.25:
@@ -153,7 +152,7 @@ def wrong_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
     if not near(found, np.exp(start + slope * np.arange(len(found)))):
         return None
     step = -2 * math.log(spec.base) / spec.rotary_dim
-    if math.isclose(slope, step, rel_tol=CLOSE):
+    if abs(slope - step) * len(found) < CLOSE:
         counted = start / slope
         if abs(counted) > 0.5 and abs(counted - round(counted)) < CLOSE:
             return f"pairs are counted from {round(counted)} instead of 0", "2i/d with i from 0"
@@ -164,7 +163,7 @@ def wrong_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
     width = -2 * math.log(spec.base) / slope
     even = round(width / 2) * 2
     if math.isclose(width, even, rel_tol=1e-3) and (
-        even > spec.rotary_dim or 2 * even == spec.rotary_dim
+        even > spec.rotary_dim or even in (spec.rotary_dim - 2, spec.rotary_dim / 2)
     ):
         answer = f"the exponent divides by {even} instead of {spec.rotary_dim}"
         return answer, f"divide by the rotated width, {spec.rotary_dim}"
@@ -199,9 +198,26 @@ def common_factor(found: Pairs, right: Pairs) -> Fault | None:
     return f"every angle is {factor:.4g} times what it should be", "angle = position * inv_freq"
 
 
-def explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
+def wrong_ramp(found: Pairs, spec: RopeSpec) -> Fault | None:
+    """Name other ends of YaRN's ramp, between which the share that is divided grows evenly."""
+    if not isinstance(spec.scaling, Yarn):
+        return None
+    plain, pairs = inverse_frequencies(spec.rotary_dim, spec.base), np.arange(len(found))
+    share = (1 - found / plain) / (1 - 1 / spec.scaling.factor)
+    inside = (share > UNEVEN / 2) & (share < 1 - UNEVEN / 2)
+    if inside.sum() < 3:
+        return None
+    slope, start = np.polyfit(pairs[inside], share[inside], 1)
+    if not np.allclose(np.clip(start + slope * pairs, 0, 1), share, atol=2 * CLOSE):
+        return None
+    answer = f"the ramp runs from pair {-start / slope:.3g} to {(1 - start) / slope:.3g}"
+    return answer, "its ends come from the betas, 2 pi, the base and the original length"
+
+
+def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]]:
     """Yield mistakes with the frequencies that they give, the likeliest first."""
     spec, length, right = expected.spec, expected.length, expected.inv_freq
+    own: list[float] = []
     plain = inverse_frequencies(spec.rotary_dim, spec.base)
     if isinstance(spec.scaling, LongRope):
         for name in ("short", "long"):
@@ -215,21 +231,26 @@ def explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
         inverted = plain + divided - right
         yield "the ramp is inverted: fast pairs are divided, slow ones kept", inverted
         yield f"all pairs are divided by {spec.scaling.factor:g}", divided
+        ramp = ~(np.isclose(right, plain, rtol=CLOSE) | np.isclose(right, divided, rtol=CLOSE))
+        for done, pairs in (("kept", plain), ("divided", divided), ("blended backwards", inverted)):
+            yield f"pairs in the ramp are {done}", np.where(ramp, pairs, right)
+        for factor in FACTORS:
+            other = replace(spec, scaling=replace(spec.scaling, factor=factor))
+            yield f"factor {factor:g} instead of {spec.scaling.factor:g}", other.inv_freq(length)
+        # Pair 1 is not scaled, so that it has the base.
+        digits = -spec.rotary_dim / 2 * math.log10(max(abs(found[:2].min()), 1e-300))
+        own = [float(f"{10**digits:.3g}")] if 1 < digits < 12 else []
     if isinstance(spec.scaling, Yarn):
         other = replace(spec, scaling=replace(spec.scaling, truncate=not spec.scaling.truncate))
         answer = f"the ramp's ends are {'not ' * spec.scaling.truncate}rounded to whole pairs"
         yield answer, other.inv_freq(length)
-    if isinstance(spec.scaling, Llama3 | Yarn):
-        for factor in FACTORS:
-            other = replace(spec, scaling=replace(spec.scaling, factor=factor))
-            yield f"factor {factor:g} instead of {spec.scaling.factor:g}", other.inv_freq(length)
     yield "the rotation has the wrong sign", -right
     yield "rotated twice: every angle is doubled", 2 * right
     yield "the frequencies are in reverse order", right[::-1]
     for trained in (n for n in LENGTHS if n != spec.trained_len):
         other = replace(spec, trained_len=trained)
         yield f"original length {trained} instead of {spec.trained_len}", other.inv_freq(length)
-    for base in (b for b in BASES if b != spec.base):
+    for base in (b for b in (*BASES, *own) if b != spec.base):
         other = replace(spec, base=base)
         yield f"base {base:g} instead of {spec.base:g}", other.inv_freq(length)
     for name, other in expected.others.items():

@@ -49,7 +49,10 @@ def of_ratio(case: Case) -> str:
         reached = number(case.block.get("factor"), "") * original
     except RefusedError:
         return ""
-    right = math.isclose(reached, maximum, rel_tol=1e-6) or math.isinf(reached)
+    # A factor below 1 is a mistake of its own.
+    right = (
+        math.isclose(reached, maximum, rel_tol=1e-6) or math.isinf(reached) or reached < original
+    )
     return "" if right else f'"{MAXIMUM}": {round(reached)}'
 
 
@@ -266,8 +269,6 @@ def of_draft(target: Case, draft: Case) -> Iterator[Finding]:
         "scaling": (ours.method, theirs.method),
         "factor on logits": (typed(ours.logit_multiplier), typed(theirs.logit_multiplier)),
     }
-    apart = [
-        f"{name} {two[1]}, not {two[0]}" for name, two in differences.items() if len({*two}) > 1
-    ]
+    apart = [f"{n} {its}, not {own}" for n, (own, its) in differences.items() if own != its]
     if apart:
         yield found("N05", apart="; ".join(apart))

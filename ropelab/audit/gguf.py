@@ -17,8 +17,7 @@ from ropelab.runs.errors import InputError
 SCALARS = dict(enumerate("BbHhIif?")) | dict(enumerate("Qqd", start=10))
 STRING, ARRAY = 8, 9
 # Bytes of a string that are kept; templates and the like may be longer and are cut.
-LONGEST_STRING = 2**16
-MOST_KEYS = MOST_TENSORS = 2**16
+LONGEST_STRING = MOST_KEYS = MOST_TENSORS = 2**16
 # Strings and arrays inside arrays, which are stepped over one by one; vocabularies have 2^18.
 MOST_ENTRIES = 2**22
 MOST_DEPTH = 4

@@ -172,13 +172,10 @@ def rotary_class(config_class: Any) -> Any:
         if name.endswith("RotaryEmbedding") and getattr(value, "__module__", "") == module.__name__
     ]
     # A model of several parts has a class for each; its annotation names the configuration.
-    own = [v for v in found if takes(v, config_class.__name__)]
+    given = {v: inspect.signature(v.__init__).parameters["config"].annotation for v in found}
+    words = {v: re.findall(r"\w+", str(getattr(a, "__name__", a))) for v, a in given.items()}
+    own = [v for v in found if config_class.__name__ in words[v]]
     text = [v for v in found if not any(part in v.__name__ for part in ("Vision", "Audio"))]
     if not (own or text):
         raise InputError(f"no rotary embedding in {module.__name__}")
     return (own or text)[0]
-
-
-def takes(rotary: Any, name: str) -> bool:
-    annotation = inspect.signature(rotary.__init__).parameters["config"].annotation
-    return name in re.findall(r"\w+", str(getattr(annotation, "__name__", annotation)))

@@ -484,3 +484,25 @@ def test_a_type_that_a_registry_lacks_is_not_in_that_release() -> None:
     assert not {"vllm", "sglang", "exllamav3", "transformers-5"} & lacking
     named = {**config, "architectures": ["LlamaForCausalLM"]}
     assert "is not in that release" not in read(RUNTIMES["llama.cpp"], named).problem
+
+
+def test_models_with_rules_of_their_own_in_some_runtimes() -> None:
+    lists = {"short_factor": [1.0] * 16, "long_factor": [2.0] * 16}
+    sizes = {"hidden_size": 2560, "num_attention_heads": 40, "qk_rope_head_dim": 32}
+    block = {"type": "longrope", "original_max_position_embeddings": 4096, **lists}
+    latent = {"model_type": "minicpm3", **sizes, "max_position_embeddings": 32768}
+    # vLLM and SGLang give other models with latent attention DeepSeek's YaRN.
+    done = audit(Document("x", "config", {**latent, "rope_scaling": block}), precision=False)
+    assert not [finding for finding in done.findings if finding.code == "E02"]
+    assert {"vllm", "sglang"} <= {name for name, _ in done.read}
+    switches = {"use_dynamic_ntk": True, "use_logn_attn": True, "rotary_emb_base": 10000}
+    qwen = {"model_type": "qwen", "architectures": ["QWenLMHeadModel"], **sizes, **switches}
+    qwen["max_position_embeddings"] = 8192
+    done = audit(Document("x", "config", qwen), precision=False)
+    assert [name for name, _ in done.read] == ["mlx-lm", "llama.cpp"]
+    assert {finding.code for finding in done.findings} == {"N03", "N04"}
+    # Shortening by YaRN is a mistake of its own, and not one of the length.
+    half = {"rope_type": "yarn", "factor": 0.5, "original_max_position_embeddings": 4096}
+    llama = {"model_type": "llama", **sizes, "max_position_embeddings": 4096, "rope_scaling": half}
+    done = audit(Document("x", "config", llama), precision=False)
+    assert "W02" not in {finding.code for finding in done.findings}

@@ -68,6 +68,22 @@ def yarn(factor: float = 4.0, truncate: bool = True) -> np.ndarray:
     return ladder() * (ramp / factor + 1 - ramp)
 
 
+def between(low: float, high: float, base: float = 500000.0) -> np.ndarray:
+    """YaRN by 4 with a ramp between two pairs."""
+    ramp = np.clip((np.arange(HEAD // 2) - low) / (high - low), 0, 1)
+    return ladder(base) * (ramp / 4 + 1 - ramp)
+
+
+def banded(blend: Callable[[float], float]) -> np.ndarray:
+    """Llama 3.1's frequencies with another blend between its two wavelengths."""
+    found = []
+    for theta in ladder():
+        share = (4096 * theta / (2 * math.pi) - 1) / (4 - 1)
+        share = float(share >= 1) if not 0 < share < 1 else blend(share)
+        found.append(share * theta + (1 - share) * theta / 8)
+    return np.array(found)
+
+
 def columns(x: np.ndarray, y: np.ndarray, c: np.ndarray, s: np.ndarray) -> Any:
     """Halves, rotated by columns of a whole head."""
     half = HEAD // 2
@@ -238,6 +254,20 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "the columns of cos and sin are laid out for adjacent pairs",
     ),
     ("no rotation", PLAIN, {"inv_freq": 0 * ladder()}, "the output equals the input"),
+    # From issue trackers of ports.
+    ("betas exchanged", YARN, {"inv_freq": between(20, 13), "gain": GAIN}, "from pair 20 to 13"),
+    ("ramp without 2 pi", YARN, {"inv_freq": between(16, 26), "gain": GAIN}, "from pair 16 to 26"),
+    ("ramp of features", YARN, {"inv_freq": between(24, 42), "gain": GAIN}, "from pair 24 to 42"),
+    ("no blend", SCALED, {"inv_freq": banded(lambda s: 1.0)}, "pairs in the ramp are kept"),
+    ("hard step", SCALED, {"inv_freq": banded(lambda s: 0.0)}, "pairs in the ramp are divided"),
+    ("blend", SCALED, {"inv_freq": banded(lambda s: 1 - s)}, "the ramp are blended backwards"),
+    ("base 2 % off", PLAIN, {"inv_freq": ladder(510000.0)}, "base 510000 instead of 500000"),
+    ("base off, scaled", YARN, {"inv_freq": between(12, 21, 510000.0), "gain": GAIN}, "510000"),
+    ("linspace", PLAIN, {"inv_freq": ladder(divided=62)}, "divides by 62 instead of 64"),
+    ("cache one short", PLAIN, {"place": lambda p: min(p, 32766)}, "32767 is rotated as 32766"),
+    ("padding from 1", PLAIN, {"place": lambda p: max(p, 1)}, "position 0 is rotated as 1"),
+    ("exponent of the head", PARTIAL, {"inv_freq": ladder()[:16]}, "by 64 instead of 32"),
+    ("mscale's root", YARN, {"inv_freq": "right", "gain": GAIN**0.5}, "by 1.06707 instead of"),
 ]
 
 

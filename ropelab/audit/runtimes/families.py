@@ -111,9 +111,7 @@ def unrotated(text: Mapping[str, Any]) -> str:
         return f"position_embedding_type is '{given[:40]}'"
     if kind == "zamba2" and not text.get("use_mem_rope"):
         return "use_mem_rope is not true"
-    if text.get("alibi") is True:
-        return "alibi is true"
-    return ""
+    return "alibi is true" if text.get("alibi") is True else ""
 
 
 def concerns_rope(name: str) -> bool:

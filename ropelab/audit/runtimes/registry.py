@@ -154,9 +154,6 @@ _TRAINERS = (
 )
 TRAINERS = {runtime.name: runtime for runtime in _TRAINERS}
 
-# Characters of a problem that are kept; a file can hold names of any length.
-MOST_CHARACTERS = 300
-
 # The runtime against which the others are compared unless another is named.
 REFERENCE = "transformers-5"
 
@@ -192,8 +189,8 @@ def read(
         problem = str(error)
     except (ArithmeticError, ValueError) as error:  # lengths of 1, factors of 1e300
         problem = f"numbers out of range ({error})"
-    problem = problem[:MOST_CHARACTERS]
-    return Reading(runtime, layers, trace.uses(), outcome, problem, trace.model_type)
+    # A file can hold names of any length.
+    return Reading(runtime, layers, trace.uses(), outcome, problem[:300], trace.model_type)
 
 
 def refuse_unread(runtime: Runtime, trace: Trace) -> None:

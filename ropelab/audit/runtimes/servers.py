@@ -44,9 +44,10 @@ class Server(Transformers5):
         return reader.Reader.method(self, settings)  # rotary classes of their own
 
     def kind(self, settings: Settings) -> Any:
-        # Every scaled model with latent attention gets its type replaced by deepseek_yarn.
-        kind = settings.get("rope_type")
-        return LATENT if settings.trace.family.latent and kind != "default" else kind
+        # Every scaled model with latent attention but MiniCPM3 gets its type replaced.
+        kind, family = settings.get("rope_type"), settings.trace.family
+        replaced = family.latent and kind != "default" and family.name != "minicpm3"
+        return LATENT if replaced else kind
 
     def width(self, settings: Settings, head_dim: int) -> int:
         # The share in the block counts also where transformers' class rotates the whole head.
@@ -63,8 +64,6 @@ class Server(Transformers5):
 
 
 class Vllm(Server):
-    """vLLM."""
-
     def spec(self, settings: Settings) -> RopeSpec:
         # Two type names may differ only where they mean the same.
         old, new = settings.get("type"), settings.get("rope_type")
@@ -88,8 +87,6 @@ class Vllm(Server):
 
 
 class Sglang(Server):
-    """SGLang."""
-
     def claimed(self, settings: Settings) -> tuple[int, bool]:
         trace, factor = settings.trace, settings.get("factor")
         name = next((name for name in SGLANG_LENGTHS if trace.text.get(name) is not None), "")
