@@ -17,6 +17,8 @@ from ropelab.experiments.encodings import EncodingsConfig
 from ropelab.experiments.encodings.cost import Timing
 from ropelab.lab import Lab
 from ropelab.models.lm.trained import Training
+from ropelab.models.tasks.plans import beyond_training
+from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.runs import own
 from ropelab.runs.cell import Cells, Computation, Context, name_of, with_starts
 from ropelab.runs.config import build
@@ -286,6 +288,28 @@ def test_a_task_of_ones_own_is_asked_of_a_released_model(mymodule, corpus, tmp_p
     )  # fmt: skip
     assert asked.tables["recommendation"]["task"].tolist() == ["my_task"]
     assert asked.tables["my_task_accuracy"]["status"].tolist() == ["undecidable"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "copy_trials(seed, distance, 2 * context, rows, background)",
+        "copy_trials(seed, distance, context, 1, background)",
+        "Batch((made := copy_trials(seed, distance, context, rows)).tokens - 40, made.scored)",
+    ],
+)
+def test_rows_or_symbols_that_were_not_asked_for_are_refused(mymodule, corpus, wrong: str) -> None:
+    # Longer rows would be taken for the context asked for, other symbols for the nearest ones.
+    right = "copy_trials(seed, distance, context, rows, background)"
+    assert right in MORE
+    start = "from ropelab.models.lm.source import Batch\n"
+    mymodule(MODULE + start + MORE.replace(right, wrong))
+    values = {**SMALL, "corpus": corpus, "tasks": "mymodule:my_task"}
+    config: Any = Lab().prepare("extrapolate", values).config
+    task = beyond_training(config, "mymodule:my_task")
+    assert isinstance(task, Retrieval)
+    with pytest.raises(InputError, match="mymodule:my_task must return 2 rows of 64 symbols"):
+        task.sequences_at(0, task.places[0], 2)
 
 
 def test_code_that_ends_the_process_is_an_error_in_it(mymodule, capsys) -> None:

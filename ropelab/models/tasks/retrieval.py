@@ -28,6 +28,7 @@ from ropelab.models.tasks.grid import Place, places
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows
 from ropelab.runs.cell import Advance, Needs
+from ropelab.runs.errors import InputError
 from ropelab.runs.own import find
 
 # Per place, for the loss that a search lowers.
@@ -192,7 +193,9 @@ class Retrieval(EvaluationTask):
         blank = torch.full((count, context), BLANK) if self.reads_text else None
         own = self.own and find("tasks", self.own[0])
         made = (own or TASKS[self.name])(seed, place.distance, context, count, blank)
-
+        right = made.tokens.shape == (count, context) and np.isin(made.tokens, ALPHABET).all()
+        if self.own and not right:
+            raise InputError(f"{self.own[0]} must return {count} rows of {context} symbols")
         symbols = torch.searchsorted(torch.from_numpy(ALPHABET), made.tokens)
         tokens = self.corpus.symbols[symbols]
         if self.reads_text:
