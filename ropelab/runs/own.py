@@ -101,8 +101,7 @@ def is_own(value: Any) -> bool:
 
 def sources(*values: Any) -> dict[str, Any]:
     """Return a part of a key: the sources of all classes of one's own in some values."""
-    classes: set[Any] = {*_parts(values)}
-    found = {reference_of(each): source(each) for each in classes if is_own(each)}
+    found = {reference_of(each): source(each) for each in _parts(values) if is_own(each)}
     # What comes with ropelab is identified by versions: its keys stay as they are.
     return {"own": dict(sorted(found.items()))} if found else {}
 
@@ -148,7 +147,7 @@ def check_sources(known: Mapping[str, str]) -> None:
 
 def place_of(error: BaseException) -> str:
     """Return the file and line of one's own module in which an error arose; empty: in none."""
-    modules = [sys.modules.get(name.partition(":")[0]) for name in _found]
+    modules = (sys.modules.get(name.partition(":")[0]) for name in _found)
     files = {getattr(module, "__file__", None) for module in modules}
     # The text has the frames of a worker, too.
     text = "".join(traceback.format_exception(error))

@@ -28,8 +28,7 @@ BODY = "ropelab.experiments.base_empirical.retrieval"
 class BaseEmpiricalConfig(ShapedConfig):
     """One model, trained at one length under several bases."""
 
-    # In fewer tokens a copy from L/32 back is hardly longer than its cue.
-    shortest = 256
+    shortest = 256  # in fewer tokens a copy from L/32 back is hardly longer than its cue
     bases: Bases = Field(
         (30.0, 300.0, 10000.0), description="bases to train with, the largest is compared to"
     )

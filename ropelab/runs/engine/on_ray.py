@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from ray import ObjectRef
 
 VERSION = ropelab.__version__
-# A version, and sources of code from outside.
-Code = tuple[str, dict[str, str]]
+Code = tuple[str, dict[str, str]]  # a version, and sources of code from outside
 # How many texts and weights are kept in the object store for cells to come.
 KEPT = 64
 ENVIRONMENT = {
