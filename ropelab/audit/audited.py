@@ -177,9 +177,5 @@ def short_tables(audit: Audit) -> dict[str, Rows]:
         }
         for row in audit.rows["runtimes"]
     ]
-    return {
-        "keys": keys,
-        f"runtimes at {audit.length} tokens": runtimes,
-        "context": audit.rows["context"],
-        "precision": audit.rows["precision"],
-    }
+    more = {name: audit.rows[name] for name in ("context", "precision")}
+    return {"keys": keys, f"runtimes at {audit.length} tokens": runtimes, **more}
