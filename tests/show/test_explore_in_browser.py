@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -72,7 +73,9 @@ def page(browser, path):
 
 def parameters_of(method):
     """A method's parameters as the script takes them."""
-    return {name: getattr(method, name) for name in method.__dataclass_fields__ if name != "inner"}
+    return {
+        each.name: getattr(method, each.name) for each in fields(method) if each.name != "inner"
+    }
 
 
 def check_plan(page, text, geometry, length):
