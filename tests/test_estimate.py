@@ -112,10 +112,13 @@ def test_a_training_is_shared_between_cores_and_each_evaluation_is_not():
     assert training.text(2).endswith(" GB")  # one process
 
 
-def test_a_model_that_has_all_threads_takes_no_longer_with_one_worker(monkeypatch):
+def test_a_released_model_has_all_cores_however_many_workers_there_are(monkeypatch):
     released = Needs(operations=1e13, dtype="float32", alone=True)
     monkeypatch.setattr(cell, "cores", lambda: 4)
-    assert released.estimate().on(1) == Needs(1e13, dtype="float32").estimate().on(1) / 4
+    work = released.estimate() + released.estimate() + Needs(seconds=8.0).estimate()
+    one = Needs(operations=1e13, dtype="float32").estimate().on(1) / 4
+    assert work.on(1) == work.on(4) == 2 * one + 8
+    assert work.text(4).endswith(" GB")  # one process at a time
 
 
 def test_a_slower_machine_is_told_longer_times(monkeypatch):

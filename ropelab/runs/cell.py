@@ -115,6 +115,8 @@ class Needs:
         if self.operations:
             threads = cores() if self.alone else 1
             seconds += self.operations / rate(self.dtype or "float32") / threads
+        if self.alone:
+            return Estimate(alone=seconds, bytes=self.memory_bytes)
         return Estimate(seconds, self.memory_bytes, seconds / self.cores, 1, self.cores)
 
 

@@ -32,6 +32,7 @@ class Estimate:
     longest: float = 0.0  # seconds of the longest part, which no number of workers makes shorter
     parts: int = 0  # that could be computed side by side
     cores: int = 0  # that the parts could use, where one uses several
+    alone: float = 0.0  # seconds of what uses all cores, whatever the number of workers
 
     def __add__(self, other: "Estimate") -> "Estimate":
         return Estimate(
@@ -40,14 +41,13 @@ class Estimate:
             max(self.longest, other.longest),
             self.parts + other.parts,
             self.cores + other.cores,
+            self.alone + other.alone,
         )
 
     def on(self, workers: int) -> float:
         """Seconds on this machine with so many workers, which share the parts."""
-        seconds = self.seconds
-        if self.parts:
-            used = min(workers, max(self.parts, self.cores))
-            seconds = max(seconds / max(1, used), self.longest)
+        used = max(1, min(workers, max(self.parts, self.cores)))
+        seconds = max(self.seconds / used, self.longest) + self.alone
         return seconds * slowness() if seconds > WORTH_A_CALIBRATION else seconds
 
     @property
