@@ -83,9 +83,10 @@ def test_tables_are_the_same_here_and_with_any_number_of_workers(tmp_path):
 
 
 def test_nothing_is_started_for_no_cells(workers, context):
-    before = psutil.Process().children(recursive=True)
+    before = {*psutil.Process().children(recursive=True)}
     assert computed(workers, [], context) == {}
-    assert psutil.Process().children(recursive=True) == before
+    # One that another test left may have ended meanwhile.
+    assert {*psutil.Process().children(recursive=True)} <= before
 
 
 def test_an_engine_computes_again_and_again(engine, context):
