@@ -156,13 +156,13 @@ def from_function(
     made: Any, name: str, spec: RopeSpec, positions: Positions
 ) -> dict[str, Observed]:
     """Ask a function, or a maker of tables and a function that uses them, in the way that works."""
-    made = made if isinstance(made, tuple) and len(made) == 2 else (None, made)
-    for one in made:
-        if not callable(one) and (one is not None or one is made[1]):
+    *maker, code = made if isinstance(made, tuple) and len(made) == 2 else (made,)
+    for one in (*maker, code):
+        if not callable(one):
             raise InputError(f"{name} made a {type(one).__name__}, which cannot be called")
     head, works = spec.head_dim, list[tuple[Way, dict[str, np.ndarray]]]()
     problem: Exception | None = None
-    for way in ways(made[1], made[0]):
+    for way in ways(code, *maker):
         try:
             works.append((way, way.rows(np.eye(head), np.ones(head, np.int64))))
         except Exception as error:

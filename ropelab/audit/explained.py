@@ -217,7 +217,7 @@ def wrong_ramp(found: Pairs, spec: RopeSpec) -> Fault | None:
 def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]]:
     """Yield mistakes with the frequencies that they give, the likeliest first."""
     spec, length, right = expected.spec, expected.length, expected.inv_freq
-    own: list[float] = []
+    fitted: list[float] = []
     plain = inverse_frequencies(spec.rotary_dim, spec.base)
     if isinstance(spec.scaling, LongRope):
         for name in ("short", "long"):
@@ -239,7 +239,7 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
             yield f"factor {factor:g} instead of {spec.scaling.factor:g}", other.inv_freq(length)
         # Pair 1 is not scaled, so that it has the base.
         digits = -spec.rotary_dim / 2 * math.log10(max(abs(found[:2].min()), 1e-300))
-        own = [float(f"{10**digits:.3g}")] if 1 < digits < 12 else []
+        fitted = [float(f"{10**digits:.3g}")] if 1 < digits < 12 else []
     if isinstance(spec.scaling, Yarn):
         other = replace(spec, scaling=replace(spec.scaling, truncate=not spec.scaling.truncate))
         answer = f"the ramp's ends are {'not ' * spec.scaling.truncate}rounded to whole pairs"
@@ -250,7 +250,7 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
     for trained in (n for n in LENGTHS if n != spec.trained_len):
         other = replace(spec, trained_len=trained)
         yield f"original length {trained} instead of {spec.trained_len}", other.inv_freq(length)
-    for base in (b for b in (*BASES, *own) if b != spec.base):
+    for base in (b for b in (*BASES, *fitted) if b != spec.base):
         other = replace(spec, base=base)
         yield f"base {base:g} instead of {spec.base:g}", other.inv_freq(length)
     for name, other in expected.others.items():

@@ -16,7 +16,7 @@ from ropelab.runs.errors import InputError
 # struct codes of the scalar types, by their number in the file.
 SCALARS = dict(enumerate("BbHhIif?")) | dict(enumerate("Qqd", start=10))
 STRING, ARRAY = 8, 9
-# Bytes of a string that are kept; templates and the like may be longer and are cut.
+# Bytes of a string that are kept (templates may be longer and are cut); keys, and tensors.
 LONGEST_STRING = MOST_KEYS = MOST_TENSORS = 2**16
 # Strings and arrays inside arrays, which are stepped over one by one; vocabularies have 2^18.
 MOST_ENTRIES = 2**22

@@ -17,9 +17,12 @@ CODES: dict[str, str] = {code: row["title"] for code, row in findings.CODES.item
 
 def as_sarif(audits: Sequence[Audit], version: str) -> dict[str, Any]:
     """Return one run of the tool over all files."""
-    levels = {code: {"level": OF_CODE[code[0]]} for code in CODES}
     rules = [
-        {"id": code, "shortDescription": {"text": says}, "defaultConfiguration": levels[code]}
+        {
+            "id": code,
+            "shortDescription": {"text": says},
+            "defaultConfiguration": {"level": OF_CODE[code[0]]},
+        }
         for code, says in CODES.items()
     ]
     results = [

@@ -15,7 +15,7 @@ SECOND = 17
 
 def shifted(case: Case, by: int) -> Pair:
     got = case.subject.read(case.tokens, case.at(by))
-    if all(map(torch.equal, got, case.whole)):
+    if all(map(torch.equal, got, case.whole)):  # As it should be, or are positions not used?
         spread = case.subject.read(case.tokens, case.at(0) * 2)
         if all(map(torch.equal, spread, case.whole)):
             raise UnaskedError("its logits do not depend on the positions that are given")

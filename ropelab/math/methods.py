@@ -158,7 +158,7 @@ def split_call(text: str) -> tuple[str, list[str]]:
         raise InputError("a value is nested too deeply")
     # The opening bracket is gone already, so one closing bracket is left over.
     if not rest.endswith(")") or rest.count("(") != rest.count(")") - 1:
-        raise InputError(f"cannot read method '{text}': write name(parameter=value, ...)")
+        raise InputError(f"cannot read '{text}': write name(parameter=value, ...)")
     return name.strip(), split_list(rest[:-1])
 
 

@@ -113,10 +113,9 @@ class Needs:
             return Estimate(parts=1)
         seconds = self.seconds
         if self.operations:
-            threads = cores() if self.alone else 1
-            seconds += self.operations / rate(self.dtype or "float32") / threads
+            seconds += self.operations / rate(self.dtype or "float32")
         if self.alone:
-            return Estimate(alone=seconds, bytes=self.memory_bytes)
+            return Estimate(alone=seconds / cores(), bytes=self.memory_bytes)
         return Estimate(seconds, self.memory_bytes, seconds / self.cores, 1, self.cores)
 
 

@@ -141,7 +141,7 @@ def known_sources() -> dict[str, str]:
 def check_sources(known: Mapping[str, str]) -> None:
     """Import what another process has imported; MachineError if its file changed since."""
     for name, before in known.items():
-        if source(find("methods", name)) != before:
+        if source(find("methods", name)) != before:  # a reference is of any kind
             raise MachineError(f"{name} has changed since this run began; start again")
 
 

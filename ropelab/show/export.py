@@ -79,11 +79,11 @@ ENCODERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
 
 def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Return the tables of those names, all if none is given; raise InputError for a wrong one."""
-    tables = run.tables
+    tables = {**run.tables}
     if summary := run.manifest.get("summary"):
         tables[SUMMARY] = pd.DataFrame(summary)
         tables[SUMMARY].attrs["caption"] = verdict_and_rest(run.manifest["answer"])[0]
-    return {name: tables[known("table", name, tables)] for name in names or run.tables}
+    return {name: tables[known("table", name, tables)] for name in names or tables}
 
 
 def text_of(run: Shown, tables: Tables, kind: str) -> str:

@@ -103,7 +103,7 @@ class Capabilities:
     @cached_property
     def layout(self) -> PairLayout | None:
         """The features that rotate, where rotation can be taken over; None where it cannot."""
-        near = Patch(self.plan, taken=SelfExtend(Rope(self.plan), 2**40, 1))
+        near = Patch(self.plan, taken=SelfExtend(Rope(self.plan), 2**40, 1))  # all are near
         for layout in LAYOUTS:
             if self._same(Patch(self.plan), replace(near, layout=layout)):
                 return layout

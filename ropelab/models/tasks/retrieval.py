@@ -193,8 +193,8 @@ class Retrieval(EvaluationTask):
         blank = torch.full((count, context), BLANK) if self.reads_text else None
         own = self.own and find("tasks", self.own[0])
         made = (own or TASKS[self.name])(seed, place.distance, context, count, blank)
-        right = made.tokens.shape == (count, context) and np.isin(made.tokens, ALPHABET).all()
-        if self.own and not right:
+        shape = count, context
+        if self.own and not (made.tokens.shape == shape and np.isin(made.tokens, ALPHABET).all()):
             raise InputError(f"{self.own[0]} must return {count} rows of {context} symbols")
         symbols = torch.searchsorted(torch.from_numpy(ALPHABET), made.tokens)
         tokens = self.corpus.symbols[symbols]
