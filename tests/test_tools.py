@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ropelab.cli.app import main
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.runs.config import build
 from tests.imports import loaded
@@ -71,3 +72,33 @@ def test_where_a_corpus_is_from_is_told_beside_its_fingerprint(corpora, tmp_path
     (tmp_path / ".source").write_text("Invented words, for tests\n")
     told = build(ExtrapolateConfig, {"corpus": tmp_path.as_posix(), **small}).inputs()
     assert told == {**plain, "corpus_source": "Invented words, for tests"}
+
+
+def test_the_script_for_a_gpu_compares_what_a_device_computes_with_the_cast_plans(tool):
+    lines = {line.split()[0]: line for line in tool("on_gpu").casts("cpu", True)}
+    for name in ("transformers_to_bfloat16", "half_cache_bfloat16"):
+        assert "100.0000% of the angles as predicted" in lines[name]
+    # A CPU has no TF32, so the plan does not hold there, and the script shows it.
+    assert "100.0000%" not in lines["tf32_matmul"]
+
+
+def test_the_script_for_a_gpu_asks_for_nothing_that_the_command_line_refuses(tool, capsys):
+    trainings = [each for each in tool("on_gpu").parts("cpu", False) if "-m ropelab" in each.words]
+    assert len(trainings) == 3
+    for part in trainings:
+        words = part.words.replace("--results RESULTS", "--max-minutes 0.01").split()[2:]
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+        assert "--max-minutes" in capsys.readouterr().err
+    assert sum(each.seconds for each in tool("on_gpu").parts("cuda", False)) < 9 * 60
+
+
+def test_the_script_for_a_gpu_goes_on_after_a_part_that_fails_or_takes_too_long(tool, tmp_path):
+    gpu = tool("on_gpu")
+    failing = gpu.Part("?", "-m ropelab freqs --base nonsense", 60)
+    told = gpu.answer(failing, tmp_path)
+    assert told.startswith("Failed with status 2: ropelab: ")
+    assert "without an answer" in gpu.answer(
+        gpu.Part("?", "-m timeit -n 1 -r 1 -s 0 while(1):0", 1), tmp_path
+    )
