@@ -49,34 +49,30 @@ def facts_of(folder: str) -> ModelFacts:
     with refusing("no configuration of a language model in", path):
         text = configuration(place).get_text_config(decoder=True)
         with naming(str(path)):
-            return _checked_facts(text)
-
-
-def _checked_facts(text: Any) -> ModelFacts:
-    rope = rope_parameters(text)
-    _check_rope(rope)
-    for name in COUNTS:
-        value = getattr(text, name, None)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            said = f"names no {name}" if value is None else f"{name} is {value!r}"
-            raise InputError(f"{said}; it must be a whole number of at least 1")
-    rope_type, claimed = rope.get("rope_type", "default"), text.max_position_embeddings
-    trained = rope.get("original_max_position_embeddings") if rope_type in SCALED else None
-    windows = layer_windows(text)
-    facts = ModelFacts(
-        model_type=text.model_type,
-        train_len=int(trained or claimed),
-        claimed_len=claimed,
-        base=float(rope.get("rope_theta") or 10000.0),
-        rotary_dim=_rotary_dim(text, rope),
-        rope_type=rope_type,
-        windows=tuple(sorted(set(windows))),
-        windowed_layers=len(windows),
-        layers=text.num_hidden_layers,
-        vocabulary=text.vocab_size,
-    )
-    facts.geometry()
-    return facts
+            rope = rope_parameters(text)
+            _check_rope(rope)
+            for name in COUNTS:
+                value = getattr(text, name, None)
+                if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                    said = f"names no {name}" if value is None else f"{name} is {value!r}"
+                    raise InputError(f"{said}; it must be a whole number of at least 1")
+            rope_type, claimed = rope.get("rope_type", "default"), text.max_position_embeddings
+            trained = rope.get("original_max_position_embeddings") if rope_type in SCALED else None
+            windows = layer_windows(text)
+            facts = ModelFacts(
+                model_type=text.model_type,
+                train_len=int(trained or claimed),
+                claimed_len=claimed,
+                base=float(rope.get("rope_theta") or 10000.0),
+                rotary_dim=_rotary_dim(text, rope),
+                rope_type=rope_type,
+                windows=tuple(sorted(set(windows))),
+                windowed_layers=len(windows),
+                layers=text.num_hidden_layers,
+                vocabulary=text.vocab_size,
+            )
+            facts.geometry()
+            return facts
 
 
 def rope_parameters(text: Any) -> dict[str, Any]:

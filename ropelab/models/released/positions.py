@@ -295,7 +295,12 @@ class Attention:
         self.by_layer_type, self.last = by_layer_type, patch.layout.last
         self.first, self.called = 0, False
         self.sharper = patch.sharper
-        self.taken = _paired(patch.taken, patch.layout.pairing)
+        # A copy that rotates the pairs of this model.
+        self.taken, pairing = copy.copy(patch.taken), patch.layout.pairing
+        if isinstance(self.taken, Remapped):
+            self.taken = type(self.taken)(Rope(self.taken.rope.plan, pairing), *self.taken.sizes)
+        elif self.taken is not None:
+            self.taken.pairing = pairing
 
     def __call__(
         self, original: Any, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, **more: Any
@@ -326,18 +331,6 @@ class Attention:
         q = q * ((scaling or width**-0.5) * width**0.5)  # scores() divides by sqrt(head_dim)
         masked = _Masked(self.taken, mask, more.get("softcap"), before, self.first - before)
         return blocked_attention(masked, q, k, v).transpose(1, 2).contiguous(), None
-
-
-def _paired(
-    taken: Remapped | RoundedRope | None, pairing: Pairing
-) -> Remapped | RoundedRope | None:
-    """Copy an encoding that takes a rotation over, for the pairs of a model."""
-    if isinstance(taken, Remapped):
-        return type(taken)(Rope(taken.rope.plan, pairing), *taken.sizes)
-    taken = copy.copy(taken)
-    if taken is not None:
-        taken.pairing = pairing
-    return taken
 
 
 class _Masked(Encoding):
