@@ -79,33 +79,30 @@ class _Cursor:
 def read_header(path: Path) -> Header:
     """Return the header; InputError for other versions and for counts that do not fit."""
     with path.open("rb") as file:
-        return _read(_Cursor(file, path.stat().st_size, str(path)))
-
-
-def _read(cursor: _Cursor) -> Header:
-    if cursor.take(4) != b"GGUF":
-        raise cursor.fail("it does not begin with GGUF")
-    version = cursor.scalar("I")
-    if version not in (2, 3):
-        raise cursor.fail(f"version {version} or another byte order; known are 2 and 3")
-    tensors, keys = cursor.scalar("Q"), cursor.scalar("Q")
-    if keys > MOST_KEYS or tensors > MOST_TENSORS:
-        raise cursor.fail(f"{keys} keys and {tensors} tensors are more than any model has")
-    fields: dict[str, Any] = {}
-    for _ in range(keys):
-        name = cursor.text(LONGEST_NAME)
-        fields[name] = _value(cursor, cursor.scalar("I"), name.endswith(PER_LAYER))
-    places = {}
-    for _ in range(tensors):
-        name, dimensions, elements = cursor.text(LONGEST_NAME), cursor.scalar("I"), 1
-        if dimensions > 4:
-            raise cursor.fail(f"a tensor with {dimensions} dimensions")
-        for _ in range(dimensions):
-            elements *= cursor.scalar("Q")
-        places[name] = elements, cursor.scalar("I"), cursor.scalar("Q")  # with type and offset
-    alignment = fields.get("general.alignment", 32)
-    found = _rope_tensors(cursor, places, alignment if isinstance(alignment, int) else 32)
-    return Header(fields, found)
+        cursor = _Cursor(file, path.stat().st_size, str(path))
+        if cursor.take(4) != b"GGUF":
+            raise cursor.fail("it does not begin with GGUF")
+        version = cursor.scalar("I")
+        if version not in (2, 3):
+            raise cursor.fail(f"version {version} or another byte order; known are 2 and 3")
+        tensors, keys = cursor.scalar("Q"), cursor.scalar("Q")
+        if keys > MOST_KEYS or tensors > MOST_TENSORS:
+            raise cursor.fail(f"{keys} keys and {tensors} tensors are more than any model has")
+        fields: dict[str, Any] = {}
+        for _ in range(keys):
+            name = cursor.text(LONGEST_NAME)
+            fields[name] = _value(cursor, cursor.scalar("I"), name.endswith(PER_LAYER))
+        places = {}
+        for _ in range(tensors):
+            name, dimensions, elements = cursor.text(LONGEST_NAME), cursor.scalar("I"), 1
+            if dimensions > 4:
+                raise cursor.fail(f"a tensor with {dimensions} dimensions")
+            for _ in range(dimensions):
+                elements *= cursor.scalar("Q")
+            places[name] = elements, cursor.scalar("I"), cursor.scalar("Q")  # with type and offset
+        alignment = fields.get("general.alignment", 32)
+        found = _rope_tensors(cursor, places, alignment if isinstance(alignment, int) else 32)
+        return Header(fields, found)
 
 
 def _value(cursor: _Cursor, kind: int, kept: bool = False, depth: int = 0) -> Any:

@@ -150,25 +150,22 @@ def distance(spec: RopeSpec, other: RopeSpec, length: int) -> tuple[float | None
 
 def keys(case: Case) -> Rows:
     uses = ((reading.runtime.name, use) for reading in case.readings for use in reading.keys)
-    rows = []
+    config, rows = case.document.config, []
     for path, found in grouped((use.path, (name, use)) for name, use in uses).items():
         status, note = {name: use.status for name, use in found}, found[0][1].note
-        value, does = value_at(case.document.config, path), meaning(path)
+        # The keys of a GGUF file have dots themselves.
+        value = config[path] if path in config else value_in(config, path)
+        if value is ABSENT:
+            value = "from a flag"
+        elif isinstance(value, list | dict):
+            value = f"{type(value).__name__} of {len(value)}"
+        does = meaning(path)
         if not does:
             close = near(path)
             does = f"not known; did you mean {close}?" if close else "not known"
-        rows.append({"key": path, "value": value, "does": does, "status": status, "note": note})
+        row = {"key": path, "value": short(value), "does": does, "status": status, "note": note}
+        rows.append(row)
     return rows
-
-
-def value_at(config: Mapping[str, Any], path: str) -> str:
-    """Return a value in at most 40 characters: a list or dict by its length."""
-    # The keys of a GGUF file have dots themselves.
-    value = config[path] if path in config else value_in(config, path)
-    if value is ABSENT:
-        return "from a flag"
-    sized = isinstance(value, list | dict)
-    return f"{type(value).__name__} of {len(value)}" if sized else short(value)
 
 
 def pairs(case: Case) -> Rows:
