@@ -139,7 +139,11 @@ def joined(parts: Sequence[Stages]) -> Stages:
 
 def violation_of(pair: Pair) -> Violation:
     """Measure a pair; it begins where a tenth of the largest difference is reached."""
-    apart = [_apart(got, expected) for got, expected in zip(pair.got, pair.expected, strict=True)]
+    apart = []
+    for stages in zip(pair.got, pair.expected, strict=True):
+        got, expected = (each.double().flatten(0, -2) for each in stages)
+        spread = max(float(expected.std()), 1e-30)
+        apart.append(((got - expected).abs().amax(dim=-1) / spread).nan_to_num(nan=math.inf))
     size = float(apart[-1].max())
     explained = EXPLAINED * torch.finfo(torch.float32).eps * abs(pair.reach)
     if not size > 0:
@@ -147,13 +151,6 @@ def violation_of(pair: Pair) -> Violation:
     position = pair.places[int((~(apart[-1] < size / 10)).nonzero()[0])]
     layers = [n for n, each in enumerate(apart[:-1]) if not float(each.max()) < size / 100]
     return Violation(size, position, layers[0] if layers else None, explained)
-
-
-def _apart(got: Tensor, expected: Tensor) -> Tensor:
-    got, expected = (each.double().flatten(0, -2) for each in (got, expected))
-    spread = max(float(expected.std()), 1e-30)
-    apart = (got - expected).abs().amax(dim=-1) / spread
-    return apart.nan_to_num(nan=math.inf)
 
 
 @torch.inference_mode()

@@ -8,16 +8,9 @@ from typing import Any
 import torch
 
 from ropelab.laws.subject import Subject, Transformers, subject_of, tables_kept
+from ropelab.models.released import loading
 from ropelab.models.released.facts import head_dim
 from ropelab.models.released.folder import WEIGHTS, files, located
-from ropelab.models.released.loading import (
-    ModelDtype,
-    checkpoint_dtype,
-    configuration,
-    import_transformers,
-    load,
-    refusing,
-)
 from ropelab.models.released.model import weight_count
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import size
@@ -43,7 +36,7 @@ SMALLER = {
 SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
-def subject_at(target: str, dtype: ModelDtype = "auto", device: str = "cpu") -> Subject:
+def subject_at(target: str, dtype: loading.ModelDtype = "auto", device: str = "cpu") -> Subject:
     """Return the model of a folder, of an id in the Hub's local cache, or of a factory.
 
     InputError: there is none, it cannot be loaded, or it is no language model.
@@ -52,9 +45,16 @@ def subject_at(target: str, dtype: ModelDtype = "auto", device: str = "cpu") -> 
         raise InputError("--device cuda: this machine has none; allowed here: cpu")
     module, colon, factory = target.partition(":")
     if colon and not Path(target).exists():
-        return _made(module, factory)
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            return subject_of(getattr(importlib.import_module(module), factory)(), target)
+        except (Exception, SystemExit) as error:
+            # The user's code may raise anything.
+            raise InputError(f"{target} gives no model: {type(error).__name__}: {error}") from None
+        finally:
+            sys.path.pop(0)
     folder = located(Path(target))
-    config = configuration(folder)
+    config = loading.configuration(folder)
     if any(path.name.endswith(WEIGHTS) for path in files(folder)):
         needed = 8 * weight_count(folder)
         if device == "cpu" and needed > (free := available_memory()):
@@ -62,25 +62,13 @@ def subject_at(target: str, dtype: ModelDtype = "auto", device: str = "cpu") -> 
                 f"{folder} needs {size(needed)} for its weights in float64, and {size(free)} are "
                 "free; its config.json alone is given smaller random weights"
             )
-        return Transformers(load(folder, device, dtype, None), folder.name)
-    with refusing("cannot build a model from", folder):
-        stated = checkpoint_dtype(folder) if dtype == "auto" else dtype
+        return Transformers(loading.load(folder, device, dtype, None), folder.name)
+    with loading.refusing("cannot build a model from", folder):
+        stated = loading.checkpoint_dtype(folder) if dtype == "auto" else dtype
         format_ = getattr(torch, stated, torch.float32)
         model, smaller = random_model(config, format_)
         words = "random weights, sizes reduced" if smaller else "random weights"
         return Transformers(model.to(device), f"{folder.name} ({words})")
-
-
-def _made(module: str, factory: str) -> Subject:
-    name = f"{module}:{factory}"
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        return subject_of(getattr(importlib.import_module(module), factory)(), name)
-    except (Exception, SystemExit) as error:
-        # The user's code may raise anything.
-        raise InputError(f"{name} gives no model: {type(error).__name__}: {error}") from None
-    finally:
-        sys.path.pop(0)
 
 
 def random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
@@ -88,7 +76,7 @@ def random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
 
     Norms differ between features, as trained ones do.
     """
-    transformers = import_transformers()
+    transformers = loading.import_transformers()
     with torch.device("meta"):
         skeleton = transformers.AutoModelForCausalLM.from_config(config)
     smaller = sum(parameter.numel() for parameter in skeleton.parameters()) > MOST
