@@ -90,16 +90,6 @@ def _read_each_once(value: object, read: ValidatorFunctionWrapHandler) -> tuple[
     return tuple(dict.fromkeys(read(read_list(value))))
 
 
-def _share(share: object, head_dim: object) -> int:
-    try:
-        part, whole = read_number(share), read_number(head_dim)
-    except ValueError as error:
-        raise ValueError(f"{PARTIAL} {error}, got {share!r}") from None
-    if not (isinstance(part, int | float) and isinstance(whole, int) and 0 < part <= 1):
-        raise ValueError(f"{PARTIAL} must be a number above 0 and up to 1, got {share!r}")
-    return int(part * whole)
-
-
 def _even(value: int) -> int:
     if value % 2:
         raise ValueError("must be even: rotary features come in pairs")
@@ -189,8 +179,14 @@ class Config(BaseModel):
         if not isinstance(values, dict) or PARTIAL not in values:
             return values
         others = {name: value for name, value in values.items() if name != PARTIAL}
-        head_dim = others.get("head_dim", cls.model_fields["head_dim"].default)
-        return others | {"rotary_dim": _share(values[PARTIAL], head_dim)}
+        share, head_dim = values[PARTIAL], cls.model_fields["head_dim"].default
+        try:
+            part, whole = read_number(share), read_number(others.get("head_dim", head_dim))
+        except ValueError as error:
+            raise ValueError(f"{PARTIAL} {error}, got {share!r}") from None
+        if not (isinstance(part, int | float) and isinstance(whole, int) and 0 < part <= 1):
+            raise ValueError(f"{PARTIAL} must be a number above 0 and up to 1, got {share!r}")
+        return others | {"rotary_dim": int(part * whole)}
 
     def asks(self, question: str) -> str:
         """Return the experiment's question as this config asks it."""
@@ -243,7 +239,17 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
     InputError names every field that is wrong, as `name` calls it (`head_dim` or `--head-dim`).
     """
     try:
-        return config_class.model_validate(_ours(config_class, values, name))
+        found = {name: typed(value) for name, value in values.items()}
+        for ours, theirs in spellings(config_class).items():
+            if theirs in found:
+                if ours in found:
+                    raise InputError(f"{name(ours)} and {name(theirs)} are the same; give one")
+                found[ours] = found.pop(theirs)
+        if PARTIAL in found and "rotary_dim" not in config_class.model_fields:
+            raise unknown_name("key", PARTIAL, config_class.model_fields)
+        if PARTIAL in found and found.get("rotary_dim") is not None:
+            raise InputError(f"{name('rotary_dim')} and {name(PARTIAL)} are the same; give one")
+        return config_class.model_validate(found)
     except RecursionError:
         raise InputError("a value is nested too deeply") from None
     except ValidationError as error:
@@ -252,22 +258,6 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
             key = str(unknown[0]["loc"][-1])
             raise unknown_name("key", key, config_class.model_fields) from None
         raise InputError("; ".join(_sentence(p, name) for p in problems)) from None
-
-
-def _ours(
-    config_class: type[Config], values: Mapping[str, Any], name: Callable[[str], str]
-) -> dict[str, Any]:
-    found = {name: typed(value) for name, value in values.items()}
-    for ours, theirs in spellings(config_class).items():
-        if theirs in found:
-            if ours in found:
-                raise InputError(f"{name(ours)} and {name(theirs)} are the same; give one")
-            found[ours] = found.pop(theirs)
-    if PARTIAL in found and "rotary_dim" not in config_class.model_fields:
-        raise unknown_name("key", PARTIAL, config_class.model_fields)
-    if PARTIAL in found and found.get("rotary_dim") is not None:
-        raise InputError(f"{name('rotary_dim')} and {name(PARTIAL)} are the same; give one")
-    return found
 
 
 # What is typed for a list of numbers elsewhere, and the numbers that an error writes out.

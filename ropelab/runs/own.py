@@ -114,12 +114,8 @@ def mentioned(values: Any) -> dict[str, str]:
 
 def source(value: Any) -> str:
     """Return a fingerprint of the file that defines something; in a notebook of its source."""
-    if value not in _sources or _sources[value][1] is not _import_of(value):
-        _sources[value] = _read(value), _import_of(value)
-    return _sources[value][0]
-
-
-def _read(value: Any) -> str:
+    if value in _sources and _sources[value][1] is _import_of(value):
+        return _sources[value][0]
     named_object = hasattr(value, "__qualname__")
     file = getattr(sys.modules.get(value.__module__), "__file__", None) if named_object else None
     try:
@@ -129,7 +125,8 @@ def _read(value: Any) -> str:
             text = repr(value)
         else:
             raise InputError(f"the source of {reference_of(value)} cannot be read") from None
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    _sources[value] = hashlib.sha256(text.encode()).hexdigest()[:16], _import_of(value)
+    return _sources[value][0]
 
 
 def known_sources() -> dict[str, str]:
