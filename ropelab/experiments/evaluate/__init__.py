@@ -10,19 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import ByteSize, Field, model_validator
 
-from ropelab.models.tasks.config import (
-    ASKED,
-    SHORTEST,
-    Casts,
-    CorpusPath,
-    Depths,
-    KeyFormats,
-    Offsets,
-    On,
-    TaskName,
-    check_depths,
-    roundings,
-)
+from ropelab.models.tasks import config
 from ropelab.runs.config import Config, Count, Names, Some, read_number
 from ropelab.runs.errors import require
 
@@ -63,19 +51,19 @@ class EvaluateConfig(Config):
         description="methods that need no training and no search, with their parameters, such as "
         "yarn(beta_fast=8); unmodified, the model as its configuration has it, is always measured",
     )
-    tasks: Some[TaskName] = Field(
+    tasks: Some[config.TaskName] = Field(
         ("text", "copy", "passkey"),
         description="text; copy (tokens among tokens), copy_in_text (tokens in text), "
         "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "
         "number hidden in text), multiquery (a number at every depth, all asked for)",
     )
-    casts: Casts = Field((), exclude_if=lambda names: not names)
-    cache: KeyFormats = Field((), exclude_if=lambda names: not names)
-    offsets: Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
+    casts: config.Casts = Field((), exclude_if=lambda names: not names)
+    cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
+    offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
     documents: Count = Field(10, description="documents the text is measured on")
     sequences: Count = Field(2, description="sequences per distance or depth, and context")
-    depths: Depths = (0, 25, 50, 75, 100)
-    corpus: CorpusPath = ""
+    depths: config.Depths = (0, 25, 50, 75, 100)
+    corpus: config.CorpusPath = ""
     packed: bool = Field(
         False, description="join documents one after another and cut them, instead of their heads"
     )
@@ -83,7 +71,7 @@ class EvaluateConfig(Config):
         "auto",
         description="begin with the beginning-of-sequence token; auto: as the tokenizer does",
     )
-    device: On = "auto"
+    device: config.On = "auto"
     dtype: Format = Field(
         "auto", description="of the model; auto: its checkpoint's; angles in float32 in any"
     )
@@ -102,7 +90,7 @@ class EvaluateConfig(Config):
         if not model:
             raise ValueError("name a model: its folder, or its id in the local cache of the Hub")
         if not isinstance(model, str):
-            return {"context": SHORTEST, **values}  # so that only the model is wrong
+            return {"context": config.SHORTEST, **values}  # so that only the model is wrong
         require("transformers")
         from ropelab.models.released.facts import facts_of
         from ropelab.models.released.loading import checkpoint_dtype
@@ -126,14 +114,14 @@ class EvaluateConfig(Config):
     def _consistent(self) -> Self:
         from ropelab.models.methods.method import Reading
 
-        roundings(self)
-        if self.train_len < SHORTEST:
+        config.roundings(self)
+        if self.train_len < config.SHORTEST:
             raise ValueError(
-                f"the model has {self.train_len} tokens, at least {SHORTEST} are needed"
+                f"the model has {self.train_len} tokens, at least {config.SHORTEST} are needed"
             )
-        if self.context < SHORTEST:
-            raise ValueError(f"context must be at least {SHORTEST}, got {self.context}")
-        check_depths(self.depths)
+        if self.context < config.SHORTEST:
+            raise ValueError(f"context must be at least {config.SHORTEST}, got {self.context}")
+        config.check_depths(self.depths)
         for method in self.parsed_methods():
             if not isinstance(method, Reading) or method.recalibration:
                 raise ValueError(
@@ -150,7 +138,7 @@ class EvaluateConfig(Config):
 
     def asks(self, question: str) -> str:
         """Return the question with the lengths of the model and of this config."""
-        return ASKED.format(self.train_len, self.context)
+        return config.ASKED.format(self.train_len, self.context)
 
     @property
     def scope(self) -> str:
@@ -177,7 +165,7 @@ class EvaluateConfig(Config):
         if self.context >= self.train_len:
             return self.train_len
         # Casts are compared at the end of that context, not beyond its half.
-        return self.context if roundings(self) else self.context // 2
+        return self.context if config.roundings(self) else self.context // 2
 
     @property
     def longest(self) -> int:

@@ -11,25 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from ropelab.models.methods.registry import METHODS
-from ropelab.models.tasks.config import (
-    ASKED,
-    Casts,
-    CorpusPath,
-    Depths,
-    Documents,
-    In,
-    KeyFormats,
-    Offsets,
-    On,
-    RotatedHeadDim,
-    Seeds,
-    TaskConfig,
-    TaskName,
-    TestLen,
-    TrainLen,
-    check_depths,
-    roundings,
-)
+from ropelab.models.tasks import config
 from ropelab.runs.config import Base, Count, Natural, Some
 
 if TYPE_CHECKING:
@@ -37,7 +19,7 @@ if TYPE_CHECKING:
     from ropelab.models.methods.method import Method
 
 BODY = "ropelab.experiments.extrapolate.results"
-QUESTION = ASKED.format(2048, 8192)
+QUESTION = config.ASKED.format(2048, 8192)
 CANNOT_SHOW = (
     "How a large model behaves: the models have about a million parameters and are trained for "
     "minutes; the method that wins here need not win there."
@@ -82,18 +64,18 @@ PRESETS = {
 }
 
 
-class ExtrapolateConfig(TaskConfig):
+class ExtrapolateConfig(config.TaskConfig):
     """The training, its length, and how the model is evaluated beyond it."""
 
-    train_len: TrainLen = 2048
-    test_len: TestLen = 8192
+    train_len: config.TrainLen = 2048
+    test_len: config.TestLen = 8192
     methods: Some[str] = Field(
         DEFAULT_METHODS,
         description="methods with their parameters, such as yarn(beta_fast=8),ntk(factor=8); where "
         "the factor means the reach it defaults to test_len/train_len (ntk: that and twice that); "
         f"the table `ropelab methods` says more: {', '.join(METHODS)}",
     )
-    tasks: Some[TaskName] = Field(
+    tasks: Some[config.TaskName] = Field(
         ("text", "copy", "copy_in_text"),
         description="text; copy (symbols among symbols), copy_in_text (symbols in text), "
         "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "
@@ -105,9 +87,9 @@ class ExtrapolateConfig(TaskConfig):
         "finetune_len; ceiling: trained at test_len from the start, on as many tokens; cache: the "
         "sliding window with counts of n-grams of the text before, all of it or what it cannot see",
     )
-    casts: Casts = Field((), exclude_if=lambda names: not names)
-    cache: KeyFormats = Field((), exclude_if=lambda names: not names)
-    offsets: Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
+    casts: config.Casts = Field((), exclude_if=lambda names: not names)
+    cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
+    offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
     search: Natural = Field(
         0,
         description="evaluations in which the parameters of every method that has some, and "
@@ -115,7 +97,7 @@ class ExtrapolateConfig(TaskConfig):
         "0: none",
     )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
-    head_dim: RotatedHeadDim = 64
+    head_dim: config.RotatedHeadDim = 64
     preset: Literal["tiny", "small", "base", "large"] = Field(
         "small", description="size of the model: about 0.4, 1, 10 or 120 million parameters"
     )
@@ -124,13 +106,13 @@ class ExtrapolateConfig(TaskConfig):
     finetune_len: Count | None = Field(
         None, description="length of the finetuned arm, in tokens, test_len if not given"
     )
-    seeds: Seeds = (0,)
-    documents: Documents = 50
+    seeds: config.Seeds = (0,)
+    documents: config.Documents = 50
     sequences: Count = Field(6, description="sequences per distance or depth, and context")
-    depths: Depths = (0, 25, 50, 75, 100)
-    corpus: CorpusPath = ""
-    device: On = "auto"
-    dtype: In = "auto"
+    depths: config.Depths = (0, 25, 50, 75, 100)
+    corpus: config.CorpusPath = ""
+    device: config.On = "auto"
+    dtype: config.In = "auto"
 
     @model_validator(mode="before")
     @classmethod
@@ -143,13 +125,13 @@ class ExtrapolateConfig(TaskConfig):
     def _consistent(self) -> Self:
         from ropelab.models.methods.method import Reading
 
-        roundings(self, self.head_dim)
+        config.roundings(self, self.head_dim)
         if not self.train_len <= self.tuned_len <= self.test_len:
             raise ValueError(
                 f"finetune_len must lie between train_len ({self.train_len}) and test_len "
                 f"({self.test_len}), got {self.finetune_len}"
             )
-        check_depths(self.depths)
+        config.check_depths(self.depths)
         tunable = any(isinstance(method, Reading) for method in self.parsed_methods())
         if set(self.arms) == {"finetuned"} and not tunable:
             raise ValueError("a method searched on the trained model has no finetuned arm")
@@ -177,7 +159,7 @@ class ExtrapolateConfig(TaskConfig):
 
     def asks(self, question: str) -> str:
         """Return the question with the lengths of this config."""
-        return ASKED.format(self.train_len, self.test_len)
+        return config.ASKED.format(self.train_len, self.test_len)
 
     def parsed_methods(self) -> "tuple[Method, ...]":
         from ropelab.models.methods.registry import parse_methods

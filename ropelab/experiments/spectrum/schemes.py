@@ -81,7 +81,16 @@ def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:
 
 
 def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
-    measured = _measured(collected(cells(config), values))
+    answers, tables = collected(cells(config), values), []
+    for task, metric in (("copy", COPY), ("most_recent", NEARER)):
+        if task in answers:
+            tables.append(per_unit(answers[task]["trials"]).assign(metric=metric))
+    if "text" in answers:
+        # A place of text is its context alone; its loss is over the same last tokens.
+        text = per_unit(answers["text"]["last_window"])
+        tables.append(text.assign(metric=TEXT, distance_tokens=0))
+    columns = [*ROW, "seed", "unit", "trials", "value"]
+    measured = pd.concat([table[columns] for table in tables], ignore_index=True)
     places = measured.groupby(ROW, sort=False)
     learned = pd.DataFrame(
         [(*place, *over_seeds(group)) for place, group in places],
@@ -136,19 +145,6 @@ def representable(config: SpectrumConfig) -> pd.DataFrame:
         table.insert(0, "scheme", label)
         found.append(table)
     return pd.concat(found, ignore_index=True)
-
-
-def _measured(answers: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
-    found = []
-    for task, metric in (("copy", COPY), ("most_recent", NEARER)):
-        if task in answers:
-            found.append(per_unit(answers[task]["trials"]).assign(metric=metric))
-    if "text" in answers:
-        # A place of text is its context alone; its loss is over the same last tokens.
-        text = per_unit(answers["text"]["last_window"])
-        found.append(text.assign(metric=TEXT, distance_tokens=0))
-    columns = [*ROW, "seed", "unit", "trials", "value"]
-    return pd.concat([table[columns] for table in found], ignore_index=True)
 
 
 def _compared(
