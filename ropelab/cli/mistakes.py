@@ -24,9 +24,21 @@ def advice(words: Sequence[str], problem: str) -> str:
     file = next((v for v in values if v.endswith(SUFFIXES) or Path(v).exists()), "")
     meant: list[str] = []
     if command == "audit":
-        meant = _of_server(rest)
+        # The readers of configurations are not needed to start.
+        from ropelab.audit.flags import taken
+
+        # Flags of a server go into quotes.
+        found, meant = taken(rest)
+        if flags := [word for flag in found for word in flag if word]:
+            meant = [*meant, "--flags", shlex.join(flags)]
     elif command == "emit":
-        meant = _of_emit(rest, file)
+        # The file has a flag, and so has the length, under our name.
+        longest = r"^--(max-model-len|max-position-embeddings)"
+        meant = [re.sub(longest, "--context", word) for word in rest]
+        if file and "--from" not in meant:
+            meant = ["--from", file, *(word for word in meant if word != file)]
+        if meant and not any(word.startswith("--context") for word in meant):
+            meant += ["--context", "128k"]
     elif command == "precision" and "--dtype" in rest:
         meant = [ALSO_CALLED.get(word, word) for word in rest]
         meant[meant.index("--dtype")] = "--formats"
@@ -37,23 +49,3 @@ def advice(words: Sequence[str], problem: str) -> str:
         known = command and not command.startswith("-") and "such command" not in problem
         return shlex.join(["ropelab", *([command] if known else []), "--help"])
     return shlex.join(["ropelab", command, *meant])
-
-
-def _of_server(words: Sequence[str]) -> list[str]:
-    """Put the flags of a server into quotes, as audit takes them."""
-    # Imported here: the readers of configurations are not needed to start.
-    from ropelab.audit.flags import taken
-
-    found, kept = taken(words)
-    flags = [word for flag in found for word in flag if word]
-    return [*kept, "--flags", shlex.join(flags)] if flags else kept
-
-
-def _of_emit(words: Sequence[str], file: str) -> list[str]:
-    """Name the file by its flag and the length by ours, as far as they are there."""
-    meant = [re.sub(r"^--(max-model-len|max-position-embeddings)", "--context", w) for w in words]
-    if file and "--from" not in meant:
-        meant = ["--from", file, *(word for word in meant if word != file)]
-    if meant and not any(word.startswith("--context") for word in meant):
-        meant += ["--context", "128k"]
-    return meant

@@ -47,7 +47,18 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
         tables = combined(sweep, runs, list(inputs))
         manifests = [store.read_manifest(folder) for folder in folders]
         seconds = sum(manifest["seconds"] for manifest in manifests if manifest)
-        about = {**_about(sweep, runs, tables), "seconds": seconds}
+        experiment = runs[0].experiment
+        over = f"{experiment.name} over {' and '.join(sweep.keys)}"
+        about = {
+            "title": sweep.title or over,
+            "question": experiment.question,
+            "cannot_show": experiment.cannot_show,
+            "answer": f"{len(runs)} runs of {over}{_extremes(tables)}.",
+            "summary": store.to_records(tables[EXPERIMENT].head(SHOWN)),
+            "command": command_of("run", {"file": sweep.path.as_posix()}, "file"),
+            "start": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": seconds,
+        }
         return store.Made(tables, as_files(finished(draw, tables)), about)
 
     # Looked at before it is locked, which a folder that is only read does not allow.
@@ -112,20 +123,6 @@ def _numbers(column: pd.Series) -> pd.Series:
         return column
     # None of some is a share of 0; what never happens has no place.
     return numbers.where(~percent, numbers / 100).round(12).mask(texts == "none", 0.0)
-
-
-def _about(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
-    experiment, table = runs[0].experiment, tables[EXPERIMENT]
-    over = f"{experiment.name} over {' and '.join(sweep.keys)}"
-    return {
-        "title": sweep.title or over,
-        "question": experiment.question,
-        "cannot_show": experiment.cannot_show,
-        "answer": f"{len(runs)} runs of {over}{_extremes(tables)}.",
-        "summary": store.to_records(table.head(SHOWN)),
-        "command": command_of("run", {"file": sweep.path.as_posix()}, "file"),
-        "start": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
 
 
 def _extremes(tables: Tables) -> str:
