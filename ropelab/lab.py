@@ -115,7 +115,6 @@ class Plan:
         return tables
 
     def finished(self, tables: Tables, folder: Path | None = None, reused: bool = False) -> Run:
-        """Return the run with those tables."""
         answer = with_scope(self.experiment.answer(tables), self.config.scope)
         return Run(self.experiment, self.config, tables, answer, folder, reused)
 
@@ -241,7 +240,6 @@ class Lab:
             refuse_beyond(estimate, workers, inf if some else available_memory())
 
     def context(self) -> Context:
-        """Return the surroundings of cells."""
         if self.results is None:
             return Context(self.progress, limits=self.limits)
         again = uuid4().hex if self.force else ""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ropelab.runs.errors import ALSO_CALLED
 
-READS_NO_FILE = ("freqs", "precision", "base")
 SUFFIXES = (".json", ".gguf")
 
 
@@ -42,7 +41,7 @@ def advice(words: Sequence[str], problem: str) -> str:
     elif command == "precision" and "--dtype" in rest:
         meant = [ALSO_CALLED.get(word, word) for word in rest]
         meant[meant.index("--dtype")] = "--formats"
-    elif command in READS_NO_FILE and file:
+    elif command in ("freqs", "precision", "base") and file:
         # The values of a file are not those of one command: audit reads them all.
         command, meant = "audit", [file]
     if not meant or [command, *meant] == list(words):

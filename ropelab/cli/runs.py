@@ -26,8 +26,6 @@ from ropelab.show import drawn, terminal
 if TYPE_CHECKING:
     from ropelab.sweeps.cases import Sweep
 
-ENGINES = ("local", "ray")
-
 
 def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) -> None:
     """Make a run from a config file and from flags, which override it, and show it."""
@@ -191,7 +189,7 @@ def at_most(minutes: float | None) -> Iterator[None]:
 @contextmanager
 def _engine(options: Options) -> Iterator[Engine]:
     """Hold the engine that is asked for while the block runs; one local worker is this process."""
-    if known("engine", options.engine, ENGINES) == "local" and options.address is not None:
+    if known("engine", options.engine, ("local", "ray")) == "local" and options.address is not None:
         raise InputError("--address names a Ray cluster; give --engine ray with it")
     # Imported here: loky and Ray are slow to load.
     engine: Engine = Here()

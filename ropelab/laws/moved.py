@@ -74,7 +74,6 @@ def reused(case: Case) -> Pair:
 
 
 def _filled(case: Case, tokens: Tokens) -> Any:
-    """Return a cache of tokens."""
     cache = case.subject.new_cache()
     case.subject.read(tokens, cache=cache)
     return cache

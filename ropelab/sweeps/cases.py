@@ -43,7 +43,6 @@ def read_sweeps(paths: Sequence[Path], lab: Lab) -> list[Sweep]:
 
 
 def read_sweep(path: Path, lab: Lab) -> Sweep:
-    """Read the runs that one file asks for."""
     name, values = read_toml(path)
     label, values = take_label(path, values)
     with naming(str(path)):

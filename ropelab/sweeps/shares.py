@@ -121,7 +121,6 @@ def _unit(cell: Cell) -> str:
 
 
 def compute(share: Work, lab: Lab) -> None:
-    """Compute a share on the lab's engine."""
     lab.announce(share)
     finished = lab.engine.compute(list(share.left.values()), lab.context())
     errors = [error for _, error in finished if error]
