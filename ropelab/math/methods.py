@@ -3,13 +3,15 @@
 ``yarn``, ``yarn(factor=4, beta_fast=16)``, ``resonance(inner=yarn(factor=8))``,
 ``longrope(long_factor=[1, 1.5, 4, 4])``, ``without(band=slow)``.
 
-To add one: a `Scaling` in ropelab/math/scaling, a line below, and a row in a test table.
+To add one: a `Scaling` in ropelab/math/scaling, a line in methods.toml, and a row in a test table.
 """
 
+import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -20,48 +22,11 @@ from ropelab.runs.own import find
 if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
 
-# Each name with the module and the class in ropelab.math.scaling.
-FREQUENCIES = {
-    "unscaled": "stretching.Unscaled",
-    "pi": "stretching.PositionInterpolation",
-    "ntk": "stretching.NtkAware",
-    "dynamic_ntk": "stretching.DynamicNtk",
-    "ntk_by_parts": "stretching.NtkByParts",
-    "yarn": "stretching.Yarn",
-    "yarn_paper": "stretching.YarnPaper",
-    "dynamic_yarn": "stretching.DynamicYarn",
-    "llama3": "stretching.Llama3",
-    "longrope": "pairs.LongRope",
-    "resonance": "pairs.Resonance",
-    "clipped": "pairs.Clipped",
-    "p_rope": "pairs.PRope",
-    "proportional": "pairs.Proportional",
-    "abf": "stretching.AdjustedBase",
-    "one": "pairs.One",
-    "spaced": "pairs.Spaced",
-    "without": "pairs.Without",
-}
-# Other names in use, mostly the rope types of transformers.
-ALIASES = {
-    "none": "unscaled",
-    "default": "unscaled",
-    "linear": "pi",
-    "dynamic": "dynamic_ntk",
-    "by_parts": "ntk_by_parts",
-    "cope": "clipped",
-}
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+FREQUENCIES: dict[str, str] = _TABLES["frequencies"]
+ON_MODELS: dict[str, str] = _TABLES["on_models"]
+ALIASES: dict[str, str] = _TABLES["aliases"]
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-# Methods that change attention or weights, or are searched on a model, with the module and the
-# class in ropelab.models.methods: commands that change frequencies alone say where these belong.
-ON_MODELS = {
-    "log_n": "method.SharpenedByLogN",
-    "rerope": "method.Rectified",
-    "self_extend": "method.Grouped",
-    "dual_chunk": "method.Chunked",
-    "string": "method.ShiftedDown",
-    "drope": "method.Unrotated",
-    "longrope_search": "search.LongRopeSearch",
-}
 # Brackets in one method: more than anybody means, and fewer than Python's stack holds.
 DEEPEST = 20
 

@@ -102,8 +102,8 @@ def _first_scores(model: LanguageModel, tokens: Tensor, start: int) -> Tensor:
     """Return the first layer's scores of earlier keys, the text starting at position `start`."""
     positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
     x = norm(model.encoding.embed(norm(model.embedding(tokens)), positions))
-    encoding, (q, k, _) = model.encoding.for_layer(0), _attention(model).projected(x)
-    q, k = encoding.query(q, positions), encoding.key(k, positions)
+    encoding = model.encoding.for_layer(0)
+    q, k, _ = _attention(model).encoded(x, positions, encoding)
     scores = encoding.scores(q, k, positions, positions)[..., causal_mask(positions, positions)]
     return scores.masked_fill(scores.isneginf(), 0.0)  # hidden by a window, here and there
 

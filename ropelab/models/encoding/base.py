@@ -49,8 +49,13 @@ class Encoding(nn.Module):
         """Act on the keys of one layer; a cache keeps the result."""
         return k
 
+    def extend_key(self, k: Heads, x: Embeddings) -> Heads:
+        """Append features of the layer's input `x` to what `key` gave; `scores` removes them."""
+        # A cache keeps these, too: what depends on the text is stored once per token. Not if fused.
+        return k
+
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        """Return the scores, over sqrt(head_dim), of what `query` and `key` gave, unmasked."""
+        """Return the scores, over sqrt(head_dim), of `query` and `extend_key`, unmasked."""
         # At later keys any finite value will do.
         return q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
 
@@ -75,6 +80,9 @@ class Around(Encoding):
 
     def key(self, k: Heads, positions: Positions) -> Heads:
         return self.inner.key(k, positions)
+
+    def extend_key(self, k: Heads, x: Embeddings) -> Heads:
+        return self.inner.extend_key(k, x)
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         return self.inner.scores(q, k, at_q, at_k)

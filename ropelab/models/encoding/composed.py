@@ -5,12 +5,14 @@ every(4, nope)                  that one in every fourth layer, RoPE or a third 
 window(rope, 64)                only the last 64 tokens are seen, the token itself among them
 log_scaled(nope)                queries times 1 + 0.1 ln(1 + floor((position + 1) / trained length))
 ssmax(nope)                     queries times s ln(tokens seen), s learned for each head
+forget(rope)                    each token's gates, read from the text, lower scores of all before
+rounded(rope, angle=bfloat16)   trained under a cast, a preset of `ropelab precision` or stages
 rope(base=500000, share=0.25)   with parameters; `fast` is the share of pairs that rotate
 """
 
 # NoPE layers: Llama 4 and SmolLM3, and RNoPE-SWA with windows in the others (arXiv:2501.18795).
 # Llama 4's temperature: `attn_temperature_tuning` with floor_scale 8192 and attn_scale 0.1 in
-# transformers. Scalable softmax: Nakanishi 2025, arXiv:2501.19399.
+# transformers. Scalable softmax: Nakanishi 2025, arXiv:2501.19399. forget(nope) is `fox`.
 
 import math
 from collections.abc import Callable
@@ -19,6 +21,8 @@ import torch
 from torch import nn
 
 from ropelab.math.methods import split_call
+from ropelab.math.numerics.casts import EXACT
+from ropelab.math.numerics.keys import Rounding, parse_rounding
 from ropelab.models.encoding.base import (
     Around,
     Encoding,
@@ -28,7 +32,10 @@ from ropelab.models.encoding.base import (
     Scores,
     parts_of,
 )
+from ropelab.models.encoding.from_input import Forget
 from ropelab.models.encoding.registry import Shape, drawing_from, made, record_of
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.encoding.rounded import NATIVE, RoundedRope
 from ropelab.runs.config import LARGEST, read_number
 from ropelab.runs.errors import InputError
 
@@ -41,6 +48,8 @@ EXAMPLES = {
     "window": ("window(rope, 64)", 2, 2),
     "log_scaled": ("log_scaled(nope)", 1, 1),
     "ssmax": ("ssmax(nope)", 1, 1),
+    "forget": ("forget(rope)", 1, 1),
+    "rounded": ("rounded(rope, angle=bfloat16)", 2, 2),
 }
 
 
@@ -112,11 +121,25 @@ def _read(text: str, shape: Shape) -> Encoding:
         count = _whole(text, each)
         return _layers(text, count, lambda number: last if number == count - 1 else other, shape)
     inner = _within(arguments[0], shape)
+    if name == "rounded":
+        return _rounded(text, inner, parse_rounding(arguments[1]))
     if name == "window":
         return Windowed(inner, _whole(text, arguments[1]))
     if name == "ssmax":
         return ScalableSoftmax(inner, shape.heads, shape.trained_len)
+    if name == "forget":
+        return Forget(inner, shape.width, shape.heads)
     return LogScaled(inner, shape.trained_len)
+
+
+def _rounded(text: str, inner: Encoding, rounding: Rounding) -> Encoding:
+    # What is rounded after the table lies between a loss and its gradients.
+    after = {rounding.cast.rotation.name, rounding.cast.score.name} - {EXACT.name, *NATIVE}
+    if type(inner) is not Rope or not inner.plan.inv_freq[1:].any() or after:
+        formats = ", ".join(NATIVE)
+        raise InputError(f"'{text}' needs a rope that rotates, its products in one of {formats}")
+    pairs = inner.plan.inv_freq.size
+    return RoundedRope(inner, rounding, base=inner.plan.inv_freq[1] ** -pairs)
 
 
 def _layers(text: str, count: int, of: Callable[[int], str], shape: Shape) -> PerLayer:

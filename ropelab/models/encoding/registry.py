@@ -29,6 +29,7 @@ FAMILIES = {
     "relative": "scores",
     "biases": "bias",
     "rope": "rotation",
+    "from_input": "input",
     "composed": "by layer",
 }
 

@@ -138,12 +138,19 @@ class Attention(nn.Module):
         q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
         return q, k, v
 
+    def encoded(
+        self, x: Tensor, positions: Tensor, encoding: Encoding
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values under an encoding."""
+        q, k, v = self.projected(x)
+        k = encoding.extend_key(encoding.key(k, positions), x)
+        return encoding.query(q, positions), k, v
+
     def forward(
         self, x: Tensor, positions: Tensor, encoding: Encoding, layer: int, cache: Cache | None
     ) -> Float[Tensor, "batch tokens width"]:
-        q, k, v = self.projected(x)
         # Keys are cached with their positions, so none is ever rotated twice.
-        q, k = encoding.query(q, positions), encoding.key(k, positions)
+        q, k, v = self.encoded(x, positions, encoding)
         if cache is not None:
             k, v = cache.extend(layer, k, v)
         out = fused_attention(q, k, v) if encoding.fused else blocked_attention(encoding, q, k, v)

@@ -23,6 +23,7 @@ FAMILIES = {
     "scores": "learned vectors in the scores",
     "bias": "numbers added to the scores",
     "rotation": "queries and keys rotated",
+    "input": "what the tokens between say",
     "by layer": "layers, windows and shares",
 }
 

@@ -23,7 +23,10 @@ NOTATIONS = [
     "every(2,nope,window(rope,5))",
     "layers(log_scaled(nope),ssmax(rope))",
     "window(t5,3)",
+    "every(2,forget(rope),window(path,5))",
+    "layers(log_scaled(fox),ssmax(fope))",
     "every(4,shaw,rope(base=500,share=0.5,fast=0.5))",
+    "layers(rounded(rope,half_cache_bfloat16),nope)",
 ]
 
 
@@ -140,6 +143,26 @@ def test_scalable_softmax_begins_as_attention_at_the_trained_length_and_learns()
     assert layer.s.requires_grad
 
 
+def test_a_model_trains_under_a_cast() -> None:
+    q, k, _ = qkv()
+    at = torch.arange(2000, 2020)
+    layer = layers_of("rounded(rope(base=500), position=bfloat16)")[0]
+    plain = layers_of("rope(base=500)")[0]
+    # bfloat16 has every 8th of these positions; torch rounds ties to even too.
+    there = at.bfloat16().long()
+    assert len(there.unique()) == 3
+    torch.testing.assert_close(layer.query(q, at), plain.query(q, there))
+    products = layers_of("rounded(rope(base=500), rotation=bfloat16)")[0]
+    for rounded, seen, error in ((layer, there, 1e-6), (products, at, 0.02)):
+        grads = []
+        for rope, positions in ((rounded, at), (plain, seen)):
+            learned = q.clone().requires_grad_()
+            (rope.query(learned, positions) * k).sum().backward()
+            assert learned.grad is not None
+            grads.append(learned.grad)
+        torch.testing.assert_close(*grads, rtol=error, atol=error)
+
+
 def test_every_layer_has_parameters_of_its_own() -> None:
     first, second = layers_of("layers(ssmax(nope))")[:2]
     assert isinstance(first, ScalableSoftmax)
@@ -160,6 +183,11 @@ def test_every_layer_has_parameters_of_its_own() -> None:
         ("window(every(2,nope),4)", "is of several layers and stands for one"),
         ("layers(sinusoidal,rope)", "acts on the embeddings"),
         ("rope(base=1e6, base=2e6)", "base is given twice"),
+        ("rounded(nope, float32)", "needs a rope that rotates"),
+        ("rounded(rope(fast=0), float32)", "needs a rope that rotates"),
+        ("rounded(rope, rotation=float8_e4m3fn)", "its products in one of float32, float16, bfl"),
+        ("rounded(rope, float33)", "did you mean float32|nearest|'float33'"),
+        ("rounded(rope)", r"write it as rounded\(rope, angle=bfloat16\)"),
         ("window(rope, 1e400)", "needs a whole number"),
         ("every(9e15, nope)", "is for 9000000000000000 layers"),
         ("rope(x=1)", "unknown parameter of rope 'x'; allowed: base, fast, share"),

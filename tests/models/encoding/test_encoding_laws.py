@@ -66,7 +66,7 @@ def test_no_token_sees_later_ones(name: str) -> None:
 
 LEARNING = ["deberta", "fire", "kerple_log", "kerple_power", "shaw", "t5", "transformer_xl"]
 LEARNING += ["convolution", "exponential", "gaussian", "learned_distance", "polynomial", "sines"]
-LEARNING += ["tupe"]
+LEARNING += ["tupe", "fox", "path"]
 
 
 @pytest.mark.parametrize("name", LEARNING)
@@ -74,9 +74,10 @@ def test_gradients_reach_every_parameter_and_are_right(name: str) -> None:
     layer = make_encoding(name, SHAPE).double().for_layer(0)
     positions = torch.arange(20)
     q, k, v = torch.randn(3, 1, 2, 20, 8, dtype=torch.float64)
+    x = torch.randn(1, 20, 12, dtype=torch.float64)
 
     def attended(*_: Tensor) -> Tensor:
-        scores = layer.scores(q, k, positions, positions)
+        scores = layer.scores(q, layer.extend_key(k, x), positions, positions)
         hidden = positions[None, :] > positions[:, None]
         weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)
         return layer.mix(weights, v, positions, positions).square().sum()
@@ -88,7 +89,7 @@ def test_gradients_reach_every_parameter_and_are_right(name: str) -> None:
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in layer.parameters())
 
 
-ABSOLUTE = ("sinusoidal", "learned", "multiplied", "concatenated", "tupe", "fire")
+ABSOLUTE = ("sinusoidal", "learned", "multiplied", "concatenated", "tupe", "fire", "fope")
 # Those that end with their table are moved inside it.
 RELATIVE = [n for n in NAMES if n not in ABSOLUTE]
 
@@ -98,11 +99,12 @@ RELATIVE = [n for n in NAMES if n not in ABSOLUTE]
 def test_relative_scores_do_not_change_when_all_positions_move(name: str) -> None:
     layer = make_encoding(name, SHAPE).double().for_layer(0)
     q, k = torch.randn(2, 1, 2, 20, 8, dtype=torch.float64)
+    x = torch.randn(1, 20, 12, dtype=torch.float64)
     earlier = torch.ones(20, 20, dtype=torch.bool).tril()
 
     def scores(first: int) -> Tensor:
         positions = torch.arange(first, first + 20)
-        turned = layer.query(q, positions), layer.key(k, positions)
+        turned = layer.query(q, positions), layer.extend_key(layer.key(k, positions), x)
         return layer.scores(*turned, positions, positions)[..., earlier]
 
     farther = 1000 if layer.max_position is None else min(1000, layer.max_position - 19)
