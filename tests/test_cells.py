@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ropelab.runs.cell import CellName, Cells, Parcel
+from ropelab.runs.cell import CellName, Cells, Computation, Context, Parcel
 
 SAME = CellName("eval", 1, {"seed": 0})
 
@@ -167,3 +167,29 @@ def test_nothing_is_packed_that_has_to_be_made_anew(tmp_path):
     Cells(tmp_path).tables(name, dict)
     assert Cells(tmp_path).packed(name) is not None
     assert Cells(tmp_path, again="a new run").packed(name) is None
+
+
+def settings_of_torch() -> dict[str, pd.DataFrame]:
+    import torch
+
+    says = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    return {"t": pd.DataFrame([[*map(str, says), torch.is_autocast_enabled("cpu")]])}
+
+
+def test_cells_are_computed_as_torch_does_by_default_and_its_settings_come_back():
+    # One's own method, or a notebook, may set these; a cell's name does not say so.
+    import torch
+
+    cell = Computation(kind="x", version=1, title="", function=settings_of_torch, inputs={})
+    torch.set_default_dtype(torch.float64)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with torch.autocast("cpu"):
+            found = Context().compute(cell)["t"]
+            assert torch.is_autocast_enabled("cpu")
+        assert torch.get_default_dtype() == torch.float64
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_float32_matmul_precision("highest")
+    assert found.to_numpy().tolist() == [["torch.float32", "highest", False]]

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-FREQUENCIES: dict[str, str] = _TABLES["frequencies"]
-ON_MODELS: dict[str, str] = _TABLES["on_models"]
-ALIASES: dict[str, str] = _TABLES["aliases"]
+FREQUENCIES, ON_MODELS = _TABLES["frequencies"], _TABLES["on_models"]
+ALIASES = _TABLES["aliases"]
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # Brackets in one method: more than anybody means, and fewer than Python's stack holds.
 DEEPEST = 20

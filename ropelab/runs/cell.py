@@ -27,7 +27,7 @@ from ropelab.runs.folders import (
     replaced_file,
     say_nothing,
 )
-from ropelab.runs.machine import RATES, cores, rate
+from ropelab.runs.machine import RATES, as_by_default, cores, rate
 from ropelab.runs.own import mentioned
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables
 from ropelab.runs.temporary import folder_of
@@ -270,7 +270,8 @@ class Context:
 
     def compute(self, cell: Cell) -> dict[str, pd.DataFrame]:
         """Return the tables of a cell, computed here if they are not there yet."""
-        return self.cells.tables(cell, partial(cell.tables, self))
+        with as_by_default():
+            return self.cells.tables(cell, partial(cell.tables, self))
 
 
 @dataclass(frozen=True)

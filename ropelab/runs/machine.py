@@ -9,8 +9,9 @@ fast with AMX, 0.6 to 0.8 with AVX512-BF16 alone, a tenth and less where it is e
 # The rule asks the processor, not a clock: a probe would answer differently on a busy machine, and
 # the same config would not give the same tables twice.
 
+import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,25 @@ DtypeName = Literal["auto", "float32", "bfloat16"]
 RATES = {"bfloat16": 1.4e11, "float32": 6e10}
 # bfloat16 where it is emulated, against float32.
 EMULATED = 0.1
+
+
+@contextmanager
+def as_by_default() -> Iterator[None]:
+    """Compute as torch does by default, whatever other code of this process has set it to."""
+    if (torch := sys.modules.get("torch")) is None:
+        yield
+        return
+    dtype, precision = torch.get_default_dtype(), "highest"
+    with suppress(RuntimeError):  # set by torch's newer names for it, which cannot be read so
+        precision = torch.get_float32_matmul_precision()
+    torch.set_default_dtype(torch.float32)
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast("cpu", enabled=False):
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_float32_matmul_precision(precision)
 
 
 def cores() -> int:

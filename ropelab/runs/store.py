@@ -260,19 +260,26 @@ def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Flatten the short table into numbers for experiment trackers: `yarn ×4/copy @4096`.
 
     A row is named by its words before its first number, or by its first column where that is a
-    number. What is missing or infinite has no entry.
+    number; by more columns where rows would have the same name. What is missing or infinite has no
+    entry.
 
     >>> metrics_of([{"method": "pi", "loss": 1.5}, {"method": "yarn", "loss": None}])
     {'pi/loss': 1.5}
     """
     found: dict[str, float] = {}
-    for row in summary:
-        name = "/".join(takewhile(lambda value: isinstance(value, str), row.values()))
-        first, value = next(iter(row.items()))
-        for key, number in row.items():
-            plain = isinstance(number, int | float) and not isinstance(number, bool)
-            if plain and math.isfinite(number) and (name or key != first):
-                found[f"{name or f'{first}={value}'}/{key}"] = number
+    rows = [*dict.fromkeys(tuple(row.items()) for row in summary)]
+    for columns in range(1, max(map(len, rows), default=0) + 1):
+        words = (takewhile(lambda item: isinstance(item[1], str), row) for row in rows)
+        heads = [row[: max(columns, len([*each]))] for row, each in zip(rows, words, strict=True)]
+        names = ["/".join(v if isinstance(v, str) else f"{k}={v}" for k, v in h) for h in heads]
+        if len({*names}) < len(names):
+            continue
+        for name, head, row in zip(names, heads, rows, strict=True):
+            for key, number in row[len(head) :]:
+                plain = isinstance(number, int | float) and not isinstance(number, bool)
+                if plain and math.isfinite(number):
+                    found[f"{name}/{key}"] = number
+        break
     return found
 
 

@@ -22,7 +22,7 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.stats import CONFIDENCE, normal_quantile, student_quantile
 from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
-from ropelab.show.page.views import intervals, kinds_of, labelled, views_of
+from ropelab.show.page.views import OUTCOMES, intervals, kinds_of, labelled, views_of
 from ropelab.show.terminal import format_value
 
 # The tasks of RULER (Hsieh et al. 2024, arXiv:2404.06654) as lm-evaluation-harness 0.4.9 has them.
@@ -106,9 +106,17 @@ def _every_line(experiment: str, tables: Tables) -> Iterator[Task]:
             continue
         (metric,) = view.y
         bounds = intervals([str(column) for column in table.columns]).get(metric)
-        if bounds is None and "repeat" not in kinds_of(table).values():
+        kinds = kinds_of(table)
+        seeds = [column for column, kind in kinds.items() if kind == "repeat"]
+        if bounds is None and not seeds:
             continue
-        for values, rows in table.groupby([*view.where, *view.series, view.x], sort=False):
+        # And at whatever else tells rows of one seed apart, which the view holds at one value.
+        by = [*view.where, *view.series, view.x]
+        for key in (c for c, kind in kinds.items() if kind == "key" and c not in OUTCOMES):
+            others = table.groupby([*by, *seeds], dropna=False)[key].nunique(dropna=False)
+            if key not in by and (others > 1).any():
+                by.insert(0, key)
+        for values, rows in table.groupby(by, sort=False):
             *line, at = (format_value(value) for value in values)
             found = rows.dropna(subset=metric)
             one = Metric(None) if found.empty else _over_seeds(found, metric, bounds)

@@ -337,7 +337,7 @@ def test_what_does_not_fit_the_model_is_refused_in_one_line(changes, message, co
 def test_the_length_is_twice_the_models_and_its_number_format_the_checkpoints(model, config):
     asked = build(EvaluateConfig, {"model": model})
     assert (asked.context, asked.dtype) == (128, "float32")
-    assert set(config().inputs()) == {"corpus", "model"}
+    assert set(config().inputs()) == {"corpus", "documents", "model"}
 
 
 def test_the_command_names_the_model_without_a_flag(model, corpora, tmp_path, capsys):

@@ -1,7 +1,9 @@
 """The extrapolation experiment: its grid, methods, tables, sentences and refusals."""
 
+import shutil
 from collections import Counter
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,6 +24,7 @@ from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from ropelab.show.figures.extrapolate import against_window, against_zero_shot, draw, kinds_title
 from tests.models.tasks.running import made
+from tests.small import SMALL
 
 SMOKE = {
     "train_len": 64,
@@ -552,3 +555,22 @@ def test_pass_keys_are_asked_of_models_trained_here(config, context):
     assert "passkey_depth_by_length" in draw(tables)
     with pytest.raises(InputError, match="64 tokens are too few for passkey"):
         results.check(config(tasks="passkey"))
+
+
+def test_documents_that_moved_make_a_run_again(corpora, tmp_path):
+    # The text is the same, and so are all cells; tables by kind and by document are not.
+    folder = Path(shutil.copytree(corpora[0], tmp_path / "text"))
+    values = {**SMALL, "corpus": str(folder), "tasks": "text"}
+    before = inputs_of(values)
+    for number, path in enumerate(sorted(folder.iterdir())):
+        there = folder / ("odd" if number % 2 else "even")
+        there.mkdir(exist_ok=True)
+        path.rename(there / path.name)
+    after = inputs_of(values)
+    assert before["corpus"] == after["corpus"]
+    assert before != after
+
+
+def inputs_of(values: dict[str, object]) -> dict[str, str]:
+    given = {key: value for key, value in values.items() if key in ExtrapolateConfig.model_fields}
+    return build(ExtrapolateConfig, given).inputs()

@@ -120,6 +120,31 @@ def test_metrics_are_flat_numbers():
     ]
     assert metrics_of(summary) == {"yarn ×4/loss": 1.5, "pi ×4/copy @64": 0.25}
     assert metrics_of([{"context": 1024, "base": 4293.0}]) == {"context=1024/base": 4293.0}
+    assert metrics_of([]) == {}
+
+
+def test_metrics_of_rows_with_the_same_words_are_not_mixed():
+    # One task under two bases: the second, without a bound, is not given that of the first.
+    summary = [
+        {"task": "copy", "base": 300.0, "bound": 102.0, "accuracy": 0.46},
+        {"task": "copy", "base": 10000.0, "bound": None, "accuracy": 0.9},
+    ]
+    assert metrics_of(summary) == {
+        "copy/base=300.0/bound": 102.0,
+        "copy/base=300.0/accuracy": 0.46,
+        "copy/base=10000.0/accuracy": 0.9,
+    }
+    # A grid, whose first column is a number that several rows share.
+    grid = [{"base": b, "method": m, "loss": b + len(m)} for b in (1, 2) for m in ("pi", "yarn")]
+    assert metrics_of(grid)["base=1/pi/loss"] == 3
+    assert len(metrics_of(grid)) == 4
+
+
+def test_every_stored_number_of_a_short_table_is_among_the_metrics():
+    for path in sorted(REFERENCE.glob("*/*/manifest.json")):
+        summary = json.loads(path.read_text())["summary"]
+        metrics = json.loads((path.parent / "metrics.json").read_text())
+        assert metrics == metrics_of(summary), path
 
 
 def test_every_run_keeps_its_metrics(tmp_path):
@@ -128,3 +153,15 @@ def test_every_run_keeps_its_metrics(tmp_path):
     assert metrics == metrics_of(to_records(run.summary()))
     assert metrics
     assert set(find_runs([run.folder])[0].tables) == set(run.tables)
+
+
+def test_rows_that_differ_in_more_than_the_drawn_columns_are_not_averaged(run):
+    # A difference at one distance, in contexts of 2048 and 8192 tokens, is two results.
+    table = run.tables["comparisons"].query("metric == 'copy_accuracy'")
+    assert table.groupby(["method_a", "method_b", "at_tokens"]).size().max() > 1
+    tables = {"comparisons": run.tables["comparisons"]}
+    found = json.loads(export.text_of(run, tables, "lm-eval"))
+    assert {samples["effective"] for samples in found["n-samples"].values()} == {1}
+    copied = [e for name, e in found["results"].items() if "copy_accuracy," in name]
+    values = sorted(each["difference,none"] for each in copied)
+    assert values == pytest.approx(sorted(table["difference"]))

@@ -26,19 +26,10 @@ from ropelab.experiments.encodings.behaviour import Behaviour
 from ropelab.experiments.encodings.cost import Timing, costs, encoding_of, memory, shape_of
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
+from ropelab.models.tasks import tables as measured
 from ropelab.models.tasks.cells import Evaluation, collected
 from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import beyond_training, training_of
-from ropelab.models.tasks.tables import (
-    BUCKET,
-    INTERVAL,
-    NLL,
-    PLACE,
-    accuracies,
-    losses,
-    over_seeds,
-    per_unit,
-)
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.comparisons import Measure, Pair, compared, significance
 from ropelab.runs.own import find, sources
@@ -99,16 +90,16 @@ def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
     found = {"cost": costs(config), "memory": memory(config), **answers["behaviour"]}
     lengths = config.train_len, config.test_len
     if text := answers.get("text"):
-        places = pd.DataFrame(grid.buckets(*lengths), columns=BUCKET)
-        by_bucket = losses(text["buckets"], [*ROW, *BUCKET])
-        found["text_nll"] = _everywhere(by_bucket, places, config, NLL)
+        places = pd.DataFrame(grid.buckets(*lengths), columns=measured.BUCKET)
+        by_bucket = measured.losses(text["buckets"], [*ROW, *measured.BUCKET])
+        found["text_nll"] = _everywhere(by_bucket, places, config, measured.NLL)
         places = pd.DataFrame({"context_tokens": grid.contexts(*lengths)})
-        by_context = losses(text["last_window"], [*ROW, "context_tokens"])
-        found["last_window"] = _everywhere(by_context, places, config, NLL)
+        by_context = measured.losses(text["last_window"], [*ROW, "context_tokens"])
+        found["last_window"] = _everywhere(by_context, places, config, measured.NLL)
     if copied := answers.get("copy"):
         tried = grid.places(grid.distances(*lengths), grid.retrieval_contexts(*lengths))
-        places = pd.DataFrame(tried, columns=PLACE)
-        by_place = accuracies(copied["trials"], [*ROW, *PLACE])
+        places = pd.DataFrame(tried, columns=measured.PLACE)
+        by_place = measured.accuracies(copied["trials"], [*ROW, *measured.PLACE])
         found["copy_accuracy"] = _everywhere(by_place, places, config, "accuracy")
     rows = _rows(answers, config)
     return {**found, "quality": _quality(rows, config), **comparisons(rows, config)}
@@ -120,13 +111,13 @@ def times(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
 
 
 def _everywhere(
-    measured: pd.DataFrame, places: pd.DataFrame, config: EncodingsConfig, value: str
+    found: pd.DataFrame, places: pd.DataFrame, config: EncodingsConfig, value: str
 ) -> pd.DataFrame:
     """Return a row for every encoding, seed and place, with a status and the trained length."""
     rows = pd.DataFrame({"encoding": config.encodings}).merge(
         pd.DataFrame({"seed": config.seeds}), how="cross"
     )
-    full = rows.merge(places, how="cross").merge(measured, how="left")
+    full = rows.merge(places, how="cross").merge(found, how="left")
     counts = [name for name in ("documents", "sequences", "trials") if name in full]
     full[counts] = full[counts].fillna(0).astype(int)
     status = full[value].notna().map({True: "ok", False: "undefined"})
@@ -150,11 +141,11 @@ def _rows(answers: dict[str, dict[str, pd.DataFrame]], config: EncodingsConfig) 
     by_metric = {}
     if text := answers.get("text"):
         table = text["last_window"].merge(wanted.assign(context_tokens=contexts))
-        by_metric[TEXT] = per_unit(table)
+        by_metric[TEXT] = measured.per_unit(table)
     if copied := answers.get("copy"):
         # Copying at a multiple is copying from half of that context back, in all of it.
         at = wanted.assign(distance_tokens=contexts // 2, context_tokens=contexts)
-        by_metric[COPY] = per_unit(copied["trials"].merge(at))
+        by_metric[COPY] = measured.per_unit(copied["trials"].merge(at))
     return {
         (metric, *place): rows
         for metric, table in by_metric.items()
@@ -167,14 +158,14 @@ def _quality(rows: Rows, config: EncodingsConfig) -> pd.DataFrame:
     records = []
     metrics = dict.fromkeys(metric for metric, _, _ in rows)
     for place in product(metrics, config.encodings, _multiples(config)):
-        measured: tuple[object, ...] = (0, 0, *[math.nan] * 4, "undefined")
+        mean: tuple[object, ...] = (0, 0, *[math.nan] * 4, "undefined")
         if place in rows:
             # The worst seed shows if every model has learned.
             by_seed = rows[place].groupby("seed")["value"].mean()
             worst = by_seed.max() if place[0] == TEXT else by_seed.min()
-            measured = (*over_seeds(rows[place]), worst, "ok")
-        records.append((*place, *measured))
-    columns = ["metric", "encoding", "times_trained_len", "seeds", "n", "value", *INTERVAL]
+            mean = (*measured.over_seeds(rows[place]), worst, "ok")
+        records.append((*place, *mean))
+    columns = ["metric", "encoding", "times_trained_len", "seeds", "n", "value", *measured.INTERVAL]
     table = pd.DataFrame(records, columns=[*columns, "worst_seed_value", "status"])
     return table.assign(train_len_tokens=config.train_len)
 

@@ -147,7 +147,8 @@ class EvaluateConfig(Config):
 
     def inputs(self) -> dict[str, str]:
         """Fingerprints of the text and of the model; InputError if one cannot be used."""
-        return {"corpus": self.text.fingerprint, "model": self.reference().fingerprint}
+        named = config.documents_of(self.text.named()) if self.corpus else {}
+        return {"corpus": self.text.fingerprint, "model": self.reference().fingerprint, **named}
 
     @cached_property
     def facts(self) -> "ModelFacts":

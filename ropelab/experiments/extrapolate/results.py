@@ -24,36 +24,15 @@ from ropelab.models.lm.training import Recipe, operations_per_token
 from ropelab.models.methods.method import PAIRING, UNSCALED, Method, Reading, Scaled
 from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
 from ropelab.models.tasks import grid
+from ropelab.models.tasks import tables as measured
 from ropelab.models.tasks.cells import FORWARD, Evaluation, collected
 from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMethod
 from ropelab.models.tasks.plans import beyond_training
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.models.tasks.rounded import casts_table, rounded_rows, said_of_casts
-from ropelab.models.tasks.tables import (
-    KEYS,
-    NLL,
-    PLACE,
-    ROW,
-    accuracies,
-    by_label,
-    does_of,
-    retrieval_of,
-    sentences,
-    tables_of_tasks,
-)
+from ropelab.runs import labels
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import indistinguishable, tied_with
-from ropelab.runs.labels import (
-    CACHE,
-    FAR_CACHE,
-    NEAR_CACHE,
-    ROUNDED,
-    SEARCHED,
-    WINDOW,
-    WINDOW_CACHE,
-    method_label,
-    row_labels,
-)
 from ropelab.runs.own import sources
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import LEARNED
@@ -85,12 +64,12 @@ def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
             # The window sees the same at all lengths: the longest is enough.
             task=task.at_the_end(config.test_len) if isinstance(mode, SlidingWindow) else task,
             mode=mode,
-            labels=tuple(zip(ROW, (method, factor, model.seed, arm), strict=True)),
+            labels=tuple(zip(measured.ROW, (method, factor, model.seed, arm), strict=True)),
             dtype=config.dtype,
         )
         for task in tasks
         for (method, factor, arm), mode, model in all_rows
-        if arm != CACHE or task.name == "text"
+        if arm != labels.CACHE or task.name == "text"
     ]
     baselines = [NgramBaseline(task=task) for task in tasks if isinstance(task, Retrieval)]
     return [*evaluations, *baselines]
@@ -136,9 +115,10 @@ def rows(
     for scaled in (method for method in methods if isinstance(method, Scaled)):
         mode = WithMethod(scaled, geometry)
         for name, rounded in rounded_rows(config, scaled.label, mode, geometry):
-            yield (name, scaled.factor, ROUNDED), rounded, base
+            yield (name, scaled.factor, labels.ROUNDED), rounded, base
     for method, published in searches(config, methods):
-        yield (published.label, published.factor, SEARCHED), WithMethod(method, geometry), base
+        row = published.label, published.factor, labels.SEARCHED
+        yield row, WithMethod(method, geometry), base
     plain = WithMethod(UNSCALED, geometry)
     if "ceiling" in config.arms:
         # Trained at the test length from the start, on the same number of tokens. The curriculum
@@ -151,19 +131,19 @@ def rows(
         encoding = partial(UNSCALED.encoding, replace(geometry, trained_len=test_len), test_len)
         yield (LONGER, 1.0, "ceiling"), plain, replace(base, recipe=recipe, encoding=encoding)
     window = SlidingWindow(plain, config.train_len)
-    if CACHE in config.arms:
+    if labels.CACHE in config.arms:
         length = config.train_len
         for name, beyond, within in (
-            (FAR_CACHE, length, None),
-            (NEAR_CACHE, 0, length),
-            (WINDOW_CACHE, 0, None),
+            (labels.FAR_CACHE, length, None),
+            (labels.NEAR_CACHE, 0, length),
+            (labels.WINDOW_CACHE, 0, None),
         ):
-            yield (name, 1.0, CACHE), WithCache(plain, length, beyond, within), base
+            yield (name, 1.0, labels.CACHE), WithCache(plain, length, beyond, within), base
     if "finetuned" in config.arms:
         # Trained on as long as the methods, at its own length: a gain of theirs is of the method.
         tuned = adapted(config, base, geometry, UNSCALED, "finetuned", config.train_len)
-        yield (WINDOW, 1.0, "finetuned"), window, tuned
-    yield (WINDOW, 1.0, "zero_shot"), window, base
+        yield (labels.WINDOW, 1.0, "finetuned"), window, tuned
+    yield (labels.WINDOW, 1.0, "zero_shot"), window, base
 
 
 def adapted(
@@ -233,17 +213,17 @@ def searches(
 
 
 def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
-    measured = collected(cells(config), values)
-    found = tables_of_tasks(measured, config, UNSCALED.label, [config.train_len], {})
+    evaluated = collected(cells(config), values)
+    found = measured.tables_of_tasks(evaluated, config, UNSCALED.label, [config.train_len], {})
     searched, matched = (
-        [tables[name].assign(task=task) for task, tables in measured.items() if name in tables]
+        [tables[name].assign(task=task) for task, tables in evaluated.items() if name in tables]
         for name in ("searched", "matched")
     )
     if searched:
         found["searched"] = pd.concat(searched, ignore_index=True)
     if matched:
-        by = ["task", "n_gram_tokens", *PLACE]
-        found["ngram_baseline"] = accuracies(pd.concat(matched), by)
+        by = ["task", "n_gram_tokens", *measured.PLACE]
+        found["ngram_baseline"] = measured.accuracies(pd.concat(matched), by)
     methods = config.parsed_methods()
     found |= casts_table(config, methods, config.geometry(), found["comparisons"])
     return {**found, "cost": _cost(config)}
@@ -272,25 +252,27 @@ def answer(tables: Tables) -> str:
     """Name the best methods at retrieval beyond the trained length, and at the end of long text."""
     rounded = said_of_casts(tables["casts"]) if "casts" in tables else []
     exact = {
-        name: table[table["arm"] != ROUNDED] if "arm" in table else table
+        name: table[table["arm"] != labels.ROUNDED] if "arm" in table else table
         for name, table in tables.items()
     }
-    findings = [_retrieval(exact, task) for task in retrieval_of(tables)]
+    findings = [_retrieval(exact, task) for task in measured.retrieval_of(tables)]
     findings += [_text(exact)] if "text_nll" in tables else []
-    return sentences([*rounded, *findings], tables["comparisons"])
+    return measured.sentences([*rounded, *findings], tables["comparisons"])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
     """Return a row per method: loss in the first and last bucket, accuracy within and beyond."""
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
-        losses = _wide(tables["text_nll"], "bucket_end_tokens", NLL)
+        losses = _wide(tables["text_nll"], "bucket_end_tokens", measured.NLL)
         columns |= {f"nll @{end}": losses[end] for end in _spread(losses, 2)}
-    tasks = retrieval_of(tables)
+    tasks = measured.retrieval_of(tables)
     for task in tasks:
         table = in_longest_context(tables[f"{task}_accuracy"])
-        if task in KEYS:
-            columns[f"{task} @{table['context_tokens'].iloc[0]}"] = by_label(table, "accuracy")
+        if task in measured.KEYS:
+            columns[f"{task} @{table['context_tokens'].iloc[0]}"] = measured.by_label(
+                table, "accuracy"
+            )
         else:
             accuracy = _wide(table, "distance_tokens", "accuracy")
             shown = _spread(accuracy, max(1, 4 - len(tasks)))
@@ -300,9 +282,9 @@ def summary(tables: Tables) -> pd.DataFrame:
 
 def _wide(table: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
     """Return methods in their order by positions, averaged over seeds."""
-    labels = row_labels(table)
-    wide = table.assign(label=labels).pivot_table(index="label", columns=column, values=value)
-    return wide.loc[list(dict.fromkeys(labels))]
+    names = labels.row_labels(table)
+    wide = table.assign(label=names).pivot_table(index="label", columns=column, values=value)
+    return wide.loc[list(dict.fromkeys(names))]
 
 
 def _spread(table: pd.DataFrame, most: int) -> Sequence[Hashable]:
@@ -313,10 +295,10 @@ def _spread(table: pd.DataFrame, most: int) -> Sequence[Hashable]:
 
 
 def _retrieval(tables: Tables, task: str) -> str:
-    table, does = tables[f"{task}_accuracy"], does_of(task)
+    table, does = tables[f"{task}_accuracy"], measured.does_of(task)
     trained_len = int(table["train_len_tokens"].iloc[0])
     inside = table[table["context_tokens"] == trained_len]
-    if task not in KEYS:
+    if task not in measured.KEYS:
         inside = inside[inside["distance_tokens"] == trained_len // 2]
     # A task that no method does where the model was trained, with every seed, says nothing about
     # longer contexts.
@@ -325,15 +307,16 @@ def _retrieval(tables: Tables, task: str) -> str:
         return f"no model {does} inside {trained_len} tokens, so there is no verdict on that"
     longest = in_longest_context(table)
     context = longest["context_tokens"].iloc[0]
-    if task in KEYS:  # compared over all depths at once
+    if task in measured.KEYS:  # compared over all depths at once
         distance, where = context, f"in {context} tokens"
     else:
         distance = min(2 * trained_len, int(longest["distance_tokens"].max()))
         longest = longest[longest["distance_tokens"] == distance]
         times = f"{distance / trained_len:g} times the trained length"
         where = f"from {distance} tokens back, {times}, in {context} tokens"
-    published, searched = longest[longest["arm"] != SEARCHED], longest[longest["arm"] == SEARCHED]
-    at = by_label(published, "accuracy").sort_values(ascending=False, kind="stable")
+    is_searched = longest["arm"] == labels.SEARCHED
+    published, searched = longest[~is_searched], longest[is_searched]
+    at = measured.by_label(published, "accuracy").sort_values(ascending=False, kind="stable")
     about = {"at_tokens": distance, "context_tokens": context, "metric": f"{task}_accuracy"}
     rivals = indistinguishable(str(at.index[0]), tables["comparisons"], about)
     rivals = [name for name in rivals if name in at.index]
@@ -341,18 +324,18 @@ def _retrieval(tables: Tables, task: str) -> str:
     if "unscaled" in at.index[1:]:
         finding += f"; unscaled {at['unscaled']:.2f}"
     if not searched.empty:
-        found = by_label(searched, "accuracy")
+        found = measured.by_label(searched, "accuracy")
         finding += f", {found.idxmax()} on this model {found.max():.2f}"
     return finding
 
 
 def _text(tables: Tables) -> str:
     table = tables["text_nll"]
-    losses = _wide(table, "bucket_end_tokens", NLL).iloc[:, -1]
-    named = table.assign(label=row_labels(table)).drop_duplicates("label").set_index("label")
+    losses = _wide(table, "bucket_end_tokens", measured.NLL).iloc[:, -1]
+    named = table.assign(label=labels.row_labels(table)).drop_duplicates("label").set_index("label")
     # Searched parameters are the best ones of this model only where no formula is shown.
-    own = named[(named["method"] != WINDOW) & (named["arm"] != CACHE)]
-    published = own[own["arm"] != SEARCHED]
+    own = named[(named["method"] != labels.WINDOW) & (named["arm"] != labels.CACHE)]
+    published = own[own["arm"] != labels.SEARCHED]
     shown = own if published.empty else published
     finding = f"at the end of text of {losses.name} bytes "
     rows = tables["comparisons"]
@@ -360,8 +343,8 @@ def _text(tables: Tables) -> str:
     if not shown.empty:
         best = str(losses[shown.index].idxmin())
         # A method is compared with the window of a model that was trained as long.
-        tuned = method_label(WINDOW, 1, str(shown.loc[best, "arm"]))
-        window = tuned if tuned in losses else WINDOW
+        tuned = labels.method_label(labels.WINDOW, 1, str(shown.loc[best, "arm"]))
+        window = tuned if tuned in losses else labels.WINDOW
         pair = rows[(rows["method_a"] == best) & (rows["method_b"] == window)]
         verdict = str(pair["verdict"].iloc[0])
         found = {best: "beats", window: "is worse than"}.get(verdict, "is indistinguishable from")
@@ -370,21 +353,21 @@ def _text(tables: Tables) -> str:
             f"the best method is {best} ({losses[best]:.3f} nats per byte){tied_with(rivals)}"
         )
         # Runs from before that window have only the one of the model before fine-tuning.
-        behind = ", before fine-tuning" if "finetuned" in tuned and window == WINDOW else ""
+        behind = ", before fine-tuning" if "finetuned" in tuned and window == labels.WINDOW else ""
         length = "the sliding window of the trained length"
         finding += f"; it {found} {length} ({losses[window]:.3f}{behind})"
     else:
-        finding += f"the sliding window has {losses[WINDOW]:.3f} nats per byte"
-    if FAR_CACHE in losses:
+        finding += f"the sliding window has {losses[labels.WINDOW]:.3f} nats per byte"
+    if labels.FAR_CACHE in losses:
         finding += (
             f"; counts of the n-grams that the window does not see lower its loss to "
-            f"{losses[FAR_CACHE]:.3f}, those that it sees to {losses[NEAR_CACHE]:.3f}, all to "
-            f"{losses[WINDOW_CACHE]:.3f}"
+            f"{losses[labels.FAR_CACHE]:.3f}, those that it sees to "
+            f"{losses[labels.NEAR_CACHE]:.3f}, all to {losses[labels.WINDOW_CACHE]:.3f}"
         )
     # Where context is worth little inside the trained length, losses beyond it say little.
     plain = tables["last_window"].query("method == 'unscaled'")
     inside = plain[plain["context_tokens"] <= plain["train_len_tokens"]]
-    costs = inside.groupby("context_tokens")[NLL].mean()
+    costs = inside.groupby("context_tokens")[measured.NLL].mean()
     if len(costs) < 2:
         return finding
     scored = grid.last_window(int(plain["train_len_tokens"].iloc[0]))

@@ -138,8 +138,7 @@ def _rounded(text: str, inner: Encoding, rounding: Rounding) -> Encoding:
     if type(inner) is not Rope or not inner.plan.inv_freq[1:].any() or after:
         formats = ", ".join(NATIVE)
         raise InputError(f"'{text}' needs a rope that rotates, its products in one of {formats}")
-    pairs = inner.plan.inv_freq.size
-    return RoundedRope(inner, rounding, base=inner.plan.inv_freq[1] ** -pairs)
+    return RoundedRope(inner, rounding, inner.plan.inv_freq[1] ** -inner.plan.inv_freq.size)
 
 
 def _layers(text: str, count: int, of: Callable[[int], str], shape: Shape) -> PerLayer:

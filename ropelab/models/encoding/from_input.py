@@ -1,7 +1,6 @@
 """Encodings from data: what lies between two tokens decides, not how many tokens these are.
 
-Each layer reads numbers for every token from its normalised input and stores them behind the key,
-so that a cache holds all that `scores` needs.
+Each layer reads numbers for every token from its input and stores them behind the key.
 """
 
 from typing import Self
@@ -71,8 +70,7 @@ class Path(Encoding):
         self.strength = nn.Linear(width, heads)
 
     def extend_key(self, k: Heads, x: Embeddings) -> Heads:
-        # Before the convolution, which needs earlier tokens. The paper transforms cached keys in
-        # place instead: less memory, and nothing that is appended only.
+        # Before the convolution, which needs earlier tokens; the paper changes cached keys instead.
         w = self.up(self.down(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         return torch.cat((k, w, self.strength(x).mT[..., None]), dim=-1)
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.files import check_name, read_regular
-from ropelab.runs.folders import files_below
+from ropelab.runs.folders import digest, files_below
 
 # First word of every random seed: training data never come back as evaluation data.
 TRAINING, EVALUATION = 0, 1
@@ -137,13 +137,16 @@ class CorpusRef:
     path: str  # a text file or a folder, empty for the standard library of this Python
     piece: int  # bytes into which the held-out end of a single file is cut
     fingerprint: str  # of its content; a corpus that changed since is refused
+    names: str = ""  # a fingerprint of names and kinds, so that none are kept that have changed
     front: ClassVar[list[int]] = []
     symbols: ClassVar[Tensor] = torch.from_numpy(ALPHABET)
 
     @classmethod
     def of(cls, path: str, piece: int) -> Self:
         """Describe a corpus on disk. InputError if there is none."""
-        return cls(path, piece, read_corpus(Path(path) if path else None, piece).fingerprint)
+        found = read_corpus(Path(path) if path else None, piece)
+        names = digest({"names": [document.origin for document in found.held_out]})
+        return cls(path, piece, found.fingerprint, names)
 
     def corpus(self) -> Corpus:
         """Return the text, read once per process. MachineError if it changed since."""

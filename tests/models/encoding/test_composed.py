@@ -24,7 +24,7 @@ NOTATIONS = [
     "layers(log_scaled(nope),ssmax(rope))",
     "window(t5,3)",
     "every(2,forget(rope),window(path,5))",
-    "layers(log_scaled(fox),ssmax(fope))",
+    "layers(log_scaled(fox),ssmax(path))",
     "every(4,shaw,rope(base=500,share=0.5,fast=0.5))",
     "layers(rounded(rope,half_cache_bfloat16),nope)",
 ]
