@@ -66,7 +66,7 @@ def test_a_file_that_is_not_the_published_one_is_refused(tool, tmp_path):
 def test_where_a_corpus_is_from_is_told_beside_its_fingerprint(corpora, tmp_path):
     small = {"train_len": 64, "test_len": 256, "documents": 3}
     plain = build(ExtrapolateConfig, {"corpus": corpora[0], **small}).inputs()
-    assert set(plain) == {"corpus"}
+    assert set(plain) == {"corpus", "documents"}
     for path in Path(corpora[0]).iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / ".source").write_text("Invented words, for tests\n")

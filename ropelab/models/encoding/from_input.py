@@ -3,17 +3,15 @@
 Each layer reads numbers for every token from its input and stores them behind the key.
 """
 
+from itertools import pairwise
 from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.linalg import solve_triangular
 from torch.nn.functional import logsigmoid, normalize, pad, silu
 
 from ropelab.models.encoding.base import Around, Embeddings, Encoding, Heads, Positions, Scores
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 class Forget(Around):
@@ -36,7 +34,8 @@ class Forget(Around):
         return cls(Encoding(), width, heads)
 
     def extend_key(self, k: Heads, x: Embeddings) -> Heads:
-        gates = logsigmoid(at_least_float32(self.gate(x))).mT[..., None]
+        gates = self.gate(x).mT[..., None]
+        gates = logsigmoid(gates.to(torch.promote_types(gates.dtype, torch.float32)))
         return torch.cat((super().extend_key(k, x), gates), dim=-1)
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
@@ -58,6 +57,7 @@ class Path(Encoding):
 
     RANK = 32
     TAPS = 3
+    CHUNK = 128  # tokens whose products are made at once
     fused: bool = False
 
     def __init__(self, width: int, heads: int, head_dim: int) -> None:
@@ -75,18 +75,25 @@ class Path(Encoding):
         return torch.cat((k, w, self.strength(x).mT[..., None]), dim=-1)
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        width, tokens = q.shape[-1], len(at_k)
+        width, tokens, parts = q.shape[-1], len(at_k), list[Tensor]()
         # Products of many matrices are not rounded to 16 bits.
         with torch.autocast(q.device.type, enabled=False):
-            q = at_least_float32(q) * width**-0.5
+            q = q.to(torch.promote_types(q.dtype, torch.float32)) * width**-0.5
             k, w, strength = k.to(q.dtype).split((width, width, 1), dim=-1)
             w, beta = pad(w, (0, 0, self.TAPS - 1, 0)), 2 * strength.sigmoid()
-            w = sum(tap * w[:, :, n : n + tokens] for n, tap in enumerate(self.taps))
-            w = normalize(silu(w), dim=-1)
-            # The UT transform: with L the part of beta w w^T below the diagonal, the product of all
-            # H is I - w^T (I + L)^-1 beta w; rows up to the query, columns behind the key are ours.
-            along = (q @ w.mT).masked_fill(at_k > at_q[:, None], 0.0)
-            behind = beta * (w @ k.mT).tril(-1)
-            below = (beta * (w @ w.mT)).tril(-1)
-            solved = torch.linalg.solve_triangular(below, behind, upper=False, unitriangular=True)
-            return q @ k.mT - along @ solved
+            mixed = sum(tap * w[:, :, n : n + tokens] for n, tap in enumerate(self.taps))
+            w = normalize(silu(mixed), dim=-1)
+            # From the queries back: the product of each chunk is applied to q on the way.
+            ends = tokens, *range(int(at_q[0] - at_k[0]), 0, -self.CHUNK), 0
+            for stop, start in pairwise(ends):
+                k_here, w_here, beta_here = (each[:, :, start:stop] for each in (k, w, beta))
+                # The UT transform: with L the part of beta w w^T below the diagonal, all H together
+                # are I - w^T (I + L)^-1 beta w; rows up to the query, columns behind the key.
+                along = (q @ w_here.mT).masked_fill(at_k[start:stop] > at_q[:, None], 0.0)
+                below = (beta_here * (w_here @ w_here.mT)).tril(-1)
+                right = beta_here * torch.cat(((w_here @ k_here.mT).tril(-1), w_here), dim=-1)
+                solved = solve_triangular(below, right, upper=False, unitriangular=True)
+                both = torch.cat((q @ k_here.mT, q), dim=-1) - along @ solved
+                parts.insert(0, both[..., :-width])
+                q = both[..., -width:]
+        return torch.cat(parts, dim=-1)
