@@ -540,7 +540,7 @@ def test_ones_own_corpus_is_part_of_the_identity(tmp_path, config):
     one = config(corpus=str(file), documents=2).inputs()
     file.write_text("other text " * 500)
     assert config(corpus=str(file), documents=2).inputs() != one
-    assert set(config(tasks=("copy",)).inputs()) == {"corpus"}
+    assert set(config(tasks=("copy",)).inputs()) == {"corpus", "documents"}
 
 
 def test_pass_keys_are_asked_of_models_trained_here(config, context):
