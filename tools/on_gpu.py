@@ -192,17 +192,12 @@ def verdicts(device: str, tiny: bool) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         tables = []
         for where in ("cpu", device):
-            words = f"extrapolate {asked} --device {where} --dtype float32 -q --no-figures --json"
-            line = [
-                sys.executable,
-                "-m",
-                "ropelab",
-                *words.split(),
-                "--results",
-                f"{folder}/{where}",
-            ]
-            told = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-            tables.append(pd.DataFrame(json.loads(told)["tables"]["comparisons"]))
+            done = typed(
+                f"extrapolate {asked} --device {where} --dtype float32 --json "
+                f"--results {folder}/{where}"
+            )
+            done.check_returncode()
+            tables.append(pd.DataFrame(json.loads(done.stdout)["tables"]["comparisons"]))
     pair = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
     both = tables[0].merge(tables[1], on=pair, suffixes=("_cpu", "_device"))
     same = both.verdict_cpu == both.verdict_device
@@ -223,11 +218,16 @@ def memory(device: str, tiny: bool) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         save(Path(folder, "model"), SMOLLM2_WIDTH | {"num_hidden_layers": 2}, "bfloat16")
         length = "--limit-memory 1GB --context 65536" if tiny else "--context 64M"
-        words = f"evaluate {folder}/model {length} --tasks copy --device {device} -q --no-figures"
-        line = [sys.executable, "-m", "ropelab", *words.split(), "--results", f"{folder}/results"]
-        done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+        words = f"evaluate {folder}/model {length} --tasks copy --device {device}"
+        done = typed(f"{words} --results {folder}/results")
         lines = done.stderr.strip().splitlines()
     yield f"status {done.returncode}, {len(lines)} line(s): {lines[-1] if lines else ''}"
+
+
+def typed(words: str) -> subprocess.CompletedProcess[str]:
+    """Run one command of ropelab, quietly."""
+    line = [sys.executable, "-m", "ropelab", *words.split(), "-q", "--no-figures"]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
 
 
 ANSWERS = {"casts": casts, "model": model, "verdicts": verdicts, "memory": memory}

@@ -239,7 +239,7 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
     InputError names every field that is wrong, as `name` calls it (`head_dim` or `--head-dim`).
     """
     try:
-        found = {name: typed(value) for name, value in values.items()}
+        found = {key: typed(value) for key, value in values.items()}
         for ours, theirs in spellings(config_class).items():
             if theirs in found:
                 if ours in found:

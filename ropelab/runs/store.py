@@ -260,27 +260,27 @@ def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Flatten the short table into numbers for experiment trackers: `yarn ×4/copy @4096`.
 
     A row is named by its words before its first number, or by its first column where that is a
-    number; by more columns where rows would have the same name. What is missing or infinite has no
-    entry.
+    number; by more columns where names would be equal. What is missing or infinite has no entry.
 
     >>> metrics_of([{"method": "pi", "loss": 1.5}, {"method": "yarn", "loss": None}])
     {'pi/loss': 1.5}
     """
-    found: dict[str, float] = {}
     rows = [*dict.fromkeys(tuple(row.items()) for row in summary)]
-    for columns in range(1, max(map(len, rows), default=0) + 1):
-        words = (takewhile(lambda item: isinstance(item[1], str), row) for row in rows)
-        heads = [row[: max(columns, len([*each]))] for row, each in zip(rows, words, strict=True)]
-        names = ["/".join(v if isinstance(v, str) else f"{k}={v}" for k, v in h) for h in heads]
-        if len({*names}) < len(names):
-            continue
-        for name, head, row in zip(names, heads, rows, strict=True):
-            for key, number in row[len(head) :]:
-                plain = isinstance(number, int | float) and not isinstance(number, bool)
-                if plain and math.isfinite(number):
-                    found[f"{name}/{key}"] = number
-        break
-    return found
+    for columns in range(1, max(map(len, rows), default=1) + 1):
+        named: dict[str, Any] = {}
+        for row in rows:
+            words = [*takewhile(lambda item: isinstance(item[1], str), row)]
+            head = row[: max(columns, len(words))]
+            name = "/".join(v if isinstance(v, str) else f"{key}={v}" for key, v in head)
+            named[name] = row[len(head) :]
+        if len(named) == len(rows):
+            break
+    return {
+        f"{name}/{key}": value
+        for name, rest in named.items()
+        for key, value in rest
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    }
 
 
 def as_inputs(results: Path, folders: Iterable[Path]) -> dict[str, str]:

@@ -112,9 +112,9 @@ def _every_line(experiment: str, tables: Tables) -> Iterator[Task]:
             continue
         # And at whatever else tells rows of one seed apart, which the view holds at one value.
         by = [*view.where, *view.series, view.x]
-        for key in (c for c, kind in kinds.items() if kind == "key" and c not in OUTCOMES):
+        for key in (c for c, kind in kinds.items() if kind == "key" and c not in (*OUTCOMES, *by)):
             others = table.groupby([*by, *seeds], dropna=False)[key].nunique(dropna=False)
-            if key not in by and (others > 1).any():
+            if (others > 1).any():
                 by.insert(0, key)
         for values, rows in table.groupby(by, sort=False):
             *line, at = (format_value(value) for value in values)

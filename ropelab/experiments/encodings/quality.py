@@ -26,7 +26,7 @@ from ropelab.experiments.encodings.behaviour import Behaviour
 from ropelab.experiments.encodings.cost import Timing, costs, encoding_of, memory, shape_of
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
-from ropelab.models.tasks import tables as measured
+from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import Evaluation, collected
 from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import beyond_training, training_of
@@ -90,16 +90,16 @@ def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
     found = {"cost": costs(config), "memory": memory(config), **answers["behaviour"]}
     lengths = config.train_len, config.test_len
     if text := answers.get("text"):
-        places = pd.DataFrame(grid.buckets(*lengths), columns=measured.BUCKET)
-        by_bucket = measured.losses(text["buckets"], [*ROW, *measured.BUCKET])
-        found["text_nll"] = _everywhere(by_bucket, places, config, measured.NLL)
+        places = pd.DataFrame(grid.buckets(*lengths), columns=common.BUCKET)
+        by_bucket = common.losses(text["buckets"], [*ROW, *common.BUCKET])
+        found["text_nll"] = _everywhere(by_bucket, places, config, common.NLL)
         places = pd.DataFrame({"context_tokens": grid.contexts(*lengths)})
-        by_context = measured.losses(text["last_window"], [*ROW, "context_tokens"])
-        found["last_window"] = _everywhere(by_context, places, config, measured.NLL)
+        by_context = common.losses(text["last_window"], [*ROW, "context_tokens"])
+        found["last_window"] = _everywhere(by_context, places, config, common.NLL)
     if copied := answers.get("copy"):
         tried = grid.places(grid.distances(*lengths), grid.retrieval_contexts(*lengths))
-        places = pd.DataFrame(tried, columns=measured.PLACE)
-        by_place = measured.accuracies(copied["trials"], [*ROW, *measured.PLACE])
+        places = pd.DataFrame(tried, columns=common.PLACE)
+        by_place = common.accuracies(copied["trials"], [*ROW, *common.PLACE])
         found["copy_accuracy"] = _everywhere(by_place, places, config, "accuracy")
     rows = _rows(answers, config)
     return {**found, "quality": _quality(rows, config), **comparisons(rows, config)}
@@ -141,11 +141,11 @@ def _rows(answers: dict[str, dict[str, pd.DataFrame]], config: EncodingsConfig) 
     by_metric = {}
     if text := answers.get("text"):
         table = text["last_window"].merge(wanted.assign(context_tokens=contexts))
-        by_metric[TEXT] = measured.per_unit(table)
+        by_metric[TEXT] = common.per_unit(table)
     if copied := answers.get("copy"):
         # Copying at a multiple is copying from half of that context back, in all of it.
         at = wanted.assign(distance_tokens=contexts // 2, context_tokens=contexts)
-        by_metric[COPY] = measured.per_unit(copied["trials"].merge(at))
+        by_metric[COPY] = common.per_unit(copied["trials"].merge(at))
     return {
         (metric, *place): rows
         for metric, table in by_metric.items()
@@ -163,9 +163,9 @@ def _quality(rows: Rows, config: EncodingsConfig) -> pd.DataFrame:
             # The worst seed shows if every model has learned.
             by_seed = rows[place].groupby("seed")["value"].mean()
             worst = by_seed.max() if place[0] == TEXT else by_seed.min()
-            mean = (*measured.over_seeds(rows[place]), worst, "ok")
+            mean = (*common.over_seeds(rows[place]), worst, "ok")
         records.append((*place, *mean))
-    columns = ["metric", "encoding", "times_trained_len", "seeds", "n", "value", *measured.INTERVAL]
+    columns = ["metric", "encoding", "times_trained_len", "seeds", "n", "value", *common.INTERVAL]
     table = pd.DataFrame(records, columns=[*columns, "worst_seed_value", "status"])
     return table.assign(train_len_tokens=config.train_len)
 

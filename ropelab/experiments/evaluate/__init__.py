@@ -147,7 +147,7 @@ class EvaluateConfig(Config):
 
     def inputs(self) -> dict[str, str]:
         """Fingerprints of the text and of the model; InputError if one cannot be used."""
-        named = config.documents_of(self.text.named()) if self.corpus else {}
+        named = {"documents": self.text.names} if self.corpus else {}
         return {"corpus": self.text.fingerprint, "model": self.reference().fingerprint, **named}
 
     @cached_property

@@ -18,7 +18,7 @@ from ropelab.experiments.evaluate import EvaluateConfig
 from ropelab.math.scaling.plan import as_typed
 from ropelab.models.methods.method import UNSCALED, Scaled
 from ropelab.models.tasks import grid
-from ropelab.models.tasks import tables as measured
+from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import UNDECIDABLE, Checked, Evaluation, collected, is_found
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
 from ropelab.models.tasks.needles import Needles
@@ -93,7 +93,7 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     for part, (label, factor, mode) in product(parts, rows):
         # Nothing is drawn and nothing tuned: there is one seed.
         arm = ROUNDED if " + " in label else "zero_shot"
-        labels = tuple(zip(measured.ROW, (label, factor, 0, arm), strict=True))
+        labels = tuple(zip(common.ROW, (label, factor, 0, arm), strict=True))
         if label == AS_SHIPPED and easy is not None:
             probe = evaluation(task=easy, mode=mode, labels=labels)
         each = part.at_the_end(config.context) if label == WINDOW else part
@@ -113,9 +113,9 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
         # Unmodified alone, at the trained length, the probe is all of the task.
         probe = of_task[-1].probe or (None if task == "text" else of_task[0])
         if probe is not None:
-            status[probe.task.name] = measured.OK if is_found(values[probe]) else UNDECIDABLE
+            status[probe.task.name] = common.OK if is_found(values[probe]) else UNDECIDABLE
         decided += [probe] if probe and status[probe.task.name] == UNDECIDABLE else of_task
-    found = measured.tables_of_tasks(collected(decided, values), config, AS_SHIPPED, short, status)
+    found = common.tables_of_tasks(collected(decided, values), config, AS_SHIPPED, short, status)
     methods, geometry = config.parsed_methods(), config.facts.geometry()
     found |= casts_table(config, methods, geometry, found["comparisons"])
     found["recommendation"] = recommendation(config, found)
@@ -138,16 +138,16 @@ def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
 
 def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]:
     length, text = config.context, task == "text"
-    metric, column = ("nll_bucket", measured.NLL) if text else (f"{task}_accuracy", "accuracy")
+    metric, column = ("nll_bucket", common.NLL) if text else (f"{task}_accuracy", "accuracy")
     table = tables["text_nll" if text else metric]
     table = table[table["arm"] != ROUNDED]
-    if not text and (table["status"] != measured.OK).any():
+    if not text and (table["status"] != common.OK).any():
         nothing = dict.fromkeys(("best", "not_significant", "emit"), "")
         return {"task": task, "status": UNDECIDABLE, "at_tokens": length, **nothing}
     table = table[table["bucket_end_tokens" if text else "context_tokens"] == length]
-    if not text and task not in measured.KEYS:
+    if not text and task not in common.KEYS:
         table = table[table["distance_tokens"] == table["distance_tokens"].max()]
-    values = measured.by_label(table, column)
+    values = common.by_label(table, column)
     best = str(values.idxmin() if text else values.idxmax())
     pairs = tables["comparisons"]
     pairs = pairs[(pairs["metric"] == metric) & (pairs["context_tokens"] == length)]
@@ -204,7 +204,7 @@ def answer(tables: Tables) -> str:
         if parts:
             more.append(f"in short contexts {label} costs {', '.join(parts)} nats per byte")
     if "text_nll" in tables:
-        plain = tables["text_nll"].query("method == @AS_SHIPPED")[measured.NLL].min()
+        plain = tables["text_nll"].query("method == @AS_SHIPPED")[common.NLL].min()
         if plain > HARDLY_READ:
             chance = f"it reads this text little better than chance ({plain:.2f} nats per byte)"
             more.insert(0, f"{chance}; try --corpus")
@@ -213,7 +213,7 @@ def answer(tables: Tables) -> str:
             f"{model['windowed_layers']} of its {model['layers']} layers read a window of "
             f"{model['layer_window_tokens']:.0f} tokens, which no method changes"
         )
-    return measured.sentences(findings, tables["comparisons"], more)
+    return common.sentences(findings, tables["comparisons"], more)
 
 
 def following(config: EvaluateConfig, tables: Tables) -> str:
@@ -223,7 +223,7 @@ def following(config: EvaluateConfig, tables: Tables) -> str:
 
 
 def _finding(row: pd.Series, model: pd.Series, alone: bool) -> str:
-    does, best = measured.does_of(row["task"]), row["best"]
+    does, best = common.does_of(row["task"]), row["best"]
     if row["status"] == UNDECIDABLE:
         trained = model["train_len_tokens"]
         cases = f"in fewer than half of the cases inside {trained} tokens"
@@ -249,12 +249,12 @@ def summary(tables: Tables) -> pd.DataFrame:
         losses = tables["last_window"]
         trained, longest = losses["train_len_tokens"].iloc[0], losses["context_tokens"].max()
         columns |= {
-            f"nll @{at}": measured.by_label(losses[losses["context_tokens"] == at], measured.NLL)
+            f"nll @{at}": common.by_label(losses[losses["context_tokens"] == at], common.NLL)
             for at in dict.fromkeys((trained, longest))
         }
-    for task in measured.retrieval_of(tables):
+    for task in common.retrieval_of(tables):
         found = in_longest_context(tables[f"{task}_accuracy"])
         at = found["context_tokens"].iloc[0]
-        columns[f"{task} @{at}"] = measured.by_label(found, "accuracy")
+        columns[f"{task} @{at}"] = common.by_label(found, "accuracy")
     order = dict.fromkeys(label for column in columns.values() for label in column.index)
     return pd.concat(columns, axis=1).loc[list(order)].rename_axis("method").reset_index()

@@ -24,7 +24,7 @@ from ropelab.models.lm.training import Recipe, operations_per_token
 from ropelab.models.methods.method import PAIRING, UNSCALED, Method, Reading, Scaled
 from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
 from ropelab.models.tasks import grid
-from ropelab.models.tasks import tables as measured
+from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import FORWARD, Evaluation, collected
 from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMethod
 from ropelab.models.tasks.plans import beyond_training
@@ -64,7 +64,7 @@ def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
             # The window sees the same at all lengths: the longest is enough.
             task=task.at_the_end(config.test_len) if isinstance(mode, SlidingWindow) else task,
             mode=mode,
-            labels=tuple(zip(measured.ROW, (method, factor, model.seed, arm), strict=True)),
+            labels=tuple(zip(common.ROW, (method, factor, model.seed, arm), strict=True)),
             dtype=config.dtype,
         )
         for task in tasks
@@ -214,7 +214,7 @@ def searches(
 
 def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
     evaluated = collected(cells(config), values)
-    found = measured.tables_of_tasks(evaluated, config, UNSCALED.label, [config.train_len], {})
+    found = common.tables_of_tasks(evaluated, config, UNSCALED.label, [config.train_len], {})
     searched, matched = (
         [tables[name].assign(task=task) for task, tables in evaluated.items() if name in tables]
         for name in ("searched", "matched")
@@ -222,8 +222,8 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
     if searched:
         found["searched"] = pd.concat(searched, ignore_index=True)
     if matched:
-        by = ["task", "n_gram_tokens", *measured.PLACE]
-        found["ngram_baseline"] = measured.accuracies(pd.concat(matched), by)
+        by = ["task", "n_gram_tokens", *common.PLACE]
+        found["ngram_baseline"] = common.accuracies(pd.concat(matched), by)
     methods = config.parsed_methods()
     found |= casts_table(config, methods, config.geometry(), found["comparisons"])
     return {**found, "cost": _cost(config)}
@@ -255,22 +255,22 @@ def answer(tables: Tables) -> str:
         name: table[table["arm"] != labels.ROUNDED] if "arm" in table else table
         for name, table in tables.items()
     }
-    findings = [_retrieval(exact, task) for task in measured.retrieval_of(tables)]
+    findings = [_retrieval(exact, task) for task in common.retrieval_of(tables)]
     findings += [_text(exact)] if "text_nll" in tables else []
-    return measured.sentences([*rounded, *findings], tables["comparisons"])
+    return common.sentences([*rounded, *findings], tables["comparisons"])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
     """Return a row per method: loss in the first and last bucket, accuracy within and beyond."""
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
-        losses = _wide(tables["text_nll"], "bucket_end_tokens", measured.NLL)
+        losses = _wide(tables["text_nll"], "bucket_end_tokens", common.NLL)
         columns |= {f"nll @{end}": losses[end] for end in _spread(losses, 2)}
-    tasks = measured.retrieval_of(tables)
+    tasks = common.retrieval_of(tables)
     for task in tasks:
         table = in_longest_context(tables[f"{task}_accuracy"])
-        if task in measured.KEYS:
-            columns[f"{task} @{table['context_tokens'].iloc[0]}"] = measured.by_label(
+        if task in common.KEYS:
+            columns[f"{task} @{table['context_tokens'].iloc[0]}"] = common.by_label(
                 table, "accuracy"
             )
         else:
@@ -295,10 +295,10 @@ def _spread(table: pd.DataFrame, most: int) -> Sequence[Hashable]:
 
 
 def _retrieval(tables: Tables, task: str) -> str:
-    table, does = tables[f"{task}_accuracy"], measured.does_of(task)
+    table, does = tables[f"{task}_accuracy"], common.does_of(task)
     trained_len = int(table["train_len_tokens"].iloc[0])
     inside = table[table["context_tokens"] == trained_len]
-    if task not in measured.KEYS:
+    if task not in common.KEYS:
         inside = inside[inside["distance_tokens"] == trained_len // 2]
     # A task that no method does where the model was trained, with every seed, says nothing about
     # longer contexts.
@@ -307,7 +307,7 @@ def _retrieval(tables: Tables, task: str) -> str:
         return f"no model {does} inside {trained_len} tokens, so there is no verdict on that"
     longest = in_longest_context(table)
     context = longest["context_tokens"].iloc[0]
-    if task in measured.KEYS:  # compared over all depths at once
+    if task in common.KEYS:  # compared over all depths at once
         distance, where = context, f"in {context} tokens"
     else:
         distance = min(2 * trained_len, int(longest["distance_tokens"].max()))
@@ -316,7 +316,7 @@ def _retrieval(tables: Tables, task: str) -> str:
         where = f"from {distance} tokens back, {times}, in {context} tokens"
     is_searched = longest["arm"] == labels.SEARCHED
     published, searched = longest[~is_searched], longest[is_searched]
-    at = measured.by_label(published, "accuracy").sort_values(ascending=False, kind="stable")
+    at = common.by_label(published, "accuracy").sort_values(ascending=False, kind="stable")
     about = {"at_tokens": distance, "context_tokens": context, "metric": f"{task}_accuracy"}
     rivals = indistinguishable(str(at.index[0]), tables["comparisons"], about)
     rivals = [name for name in rivals if name in at.index]
@@ -324,14 +324,14 @@ def _retrieval(tables: Tables, task: str) -> str:
     if "unscaled" in at.index[1:]:
         finding += f"; unscaled {at['unscaled']:.2f}"
     if not searched.empty:
-        found = measured.by_label(searched, "accuracy")
+        found = common.by_label(searched, "accuracy")
         finding += f", {found.idxmax()} on this model {found.max():.2f}"
     return finding
 
 
 def _text(tables: Tables) -> str:
     table = tables["text_nll"]
-    losses = _wide(table, "bucket_end_tokens", measured.NLL).iloc[:, -1]
+    losses = _wide(table, "bucket_end_tokens", common.NLL).iloc[:, -1]
     named = table.assign(label=labels.row_labels(table)).drop_duplicates("label").set_index("label")
     # Searched parameters are the best ones of this model only where no formula is shown.
     own = named[(named["method"] != labels.WINDOW) & (named["arm"] != labels.CACHE)]
@@ -367,7 +367,7 @@ def _text(tables: Tables) -> str:
     # Where context is worth little inside the trained length, losses beyond it say little.
     plain = tables["last_window"].query("method == 'unscaled'")
     inside = plain[plain["context_tokens"] <= plain["train_len_tokens"]]
-    costs = inside.groupby("context_tokens")[measured.NLL].mean()
+    costs = inside.groupby("context_tokens")[common.NLL].mean()
     if len(costs) < 2:
         return finding
     scored = grid.last_window(int(plain["train_len_tokens"].iloc[0]))

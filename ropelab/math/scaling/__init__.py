@@ -2,7 +2,6 @@
 
 from ropelab.math.scaling.pairs import LongRope as LongRope
 from ropelab.math.scaling.pairs import Proportional as Proportional
-from ropelab.math.scaling.pairs import Resonance as Resonance
 from ropelab.math.scaling.pairs import Without as Without
 from ropelab.math.scaling.plan import RopePlan as RopePlan
 from ropelab.math.scaling.plan import Scaling as Scaling

@@ -86,6 +86,11 @@ class Corpus:
     held_out: tuple[Document, ...]
     fingerprint: str  # sha256 over both halves
 
+    @property
+    def names(self) -> str:
+        """The fingerprint of names and kinds, which tables show and `fingerprint` leaves out."""
+        return digest({"names": [document.origin for document in self.held_out]})
+
     def windows(self, seed: int, step: int, window: int, rows: int) -> Int[Tensor, "rows window"]:
         """Return the text of one training step: windows at equally likely places in documents."""
         random = np.random.default_rng((TRAINING, seed, step))
@@ -137,7 +142,7 @@ class CorpusRef:
     path: str  # a text file or a folder, empty for the standard library of this Python
     piece: int  # bytes into which the held-out end of a single file is cut
     fingerprint: str  # of its content; a corpus that changed since is refused
-    names: str = ""  # a fingerprint of names and kinds, so that none are kept that have changed
+    names: str  # as in `Corpus`: none are kept that have changed
     front: ClassVar[list[int]] = []
     symbols: ClassVar[Tensor] = torch.from_numpy(ALPHABET)
 
@@ -145,8 +150,7 @@ class CorpusRef:
     def of(cls, path: str, piece: int) -> Self:
         """Describe a corpus on disk. InputError if there is none."""
         found = read_corpus(Path(path) if path else None, piece)
-        names = digest({"names": [document.origin for document in found.held_out]})
-        return cls(path, piece, found.fingerprint, names)
+        return cls(path, piece, found.fingerprint, found.names)
 
     def corpus(self) -> Corpus:
         """Return the text, read once per process. MachineError if it changed since."""

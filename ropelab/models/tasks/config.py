@@ -1,6 +1,5 @@
 """Fields, checks and the corpus of the configs of experiments that evaluate models; light."""
 
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol, Self
@@ -9,12 +8,11 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ropelab.runs.config import Config, Count, Device, Dtype, EvenCount, Names, Naturals
 from ropelab.runs.errors import InputError, unknown_name
-from ropelab.runs.folders import digest
 from ropelab.runs.own import find
 
 if TYPE_CHECKING:
     from ropelab.math.numerics.keys import Rounding
-    from ropelab.models.lm.corpus import CorpusRef, Origin
+    from ropelab.models.lm.corpus import CorpusRef
     from ropelab.models.tasks.tokens import Text
 
 TrainLen = Annotated[Count, Field(description="length the models are trained at, in tokens")]
@@ -129,11 +127,6 @@ def check_depths(depths: tuple[int, ...]) -> None:
         raise ValueError(f"depths are percents, 0 to 100, at most {MOST_DEPTHS} of them")
 
 
-def documents_of(origins: "Sequence[Origin]") -> dict[str, str]:
-    """Return the fingerprint of names and kinds, which tables show and a text's own leaves out."""
-    return {"documents": digest({"origins": [*origins]})}
-
-
 class Evaluated(Protocol):
     """A config of an experiment that evaluates models up to a length beyond the trained one."""
 
@@ -182,12 +175,9 @@ class TaskConfig(Config):
         """Return fingerprints of the corpus and of its names, and its source if it names one."""
         from ropelab.models.lm.corpus import source_of
 
-        found = {"corpus": self.text.fingerprint}
-        if self.corpus:
-            found |= documents_of(self.text.origins(self.longest + 1, self.documents))
-            if source := source_of(Path(self.corpus)):
-                found["corpus_source"] = source
-        return found
+        source = source_of(Path(self.corpus)) if self.corpus else ""
+        found = {"corpus": self.text.fingerprint} | ({"corpus_source": source} if source else {})
+        return found | ({"documents": self.text.names} if self.corpus else {})
 
     @cached_property
     def text(self) -> "CorpusRef":

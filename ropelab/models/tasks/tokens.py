@@ -123,9 +123,9 @@ class TokenText:
         """Return name and kind (tests, code, ...) of each of those documents."""
         return _rows(self, length, count)[2]
 
-    def named(self) -> list[Origin]:
-        """Return name and kind of each document of the corpus, without tokens."""
-        return [document.origin for document in _read(self.path).held_out]
+    @property
+    def names(self) -> str:
+        return _read(self.path).names
 
     def stretch(self, number: int, length: int) -> list[int]:
         """Return a piece of the packed text; the first follows the last. InputError if none is."""

@@ -15,6 +15,7 @@ from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.model import Cache, LanguageModel, ModelSize
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
+from tests.models.drawn import drawn_weights
 
 SHAPE = Shape(layers=4, width=32, heads=2, head_dim=16, trained_len=8)
 SIZE = ModelSize(vocabulary=50, layers=4, width=32, heads=2, head_dim=16)
@@ -37,16 +38,6 @@ def layers_of(text: str) -> list[Encoding]:
 def qkv() -> tuple[torch.Tensor, ...]:
     generator = torch.Generator().manual_seed(0)
     return tuple(torch.randn(2, 2, 20, 16, generator=generator) for _ in range(3))
-
-
-def trained_by_chance(text: str) -> LanguageModel:
-    """A model whose weights are all drawn, so that every layer does something."""
-    model = LanguageModel(SIZE, compose(text, SHAPE))
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.normal_(std=0.3, generator=generator)
-    return model.eval()
 
 
 @pytest.mark.parametrize("name", sorted(ENCODINGS))
@@ -95,7 +86,7 @@ def test_parameters_of_rope_are_heard() -> None:
 
 @pytest.mark.parametrize("text", NOTATIONS)
 def test_decoding_from_a_cache_is_one_pass(text: str) -> None:
-    model = trained_by_chance(text)
+    model = drawn_weights(LanguageModel(SIZE, compose(text, SHAPE)))
     tokens = torch.randint(50, (2, 30), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         whole, cache = model(tokens), Cache()

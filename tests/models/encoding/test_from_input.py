@@ -14,6 +14,7 @@ from ropelab.models.encoding.composed import compose
 from ropelab.models.encoding.from_input import Path
 from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.models.lm.model import Cache, LanguageModel, ModelSize, blocked_attention
+from tests.models.drawn import drawn_weights
 
 BATCH, HEADS, HEAD_DIM, WIDTH = 2, 2, 6, 12
 SHAPE = Shape(layers=2, width=WIDTH, heads=HEADS, head_dim=HEAD_DIM, trained_len=64)
@@ -117,7 +118,8 @@ def scored(layer: Encoding, q: Tensor, k: Tensor, x: Tensor, queries: int = 0) -
 @pytest.mark.parametrize("queries", [23, 7, 1], ids=["whole", "block", "one"])
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
-def test_scores_equal_the_papers(name: str, queries: int) -> None:
+def test_scores_equal_the_papers(name: str, queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "CHUNK", 5)
     layer, (q, k, _, x) = drawn(name), inputs(23)
     got = scored(layer, q, k, x, queries)
     assert got.shape == (BATCH, HEADS, queries, 23)
@@ -134,7 +136,7 @@ def test_scores_equal_the_papers(name: str, queries: int) -> None:
 
 @torch.no_grad()
 def test_products_of_long_contexts_are_those_of_one_token_at_a_time() -> None:
-    """Keys go through H_t with every token (section 3.4)."""
+    """Several chunks of the usual size: keys go through H_t with every token (section 3.4)."""
     layer, (q, k, _, x) = drawn("path"), inputs(300)
     assert isinstance(layer, Path)
     got, weights = scored(layer, q, k, x, 290), weights_of(layer)
@@ -217,12 +219,8 @@ def test_gates_far_into_a_text_lose_no_digits() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_bfloat16_is_near_float32(name: str) -> None:
-    model = LanguageModel(SIZE, compose(name, SHAPE))
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(std=0.3, generator=generator)
-    text = torch.randint(11, (2, 60), generator=generator)
+    model = drawn_weights(LanguageModel(SIZE, compose(name, SHAPE)))
+    text = torch.randint(11, (2, 60), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         exact = model(text)
         with torch.autocast("cpu", dtype=torch.bfloat16):
