@@ -14,8 +14,8 @@ from ropelab.models.released.facts import full_layers, head_dim
 
 # Tokens that are read at once, by any model and by a narrow one; longer contexts in parts.
 USUAL_PASS, LONGEST_PASS = 8192, 16384
-# Bytes: more than the usual number of tokens may not take more than this (512 MiB) in a layer.
-ACTIVATIONS_AT_ONCE = 2**29
+# Bytes: more than the usual number of tokens may not take more than this (768 MiB) in a layer.
+ACTIVATIONS_AT_ONCE = 3 * 2**28
 # Where attention makes all its scores (no fused kernel), no more of them at once (1 GiB).
 SCORES_AT_ONCE = 2**28
 
