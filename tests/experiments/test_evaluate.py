@@ -252,8 +252,10 @@ def values(**rows: tuple[float, float]) -> pd.DataFrame:
 def advised(
     config: EvaluateConfig, **rows: tuple[float, float]
 ) -> tuple[pd.Series, dict[str, pd.DataFrame]]:
-    """What is recommended where text has these losses."""
+    """What is recommended where text, or one document of it, has these losses."""
     measured = values(**rows)
+    if config.documents == 1:
+        measured = measured[measured["document"] == 0]
     last = measured.rename(columns={"bucket_end_tokens": "context_tokens"})
     text = {"text": {"buckets": measured, "last_window": last}}
     tables = {
@@ -300,6 +302,15 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
     assert "in short contexts yarn costs +0.1" in said
     emitted = f"ropelab emit --from {asked.model} --context 256 --method yarn"
     assert results.following(asked, tables) == emitted
+
+
+def test_the_advice_from_one_document_has_no_interval(config):
+    asked = config(methods="yarn(factor=1)", tasks="text", documents=1)
+    _, tables = advised(asked, unmodified=(2.0, 3.0), yarn=(2.1, 2.5))
+    tables["recommendation"] = recommendation(asked, tables)
+    tables["model"] = model_table(asked)
+    assert " (n = 1) nats per byte" in results.answer(tables)
+    assert asked.scope.endswith(", 1 document")
 
 
 def test_the_advised_command_has_the_factor_in_full(config):

@@ -142,7 +142,8 @@ class EvaluateConfig(Config):
 
     @property
     def scope(self) -> str:
-        texts = f", {self.documents} documents" if "text" in self.tasks else ""
+        count = f"{self.documents} document{'s' * (self.documents > 1)}"
+        texts = f", {count}" if "text" in self.tasks else ""
         return f"{Path(self.model).name}, up to {self.context} tokens{texts}"
 
     def inputs(self) -> dict[str, str]:

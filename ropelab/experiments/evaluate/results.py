@@ -193,8 +193,7 @@ def answer(tables: Tables) -> str:
         alone = len(tables["casts"]) == len(tables["comparisons"])
         findings = [*said_of_casts(tables["casts"]), *(() if alone else findings)]
     more = []
-    costs = tables["comparisons"]
-    costs = costs[(costs["metric"] == "nll_short_context") & (costs["method_a"] == AS_SHIPPED)]
+    costs = tables["comparisons"].query("metric == 'nll_short_context' & method_a == @AS_SHIPPED")
     # The price of a method where none is needed.
     for label in dict.fromkeys(row["best"] for row in advice if row["emit"]):
         parts = [
@@ -225,8 +224,7 @@ def following(config: EvaluateConfig, tables: Tables) -> str:
 def _finding(row: pd.Series, model: pd.Series, alone: bool) -> str:
     does, best = common.does_of(row["task"]), row["best"]
     if row["status"] == UNDECIDABLE:
-        trained = model["train_len_tokens"]
-        cases = f"in fewer than half of the cases inside {trained} tokens"
+        cases = f"in fewer than half of the cases inside {model['train_len_tokens']} tokens"
         return f"unmodified it {does} {cases}, so nothing is decided beyond"
     unit = " nats per byte" if row["task"] == "text" else ""
     rivals = f", indistinguishable from {row['not_significant']}" if row["not_significant"] else ""
@@ -236,7 +234,8 @@ def _finding(row: pd.Series, model: pd.Series, alone: bool) -> str:
     if row["status"] == KEPT:
         return f"{lead} the unmodified model {does} best ({row['value']:.3f}{unit}){rivals}"
     named = f"a sliding window of {model['sliding_window_tokens']}" if best == WINDOW else best
-    gap = f"{row['difference']:+.3g} ({row['ci_low']:.3g} to {row['ci_high']:.3g}){unit}"
+    ends = f"{row['ci_low']:.3g} to {row['ci_high']:.3g}" if pd.notna(row["ci_low"]) else "n = 1"
+    gap = f"{row['difference']:+.3g} ({ends}){unit}"
     if row["status"] == BETTER:
         return f"{lead} {named} {does} best, {gap} against the unmodified model{rivals}"
     return f"{lead} nothing {does} distinguishably better than the unmodified model: {named} {gap}"
