@@ -88,9 +88,7 @@ def emit(
         raise InputError("give either --from FILE or --model NAME")
     spec, text, nest = from_file(file) if file else (*from_name(model), ())
     if context < spec.trained_len:
-        raise InputError(
-            f"--context {context} is below the trained length of {spec.trained_len} tokens"
-        )
+        raise InputError(f"--context {context} is below the trained length, {spec.trained_len}")
     name, block = rope_block(text)
     layers = {key: value for key, value in block.items() if isinstance(value, dict)}
     about: dict[str, Any] = {"context": context, "layers": layers, "limit": spec.length}

@@ -190,9 +190,7 @@ def emit(
 
 
 def check(
-    target: Annotated[
-        str, Argument(metavar="TARGET", help="module:factory, folder, or file of arrays.")
-    ],
+    target: Annotated[str, Argument(metavar="TARGET", help="module:factory, folder or arrays.")],
     config: Annotated[str, Option(metavar="FILE", help="config.json that it should follow.")] = "",
     length: Length = None,
     dtype: Annotated[str, Option(metavar="NAME", help="float32, bfloat16, float16.")] = "float32",

@@ -31,9 +31,7 @@ class Options:
     results: Path = _flag(Path("results"), "DIR", "Folder in which runs are kept.")  # noqa: RUF009
     force: bool = _flag(False, None, "Run again what is already there.")
     no_limits: bool = _flag(False, None, "Allow runs estimated above one day or above free memory.")
-    quick: bool = _flag(
-        False, None, "Less of everything, under a minute; flags that are given are kept."
-    )
+    quick: bool = _flag(False, None, "Less of everything, under a minute; given flags stay.")
     max_minutes: float | None = _flag(
         None,
         "M",

@@ -120,9 +120,7 @@ def list_configs() -> None:
     show_paragraph("Configs that come with ropelab; each is run by `ropelab run NAME`:")
     for name, about in found.items():
         show_paragraph(f"{name:<{width}}{about}", indent=GAP, hanging=width)
-    show_paragraph(
-        "Your own: `ropelab run PATH`. All that are in no folder: `ropelab run configs`."
-    )
+    show_paragraph("Your own: `ropelab run PATH`. All but those in folders: `ropelab run configs`.")
 
 
 def methods(json: Json = False) -> None:

@@ -122,10 +122,8 @@ def readable(case: Case) -> None:
         spread, apart = float(read.std(dim=1).max()), float((read - again).abs().max())
     except Exception as error:  # the user's code may raise anything
         said = " ".join(str(error).split())[:DESCRIBED]
-        asked_for = f"{TOKENS} tokens with ids below {ids}"
-        raise InputError(
-            f"{name} cannot read {asked_for}: {type(error).__name__}: {said}"
-        ) from None
+        asked = f"{TOKENS} tokens with ids below {ids}"
+        raise InputError(f"{name} cannot read {asked}: {type(error).__name__}: {said}") from None
     if spread <= STILL * float(read.abs().max()):
         raise InputError(f"{name}: every token has the same logits, so that no law can be asked")
     if apart > UNLIKE * spread:

@@ -81,7 +81,7 @@ def read_shard(text: str) -> tuple[int, int]:
     found = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", text)
     if not (found and 1 <= int(found[1]) <= int(found[2]) <= MOST_SHARDS):
         raise InputError(
-            f"--shard must be I/N with 1 <= I <= N <= {MOST_SHARDS}, such as 2/4, got '{text}'"
+            f"--shard takes I/N, 1 <= I <= N <= {MOST_SHARDS}, such as 2/4, not '{text}'"
         )
     return int(found[1]), int(found[2])
 

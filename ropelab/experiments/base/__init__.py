@@ -50,9 +50,7 @@ class BaseConfig(Config):
     )
     layers: Count = Field(32, description="attention layers, for Liu's stability bound")
     # Summaries of the paper name no value.
-    coherence: Real = Field(
-        0.9, gt=0, lt=1, description="what Liu's stability bound keeps of the slowest cosine"
-    )
+    coherence: Real = Field(0.9, gt=0, lt=1, description="slowest cosine that Liu's bound keeps")
     formats: Names = Field(("float32", "bfloat16", "float16"), description="number formats")
 
     @model_validator(mode="before")

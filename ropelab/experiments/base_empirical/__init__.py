@@ -29,9 +29,7 @@ class BaseEmpiricalConfig(ShapedConfig):
     """One model, trained at one length under several bases."""
 
     shortest = 256  # in fewer tokens a copy from L/32 back is hardly longer than its cue
-    bases: Bases = Field(
-        (30.0, 300.0, 10000.0), description="bases to train with, the largest is compared to"
-    )
+    bases: Bases = Field((30.0, 300.0, 10000.0), description="bases; the largest is the reference")
     train_len: TrainLen = 256
     tasks: Some[Literal["text", "copy", "associative_recall"]] = Field(
         ("text", "copy", "associative_recall"),

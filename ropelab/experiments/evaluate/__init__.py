@@ -64,9 +64,7 @@ class EvaluateConfig(Config):
     sequences: Count = Field(2, description="sequences per distance or depth, and context")
     depths: config.Depths = (0, 25, 50, 75, 100)
     corpus: config.CorpusPath = ""
-    packed: bool = Field(
-        False, description="join documents one after another and cut them, instead of their heads"
-    )
+    packed: bool = Field(False, description="join documents and cut, instead of taking their heads")
     bos: Literal["auto", "yes", "no"] = Field(
         "auto",
         description="begin with the beginning-of-sequence token; auto: as the tokenizer does",
@@ -117,7 +115,7 @@ class EvaluateConfig(Config):
         config.roundings(self)
         if self.train_len < config.SHORTEST:
             raise ValueError(
-                f"the model has {self.train_len} tokens, at least {config.SHORTEST} are needed"
+                f"the model has {self.train_len} tokens, at least {config.SHORTEST} needed"
             )
         if self.context < config.SHORTEST:
             raise ValueError(f"context must be at least {config.SHORTEST}, got {self.context}")

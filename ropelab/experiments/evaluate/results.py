@@ -63,9 +63,8 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     same = UNSCALED.label if config.facts.rope_type == "default" else None
     unmodified, geometry = Unmodified(), config.facts.geometry()
     rows: list[tuple[str, float, Mode]] = [(AS_SHIPPED, 1.0, unmodified)]
-    rounded = [
-        (name, 1.0, mode) for name, mode in rounded_rows(config, AS_SHIPPED, unmodified, geometry)
-    ]
+    under_casts = rounded_rows(config, AS_SHIPPED, unmodified, geometry)
+    rounded = [(name, 1.0, mode) for name, mode in under_casts]
     for method in config.parsed_methods():
         changed = WithMethod(method, geometry)
         rows.append((method.label, method.factor, unmodified if method.label == same else changed))

@@ -138,9 +138,7 @@ class ExtrapolateConfig(config.TaskConfig):
         if "cache" in self.arms and "text" not in self.tasks:
             raise ValueError("cache is an arm of the task text, which tasks leaves out")
         if self.search and "zero_shot" not in self.arms:
-            raise ValueError(
-                "search chooses parameters for the zero_shot arm, which arms leaves out"
-            )
+            raise ValueError("search is for the arm zero_shot, which arms leaves out")
         return self
 
     @property

@@ -270,9 +270,8 @@ def summary(tables: Tables) -> pd.DataFrame:
     for task in tasks:
         table = in_longest_context(tables[f"{task}_accuracy"])
         if task in common.KEYS:
-            columns[f"{task} @{table['context_tokens'].iloc[0]}"] = common.by_label(
-                table, "accuracy"
-            )
+            at = table["context_tokens"].iloc[0]
+            columns[f"{task} @{at}"] = common.by_label(table, "accuracy")
         else:
             accuracy = _wide(table, "distance_tokens", "accuracy")
             shown = _spread(accuracy, max(1, 4 - len(tasks)))

@@ -35,9 +35,7 @@ class FreqsConfig(Config):
         None, description="length of training after scaling by the method, if there was any"
     )
     test_len: Count | None = Field(None, description="tokens, if not factor times the trained ones")
-    method: str = Field(
-        "yarn", description=f"method, such as yarn(beta_fast=16): {', '.join(FREQUENCIES)}"
-    )
+    method: str = Field("yarn", description=f"such as yarn(beta_fast=16): {', '.join(FREQUENCIES)}")
     factor: Real = Field(
         4.0,
         ge=1,
@@ -67,12 +65,8 @@ class FreqsConfig(Config):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.rotary_dim and self.rotary_dim > self.head_dim:
-            raise ValueError(
-                f"rotary_dim must be at most head_dim ({self.head_dim}), got {self.rotary_dim}"
-            )
+            raise ValueError(f"rotary_dim {self.rotary_dim} is above head_dim {self.head_dim}")
         pairs = (self.rotary_dim or self.head_dim) // 2
         if self.sections and sum(self.sections) != pairs:
-            raise ValueError(
-                f"sections must add up to the {pairs} pairs that rotate, got {sum(self.sections)}"
-            )
+            raise ValueError(f"sections must add up to {pairs} pairs, got {sum(self.sections)}")
         return self

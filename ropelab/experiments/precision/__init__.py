@@ -50,9 +50,7 @@ class PrecisionConfig(Config):
     base: Base = Field(1e6, description="base of the rotary frequencies")
     head_dim: EvenCount = Field(64, description="features of one head")
     rotary_dim: EvenCount | None = Field(None, description="rotated features, if not all")
-    method: str = Field(
-        "unscaled", description="scaling method; without a factor, that is length / train_len"
-    )
+    method: str = Field("unscaled", description="method; its factor by default length / train_len")
     train_len: Count = Field(8192, ge=2, description="trained length in tokens, for the method")
     model_dim: EvenCount = Field(512, description="width of the sinusoidal encoding (base 10000)")
     period: Positive = Field(1e6, ge=1e-9, description="period of the single frequency, in tokens")
@@ -99,9 +97,7 @@ class PrecisionConfig(Config):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.rotated > self.head_dim:
-            raise ValueError(
-                f"rotary_dim must be at most head_dim ({self.head_dim}), got {self.rotary_dim}"
-            )
+            raise ValueError(f"rotary_dim {self.rotary_dim} is above head_dim {self.head_dim}")
         if self.offset + max(self.length, *self.long_lengths, 1) > LARGEST:
             raise ValueError("positions must stay below 2^53, where float64 is still exact")
         if self.explain_pair >= self.rotated // 2:

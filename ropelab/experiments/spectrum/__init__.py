@@ -66,16 +66,12 @@ class SpectrumConfig(ShapedConfig):
     steps: Steps = 600
     first_window: FirstWindow = 16
     sequences: Count = Field(16, description="sequences per distance and length of context")
-    draws: Count = Field(
-        200, le=2**16, description="random queries and keys of the arithmetic part"
-    )
+    draws: Count = Field(200, le=2**16, description="random vectors of the arithmetic part")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.bands and self.head_dim < 2 * 3:
-            raise ValueError(
-                f"head_dim must be at least 6 for three bands of pairs, got {self.head_dim}"
-            )
+            raise ValueError(f"head_dim must be at least 6 for three bands, got {self.head_dim}")
         self.parsed_schemes()
         return self
 

@@ -52,9 +52,7 @@ class Similarity:
             raise InputError(f"rotary_dim {rotary} is wider than the head ({head_dim})")
         unknown = [pair for pair in dropped if not 0 <= pair < rotary // 2]
         if unknown:
-            raise InputError(
-                f"pair {unknown[0]} cannot be dropped: pairs are 0 to {rotary // 2 - 1}"
-            )
+            raise InputError(f"no pair {unknown[0]} to drop: pairs are 0 to {rotary // 2 - 1}")
         # Rounded down as in PRope, so that both keep the same pairs.
         rotating = [i for i in range(int(kept * rotary // 2)) if i not in dropped]
         return cls(tuple(2 * i / rotary for i in rotating), head_dim // 2 - len(rotating))

@@ -115,8 +115,6 @@ def spacing(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, 
 def _binade(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Int[np.ndarray, "..."]:
     """Return the bits (int64) of 2^e for |x| in [2^e, 2^(e+1)), e within what `fmt` rounds."""
     bits = np.bitwise_and(x.view(np.int64), _EXPONENT_FIELD, out=np.empty(x.shape, np.int64))
-    lowest, highest = (
-        (e + 1023) << _FRACTION_BITS for e in (fmt.min_exponent, fmt.max_exponent + 1)
-    )
-    np.maximum(bits, lowest, out=bits)
-    return np.minimum(bits, highest, out=bits)
+    low, high = ((e + 1023) << _FRACTION_BITS for e in (fmt.min_exponent, fmt.max_exponent + 1))
+    np.maximum(bits, low, out=bits)
+    return np.minimum(bits, high, out=bits)

@@ -113,16 +113,12 @@ class LongRope(Scaling):
 
     def __post_init__(self) -> None:
         if not self.long_factor:
-            raise InputError(
-                "longrope: needs long_factor=[...], one number per pair; longrope_search finds them"
-            )
+            raise InputError("longrope needs long_factor=[...]; longrope_search finds one")
         super().__post_init__()
         for parameter in ("long_factor", "short_factor"):
             for value in getattr(self, parameter):
                 if not (math.isfinite(value) and value > 0):
-                    raise InputError(
-                        f"longrope: {parameter} must hold positive numbers, not {value:g}"
-                    )
+                    raise InputError(f"longrope: {parameter} must be positive, not {value:g}")
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         long = length > geometry.trained_len
@@ -179,7 +175,7 @@ class Spaced(Scaling):
         super().__post_init__()
         if self.longest <= self.shortest:
             raise InputError(
-                f"spaced: longest must be above shortest ({self.shortest:g}), not {self.longest:g}"
+                f"spaced: longest {self.longest:g} is not above shortest {self.shortest:g}"
             )
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:

@@ -81,15 +81,11 @@ def ntk_base(geometry: Geometry, factor: float) -> float:
     """Return base * factor^(d/(d-2)), by which the slowest frequency is divided by ``factor``."""
     d = geometry.rotary_dim
     if d < 4:
-        raise InputError(
-            "NTK-aware scaling needs a rotary_dim of at least 4: one pair ignores the base"
-        )
+        raise InputError("NTK-aware scaling needs rotary_dim 4 or more: one pair ignores the base")
     try:
         return geometry.base * factor ** (d / (d - 2))
     except OverflowError:
-        raise InputError(
-            f"NTK-aware scaling by {factor:g} needs a base larger than float64 holds"
-        ) from None
+        raise InputError(f"NTK-aware scaling by {factor:g} needs a base beyond float64") from None
 
 
 def blend(

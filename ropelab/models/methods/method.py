@@ -245,9 +245,7 @@ class Unrotated(Reading):
     steps: int = 160  # a tenth of the default training
     sharpen: float = 0.1
     acts_on: ClassVar[ActsOn] = "weights"
-    ranges: ClassVar[Ranges] = {
-        "sharpen": Range("a number of at least 0", lambda x: 0 <= x < math.inf)
-    }
+    ranges: ClassVar[Ranges] = {"sharpen": Range("at least 0", lambda x: 0 <= x < math.inf)}
 
     @property
     def recalibration(self) -> int:

@@ -63,9 +63,7 @@ def checked_config(folder: Path) -> dict[str, Any]:
             _check_beside(path, [value])
         most = next(most for part, most in LARGEST.items() if part in name)
         if isinstance(value, int | float) and value > most:
-            raise InputError(
-                f"{path}: {name} is {value:,}, more than any model has (at most {most:,})"
-            )
+            raise InputError(f"{path}: {name} is {value:,}, above any model's (at most {most:,})")
     return config
 
 

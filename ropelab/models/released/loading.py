@@ -96,9 +96,7 @@ def configuration(folder: Path) -> Any:
         if "auto_map" in config:
             raise InputError(f"{folder} needs the code in its folder, which is never run")
         version = transformers.__version__
-        raise InputError(
-            f"{folder}: transformers {version} knows no architecture '{architecture[:40]}'"
-        )
+        raise InputError(f"{folder}: transformers {version} has no '{architecture[:40]}'")
     with refusing("no configuration of a language model in", folder):
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False

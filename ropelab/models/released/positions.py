@@ -218,9 +218,7 @@ class Positions:
                     continue
                 wanted, pairs = patch.plan.inv_freq, len(module.inv_freq)
                 if len(wanted) != pairs:
-                    raise InputError(
-                        f"the model rotates {pairs} pairs of features, not {len(wanted)}"
-                    )
+                    raise InputError(f"the model rotates {pairs} feature pairs, not {len(wanted)}")
                 module.patch(RopePlan(0 * wanted) if patch.taken else patch.plan, length)
             if patch.plan is not None:
                 for each, scaling in self.unscaled:

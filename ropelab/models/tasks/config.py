@@ -27,7 +27,7 @@ RotatedHeadDim = Annotated[EvenCount, Field(description="width of one head, all 
 Steps = Annotated[Count, Field(description="training steps")]
 TokensPerStep = Annotated[Count, Field(description="tokens in one training step")]
 FirstWindow = Annotated[
-    Count, Field(description="tokens in a window when training begins; doubled up to train_len")
+    Count, Field(description="tokens of the first windows; doubled to train_len")
 ]
 CorpusPath = Annotated[
     str, Field(description="text file or folder to use; empty: the standard library of this Python")
@@ -194,13 +194,11 @@ class TaskConfig(Config):
 
     @model_validator(mode="after")
     def _lengths(self) -> Self:
-        train_len = self.train_len
+        train_len, test_len = self.train_len, self.longest
         if train_len < self.shortest:
             raise ValueError(f"train_len must be at least {self.shortest}, got {train_len}")
-        if self.longest < train_len:
-            raise ValueError(
-                f"test_len must be at least train_len ({train_len}), got {self.longest}"
-            )
+        if test_len < train_len:
+            raise ValueError(f"test_len must be at least train_len ({train_len}), got {test_len}")
         return self
 
 

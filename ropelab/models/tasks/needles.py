@@ -145,9 +145,7 @@ class Needles(EvaluationTask):
         around = sum(map(len, [before, *pieces, *chain(*asked)]))
         room = context + 1 - around
         if room < LEAST_TEXT * context:
-            raise InputError(
-                f"{context} tokens are too few for {self.name}: {around} of them are no text"
-            )
+            raise InputError(f"{context} tokens are too few for {self.name}: {around} are no text")
         text, starts = inserted(self.corpus.stretch(number, room), pieces, depths)
         row, answers = [*before, *text], []
         for depth, start, (question, answer) in zip(depths, starts, asked, strict=True):

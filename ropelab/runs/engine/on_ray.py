@@ -326,9 +326,7 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
                     address="local", num_cpus=cpus, include_dashboard=False, _temp_dir=folder.name
                 )
             except (OSError, RuntimeError, ValueError) as error:
-                raise MachineError(
-                    f"Ray does not start on this machine: {_first_line(error)}"
-                ) from None
+                raise MachineError(f"Ray does not start here: {_first_line(error)}") from None
         yield folder.name if folder else ""
     finally:
         with suppress(MachineError, ValueError):  # one that never began has no address

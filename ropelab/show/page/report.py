@@ -60,9 +60,7 @@ def write_report(
     elif missing and not draw:
         say(f"left out: {missing} figures that are not stored")
     pictures = {run.key: _pictures(run, draw) for run in ordered}
-    drawings = {
-        f"{key}-{one.name}": one.content for key, found in pictures.items() for one in found
-    }
+    drawings = {f"{key}-{one.name}": one.content for key, many in pictures.items() for one in many}
     data = [
         {
             "key": run.key,
