@@ -28,7 +28,7 @@ GEOMETRIES = st.builds(
     st.integers(256, 32768),
 )
 FACTORS = st.floats(1.01, 64)
-WITH_FACTOR = ("pi", "ntk", "ntk_by_parts", "yarn", "yarn_paper", "llama3")
+WITH_FACTOR = ("pi", "ntk", "ntk_by_parts", "yarn", "yarn_paper", "llama3", "mrrope")
 DYNAMIC = ("dynamic_ntk", "dynamic_yarn")
 # The parameters of methods that have no default for all of them.
 NEEDED = {
@@ -102,6 +102,32 @@ def test_yarn_of_llama_2_is_cut_where_the_literature_cuts_it():
     for name in ("yarn", "yarn_paper"):
         plan = parse_scaling(name, factor=16).plan(LLAMA2, 65536)
         assert Counter(roles(plan, LLAMA2)) == {"kept": 21, "ramp": 25, "interpolated": 18}
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+def test_mrrope_multiplies_a_radix_per_pair_between_the_ends_of_yarn(uniform):
+    """lambda_j = S^(1/n) or S^(2 (1 + j - d_l) / (n (n + 1))), each for all slower pairs."""
+    low, high, factor = 20, 46, 16  # of Llama 2: test_yarn_of_llama_2 above
+    divisor, want = 1.0, []
+    for pair in range(64):
+        want.append(10000.0 ** (-pair / 64) / divisor)
+        if low <= pair < high:
+            count = high - low
+            share = 1 / count if uniform else 2 * (1 + pair - low) / (count * (count + 1))
+            divisor *= factor**share
+    method = parse_scaling(f"mrrope(uniform={str(uniform).lower()})", factor=factor)
+    plan = method.plan(LLAMA2, 65536)
+    np.testing.assert_allclose(plan.inv_freq, want, rtol=1e-12)
+    assert divisor == pytest.approx(factor)
+    assert plan.attention_factor == pytest.approx(1 + 0.1 * math.log(16))
+
+
+def test_radices_of_mrrope_grow_and_those_of_yarn_fall():
+    """The difference between the two, according to the paper."""
+    for name, sign in (("mrrope", 1), ("yarn_paper", -1), ("mrrope(uniform=true)", 0)):
+        divisors = LLAMA2.inv_freq / inv_freq(name, LLAMA2, factor=16)
+        inside = np.diff(np.log(divisors[22:45]), n=2)
+        assert (np.abs(inside) < 1e-12).all() if sign == 0 else (sign * inside > 0).all()
 
 
 def test_a_ramp_of_yarn_ends_at_the_last_feature():

@@ -26,6 +26,7 @@ PARAMETERS = {
     "ntk_by_parts": "factor={f}, alpha=1.5, beta=20",
     "yarn": "factor={f}, beta_fast=24, beta_slow=1.5",
     "yarn_paper": "factor={f}",
+    "mrrope": "factor={f}, beta_fast=24, beta_slow=1.5",
     "llama3": "factor={f}, low_freq_factor=1, high_freq_factor=4",
     "proportional": "factor={f}, p=0.4",
     "p_rope": "p=0.6",
@@ -44,6 +45,9 @@ MORE = (
     "yarn_paper(factor=1)",
     "yarn_paper(factor=1, attention_factor=1.5)",
     "yarn(factor=4, beta_fast=1, beta_slow=1)",
+    "mrrope(factor=4, uniform=true)",
+    "mrrope(factor=4, truncate=false)",
+    "mrrope(factor=4, beta_fast=1, beta_slow=1)",
     "dynamic_yarn(beta_fast=2, beta_slow=2)",
     "llama3(factor=8, low_freq_factor=1, high_freq_factor=1)",
 )

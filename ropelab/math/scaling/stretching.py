@@ -183,12 +183,15 @@ class _CodedRamp(Scaling):
         low, high = max(low, 0), min(high, geometry.rotary_dim - 1)
         return (math.floor(low), math.ceil(high)) if self.truncate else (low, high)
 
-    def ramped(self, geometry: Geometry, stretch: float) -> Float[np.ndarray, " pairs"]:
+    def ramp(self, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
+        """Return 0 for pairs up to the ramp, 1 for those behind it."""
         low, high = self.ramp_range(geometry)
         width = high - low if high != low else 0.001  # the runtimes' guard
         index = np.arange(geometry.pairs, dtype=np.float64)
-        kept = 1 - np.clip((index - low) / width, 0, 1)
-        return blend(geometry.inv_freq, kept, stretch)
+        return np.clip((index - low) / width, 0, 1)
+
+    def ramped(self, geometry: Geometry, stretch: float) -> Float[np.ndarray, " pairs"]:
+        return blend(geometry.inv_freq, 1 - self.ramp(geometry), stretch)
 
 
 @method("yarn", "jquesnelle/yarn; transformers rope type 'yarn'")
@@ -221,6 +224,24 @@ class Yarn(_CodedRamp, Stretching):
         if not self.mscale_all_dim:
             return None
         return magnitude(self.factor, self.mscale_all_dim) ** 2
+
+
+@method("mrrope", "Tian et al. 2026, arXiv:2601.22181; mattian7/mrRoPE")
+class MrRope(_CodedRamp, Stretching):
+    """theta'_i = theta_i / factor^(m(m + 1) / (n(n + 1))) in pair m of the n of YaRN's ramp.
+
+    MrRoPE-Pro: every pair of the ramp divides all slower ones by a power of ``factor`` that grows
+    from pair to pair; ``uniform`` (-Uni): by factor^(1/n). cos and sin times 0.1 ln(factor) + 1.
+    """
+
+    uniform: bool = False
+
+    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+        low, high = self.ramp_range(geometry)
+        power = ramp = self.ramp(geometry)
+        if not self.uniform:
+            power = ramp * ((high - low) * ramp + 1) / (high - low + 1)
+        return RopePlan(geometry.inv_freq / stretch**power, magnitude(stretch), stretch)
 
 
 @method("dynamic_yarn", "arXiv:2309.00071, appendix B.3; jquesnelle/yarn")

@@ -206,6 +206,38 @@ class XPos(Rope):
         return (x.float() * factor.float()).to(x.dtype)
 
 
+class Fope(Rope):
+    """Cos and sin of pair m are those of its frequency plus a_k times those of every pair k.
+
+    FoPE (arXiv:2412.17739, equations 11 to 13): pairs that make less than one rotation in
+    `trained_len` tokens neither rotate nor mix. Scores depend on both positions, not on their
+    distance alone.
+    """
+
+    def __init__(
+        self, head_dim: int, heads: int, trained_len: int, sigma: float = 0.3, base: float = BASE
+    ) -> None:
+        inv_freq = inverse_frequencies(head_dim, base)
+        # The authors' code gives these pairs cos = sin = 1 instead, which doubles their products.
+        inv_freq[inv_freq < 2 * math.pi / trained_len] = 0.0
+        super().__init__(RopePlan(inv_freq))
+        pairs, mixed = len(inv_freq), int((inv_freq > 0).sum())
+        # Drawn and not learned, for cos and sin apart, with `sigma` as the gain of Xavier's rule
+        # on [heads, pairs, pairs]: appendix B, where the paper's text has N(0, sigma).
+        weights = torch.eye(pairs).repeat(2, heads, 1, 1)
+        deviation = sigma * math.sqrt(2 / max(1, mixed * (mixed + heads)))
+        weights[..., :mixed, :mixed] += deviation * torch.randn(2, heads, mixed, mixed)
+        self.weights: Tensor
+        self.register_buffer("weights", weights)
+
+    def _tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        cos, sin = super()._tables(positions)
+        # One table for each head, in float32 as those of Rope.
+        with torch.autocast(cos.device.type, enabled=False):
+            of_cos, of_sin = self.weights.float()
+            return cos @ of_cos, sin @ of_sin
+
+
 class LogN(Around):
     """Logits times max(1, ln n / ln L) for n tokens that a query sees and L = `trained_len`.
 

@@ -23,6 +23,7 @@ NOTATIONS = [
     "layers(rope,rope,rope,nope)",
     "every(2,nope,window(rope,5))",
     "layers(log_scaled(nope),ssmax(rope))",
+    "every(2,ssmax(fope),nope)",
     "window(t5,3)",
     "every(2,forget(rope),window(path,5))",
     "layers(log_scaled(fox),ssmax(path))",

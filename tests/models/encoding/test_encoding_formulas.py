@@ -31,7 +31,7 @@ from ropelab.models.encoding.biases import (
 )
 from ropelab.models.encoding.registry import ENCODINGS, Shape, make_encoding
 from ropelab.models.encoding.relative import DebertaLayer, Shaw, TransformerXL
-from ropelab.models.encoding.rope import Rope, XPos
+from ropelab.models.encoding.rope import Fope, Rope, XPos
 
 Score = Callable[..., float]
 
@@ -133,6 +133,29 @@ def xpos(encoding: XPos, q: Tensor, k: Tensor, i: int, j: int, head: int) -> flo
     return score / math.sqrt(len(q))
 
 
+def fope(encoding: Fope, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+    """Equations 11 to 13, query and key rotated one by one; below 2 pi / 30 nothing rotates."""
+    pairs = len(q) // 2
+    frequencies = [10000 ** (-pair / pairs) for pair in range(pairs)]
+    kept = sum(frequency >= 2 * math.pi / 30 for frequency in frequencies)
+    of_cos, of_sin = encoding.weights[:, head].tolist()
+
+    def turned(x: Tensor, position: int) -> list[float]:
+        first, second = [], []
+        for m in range(pairs):
+            cos, sin = 1.0, 0.0
+            if m < kept:
+                angles = [position * frequency for frequency in frequencies[:kept]]
+                cos = sum(of_cos[n][m] * math.cos(angle) for n, angle in enumerate(angles))
+                sin = sum(of_sin[n][m] * math.sin(angle) for n, angle in enumerate(angles))
+            a, b = float(x[m]), float(x[m + pairs])
+            first.append(a * cos - b * sin)
+            second.append(a * sin + b * cos)
+        return first + second
+
+    return dot(*(torch.tensor(turned(*each)) for each in ((q, i), (k, j)))) / math.sqrt(len(q))
+
+
 def tupe(encoding: Tupe, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
     """TUPE-R: words and positions, each over sqrt(2 d), and T5's bias."""
     mine = slice(head * len(q), (head + 1) * len(q))
@@ -193,6 +216,7 @@ FORMULAS: dict[str, Score] = {
     "rope_values": rope,
     "rope_values_back": rope,
     "xpos": xpos,
+    "fope": fope,
     "tupe": tupe,
     "multiplied": plain,
     "concatenated": plain,
@@ -250,7 +274,7 @@ def test_scores_equal_the_formula(name: str, queries: int) -> None:
     got = layer.scores(*turned, late, positions)
     assert got.shape == (3, SHAPE.heads, queries, tokens)
     # Rotary tables are kept in float32, and so is a rotation.
-    tolerance = 2e-6 if name.startswith(("rope", "xpos")) else 1e-12
+    tolerance = 2e-6 if name.startswith(("rope", "xpos", "fope")) else 1e-12
     for row, i in enumerate(late.tolist()):
         for j in range(i + 1):
             want = FORMULAS[name](layer, q[1, 1, i], k[1, 1, j], i, j, 1)

@@ -89,7 +89,7 @@ def test_gradients_reach_every_parameter_and_are_right(name: str) -> None:
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in layer.parameters())
 
 
-ABSOLUTE = ("sinusoidal", "learned", "multiplied", "concatenated", "tupe", "fire")
+ABSOLUTE = ("sinusoidal", "learned", "multiplied", "concatenated", "tupe", "fire", "fope")
 # Those that end with their table are moved inside it.
 RELATIVE = [n for n in NAMES if n not in ABSOLUTE]
 

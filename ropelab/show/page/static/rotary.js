@@ -24,10 +24,14 @@ function pairWithRotations({ rotaryDim, base, trained }, r) {
   return (rotaryDim * Math.log(trained / (r * TWO_PI))) / (2 * Math.log(base));
 }
 
-function rampInPairs(geometry, { beta_fast: fast, beta_slow: slow, truncate }) {
+function endsOfRamp(geometry, { beta_fast: fast, beta_slow: slow, truncate }) {
   let [low, high] = [pairWithRotations(geometry, fast), pairWithRotations(geometry, slow)];
   if (truncate) [low, high] = [Math.floor(low), Math.ceil(high)];
-  [low, high] = [Math.max(low, 0), Math.min(high, geometry.rotaryDim - 1)];
+  return [Math.max(low, 0), Math.min(high, geometry.rotaryDim - 1)];
+}
+
+function rampInPairs(geometry, parameters) {
+  const [low, high] = endsOfRamp(geometry, parameters);
   const width = high === low ? 0.001 : high - low;
   return Array.from({ length: geometry.rotaryDim / 2 }, (_, i) => 1 - clamped((i - low) / width));
 }
@@ -58,6 +62,12 @@ const METHODS = {
     const { factor, mscale, mscale_all_dim: all } = parameters;
     const computed = mscale && all ? magnitude(factor, mscale) / magnitude(factor, all) : magnitude(factor);
     return plain(blended(theta, rampInPairs(geometry, parameters), factor), parameters.attention_factor ?? computed);
+  },
+  mrrope: (geometry, parameters, length, theta) => {
+    const [low, high] = endsOfRamp(geometry, parameters);
+    const power = (kept) => (parameters.uniform ? 1 - kept : ((1 - kept) * ((high - low) * (1 - kept) + 1)) / (high - low + 1));
+    const scaled = rampInPairs(geometry, parameters).map((kept, i) => theta[i] / parameters.factor ** power(kept));
+    return plain(scaled, magnitude(parameters.factor));
   },
   dynamic_yarn: (geometry, parameters, length, theta) => {
     const stretch = length / geometry.trained;
