@@ -1,6 +1,7 @@
 """The frequencies experiment: schemes, tables, bands, sentences, figures and refusals."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,20 @@ def test_a_model_is_trained_with_its_scheme_and_the_first_is_read_without_each_b
     assert [dict(cell.labels)["removed"] for cell in bands] == ["fast", "middle", "slow"]
     assert all(cell.subject.key == first.subject.key for cell in bands)
     assert len({str(cell.mode.key) for cell in (first, *bands)}) == 4
+
+
+def test_both_learning_rates_are_scaled_and_configs_without_a_scale_are_what_they_were(
+    corpus: str,
+) -> None:
+    plain, doubled = (config(corpus=corpus, tasks="copy", lr_scale=scale) for scale in (1, 2))
+    of_plain, of_doubled = (body.cells(each)[0].subject for each in (plain, doubled))
+    assert isinstance(of_plain, Training)
+    assert isinstance(of_doubled, Training)
+    assert of_plain.recipe == replace(of_doubled.recipe, matrix_rate=0.02, other_rate=6e-3)
+    assert (of_doubled.recipe.matrix_rate, of_doubled.recipe.other_rate) == (0.04, 0.012)
+    assert of_plain.key != of_doubled.key
+    assert "lr_scale" not in plain.model_dump()
+    assert doubled.model_dump()["lr_scale"] == 2
 
 
 def test_removing_a_band_takes_its_pairs_and_no_others(corpus: str) -> None:

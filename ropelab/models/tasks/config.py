@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ropelab.runs.config import Config, Count, Device, Dtype, EvenCount, Names, Naturals
+from ropelab.runs.config import Config, Count, Device, Dtype, EvenCount, Names, Naturals, Positive
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.own import find
 
@@ -211,6 +211,9 @@ class ShapedConfig(TaskConfig):
     head_dim: HeadDim = 32
     steps: Steps = 800
     tokens_per_step: TokensPerStep = 2048
+    lr_scale: Positive = Field(
+        1.0, description="factor on both learning rates", exclude_if=lambda scale: scale == 1
+    )
     seeds: Seeds = (0,)
     documents: Documents = 50
     corpus: CorpusPath = ""

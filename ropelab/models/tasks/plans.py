@@ -90,5 +90,7 @@ def recipe_of(config: ShapedConfig, first_window: int = FIRST_WINDOW) -> Recipe:
         steps=config.steps,
         window=config.train_len,
         tokens_per_step=config.tokens_per_step,
+        matrix_rate=config.lr_scale * Recipe.matrix_rate,
+        other_rate=config.lr_scale * Recipe.other_rate,
         first_window=min(first_window, config.train_len),
     )
