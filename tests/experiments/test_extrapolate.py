@@ -500,7 +500,7 @@ def test_answer_and_summary_fit_a_real_run(tables):
     [
         ({"test_len": 63}, r"test_len must be at least train_len \(64\), got 63"),
         ({"methods": "longrope_search", "arms": "finetuned"}, "has no finetuned arm"),
-        ({"arms": "finetuned", "search": 5}, "search chooses parameters for the zero_shot arm"),
+        ({"arms": "finetuned", "search": 5}, "search is for the arm zero_shot"),
         ({"arms": "cache", "tasks": "copy"}, "cache is an arm of the task text"),
         ({"finetune_len": 300}, r"finetune_len must lie between train_len \(64\) and test_len"),
         ({"train_len": 32}, "train_len must be at least 64, got 32"),

@@ -174,7 +174,7 @@ def test_answer_and_summary(llama2):
         ({"base": 1}, "greater than 1"),
         ({"factor": 0.5}, "greater than or equal to 1"),
         ({"factor": "nan"}, "must be a number"),
-        ({"rotary_dim": 256}, "rotary_dim must be at most head_dim"),
+        ({"rotary_dim": 256}, "rotary_dim 256 is above head_dim"),
         ({"method": "yarm"}, "did you mean 'yarn'"),
         ({"method": "yarn(beta=3)"}, "unknown yarn parameter"),
         ({"method": "longrope(long_factor=[1, 2])"}, "2 numbers for 64 pairs"),
@@ -215,7 +215,7 @@ def test_axes_with_frequencies_of_their_own_are_heads_of_their_own():
 
 
 def test_sections_that_do_not_fill_the_head_are_refused():
-    with pytest.raises(InputError, match="up to the 64 pairs that rotate, got 60"):
+    with pytest.raises(InputError, match="up to 64 pairs, got 60"):
         run_by_name("freqs", sections="16,24,20")
     with pytest.raises(InputError, match="layout"):
         run_by_name("freqs", sections="16,24,24", layout="mropee")

@@ -242,7 +242,7 @@ def test_no_positions_exclude_nothing():
         ({"head_dim": 0}, "head_dim must be an even number"),
         ({"head_dim": 8, "rotary_dim": 3}, "rotary_dim must be an even number"),
         ({"head_dim": 8, "rotary_dim": 16}, "wider than the head"),
-        ({"head_dim": 8, "dropped": (4,)}, "pair 4 cannot be dropped: pairs are 0 to 3"),
+        ({"head_dim": 8, "dropped": (4,)}, "no pair 4 to drop: pairs are 0 to 3"),
     ],
 )
 def test_refuses_impossible_heads(arguments, message):

@@ -164,7 +164,7 @@ NO_SHARDS = ["0/2", "3/2", "2", "a/b", "-1/2", "1/0", "1/99999999", "1/2/3", "\u
 def test_a_shard_that_is_none_is_refused(call, files, shard):
     status, _, err = call("run", files, "--shard", shard)
     assert (status, err.count("\n")) == (2, 1)
-    assert f"--shard must be I/N with 1 <= I <= N <= 10000, such as 2/4, got '{shard}'" in err
+    assert f"--shard takes I/N, 1 <= I <= N <= 10000, such as 2/4, not '{shard}'" in err
 
 
 def test_force_does_not_go_with_shards(call, files):

@@ -36,7 +36,7 @@ def critical_base(geometry: Geometry, context: int) -> float:
     trained = math.log(geometry.trained_len / (2 * math.pi))
     if trained <= 0:
         raise InputError(
-            f"the critical base needs 7 trained tokens or more, not {geometry.trained_len}"
+            f"the critical base needs more than 6 trained tokens, not {geometry.trained_len}"
         )
     try:
         return float(geometry.base ** (math.log(context / (2 * math.pi)) / trained))

@@ -135,7 +135,7 @@ def test_tables_of_sines_end_where_the_checkpoint_ends(tmp_path):
 
 def test_a_method_for_another_geometry_is_refused(tmp_path):
     model = ReleasedModel(saved(tmp_path, "gpt_neox", rotary_pct=0.25))
-    with pytest.raises(InputError, match="rotates 2 pairs of features, not 8"):
+    with pytest.raises(InputError, match="rotates 2 feature pairs, not 8"):
         model.encoding = rope(saved(tmp_path / "wider", "llama"), "pi", 128)
         model.hidden(tokens(80))
 
