@@ -21,6 +21,7 @@ import pandas as pd
 
 from ropelab.audit.runtimes.registry import RUNTIMES
 from ropelab.runs.labels import method_label, roughly, row_labels
+from ropelab.runs.stats import mean_interval
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "results" / "reference"
@@ -149,6 +150,11 @@ class Run:
             lines.append(row(f"`{label}`", *cells))
         return "\n".join(lines)
 
+    def by_document(self, a: str, b: str) -> pd.Series:
+        """The difference a - b of two rows on each document, nats per byte."""
+        losses = self.table("text_by_document").pivot(index="name", columns="method", values=LOSS)
+        return losses[a] - losses[b]
+
     def searched(self, parameter: str, methods: Sequence[str], task: str) -> list[float]:
         """The values that a search chose on each model, in order; 1 where it is not named."""
         rows = self.rows("searched", task=task)
@@ -195,6 +201,12 @@ def interval(ends: Sequence[float], digits: int = 3) -> str:
     # Without the sign of a zero.
     value, low, high = (f"{round(end, digits) + 0.0:.{digits}f}" for end in ends)
     return f"{value} [{low}, {high}]"
+
+
+def mean_of(samples: Sequence[float], digits: int = 4) -> str:
+    """The mean of independent samples and Student's t interval."""
+    found = mean_interval(samples)
+    return interval([found.value, found.low, found.high], digits)
 
 
 def row(*cells: object) -> str:
@@ -338,6 +350,7 @@ def environment() -> jinja2.Environment:
     functions = (
         run,
         row,
+        mean_of,
         bounds,
         fails_with,
         slope,
@@ -368,9 +381,10 @@ def refilled(text: str) -> str:
         return fill.fill(" ".join(block.split()))
 
     parts = re.split(r"(^```.*?^```$|\n{2,}|\n(?=- ))", text, flags=re.MULTILINE | re.DOTALL)
-    return "".join(
+    whole = "".join(
         part if part.startswith("```") or not part.strip() else filled(part) for part in parts
     )
+    return whole.rstrip("\n") + "\n"
 
 
 def rendered() -> dict[str, str]:

@@ -61,7 +61,7 @@ class Finding:
     role: Role
     value: Number = None  # the deciding number at full precision, where there is one
     missing: bool = False  # there was nothing to measure
-    unlearned: bool = False  # a model did not learn the task, so its result decides nothing
+    mute: bool = False  # decides nothing: the run cannot ask this, or a model did not learn it
 
 
 @dataclass
@@ -91,12 +91,12 @@ class Findings:
         new = Finding(what=what, measured=measured, agrees=None, role="part", missing=True)
         self.findings.append(new)
 
-    def leave_open(self, why: str, last: int = 1, unlearned: bool = False) -> None:
+    def leave_open(self, why: str, last: int = 1, mute: bool = False) -> None:
         """Make the last findings undecided."""
         for i in range(-last, 0):
             one = self.findings[i]
             text = f"{one.measured}; {why}"
-            self.findings[i] = replace(one, agrees=None, measured=text, unlearned=unlearned)
+            self.findings[i] = replace(one, agrees=None, measured=text, mute=mute)
 
     def within(
         self, what: str, value: float, bound: float, text: str = "{} apart", role: Role = "part"
@@ -135,9 +135,9 @@ class Findings:
     @property
     def gaps(self) -> tuple[bool, bool, int]:
         """A rank that is smaller for findings that leave less open."""
-        unlearned = any(finding.unlearned for finding in self.findings if finding.role == "part")
+        mute = any(finding.mute for finding in self.findings if finding.role == "part")
         unknown = [one for one in self.findings if one.missing or math.isnan(one.value or 0)]
-        return self.is_missing, unlearned, len(unknown)
+        return self.is_missing, mute, len(unknown)
 
     def about(self, by: str) -> "Findings":
         """Select the findings on one sentence, by words of `what`; limits alone count as parts."""

@@ -16,6 +16,7 @@ from ropelab.runs.cell import Context, name_of
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from ropelab.runs.thresholds import NOTICED, UNNOTICED
+from ropelab.show.figures import rounded as cost_of_casts
 from ropelab.show.figures.extrapolate import draw
 from tests.models.released.tiny import reader_of_bytes
 from tests.models.tasks.running import made
@@ -209,3 +210,27 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
     small, large = text["score_error"] <= UNNOTICED, text["score_error"] >= NOTICED
     assert small.sum() > 3 and large.sum() > 3
     assert not costs[small].any() and costs[large].all()
+    # `precision` says so of every measured model.
+    for folder in REFERENCE.glob("*/*-casts-*"):
+        casts = pd.read_csv(folder / "tables" / "casts.csv")
+        free = casts[(casts["metric"] == "nll_last_window") & (casts["score_error"] <= UNNOTICED)]
+        assert len(free) > 1 and free["cost"].max() <= 0.003
+
+
+@pytest.mark.parametrize(
+    ("costly", "title"),
+    [
+        ((), "At 2k tokens no rounding has a cost that can be distinguished"),
+        ((0.3,), "At 2k tokens a model notices score errors from 0.3 on"),
+        ((0.0, 0.3), "At 2k tokens 2 of 3 roundings cost up to 0.2 nats per byte"),
+    ],
+    ids=["nothing", "a threshold", "no threshold"],
+)
+def test_the_title_names_a_threshold_only_where_there_is_one(costly, title):
+    about = ("unmodified", 1.0, "q8_0", "keys", "nll_last_window", 2048, 2048, 0.0)
+    rows = [
+        (*about, error, cost, cost - 0.01, cost + 0.01, 1, 20, "costs" if error in costly else "~")
+        for error, cost in ((0.0, 0.01), (0.1, 0.02), (0.3, 0.2))
+    ]
+    figure = cost_of_casts.draw(pd.DataFrame(rows, columns=COLUMNS))["cost_of_casts"]
+    assert figure.axes[0].get_title() == title

@@ -60,11 +60,12 @@ def _cost(rows: pd.DataFrame, unit: str) -> Figure:
     costly, free = shown[shown["verdict"] == COSTS], shown[shown["verdict"] != COSTS]
     context = shapes.tokens_label(rows["context_tokens"].max())
     title = f"At {context} tokens no rounding has a cost that can be distinguished"
-    if len(costly):
+    if len(costly) and (free["x"] >= costly["x"].min()).any():
+        most = f"up to {costly['cost'].max():.2g} {unit.partition(',')[0]}"
+        title = f"At {context} tokens {len(costly)} of {len(shown)} roundings cost {most}"
+    elif len(costly):
         title = f"At {context} tokens a model notices score errors from {costly['x'].min():.2g} on"
         shapes.mark(ax, costly["x"].min(), "costs from here", which="x")
-    if len(costly) and len(free) and free["x"].max() >= costly["x"].min():
-        title += f", and not all up to {free['x'].max():.2g}"
     ax.set_title(title)
     shapes.legend_below(figure, [ax], 2)
     shapes.label_points(ax, list(zip(shown["x"], shown["cost"], names, strict=True)))
