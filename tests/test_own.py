@@ -348,6 +348,28 @@ def test_what_cannot_be_used_is_one_line(mymodule, capsys, method: str, says: st
     assert says in err
 
 
+@pytest.mark.parametrize("command", ["freqs", "precision --length 64", "base --base 1e4"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "geometry.inv_freq * float('nan')",
+        "geometry.inv_freq * float('inf')",
+        "-geometry.inv_freq",
+        "geometry.inv_freq * 1j",
+        "geometry.inv_freq[:1]",
+        "0.5",
+        "geometry.inv_freq, float('nan')",
+        "geometry.inv_freq, -1.0",
+        "geometry.inv_freq, 1.0, 0.0",
+    ],
+)
+def test_a_plan_of_no_frequencies_is_refused(mymodule, capsys, command: str, plan: str) -> None:
+    mymodule(re.sub(r"RopePlan\(.*\)\n", f"RopePlan({plan})\n", MODULE))
+    status, out, err = typed(capsys, *command.split(), "--method", "mymodule:MyRoPE(factor=4)")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "plan() must return" in err
+
+
 @pytest.mark.parametrize("command", ["freqs --method", "extrapolate --tasks copy --methods"])
 def test_an_error_in_ones_own_code_is_its_line(mymodule, capsys, command: str) -> None:
     mymodule(MODULE.replace("geometry.trained_len < 6.283", "geometry.nothing < 6.283"))

@@ -36,6 +36,7 @@ LONGEST = 2**18  # tokens of which a whole table is asked
 # Of a function that names none.
 BARE = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("x", "positions")]
 ASK = "call the parameters x, q, k, positions, offset, seq_len, cos, sin"
+NOT_LINEAR = ("the code does more than rotate", "norms and limits belong outside")
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,13 @@ def from_function(
     else:
         rotate = {n: lambda x, p, n=n: way.rows(x, p)[n] for n in parts}
         found = {n: from_rotation(rotate[n], spec, positions) for n in parts}
+        # A rotation of sums is the sum of rotations; of a norm inside, unit vectors show nothing.
+        dense = 3 * np.cos(np.arange(head**2)).reshape(head, head)
+        last = np.repeat(positions[-1:], head)
+        for n, code in rotate.items():
+            wanted = dense @ code(np.eye(head), last)
+            if not np.abs(code(dense, last) - wanted).max() <= 0.2 * np.abs(wanted).max():
+                found[n] = replace(found[n], fault=found[n].fault or NOT_LINEAR)
     return {part: replace(observed, called=str(way)) for part, observed in found.items()}
 
 

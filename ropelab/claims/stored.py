@@ -257,9 +257,7 @@ class Encodings(Trained):
     def between(self, a: str, b: str, longest: bool) -> tuple[float, float]:
         """Bound the difference of two text losses, by the intervals of both to the baseline."""
         # Wider than a paired comparison of the two, which is not stored.
-        found = (
-            self.end("comparisons", longest, encoding_a=name, metric="text loss") for name in (a, b)
-        )
+        found = (self.end("comparisons", longest, encoding_a=n, metric="text loss") for n in (a, b))
         known = [row for row in found if row is not None and "ci_low" in row]
         if len(known) < 2:
             return math.nan, math.nan

@@ -88,11 +88,9 @@ def run(
         ),
     ] = None,
     index: Annotated[
-        str, Option("--index", metavar="NAME", help="Name of the index file in DIR.")
+        str, Option("--index", metavar="NAME", help="The index, in DIR.")
     ] = "index.md",
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="List what is finished, to do, and what it costs.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="List what is to do, and its cost.")] = False,
     shard: Annotated[
         str,
         Option(

@@ -158,7 +158,7 @@ class Transformers(Subject):
         stages: Stages = []
 
         def keep(_: Any, __: Any, output: Any) -> None:
-            stages.append(output[0] if isinstance(output, tuple) else output)
+            stages.append((output[0] if isinstance(output, tuple) else output).clone())
 
         with ExitStack() as hooks:
             for layer in self.layers:
@@ -166,7 +166,7 @@ class Transformers(Subject):
             output = self.model(**given, use_cache=cache is not None, return_dict=True)
         if cache is not None:
             cache["held"] = output.get("past_key_values", cache["held"])
-        return [*stages, output.logits]
+        return [*stages, output.logits.clone()]
 
     def _mask(self, segments: Tokens, new: int) -> Tensor:
         if segments.max() <= 1:
@@ -261,7 +261,7 @@ class Function(Subject):
             raise UnaskedError("its answer is no tensor of logits [rows, tokens, vocabulary]")
         if cache is not None:
             cache["read"] += new
-        return [logits]
+        return [logits.clone()]  # as it may be a buffer of the code, which the next call fills
 
     def new_cache(self) -> Any:
         if not self.cached:

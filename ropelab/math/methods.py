@@ -137,7 +137,7 @@ def _value(label: str, text: str, kind: object, parse_inner: Callable[[str], obj
         return _number(label, text)
     if kind is int:
         number = _number(label, text)
-        if number != int(number):
+        if not number.is_integer():
             raise InputError(f"{label} must be a whole number, not '{text}'")
         return int(number)
     if kind is bool:

@@ -75,14 +75,13 @@ def _document(
         metrics = [{"metric": n, "higher_is_better": m.higher} for n, m in task.metrics.items()]
         about = {"task": task.name, "metric_list": metrics, "num_fewshot": 0}
         configs[task.name] = {**about, **task.config}
+    version = f"ropelab-{manifest['experiment']}-{manifest['version']}"
     return {
         "results": results,
         # Every task is in every part, as in the files that the harness itself writes.
         "group_subtasks": {name: [] for name in results},
         "configs": configs,
-        "versions": dict.fromkeys(
-            results, f"ropelab-{manifest['experiment']}-{manifest['version']}"
-        ),
+        "versions": dict.fromkeys(results, version),
         "n-shot": dict.fromkeys(results, 0),
         "higher_is_better": better,
         "n-samples": {t.name: {"original": t.samples, "effective": t.samples} for t in tasks},

@@ -155,7 +155,7 @@ def format_value(value: Any) -> str:
 def console() -> Console:
     """Return standard output: as wide as its terminal, without end if it is a pipe or a file."""
     width = None if sys.stdout.isatty() else UNBOUNDED
-    return Console(highlight=False, markup=False, width=width)
+    return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def show_table(table: "pd.DataFrame", console: Console) -> None:

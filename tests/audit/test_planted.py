@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ropelab.audit.calls import from_function
 from ropelab.audit.check import Check, diagnose, probes
 from ropelab.audit.expected import Expected
 from ropelab.audit.rotations import from_rotation, from_tables, from_vectors
 from ropelab.audit.runtimes.registry import RUNTIMES, read
+from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.errors import InputError
 
 HEAD = 64
@@ -346,3 +348,19 @@ def test_few_vectors_show_pairs_and_blocks_as_unit_vectors_do() -> None:
         assert says in diagnose(observed, wanted, 0.01).answer
     with pytest.raises(InputError, match="too few vectors"):
         from_vectors(some[:1], after[:, :1], places, wanted.spec)
+
+
+def test_a_norm_inside_a_rotation_is_a_fault_although_unit_vectors_do_not_show_it() -> None:
+    wanted = expected(PLAIN)
+
+    def judged_as(change: Callable[[np.ndarray], np.ndarray], kept: str = "float64") -> Check:
+        def rope(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+            return round_to(rotating()(change(x.astype(np.float64)), positions), FORMATS[kept])
+
+        found = from_function(rope, "rope", wanted.spec, probes(wanted))
+        return diagnose(found[""], wanted, 0.01)
+
+    says = "the code does more than rotate"
+    norms = (lambda x: x / np.linalg.norm(x, axis=1, keepdims=True), lambda x: np.clip(x, -1, 1))
+    assert [judged_as(norm).answer for norm in norms] == [says, says]
+    assert not judged_as(lambda x: x, "bfloat16").wrong

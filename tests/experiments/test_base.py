@@ -10,7 +10,7 @@ from matplotlib import pyplot as plt
 
 from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.bound import cells, rounded_up, similarity_of, steps
-from ropelab.experiments.base.comparison import answer, blind_from, check, fits, summary
+from ropelab.experiments.base.comparison import answer, blind_from, check, fits, following, summary
 from ropelab.experiments.base.comparison import tables as tables_of
 from ropelab.lab import run as run_by_name
 from ropelab.math.bounds import Similarity, first_negative
@@ -200,6 +200,21 @@ def test_half_rotated_heads_take_every_base():
     assert tables["bound"]["smallest_admissible_base"].iloc[0] == 1
     assert tables["bound"]["stable_base"].iloc[0] == 1
     assert "Every base is admissible" in answer(tables)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"context": (2,), "head_dim": 64}, "Every base is admissible for 2 tokens (heads of 64"),
+        ({"context": (64,), "head_dim": 2, "train_len": 32}, "No base is admissible"),
+    ],
+)
+def test_a_base_that_is_given_is_judged_in_every_answer(values, says) -> None:
+    fast = run(**values, base=10.0, method="one(period=2.5)")
+    assert says in answer(fast)
+    assert "do not rotate" not in answer(fast)
+    assert "Base 10 with one(period=2.5) fails first at position 1." in answer(fast)
+    assert following(config_of(**values), fast) == "ropelab base-empirical"
 
 
 def test_a_model_fills_what_is_not_given():

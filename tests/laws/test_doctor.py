@@ -5,7 +5,7 @@ import resource
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -132,8 +132,19 @@ def test_own_code_is_asked_what_it_can_be(tmp_path, monkeypatch):
     assert asked == {"shift", "padding", "packing", "state"}
 
 
-def test_an_absolute_encoding_is_told_so():
-    done = ropelab.doctor(Own(absolute=True))
+class Buffered(Own):
+    """Every answer of a size is in the same memory, as in a captured graph."""
+
+    answers: ClassVar[dict[object, Tensor]] = {}
+
+    def forward(self, tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+        logits = super().forward(tokens, positions, mask)
+        return self.answers.setdefault((logits.shape, logits.dtype), logits).copy_(logits)
+
+
+@pytest.mark.parametrize("code", [Own, Buffered])
+def test_an_absolute_encoding_is_told_so(code):
+    done = ropelab.doctor(code(absolute=True))
     assert verdicts(done)["shift"] == "broken"
     trials = done.tables["trials"]
     assert set(trials[trials.law == "shift"].says) == {"the absolute position enters"}

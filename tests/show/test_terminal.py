@@ -43,6 +43,11 @@ def test_a_table_fits_80_columns_and_keeps_its_cells(capsys):
     assert max(map(len, lines)) <= 80
 
 
+def test_names_between_colons_are_no_pictures(capsys):
+    terminal.show_paragraph("rope:mag: within 0.01 rad")
+    assert capsys.readouterr().out == "rope:mag: within 0.01 rad\n"
+
+
 def test_plain_progress_speaks_at_the_start_and_then_sparsely(capsys, monkeypatch):
     now = iter(range(0, 10_000, 1))
     monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))

@@ -249,11 +249,10 @@ def answer(tables: Tables) -> str:
     bound = tables["bound"].iloc[-1]
     context, smallest = int(bound.context_tokens), f"{bound.smallest_admissible_base:.6g}"
     if not bound.certified:
-        width = bound.rotary_dim
-        return f"No base is admissible for {context} tokens with a rotary_dim of {width}."
-    if bound.smallest_admissible_base <= 1:
-        return f"Every base is admissible for {context} tokens: enough features do not rotate."
-    if math.isnan(bound.recommended_base):
+        text = f"No base is admissible for {context} tokens ({_head(bound)})."
+    elif bound.smallest_admissible_base <= 1:
+        text = f"Every base is admissible for {context} tokens ({_head(bound)})."
+    elif math.isnan(bound.recommended_base):
         text = (
             f"The sum of cosines stays at or above 0 with bases from {smallest} on; no stable base "
             f"was found ({context} tokens, {_head(bound)})."
@@ -297,7 +296,7 @@ def answer(tables: Tables) -> str:
 def following(config: BaseConfig, tables: Tables) -> str:
     """Return the command on the precision of the recommended base, as far as there is one."""
     bound = tables["bound"].iloc[-1]
-    if math.isnan(bound.recommended_base) or config.kept < 1 or config.dropped:
+    if not bound.recommended_base > 1 or config.kept < 1 or config.dropped:
         return "ropelab base-empirical"
     head = {"base": typed(bound.recommended_base), "head_dim": config.head_dim}
     head |= {"rotary_dim": config.rotary_dim} if config.rotary_dim else {}

@@ -70,9 +70,7 @@ class EvaluateConfig(Config):
         description="begin with the beginning-of-sequence token; auto: as the tokenizer does",
     )
     device: config.On = "auto"
-    dtype: Format = Field(
-        "auto", description="of the model; auto: its checkpoint's; angles in float32 in any"
-    )
+    dtype: Format = Field("auto", description="of weights; auto: as stored; angles are in float32")
     device_map: Literal["none", "auto"] = Field(
         "none", exclude=True, description="auto: spread the model over all devices"
     )

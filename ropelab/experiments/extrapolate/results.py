@@ -348,9 +348,8 @@ def _text(tables: Tables) -> str:
         verdict = str(pair["verdict"].iloc[0])
         found = {best: "beats", window: "is worse than"}.get(verdict, "is indistinguishable from")
         rivals = [name for name in indistinguishable(best, rows, {}) if name in shown.index]
-        finding += (
-            f"the best method is {best} ({losses[best]:.3f} nats per byte){tied_with(rivals)}"
-        )
+        loss = f"{losses[best]:.3f} nats per byte"
+        finding += f"the best method is {best} ({loss}){tied_with(rivals)}"
         # Runs from before that window have only the one of the model before fine-tuning.
         behind = ", before fine-tuning" if "finetuned" in tuned and window == labels.WINDOW else ""
         length = "the sliding window of the trained length"

@@ -151,9 +151,8 @@ def answer(tables: Tables) -> str:
     )
     if not math.isnan(extended := scaling["extended_len_tokens"]):
         text += f", {still or 'none'} after training at {extended:.0f} with this scaling"
-    text += (
-        f". Of the pairs {shown}; every logit is multiplied by {scaling['logit_multiplier']:.4g}."
-    )
+    times = scaling["logit_multiplier"]
+    text += f". Of the pairs {shown}; every logit is multiplied by {times:.4g}."
     if "axis" not in pairs:
         return text
     axes = (

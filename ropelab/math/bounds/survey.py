@@ -119,13 +119,11 @@ def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     return Tangents(positions[low], sums[low], slopes[low] * positions[low])
 
 
-def _slow_sums(
-    similarity: Similarity, u: float, starts: Floats, columns: int, step: int
-) -> Singles:
+def _slow_sums(similarity: Similarity, u: float, starts: Floats, count: int, step: int) -> Singles:
     # Pairs slower than a radian in ``step`` tokens are about the same for that many neighbours,
     # and where the whole sum is negative theirs must already be low.
     faster = int((similarity.inv_freq(u) > 1 / step).sum())
-    return block_sums(similarity, u, starts, columns, step, faster)
+    return block_sums(similarity, u, starts, count, step, faster)
 
 
 def _lowest(sums: Singles, count: int) -> NDArray[np.intp]:

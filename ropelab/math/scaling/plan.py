@@ -8,7 +8,7 @@ of rotated features: attention_factor^2 times softmax_factor.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
@@ -105,6 +105,11 @@ def method(name: str, source: str) -> Callable[[type[T]], type[T]]:
 class Scaling(Typed):
     """A way to run a model beyond its trained length by changing frequencies."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if is_own(cls) and "plan" in vars(cls):
+            cls.plan = _checked(cls.plan)  # type: ignore[method-assign]
+
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the frequencies to use while ``length`` tokens are in the context."""
         # Static methods ignore ``length``; dynamic ones are the identity up to the trained length.
@@ -118,6 +123,22 @@ class Scaling(Typed):
     def softmax_factor(self) -> float | None:
         """The factor that the method's model code applies to whole scores, if any."""
         return None
+
+
+def _checked(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
+    """Return a `plan` that raises InputError where its numbers mean nothing, as those of nan."""
+
+    def checked(self: Scaling, geometry: Geometry, length: int) -> RopePlan:
+        found = plan(self, geometry, length)
+        inv_freq, factors = np.asarray(found.inv_freq), (found.attention_factor, found.stretch)
+        fits = np.isrealobj(inv_freq) and inv_freq.shape == (geometry.pairs,)
+        fits = fits and bool(np.isfinite(inv_freq).all() and (inv_freq >= 0).all())
+        if not (fits and all(0 < factor < math.inf for factor in factors)):
+            wanted = f"frequencies of {geometry.pairs} pairs, at least 0, and positive factors"
+            raise InputError(f"{self.label}: plan() must return {wanted}")
+        return replace(found, inv_freq=inv_freq.astype(np.float64))
+
+    return checked
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,10 +106,13 @@ def _read(text: str, shape: Shape) -> Encoding:
     if name not in EXAMPLES:
         record_of(name)  # a wrong name first
         options: dict[str, float] = {}
-        for key, value in (_option(text, argument) for argument in arguments):
+        for argument in arguments:
+            key, equal, value = (part.strip() for part in argument.partition("="))
+            if not equal:
+                raise InputError(f"cannot read '{text}': write parameters as in rope(base=500000)")
             if key in options:
                 raise InputError(f"'{text}': {key} is given twice")
-            options[key] = value
+            options[key] = _number(text, value)
         return made(name, shape, options)
     example, least, most = EXAMPLES[name]
     if not least <= len(arguments) <= most:
@@ -158,13 +161,6 @@ def _within(text: str, shape: Shape) -> Encoding:
     if {type(part).embed for part in parts_of(encoding)} - {Encoding.embed, Around.embed}:
         raise InputError(f"'{text}' acts on the embeddings, before any layer")
     return encoding
-
-
-def _option(text: str, argument: str) -> tuple[str, float]:
-    key, equal, value = (part.strip() for part in argument.partition("="))
-    if not equal:
-        raise InputError(f"cannot read '{text}': write parameters as in rope(base=500000)")
-    return key, _number(text, value)
 
 
 def _number(text: str, value: str) -> float:

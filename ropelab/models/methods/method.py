@@ -11,8 +11,6 @@ from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-import numpy as np
-
 from ropelab.math.frequencies import Geometry
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Scaling, Unscaled
@@ -102,12 +100,7 @@ class Scaled(Reading):
         return float(getattr(self.scaling, "factor", 1.0))
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
-        inv_freq = np.asarray(self.scaling.plan(geometry, test_len).inv_freq)
-        if inv_freq.shape != (geometry.pairs,) or not np.isfinite(inv_freq).all():
-            raise InputError(
-                f"{self.scaling.label}: plan() must return a frequency for each of "
-                f"{geometry.pairs} pairs"
-            )
+        self.scaling.plan(geometry, test_len)  # an InputError where it does not fit
         return self
 
     def encoding(self, geometry: Geometry, length: int) -> "Rope":

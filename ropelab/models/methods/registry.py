@@ -19,6 +19,7 @@ from ropelab.math.methods import (
     scaling_class,
     split_call,
 )
+from ropelab.runs.errors import InputError
 from ropelab.runs.own import find, named
 
 if TYPE_CHECKING:
@@ -61,14 +62,18 @@ def parse_methods(
     texts: Iterable[str], geometry: "Geometry", test_len: int
 ) -> "tuple[Method, ...]":
     """Parse methods, each once, with open parameters set for that model and length."""
+    from ropelab.runs.labels import method_label
+
     # A factor that is not given is each of `default_factors` times test_len / trained length.
     # In a shorter context nothing is stretched.
     times = max(1.0, test_len / geometry.trained_len)
-    methods: dict[tuple[str, float], Method] = {}
+    methods: dict[str, Method] = {}
     for text in texts:
         for multiple in method_class(split_call(text)[0]).default_factors or (1.0,):
             method = parse_method(text, multiple * times).resolved(geometry, test_len)
-            methods.setdefault((method.label, method.factor), method)
+            label = method_label(method.label, method.factor)
+            if methods.setdefault(label, method).factor != method.factor:
+                raise InputError(f"two methods are {label} in tables and figures; give one of them")
     return tuple(methods.values())
 
 

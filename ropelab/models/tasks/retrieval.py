@@ -96,9 +96,8 @@ def recall_trials(
         others = ALPHABET[(np.searchsorted(ALPHABET, records) + steps) % len(ALPHABET)]
         tokens[:, _places(length, size, further)] = np.where(value, others, records)
     tokens[:, _places(length, size, distance)] = records
-    tokens[:, _places(length, size, 0)] = np.where(
-        asked, records, random_symbols(random, rows, size)
-    )
+    unasked = random_symbols(random, rows, size)
+    tokens[:, _places(length, size, 0)] = np.where(asked, records, unasked)
     scored = np.zeros(length, np.bool_)
     scored[_places(length, size, 0)] = asked & value
     return Batch(torch.from_numpy(tokens), torch.from_numpy(scored).expand(rows, length))

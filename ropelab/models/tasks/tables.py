@@ -128,13 +128,12 @@ def _of_text(values: Measured, config: Evaluated, plain: str) -> dict[str, pd.Da
     inside = table[(table["context_tokens"] <= config.train_len) & (table["method"] == plain)]
     single = ["document", "name", "kind", "method", "factor", "arm"]
     means = longest.groupby(single, sort=False)[NLL].agg(["size", "mean"]).reset_index()
+    by_document = means.drop(columns="document").set_axis([*single[1:], "seeds", NLL], axis=1)
     tables = {
         "text_nll": losses(values["buckets"], [*ROW, *BUCKET]),
         "last_window": losses(last, [*ROW, "context_tokens"]),
         "text_by_kind": losses(longest, [*ROW, "kind"]),
-        "text_by_document": means.drop(columns="document").set_axis(
-            [*single[1:], "seeds", NLL], axis=1
-        ),
+        "text_by_document": by_document,
         "context_by_kind": losses(inside, [*ROW, "kind", "context_tokens"]),
     }
     return {name: table for name, table in tables.items() if not table.empty}

@@ -132,9 +132,7 @@ class TokenText:
         stream = _stream(self, (number + 1) * length)
         whole = len(stream) // length
         if not whole:
-            raise InputError(
-                f"{_read(self.path).name} has fewer than {length} tokens; give more text (--corpus)"
-            )
+            raise InputError(f"{_read(self.path).name} has fewer than {length} tokens (--corpus)")
         start = number % whole * length
         return stream[start : start + length]
 

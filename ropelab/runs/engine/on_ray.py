@@ -311,7 +311,7 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
     if ray.is_initialized():
         yield ""
         return
-    folder: TemporaryFolder | None = None
+    place: TemporaryFolder | None = None
     try:
         if address:
             check_joinable(address)
@@ -319,24 +319,22 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
         else:
             # The sockets below the folder have long names.
             longer = os.name == "posix" and len(tempfile.gettempdir()) > LONGEST_FOLDER
-            folder = TemporaryFolder("/tmp" if longer else None)
+            place = TemporaryFolder("/tmp" if longer else None)
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             try:
-                _init(
-                    address="local", num_cpus=cpus, include_dashboard=False, _temp_dir=folder.name
-                )
+                _init(address="local", num_cpus=cpus, include_dashboard=False, _temp_dir=place.name)
             except (OSError, RuntimeError, ValueError) as error:
                 raise MachineError(f"Ray does not start here: {_first_line(error)}") from None
-        yield folder.name if folder else ""
+        yield place.name if place else ""
     finally:
         with suppress(MachineError, ValueError):  # one that never began has no address
             store.look()
-        if folder:
+        if place:
             _end_processes()
         if not store.is_lost:
             ray.shutdown()
-        if folder:
-            folder.cleanup()
+        if place:
+            place.cleanup()
 
 
 def _end_processes() -> None:

@@ -219,9 +219,7 @@ def sinusoid_sum(curves: pd.DataFrame) -> Figure:
         ax.legend(loc="upper right")
     axes[0, 0].set(ylabel="sum of the features, per pair")
     usual = repeats["harmonic"] and not repeats["exponential"]
-    found = (
-        "One period of the slowest wave later even spacing is back, the Transformer's code is not"
-    )
+    found = "One slowest period later even spacing is back, the Transformer's code is not"
     title = "The sum of the waves, and the sum one period of the slowest wave later"
     shapes.headline(figure, found if usual else title)
     return figure

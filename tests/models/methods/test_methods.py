@@ -85,6 +85,11 @@ def test_factors_default_to_the_reach_and_ntk_is_tried_at_twice_that() -> None:
     ]  # fmt: skip
 
 
+def test_two_methods_that_tables_cannot_tell_apart_are_refused() -> None:
+    with pytest.raises(InputError, match="two methods are yarn ×2 in tables"):
+        labels("yarn(factor=2)", "yarn(factor=2.0000001)")
+
+
 def test_dynamic_ntk_has_the_factor_of_its_source_unless_another_is_typed() -> None:
     assert labels("dynamic_ntk", "dynamic_ntk(factor=4)") == [
         ("dynamic_ntk", 1),
