@@ -117,7 +117,7 @@ def test_a_run_that_is_stored_decides_before_the_committed_results(tables):
 def test_a_sentence_of_a_claim_of_several_has_its_own_verdict(tables):
     passages = tables["passages"].set_index("english")
     low, high = (f"{name} parts catch {what}" for name, what in SPLIT)
-    assert passages.loc[low, "verdict"] == Verdict.UNDECIDED
+    assert passages.loc[low, "verdict"] == Verdict.NOT_REPRODUCED
     assert passages.loc[high, "verdict"] == Verdict.PARTLY
     assert "fast third" in passages.loc[high, "decided_by"]
     page = verdicts.page(tables).set_index("english")
