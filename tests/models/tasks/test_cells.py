@@ -112,6 +112,7 @@ OTHER = {
     "layers": 3,
     "preset": "base",
     "steps": 3,
+    "lr_scale": 2.0,
     "finetune_steps": 2,
     "finetune_len": 128,
     "tokens_per_step": 1024,
