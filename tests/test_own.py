@@ -370,6 +370,23 @@ def test_a_plan_of_no_frequencies_is_refused(mymodule, capsys, command: str, pla
     assert "plan() must return" in err
 
 
+STRETCHED = """
+from ropelab.math.scaling.plan import RopePlan, Stretching, method
+
+@method("stretched", "here")
+class Stretched(Stretching):
+    def stretched(self, geometry, stretch):
+        return RopePlan(-geometry.inv_freq)
+"""
+
+
+def test_a_class_that_only_stretches_is_checked_too(mymodule, capsys) -> None:
+    mymodule(STRETCHED)
+    status, out, err = typed(capsys, "freqs", "--method", "mymodule:Stretched(factor=4)")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "plan() must return frequencies of" in err
+
+
 @pytest.mark.parametrize("command", ["freqs --method", "extrapolate --tasks copy --methods"])
 def test_an_error_in_ones_own_code_is_its_line(mymodule, capsys, command: str) -> None:
     mymodule(MODULE.replace("geometry.trained_len < 6.283", "geometry.nothing < 6.283"))

@@ -185,6 +185,7 @@ def from_function(
         rotate = {n: lambda x, p, n=n: way.rows(x, p)[n] for n in parts}
         found = {n: from_rotation(rotate[n], spec, positions) for n in parts}
         # A rotation of sums is the sum of rotations; of a norm inside, unit vectors show nothing.
+        # Rounding to a few bits stays far below a fifth, and nan is no rotation.
         dense = 3 * np.cos(np.arange(head**2)).reshape(head, head)
         last = np.repeat(positions[-1:], head)
         for n, code in rotate.items():

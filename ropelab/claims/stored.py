@@ -17,6 +17,7 @@ from ropelab.math.frequencies import inverse_frequencies, rotations
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import between
 from ropelab.runs.labels import method_label, row_labels
+from ropelab.runs.sentences import count_of
 from ropelab.runs.stats import Interval, mean_interval
 from ropelab.runs.thresholds import CLOSE, LEARNED
 
@@ -320,7 +321,6 @@ class Frequencies(Trained):
 
 
 def described(config: Mapping[str, Any]) -> str:
-    count = len(config.get("seeds", ()))
     names = ("layers", "width", "heads", "head_dim")
     if all(isinstance(config.get(name), int) for name in names):
         # A model of bytes, without the parameters of its encoding.
@@ -331,7 +331,7 @@ def described(config: Mapping[str, Any]) -> str:
         size = f"{(layers * layer + 2 * BYTES * width) / 1e6:.1f} M"
     else:
         size = SIZES.get(str(config.get("preset")), "unknown")
-    amount = f"{count} seed" + ("" if count == 1 else "s")
+    amount = count_of(len(config.get("seeds", ())), "seed")
     base = f", base {config['base']:g}" if config.get("base", 1e4) != 1e4 else ""
     return f"{size} parameters, {amount}, trained at {config['train_len']} tokens{base}"
 

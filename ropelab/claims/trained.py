@@ -399,7 +399,8 @@ def _needs_a_turn(found: Findings, run: Frequencies, last: int) -> None:
     """Leave the last findings open if slow pairs mark no position: they hardly rotate."""
     if run.slow_turns < 1:
         degrees = f"the slow pairs rotate by at most {360 * run.slow_turns:.0f} degrees"
-        found.leave_open(f"{degrees} in {run.train_len} tokens, so this shows nothing", last, True)
+        why = f"{degrees} in {run.train_len} tokens, so this shows nothing"
+        found.leave_open(why, last, mute=True)
 
 
 def _falls(found: Findings, what: str, rows: pd.DataFrame, who: str, role: Role = "part") -> None:

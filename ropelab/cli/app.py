@@ -87,9 +87,7 @@ def run(
             "any these are listed.",
         ),
     ] = None,
-    index: Annotated[
-        str, Option("--index", metavar="NAME", help="The index, in DIR.")
-    ] = "index.md",
+    index: Annotated[str, Option(metavar="NAME", help="The index in DIR.")] = "index.md",
     dry_run: Annotated[bool, Option("--dry-run", help="List what is to do, and its cost.")] = False,
     shard: Annotated[
         str,

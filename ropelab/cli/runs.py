@@ -20,6 +20,7 @@ from ropelab.runs.cell import silent
 from ropelab.runs.config import Label, flag_of, read_toml, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, known, say
+from ropelab.runs.sentences import count_of
 from ropelab.runs.store import check_writable, read_manifest, to_records
 from ropelab.show import drawn, terminal
 
@@ -86,7 +87,7 @@ def compute_share(paths: Sequence[Path], index: str, shard: str, options: Option
     with _engine(options) as engine:
         mine = shares.share_of(shares.look_ahead(sweeps, lab), share)
         shares.compute(mine, replace(lab, engine=engine))
-    done = [f"{shares.count_of(n, 'cell')} {what}" for what, n in mine.counts.items() if n]
+    done = [f"{count_of(n, 'cell')} {what}" for what, n in mine.counts.items() if n]
     print_line(
         f"shard {share[0]}/{share[1]}: {', '.join(done) or 'nothing to do'}; when all shards "
         "are done, the same command without --shard makes the tables"

@@ -13,6 +13,15 @@ def typed(number: float) -> str:
     return f"{number:g}".replace("e+0", "e").replace("e+", "e")
 
 
+def count_of(number: int, what: str) -> str:
+    """Write a number of things.
+
+    >>> count_of(1, "run"), count_of(3, "cell")
+    ('1 run', '3 cells')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def sentences_of(parts: Iterable[str]) -> str:
     """Make a sentence of each part that is not empty.
 

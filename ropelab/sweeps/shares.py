@@ -8,6 +8,7 @@ from ropelab.lab import Lab, Plan, Work, united
 from ropelab.runs.cell import Cell, name_of
 from ropelab.runs.errors import InputError
 from ropelab.runs.folders import fingerprint
+from ropelab.runs.sentences import count_of
 from ropelab.sweeps.cases import Sweep
 
 MOST_SHARDS = 10_000
@@ -65,15 +66,6 @@ def _finished(work: Work) -> str:
 
 def _cost(work: Work, lab: Lab) -> str:
     return work.estimate.text(work.workers(lab.workers))
-
-
-def count_of(number: int, what: str) -> str:
-    """Write a number of things.
-
-    >>> count_of(1, "run"), count_of(3, "cell")
-    ('1 run', '3 cells')
-    """
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def read_shard(text: str) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from ropelab.models.tasks.tables import NLL
 from ropelab.runs.cell import Context, name_of
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
-from ropelab.runs.thresholds import NOTICED, UNNOTICED
+from ropelab.runs.thresholds import LOST, NOTICED, UNNOTICED
 from ropelab.show.figures import rounded as cost_of_casts
 from ropelab.show.figures.extrapolate import draw
 from tests.models.released.tiny import reader_of_bytes
@@ -214,7 +214,7 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
     for folder in REFERENCE.glob("*/*-casts-*"):
         casts = pd.read_csv(folder / "tables" / "casts.csv")
         free = casts[(casts["metric"] == "nll_last_window") & (casts["score_error"] <= UNNOTICED)]
-        assert len(free) > 1 and free["cost"].max() <= 0.003
+        assert len(free) > 1 and free["cost"].max() <= LOST
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
 from ropelab.runs.cell import Values
 from ropelab.runs.config import command_of
 from ropelab.runs.errors import InputError
-from ropelab.runs.sentences import typed
+from ropelab.runs.sentences import count_of, typed
 from ropelab.runs.tables import Tables
 
 # 355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta < 9e-8.
@@ -112,7 +112,7 @@ def _recommended(config: BaseConfig, bound: Any) -> Iterator[Theory]:
     yield "aliasing bound", "at least", rules.aliasing_base(context), "d to inf", LIU_2026
     for layers in sorted({1, config.layers}):
         base = rules.stability_base(context, config.coherence, layers)
-        name = f"DC stability, {layers} layer{'s' * (layers > 1)}"
+        name = f"DC stability, {count_of(layers, 'layer')}"
         yield name, "at least", base, f"cosine {config.coherence:g}, d to inf", LIU_2026
     once, name = rules.one_rotation_base(d, context), "every pair completes a rotation"
     yield name, "at most", once, "no unseen angle", "wavelength coverage"

@@ -13,6 +13,7 @@ from pydantic import ByteSize, Field, model_validator
 from ropelab.models.tasks import config
 from ropelab.runs.config import Config, Count, Names, Some, read_number
 from ropelab.runs.errors import require
+from ropelab.runs.sentences import count_of
 
 if TYPE_CHECKING:
     from ropelab.models.methods.method import Method
@@ -138,8 +139,7 @@ class EvaluateConfig(Config):
 
     @property
     def scope(self) -> str:
-        count = f"{self.documents} document{'s' * (self.documents > 1)}"
-        texts = f", {count}" if "text" in self.tasks else ""
+        texts = f", {count_of(self.documents, 'document')}" if "text" in self.tasks else ""
         return f"{Path(self.model).name}, up to {self.context} tokens{texts}"
 
     def inputs(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.sentences import listed, sentences_of, typed
 from ropelab.runs.tables import Tables
-from ropelab.runs.thresholds import EXACT, NOTICED, UNNOTICED
+from ropelab.runs.thresholds import EXACT, LOST, NOTICED, UNNOTICED
 
 WRONG_FROM, SPREAD = "first_position_over_tolerance", "score_spread"
 # Stages, as one says them.
@@ -163,7 +163,7 @@ def _by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 def _of_distance(fine: pd.DataFrame) -> str:
     most = fine[SPREAD].max()
     within = f" up to {most:.1g} of their deviation" if most > EXACT else ""
-    lost = "no measured model lost more than 0.003 nats per byte"
+    lost = f"no measured model lost more than {LOST:g} nats per byte"
     return f"scores depend on the distance alone{within}, and {lost}"
 
 

@@ -107,7 +107,7 @@ class Scaling(Typed):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if is_own(cls) and "plan" in vars(cls):
+        if "plan" in vars(cls):
             cls.plan = _checked(cls.plan)  # type: ignore[method-assign]
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:

@@ -102,7 +102,7 @@ def configuration(folder: Path) -> Any:
             folder, local_files_only=True, trust_remote_code=False
         )
         if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-            raise InputError(f"{folder}: {architecture} is no causal model in transformers")
+            raise InputError(f"{folder}: {architecture} is no causal LM in transformers")
         return config
 
 

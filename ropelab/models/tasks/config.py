@@ -26,9 +26,7 @@ HeadDim = Annotated[EvenCount, Field(description="width of one head")]
 RotatedHeadDim = Annotated[EvenCount, Field(description="width of one head, all of it rotated")]
 Steps = Annotated[Count, Field(description="training steps")]
 TokensPerStep = Annotated[Count, Field(description="tokens in one training step")]
-FirstWindow = Annotated[
-    Count, Field(description="tokens of the first windows; doubled to train_len")
-]
+FirstWindow = Annotated[Count, Field(description="tokens in first windows; doubled to train_len")]
 CorpusPath = Annotated[
     str, Field(description="text file or folder to use; empty: the standard library of this Python")
 ]
