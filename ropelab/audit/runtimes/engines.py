@@ -237,8 +237,9 @@ class Mlx(Reader):
     allows_usual = False
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        file, source = FILES[trace.model_type], "rope_theta"
-        base, block, where = trace.get(source), trace.block("rope_scaling"), "rope_scaling"
+        file = FILES[trace.model_type]
+        base = trace.get(source := file.get("base_key", "rope_theta"))
+        block, where = trace.block("rope_scaling"), "rope_scaling"
         if file.get("reads_parameters") and (parameters := trace.block("rope_parameters")):
             if base is None:
                 source = "rope_parameters.rope_theta"
@@ -248,8 +249,7 @@ class Mlx(Reader):
         if base is None:
             if file.get("insists"):
                 raise RefusedError("rope_theta is missing, and the model file has no default")
-            base = file.get("base", 10000.0)
-            source = f"default of mlx_lm/models/{trace.model_type}.py"
+            base, source = file.get("base", 10000.0), f"default of MLX-LM's {trace.model_type}.py"
         settings = MlxSettings(trace, {} if file.get("unscaled") else block, where)
         settings.put("rope_theta", base, source)
         return {"all": settings}

@@ -196,7 +196,7 @@ def read(
 def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     """Raise NotModelledError for types that a release lacks, and keys that no reader computes."""
     family = trace.family
-    if family.unread and (not family.unread_key or trace.has(family.unread_key)):
+    if family.unread and (not family.unread_key or trace.get(family.unread_key, 1) != 1):
         raise NotModelledError(f"'{family.name}' has {family.unread}")
     if family.read_by and runtime.name not in family.read_by:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
