@@ -209,6 +209,18 @@ def mean_of(samples: Sequence[float], digits: int = 4) -> str:
     return interval([found.value, found.low, found.high], digits)
 
 
+def distinct(comparisons: pd.DataFrame) -> pd.DataFrame:
+    """The comparisons between rows that work, one of those between rows with equal values."""
+    about = ["metric", "at_tokens", "context_tokens"]
+    same = comparisons[comparisons["status"] == "same values"]
+    again = same[[*about, "method_b"]].rename(columns={"method_b": "again"}).drop_duplicates()
+    tested = comparisons[comparisons["status"] == "ok"]
+    for side in ("method_a", "method_b"):
+        joined = tested.merge(again, "left", left_on=[*about, side], right_on=[*about, "again"])
+        tested = joined[joined["again"].isna()].drop(columns="again")
+    return tested
+
+
 def row(*cells: object) -> str:
     """A line of a table."""
     return f"| {' | '.join(map(str, cells))} |"
@@ -350,6 +362,7 @@ def environment() -> jinja2.Environment:
     functions = (
         run,
         row,
+        distinct,
         mean_of,
         bounds,
         fails_with,

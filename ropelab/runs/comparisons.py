@@ -6,14 +6,10 @@ both (see `ropelab.runs.stats`): another model and other text could have come ou
 
 A table answers several questions, a metric at a place each, and every question is a family of its
 own: of the pairs that are named as different in one family at most FALSE_DISCOVERIES (5 %) are
-expected not to differ (Benjamini and Hochberg 1995). What is no evidence is kept out of a family:
-
-- a row that fails (status `a row fails`) differs from all others by far, and its easy discoveries
-  would lower the bar for close pairs: pairs with such a row are judged among themselves;
-- two rows with the same values are one: pairs of the second have the verdict of the first, and
-  count once; the pair of the two (`same values`) is no test;
-- a mean over seeds of two kinds, some that learned and some that did not, describes none of them:
-  such a pair (`seeds of two kinds`) is not tested, its seeds are to be looked at one by one.
+expected not to differ (Benjamini and Hochberg 1995). What is no evidence is kept out of a family
+(`status`): rows that fail, whose easy discoveries would lower the bar for close pairs, are judged
+among themselves; rows with the same values are one; a mean over seeds of two kinds, some that
+learned and some that did not, describes none of them and is not tested (docs/methods.md).
 
 **`~` means: among all comparisons of its family, this one is not a discovery at that rate.** Every
 other verdict names the better one. Intervals have the coverage that this selection leaves them
@@ -163,7 +159,11 @@ def significance(table: pd.DataFrame) -> str:
     """Count the significant comparisons in a sentence; a row that fails is no evidence."""
     if table.empty:
         return "There is nothing to compare."
-    tested = table[table["status"] == TESTED]
+    pair = [name for name in table if name.endswith(("_a", "_b"))]
+    place = [name for name in table if name not in (*MEASURES, *pair)]
+    a, b = (pd.MultiIndex.from_frame(table[[*place, name]]) for name in pair)
+    again = b[table["status"] == SAME]  # of rows with the same values the first counts
+    tested = table[(table["status"] == TESTED) & ~a.isin(again) & ~b.isin(again)]
     found = int((tested["verdict"] != "~").sum())
     return (
         f"{found} of {len(tested)} comparisons between rows that work are significant, at a false "

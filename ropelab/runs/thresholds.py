@@ -47,8 +47,8 @@ FIT = 0.25
 # An angle that is off by less is good enough.
 ANGLE_RAD = 1e-2
 # Scores of random vectors have deviation 1. By roundings that move a score by up to UNNOTICED no
-# model that was measured lost more than LOST nats per byte, all lost something from NOTICED on
-# (docs/findings.md, section 10); nothing was measured in between.
+# model that was measured lost more than LOST nats per byte at the end of its text, all small ones
+# lost something from NOTICED on (docs/findings.md, section 10).
 UNNOTICED, NOTICED, LOST = 0.006, 0.025, 0.003
 # A score that changes by more than this share under a shift is broken.
 BROKEN = 0.1

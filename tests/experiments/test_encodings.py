@@ -307,7 +307,7 @@ def test_the_answer_names_the_best_and_counts_the_claims(found: dict[str, pd.Dat
     far = found["quality"].query("metric == 'text loss' and times_trained_len == 4")
     best = far.sort_values("value").iloc[0]
     label = ENCODINGS[best["encoding"]].label
-    assert text.startswith(f"At 4x the trained length {label} has the lowest text loss (")
+    assert text.startswith(f"At 4x the trained length {label} has the lowest mean loss in text (")
     assert f"{best['value']:.3f} nats per byte" in text
     assert "none learned to copy. " in text
     assert "comparisons" in text
@@ -320,7 +320,7 @@ def test_only_encodings_that_learned_to_copy_can_copy_best(found: dict[str, pd.D
     columns = ["metric", "encoding", "times_trained_len", "value", "worst_seed_value", "status"]
     text = quality.answer({**found, "quality": pd.DataFrame(rows, columns=columns)})
     assert text.startswith(
-        "Of 2 that learned to copy with every seed T5 bias copies best, 30% at 4x. "
+        "Of 2 that learned to copy with every seed T5 bias copies most in the mean, 30% at 4x. "
     )
 
 

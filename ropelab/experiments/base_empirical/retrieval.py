@@ -233,19 +233,19 @@ def answer(tables: Tables) -> str:
     right = judged["agrees"].astype(bool).sum()
     failing, nearer = judged[["failing_before", "distances_before"]].sum()
     judgements = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
-    sentences = [
-        f"The bound is right about every distance for {right} of {len(judged)} {judgements}: where "
-        f"it predicts no failure, retrieval fails at {failing} of {nearer} distances"
-    ]
     columns = ["base", *COLUMNS[COLUMNS.index("first_failing_position_tokens") :][:6]]
     found = judged[judged["bound_times_measured"].notna()].groupby(columns, sort=False)["task"]
-    sentences += [
+    sentences = [
         f"With base {base:g} {' and '.join(tasks)} {'work' if len(tasks) > 1 else 'works'} up to a "
         f"distance between {low:.0f} and {high:.0f} tokens; the bound says {bound:.0f} "
         f"({bound_ratio:.2f} times that), a quarter rotation of the slowest pair {quarter:.0f} "
         f"({quarter_ratio:.2f} times)"
         for (base, bound, quarter, low, high, bound_ratio, quarter_ratio), tasks in found
     ]
+    sentences.append(
+        f"About every distance the bound is right for {right} of {len(judged)} {judgements}: where "
+        f"it predicts no failure, retrieval fails at {failing} of {nearer} distances"
+    )
     superficial = judged[judged["outcome"] == Outcome.SUPERFICIAL]
     if len(superficial):
         bases = ", ".join(f"{base:g}" for base in superficial["base"].unique())

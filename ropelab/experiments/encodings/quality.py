@@ -215,8 +215,8 @@ def answer(tables: Tables) -> str:
     if not text.empty:
         row = text.sort_values("value").iloc[0]
         best.append(
-            f"at {reached}x the trained length {labels[row['encoding']]} has the lowest text loss "
-            f"({row['value']:.3f} nats per byte)"
+            f"at {reached}x the trained length {labels[row['encoding']]} has the lowest mean loss "
+            f"in text ({row['value']:.3f} nats per byte)"
         )
     if not copying.empty:
         # An encoding that did not learn the task says nothing about extrapolation.
@@ -229,7 +229,7 @@ def answer(tables: Tables) -> str:
             row = copying.sort_values("value").iloc[-1]
             best.append(
                 f"of {len(able)} that learned to copy with every seed {labels[row['encoding']]} "
-                f"copies best, {row['value']:.0%} at {reached}x"
+                f"copies most in the mean, {row['value']:.0%} at {reached}x"
             )
     finding = " and ".join(best)
     if reached < tested:

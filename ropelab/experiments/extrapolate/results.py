@@ -351,7 +351,7 @@ def _text(tables: Tables) -> str:
         loss = f"{losses[best]:.3f} nats per byte"
         finding += f"the best method is {best} ({loss}){tied_with(rivals)}"
         # Runs from before that window have only the one of the model before fine-tuning.
-        behind = ", before fine-tuning" if "finetuned" in tuned and window == labels.WINDOW else ""
+        behind = ", less trained" if "finetuned" in tuned and window == labels.WINDOW else ""
         length = "the sliding window of the trained length"
         finding += f"; it {found} {length} ({losses[window]:.3f}{behind})"
     else:

@@ -163,7 +163,7 @@ def _by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 def _of_distance(fine: pd.DataFrame) -> str:
     most = fine[SPREAD].max()
     within = f" up to {most:.1g} of their deviation" if most > EXACT else ""
-    lost = f"no measured model lost more than {LOST:g} nats per byte"
+    lost = f"no measured model lost more than {LOST:g} nats per byte in up to 8192 tokens"
     return f"scores depend on the distance alone{within}, and {lost}"
 
 
@@ -232,8 +232,8 @@ def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
     places, fine = _by_spread(plans)
     if len(places):
         yield (
-            f"scores depend on the places of their tokens in {_spreads(places, 'name')}; models "
-            f"notice it from {NOTICED:g} of their deviation on"
+            f"scores depend on the places of their tokens in {_spreads(places, 'name')}; small "
+            f"models notice it from {NOTICED:g} of their deviation on"
         )
         row = places.iloc[0].to_dict()
         yield f"{cure} in {row['name']}" if (cure := _cure(casts, row)[1]) else ""

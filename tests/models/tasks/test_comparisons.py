@@ -82,10 +82,10 @@ def test_of_many_comparisons_without_a_difference_hardly_any_is_named():
     tables = [
         compared(
             [
-                Pair((i,), values(*rng.normal(0, 0.1, (3, 20))), nothing, ("a", "b"), "loss")
+                Pair((i, "0"), values(*rng.normal(0, 0.1, (3, 20))), nothing, ("a", "b"), "loss")
                 for i in range(100)
             ],
-            ["number"],
+            ["row_a", "row_b"],
         )
         for _ in range(20)
     ]
@@ -124,6 +124,10 @@ def test_the_same_values_under_two_names_are_one_row():
     assert doubled[rate]["row 0", "again"] == alone[rate]["row 0", "row 7"]
     assert doubled["status"]["row 7", "again"] == SAME
     assert doubled["verdict"]["row 7", "again"] == "~"
+    named = {"first": "row_a", "second": "row_b"}
+    counted = [significance(t.reset_index().rename(columns=named)) for t in (alone, doubled)]
+    assert counted[0] == counted[1]
+    assert " of 28 comparisons" in counted[0]
 
 
 def test_seeds_that_learned_and_seeds_that_did_not_are_not_averaged_into_a_verdict():
