@@ -132,6 +132,40 @@ def test_times_of_a_changed_encoding_are_measured_anew(mymodule, corpus) -> None
     assert name_of(Timing(build(EncodingsConfig, values))) != before
 
 
+RECALIBRATED = """
+from dataclasses import dataclass
+from ropelab.models.encoding.rope import Dropped
+from ropelab.models.methods.method import Reading
+
+@dataclass(frozen=True, kw_only=True)
+class Sharper(Reading):
+    alpha: float = 1.0
+    recalibration = 3
+
+    def encoding(self, geometry, length):
+        return Dropped(self.alpha)
+"""
+
+
+def test_a_method_that_trains_on_is_trained_for_each_of_its_parameters(mymodule, corpus) -> None:
+    mymodule(RECALIBRATED)
+    values = {**SMALL, "corpus": corpus, "preset": "tiny", "tasks": "text"}
+    found = [
+        keys("extrapolate", **values, methods=f"mymodule:Sharper(alpha={alpha})")
+        for alpha in (0.5, 8.0)
+    ]
+    # Besides what is measured: the training.
+    assert len(found[0] - found[1]) == len(found[1] - found[0]) >= 2
+
+
+def test_two_tasks_of_ones_own_with_one_name_are_refused(mymodule, capsys, tmp_path) -> None:
+    mymodule(MODULE + MORE)
+    Path("second.py").write_text(MODULE + MORE)
+    tasks = "mymodule:my_task,second:my_task"
+    status, out, err = typed(capsys, "extrapolate", "--tasks", tasks)
+    assert (status, out, err) == (2, "", "ropelab: two tasks are called my_task\n")
+
+
 def test_evaluations_of_a_changed_method_are_other_cells_and_those_of_yarn_the_same(
     mymodule, corpus
 ) -> None:

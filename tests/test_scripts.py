@@ -127,6 +127,15 @@ def test_sarif_has_every_finding_under_a_rule(call: Any) -> None:
         assert '"rope_' in lines[region["startLine"] - 1]
 
 
+def test_sarif_has_what_is_wrong_with_a_draft_model(call: Any) -> None:
+    model = {"model_type": "llama", "num_attention_heads": 32, "rope_theta": 500000.0}
+    for name, width, length in (("target", 4096, 32768), ("draft", 2048, 8192)):
+        sizes = {"hidden_size": width, "num_hidden_layers": 32, "max_position_embeddings": length}
+        Path(f"{name}.json").write_text(json.dumps({**model, **sizes}))
+    _, out, _ = call("audit target.json draft.json --format sarif")
+    assert "W17" in {each["ruleId"] for each in json.loads(out)["runs"][0]["results"]}
+
+
 def test_sarif_of_an_absolute_path_is_a_uri(call: Any) -> None:
     # Microsoft's validator refuses a relative reference that begins with a slash (SARIF1004).
     _, out, _ = call(f"audit '{Path('config.json').resolve()}' --format sarif")
@@ -184,6 +193,21 @@ def test_two_runs_are_compared(call: Any) -> None:
     status, _, err = call(f"compare {one} {other}")
     assert (status, "measure different things" in err) == (2, True)
     assert call("compare kept kept")[0] == 2
+
+
+def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_named() -> None:
+    def run(**columns: list[Any]) -> Shown:
+        about = {"experiment": "x", "config": {}, "tables": {"t": {}, "u": {}}}
+        shown = Shown(Path("x"), {**about, "inputs": {}, "version": 1})
+        text = pd.DataFrame({"says": ["yes"]})
+        shown.__dict__["stored"] = {"t": pd.DataFrame(columns), "u": text}
+        return shown
+
+    rows = {"method": ["yarn", "yarn"], "factor": [1.5, 2.5]}
+    answer, tables = compare.compared(run(**rows, loss=[0.5, 0.5]), run(**rows, loss=[0.5, 0.25]))
+    assert answer.startswith("1 of 1 columns of values differ")
+    assert "not compared: u" in answer
+    assert tables["values"]["where"].tolist() == ["yarn, 2.5"]
 
 
 def test_what_two_runs_have_read_and_their_versions_are_compared_as_settings() -> None:

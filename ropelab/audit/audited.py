@@ -62,6 +62,7 @@ def audit(
     reference = min(readings, key=lambda r: (not r.layers, r.runtime.name != registry.REFERENCE))
     if reference.main is None:
         raise InputError(f"{document.name}: {reference.problem or 'no runtime reads it'}")
+    length = length or given.get("length")
     seen = length or reference.main.length
     case = Case(document, readings, reference, seen, length)
     beside = aspects(case)

@@ -68,6 +68,8 @@ def check(
     if not 0 < tolerance < math.inf:
         raise InputError(f"tolerance must be a positive number of radians, not {tolerance:g}")
     path = Path(target)
+    if dtype != "float32" and not path.is_dir():
+        raise InputError("--dtype is for a model's folder: all else has numbers of its own")
     if path.suffix in stored.SUFFIXES and not path.is_dir():
         return check_arrays(path, config, length, tolerance)
     if not config and not path.is_dir():
@@ -107,9 +109,16 @@ def check_arrays(path: Path, config: str, length: int | None, tolerance: float) 
     arrays = stored.read_arrays(path)
     given = {name: stored.rotated_of(path, arrays, name, expected) for name in ("q", "k")}
     found = {name: rotated for name, rotated in given.items() if rotated is not None}
-    if not found:
-        return diagnose(stored.tables_of(path, arrays, expected.spec), expected, tolerance)
-    return joined({name: check_rotated(*one, expected, tolerance) for name, one in found.items()})
+    asked = [n for n in arrays if n[:1] in "qkQK" and n.endswith("_rotated")]
+    if strange := {*asked} - {"q_rotated", "k_rotated"}:
+        raise InputError(f"{path}: {min(strange)} is not read, call it q_rotated or k_rotated")
+    done = {name: check_rotated(*one, expected, tolerance) for name, one in found.items()}
+    if not found or {"cos", "sin"} <= arrays.keys():
+        for *_, places in found.values():
+            arrays = {**arrays, "positions": places}
+        tables = diagnose(stored.tables_of(path, arrays, expected.spec), expected, tolerance)
+        done["cos and sin" if found else ""] = tables
+    return joined(done)
 
 
 def joined(done: Mapping[str, Check]) -> Check:

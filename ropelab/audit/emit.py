@@ -110,6 +110,10 @@ def emit(
             note = f"{kind[0]} was trained with {spec.trained_len} of the {kind[1]} tokens allowed"
         factor = context / spec.trained_len
         scaling = parse_scaling(method or ("yarn" if factor > 1 else "unscaled"), factor)
+        if isinstance(scaling, scalings.Yarn | scalings.PositionInterpolation):
+            reach = round(scaling.factor * spec.trained_len)
+            if reach < context:
+                raise InputError(f"{scaling.label} reaches {reach} tokens, not {context}")
         attention = scaling.plan(spec.geometry, context).attention_factor
         about["axes"] = {key: block[key] for key in AXES if key in block}
         about |= {"scaling": scaling, "attention_factor": attention, "softmax_factor": 1.0}
@@ -140,7 +144,8 @@ def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Frag
     own = {"rope_type": "longrope" if isinstance(spec.scaling, scalings.LongRope) else kind, **own}
     factor, limit = getattr(spec.scaling, "factor", 1.0), spec.length
     if isinstance(spec.scaling, scalings.Yarn | scalings.Llama3):
-        limit = max(limit, round(factor * spec.trained_len))
+        above = isinstance(spec.scaling, scalings.Llama3)  # trained up to the file's maximum
+        limit = max(limit * above, round(factor * spec.trained_len))
     if context <= limit or isinstance(spec.scaling, scalings.DynamicNtk):
         return own, ""
     reach = f"the file's own {kind} reaches {limit} tokens"

@@ -15,10 +15,10 @@ from ropelab.runs.files import parse
 
 OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}
 OVERRIDES["--overrides-of-model-config"] = "axolotl"
-LENGTHS = ("--max-model-len", "--context-length")
+LENGTHS = ("--max-model-len", "--context-length", "--contextsize")
 SETTINGS = {**LLAMACPP, **TRAINERS, "--rope-factor": "rope_factor"}  # the latter of TGI
 KOBOLD = "--ropeconfig"
-KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, *LENGTHS, KOBOLD, "--contextsize")
+KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, *LENGTHS, KOBOLD)
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,8 @@ def parse_flags(text: str) -> Flags:
             settings |= {"rope_freq_base": setting(name, base)} if base else {}
         elif name in SWITCHES:
             settings[SWITCHES[name]] = True
+        elif name in LENGTHS:
+            settings["length"] = setting(name, value)
         elif name in SETTINGS:
             settings[SETTINGS[name]] = setting(name, value)
     return Flags(settings, overrides)

@@ -145,11 +145,6 @@ class Trained:
 class Methods(Trained):
     """A run of the extrapolation lab; rows are methods, each called by its label."""
 
-    # last_window: method, factor, arm, context_tokens, nll_nats_per_byte
-    # copy_accuracy: method, factor, arm, seed, distance_tokens, accuracy, ci_low, ci_high and,
-    #     where it varies, context_tokens
-    # comparisons: metric, at_tokens, context_tokens where it varies, method_a, method_b,
-    #     difference, ci_low, ci_high, verdict
     plain = "unscaled"
 
     def rows(self, name: str, arm: str = "zero_shot") -> pd.DataFrame:
@@ -238,10 +233,6 @@ class Methods(Trained):
 class Encodings(Trained):
     """A run of the encodings lab: rows are position encodings."""
 
-    # quality: metric, encoding, times_trained_len, value, worst_seed_value
-    # comparisons: metric, times_trained_len, encoding_a, encoding_b, verdict
-    # extrapolation: metric, encoding, difference, ci_low, ci_high, longest minus trained length
-    # pairs: encoding_a, encoding_b, difference, ci_low, ci_high, verdict
     plain = "rope"
 
     def end(self, name: str, longest: bool, **where: Any) -> pd.Series | None:
@@ -278,11 +269,6 @@ class Encodings(Trained):
 
 class Frequencies(Trained):
     """A run of the frequencies lab: rows are schemes of frequencies, some with a band removed."""
-
-    # schemes: scheme, frequencies
-    # learned: metric, scheme, removed, distance_tokens, context_tokens, value
-    # comparisons: metric, distance_tokens, context_tokens, scheme_a, difference, ci_low, ci_high,
-    #     verdict; removed: the same, removed_a in place of scheme_a
 
     def __init__(self, run: Stored) -> None:
         super().__init__(run)

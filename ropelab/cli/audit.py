@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -86,6 +86,7 @@ def audit(
     if kind == "sarif":
         from ropelab.audit.sarif import as_sarif
 
+        audits[-1] = replace(audits[-1], findings=(*audits[-1].findings, *as_draft))
         print_document(as_sarif(audits, ropelab.__version__))
     elif kind == "json":
         documents = [

@@ -84,7 +84,7 @@ def compute_share(paths: Sequence[Path], index: str, shard: str, options: Option
     lab, sweeps = _asked(paths, index, options)
     if lab.force:
         raise InputError("--force makes everything anew, which shards cannot share; give one")
-    with _engine(options) as engine:
+    with _engine(options) as engine, at_most(options.max_minutes):
         mine = shares.share_of(shares.look_ahead(sweeps, lab), share)
         shares.compute(mine, replace(lab, engine=engine))
     done = [f"{count_of(n, 'cell')} {what}" for what, n in mine.counts.items() if n]

@@ -12,8 +12,7 @@ longer than seconds) and a body, imported when it is first used:
     following(config, tables)    the command to type next (optional)
     ropelab/show/figures/<name>.py     draw(tables) -> figures
 
-The face is the package `ropelab.experiments.<name>` (of the ledger `ropelab.claims.experiment`),
-and names its body in BODY.
+The face is `ropelab.experiments.<name>` (of the ledger `ropelab.claims.experiment`), BODY its body.
 """
 
 from collections.abc import Iterator, Mapping

@@ -223,7 +223,17 @@ class Config(BaseModel):
 
     def command(self, experiment: str) -> str:
         """Return the command that makes the run of this config again, quoted for a shell."""
-        return command_of(experiment, self.changed(), self.argument)
+        values, given = self.changed(), self.model_fields_set
+        try:
+            again = type(self)(**values)
+            # A trained length that is given has a meaning of its own: the factor follows from it.
+            same = again == self and "train_len" not in given - again.model_fields_set
+        except ValidationError:
+            same = False
+        if not same:  # what equals a default may matter beside the others
+            mine = self.model_dump(mode="json", include=given)
+            values |= {name: value for name, value in mine.items() if value not in (None, "", [])}
+        return command_of(experiment, values, self.argument)
 
     def replace(self, **changes: Any) -> Self:
         """Change some fields, and check the config again as a whole."""

@@ -80,9 +80,8 @@ def _watch(end: socket.socket) -> None:
 @contextmanager
 def held() -> Iterator[Callable[[], bool]]:
     """Hold a first signal back in the block; the yielded function returns True if it came."""
-    # A second Ctrl-C is let through. Only the main thread receives signals; elsewhere nothing is
-    # held. A termination that nobody handles ends the process as ever. Interrupted inside a step,
-    # weights would be half updated, and the training could not be continued exactly.
+    # A second Ctrl-C is let through, as is a termination that nobody handles. Only the main thread
+    # receives signals. Interrupted inside a step, weights would be half updated.
     arrived = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield arrived.is_set

@@ -9,14 +9,9 @@ with N documents, the variance of the grand mean is
     df = max(1, V^2 / (Vs^2 / (K - 1) + Vd^2 / (N - 1)))              (Satterthwaite 1946)
 
 Vr is taken off because it is in Vs and in Vd (two-way random effects; Cameron, Gelbach and Miller
-2011 do the same for clusters in two ways); V stays above both, as Vr is only an estimate. With V,
-not Vs + Vd, in the degrees of freedom, 95 % intervals cover 0.934 to 0.997 over K in {3, 5}, N in
-{6, 50} and effects of seeds and documents from none to dominating (benchmarks/bench_intervals.py);
-with Vs + Vd it was 0.908 to 0.978. With one seed only documents vary, and the interval speaks of
-that one model; with one document, of that one.
-
-Quantiles and tails of Student's t are computed here: SciPy takes 110 MB, a third of an installation
-that reads configurations. Tests compare with it.
+2011); V stays above both, as Vr is estimated. docs/methods.md has the coverage. With one seed only
+documents vary, and the interval speaks of that one model; with one document, of that one.
+Quantiles and tails of Student's t are computed here: SciPy takes 110 MB.
 """
 
 import math
@@ -34,9 +29,8 @@ from ropelab.runs.arrays import Float
 CONFIDENCE = 0.95
 # Of the differences that are named as such, the share that may be none.
 FALSE_DISCOVERIES = 0.05
-# So far out the tail of Student's t is a statement about the normality of three or five numbers,
-# which nobody has seen: smaller p-values are written as this one. No family is so large that it
-# would change a verdict (500 comparisons of one metric at one place).
+# Smaller p-values are written as this one: so far out they speak of the normality of three or five
+# numbers. No family is so large that it would change a verdict.
 SMALLEST_P = 1e-4
 # Relative error at which the iterations for Student's t stop.
 EPSILON = 1e-15
@@ -99,9 +93,8 @@ def _variance_of_mean(samples: NDArray[np.float64]) -> float:
 
 def crossed_proportion(shares: Float[NDArray[np.float64], "seeds units"], trials: int) -> Interval:
     """Return a proportion over seeds and sequences, each a share of the same number of trials."""
-    # Wilson's interval (1927) for the effective number of trials m (1 - m) / V, at which
-    # independent trials would vary as much as these do (Korn and Graubard 1998), with the t
-    # quantile in place of the normal one. Where nothing varies every trial counts.
+    # Wilson's interval (1927), by the t quantile, for the effective number of trials m (1 - m) / V
+    # (Korn and Graubard 1998). Where nothing varies every trial counts.
     mean = crossed_mean(shares)
     n = float(trials * mean.seeds * mean.units)
     t = None

@@ -6,6 +6,7 @@ import pandas as pd
 from pandas.api.types import is_float_dtype
 
 from ropelab.runs.errors import InputError
+from ropelab.runs.sentences import listed
 from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import is_number
@@ -24,10 +25,12 @@ def compared(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]
     values = _values(first.tables, second.tables)
     moved = int((values["differ"] > 0).sum())
     alone = set(first.tables) ^ set(second.tables)
+    unmatched = {*first.tables} - {*values["table"]} - alone
     answer = (
         f"{moved} of {len(values)} columns of values differ in rows that both runs have "
         f"({experiment}, {len(settings)} settings differ"
-        f"{f', only one run has {chr(44).join(sorted(alone))}' if alone else ''})."
+        f"{f', only one run has {listed(sorted(alone))}' if alone else ''}"
+        f"{f', not compared: {listed(sorted(unmatched))}' if unmatched else ''})."
     )
     return answer, {"settings": settings, "values": values}
 
@@ -36,12 +39,13 @@ def _values(first: Tables, second: Tables) -> pd.DataFrame:
     rows = []
     for name in [name for name in first if name in second]:
         one, two = first[name], second[name]
-        # A column of whole numbers can identify rows; all others are values, as floats always are.
+        # Columns of whole numbers can identify rows, floats only where nothing else does.
         shared = [str(c) for c in one if c in two and is_number(one[c]) == is_number(two[c])]
         floats = [c for c in shared if is_float_dtype(one[c]) and is_float_dtype(two[c])]
         # The first columns that tell all rows of each table apart.
         rest = [column for column in shared if column not in floats]
-        parts = (rest[:count] for count in range(1, len(rest) + 1))
+        more = [c for c in shared if c in (*rest, "factor", "base") or not (one[c] % 1).any()]
+        parts = (some[:count] for some in (rest, more) for count in range(1, len(some) + 1))
         keys = next((k for k in parts if not any(t.duplicated(k).any() for t in (one, two))), None)
         if keys is None:
             continue  # rows of two runs cannot be matched

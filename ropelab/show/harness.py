@@ -57,7 +57,8 @@ def files_of(run: Shown, tables: Tables) -> dict[str, dict[str, Any]]:
     experiment, config = run.manifest["experiment"], run.manifest.get("config", {})
     if experiment == "evaluate":
         return of_released_model(run.manifest, tables)
-    tasks = list(_every_line(experiment, tables))
+    if not (tasks := list(_every_line(experiment, tables))):
+        raise InputError(f"lm-eval has a place for no table of {experiment}")
     return {"results.json": _document(tasks, run.manifest, f"ropelab {experiment}", config)}
 
 
@@ -115,7 +116,7 @@ def _every_line(experiment: str, tables: Tables) -> Iterator[Task]:
             others = table.groupby([*by, *seeds], dropna=False)[key].nunique(dropna=False)
             if (others > 1).any():
                 by.insert(0, key)
-        for values, rows in table.groupby(by, sort=False):
+        for values, rows in table.groupby(by, sort=False, dropna=False):
             *line, at = (format_value(value) for value in values)
             found = rows.dropna(subset=metric)
             one = Metric(None) if found.empty else _over_seeds(found, metric, bounds)

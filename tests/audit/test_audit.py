@@ -245,6 +245,11 @@ def test_flags_belong_to_their_runtime():
     overrides = '{"rope_parameters": {"rope_type": "linear", "rope_theta": 1e6, "factor": 2.0}}'
     flags = parse_flags(f"--hf-overrides '{overrides}' --max-model-len 16384")
     assert audited(plain, flags=flags, runtime=("vllm",)).reference.main.base == 1e6
+    assert audited(plain, flags=flags).length == 16384
+    unset = parse_flags("--rope-scaling linear --rope-scale 4 --yarn-ext-factor -1")
+    assert audited(plain, flags=unset, runtime=("llama.cpp",)).reference.main.scaling.factor == 4
+    with pytest.raises(InputError, match="--max-model-len must be a number"):
+        parse_flags("--max-model-len banana")
     with pytest.raises(InputError, match="did you mean '--rope-scale'"):
         parse_flags("--rope-scal 4")
 

@@ -317,6 +317,18 @@ def test_a_longer_context_raises_the_factor_and_says_so(tmp_path: Path) -> None:
         emit(str(path), context=262144)
 
 
+def test_a_factor_that_does_not_reach_the_context_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="reaches 8192 tokens, not 131072"):
+        emit(model="llama-2-7b", context=131072, method="yarn(factor=2)")
+    block = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 4096}
+    values = {**SHAPE, "model_type": "llama", "max_position_embeddings": 131072}
+    path = tmp_path / "short.json"
+    path.write_text(json.dumps({**values, "rope_parameters": {"rope_theta": 1e4, **block}}))
+    done = emit(str(path), context=262144, target="hf5")
+    assert "yarn reaches 8192 tokens: its factor is raised from 2 to 64" in done.note
+    assert json.loads(done.targets[0].text)["rope_parameters"]["factor"] == 64.0
+
+
 def test_a_method_that_replaces_the_files_own_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

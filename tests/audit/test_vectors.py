@@ -195,6 +195,8 @@ def test_the_commands_and_their_statuses(tmp_path: Path, call: Any) -> None:
         ({"k": arrays["k"] * 0, "k_rotated": arrays["k_rotated"] * 0}, 2, "k needs finite numbers"),
         ({"k": arrays["k"] * np.nan}, 2, "k needs finite numbers, and none"),
         ({"q_rotated": arrays["k_rotated"]}, 2, "q_rotated has shape (13, 4, 64) instead of"),
+        ({"cos": arrays["sin"], "sin": arrays["cos"]}, 3, "cos and sin: cos and sin are swapped"),
+        ({"K_rotated": arrays["k_rotated"]}, 2, "K_rotated is not read, call it q_rotated or k_"),
     ):
         rotated = {name: arrays[name] for name in ("q_rotated", "k_rotated")} | change
         np.savez(mine, **rotated)

@@ -1,11 +1,13 @@
 """The freqs experiment: its rows are the plan's, and bad input gets one line."""
 
 import math
+import shlex
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from ropelab import experiments
 from ropelab.experiments.freqs import FreqsConfig
 from ropelab.experiments.freqs.pairs import answer, cells, check, following, summary, tables
 from ropelab.lab import run as run_by_name
@@ -259,3 +261,31 @@ def test_the_next_command_is_about_the_same_head_and_training():
         "ropelab precision --base 500000 --head-dim 128 --rotary-dim 64 --length 8192 "
         "--method 'yarn(factor=4)' --train-len 2048"
     )
+
+
+def test_a_given_factor_says_the_length_also_beside_a_model() -> None:
+    config = config_of(model="llama-2-7b", method="pi", factor=8)
+    found = tables(config, Values())
+    assert found["scaling"]["test_len_tokens"].item() == 32768
+    assert following(config, found).endswith("--context 32768 --method 'pi(factor=8)'")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("freqs", {"model": "llama-3.1-8b", "method": "llama3", "train_len": 8192}),
+        ("freqs", {"model": "llama-3.1-8b", "base": 500000}),
+        ("freqs", {"model": "llama-3.2-1b", "rotary_dim": 32}),
+        ("precision", {"method": "yarn", "train_len": 8192, "length": 20000}),
+        ("base", {"context": 32768, "test_len": 65536}),
+        ("base", {"context": 32768}),
+    ],
+)
+def test_the_command_of_a_config_gives_that_config(name: str, values: dict[str, Any]) -> None:
+    face = experiments.load(name)
+    config = build(face.config, values)
+    words = shlex.split(config.command(name))[2:]
+    names = [word.removeprefix("--").replace("-", "_") for word in words[::2]]
+    again = build(face.config, dict(zip(names, words[1::2], strict=True)))
+    face.check(again)
+    assert again.model_dump() == config.model_dump()

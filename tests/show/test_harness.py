@@ -110,6 +110,17 @@ def test_several_files_are_not_printed(run):
         export.text_of(run, run.tables, "lm-eval")
 
 
+def test_rows_without_a_distance_are_kept_and_a_run_without_a_place_is_refused():
+    (spectrum,) = find_runs(list(REFERENCE.parent.glob("spectrum/spectrum-base-80-*")))
+    document = json.loads(export.text_of(spectrum, spectrum.tables, "lm-eval"))
+    losses = [name for name in document["results"] if "text loss" in name]
+    told = spectrum.tables["learned"]
+    assert len(losses) >= (told["metric"] == "text loss").sum()
+    (base,) = find_runs(list(REFERENCE.parent.glob("base/base-941698ba")))
+    with pytest.raises(InputError, match="no table of base"):
+        export.text_of(base, base.tables, "lm-eval")
+
+
 MANIFEST = {
     "experiment": "evaluate",
     "version": 4,

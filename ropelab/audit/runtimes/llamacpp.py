@@ -119,9 +119,9 @@ def scaling_of(
     # The one factor on cos and sin that a file can set: yarn_attn_factor is computed anew.
     own = number(fields.get("rope.scaling.attn_factor", 1.0), "rope.scaling.attn_factor")
     weight = flags.get("yarn_ext_factor", fields.get("rope.scaling.yarn_ext_factor"))
-    if weight is None:
+    weight = -1.0 if weight is None else number(weight, "yarn_ext_factor")
+    if weight < 0:  # not set
         weight = 1.0 if kind == "yarn" else 0.0
-    weight = number(weight, "yarn_ext_factor")
     if weight not in (0.0, 1.0):
         raise NotModelledError(f"a ramp weighted by {weight:g}")
     if FREQS in fields or LONG in fields:

@@ -155,9 +155,8 @@ def blind_from(component: str, fmt: FloatFormat, rotary_dim: int, length: int) -
     # The slowest pair, in radians per token.
     theta = GRID ** (-(rotary_dim - 2) / rotary_dim)
     cos, sin = np.abs(np.cos(theta * length)), np.abs(np.sin(theta * length))
-    # A component is lost when its change from one token to the next is below half the spacing at
-    # its value. The cosine of a small angle is near 1, where the spacing is widest; its sine is
-    # small, and floating point spaces small numbers finely.
+    # A component is lost when its change over a token is below half the spacing at its value: the
+    # cosine of a small angle is near 1, where that is widest, its sine is small.
     lost = theta * sin < spacing(cos, fmt) / 2
     if component == "cosine and sine":
         lost &= theta * cos < spacing(sin, fmt) / 2
@@ -215,8 +214,7 @@ def _critical(config: BaseConfig) -> pd.DataFrame:
 
 def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """Fit base = coefficient * context^exponent by least squares in logarithms to each set."""
-    # Needs three contexts; those beyond the published ones get a fit of their own too.
-    # ``standard_error`` belongs to the exponent.
+    # Needs three contexts, and three beyond the published ones; ``standard_error``: the exponent's.
     # A base of 1 means that every base is admissible: no point of a power law.
     known = bound[bound["smallest_admissible_base"] > 1]
     within = known[known["context_tokens"].isin(published["context_tokens"])]

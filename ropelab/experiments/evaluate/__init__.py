@@ -6,7 +6,7 @@ Nothing is trained; frequencies or attention are changed. Lengths and geometry a
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import ByteSize, Field, model_validator
 
@@ -52,7 +52,7 @@ class EvaluateConfig(Config):
         description="methods that need no training and no search, with their parameters, such as "
         "yarn(beta_fast=8); unmodified, the model as its configuration has it, is always measured",
     )
-    tasks: Some[config.TaskName] = Field(
+    tasks: Annotated[Some[config.TaskName], config.Apart] = Field(
         ("text", "copy", "passkey"),
         description="text; copy (tokens among tokens), copy_in_text (tokens in text), "
         "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "

@@ -6,7 +6,7 @@ method, without fine-tuning: on text by position, and on what stood earlier by d
 of context. Beside the methods there is the sliding window: no more context than was trained.
 """
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -75,7 +75,7 @@ class ExtrapolateConfig(config.TaskConfig):
         "the factor means the reach it defaults to test_len/train_len (ntk: that and twice that); "
         f"the table `ropelab methods` says more: {', '.join(METHODS)}",
     )
-    tasks: Some[config.TaskName] = Field(
+    tasks: Annotated[Some[config.TaskName], config.Apart] = Field(
         ("text", "copy", "copy_in_text"),
         description="text; copy (symbols among symbols), copy_in_text (symbols in text), "
         "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "

@@ -122,8 +122,7 @@ def rows(
     plain = WithMethod(UNSCALED, geometry)
     if "ceiling" in config.arms:
         # Trained at the test length from the start, on the same number of tokens. The curriculum
-        # goes on to the longer window; a step holds more tokens than it otherwise would only if
-        # one row of the longest window is more than the tokens of a step.
+        # goes on to the longer window; a step holds more tokens only if one row of it does.
         recipe, test_len = base.recipe, config.test_len
         tokens = max(test_len, recipe.tokens_per_step)
         steps = max(1, round(recipe.steps * recipe.tokens_per_step / tokens))
@@ -175,7 +174,8 @@ def adapted(
     model = base
     if method.recalibration:
         name = method.encoding(geometry, base.recipe.window).name
-        key = {"name": name, **sources(method)}
+        own = sources(method)  # which has parameters that the name of its encoding may not tell
+        key = {"name": name, **own, **({"method": method.label} if own else {})}
         model = continued(base, key, steps=method.recalibration)
     if arm == "finetuned":
         model = continued(

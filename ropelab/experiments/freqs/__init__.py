@@ -54,8 +54,10 @@ class FreqsConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
-        same = {name: name for name in ("factor", "sections", "extended_len")}
-        return fill(values, {"test_len": "promised", **same})
+        filled = {name: name for name in ("factor", "sections", "extended_len")}
+        if "factor" not in values:  # which says the length
+            filled["test_len"] = "promised"
+        return fill(values, filled)
 
     @property
     def scope(self) -> str:

@@ -64,10 +64,9 @@ def compute(**values: Any) -> dict[str, pd.DataFrame]:
     A pair has ``weight``, the share of the original frequency in the blend; ``trained_phase_rad``,
     ``test_phase_rad``, the angle at the end of the length; ``unseen``: "new angles" if it had not
     completed a rotation in the trained length and goes beyond its largest angle there, and
-    ``unseen_extended``, the same if training after the scaling counts too. scaling:
-    ``logit_multiplier``, of which ``softmax_multiplier`` is the part that DeepSeek's code applies
-    to whole scores; ``ramp_low``, ``ramp_high``, first and last pair of the blend, of the first
-    axis if axes have frequencies each.
+    ``unseen_extended``, if training after the scaling counts too. scaling: ``logit_multiplier``, of
+    which ``softmax_multiplier`` is the part that DeepSeek's code applies to whole scores;
+    ``ramp_low``, ``ramp_high``, first and last pair of the blend, of the first axis.
     """
     config = FreqsConfig(**values)
     scaling, test_len, parts = check(config)
@@ -168,7 +167,8 @@ def following(config: FreqsConfig, tables: Tables) -> str:
     scaling = tables["scaling"].iloc[0]
     length, method = scaling["test_len_tokens"], scaling["method"]
     if config.model:
-        return command_of("emit", {"model": config.model, "context": length})
+        asked = {"method": method} if "method" in config.changed() else {}
+        return command_of("emit", {"model": config.model, "context": length, **asked})
     head = {"base": typed(config.base), "head_dim": config.head_dim}
     head |= {"rotary_dim": config.rotary_dim} if config.rotary_dim else {}
     scaled = {"method": method, "train_len": config.train_len} if method != "unscaled" else {}

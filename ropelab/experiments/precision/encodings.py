@@ -221,8 +221,7 @@ def _pairs(
     """Return the spacing of stored angles per pair and format."""
     # angle_step_rad: spacing of the format at the largest angle. token_step_ulp: motion over one
     # token in last places of a table value just below 1; below one half neighbours mostly share
-    # their (cos, sin). period_tokens: the first position after 0 with the encoding of 0, apart from
-    # rounding.
+    # their (cos, sin). period_tokens: the first position after 0 with the encoding of 0.
     theta = spectrum.inv_freq
     angle = theta * (config.offset + config.length - 1)
     rotates = theta > 0

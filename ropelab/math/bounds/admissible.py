@@ -4,8 +4,7 @@ The set is not an interval, but from the stable base on every base is in it. The
 sought from above (``boxes.threatened``). Below it the search walks upwards in u = ln b and sorts
 every point into one of three kinds, by proof and not by sampling:
 
-* excluded: positions are named whose S is negative in stretches that leave no gap
-  (``intervals.excluded_upto``); how they were found does not matter to the proof.
+* excluded: positions are named whose S is negative in stretches that leave no gap.
 * admissible: one scan of *all* positions at a slab's centre leaves a complete list of those that
   could turn negative inside it (|dS/du| <= m sum a_i b^(-a_i)); bisection clears the list.
 * edge: an interval no wider than ``EDGE`` in which a position's sign changes.

@@ -5,8 +5,7 @@
     angle      m * theta_i, as the product returns it
     table      cos and sin of the angle, as they are stored
     rotation   x1 cos - x2 sin and x1 sin + x2 cos: every product and every sum
-    score      the rotated query and key as they enter the dot product, and the score itself
-               (the sum inside is exact: matrix units accumulate more widely than they store)
+    score      the rotated query and key as they enter the dot product, and the score (not the sum)
 
 Implementations also differ in how `frequencies` and `angles` are computed, which is no cast.
 """

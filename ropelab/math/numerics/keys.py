@@ -10,10 +10,9 @@
 `hadamard` they are multiplied by a normalised Hadamard matrix while they are stored. The scales of
 tensors, heads and channels are those of all keys at hand, as if they were calibrated on them.
 
-`key_errors` are the effects on random keys. Features are standard normal, those of pair i at i and
-i + d/2. Keys of real models have offsets, a mean far from 0 in a few features, mostly of slow pairs
-(arXiv:2503.01832): here in the first feature of the slowest eighth of the pairs, the same in every
-key.
+`key_errors` are the effects on random keys, standard normal but for the offsets that keys of real
+models have in a few features of slow pairs (arXiv:2503.01832): here in the first feature of the
+slowest eighth of the pairs, the same in every key.
 """
 
 from dataclasses import dataclass

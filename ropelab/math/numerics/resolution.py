@@ -3,16 +3,14 @@
 Two positions collide when all the stored numbers of their encodings are equal. Distinct encodings
 are counted in one of three ways.
 
-A proof (`proves_distinct`): two positions D apart with the same stored cos and sin in every pair
-would have both points of the circle in one rounding cell, so D * theta_i (as stored) would be
-nearly whole turns in every pair. If some pair excludes each D, no positions collide, whatever the
-offset.
+A proof (`proves_distinct`): two positions D apart with one encoding have D * theta_i near whole
+turns in every pair. If some pair excludes each D, none collide, whatever the offset.
 
 Steps (`count_angles`): a stored angle grows with the position in steps, at the midpoints between
 two values of the format, which are found by division: coarse formats have few.
 
-Hashes (`count_equal_hashes`): the leading pairs of every position are hashed to 64 bits. Equal
-hashes are made again with more pairs, until they part; the rest is compared number by number.
+Hashes (`count_equal_hashes`): the leading pairs of every position are hashed to 64 bits; where they
+are equal, so are more pairs, until they part; the rest is compared number by number.
 """
 
 import math

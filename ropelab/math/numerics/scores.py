@@ -1,11 +1,10 @@
 """Attention scores: their errors under a cast plan, and how much they change over one token.
 
-Queries and keys are standard normal, rounded to bfloat16, as real activations are, so that their
-own rounding is not part of the error. `aligned` draws use the same vector for query and key. A
-score at distance D is sum_i (a_i cos(D theta_i) + b_i sin(D theta_i)) / sqrt(d), with a_i the dot
-product and b_i the cross product of the features in pair i. A score that depends on more than
-content and distance has a spread over the places of the two tokens at each distance: what a model
-cannot learn to expect. A wrong but consistent frequency has none. One token on a score changes by
+Queries and keys are standard normal, rounded to bfloat16, as real activations are; `aligned` draws
+use one vector for both. A score at distance D is sum_i (a_i cos(D theta_i) + b_i sin(D theta_i)) /
+sqrt(d), with a_i the dot and b_i the cross product of the features in pair i. One that depends on
+more than content and distance has a spread over the places of the two tokens: what a model cannot
+learn to expect. A wrong but consistent frequency has none. One token on a score changes by
 
     sum_i 2 sin(theta_i / 2) (b_i cos((D + 1/2) theta_i) - a_i sin((D + 1/2) theta_i)) / sqrt(d),
 

@@ -23,8 +23,7 @@ class Encoding(nn.Module):
     from 0, counted from the start of the context, also with a key-value cache: keys are cached
     after `key()`. `fused` promises that softmax(q k^T / sqrt(head_dim)) is the whole attention
     after `query()` and `key()`. Otherwise the model calls `scores()` and `mix()` for a block of
-    queries at a time; in one call the positions of the queries are consecutive, and so are those of
-    the keys.
+    queries at a time; in one call positions are consecutive, of queries and of keys.
     """
 
     max_position: int | None = None  # the largest defined; None: any. The caller checks.

@@ -10,9 +10,8 @@ rounded(rope, angle=bfloat16)   trained under a cast, a preset of `ropelab preci
 rope(base=500000, share=0.25)   with parameters; `fast` is the share of pairs that rotate
 """
 
-# NoPE layers: Llama 4 and SmolLM3, and RNoPE-SWA with windows in the others (arXiv:2501.18795).
-# Llama 4's temperature: `attn_temperature_tuning` with floor_scale 8192 and attn_scale 0.1 in
-# transformers. Scalable softmax: Nakanishi 2025, arXiv:2501.19399. forget(nope) is `fox`.
+# NoPE layers: Llama 4, SmolLM3, RNoPE-SWA (arXiv:2501.18795). Temperature: Llama 4's floor_scale
+# 8192 and attn_scale 0.1. Scalable softmax: Nakanishi 2025, arXiv:2501.19399. forget(nope): `fox`.
 
 import math
 from collections.abc import Callable

@@ -190,9 +190,8 @@ class DebertaLayer(Encoding):
         q = q * (3 * q.shape[-1]) ** -0.5
         k_scaled = k * (3 * k.shape[-1]) ** -0.5
         to_position = q @ self.key_rows(distance).mT.to(q.dtype)
-        # The distance from query to key here, too. The paper prints the one from key to query, but
-        # the code that its models were trained with (and transformers') gathers the rows over keys
-        # before it transposes, which is i - j.
+        # From query to key here, too: the paper prints the reverse, but the code that trained its
+        # models (and transformers') gathers the rows over keys before it transposes: i - j.
         from_position = position_to_content(k_scaled, self.query_rows(distance), len(at_q))
         return q @ k.transpose(-1, -2) + relative_shift(to_position, len(at_k)) + from_position
 
@@ -201,9 +200,8 @@ def position_to_content(
     k: Heads, rows: Float[Tensor, "heads columns head_dim"], queries: int
 ) -> Scores:
     """k_j . rows[i - j] for every query i and key j, where `rows` belong to falling `distances`."""
-    # Here the keys are the rows of a `relative_shift`, and the distances rise.
-    # Keys are taken in chunks, each with the distances that it meets; a quarter as long as the
-    # queries, they need little more memory than the scores themselves.
+    # Here the keys are the rows of a `relative_shift`, and the distances rise. Keys are taken in
+    # chunks, a quarter as long as the queries: little more memory than the scores themselves.
     keys, size = k.shape[2], max(1, queries // 4)
     if queries == 1:  # nothing to shift, and products of single rows would be slow
         return (k * rows[:, :keys]).sum(dim=-1).unsqueeze(2)

@@ -4,8 +4,7 @@ A decoder-only transformer. Unusual about it:
 
 - no positions of its own: an `Encoding` is given and may be exchanged after training
   (`model.encoding = ...`), which extends a context without fine-tuning;
-- the width of a head is free (`heads * head_dim` need not be `width`): rotary geometry depends on
-  the head and should stay as in real models when the rest is small;
+- the width of a head is free (`heads * head_dim` need not be `width`), to stay as in real models;
 - norms without parameters, relu(x)^2 in the feed-forward part, untied embedding and output;
 - parameters are float32; callers open `torch.autocast` for bfloat16.
 """

@@ -3,7 +3,6 @@
 A window of text is interrupted by stretches of log-uniform length of three other kinds: a quotation
 copies an earlier stretch of the same window, symbols are random, and look-ups ask for the values of
 records among the symbols before. Text alone does not teach a model of this size to look far back.
-
 Training begins with short periodic rows of symbols: copying is found there in 60 to 160 steps, and
 in the mixture only with luck. Everything is a pure function of (seed, step, window, rows).
 """

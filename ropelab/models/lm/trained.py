@@ -22,10 +22,8 @@ VERSION = 5
 
 # A worker keeps some of the memory that it needed for other cells.
 MEMORY = Needs().memory_bytes
-# Memory in bytes, fitted to measured peaks of training. Layers x width, tokens in a step, window:
-# GB, and the formula's: 3x192, 4096, 2048: 1.1 (0.9); 3x192, 16384, 2048: 1.1 (1.5); 6x384, 8192,
-# 1024: 1.8 (2.7); 2x128 with 4 heads and separate products, 4096, 2048: 0.9 (1.4). A worker that
-# goes on to other models keeps more of its memory: up to 2.9 was seen.
+# Memory in bytes, fitted to measured peaks of training, which are 0.6 to 1.2 times these. A worker
+# that goes on to other models keeps more of its memory: up to 2.9 GB was seen.
 LIBRARIES = 600_000_000  # Python with torch, and the corpus
 OPTIMIZED, READ = 16, 4  # a weight with its gradient and the optimizer's state, and alone
 KEPT, PASSED = 100, 40  # token, layer and unit of width: for the backward pass, in a forward pass

@@ -4,8 +4,7 @@ The window grows by doubling to the trained length over the first half of the st
 number of tokens a step: a model that is shown 2048 tokens from the start does not learn to copy in
 the same time, and short windows cost little attention. Batches and learning rates are functions of
 (seed, step) alone, so a continued run ends in the same weights as an uninterrupted one, bit for
-bit. Its checkpoint is one safetensors file, written whole or not at all: weights, optimizer state
-and one loss per step.
+bit. Its checkpoint is one safetensors file, written whole or not at all.
 """
 
 import hashlib
@@ -146,8 +145,7 @@ def make_optimizers(model: LanguageModel, recipe: Recipe, dtype: DtypeName) -> l
     muon = Muon(matrices, lr=rate, weight_decay=decay, dtype=getattr(torch, dtype))
     # An encoding's bare parameters (biases per distance, vectors added to keys) learn at the rate
     # of the matrices, its layers and tables that these project at that of the embedding. At the
-    # lower rate a bias of T5, which has to fall by some units before far keys are left out, moves
-    # by less than one in a short training; at the higher one DeBERTa does not learn to copy.
+    # lower rate a bias of T5 hardly moves in a short training, at the higher DeBERTa fails to copy.
     layers = [m for m in model.encoding.modules() if isinstance(m, nn.Linear | nn.Embedding)]
     inside = {id(parameter) for layer in layers for parameter in layer.parameters()}
     biases = [p for p in model.encoding.parameters() if id(p) not in inside]

@@ -58,6 +58,11 @@ def checked_config(folder: Path) -> dict[str, Any]:
     if "configuration_files" in config:
         # One of those would be used in its place, unseen.
         raise InputError(f"{path} names other configurations (configuration_files)")
+    tokenizer = folder / "tokenizer_config.json"
+    if tokenizer.exists():
+        with _reading(tokenizer):
+            named = parse(str(tokenizer), tokenizer.read_bytes()).get("fast_tokenizer_files")
+        _check_beside(tokenizer, named if isinstance(named, list) else ())
     for name, value in _values(config):
         if name == "transformers_weights" and value is not None:
             _check_beside(path, [value])
@@ -134,7 +139,7 @@ def _values(config: dict[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _check_beside(path: Path, named: Iterable[object]) -> None:
-    """Refuse names of weights that lead out of the folder: those would not be fingerprinted."""
+    """Refuse names that lead out of the folder: those files would not be fingerprinted."""
     beside = {file.name for file in files(path.parent)}
     for name in named:
         if str(name) not in beside:

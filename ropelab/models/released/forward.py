@@ -83,9 +83,8 @@ class Output(dict[str, Any]):
 class Head:
     """Hidden states to logits; the device of `weight` is where it computes."""
 
-    # Some architectures do more behind their layers than multiply by a matrix: they scale logits
-    # (Cohere, Granite) or cap them (Gemma). So the model's own `forward` is run with hidden states
-    # in the place of those of its layers, with only as many logits at once as are asked for.
+    # Some architectures scale logits behind their layers (Cohere, Granite) or cap them (Gemma). So
+    # the model's own `forward` is run with hidden states in the place of those of its layers.
     def __init__(self, model: Any) -> None:
         weight = model.get_output_embeddings().weight
         # Weights kept on disk are nowhere until they are used; what they are given is moved then.

@@ -136,11 +136,10 @@ class ReleasedModel:
 
     `model.encoding = Rope(...)` patches the frequencies, the attention factor and the softmax
     factor, `LogN` and `Remapped` encodings change attention as well; `UNMODIFIED`, which a model
-    begins with, restores the checkpoint. Weights and the windows of layers never change, and rotary
-    angles are float32 in any number format. `closed` is the reason why no method can be patched in,
-    if there is one; `in_parts` is True once reading long contexts in parts is known to work.
-    InputError: transformers is missing, the folder cannot be read, or the architecture has no
-    rotary frequencies or cannot be taken apart.
+    begins with, restores the checkpoint. Weights and windows never change, and rotary angles are
+    float32. `closed` is the reason why no method can be patched in, if there is one; `in_parts` is
+    True once reading long contexts in parts is known to work. InputError: no transformers, no
+    readable folder, or an architecture without rotary frequencies or that cannot be taken apart.
     """
 
     def __init__(

@@ -2,14 +2,11 @@
 
 A rotary module has a buffer `inv_freq`, or one per layer type, of which only the one of layers that
 attend to the whole context is patched: a window never sees an untrained distance. GPT-J and CodeGen
-keep a table of sines and cosines in each layer instead. DeepSeek's YaRN also has a factor on whole
-scores, which goes when its frequencies go.
+keep a table in each layer instead. DeepSeek's YaRN has a factor on whole scores, which goes too.
 
-Attention is patched through transformers' own interface. Sharper logits (log n) need queries
-multiplied by their position's factor, which any architecture that calls it allows. Other distances
-for far keys (ReRoPE, Self-Extend) and rounded rotations need queries and keys not rotated yet: the
-model's own rotation is made the identity and replaced, if it is known which features form a pair
-(`Capabilities`).
+Attention is patched through transformers' own interface. Sharper logits (log n) multiply queries,
+which any architecture that calls it allows. Other distances for far keys (ReRoPE, Self-Extend) and
+rounded rotations replace the model's own rotation, if its pairs are known (`Capabilities`).
 """
 
 import copy

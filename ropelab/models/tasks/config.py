@@ -63,8 +63,16 @@ def _task(name: str) -> str:
     return name
 
 
+def _apart(names: tuple[str, ...]) -> tuple[str, ...]:
+    called = [getattr(find("tasks", name), "__qualname__", name) for name in names]
+    if twice := [name for name in called if called.count(name) > 1]:
+        raise InputError(f"two tasks are called {twice[0]}")
+    return names
+
+
 # One of those, or a task from outside.
 TaskName = Annotated[str, AfterValidator(_task)]
+Apart = AfterValidator(_apart)
 # The question of a config, with the trained and the tested length.
 ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 Depths = Annotated[Naturals, Field(description="depths of a pass key in its text, in percent")]

@@ -1,12 +1,11 @@
 """Text to evaluate on, described so that another process can read it there, once.
 
 A corpus gives documents, stretches to hide something in, and tokens that serve as symbols: as
-bytes, half of them to learn from (`CorpusRef`), or in the tokens of a released model (`TokenText`):
-all of it, since nothing learns from it.
+bytes, half of them to learn from (`CorpusRef`), or all in the tokens of a released model.
 
 Documents are whole files, ordered by their content, one kind after the other, without
-near-duplicates. A single file is cut into pieces by tokens, and so are documents that are packed:
-one after another with an end-of-sequence token between, as in pretraining.
+near-duplicates. A single file is cut into pieces by tokens, as are packed documents: one after
+another with an end-of-sequence token between, as in pretraining.
 """
 
 import hashlib

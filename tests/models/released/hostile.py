@@ -244,6 +244,9 @@ HOSTILE: dict[str, Spoil] = {
         another_config(transformers_weights=SUBFOLDER)
     ),
     "a million layers in another configuration": another_config(num_hidden_layers=10**6),
+    "a tokenizer in a subfolder": text(
+        "tokenizer_config.json", '{"fast_tokenizer_files": ["sub/tokenizer.4.0.0.json"]}'
+    ),
     "an adapter of another model": text(
         "adapter_config.json", '{"peft_type": "LORA", "base_model_name_or_path": "../other"}'
     ),
