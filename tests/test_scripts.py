@@ -203,7 +203,7 @@ def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_n
         shown.__dict__["stored"] = {"t": pd.DataFrame(columns), "u": text}
         return shown
 
-    rows = {"method": ["yarn", "yarn"], "factor": [1.5, 2.5]}
+    rows: dict[str, list[Any]] = {"method": ["yarn", "yarn"], "factor": [1.5, 2.5]}
     answer, tables = compare.compared(run(**rows, loss=[0.5, 0.5]), run(**rows, loss=[0.5, 0.25]))
     assert answer.startswith("1 of 1 columns of values differ")
     assert "not compared: u" in answer

@@ -159,7 +159,7 @@ def significance(table: pd.DataFrame) -> str:
     """Count the significant comparisons in a sentence; a row that fails is no evidence."""
     if table.empty:
         return "There is nothing to compare."
-    pair = [name for name in table if name.endswith(("_a", "_b"))]
+    pair = [name for name in map(str, table) if name.endswith(("_a", "_b"))]
     place = [name for name in table if name not in (*MEASURES, *pair)]
     a, b = (pd.MultiIndex.from_frame(table[[*place, name]]) for name in pair)
     again = b[table["status"] == SAME]  # of rows with the same values the first counts

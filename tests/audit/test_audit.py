@@ -506,8 +506,8 @@ def test_models_with_rules_of_their_own_in_some_runtimes() -> None:
     done = audit(Document("x", "config", qwen), precision=False)
     assert [name for name, _ in done.read] == ["mlx-lm", "llama.cpp"]
     assert {finding.code for finding in done.findings} == {"N03", "N04"}
-    phi = {**sizes, "max_position_embeddings": 8192, "rope_embedding_base": 5e5}
-    phi |= {"model_type": "phi3small", "architectures": ["Phi3SmallForCausalLM"]}
+    named = {"model_type": "phi3small", "architectures": ["Phi3SmallForCausalLM"]}
+    phi = {**named, **sizes, "max_position_embeddings": 8192, "rope_embedding_base": 5e5}
     done = audit(Document("x", "config", {**phi, "rope_position_scale": 1.0}), precision=False)
     assert [(name, spec.base) for name, spec in done.read] == [("sglang", 5e5), ("mlx-lm", 5e5)]
     with pytest.raises(InputError, match="divides in SGLang and multiplies in MLX-LM"):
