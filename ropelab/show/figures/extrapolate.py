@@ -209,7 +209,7 @@ def _loss_by_position(table: pd.DataFrame, comparisons: pd.DataFrame, arm: str) 
     better = last.loc[last["ci_high"] < 0, "method_a"].astype(str).tolist()
     who = f"{better[0]} has" if len(better) == 1 else f"{len(better)} of {len(last)} have"
     at = f"At {tokens_label(rows['at_tokens'].max())} {who if better else 'no method has'}"
-    title = f"{at} a lower loss than a sliding window ({HOW[arm]})"
+    title = f"{at} a significantly lower loss\nthan a sliding window ({HOW[arm]})"
     position = "position in the text (tokens, end of bucket)"
     labels = position, "loss above the sliding window (nats per byte)", title
     methods = dict(shapes.each(rows, "method_a"))
