@@ -160,8 +160,8 @@ def test_a_method_that_trains_on_is_trained_for_each_of_its_parameters(mymodule,
 
 def test_two_tasks_of_ones_own_with_one_name_are_refused(mymodule, capsys, tmp_path) -> None:
     mymodule(MODULE + MORE)
-    Path("second.py").write_text(MODULE + MORE)
-    tasks = "mymodule:my_task,second:my_task"
+    Path("mymodule2.py").write_text(MODULE + MORE)
+    tasks = "mymodule:my_task,mymodule2:my_task"
     status, out, err = typed(capsys, "extrapolate", "--tasks", tasks)
     assert (status, out, err) == (2, "", "ropelab: two tasks are called my_task\n")
 

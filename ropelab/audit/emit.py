@@ -121,6 +121,8 @@ def emit(
     wanted = Wanted(**{**vars(spec), **about})
     if scaled and method and wanted.scaling != spec.scaling:
         replaced = f"the file's own {spec.method} is replaced by {wanted.method}"
+    elif model and (own_method := model_named(model).method) not in ("unscaled", wanted.method):
+        replaced = f"{model}'s own {own_method} is replaced by {wanted.method}"
     names = list(TARGETS) if target == "all" else split_list(target) or [target]
     done = tuple(emitted(name, wanted, text, nest) for name in names)
     rows = [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in done]
@@ -143,11 +145,12 @@ def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Frag
     kind = block.get("rope_type") or block.get("type")
     own = {"rope_type": "longrope" if isinstance(spec.scaling, scalings.LongRope) else kind, **own}
     factor, limit = getattr(spec.scaling, "factor", 1.0), spec.length
+    reach = round(factor * spec.trained_len)
     if isinstance(spec.scaling, scalings.Yarn | scalings.Llama3):
-        above = isinstance(spec.scaling, scalings.Llama3)  # trained up to the file's maximum
-        limit = max(limit * above, round(factor * spec.trained_len))
+        limit = max(limit, reach)
     if context <= limit or isinstance(spec.scaling, scalings.DynamicNtk):
         return own, ""
+    limit = reach if isinstance(spec.scaling, scalings.Yarn) else limit  # not the file's maximum
     reach = f"the file's own {kind} reaches {limit} tokens"
     if kind not in RAISED:
         raise InputError(f"{reach}: give a shorter --context, or --method to replace it")

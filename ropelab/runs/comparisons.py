@@ -13,9 +13,7 @@ learned and some that did not, describes none of them and is not tested (docs/me
 
 **`~` means: among all comparisons of its family, this one is not a discovery at that rate.** Every
 other verdict names the better one. Intervals have the coverage that this selection leaves them
-(`confidence`, 1 - 5 % times the share of discoveries; Benjamini and Yekutieli 2005), so that an
-interval is without 0 where there is a verdict, and only there. With a single seed only documents
-are drawn anew, and a verdict speaks of that one trained model; `seeds` says so.
+(`confidence`; Benjamini and Yekutieli 2005): without 0 where there is a verdict, and only there.
 """
 
 import math

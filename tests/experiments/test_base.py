@@ -153,7 +153,7 @@ def test_answer_and_summary(tables):
         "tokens, heads of 128 features)."
     )
     assert "The smallest admissible base is 26952.3, but from" in text
-    assert "did not predict how far models reach" in text
+    assert "How far trained models reach is another question" in text
     assert "the recommended bases as context^(1.64 ± 0.16)" in text
     assert "fails first at position 1707" in text
     assert len(summary(tables)) == 3

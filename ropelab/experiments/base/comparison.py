@@ -264,7 +264,7 @@ def answer(tables: Tables) -> str:
         if not math.isnan(end := windows["high"].iloc[0]):
             gap = f"from {end:.6g} on the sum is negative again"
             text += f" The smallest admissible base is {smallest}, but {gap}."
-    text += " For two small bases the sum did not predict how far models reach (docs/findings.md)."
+    text += " How far trained models reach is another question (docs/findings.md, section 4)."
     for given in tables["given_base"].tail(1).itertuples():
         fails = f"fails first at position {given.first_failing_position_tokens:.0f}"
         method = "" if given.method == "unscaled" else f" with {given.method}"

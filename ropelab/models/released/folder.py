@@ -60,8 +60,7 @@ def checked_config(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path} names other configurations (configuration_files)")
     tokenizer = folder / "tokenizer_config.json"
     if tokenizer.exists():
-        with _reading(tokenizer):
-            named = parse(str(tokenizer), tokenizer.read_bytes()).get("fast_tokenizer_files")
+        named = parse(str(tokenizer), tokenizer.read_bytes()).get("fast_tokenizer_files")
         _check_beside(tokenizer, named if isinstance(named, list) else ())
     for name, value in _values(config):
         if name == "transformers_weights" and value is not None:
