@@ -13,7 +13,7 @@ import pytest
 
 import ropelab
 from ropelab.cli.app import main
-from ropelab.experiments.encodings import EncodingsConfig
+from ropelab.experiments.encodings import EncodingsConfig, quality
 from ropelab.experiments.encodings.cost import Timing
 from ropelab.lab import Lab
 from ropelab.models.lm.trained import Training
@@ -222,6 +222,32 @@ def test_a_cast_plan_of_ones_own_is_a_preset(mymodule) -> None:
     assert (mine["name"] == "mymodule:MY_PLAN").any()
     assert mine["max_table_error"].tolist() == same["max_table_error"].tolist()
     assert mine["max_table_error"].max() > 0
+
+
+def test_a_model_trained_under_a_plan_of_ones_own_is_named_by_what_the_plan_says(
+    corpus, monkeypatch
+) -> None:
+    from ropelab.math.numerics import casts
+
+    def key(text: str) -> dict[str, Any]:
+        plans = {("casts", "mine"): casts.parse_cast(text)}
+        for module in (casts, quality):
+            monkeypatch.setattr(module, "find", lambda *asked: plans.get(asked))
+        encodings = "rounded(rope, mine)"
+        config = build(EncodingsConfig, {**SMALL, "corpus": str(corpus), "encodings": encodings})
+        return quality.training(config, config.encodings[0], 0).key
+
+    assert key("table=bfloat16") == key("table=bfloat16") != key("table=float16")
+
+
+def test_a_cast_plan_has_formats_that_its_name_says(mymodule, monkeypatch) -> None:
+    from ropelab.math.numerics import casts
+    from ropelab.math.numerics.formats import FloatFormat
+
+    mine = FloatFormat(name="bfloat16", precision=3, exponent_bits=8)
+    monkeypatch.setattr(casts, "find", lambda kind, name: casts.CastPlan(table=mine))
+    with pytest.raises(InputError, match="those of ropelab"):
+        casts.preset_named("mymodule:MY_PLAN")
 
 
 def test_from_python_an_object_is_what_would_be_typed(mymodule, monkeypatch) -> None:

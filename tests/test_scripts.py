@@ -210,6 +210,25 @@ def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_n
     assert tables["values"]["where"].tolist() == ["yarn, 2.5"]
 
 
+def test_measured_words_are_compared_and_identify_no_row() -> None:
+    def run(**columns: list[Any]) -> Shown:
+        about = {"experiment": "x", "config": {}, "tables": {"t": {}}}
+        shown = Shown(Path("x"), {**about, "inputs": {}, "version": 1})
+        shown.__dict__["stored"] = {"t": pd.DataFrame(columns)}
+        return shown
+
+    one = run(measured=["0.4 apart", "same"], id=["a", "b"], value=[0.4, 1.0])
+    two = run(measured=["0.9 apart", "same", "new"], id=["a", "b", "c"], value=[0.9, 1.0, 2.0])
+    answer, tables = compare.compared(one, two)
+    assert answer.startswith("2 of 2 columns of values differ")
+    assert "rows of one run alone in t" in answer
+    values = tables["values"].set_index("value")
+    assert values["rows"].tolist() == [2, 2]
+    assert values["alone"].tolist() == [1, 1]
+    assert values.loc["value", "largest"] == "0.4 -> 0.9"
+    assert values.loc["measured", ["largest", "where"]].tolist() == ["0.4 apart -> 0.9 apart", "a"]
+
+
 def test_what_two_runs_have_read_and_their_versions_are_compared_as_settings() -> None:
     about = {"experiment": "toy", "config": {"base": 1.0}, "tables": {}, "version": 1}
     one = Shown(Path("one"), {**about, "inputs": {"corpus": "aaaa"}})

@@ -1,5 +1,6 @@
 """Tables on disk read back as they were."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 from pydantic import TypeAdapter
 
-from ropelab.runs.tables import DamagedError, Format, unit_of
+from ropelab.runs.tables import DamagedError, Format, as_stored, unit_of
 
 FORMAT = Format("about.json", "tables", TypeAdapter(dict[str, Any]))
 
@@ -47,6 +48,17 @@ def test_text_numbers_and_missing_values_keep_their_meaning(tmp_path):
     pd.testing.assert_frame_equal(back, table, check_exact=True, check_dtype=False)
     assert back["tokens"].dtype == np.int64
     assert back["flag"].dtype == bool
+
+
+def test_text_that_looks_like_numbers_stays_text(tmp_path):
+    table = pd.DataFrame({"kind": ["01", "1", "1e2", None], "name": ["True", "False"] * 2})
+    back = write(tmp_path, table)
+    assert back["kind"].tolist()[:3] == ["01", "1", "1e2"]
+    assert back["kind"].isna().tolist() == [False] * 3 + [True]
+    assert back["name"].tolist() == ["True", "False"] * 2
+    pd.testing.assert_frame_equal(as_stored({"t": table})["t"], back)
+    written = json.loads((tmp_path / "about.json").read_text())["tables"]["t"]
+    assert written["columns"] == {"kind": "text", "name": "text"}
 
 
 def test_the_same_table_is_the_same_bytes(tmp_path):

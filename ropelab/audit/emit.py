@@ -110,7 +110,7 @@ def emit(
             note = f"{kind[0]} was trained with {spec.trained_len} of the {kind[1]} tokens allowed"
         factor = context / spec.trained_len
         scaling = parse_scaling(method or ("yarn" if factor > 1 else "unscaled"), factor)
-        if isinstance(scaling, scalings.Yarn | scalings.PositionInterpolation):
+        if isinstance(scaling, scalings.Yarn | scalings.PositionInterpolation | scalings.Llama3):
             reach = round(scaling.factor * spec.trained_len)
             if reach < context:
                 raise InputError(f"{scaling.label} reaches {reach} tokens, not {context}")

@@ -152,7 +152,12 @@ class Transformers(Subject):
         if positions is not None:
             given["position_ids"] = positions.to(self.device)
         if segments is not None:
-            given["attention_mask"] = self._mask(segments.to(self.device), tokens.shape[1])
+            mask = segments.to(self.device).long()
+            if segments.max() > 1:
+                seen = visible(mask, tokens.shape[1])[:, None]
+                mask = torch.zeros_like(seen, dtype=next(self.model.parameters()).dtype)
+                mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)
+            given["attention_mask"] = mask
         if cache is not None:
             given["past_key_values"] = cache["held"]
         stages: Stages = []
@@ -167,13 +172,6 @@ class Transformers(Subject):
         if cache is not None:
             cache["held"] = output.get("past_key_values", cache["held"])
         return [*stages, output.logits.clone()]
-
-    def _mask(self, segments: Tokens, new: int) -> Tensor:
-        if segments.max() <= 1:
-            return segments.long()
-        seen = visible(segments, new)[:, None]
-        dtype = next(self.model.parameters()).dtype
-        return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
 
     def new_cache(self) -> Any:
         from transformers import DynamicCache

@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 # or one axis after the other, each with its own frequencies (2D RoPE, FLUX's axes_dim).
 Layout = Literal["mrope", "mrope_interleaved", "axial"]
 
-LITGPT = (
-    "{}, config.json, as Lightning-AI/litgpt 0.5.13 litgpt/config.py has it: rope_base, "
-    "block_size, head_size or n_embd / n_head, rotary_percentage, rope_adjustments"
-)
-
-
 # Fields of configs from which a factor would follow.
 LENGTHS = ("context", "test_len", "train_len", "factor")
 
@@ -55,14 +49,11 @@ class KnownModel:
         return self.promised / self.trained_len
 
 
-def _known(name: str, row: dict[str, Any]) -> KnownModel:
-    if "litgpt" in row:
-        row["source"] = LITGPT.format(row.pop("litgpt"))
-    return KnownModel(name=name, **row | {"sections": tuple(row.get("sections", ()))})
-
-
 _ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-MODELS = {name: _known(name, row) for name, row in _ROWS.items()}
+MODELS = {
+    name: KnownModel(name=name, **row | {"sections": tuple(row.get("sections", ()))})
+    for name, row in _ROWS.items()
+}
 
 
 def model_named(name: str) -> KnownModel:

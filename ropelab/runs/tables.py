@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import pandas as pd
+from pandas.api.types import is_string_dtype
 from pydantic import StringConstraints, TypeAdapter
 
 from ropelab.runs.errors import MachineError
@@ -34,6 +36,7 @@ UNITS = (
     "seconds",
     "per_second",
 )
+TEXT = "text"
 # The entry of a description with the hash of all others, and the bytes that its file may take.
 HASH = "sha256"
 LARGEST = 2**26
@@ -73,7 +76,7 @@ class Format:
             (place / f"{name}.csv").write_bytes(content)
             entries[name] = {
                 "rows": len(table),
-                "columns": {str(column): unit_of(str(column)) for column in table.columns},
+                "columns": _columns(table),
                 "sha256": sha256(content).hexdigest(),
             }
         self.describe(folder / self.file, {**about, "tables": entries})
@@ -119,7 +122,7 @@ class Format:
             path = folder / self.inside / f"{name}.csv"
             content = check_written(path, entry if isinstance(entry, str) else entry["sha256"])
             try:
-                found[name] = _from_csv(content)
+                found[name] = _from_csv(content, {} if isinstance(entry, str) else entry["columns"])
             except ValueError as error:
                 raise DamagedError(f"{path} is no table ({error})") from None
         return found
@@ -142,7 +145,8 @@ def _hash_of(about: Mapping[str, Any]) -> str:
 
 def as_stored(tables: Tables) -> dict[str, pd.DataFrame]:
     """Return tables as they would be read back, in which whole numbers with gaps are floats."""
-    return {name: _from_csv(_as_csv(tables[name])) for name in sorted(tables)}
+    stored = sorted(tables.items())
+    return {name: _from_csv(_as_csv(table), _columns(table)) for name, table in stored}
 
 
 def _as_csv(table: pd.DataFrame) -> bytes:
@@ -150,8 +154,21 @@ def _as_csv(table: pd.DataFrame) -> bytes:
     return table.to_csv(index=False, lineterminator="\n").encode()
 
 
-def _from_csv(content: bytes) -> pd.DataFrame:
-    return pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""])
+def _from_csv(
+    content: bytes, columns: Mapping[str, str | None] = MappingProxyType({})
+) -> pd.DataFrame:
+    texts = {name: str for name, unit in columns.items() if unit == TEXT}
+    return pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""], dtype=texts)
+
+
+def _columns(table: pd.DataFrame) -> dict[str, str | None]:
+    """Return the unit of each column, or TEXT for text that would be read as numbers: 01, 1e2."""
+    columns = {str(column): unit_of(str(column)) for column in table.columns}
+    for name in table.columns[table.dtypes.map(is_string_dtype)]:
+        words = table[[name]].dropna().drop_duplicates()
+        if len(words) and not is_string_dtype(_from_csv(_as_csv(words))[name]):
+            columns[str(name)] = TEXT
+    return columns
 
 
 def unit_of(column: str) -> str | None:

@@ -9,7 +9,7 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import listed
 from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
-from ropelab.show.page.views import is_number
+from ropelab.show.page.views import OUTCOMES, is_number
 
 
 def compared(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]:
@@ -25,11 +25,14 @@ def compared(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]
     values = _values(first.tables, second.tables)
     moved = int((values["differ"] > 0).sum())
     alone = set(first.tables) ^ set(second.tables)
+    unpaired = values.drop_duplicates("table").set_index("table")["alone"]
+    unpaired = unpaired[unpaired > 0]
     unmatched = {*first.tables} - {*values["table"]} - alone
     answer = (
         f"{moved} of {len(values)} columns of values differ in rows that both runs have "
         f"({experiment}, {len(settings)} settings differ"
         f"{f', only one run has {listed(sorted(alone))}' if alone else ''}"
+        f"{f', rows of one run alone in {listed(sorted(unpaired.index))}' if len(unpaired) else ''}"
         f"{f', not compared: {listed(sorted(unmatched))}' if unmatched else ''})."
     )
     return answer, {"settings": settings, "values": values}
@@ -43,8 +46,9 @@ def _values(first: Tables, second: Tables) -> pd.DataFrame:
         shared = [str(c) for c in one if c in two and is_number(one[c]) == is_number(two[c])]
         floats = [c for c in shared if is_float_dtype(one[c]) and is_float_dtype(two[c])]
         # The first columns that tell all rows of each table apart.
-        rest = [column for column in shared if column not in floats]
-        more = [c for c in shared if c in (*rest, "factor", "base") or not (one[c] % 1).any()]
+        rest = [column for column in shared if column not in (*floats, *OUTCOMES)]
+        known = (*rest, "factor", "base")
+        more = [c for c in shared if c in known or (c in floats and not (one[c] % 1).any())]
         parts = (some[:count] for some in (rest, more) for count in range(1, len(some) + 1))
         keys = next((k for k in parts if not any(t.duplicated(k).any() for t in (one, two))), None)
         if keys is None:
@@ -52,16 +56,20 @@ def _values(first: Tables, second: Tables) -> pd.DataFrame:
         both = one.merge(two, on=keys, suffixes=(" first", " second"))
         if both.empty:
             continue  # what no row has in common is not compared
-        for column in (c for c in shared if is_number(one[c]) and c not in keys):
+        alone = len(one) + len(two) - 2 * len(both)
+        for column in (c for c in shared if is_number(one[c]) or c in OUTCOMES):
+            if column in keys:
+                continue
             a, b = both[f"{column} first"], both[f"{column} second"]
-            change = (b - a).abs()
-            row = {"table": name, "value": column, "rows": len(both)}
-            row |= {"differ": int((a.ne(b) & ~(a.isna() & b.isna())).sum())}
+            differ = a.ne(b) & ~(a.isna() & b.isna())
+            row = {"table": name, "value": column, "rows": len(both), "alone": alone}
+            row |= {"differ": int(differ.sum())}
+            change = (b - a).abs() if is_number(a) and is_number(b) else differ[differ].astype(int)
             if change.notna().any():
                 at: Any = change.idxmax()
                 where = ", ".join(str(key) for key in both.loc[at, keys])
                 text = "{:.4g} -> {:.4g}" if column in floats else "{} -> {}"
                 row |= {"largest": text.format(a[at], b[at]), "where": where}
             rows.append(row)
-    columns = ["table", "value", "rows", "differ", "largest", "where"]
+    columns = ["table", "value", "rows", "alone", "differ", "largest", "where"]
     return pd.DataFrame(rows, columns=columns).sort_values("differ", ascending=False)

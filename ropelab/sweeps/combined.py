@@ -4,6 +4,7 @@ They are in `results/sweep/<file>-<hash>/`, a folder like that of a run, so that
 and `ropelab export` find them. Its config.toml asks for the same runs again.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,15 +77,16 @@ def combined(sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]) -> dict[
     runs: case, those fields, the answer, and the run's folder below the results.
     """
     parts, about = [], []
+    typed = any("factor=" in name for run in runs for name in getattr(run.config, "methods", ()))
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
         trained, tested = (getattr(run.config, one, None) for one in ("train_len", "test_len"))
         own = {key: _value(run, key) for key in sweep.keys}
         names = {key: f"{key}_found" for key in sweep.keys}
         table = run.summary().rename(columns=names)
         table.columns = [relative(str(name), trained, tested) for name in table]
-        if trained and tested and not {"train_len", "test_len"}.isdisjoint(sweep.keys):
+        if trained and tested and not typed and {"train_len", "test_len"} & {*sweep.keys}:
             # The same method in every run, stretched to the tested length.
-            factor = f"×{tested / trained:g}"
+            factor = re.escape(f"×{tested / trained:g}")
             table = table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
         repeated = pd.DataFrame([own] * len(table), index=table.index)
         parts.append(repeated.join(table.apply(_numbers)))

@@ -320,6 +320,8 @@ def test_a_longer_context_raises_the_factor_and_says_so(tmp_path: Path) -> None:
 def test_a_factor_that_does_not_reach_the_context_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="reaches 8192 tokens, not 131072"):
         emit(model="llama-2-7b", context=131072, method="yarn(factor=2)")
+    with pytest.raises(InputError, match="reaches 8192 tokens, not 16384"):
+        emit(model="llama-2-7b", context=16384, method="llama3(factor=2)")
     block = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 4096}
     values = {**SHAPE, "model_type": "llama", "max_position_embeddings": 131072}
     path = tmp_path / "short.json"

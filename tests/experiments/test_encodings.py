@@ -291,12 +291,13 @@ def test_where_nothing_is_judged_the_answer_says_nothing_of_the_literature(
     assert "published statements" not in quality.answer(found)
 
 
-def test_decided_statements_are_counted() -> None:
+def test_decided_statements_are_counted(found: dict[str, pd.DataFrame]) -> None:
     # The words are those of the ledger: were they others, nothing would be counted.
     words = [Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED]
     judged = pd.DataFrame({"verdict": list(map(str, words))})
-    assert quality._literature(judged) == "of 2 published statements decided here 1 are reproduced."
-    assert quality._literature(judged[2:]) == ""
+    said = quality.answer({**found, "literature": judged})
+    assert said.endswith("; of 2 published statements decided here 1 are reproduced.")
+    assert quality.answer({**found, "literature": judged[2:]}) == quality.answer(found)
 
 
 # Sentences and figures

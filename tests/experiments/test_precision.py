@@ -182,7 +182,12 @@ def test_of_several_implementations_those_that_lose_places_come_first():
     assert said.startswith("Scores depend on the places of their tokens in positions_bfloat16 (0.2")
     assert "In torchtitan and transformers_to_bfloat16 scores depend on the distance alone" in said
     # A rounded frequency is another rotation, and the same one everywhere.
-    assert said.endswith("angles are not those of float64 in transformers_to_bfloat16 (from 11).")
+    assert "angles are not those of float64 in transformers_to_bfloat16 (from 11)." in said
+    # No wall in the base: what makes neighbours equal is the position's format.
+    assert said.endswith("one in every pair, at any base, in positions_bfloat16 (from 256).")
+    said = body.answer(tables_of(schemes=[], preset=["torchtitan"]))
+    assert said.endswith("one in every pair, at any base, in none.")
+    assert "in every pair" not in body.answer(tables_of(schemes=[], cast="angle=bfloat16"))
 
 
 def test_where_no_single_stage_is_to_blame_the_one_that_helps_most_is_named():

@@ -276,6 +276,19 @@ def test_a_sweep_over_the_tested_length_has_a_figure_of_every_run():
         assert all(np.array_equal(line.get_xdata(), [4096, 8192, 16384]) for line in ax.lines)
 
 
+def test_a_typed_factor_keeps_its_name_in_a_sweep_over_lengths():
+    def run(test_len: int) -> SimpleNamespace:
+        table = pd.DataFrame({"method": [f"pi ×{test_len // 64}", "pi ×2"], "nll": [0.5, 0.9]})
+        methods = ("pi", "pi(factor=2)")
+        config = SimpleNamespace(train_len=64, test_len=test_len, methods=methods)
+        return SimpleNamespace(config=config, summary=lambda: table, answer="")
+
+    runs: Any = [run(length) for length in (128, 256)]
+    sweep: Any = SimpleNamespace(keys=("test_len",))
+    table = combined(sweep, runs, ["a", "b"])["sweep"]
+    assert table["method"].tolist() == ["pi ×2", "pi ×2", "pi ×4", "pi ×2"]
+
+
 def test_a_run_that_fails_is_named_and_the_others_are_kept(call, files, monkeypatch):
     from ropelab.experiments.freqs import pairs
 

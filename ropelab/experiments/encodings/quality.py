@@ -24,6 +24,7 @@ import pandas as pd
 from ropelab.experiments.encodings import EncodingsConfig
 from ropelab.experiments.encodings.behaviour import Behaviour
 from ropelab.experiments.encodings.cost import Timing, costs, encoding_of, memory, shape_of
+from ropelab.math.numerics.casts import CastPlan
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
@@ -79,8 +80,10 @@ def observations(config: EncodingsConfig) -> list[Evaluation]:
 def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
     key: dict[str, Any] = {"name": encoding, "trained_len": config.train_len}
     # Classes of one's own may also stand inside a notation.
-    named = [find("encodings", part) for part in re.split(r"[(),]", encoding)]
-    key |= {"version": LEARNING_VERSION, **sources(*named)}
+    parts = re.split(r"[(),]", encoding)
+    key |= {"version": LEARNING_VERSION, **sources(*(find("encodings", part) for part in parts))}
+    plans = {p: c.label for p in parts if isinstance(c := find("casts", p.strip()), CastPlan)}
+    key |= {"casts": plans} if plans else {}
     make = partial(encoding_of, shape_of(config), encoding, seed)
     return training_of(config, seed, make, key, encoding, config.first_window, fused=False)
 
@@ -235,17 +238,12 @@ def answer(tables: Tables) -> str:
     if reached < tested:
         finding = f"no encoding has a value beyond {reached}x the trained length; {finding}"
     counts = significance(tables["comparisons"])
-    if judged := _literature(tables.get("literature")):
-        counts = f"{counts[:-1]}; {judged}"
+    verdicts = tables["literature"]["verdict"] if "literature" in tables else pd.Series([])
+    if len(decided := verdicts[verdicts != UNDECIDED]):
+        shown = (decided != NOT_REPRODUCED).sum()
+        judged = f"{len(decided)} published statements decided here {shown} are reproduced"
+        counts = f"{counts[:-1]}; of {judged}."
     return f"{sentences_of([finding])} {counts}"
-
-
-def _literature(judged: pd.DataFrame | None) -> str:
-    if judged is None or (judged["verdict"] == UNDECIDED).all():
-        return ""
-    decided = judged[judged["verdict"] != UNDECIDED]
-    shown = (decided["verdict"] != NOT_REPRODUCED).sum()
-    return f"of {len(decided)} published statements decided here {shown} are reproduced."
 
 
 def summary(tables: Tables) -> pd.DataFrame:

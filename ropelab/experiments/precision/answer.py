@@ -8,7 +8,8 @@ import pandas as pd
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision.encodings import encoding_cells, explain_table, spectrum_of
 from ropelab.experiments.precision.stages import cast_tables, stage_cells
-from ropelab.math.numerics.casts import STAGES
+from ropelab.math.numerics.casts import STAGES, parse_cast
+from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.sentences import listed, sentences_of, typed
@@ -16,6 +17,7 @@ from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import EXACT, LOST, NOTICED, UNNOTICED
 
 WRONG_FROM, SPREAD = "first_position_over_tolerance", "score_spread"
+FLOAT32 = FORMATS["float32"].precision
 # Stages, as one says them.
 SAID = {"table": "cos and sin", "score": "q, k and score"}
 # Whole numbers that are missing in some rows: read back from disk they are floats.
@@ -244,6 +246,12 @@ def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
     named = [f"{row['name']} (from {row[WRONG_FROM]:.0f})" for row in other.to_dict("records")]
     if named:
         yield f"of these, angles are not those of float64 in {listed(named)}"
+    # What a rounded position does to every pair, at any base; of rounded angles it is not known.
+    plan_of = dict(zip(plans["name"], map(parse_cast, plans["plan"]), strict=True))
+    walls = [name for name, plan in plan_of.items() if plan.position.precision < FLOAT32]
+    if not any(plan_of[n].angle.precision < FLOAT32 for n in plan_of.keys() - {*walls}):
+        named = listed([f"{n} (from {2 ** plan_of[n].position.precision})" for n in walls])
+        yield f"neighbouring positions are one in every pair, at any base, in {named or 'none'}"
 
 
 def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]:

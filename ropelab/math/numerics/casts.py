@@ -118,5 +118,7 @@ PRESETS = {
 
 def preset_named(name: str) -> Preset:
     if name not in PRESETS and isinstance(plan := find("casts", name), CastPlan):
+        if parse_cast(plan.label) != plan:  # the label is all that names its results
+            raise InputError(f"{name}: formats of a cast plan are those of ropelab, as they are")
         return Preset(name, plan, name, name)
     return PRESETS[known("preset", name, PRESETS)]

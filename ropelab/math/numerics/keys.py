@@ -7,7 +7,8 @@
     q8_0, q4_0           llama.cpp's blocks of 32 features, in float32 with a float16 scale
 
 `q4_0` rounds keys as they enter the dot product, `q4_0(before)` before they are rotated, and with
-`hadamard` they are multiplied by a normalised Hadamard matrix while they are stored. The scales of
+`hadamard` they are multiplied by a normalised Hadamard matrix while they are stored. `moved=8x256`
+is a K-shift: 8 times keys are read, rotated back by 256 positions and stored again. The scales of
 tensors, heads and channels are those of all keys at hand, as if they were calibrated on them.
 
 `key_errors` are the effects on random keys, standard normal but for the offsets that keys of real
@@ -15,7 +16,9 @@ models have in a few features of slow pairs (arXiv:2503.01832): here in the firs
 slowest eighth of the pairs, the same in every key.
 """
 
+import re
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +41,8 @@ SHARED: dict[str, tuple[str, ...]] = {
 }
 # The axes of [head, tokens, features] in such a set; blocks are features on an axis of their own.
 AXES = {"tensor": (-3, -2, -1), "head": (-2, -1), "channel": (-2,), "token": (-1,)}
+# Times and tokens of K-shifts.
+MOVED = re.compile(r"moved=([1-9]\d{0,3})x([1-9]\d{0,5})")
 
 Keys = Float[np.ndarray, "*batch heads tokens width"]
 
@@ -50,12 +55,15 @@ class KeyFormat:
     shared: str
     before: bool = False  # rounded before RoPE
     rotated: bool = False  # by a Hadamard matrix
+    moves: int = 0  # times that they were moved back, each time by `step` positions
+    step: int = 0
 
     @property
     def label(self) -> str:
         """The format as `parse_keys` reads it, without what is usual."""
         usual = self.shared == SHARED[self.number][0]
         words = ["" if usual else self.shared, "before" * self.before, "hadamard" * self.rotated]
+        words += [f"moved={self.moves}x{self.step}"] if self.moves else []
         said = ", ".join(filter(None, words))
         return f"{self.number}({said})" if said else self.number
 
@@ -134,12 +142,15 @@ def parse_keys(text: str) -> KeyFormat:
         raise InputError(f"{text}: its brackets do not match")
     words = split_list(inside)
     shared = [word for word in words if word in SHARED[number]]
-    for word in words:
-        known(f"word in {text}", word, (*SHARED[number], "before", "hadamard"))
+    moved = [tuple(map(int, found.groups())) for found in map(MOVED.fullmatch, words) if found]
+    for word in filterfalse(MOVED.fullmatch, words):
+        known(f"word in {text}", word, (*SHARED[number], "before", "hadamard", "moved=8x256"))
     if len(shared) > 1:
         raise InputError(f"{text}: keys share one kind of scale, not {' and '.join(shared)}")
+    if len(moved) > ("before" not in words):
+        raise InputError(f"{text}: one moved=TIMESxTOKENS at most, and only after RoPE")
     chosen = shared[0] if shared else SHARED[number][0]
-    return KeyFormat(number, chosen, "before" in words, "hadamard" in words)
+    return KeyFormat(number, chosen, "before" in words, "hadamard" in words, *(moved or [()])[0])
 
 
 class Rounding(NamedTuple):
@@ -186,17 +197,24 @@ def key_errors(
     key, query = random.standard_normal((2, COUNT, 2, pairs))
     key[:, 0, pairs - max(1, pairs // 8) :] += offset
     positions = np.floor(random.random(COUNT) * length)
-    cos, sin = (part.T for part in Chain(CastPlan(), spectrum).table(positions))
+    chain = Chain(CastPlan(), spectrum)
 
-    def rotated(x: Float[np.ndarray, "n 2 pairs"]) -> Float[np.ndarray, "n 2 pairs"]:
+    def rotated(x: Float[np.ndarray, "n 2 pairs"], by: Float[np.ndarray, " n"]) -> np.ndarray:
+        cos, sin = (part.T for part in chain.table(by))
         one, two = x[:, 0], x[:, 1]
         return np.stack((one * cos - two * sin, one * sin + two * cos), axis=1)
 
     def stored(x: Float[np.ndarray, "n 2 pairs"]) -> Float[np.ndarray, "n 2 pairs"]:
         return fmt.stored(x.reshape(1, COUNT, 2 * pairs)).reshape(x.shape)
 
-    exact = rotated(key)
-    error = (rotated(stored(key)) if fmt.before else stored(exact)) - exact
+    exact = rotated(key, positions)
+    if fmt.before:
+        error = rotated(stored(key), positions) - exact
+    else:
+        kept = stored(rotated(key, positions + fmt.moves * fmt.step))
+        for _ in range(fmt.moves):
+            kept = stored(rotated(kept, np.full(COUNT, -float(fmt.step))))
+        error = kept - exact
     # Queries of random directions: their own rotation changes nothing.
     score = (query * error).sum((1, 2)) / np.sqrt(2 * pairs)
     return KeyErrors(np.sqrt((error**2).mean((0, 1))), float(np.sqrt((score**2).mean())))

@@ -105,8 +105,12 @@ class Shaw(Encoding):
         return q @ k.transpose(-1, -2) + relative_shift(by_column, len(at_k))
 
     def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
-        by_row = self._to_rows(relative_unshift(weights), distances(at_q, at_k))
-        return weights @ v + by_row @ self.values.to(weights.dtype)
+        by_column = relative_unshift(weights)
+        far, near = self._far_and_near(distances(at_q, at_k))
+        # Distances that share a row are added up.
+        beyond = by_column[..., :far].sum(dim=-1, keepdim=True)
+        rows = pad(by_column[..., far : far + near].flip(-1), (0, self.CLIP - near))
+        return weights @ v + torch.cat((rows, beyond), dim=-1) @ self.values.to(weights.dtype)
 
     def _to_columns(self, by_row: ByRow, falling: Falling) -> ByColumn:
         """Return row min(distance, CLIP) at every distance; later keys, masked, get row 0."""
@@ -118,13 +122,6 @@ class Shaw(Encoding):
             by_row[..., :1].expand(*by_row.shape[:-1], later),
         )
         return torch.cat(parts, dim=-1)
-
-    def _to_rows(self, by_column: ByColumn, falling: Falling) -> ByRow:
-        """Sum all distances that share a row, the transpose of `_to_columns`."""
-        far, near = self._far_and_near(falling)
-        beyond = by_column[..., :far].sum(dim=-1, keepdim=True)
-        rows = pad(by_column[..., far : far + near].flip(-1), (0, self.CLIP - near))
-        return torch.cat((rows, beyond), dim=-1)
 
     def _far_and_near(self, falling: Falling) -> tuple[int, int]:
         """Count the distances that are clipped, and those with a row of their own."""

@@ -9,6 +9,7 @@ from torch import Tensor
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FloatFormat, round_to
 from ropelab.math.numerics.keys import Rounding
+from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Heads, Positions, Scores
 from ropelab.models.encoding.rope import Rope
 from ropelab.runs.errors import InputError
@@ -27,6 +28,8 @@ class RoundedRope(Rope):
     def __init__(self, rope: Rope, rounding: Rounding, base: float) -> None:
         super().__init__(rope.plan, rope.pairing, rope.softmax_factor)
         self.rounding = rounding
+        # Keys carry the attention factor already when they are moved.
+        self.mover = Rope(RopePlan(rope.plan.inv_freq), rope.pairing)
         spectrum = Spectrum(rope.plan.inv_freq, base, self.rotary_dim)
         self.chain = Chain(rounding.cast, spectrum)
         self.fused = rounding.cast.score.precision == 53
@@ -37,7 +40,11 @@ class RoundedRope(Rope):
             return super().key(k, positions)
         if stored.before:
             return super().key(_through(k, stored.stored), positions)
-        return _through(super().key(k, positions), stored.stored)
+        k = _through(super().key(k, positions + stored.moves * stored.step), stored.stored)
+        by = torch.full_like(positions, stored.step)
+        for _ in range(stored.moves):
+            k = _through(self.mover.rotated(k, by, sign=-1), stored.stored)
+        return k
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         return rounded(super().scores(q, k, at_q, at_k), self.chain.plan.score)

@@ -19,7 +19,7 @@ from ropelab.show.page.joins import HINTS, UNDRAWN, View
 COUNTS = ("n", "documents", "sequences", "trials", "draws", "seeds", "neighbours", "positions")
 FIXED = {**dict.fromkeys(COUNTS, "count"), "seed": "repeat", "train_len_tokens": "setting"}
 # Columns of words that judge a row: not first chosen to make lines.
-OUTCOMES = ("verdict", "status", "agrees")
+OUTCOMES = ("verdict", "status", "agrees", "measured")
 # Numbers with so few values are choices; words with so many are not.
 FEW, MANY = 12, 60
 # Points below which a table says more than a plot of it.

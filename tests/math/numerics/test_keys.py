@@ -91,6 +91,27 @@ def test_heads_that_are_no_whole_blocks_and_unknown_words_are_refused():
         parse_keys("int4(token, channel)")
 
 
+def test_moved_keys_are_read_rotated_and_stored_again():
+    fmt = parse_keys("q4_0(hadamard, moved=3x5)")
+    assert (fmt.moves, fmt.step, parse_keys(fmt.label)) == (3, 5, fmt)
+    for text in ("q4_0(before, moved=1x1)", "q4_0(moved=1x1, moved=2x1)"):
+        with pytest.raises(InputError, match="only after RoPE"):
+            parse_keys(text)
+    for text in ("q4_0(moved=0x1)", "q4_0(moved=8)"):
+        with pytest.raises(InputError, match="word in q4_0"):
+            parse_keys(text)
+    spectrum = Spectrum(inverse_frequencies(64, 1e5), 1e5, 64)
+    plain, once, by_one = (
+        key_errors(parse_keys(f"q8_0{how}"), spectrum, 2048, 0)
+        for how in ("", "(moved=1x512)", "(moved=64x1)")
+    )
+    # Roundings add up as a random walk where each move changes the stored numbers.
+    np.testing.assert_allclose(once.by_pair, np.sqrt(2) * plain.by_pair, rtol=0.15)
+    np.testing.assert_allclose(by_one.by_pair[:6], 8 * plain.by_pair[:6], rtol=0.2)
+    # Pairs that rotate by less than a step of the format at a time stay behind.
+    assert (by_one.by_pair[10:16] > 16 * plain.by_pair[10:16]).all()
+
+
 def test_casts_are_presets_or_stages():
     assert parse_rounding("half_cache_bfloat16").cast.label.startswith("position=bfloat16")
     two = parse_rounding("position:bfloat16+table:float16")

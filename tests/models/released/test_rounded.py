@@ -97,6 +97,31 @@ def test_keys_are_rounded_as_if_transformers_stored_them_so(llama, name, monkeyp
     assert apart(expected, exact) > 1e-2
 
 
+def test_keys_are_moved_as_if_transformers_stored_and_rotated_them_again(llama, monkeypatch):
+    model, _, reference = llama
+    keys, plain = parse_keys("q8_0(moved=3x7)"), modeling_llama.apply_rotary_pos_emb
+    inv_freq = 10000.0 ** -(torch.arange(0, 32, 2).double() / 32)
+
+    def turned(k, at):
+        angles = (at[:, None] * inv_freq).repeat(1, 2)[None]
+        k = plain(k, k, angles.cos().float(), angles.sin().float())[1]
+        return torch.from_numpy(keys.stored(k.double().numpy())).float()
+
+    def rotated(q, k, cos, sin, **more):
+        at = torch.arange(k.shape[2]).double()
+        k = turned(k, at + 21)
+        for _ in range(3):
+            k = turned(k, torch.full_like(at, -7.0))
+        return plain(q, q, cos, sin, **more)[0], k
+
+    exact = theirs(reference, tokens(LENGTH))
+    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", rotated)
+    expected = theirs(reference, tokens(LENGTH))
+    monkeypatch.undo()
+    assert apart(under(model, Rounding("moved", keys=keys)), expected) < 1e-3
+    assert apart(expected, exact) > 2e-3
+
+
 @pytest.mark.parametrize("cast", ["half_cache_bfloat16", "position:float8_e4m3fn"])
 def test_contexts_read_in_parts_are_rounded_alike(llama, cast, monkeypatch):
     model, *_ = llama
