@@ -226,7 +226,7 @@ def test_measured_words_are_compared_and_identify_no_row() -> None:
     assert values["rows"].tolist() == [2, 2]
     assert values["alone"].tolist() == [1, 1]
     assert values.loc["value", "largest"] == "0.4 -> 0.9"
-    assert values.loc["measured", ["largest", "where"]].tolist() == ["0.4 apart -> 0.9 apart", "a"]
+    assert list(values.loc["measured", ["largest", "where"]]) == ["0.4 apart -> 0.9 apart", "a"]
 
 
 def test_what_two_runs_have_read_and_their_versions_are_compared_as_settings() -> None:

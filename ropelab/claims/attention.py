@@ -8,19 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ropelab.claims.arrays import (
-    Array,
-    Pairing,
-    frequencies,
-    gaussian,
-    join,
-    largest,
-    rotated,
-    rotation_matrix,
-    softmax,
-    split,
-    tiny,
-)
+from ropelab.claims import arrays
 from ropelab.claims.record import Findings
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT
@@ -38,26 +26,26 @@ Placed = Literal["rotated", "added", "values too"]
 
 
 def attention(
-    q: Float[Array, "tokens width"],
-    k: Float[Array, "tokens width"],
-    v: Float[Array, "tokens width"],
+    q: Float[arrays.Array, "tokens width"],
+    k: Float[arrays.Array, "tokens width"],
+    v: Float[arrays.Array, "tokens width"],
     causal: bool = False,
-) -> Float[Array, "tokens width"]:
+) -> Float[arrays.Array, "tokens width"]:
     """Return softmax(q k^T / sqrt(width)) v, without positions."""
     scores = q @ k.T / math.sqrt(q.shape[-1])
     if causal:
         # Above the diagonal are the keys after the query.
         scores = np.where(np.triu(np.ones_like(scores), 1) > 0, -math.inf, scores)
-    return softmax(scores) @ v
+    return arrays.softmax(scores) @ v
 
 
 def attended(
     order: NDArray[np.intp], causal: bool, seed: int
-) -> tuple[Float[Array, "t t"], Float[Array, "t w"]]:
+) -> tuple[Float[arrays.Array, "t t"], Float[arrays.Array, "t w"]]:
     """Return scores and attention outputs of random tokens put into `order`."""
     # Weights divided by sqrt(width) keep queries and keys as large as the tokens.
-    x = gaussian(seed, len(order), WIDTH)[order]
-    wq, wk, wv = gaussian(seed + 1, 3, WIDTH, WIDTH) / math.sqrt(WIDTH)
+    x = arrays.gaussian(seed, len(order), WIDTH)[order]
+    wq, wk, wv = arrays.gaussian(seed + 1, 3, WIDTH, WIDTH) / math.sqrt(WIDTH)
     return (x @ wq) @ (x @ wk).T, attention(x @ wq, x @ wk, x @ wv, causal)
 
 
@@ -71,45 +59,49 @@ def order_blind(found: Findings, causal: bool = False, seed: int = 0) -> None:
     new_scores, new_outputs = attended(order, causal, seed)
     # Under a causal mask a token sees other tokens once its place has changed.
     masked = [attended(at, True, seed)[1] for at in (order, straight)]
-    off = largest(new_scores - scores[order][:, order])
-    found.part("scores against rearranged scores", tiny(off), off <= SUMS)
-    off = largest(new_outputs - outputs[order])
+    off = arrays.largest(new_scores - scores[order][:, order])
+    found.part("scores against rearranged scores", arrays.tiny(off), off <= SUMS)
+    off = arrays.largest(new_outputs - outputs[order])
     found.within("outputs against rearranged outputs", off, SUMS, "{}")
-    off = largest(masked[0] - masked[1][order])
+    off = arrays.largest(masked[0] - masked[1][order])
     found.within("the same outputs under a causal mask", off, SUMS, "{:.2f} apart", "limit")
 
 
 def same_output(found: Findings, tokens: int = 3, seed: int = 0) -> None:
     straight = np.arange(tokens)
     forwards, backwards = (attended(at, False, seed)[1] for at in (straight, straight[::-1]))
-    found.within("row by row", largest(backwards - forwards), SUMS, "{:.2f} apart")
+    found.within("row by row", arrays.largest(backwards - forwards), SUMS, "{:.2f} apart")
     mirrored, summed = backwards[::-1] - forwards, backwards.sum(0) - forwards.sum(0)
-    found.within("row against mirrored row", largest(mirrored), SUMS, role="limit")
-    found.within("summed over the rows", largest(summed), SUMS, role="limit")
+    found.within("row against mirrored row", arrays.largest(mirrored), SUMS, role="limit")
+    found.within("summed over the rows", arrays.largest(summed), SUMS, role="limit")
 
 
 def order_in_scores(found: Findings, tokens: int = 3, seed: int = 0) -> None:
-    q, k = gaussian(seed, 2, tokens, WIDTH)
+    q, k = arrays.gaussian(seed, 2, tokens, WIDTH)
     scores, other = q @ k.T, q[::-1] @ k[::-1].T
-    found.within("the two matrices", largest(other - scores), SUMS)
-    numbers = largest(np.sort(other, None) - np.sort(scores, None))
+    found.within("the two matrices", arrays.largest(other - scores), SUMS)
+    numbers = arrays.largest(np.sort(other, None) - np.sort(scores, None))
     found.within("the numbers in them, whatever their places", numbers, SUMS, role="limit")
 
 
 def softmax_as_printed(found: Findings, inside: bool = True, seed: int = 0) -> None:
-    x = gaussian(seed, 3, WIDTH)
-    printed = softmax(x @ x.T @ x) if inside else softmax(x @ x.T / math.sqrt(WIDTH)) @ x
-    found.within("the two outputs", largest(printed - attention(x, x, x)), SUMS, "{:.2f} apart")
+    x = arrays.gaussian(seed, 3, WIDTH)
+    printed = (
+        arrays.softmax(x @ x.T @ x) if inside else arrays.softmax(x @ x.T / math.sqrt(WIDTH)) @ x
+    )
+    found.within(
+        "the two outputs", arrays.largest(printed - attention(x, x, x)), SUMS, "{:.2f} apart"
+    )
 
 
 def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     first, second = np.array(FIRST), np.array(SECOND)
-    off = largest(second - first[np.ix_(order, order)])
+    off = arrays.largest(second - first[np.ix_(order, order)])
     found.within("largest difference after rearranging", off, 0, "{:g}")
     # A symmetric matrix without negative eigenvalues is the matrix of products of real vectors.
     lowest = float(np.linalg.eigvalsh(first)[0])
     what = "such scores exist with q = k (no negative eigenvalue)"
-    text = f"smallest eigenvalue {tiny(lowest)}"
+    text = f"smallest eigenvalue {arrays.tiny(lowest)}"
     found.limit(what, text, bool((first == first.T).all()) and lowest >= -SUMS, lowest)
     words = ("I", "like", "you")
     texts = {"first": words, "second": tuple(words[i] for i in order)}
@@ -129,39 +121,41 @@ def one_hot_orders_differ(
     """Compare x x^T of one-hot words in both orders; ``offsets`` are added by position."""
     x, added = np.eye(len(offsets), width), np.array(offsets)[:, None]
     forwards, backwards = ((y + added) @ (y + added).T for y in (x, x[::-1]))
-    apart = largest(forwards - backwards)
+    apart = arrays.largest(forwards - backwards)
     found.beyond("largest difference between the matrices", apart, SUMS, "{}")
 
 
 def scores(
-    q: Float[Array, "draws d"],
-    k: Float[Array, "draws d"],
+    q: Float[arrays.Array, "draws d"],
+    k: Float[arrays.Array, "draws d"],
     m: int,
     n: int,
     sign: int = 1,
-    pairing: Pairing = "half",
-) -> Float[Array, " draws"]:
-    inv_freq = sign * frequencies(q.shape[-1], BASE)
-    return (rotated(q, m * inv_freq, pairing) * rotated(k, n * inv_freq, pairing)).sum(-1)
+    pairing: arrays.Pairing = "half",
+) -> Float[arrays.Array, " draws"]:
+    inv_freq = sign * arrays.frequencies(q.shape[-1], BASE)
+    return (
+        arrays.rotated(q, m * inv_freq, pairing) * arrays.rotated(k, n * inv_freq, pairing)
+    ).sum(-1)
 
 
 def relative_only(found: Findings, shifts: Sequence[int] = SHIFTS, seed: int = 0) -> None:
     # EXACT covers shifts of a few thousand tokens: angles of 4e3 rad are known to 5e-13.
-    q, k = gaussian(seed, 2, DRAWS, HEAD)
+    q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     near = scores(q, k, 0, 3)
-    moved = max(largest(scores(q, k, s, s + 3) - near) for s in shifts)
-    farther = largest(scores(q, k, 0, 4) - near)
+    moved = max(arrays.largest(scores(q, k, s, s + 3) - near) for s in shifts)
+    farther = arrays.largest(scores(q, k, 0, 4) - near)
     found.within(f"change when both positions move by up to {max(shifts)}", moved, EXACT, "{}")
     found.beyond("change with one more token between", farther, EXACT, "{:.1f}")
 
 
 def rotation_factor(found: Findings, distance: int = 3, seed: int = 0) -> None:
-    q, k = gaussian(seed, 2, DRAWS, HEAD)
+    q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     after = scores(q, k, 0, distance)
     # `scores` pairs halves, the matrix pairs neighbours.
-    q_pairs, k_pairs = (join(*split(x, "half"), "interleaved") for x in (q, k))
-    matrix = rotation_matrix(distance * frequencies(HEAD, BASE))
-    off = largest(((q_pairs @ matrix) * k_pairs).sum(-1) - after)
+    q_pairs, k_pairs = (arrays.join(*arrays.split(x, "half"), "interleaved") for x in (q, k))
+    matrix = arrays.rotation_matrix(distance * arrays.frequencies(HEAD, BASE))
+    off = arrays.largest(((q_pairs @ matrix) * k_pairs).sum(-1) - after)
     # Quantiles, as the ratio of two products has no mean: the divisor can be near 0.
     low, high = np.quantile(after / scores(q, k, 0, 0), (0.05, 0.95)).tolist()
     found.within(f"as a rotation matrix between q and k, at distance {distance}", off, EXACT)
@@ -169,15 +163,15 @@ def rotation_factor(found: Findings, distance: int = 3, seed: int = 0) -> None:
     found.limit(what, f"{low:.2f} to {high:.2f}", high - low <= EXACT, high - low)
 
 
-def attended_from(start: int, positions: Placed, seed: int) -> Float[Array, "tokens d"]:
+def attended_from(start: int, positions: Placed, seed: int) -> Float[arrays.Array, "tokens d"]:
     """Return causal attention's outputs for random tokens at positions start, start + 1, ..."""
-    q, k, v = gaussian(seed, 3, TOKENS, HEAD)
-    angles = np.arange(start, start + TOKENS)[:, None] * frequencies(HEAD, BASE)
+    q, k, v = arrays.gaussian(seed, 3, TOKENS, HEAD)
+    angles = np.arange(start, start + TOKENS)[:, None] * arrays.frequencies(HEAD, BASE)
     if positions == "added":
-        code = join(np.sin(angles), np.cos(angles), "half")
+        code = arrays.join(np.sin(angles), np.cos(angles), "half")
         return attention(q + code, k + code, v, causal=True)
-    v = rotated(v, angles) if positions == "values too" else v
-    return attention(rotated(q, angles), rotated(k, angles), v, causal=True)
+    v = arrays.rotated(v, angles) if positions == "values too" else v
+    return attention(arrays.rotated(q, angles), arrays.rotated(k, angles), v, causal=True)
 
 
 def knows_absolute(
@@ -189,10 +183,10 @@ def knows_absolute(
     only_first, nothing = np.eye(TOKENS)[:, :1], np.zeros((TOKENS, 1))
     weights = attention(nothing, nothing, only_first, causal)[:, 0]
     different = len(np.unique(weights.round(12)))  # equal up to rounding is equal
-    q, inv_freq = gaussian(seed, 1, HEAD), frequencies(HEAD, BASE)
-    codes = largest(rotated(q, 10 * inv_freq) - rotated(q, 5 * inv_freq))
+    q, inv_freq = arrays.gaussian(seed, 1, HEAD), arrays.frequencies(HEAD, BASE)
+    codes = arrays.largest(arrays.rotated(q, 10 * inv_freq) - arrays.rotated(q, 5 * inv_freq))
     here = attended_from(0, positions, seed)
-    moved = max(largest(attended_from(s, positions, seed) - here) for s in SHIFTS)
+    moved = max(arrays.largest(attended_from(s, positions, seed) - here) for s in SHIFTS)
     found.part("the rotated vectors at positions 5 and 10", f"{codes:.1f} apart", codes > EXACT)
     what = "weight of the first of n + 1 equal tokens under a causal mask"
     text = f"1/(n + 1): {different} values at {TOKENS} positions"
@@ -206,7 +200,7 @@ def knows_absolute(
 
 def values_left_alone(found: Findings, shift: int = 100, seed: int = 0) -> None:
     plain, turned = (
-        largest(attended_from(shift, positions, seed) - attended_from(0, positions, seed))
+        arrays.largest(attended_from(shift, positions, seed) - attended_from(0, positions, seed))
         for positions in ("rotated", "values too")
     )
     what = f"output after all positions move by {shift}, values as they are"
@@ -215,21 +209,21 @@ def values_left_alone(found: Findings, shift: int = 100, seed: int = 0) -> None:
 
 
 def either_direction(found: Findings, distance: int = 3, seed: int = 0) -> None:
-    q, k = gaussian(seed, 2, DRAWS, HEAD)
+    q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     there = scores(q, k, 0, distance)
     # A reflection of the plane turns clockwise into counterclockwise and keeps products.
     mirror = np.repeat([1.0, -1.0], HEAD // 2)
-    same = largest(scores(q * mirror, k * mirror, 0, distance, sign=-1) - there)
-    apart = largest(scores(q, k, 0, distance, sign=-1) - there)
+    same = arrays.largest(scores(q * mirror, k * mirror, 0, distance, sign=-1) - there)
+    apart = arrays.largest(scores(q, k, 0, distance, sign=-1) - there)
     what = "with the second feature of each pair mirrored"
-    found.part(what, f"{tiny(same)} apart", same <= EXACT)
+    found.part(what, f"{arrays.tiny(same)} apart", same <= EXACT)
     found.within("with the same features", apart, EXACT, "{:.1f} apart", "limit")
 
 
 def same_distance_same_score(
     found: Findings, tokens: Literal["different", "same"] = "different", seed: int = 0
 ) -> None:
-    q, k = gaussian(seed, 2, 2, DRAWS, HEAD)
+    q, k = arrays.gaussian(seed, 2, 2, DRAWS, HEAD)
     if tokens == "same":
         q, k = (np.broadcast_to(x[:1], x.shape) for x in (q, k))
     first, second = (scores(q[i], k[i], i, i) for i in (0, 1))

@@ -10,19 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from ropelab.claims.arrays import (
-    Array,
-    Pairing,
-    frequencies,
-    gaussian,
-    join,
-    largest,
-    rotated,
-    rotation_matrix,
-    split,
-    swapped,
-    tiny,
-)
+from ropelab.claims import arrays
 from ropelab.claims.attention import scores
 from ropelab.claims.record import Findings
 from ropelab.models.encoding.registry import Shape, make_encoding
@@ -112,21 +100,21 @@ def direction(found: Findings, clockwise: bool, theta: float = THETA) -> None:
 def elementwise_form(
     found: Findings, last_pair: Literal["as printed", "as meant"] = "as meant", seed: int = 0
 ) -> None:
-    x, angles = gaussian(seed, DRAWS, HEAD), POSITION * frequencies(HEAD, BASE)
-    other = swapped(x, "interleaved")
+    x, angles = arrays.gaussian(seed, DRAWS, HEAD), POSITION * arrays.frequencies(HEAD, BASE)
+    other = arrays.swapped(x, "interleaved")
     # The note prints (-x[d-1], x[d]) for the last pair, where (-x[d], x[d-1]) belongs.
     if last_pair == "as printed":
         other[:, -2:] = np.stack((-x[:, -2], x[:, -1]), -1)
     doubled = np.repeat(angles, 2)
     written = x * np.cos(doubled) + other * np.sin(doubled)
-    off = np.abs(written - x @ rotation_matrix(angles).T).max(0)
+    off = np.abs(written - x @ arrays.rotation_matrix(angles).T).max(0)
     wrong = int((off.reshape(-1, 2).max(-1) > EXACT).sum())
-    text = f"{wrong} of {len(angles)}, by up to {tiny(largest(off))}"
-    found.part(f"pairs that differ at position {POSITION}", text, wrong == 0, largest(off))
+    text = f"{wrong} of {len(angles)}, by up to {arrays.tiny(arrays.largest(off))}"
+    found.part(f"pairs that differ at position {POSITION}", text, wrong == 0, arrays.largest(off))
 
 
 def dense_product(found: Findings, head_dim: int = 64) -> None:
-    matrix = rotation_matrix(frequencies(head_dim, BASE))
+    matrix = arrays.rotation_matrix(arrays.frequencies(head_dim, BASE))
     # Elementwise, each feature is multiplied by a cosine and by a sine.
     zeros, dense, elementwise = int((matrix == 0).sum()), matrix.size, 2 * head_dim
     found.part("zeros in the matrix", f"{zeros} of {dense}", zeros > dense / 2, zeros / dense)
@@ -136,18 +124,18 @@ def dense_product(found: Findings, head_dim: int = 64) -> None:
 
 
 def is_one_rotation(found: Findings) -> None:
-    matrix = rotation_matrix(POSITION * frequencies(HEAD, BASE))
-    off = largest(matrix @ matrix.T - np.eye(HEAD))
+    matrix = arrays.rotation_matrix(POSITION * arrays.frequencies(HEAD, BASE))
+    off = arrays.largest(matrix @ matrix.T - np.eye(HEAD))
     determinant = float(np.linalg.det(matrix))
     found.within("the matrix times its transpose", off, EXACT, "{} from 1")
     found.part("determinant", f"{determinant:.12f}", abs(determinant - 1) <= EXACT, determinant)
 
 
 def rotate_half_equivalent(found: Findings, head_dim: int = HEAD, seed: int = 0) -> None:
-    q, k = gaussian(seed, 2, DRAWS, head_dim)
-    inv_freq = frequencies(head_dim, BASE)
+    q, k = arrays.gaussian(seed, 2, DRAWS, head_dim)
+    inv_freq = arrays.frequencies(head_dim, BASE)
 
-    def mixed(position: int) -> Array:
+    def mixed(position: int) -> arrays.Array:
         # rotate_half, but with each cos and sin repeated for two neighbours: a common mistake.
         q_at, k_at = (
             _listed(x, np.repeat(at * inv_freq, 2), "half")
@@ -157,16 +145,16 @@ def rotate_half_equivalent(found: Findings, head_dim: int = HEAD, seed: int = 0)
 
     here, there = POSITION, POSITION + DISTANCE
     pairwise = scores(q, k, here, there, pairing="interleaved")
-    new_q, new_k = (join(*split(x, "interleaved"), "half") for x in (q, k))
-    same = largest(scores(new_q, new_k, here, there) - pairwise)
-    apart = largest(scores(q, k, here, there) - pairwise)
+    new_q, new_k = (arrays.join(*arrays.split(x, "interleaved"), "half") for x in (q, k))
+    same = arrays.largest(scores(new_q, new_k, here, there) - pairwise)
+    apart = arrays.largest(scores(q, k, here, there) - pairwise)
     found.within("features reordered once, scores", same, EXACT)
     found.within("features as they are, scores", apart, EXACT, "{:.1f} apart", "limit")
     what = (
         "rotate_half with tables for neighbouring features, "
         f"change of scores when both positions move by {POSITION}"
     )
-    found.within(what, largest(mixed(POSITION) - mixed(0)), EXACT, "{:.1f}", "limit")
+    found.within(what, arrays.largest(mixed(POSITION) - mixed(0)), EXACT, "{:.1f}", "limit")
 
 
 def cheaper(found: Findings) -> None:
@@ -176,21 +164,23 @@ def cheaper(found: Findings) -> None:
     found.part(what, f"{work} and {work}; their time depends on the machine", None)
 
 
-def _listed(x: Float[Array, "... d"], angles: Float[Array, "... d"], swap: Pairing) -> Array:
-    return x * np.cos(angles) + swapped(x, swap) * np.sin(angles)
+def _listed(
+    x: Float[arrays.Array, "... d"], angles: Float[arrays.Array, "... d"], swap: arrays.Pairing
+) -> arrays.Array:
+    return x * np.cos(angles) + arrays.swapped(x, swap) * np.sin(angles)
 
 
-def _table(tokens: int, base: float, pairing: Pairing) -> Array:
+def _table(tokens: int, base: float, pairing: arrays.Pairing) -> arrays.Array:
     by_pair = np.arange(tokens, dtype=np.float32)[:, None]
-    by_pair = by_pair * frequencies(SHAPE[-1], base).astype(np.float32)
-    return join(by_pair, by_pair, pairing)
+    by_pair = by_pair * arrays.frequencies(SHAPE[-1], base).astype(np.float32)
+    return arrays.join(by_pair, by_pair, pairing)
 
 
 def listing_is_relative(
     found: Findings,
     base: float = 10000.0,
-    tables: Pairing = "interleaved",
-    swap: Pairing = "interleaved",
+    tables: arrays.Pairing = "interleaved",
+    swap: arrays.Pairing = "interleaved",
     seed: int = 0,
 ) -> None:
     """Give all positions the same q and k: equal distances must then score the same."""
@@ -198,31 +188,33 @@ def listing_is_relative(
     angles = _table(tokens, base, tables)
     q, k = (
         _listed(np.broadcast_to(x, SHAPE), angles, swap)
-        for x in gaussian(seed, 2, *SHAPE[:-2], 1, width).astype(np.float32)
+        for x in arrays.gaussian(seed, 2, *SHAPE[:-2], 1, width).astype(np.float32)
     )
     scores = q @ np.swapaxes(k, -1, -2)
-    moved = largest(scores[..., :-SHIFT, :-SHIFT] - scores[..., SHIFT:, SHIFT:])
+    moved = arrays.largest(scores[..., :-SHIFT, :-SHIFT] - scores[..., SHIFT:, SHIFT:])
     what = f"change of scores when both positions move by {SHIFT}, shape {scores.shape}"
     found.within(what, moved, FLOAT32_SCORES, "{}")
 
 
-def listing_with_position_ids(found: Findings, swap: Pairing = "half", seed: int = 0) -> None:
+def listing_with_position_ids(
+    found: Findings, swap: arrays.Pairing = "half", seed: int = 0
+) -> None:
     """Move the position ids by which the listing looks up cos and sin."""
     batch, _, tokens, _ = SHAPE
     table = _table(tokens + SHIFT, BASE, "half")[None, None]
-    q, k = gaussian(seed, 2, *SHAPE).astype(np.float32)
+    q, k = arrays.gaussian(seed, 2, *SHAPE).astype(np.float32)
     scores = []
     for start in (0, SHIFT):
         ids = np.tile(np.arange(start, start + tokens), (batch, 1))
         angles = table.squeeze(1).squeeze(0)[ids][:, None]
         scores.append(_listed(q, angles, swap) @ np.swapaxes(_listed(k, angles, swap), -1, -2))
-    moved = largest(scores[1] - scores[0])
+    moved = arrays.largest(scores[1] - scores[0])
     what = f"change of scores when all position ids grow by {SHIFT}, shape {scores[0].shape}"
     found.within(what, moved, FLOAT32_SCORES, "{}")
 
 
 def halves_in_words(found: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)) -> None:
-    result, half = swapped(np.array([vector]), "half")[0].tolist(), len(vector) // 2
+    result, half = arrays.swapped(np.array([vector]), "half")[0].tolist(), len(vector) // 2
     first, negated = [*vector[:half]], [-x for x in vector[half:]]
     stays = result[:half] == first
     found.part(f"{list(vector)} becomes", str(result), result == negated + first)
@@ -290,8 +282,8 @@ def embeddings_untouched(found: Findings, name: str = "rope", seed: int = 0) -> 
     positions = torch.arange(8)
     x, q = torch.ones(1, 8, 32), torch.ones(1, 2, 8, 16)
     with torch.no_grad():
-        embedded = largest((encoding.embed(x, positions) - x).numpy())
-        query = largest((encoding.for_layer(0).query(q, positions) - q).numpy())
+        embedded = arrays.largest((encoding.embed(x, positions) - x).numpy())
+        query = arrays.largest((encoding.for_layer(0).query(q, positions) - q).numpy())
     found.beyond("change of the embeddings", embedded, 0, "{}")
     found.beyond("change of queries", query, 0, "{:.1f}", "limit")
 
@@ -310,11 +302,11 @@ def last_index(found: Findings, said: int = 16) -> None:
 # The worked example
 
 
-def example(sign: int = 1) -> Float[Array, "5 4"]:
+def example(sign: int = 1) -> Float[arrays.Array, "5 4"]:
     """Rotate every vector by m base^(-2i/d) in every pair, in full precision."""
     width = VECTORS.shape[1]
     angles = np.outer(np.arange(len(VECTORS)), BASE ** (-np.arange(0, width, 2) / width))
-    return rotated(VECTORS, sign * angles, "interleaved")
+    return arrays.rotated(VECTORS, sign * angles, "interleaved")
 
 
 def table_digits(found: Findings, digits: int = 4) -> None:
@@ -345,7 +337,7 @@ def printed_matrix(
     product: Literal["matrix times column", "row times matrix"] = "matrix times column",
     unit: float = 1e-4,
 ) -> None:
-    column, row = (largest(example(sign) - PRINTED) for sign in (-1, 1))
+    column, row = (arrays.largest(example(sign) - PRINTED) for sign in (-1, 1))
     stated, other = (column, row) if product == "matrix times column" else (row, column)
     found.within(f"off as {product}", stated, unit, "{:.2g}")
     found.within("off from the other side", other, unit, "{:.2g}", "limit")

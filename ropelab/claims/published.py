@@ -9,16 +9,7 @@ import pandas as pd
 
 from ropelab.claims.arrays import Array, count_of, frequencies
 from ropelab.claims.record import Findings, Role
-from ropelab.math.bounds import Similarity, first_negative
-from ropelab.math.bounds.published import (
-    CONTEXTS,
-    DIGITS,
-    FIT_EXPONENT,
-    FIT_FACTOR,
-    MEN,
-    SU,
-    exact_bases,
-)
+from ropelab.math.bounds import Similarity, first_negative, published
 from ropelab.math.bounds.walls import chain_of
 from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.methods import parse_scaling
@@ -52,7 +43,8 @@ HEAD, BASE = 128, 10000.0
 Table = Sequence[tuple[int, float]]
 # Printed bases for 1k to 32k tokens, by publication.
 PRINTED: dict[str, Table] = {
-    name: tuple(zip(CONTEXTS, bases, strict=True))[:6] for name, bases in (("men", MEN), ("su", SU))
+    name: tuple(zip(published.CONTEXTS, bases, strict=True))[:6]
+    for name, bases in (("men", published.MEN), ("su", published.SU))
 }
 
 
@@ -316,7 +308,7 @@ def same_numbers(found: Findings, link: str) -> None:
 
 
 def _exact(runs: Sequence[Stored]) -> dict[int, float]:
-    return exact_bases(pd.concat([run.tables["bound"] for run in runs])) if runs else {}
+    return published.exact_bases(pd.concat([run.tables["bound"] for run in runs])) if runs else {}
 
 
 def bases_are_least(
@@ -328,7 +320,7 @@ def bases_are_least(
     similarity, loose = Similarity.of_head(HEAD), {}
     for context, base in printed:
         # The least number that is rounded to the printed base.
-        least = base - 10.0 ** (math.floor(math.log10(base)) + 1 - DIGITS) / 2
+        least = base - 10.0 ** (math.floor(math.log10(base)) + 1 - published.DIGITS) / 2
         grid = map(math.exp, np.arange(math.log(0.5 * base), math.log(least), STEP))
         works = (u for u in grid if first_negative(similarity, u, context) is None)
         smaller = exact.get(context) or next(works, math.inf)
@@ -349,13 +341,13 @@ def fit_is_right(found: Findings, runs: Sequence[Stored] = ()) -> None:
     contexts, exact = np.array(list(known), dtype=float), np.array(list(known.values()))
     # A power law is a straight line between logarithms.
     slope = float(np.polyfit(np.log(contexts), np.log(exact), 1)[0])
-    ratio = FIT_FACTOR * contexts**FIT_EXPONENT / exact
+    ratio = published.FIT_FACTOR * contexts**published.FIT_EXPONENT / exact
     off = float(np.abs(ratio - 1).max())
     what = f"printed law over exact bound, {contexts[0]:.0f} to {contexts[-1]:.0f} tokens"
     found.part(what, f"{ratio.min():.2f} to {ratio.max():.2f}", off <= FIT, off)
     what = "exponent that fits the exact bounds"
-    text = f"{slope:.3f}, printed {FIT_EXPONENT}"
-    found.limit(what, text, abs(slope - FIT_EXPONENT) <= 0.005, slope)
+    text = f"{slope:.3f}, printed {published.FIT_EXPONENT}"
+    found.limit(what, text, abs(slope - published.FIT_EXPONENT) <= 0.005, slope)
 
 
 def balances(found: Findings, base: float = 1e4) -> None:

@@ -250,8 +250,8 @@ def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
     plan_of = dict(zip(plans["name"], map(parse_cast, plans["plan"]), strict=True))
     walls = [name for name, plan in plan_of.items() if plan.position.precision < FLOAT32]
     if not any(plan_of[n].angle.precision < FLOAT32 for n in plan_of.keys() - {*walls}):
-        named = listed([f"{n} (from {2 ** plan_of[n].position.precision})" for n in walls])
-        yield f"neighbouring positions are one in every pair, at any base, in {named or 'none'}"
+        where = listed([f"{n} (from {2 ** plan_of[n].position.precision})" for n in walls])
+        yield f"neighbouring positions are one in every pair, at any base, in {where or 'none'}"
 
 
 def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]:

@@ -9,16 +9,7 @@ from dataclasses import MISSING, fields
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from ropelab.math.methods import (
-    ALIASES,
-    FREQUENCIES,
-    ON_MODELS,
-    build_method,
-    canonical,
-    parse_scaling,
-    scaling_class,
-    split_call,
-)
+from ropelab.math import methods
 from ropelab.runs.errors import InputError
 from ropelab.runs.own import find, named
 
@@ -29,20 +20,20 @@ if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
     from ropelab.models.methods.method import Method
 
-METHODS = (*FREQUENCIES, *ON_MODELS)
+METHODS = (*methods.FREQUENCIES, *methods.ON_MODELS)
 
 
 def method_class(name: str) -> "type[Scaling] | type[Method]":
     """Return the class of a method by its name or an alias; InputError if there is none."""
     from ropelab.models.methods.method import Method
 
-    key = canonical(name)
-    if key in ON_MODELS:
-        return resolve_name(f"ropelab.models.methods.{ON_MODELS[key]}")
-    found = None if key in FREQUENCIES else find("methods", name)
+    key = methods.canonical(name)
+    if key in methods.ON_MODELS:
+        return resolve_name(f"ropelab.models.methods.{methods.ON_MODELS[key]}")
+    found = None if key in methods.FREQUENCIES else find("methods", name)
     if isinstance(found, type) and issubclass(found, Method):
         return found
-    return scaling_class(name, METHODS)
+    return methods.scaling_class(name, METHODS)
 
 
 def parse_method(text: str, factor: float | None = None) -> "Method":
@@ -50,11 +41,11 @@ def parse_method(text: str, factor: float | None = None) -> "Method":
     from ropelab.math.scaling import Scaling
     from ropelab.models.methods.method import Scaled
 
-    name, arguments = split_call(text)
+    name, arguments = methods.split_call(text)
     found = method_class(name)
     if issubclass(found, Scaling):
-        return Scaled(scaling=parse_scaling(text, factor))
-    method: Method = build_method(found, arguments, factor, parse_method)
+        return Scaled(scaling=methods.parse_scaling(text, factor))
+    method: Method = methods.build_method(found, arguments, factor, parse_method)
     return method
 
 
@@ -67,14 +58,14 @@ def parse_methods(
     # A factor that is not given is each of `default_factors` times test_len / trained length.
     # In a shorter context nothing is stretched.
     times = max(1.0, test_len / geometry.trained_len)
-    methods: dict[str, Method] = {}
+    found: dict[str, Method] = {}
     for text in texts:
-        for multiple in method_class(split_call(text)[0]).default_factors or (1.0,):
+        for multiple in method_class(methods.split_call(text)[0]).default_factors or (1.0,):
             method = parse_method(text, multiple * times).resolved(geometry, test_len)
             label = method_label(method.label, method.factor)
-            if methods.setdefault(label, method).factor != method.factor:
+            if found.setdefault(label, method).factor != method.factor:
                 raise InputError(f"two methods are {label} in tables and figures; give one of them")
-    return tuple(methods.values())
+    return tuple(found.values())
 
 
 def catalogue() -> "pd.DataFrame":
@@ -113,7 +104,9 @@ def catalogue() -> "pd.DataFrame":
                 "usable_in": usable,
                 "does": (method.__doc__ or "").splitlines()[0],
                 "source": method.source,
-                "aliases": ", ".join(alias for alias, meant in ALIASES.items() if meant == name),
+                "aliases": ", ".join(
+                    alias for alias, meant in methods.ALIASES.items() if meant == name
+                ),
             }
         )
     return pd.DataFrame(rows)
