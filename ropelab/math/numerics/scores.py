@@ -22,6 +22,7 @@ from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Positions, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
 from ropelab.runs.arrays import Float
+from ropelab.runs.thresholds import EXACT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,13 +121,17 @@ DISTANCES, PLACES = 16, 32
 def score_spread(chain: Chain, draws: Draws, offset: int, length: int, seed: int) -> float:
     """Return the deviation of a score over positions at a fixed distance; nan: overflow.
 
-    Root mean square over draws and over distances up to three quarters of the positions.
+    Root mean square over draws and over distances up to three quarters of the positions. Where all
+    positions are stored as one, and no distance changes a score, the error of such scores.
     """
     # Drawn: bfloat16 stores powers of two and their multiples exactly, so that they show less.
     random = np.random.default_rng(seed)
     deltas = random.integers(1, max(2, length * 3 // 4), DISTANCES).astype(np.float64)
     keys = offset + np.floor(random.random((PLACES, DISTANCES)) * (length - deltas))
-    return float(np.sqrt(_scores_at(chain, draws, keys, deltas).var(axis=0).mean()))
+    found = _scores_at(chain, draws, keys, deltas)
+    if found.var(axis=(0, 2)).max() < EXACT**2:
+        return rms_error(found, _scores_at(Chain(CastPlan(), chain.spectrum), draws, keys, deltas))
+    return float(np.sqrt(found.var(axis=0).mean()))
 
 
 def score_steps(

@@ -141,6 +141,17 @@ def test_the_spread_of_a_score_at_a_distance_over_places_is_the_printed_one(
     assert spread == pytest.approx(printed, rel=0.2, abs=1e-12)
 
 
+def test_positions_that_are_all_stored_as_one_lose_what_distances_change():
+    spectrum = Spectrum(inverse_frequencies(64, 1e5), 1e5, 64)
+    drawn = draw(64, 32, "random", 0)
+    lost, kept = (
+        score_spread(Chain(parse_cast(cast), spectrum), drawn, 65536, 256, seed=0)
+        for cast in ("position=bfloat16", "inv_freq=bfloat16")
+    )
+    assert lost > 0.2
+    assert kept < 1e-12
+
+
 def test_the_spread_is_the_deviation_of_scores_computed_one_by_one():
     spectrum = rope()
     drawn, plan = draw(3, spectrum.pairs, "random", seed=0), parse_cast("position=bfloat16")
