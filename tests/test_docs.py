@@ -38,6 +38,7 @@ CONSTANTS = {
     "findings.md": (
         "more than 0.01 rad",
         "arXiv:2405.14591",
+        "arXiv:2411.13476",
         "arXiv:2602.10959",
         "arXiv:2605.15514",
         "recall 0.8 of the symbols",

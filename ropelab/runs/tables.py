@@ -167,7 +167,7 @@ def _columns(table: pd.DataFrame) -> dict[str, str | None]:
     # Of the values: an object of pandas may be a number.
     for name in [name for name in table if is_string_dtype(table[name].dropna())]:
         words = table[[name]].dropna().drop_duplicates()
-        if len(words) and not is_string_dtype(_from_csv(_as_csv(words))[name]):
+        if len(words) and not is_string_dtype(_from_csv(_as_csv(words)).iloc[:, 0]):
             columns[str(name)] = TEXT
     return columns
 
