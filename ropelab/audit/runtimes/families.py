@@ -15,6 +15,7 @@ def table(name: str) -> dict[str, Any]:
 
 FAMILIES = table("families")
 _TYPES = table("model_types")
+FLAT: dict[str, str] = _TYPES["flat"]
 UNROTATED = frozenset(_TYPES["unrotated"].split())
 KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
@@ -104,10 +105,13 @@ ROTATED = ({*list(RELEASES.values())[-1]} | FAMILIES.keys()) - UNROTATED
 def unrotated(text: Mapping[str, Any]) -> str:
     """Return why a configuration has no rotary positions, or nothing."""
     kind = text.get("model_type")
-    if isinstance(kind, str) and kind in UNROTATED:
+    kind = kind if isinstance(kind, str) else ""
+    # Most classes pass over this key, which is then no word about what they do.
+    given = text.get("position_embedding_type") or _TYPES["asks_for_rope"].get(kind)
+    rotates = not isinstance(given, str) or given in ("rope", "rotary")
+    if kind in UNROTATED and (given is None or not rotates):
         return f"the layers of '{kind}' rotate nothing"
-    given = text.get("position_embedding_type")
-    if isinstance(given, str) and given not in ("rope", "rotary"):
+    if not rotates and (kind in _TYPES["asks_for_rope"] or kind not in ROTATED):
         return f"position_embedding_type is '{given[:40]}'"
     if kind == "zamba2" and not text.get("use_mem_rope"):
         return "use_mem_rope is not true"
