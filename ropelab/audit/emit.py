@@ -13,6 +13,7 @@ from ropelab.audit.document import load
 from ropelab.audit.flags import Flags
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
+from ropelab.audit.runtimes.families import Family, family_of
 from ropelab.audit.runtimes.reader import longrope_attention, magnitude
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import BANDS, BLOCKS, MAXIMUM, ORIGINAL, language_part, rope_block
@@ -26,7 +27,7 @@ from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, known
 
 Fragment = dict[str, Any]  # keys of a configuration
-MAIN = "full_attention"
+MAIN, OLDER = "full_attention", "transformers-4.57"
 
 # Types of a file whose factor can be raised for a longer context than the file reaches.
 RAISED = ("linear", "yarn", "llama3")
@@ -48,7 +49,8 @@ class Wanted(RopeSpec):
     raised: bool = False  # but for its factor
     layers: Fragment = field(default_factory=dict)  # blocks of other layer types
     axes: Fragment = field(default_factory=dict)  # keys of the block that any scaling keeps
-    present: tuple[str, ...] = ()  # names of blocks that the file has
+    present: tuple[str, ...] = ()  # names of blocks that the file has, and of the head's size
+    older: Family = Family("")  # its class in transformers 4
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def emit(
     name, block = rope_block(text)
     layers = {key: value for key, value in block.items() if isinstance(value, dict)}
     about: dict[str, Any] = {"context": context, "layers": layers, "limit": spec.length}
-    about["present"] = tuple(name for name in BLOCKS if text.get(name))
+    about["present"] = tuple(name for name in (*BLOCKS, "head_dim") if text.get(name))
+    about["older"] = family_of(str(text.get("model_type")), registry.RUNTIMES[OLDER].release)
     scaled, note, replaced = not isinstance(spec.scaling, scalings.Unscaled), "", ""
     if scaled and not method:
         own, note = raised(spec, layers.get(MAIN, block), context)
@@ -178,8 +181,8 @@ def emitted(
 ) -> Emission:
     """Return the text for a target, to be laid over a model's file or its part ``nest``."""
     chosen, written = TARGETS[known("target", target, TARGETS)], wanted
-    if type(wanted.scaling) is scalings.NtkAware:
-        # No configuration has a name for NTK-aware, but it is only another base.
+    if type(wanted.scaling) is scalings.NtkAware and not wanted.own:
+        # Only Hunyuan's own block has a name for NTK-aware; elsewhere it is another base.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
         written = replace(wanted, base=base, scaling=scalings.Unscaled())
     fragment, flags = chosen.config(written), chosen.flags(written)
@@ -276,7 +279,10 @@ def start_and_share(spec: Wanted) -> tuple[Fragment, Fragment]:
     start = spec.trained_len if isinstance(spec.scaling, scalings.DynamicNtk) else spec.length
     whole = spec.rotary_dim == spec.head_dim
     share = {} if whole else {"partial_rotary_factor": spec.rotary_dim / spec.head_dim}
-    return {MAXIMUM: start}, share
+    # Some classes build scaled tables from a head_dim alone.
+    lacks = spec.older.refuses_without_head_dim and "head_dim" not in spec.present
+    head = {"head_dim": spec.head_dim} if lacks and block_of(spec) else {}
+    return {MAXIMUM: start, **head}, share
 
 
 def version4(spec: Wanted) -> Fragment:
@@ -284,6 +290,8 @@ def version4(spec: Wanted) -> Fragment:
     block, (start, share) = block_of(spec), start_and_share(spec)
     if block:
         block = {"rope_type": block["rope_type"], "type": block["rope_type"], **block}
+        if "type" in (keys := spec.older.block_keys):  # and no others
+            block = {key: block[key] for key in keys if key in block}
     # Of longrope, transformers 4 reads the original length at top level only.
     original = {ORIGINAL: spec.trained_len} if isinstance(spec.scaling, scalings.LongRope) else {}
     emptied = {"rope_parameters": None} if "rope_parameters" in spec.present else {}
@@ -390,7 +398,7 @@ _AXOLOTL = "sequence_len: {length}\noverrides_of_model_config: {json}"
 _LLAMAFACTORY = "cutoff_len: {length}\nrope_scaling: {rope_scaling}"
 
 TARGETS = {
-    "hf4": Target(("transformers-4.57",), version4),
+    "hf4": Target((OLDER,), version4),
     "hf5": Target(("transformers-5",), lambda spec: {**emptied(spec), **version5(spec)}),
     "vllm": Target(("vllm",), vllm, _VLLM),
     # For the file of a draft model, which no override reaches.
@@ -405,8 +413,6 @@ TARGETS = {
     "exllama": Target(("exllamav3",), version4),
     "tgi": Target(("tgi",), version4),
     "axolotl": Target(("transformers-5",), version5, _AXOLOTL, flat=True),
-    "llamafactory": Target(
-        ("transformers-4.57",), llamafactory, _LLAMAFACTORY, llamafactory_type, flat=True
-    ),
+    "llamafactory": Target((OLDER,), llamafactory, _LLAMAFACTORY, llamafactory_type, flat=True),
     "portable": Target(_PORTABLE, version4),
 }

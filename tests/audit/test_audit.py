@@ -517,3 +517,63 @@ def test_models_with_rules_of_their_own_in_some_runtimes() -> None:
     llama = {"model_type": "llama", **sizes, "max_position_embeddings": 4096, "rope_scaling": half}
     done = audit(Document("x", "config", llama), precision=False)
     assert "W02" not in {finding.code for finding in done.findings}
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
+
+
+def test_deepseek_v2_multiplies_its_scores_from_transformers_5_on() -> None:
+    block = {**YARN, "factor": 40.0, "mscale": 0.707, "mscale_all_dim": 0.707}
+    for kind, factors in (("deepseek_v2", [1.0, 1.0]), ("deepseek_v3", [1.5896258, 1.5896258])):
+        sizes = {"qk_rope_head_dim": 64, "num_attention_heads": 16, "hidden_size": 2048}
+        config = {"model_type": kind, **sizes, "rope_scaling": block}
+        config["max_position_embeddings"] = 163840
+        older = [spec_of(config, f"transformers-4.{n}").softmax_factor for n in (55, 57)]
+        assert older == pytest.approx(factors)
+        for name in ("transformers-5", "vllm", "llama.cpp"):
+            assert spec_of(config, name).softmax_factor == pytest.approx(1.5896258)
+
+
+def test_a_length_that_the_file_leaves_out_is_the_classs() -> None:
+    block = {"rope_type": "linear", "factor": 8.0}
+    config = {"model_type": "gemma3_text", "head_dim": 128, "rope_scaling": block}
+    assert {spec_of(config, name).claimed_len for name in ("vllm", "sglang")} == {131072}
+
+
+def test_phimoes_factor_on_cos_and_sin_is_in_its_block() -> None:
+    """1.2431631 squared; by the formula of longrope the logits would be multiplied by 1.417."""
+    lists = {"short_factor": [1.0] * 64, "long_factor": [2.0] * 64}
+    scales = {"short_mscale": 1.243163121016122, "long_mscale": 1.243163121016122}
+    block = {"type": "longrope", **lists, **scales, "original_max_position_embeddings": 4096}
+    config = {"model_type": "phimoe", "hidden_size": 4096, "num_attention_heads": 32}
+    config |= {"max_position_embeddings": 131072, "rope_scaling": block}
+    for name in ("transformers-5", "transformers-4.57", "transformers-4.51"):
+        assert spec_of(config, name).logit_multiplier == pytest.approx(1.5454545)
+    # The class of 5 never takes the long table; those of 4 do.
+    lowest = [spec_of(config, f"transformers-{n}").inv_freq(10**5)[0] for n in ("5", "4.57")]
+    assert lowest == [1.0, 0.5]
+    for changed, outcome in ((2.0, "not modelled"), (None, "refused")):
+        config["rope_scaling"] = {**block, "long_mscale": changed}
+        for name in ("transformers-5", "transformers-4.57"):
+            assert read(RUNTIMES[name], config).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("kind", "block", "refused"),
+    [
+        ("mistral", YARN, {"4.55", "4.57"}),
+        ("mixtral", {"type": "dynamic", "factor": 2.0}, {"4.55", "4.57", "5"}),
+        ("mixtral", {"type": "linear", "factor": 2.0}, set()),
+        ("phi3", {"type": "linear", "factor": 2.0}, {"4.48", "4.51", "4.55", "4.57", "5"}),
+        ("granite", {"type": "linear", "factor": 2.0}, {"4.48", "4.51", "4.55", "4.57"}),
+        ("granite", {"rope_type": "linear", "factor": 2.0}, set()),
+        ("olmo2", YARN, {"4.48", "4.51", "4.55", "4.57"}),
+        ("olmo2", {"type": "linear", "factor": 2.0}, set()),
+    ],
+)
+def test_blocks_at_which_a_class_stops(kind: str, block: Any, refused: set[str]) -> None:
+    config = {**LLAMA, "model_type": kind, "max_position_embeddings": 8192, "rope_scaling": block}
+    names = ("4.48", "4.51", "4.55", "4.57", "5")
+    found = {n: read(RUNTIMES[f"transformers-{n}"], config).outcome for n in names}
+    assert {name for name, outcome in found.items() if outcome == "refused"} == refused
+    assert set(found.values()) <= {"read", "refused"}

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from ropelab.audit.audited import audit
@@ -166,6 +167,8 @@ def test_the_reader_of_transformers_computes_what_its_class_does(
         assert spec is not None
         np.testing.assert_allclose(spec.inv_freq(64), table.numpy(), rtol=2e-6, atol=1e-12)
         factor = getattr(module, name.replace("inv_freq", "attention_scaling"), 1.0)
+        if "phimoe" in path.stem:  # it takes the factor from the block instead
+            factor = float(module(table, torch.arange(5000)[None])[0][0, 0, 0])
         assert spec.attention_factor == pytest.approx(factor, rel=1e-6)
 
 

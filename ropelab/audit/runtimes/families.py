@@ -48,11 +48,13 @@ class Family:
     refuses_flat: bool = False
     refuses: tuple[str, ...] = ()
     refuses_without_head_dim: tuple[str, ...] = ()
+    block_keys: tuple[str, ...] = ()  # that transformers 4 insists on
     # The keys of these; head_keys in the order in which they win.
     head_keys: tuple[str, ...] = ("head_dim",)
     base_keys: tuple[str, ...] = ("rope_theta",)
     partial_keys: tuple[str, ...] = ("partial_rotary_factor",)
     width_key: str = ""
+    attention_keys: tuple[str, ...] = ()  # one for each table of longrope
     aliases: Mapping[str, str] = field(default_factory=dict)  # of the sizes
     layer_base_keys: Mapping[str, str] = field(default_factory=dict)
     # Layer types that a block of transformers 4 goes into.
@@ -81,6 +83,7 @@ def family_of(model_type: str, release: str = RELEASE) -> Family:
         silent = {"head_dim", "partial", "rope", "base", "original_max_position_embeddings"}
         row = {name: value for name, value in row.items() if name not in silent}
         row |= {_TYPES["older_names"].get(name, name): value for name, value in older.items()}
+    row |= _TYPES["stops"].get(release, {}).get(model_type, {})
     row |= FAMILIES.get(model_type, {})
     lists = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
     return Family(model_type, **{**row, **lists})

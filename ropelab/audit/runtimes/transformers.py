@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes.reader import Made, Method, Reader, Settings
-from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, OUTSIDE, Trace
 
 Block = Mapping[str, Any]
@@ -62,12 +62,7 @@ class Transformers5(Reader):
         return {k: filled(trace, f"{name}.{k}", v, k) for k, v in nested(trace, name, block, inner)}
 
     def method(self, settings: Settings) -> Made:
-        family, kind = settings.trace.family, settings.get("rope_type")
-        if kind in family.refuses:
-            raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
-        without = settings.trace.first(family.head_keys)[0] is None
-        if without and kind in family.refuses_without_head_dim:
-            raise RefusedError(f"'{family.name}' with '{kind}' needs a head_dim")
+        refuse_type(settings)
         return super().method(settings)
 
     def kind(self, settings: Settings) -> Any:
@@ -85,6 +80,16 @@ class Transformers5(Reader):
             settings.mark("partial_rotary_factor", "ignored", note)
             share = 1.0
         return head_dim if kind == "proportional" else reader.width_of(head_dim, share)
+
+
+def refuse_type(settings: Settings) -> None:
+    """Raise RefusedError for scaling types at which the class stops."""
+    family, kind = settings.trace.family, settings.get("rope_type")
+    if kind in family.refuses:
+        raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
+    without = settings.trace.first(family.head_keys)[0] is None
+    if without and kind in family.refuses_without_head_dim:
+        raise RefusedError(f"'{family.name}' with '{kind}' needs a head_dim")
 
 
 def nested(
@@ -248,11 +253,20 @@ def yarn(settings: Settings) -> Made:
     return reader.coded_yarn(settings, factor, attention, trained, truncate=inside or None)
 
 
+def own_attention(settings: Settings) -> Any:
+    """Return the factor on cos and sin that a file gives; PhiMoE has one for each table."""
+    keys = settings.trace.family.attention_keys
+    if len(given := {settings.number(key) for key in keys}) > 1:
+        raise NotModelledError(f"{' and '.join(keys)} that differ")
+    return given.pop() if given else settings.read("attention_factor")
+
+
 def longrope(settings: Settings, switches: bool = True) -> Made:
     trained, (short, long) = settings.original(), settings.lists()
-    factor = factor_or_ratio(settings, trained)
-    attention = settings.read("attention_factor")
-    return reader.longrope((short, long if switches else short), factor, trained, attention)
+    factor, attention = factor_or_ratio(settings, trained), own_attention(settings)
+    # PhiMoE's class asks for a table without a length, and so never gets the long one.
+    long = long if switches and settings.trace.family.name != "phimoe" else short
+    return reader.longrope((short, long), factor, trained, attention)
 
 
 Transformers5.methods = {
@@ -276,6 +290,7 @@ class Transformers4(Reader):
     truncate: bool = True  # YaRN reads truncate
     phi3_share: bool = True  # Phi-3 reads partial_rotary_factor
     types: Collection[str] = ()
+    unmultiplied = ("deepseek_v2",)
     other = "of that release the class of '{}' was not read"
 
     def __post_init__(self) -> None:
@@ -321,6 +336,14 @@ class Transformers4(Reader):
     def kind(self, settings: Settings) -> Any:
         return settings.get("rope_type")
 
+    def method(self, settings: Settings) -> Made:
+        family, block = settings.trace.family, {*(settings.trace.block("rope_scaling") or ())}
+        keys = {*family.block_keys} if block else block
+        if keys - block or ("type" in keys and block - keys):
+            raise RefusedError(f"'{family.name}' takes a block of {', '.join(family.block_keys)}")
+        refuse_type(settings)
+        return super().method(settings)
+
     def width(self, settings: Settings, head_dim: int) -> int:
         # Phi-3 of 4.48 and before rotates all of the head.
         if settings.trace.family.name == "phi3" and not self.phi3_share:
@@ -343,13 +366,18 @@ class Transformers4(Reader):
         return reader.coded_yarn(settings, factor, attention, trained, truncate)
 
     def longrope(self, settings: Settings) -> Made:
-        static, attention = self.longrope_rule == "static", settings.read("attention_factor")
+        static, attention = self.longrope_rule == "static", own_attention(settings)
         short, long = settings.lists()
         if static and attention is None:
             raise RefusedError("longrope without attention_factor: its check compares None with 0")
         trained, given = settings.longest, settings.get("factor")
         # Only an original length at top level counts, not the one in the block.
-        top = settings.trace.family.original_max_position_embeddings
+        family = settings.trace.family
+        top = (
+            settings.original()
+            if family.attention_keys
+            else family.original_max_position_embeddings
+        )
         original = settings.trace.get(ORIGINAL, top)
         if original is not None:
             trained = whole(original, ORIGINAL)
