@@ -50,7 +50,7 @@ class Wanted(RopeSpec):
     layers: Fragment = field(default_factory=dict)  # blocks of other layer types
     axes: Fragment = field(default_factory=dict)  # keys of the block that any scaling keeps
     present: tuple[str, ...] = ()  # names of blocks that the file has, and of the head's size
-    older: Family = Family("")  # its class in transformers 4
+    older: Family = field(default_factory=lambda: Family(""))  # its class in transformers 4
 
 
 @dataclass(frozen=True)
