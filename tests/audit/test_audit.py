@@ -577,3 +577,56 @@ def test_blocks_at_which_a_class_stops(kind: str, block: Any, refused: set[str])
     found = {n: read(RUNTIMES[f"transformers-{n}"], config).outcome for n in names}
     assert {name for name, outcome in found.items() if outcome == "refused"} == refused
     assert set(found.values()) <= {"read", "refused"}
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        # No base is written, and 2048 tokens whatever the file says.
+        ({"model_type": "falcon", "rope_theta": 500042.0}, (10000.0, 128, 2048)),
+        ({"model_type": "gemma3_text", "head_dim": 128}, (1e6, 128, 131072)),
+        ({"model_type": "mimo_v2_flash", "partial_rotary_factor": 0.334}, (5e6, 64, 131072)),
+        ({"model_type": "bailing_moe", "partial_rotary_factor": 0.5}, (1e6, 64, 131072)),
+        ({"model_type": "minimax_text_01", "rotary_dim": 64}, (1e6, 64, 131072)),
+    ],
+)
+def test_llama_cpps_converter_has_classes_with_rules_of_their_own(config: Any, found: Any) -> None:
+    head_dim = 192 if config["model_type"] == "mimo_v2_flash" else 128
+    sizes = {"head_dim": head_dim, "hidden_size": 4096, "num_attention_heads": 32}
+    base = {"rope_theta": 5e6 if head_dim == 192 else 1e6}
+    lengths = {} if "gemma" in config["model_type"] else {"max_position_embeddings": 131072}
+    names = {
+        "bailing_moe": "BailingMoeV2ForCausalLM",
+        "minimax_text_01": "MiniMaxText01ForCausalLM",
+    }
+    named = {"architectures": [names[kind]]} if (kind := config["model_type"]) in names else {}
+    spec = spec_of({**sizes, **base, **lengths, **named, **config}, "llama.cpp")
+    assert (spec.base, spec.rotary_dim, spec.claimed_len) == found
+
+
+def test_what_llama_cpps_converter_does_with_yarn_and_alpha_of_some() -> None:
+    block = {**YARN, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1, "rope_theta": 1e6}
+    sizes = {"head_dim": 128, "max_position_embeddings": 32768}
+    spec = spec_of({"model_type": "ministral3", **sizes, "rope_parameters": block}, "llama.cpp")
+    assert spec.logit_multiplier == 1.0
+    alpha = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}
+    config = {"model_type": "hunyuan_v1_dense", **sizes, "rope_scaling": alpha}
+    assert read(RUNTIMES["llama.cpp"], config).outcome == "not modelled"
+
+
+def test_tensorrt_llm_is_not_asked_for_models_that_it_lacks() -> None:
+    outcome = {}
+    for kind in ("llama", "qwen3", "cohere2", "falcon", "olmo2", "gptj"):
+        reading = read(RUNTIMES["tensorrt-llm"], {**LLAMA, "model_type": kind, **LENGTH})
+        outcome[kind] = reading.problem
+    missing = {kind: f"'{kind}' is not in that release" for kind in ("falcon", "olmo2", "gptj")}
+    assert outcome == {"llama": "", "qwen3": "", "cohere2": "", **missing}
+
+
+LENGTH = {"max_position_embeddings": 8192}
+
+
+def test_tgi_rotates_what_gpt_j_says() -> None:
+    sizes = {"n_embd": 4096, "n_head": 16, "n_positions": 2048, "rotary_dim": 64}
+    spec = spec_of({"model_type": "gptj", **sizes}, "tgi")
+    assert (spec.head_dim, spec.rotary_dim, spec.pairing) == (256, 64, "interleaved")

@@ -54,6 +54,9 @@ class Family:
     base_keys: tuple[str, ...] = ("rope_theta",)
     partial_keys: tuple[str, ...] = ("partial_rotary_factor",)
     width_key: str = ""
+    # What llama.cpp's converter writes in any case, and scaling types for which it was not read.
+    converted: Mapping[str, Any] = field(default_factory=dict)
+    unconverted: tuple[str, ...] = ()
     attention_keys: tuple[str, ...] = ()  # one for each table of longrope
     aliases: Mapping[str, str] = field(default_factory=dict)  # of the sizes
     layer_base_keys: Mapping[str, str] = field(default_factory=dict)

@@ -163,13 +163,15 @@ def converted(trace: Trace) -> Fields:
     for key in block:
         settings.mark(key, "ignored")
 
-    context, _ = trace.first((MAXIMUM, "n_ctx", "n_positions", "model_max_length"))
+    lengths = (MAXIMUM, "n_ctx", "n_positions", "model_max_length")
+    context, _ = trace.first(lengths, family.max_position_embeddings)
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
     head_dim = reader.head_dim_of(trace)
     share = block.get("partial_rotary_factor")
     if share is None:
-        share, _ = trace.first(family.partial_keys, family.partial or 1.0)
+        keys = ("partial_rotary_factor", *family.partial_keys)
+        share, _ = trace.first(keys, family.partial or 1.0)
     if (width := reader.share_of(trace, head_dim)) is not None:
         share = width
     if not family.shares:  # classes that rotate the whole head write no share
@@ -189,16 +191,18 @@ def converted(trace: Trace) -> Fields:
     else:
         settings.mark("rope_theta", "translated", "written as rope.freq_base")
     fields["rope.freq_base"] = number(base, "rope_theta")
-    local, _ = trace.first(("local_rope_theta", "rope_local_base_freq"))
+    local, _ = trace.first(("local_rope_theta", "swa_rope_theta", "rope_local_base_freq"))
     if local is not None:
         fields["rope.freq_base_swa"] = number(local, "local base")
 
     first, second = ("type", "rope_type") if name == "rope_scaling" else ("rope_type", "type")
+    if family.converted:  # of a class that writes no scaling
+        return fields | family.converted
     kind = block.get(first, block.get(second))
     if kind is not None:
         settings.mark(first if first in block else second, "translated")
-        if family.name == "phi3" and kind == "yarn":
-            raise NotModelledError("phi3 with yarn, whose class writes only an attention factor")
+        if kind in family.unconverted:
+            raise NotModelledError(f"'{family.name}' with '{kind}', which has a rule of its own")
         fields |= scaling_fields(settings, kind, fields)
     return fields
 
@@ -239,7 +243,8 @@ def scaling_fields(settings: Settings, kind: Any, fields: Fields) -> Fields:
         for key in ("attention_factor", "attn_factor"):
             settings.mark(key, "overridden", "written, then computed anew on loading")
         made = {f"rope.scaling.{YARN_FIELDS[key]}": block[key] for key in given}
-        if trace.family.latent and block.get("mscale_all_dim") is not None:
+        weighed = trace.family.latent or trace.family.name == "ministral3"
+        if weighed and block.get("mscale_all_dim") is not None:
             written("mscale_all_dim")
             log = 0.1 * number(block["mscale_all_dim"], "mscale")
             made["rope.scaling.yarn_log_multiplier"] = log
