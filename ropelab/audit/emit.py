@@ -13,7 +13,7 @@ from ropelab.audit.document import load
 from ropelab.audit.flags import Flags
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.families import Family, family_of
+from ropelab.audit.runtimes.families import Family, family_of, table
 from ropelab.audit.runtimes.reader import longrope_attention, magnitude
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import BANDS, BLOCKS, MAXIMUM, ORIGINAL, language_part, rope_block
@@ -185,7 +185,9 @@ def emitted(
         # Only Hunyuan's own block has a name for NTK-aware; elsewhere it is another base.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
         written = replace(wanted, base=base, scaling=scalings.Unscaled())
-    fragment, flags = chosen.config(written), chosen.flags(written)
+    emptied = chosen.replaces and "rope_scaling" in written.present
+    head: Fragment = {"rope_scaling": None} if emptied else {}
+    fragment, flags = {**head, **chosen.config(written)}, chosen.flags(written)
     if flags and written.base != wanted.base:
         flags["rope_freq_base"], fragment["rope_theta"] = written.base, wanted.base
     lost = []
@@ -308,11 +310,6 @@ def version5(spec: Wanted) -> Fragment:
     return {**start, "rope_parameters": block}
 
 
-def emptied(spec: Wanted) -> Fragment:
-    """Return a file's rope_scaling as null, as it would replace rope_parameters."""
-    return {"rope_scaling": None} if "rope_scaling" in spec.present else {}
-
-
 def vllm(spec: Wanted) -> Fragment:
     """Return version 5 with the length before the factor where the server multiplies by it."""
     fragment = version5(spec)
@@ -379,40 +376,20 @@ def koboldcpp(spec: Wanted) -> dict[str, Any]:
 class Target:
     """The runtimes that read a text back, its settings, and the text with fields in braces."""
 
-    runtimes: tuple[str, ...]
+    runtimes: Sequence[str]
     config: Callable[[Wanted], Fragment]
     text: str = "{lines}"  # JSON over several lines; or {json}, {length}, {flags}, or any flag
     flags: Callable[[Wanted], dict[str, Any]] = lambda spec: {}
+    replaces: bool = False  # empties rope_scaling, which would replace rope_parameters
     flat: bool = False  # sets keys of the whole model only
 
 
-# All but the oldest transformers, and ollama's converter, which writes no yarn at all.
-_PORTABLE = tuple(n for n in registry.RUNTIMES if not n.startswith(("transformers-4.4", "ollama")))
-_VLLM = "--hf-overrides '{json}' --max-model-len {length}"
-_SGLANG = "--json-model-override-args '{json}' --context-length {length}"
-_KOBOLD = "--contextsize {length} --ropeconfig {rope_freq_scale} {rope_freq_base}"
-_OLLAMA = "PARAMETER num_ctx {length}"
-_LM_STUDIO = """{{"contextLength": {length}, "ropeFrequencyBase": {rope_freq_base}, \
-"ropeFrequencyScale": {rope_freq_scale}}}"""
-_AXOLOTL = "sequence_len: {length}\noverrides_of_model_config: {json}"
-_LLAMAFACTORY = "cutoff_len: {length}\nrope_scaling: {rope_scaling}"
+def target_of(row: dict[str, Any]) -> Target:
+    """Return a target of targets.toml, with the functions of this module that it names."""
+    others = (n for n in registry.RUNTIMES if not n.startswith(tuple(row.get("without", ()))))
+    makers = {name: globals()[row[name]] for name in ("config", "flags") if name in row}
+    about = {name: value for name, value in row.items() if name != "without"}
+    return Target(**{"runtimes": tuple(others), **about, **makers})
 
-TARGETS = {
-    "hf4": Target((OLDER,), version4),
-    "hf5": Target(("transformers-5",), lambda spec: {**emptied(spec), **version5(spec)}),
-    "vllm": Target(("vllm",), vllm, _VLLM),
-    # For the file of a draft model, which no override reaches.
-    "vllm-draft": Target(("vllm",), lambda spec: {**vllm(spec), **emptied(spec)}),
-    "sglang": Target(("sglang",), sglang, _SGLANG),
-    "llama.cpp": Target(("llama.cpp",), unscaled_file, "-c {length}{flags}", llamacpp),
-    "koboldcpp": Target(("llama.cpp",), unscaled_file, _KOBOLD, koboldcpp),
-    "ollama": Target(("llama.cpp",), unscaled_file, _OLLAMA),
-    "lmstudio": Target(("llama.cpp",), unscaled_file, _LM_STUDIO, koboldcpp),
-    "mlx": Target(("mlx-lm",), version4),
-    "trtllm": Target(("tensorrt-llm",), version4),
-    "exllama": Target(("exllamav3",), version4),
-    "tgi": Target(("tgi",), version4),
-    "axolotl": Target(("transformers-5",), version5, _AXOLOTL, flat=True),
-    "llamafactory": Target((OLDER,), llamafactory, _LLAMAFACTORY, llamafactory_type, flat=True),
-    "portable": Target(_PORTABLE, version4),
-}
+
+TARGETS = {name: target_of(row) for name, row in table("targets").items()}

@@ -15,7 +15,6 @@ def table(name: str) -> dict[str, Any]:
 
 FAMILIES = table("families")
 _TYPES = table("model_types")
-FLAT: dict[str, str] = _TYPES["flat"]
 UNROTATED = frozenset(_TYPES["unrotated"].split())
 KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
@@ -48,6 +47,7 @@ class Family:
     refuses_flat: bool = False
     refuses: tuple[str, ...] = ()
     refuses_without_head_dim: tuple[str, ...] = ()
+    flat: bool = False  # the class of the whole model reads these keys, too
     block_keys: tuple[str, ...] = ()  # that transformers 4 insists on
     # The keys of these; head_keys in the order in which they win.
     head_keys: tuple[str, ...] = ("head_dim",)
@@ -110,8 +110,7 @@ ROTATED = ({*list(RELEASES.values())[-1]} | FAMILIES.keys()) - UNROTATED
 
 def unrotated(text: Mapping[str, Any]) -> str:
     """Return why a configuration has no rotary positions, or nothing."""
-    kind = text.get("model_type")
-    kind = kind if isinstance(kind, str) else ""
+    kind = str(text.get("model_type"))
     # Most classes pass over this key, which is then no word about what they do.
     given = text.get("position_embedding_type") or _TYPES["asks_for_rope"].get(kind)
     rotates = not isinstance(given, str) or given in ("rope", "rotary")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ropelab.audit.runtimes import llamacpp, ollama
 from ropelab.audit.runtimes.engines import Exllama, Mlx, TensorRt, Tgi
-from ropelab.audit.runtimes.families import CLASSES, FLAT, RELEASE, RELEASES, UNROTATED
+from ropelab.audit.runtimes.families import CLASSES, RELEASE, RELEASES, UNROTATED
 from ropelab.audit.runtimes.servers import Sglang, Vllm
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
@@ -202,8 +202,8 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
     outer = trace.whole.get("model_type")
     outer = outer if isinstance(outer, str) else ""
-    flat = {*CLASSES["flat"], *FLAT.get(trace.release, "").split()}
-    if outer in CLASSES["texts"] and outer not in flat and not trace.prefix:
+    flat = outer in CLASSES["flat"] or family.flat or trace.prefix
+    if outer in CLASSES["texts"] and not flat:
         raise NotModelledError(f"'{outer}' has its language model in text_config, which is missing")
     named = trace.whole.get("architectures")
     named = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
@@ -212,7 +212,7 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     if of_file and family.name in UNROTATED:  # with rotary positions all the same (Jina v3)
         raise NotModelledError(f"'{family.name}' rotates in code of its own, which was not read")
     if kinds and of_file and not listed(runtime.name, kinds, named):
-        problem = f"'{short(trace.model_type)}' is not in that release"
+        problem = f"'{short(outer or trace.model_type)}' is not in that release"
         if runtime.name in BACKED:
             problem = f"{problem}; where transformers has a class, that one runs"
         raise NotModelledError(problem)

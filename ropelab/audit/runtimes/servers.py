@@ -5,6 +5,7 @@ config/model.py) and sglang 0.5.23 (srt/layers/rotary_embedding, srt/models/llam
 srt/utils/hf_transformers/common.py).
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -28,8 +29,11 @@ VLLM_LENGTHS = (
 SGLANG_LENGTHS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", MAXIMUM)
 
 
-def loaded_maximum(trace: Trace) -> Any:
-    return trace.first((MAXIMUM,), trace.family.max_position_embeddings)[0]
+def lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
+    """Yield the lengths of the loaded configuration, where the class fills in a maximum."""
+    usual = trace.first((MAXIMUM,), trace.family.max_position_embeddings)[0]
+    given = ((name, usual if name == MAXIMUM else trace.get(name)) for name in names)
+    return (whole(value, name) for name, value in given if value is not None)
 
 
 class Server(Transformers5):
@@ -76,9 +80,7 @@ class Vllm(Server):
 
     def claimed(self, settings: Settings) -> tuple[int, bool]:
         trace = settings.trace
-        text = {**trace.text, MAXIMUM: loaded_maximum(trace)}
-        given = [name for name in VLLM_LENGTHS if text.get(name) is not None]
-        length = min((whole(trace.get(name) or text[name], name) for name in given), default=2048)
+        length = min(lengths(trace, VLLM_LENGTHS), default=2048)
         if trace.text.get("model_max_length"):
             length = whole(trace.get("model_max_length"), "model_max_length")
         kind, factor = settings.get("rope_type"), settings.get("factor")
@@ -93,9 +95,7 @@ class Vllm(Server):
 class Sglang(Server):
     def claimed(self, settings: Settings) -> tuple[int, bool]:
         trace, factor = settings.trace, settings.get("factor")
-        text = {**trace.text, MAXIMUM: loaded_maximum(trace)}
-        name = next((name for name in SGLANG_LENGTHS if text.get(name) is not None), "")
-        length = whole(trace.get(name) or text[name], name) if name else 2048
+        length = next(lengths(trace, SGLANG_LENGTHS), 2048)
         # The factor multiplies in a flat block only, and only without an original length.
         nested = settings.sources.get("rope_type", "").count(".") > 1
         flat = not trace.family.layers and not nested

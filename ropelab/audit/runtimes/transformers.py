@@ -23,7 +23,23 @@ LAYER_TYPES = ("full_attention", "sliding_attention")
 DEFAULT = {"rope_type": "default"}
 
 
-class Transformers5(Reader):
+class Transformers(Reader):
+    """Both versions, whose classes stop at some blocks."""
+
+    def method(self, settings: Settings) -> Made:
+        family, kind = settings.trace.family, settings.get("rope_type")
+        block, keys = {*(settings.trace.block("rope_scaling") or ())}, {*family.block_keys}
+        if block and (keys - block or ("type" in keys and block - keys)):
+            raise RefusedError(f"'{family.name}' takes a block of {', '.join(family.block_keys)}")
+        if kind in family.refuses:
+            raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
+        without = settings.trace.first(family.head_keys)[0] is None
+        if without and kind in family.refuses_without_head_dim:
+            raise RefusedError(f"'{family.name}' with '{kind}' needs a head_dim")
+        return super().method(settings)
+
+
+class Transformers5(Transformers):
     """transformers 5; the settings are those of the configuration object after loading."""
 
     multiplies_unscaled = False
@@ -61,10 +77,6 @@ class Transformers5(Reader):
             return {"all": filled(trace, name, block)}
         return {k: filled(trace, f"{name}.{k}", v, k) for k, v in nested(trace, name, block, inner)}
 
-    def method(self, settings: Settings) -> Made:
-        refuse_type(settings)
-        return super().method(settings)
-
     def kind(self, settings: Settings) -> Any:
         if settings.get("rope_type") == "axial":
             raise RefusedError("rope type 'axial' needs a vision model")
@@ -80,16 +92,6 @@ class Transformers5(Reader):
             settings.mark("partial_rotary_factor", "ignored", note)
             share = 1.0
         return head_dim if kind == "proportional" else reader.width_of(head_dim, share)
-
-
-def refuse_type(settings: Settings) -> None:
-    """Raise RefusedError for scaling types at which the class stops."""
-    family, kind = settings.trace.family, settings.get("rope_type")
-    if kind in family.refuses:
-        raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
-    without = settings.trace.first(family.head_keys)[0] is None
-    if without and kind in family.refuses_without_head_dim:
-        raise RefusedError(f"'{family.name}' with '{kind}' needs a head_dim")
 
 
 def nested(
@@ -279,7 +281,7 @@ Transformers5.methods = {
 
 
 @dataclass
-class Transformers4(Reader):
+class Transformers4(Transformers):
     """One release, by its differences from the others."""
 
     # Ramp length and factor from: max_position_embeddings and factor; original length and
@@ -336,14 +338,6 @@ class Transformers4(Reader):
     def kind(self, settings: Settings) -> Any:
         return settings.get("rope_type")
 
-    def method(self, settings: Settings) -> Made:
-        family, block = settings.trace.family, {*(settings.trace.block("rope_scaling") or ())}
-        keys = {*family.block_keys} if block else block
-        if keys - block or ("type" in keys and block - keys):
-            raise RefusedError(f"'{family.name}' takes a block of {', '.join(family.block_keys)}")
-        refuse_type(settings)
-        return super().method(settings)
-
     def width(self, settings: Settings, head_dim: int) -> int:
         # Phi-3 of 4.48 and before rotates all of the head.
         if settings.trace.family.name == "phi3" and not self.phi3_share:
@@ -373,11 +367,8 @@ class Transformers4(Reader):
         trained, given = settings.longest, settings.get("factor")
         # Only an original length at top level counts, not the one in the block.
         family = settings.trace.family
-        top = (
-            settings.original()
-            if family.attention_keys
-            else family.original_max_position_embeddings
-        )
+        own = settings.read(ORIGINAL) if family.attention_keys else None
+        top = family.original_max_position_embeddings or own
         original = settings.trace.get(ORIGINAL, top)
         if original is not None:
             trained = whole(original, ORIGINAL)
