@@ -630,3 +630,26 @@ def test_tgi_rotates_what_gpt_j_says() -> None:
     sizes = {"n_embd": 4096, "n_head": 16, "n_positions": 2048, "rotary_dim": 64}
     spec = spec_of({"model_type": "gptj", **sizes}, "tgi")
     assert (spec.head_dim, spec.rotary_dim, spec.pairing) == (256, 64, "interleaved")
+
+
+def test_nemotron_of_transformers_4_reads_no_scaling() -> None:
+    config = {**LLAMA, **LENGTH, "model_type": "nemotron", "rope_scaling": YARN}
+    for name, method in (("transformers-4.57", "unscaled"), ("transformers-4.48", "unscaled")):
+        assert spec_of(config, name).method == method
+    uses = {use.path: use.status for use in read(RUNTIMES["transformers-4.57"], config).keys}
+    assert uses["rope_scaling.rope_type"] == uses["rope_scaling.factor"] == "ignored"
+    assert spec_of(config, "transformers-5").method.startswith("yarn")
+
+
+def test_the_reason_names_the_model_that_is_missing() -> None:
+    text = {**LLAMA, **LENGTH, "model_type": "deepseek_v3", "qk_rope_head_dim": 64}
+    config = {"model_type": "kimi_vl", "architectures": ["KimiVLForConditionalGeneration"]}
+    reading = read(RUNTIMES["exllamav3"], {**config, "text_config": text})
+    assert reading.problem == "'kimi_vl' is not in that release"
+
+
+def test_keys_of_published_files_are_not_called_misspelt() -> None:
+    block = {"rope_type": "default", "interleaved": True, "mrope_section": [24, 20, 20]}
+    config = {**LLAMA, **LENGTH, "rope_scaling": block, "rotary": True}
+    config |= {"rotary_emb_interleaved": False, "rotary_scaling_factor": None}
+    assert "W01" not in codes(audited(config))

@@ -48,6 +48,7 @@ class Family:
     refuses: tuple[str, ...] = ()
     refuses_without_head_dim: tuple[str, ...] = ()
     flat: bool = False  # the class of the whole model reads these keys, too
+    unscaled: bool = False  # the class reads no scaling
     block_keys: tuple[str, ...] = ()  # that transformers 4 insists on
     # The keys of these; head_keys in the order in which they win.
     head_keys: tuple[str, ...] = ("head_dim",)

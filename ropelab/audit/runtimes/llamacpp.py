@@ -12,6 +12,7 @@ import numpy as np
 
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes import spec as values
+from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.reader import Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
@@ -21,18 +22,8 @@ from ropelab.math.scaling import Llama3, LongRope, PositionInterpolation, Scalin
 Fields = dict[str, Any]
 FREQS, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
 
-# Flags of the server, and the settings that they change.
-SETTINGS = (
-    *("rope_scaling", "rope_scale", "rope_freq_scale", "rope_freq_base", "ctx_size"),
-    *("yarn_orig_ctx", "yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow"),
-)
-FLAGS = {f"--{name.replace('_', '-')}": name for name in SETTINGS} | {"-c": "ctx_size"}
-# YaRN's keys in a configuration, and in a file behind "rope.scaling.".
-YARN_FIELDS = {
-    "beta_fast": "yarn_beta_fast",
-    "beta_slow": "yarn_beta_slow",
-    "extrapolation_factor": "yarn_ext_factor",
-}
+NAMES = table("names")["llamacpp"]
+FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {"-c": "ctx_size"}
 
 
 def read(trace: Trace) -> dict[str, RopeSpec]:
@@ -238,11 +229,11 @@ def scaling_fields(settings: Settings, kind: Any, fields: Fields) -> Fields:
         raise RefusedError(f"the converter needs {ORIGINAL} for yarn")
     if kind == "yarn":
         # mscale, truncate and, but for DeepSeek, mscale_all_dim have no field and are lost.
-        given = [key for key in YARN_FIELDS if block.get(key) is not None]
+        given = [key for key in NAMES["yarn"] if block.get(key) is not None]
         written("factor", ORIGINAL, *given)
         for key in ("attention_factor", "attn_factor"):
             settings.mark(key, "overridden", "written, then computed anew on loading")
-        made = {f"rope.scaling.{YARN_FIELDS[key]}": block[key] for key in given}
+        made = {f"rope.scaling.{NAMES['yarn'][key]}": block[key] for key in given}
         weighed = trace.family.latent or trace.family.name == "ministral3"
         if weighed and block.get("mscale_all_dim") is not None:
             written("mscale_all_dim")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ropelab.audit.runtimes import llamacpp, ollama
 from ropelab.audit.runtimes.engines import Exllama, Mlx, TensorRt, Tgi
-from ropelab.audit.runtimes.families import CLASSES, RELEASE, RELEASES, UNROTATED
+from ropelab.audit.runtimes.families import CLASSES, RELEASE, RELEASES, UNROTATED, table
 from ropelab.audit.runtimes.servers import Sglang, Vllm
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
@@ -95,11 +95,7 @@ class Reading:
 
 
 # The model types of the configurations that the runtimes were asked about.
-ASKED = frozenset(
-    {"cohere", "deepseek_v2", "deepseek_v3", "gemma2", "gemma3_text", "glm", "gpt_neox"}
-    | {"gpt_oss", "granite", "llama", "mistral", "mixtral", "olmo2", "phi", "phi3", "qwen2"}
-    | {"qwen3", "smollm3", "stablelm"}
-)
+ASKED = frozenset(table("names")["asked"])
 # Model types that a reader, a release or a converter does not take were not compared.
 _LLAMA_LIKE, _IN_MLX = (ASKED.intersection(reader.types) for reader in (Exllama, Mlx))
 _CONVERTED = ASKED - {"cohere", "glm", "gpt_neox", "granite", "gemma2", "smollm3"}

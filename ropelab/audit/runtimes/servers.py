@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from ropelab.audit.runtimes import reader
+from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.reader import Made, Method, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import LISTS, MAXIMUM, MSCALES, ORIGINAL, Trace
@@ -18,15 +19,7 @@ from ropelab.math.scaling import NtkAware
 
 LATENT = "deepseek_yarn"
 
-# Types for which vLLM does not multiply the allowed length by the factor.
-UNMULTIPLIED = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
-
-# Length keys: vLLM takes the shortest, SGLang the first.
-VLLM_LENGTHS = (
-    *(MAXIMUM, "n_positions", "max_seq_len", "seq_length", "max_target_positions"),
-    *("max_sequence_length", "max_seq_length"),
-)
-SGLANG_LENGTHS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", MAXIMUM)
+UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS = (tuple(row) for row in table("names")["servers"])
 
 
 def lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:

@@ -336,6 +336,9 @@ class Transformers4(Transformers):
         return {"all": settings}
 
     def kind(self, settings: Settings) -> Any:
+        if settings.trace.family.unscaled:
+            settings.mark("rope_type", "ignored", "this class reads no scaling")
+            return "default"
         return settings.get("rope_type")
 
     def width(self, settings: Settings, head_dim: int) -> int:
