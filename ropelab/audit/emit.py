@@ -387,9 +387,9 @@ class Target:
 def target_of(row: dict[str, Any]) -> Target:
     """Return a target of targets.toml, with the functions of this module that it names."""
     others = (n for n in registry.RUNTIMES if not n.startswith(tuple(row.get("without", ()))))
-    makers = {name: globals()[row[name]] for name in ("config", "flags") if name in row}
-    about = {name: value for name, value in row.items() if name != "without"}
-    return Target(**{"runtimes": tuple(others), **about, **makers})
+    makers: Fragment = {name: globals()[row[name]] for name in ("config", "flags") if name in row}
+    about: Fragment = {"runtimes": tuple(others), **row, **makers}
+    return Target(**{name: value for name, value in about.items() if name != "without"})
 
 
 TARGETS = {name: target_of(row) for name, row in table("targets").items()}

@@ -188,7 +188,7 @@ def converted(trace: Trace) -> Fields:
 
     first, second = ("type", "rope_type") if name == "rope_scaling" else ("rope_type", "type")
     if family.converted:  # of a class that writes no scaling
-        return fields | family.converted
+        return {**fields, **family.converted}
     kind = block.get(first, block.get(second))
     if kind is not None:
         settings.mark(first if first in block else second, "translated")
