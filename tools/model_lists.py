@@ -3,8 +3,9 @@
 python tools/model_lists.py FOLDER
 
 FOLDER holds the wheels of vllm, sglang, mlx-lm and exllamav3, the source distribution of
-llama-cpp-python (for llama.cpp's converter), and tgi.py, text-generation-inference's
-server/text_generation_server/models/__init__.py. They are parsed, not run.
+llama-cpp-python (for llama.cpp's converter), _arch_index.py of tensorrt_llm/_torch/models, and
+tgi.py, text-generation-inference's server/text_generation_server/models/__init__.py. They are
+parsed, not run.
 """
 
 import ast
@@ -92,6 +93,11 @@ def llamacpp(files: Files) -> set[str]:
     return found
 
 
+def tensorrt(text: str) -> set[str]:
+    (table,) = values(text, "MODEL_ARCH_TO_MODULE")
+    return set(ast.literal_eval(table))
+
+
 def tgi(text: str) -> set[str]:
     return set(re.findall(r'"type": "([\w-]+)"', text))
 
@@ -115,6 +121,7 @@ def main(folder: Path) -> None:
         "mlx-lm": mlx(in_wheel(only("mlx_lm-*.whl"))),
         "exllamav3": exllamav3(in_wheel(only("exllamav3-*.whl"))),
         "llama.cpp": llamacpp(in_sources(only("llama_cpp_python-*.tar.gz"))),
+        "tensorrt-llm": tensorrt(only("_arch_index.py").read_text()),
         "tgi": tgi(only("tgi.py").read_text()),
     }
     joined = {name: " ".join(sorted(names)) for name, names in lists.items()}

@@ -13,6 +13,7 @@ from ropelab.audit.document import load
 from ropelab.audit.flags import Flags
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
+from ropelab.audit.runtimes.families import Family, family_of, table
 from ropelab.audit.runtimes.reader import longrope_attention, magnitude
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import BANDS, BLOCKS, MAXIMUM, ORIGINAL, language_part, rope_block
@@ -26,7 +27,7 @@ from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, known
 
 Fragment = dict[str, Any]  # keys of a configuration
-MAIN = "full_attention"
+MAIN, OLDER = "full_attention", "transformers-4.57"
 
 # Types of a file whose factor can be raised for a longer context than the file reaches.
 RAISED = ("linear", "yarn", "llama3")
@@ -48,7 +49,8 @@ class Wanted(RopeSpec):
     raised: bool = False  # but for its factor
     layers: Fragment = field(default_factory=dict)  # blocks of other layer types
     axes: Fragment = field(default_factory=dict)  # keys of the block that any scaling keeps
-    present: tuple[str, ...] = ()  # names of blocks that the file has
+    present: tuple[str, ...] = ()  # names of blocks that the file has, and of the head's size
+    older: Family = field(default_factory=lambda: Family(""))  # its class in transformers 4
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def emit(
     name, block = rope_block(text)
     layers = {key: value for key, value in block.items() if isinstance(value, dict)}
     about: dict[str, Any] = {"context": context, "layers": layers, "limit": spec.length}
-    about["present"] = tuple(name for name in BLOCKS if text.get(name))
+    about["present"] = tuple(name for name in (*BLOCKS, "head_dim") if text.get(name))
+    about["older"] = family_of(str(text.get("model_type")), registry.RUNTIMES[OLDER].release)
     scaled, note, replaced = not isinstance(spec.scaling, scalings.Unscaled), "", ""
     if scaled and not method:
         own, note = raised(spec, layers.get(MAIN, block), context)
@@ -178,11 +181,13 @@ def emitted(
 ) -> Emission:
     """Return the text for a target, to be laid over a model's file or its part ``nest``."""
     chosen, written = TARGETS[known("target", target, TARGETS)], wanted
-    if type(wanted.scaling) is scalings.NtkAware:
-        # No configuration has a name for NTK-aware, but it is only another base.
+    if type(wanted.scaling) is scalings.NtkAware and not wanted.own:
+        # Only Hunyuan's own block has a name for NTK-aware; elsewhere it is another base.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
         written = replace(wanted, base=base, scaling=scalings.Unscaled())
-    fragment, flags = chosen.config(written), chosen.flags(written)
+    emptied = chosen.replaces and "rope_scaling" in written.present
+    head: Fragment = {"rope_scaling": None} if emptied else {}
+    fragment, flags = {**head, **chosen.config(written)}, chosen.flags(written)
     if flags and written.base != wanted.base:
         flags["rope_freq_base"], fragment["rope_theta"] = written.base, wanted.base
     lost = []
@@ -276,7 +281,10 @@ def start_and_share(spec: Wanted) -> tuple[Fragment, Fragment]:
     start = spec.trained_len if isinstance(spec.scaling, scalings.DynamicNtk) else spec.length
     whole = spec.rotary_dim == spec.head_dim
     share = {} if whole else {"partial_rotary_factor": spec.rotary_dim / spec.head_dim}
-    return {MAXIMUM: start}, share
+    # Some classes build scaled tables from a head_dim alone.
+    lacks = spec.older.refuses_without_head_dim and "head_dim" not in spec.present
+    head = {"head_dim": spec.head_dim} if lacks and block_of(spec) else {}
+    return {MAXIMUM: start, **head}, share
 
 
 def version4(spec: Wanted) -> Fragment:
@@ -284,6 +292,8 @@ def version4(spec: Wanted) -> Fragment:
     block, (start, share) = block_of(spec), start_and_share(spec)
     if block:
         block = {"rope_type": block["rope_type"], "type": block["rope_type"], **block}
+        if "type" in (keys := spec.older.block_keys):  # and no others
+            block = {key: block[key] for key in keys if key in block}
     # Of longrope, transformers 4 reads the original length at top level only.
     original = {ORIGINAL: spec.trained_len} if isinstance(spec.scaling, scalings.LongRope) else {}
     emptied = {"rope_parameters": None} if "rope_parameters" in spec.present else {}
@@ -298,11 +308,6 @@ def version5(spec: Wanted) -> Fragment:
     if spec.layers:
         block = {**spec.layers, MAIN: block}
     return {**start, "rope_parameters": block}
-
-
-def emptied(spec: Wanted) -> Fragment:
-    """Return a file's rope_scaling as null, as it would replace rope_parameters."""
-    return {"rope_scaling": None} if "rope_scaling" in spec.present else {}
 
 
 def vllm(spec: Wanted) -> Fragment:
@@ -371,42 +376,20 @@ def koboldcpp(spec: Wanted) -> dict[str, Any]:
 class Target:
     """The runtimes that read a text back, its settings, and the text with fields in braces."""
 
-    runtimes: tuple[str, ...]
+    runtimes: Sequence[str]
     config: Callable[[Wanted], Fragment]
     text: str = "{lines}"  # JSON over several lines; or {json}, {length}, {flags}, or any flag
     flags: Callable[[Wanted], dict[str, Any]] = lambda spec: {}
+    replaces: bool = False  # empties rope_scaling, which would replace rope_parameters
     flat: bool = False  # sets keys of the whole model only
 
 
-# All but the oldest transformers, and ollama's converter, which writes no yarn at all.
-_PORTABLE = tuple(n for n in registry.RUNTIMES if not n.startswith(("transformers-4.4", "ollama")))
-_VLLM = "--hf-overrides '{json}' --max-model-len {length}"
-_SGLANG = "--json-model-override-args '{json}' --context-length {length}"
-_KOBOLD = "--contextsize {length} --ropeconfig {rope_freq_scale} {rope_freq_base}"
-_OLLAMA = "PARAMETER num_ctx {length}"
-_LM_STUDIO = """{{"contextLength": {length}, "ropeFrequencyBase": {rope_freq_base}, \
-"ropeFrequencyScale": {rope_freq_scale}}}"""
-_AXOLOTL = "sequence_len: {length}\noverrides_of_model_config: {json}"
-_LLAMAFACTORY = "cutoff_len: {length}\nrope_scaling: {rope_scaling}"
+def target_of(row: dict[str, Any]) -> Target:
+    """Return a target of targets.toml, with the functions of this module that it names."""
+    others = (n for n in registry.RUNTIMES if not n.startswith(tuple(row.get("without", ()))))
+    makers: Fragment = {name: globals()[row[name]] for name in ("config", "flags") if name in row}
+    about: Fragment = {"runtimes": tuple(others), **row, **makers}
+    return Target(**{name: value for name, value in about.items() if name != "without"})
 
-TARGETS = {
-    "hf4": Target(("transformers-4.57",), version4),
-    "hf5": Target(("transformers-5",), lambda spec: {**emptied(spec), **version5(spec)}),
-    "vllm": Target(("vllm",), vllm, _VLLM),
-    # For the file of a draft model, which no override reaches.
-    "vllm-draft": Target(("vllm",), lambda spec: {**vllm(spec), **emptied(spec)}),
-    "sglang": Target(("sglang",), sglang, _SGLANG),
-    "llama.cpp": Target(("llama.cpp",), unscaled_file, "-c {length}{flags}", llamacpp),
-    "koboldcpp": Target(("llama.cpp",), unscaled_file, _KOBOLD, koboldcpp),
-    "ollama": Target(("llama.cpp",), unscaled_file, _OLLAMA),
-    "lmstudio": Target(("llama.cpp",), unscaled_file, _LM_STUDIO, koboldcpp),
-    "mlx": Target(("mlx-lm",), version4),
-    "trtllm": Target(("tensorrt-llm",), version4),
-    "exllama": Target(("exllamav3",), version4),
-    "tgi": Target(("tgi",), version4),
-    "axolotl": Target(("transformers-5",), version5, _AXOLOTL, flat=True),
-    "llamafactory": Target(
-        ("transformers-4.57",), llamafactory, _LLAMAFACTORY, llamafactory_type, flat=True
-    ),
-    "portable": Target(_PORTABLE, version4),
-}
+
+TARGETS = {name: target_of(row) for name, row in table("targets").items()}

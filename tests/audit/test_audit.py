@@ -517,3 +517,139 @@ def test_models_with_rules_of_their_own_in_some_runtimes() -> None:
     llama = {"model_type": "llama", **sizes, "max_position_embeddings": 4096, "rope_scaling": half}
     done = audit(Document("x", "config", llama), precision=False)
     assert "W02" not in {finding.code for finding in done.findings}
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
+
+
+def test_deepseek_v2_multiplies_its_scores_from_transformers_5_on() -> None:
+    block = {**YARN, "factor": 40.0, "mscale": 0.707, "mscale_all_dim": 0.707}
+    for kind, factors in (("deepseek_v2", [1.0, 1.0]), ("deepseek_v3", [1.5896258, 1.5896258])):
+        sizes = {"qk_rope_head_dim": 64, "num_attention_heads": 16, "hidden_size": 2048}
+        config = {"model_type": kind, **sizes, "rope_scaling": block}
+        config["max_position_embeddings"] = 163840
+        older = [spec_of(config, f"transformers-4.{n}").softmax_factor for n in (55, 57)]
+        assert older == pytest.approx(factors)
+        for name in ("transformers-5", "vllm", "llama.cpp"):
+            assert spec_of(config, name).softmax_factor == pytest.approx(1.5896258)
+
+
+def test_a_length_that_the_file_leaves_out_is_the_classs() -> None:
+    block = {"rope_type": "linear", "factor": 8.0}
+    config = {"model_type": "gemma3_text", "head_dim": 128, "rope_scaling": block}
+    assert {spec_of(config, name).claimed_len for name in ("vllm", "sglang")} == {131072}
+
+
+def test_phimoes_factor_on_cos_and_sin_is_in_its_block() -> None:
+    """1.2431631 squared; by the formula of longrope the logits would be multiplied by 1.417."""
+    lists = {"short_factor": [1.0] * 64, "long_factor": [2.0] * 64}
+    scales = {"short_mscale": 1.243163121016122, "long_mscale": 1.243163121016122}
+    block = {"type": "longrope", **lists, **scales, "original_max_position_embeddings": 4096}
+    config = {"model_type": "phimoe", "hidden_size": 4096, "num_attention_heads": 32}
+    config |= {"max_position_embeddings": 131072, "rope_scaling": block}
+    for name in ("transformers-5", "transformers-4.57", "transformers-4.51"):
+        assert spec_of(config, name).logit_multiplier == pytest.approx(1.5454545)
+    # The class of 5 never takes the long table; those of 4 do.
+    lowest = [spec_of(config, f"transformers-{n}").inv_freq(10**5)[0] for n in ("5", "4.57")]
+    assert lowest == [1.0, 0.5]
+    for changed, outcome in ((2.0, "not modelled"), (None, "refused")):
+        config["rope_scaling"] = {**block, "long_mscale": changed}
+        for name in ("transformers-5", "transformers-4.57"):
+            assert read(RUNTIMES[name], config).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("kind", "block", "refused"),
+    [
+        ("mistral", YARN, {"4.55", "4.57"}),
+        ("mixtral", {"type": "dynamic", "factor": 2.0}, {"4.55", "4.57", "5"}),
+        ("mixtral", {"type": "linear", "factor": 2.0}, set()),
+        ("phi3", {"type": "linear", "factor": 2.0}, {"4.48", "4.51", "4.55", "4.57", "5"}),
+        ("granite", {"type": "linear", "factor": 2.0}, {"4.48", "4.51", "4.55", "4.57"}),
+        ("granite", {"rope_type": "linear", "factor": 2.0}, set()),
+        ("olmo2", YARN, {"4.48", "4.51", "4.55", "4.57"}),
+        ("olmo2", {"type": "linear", "factor": 2.0}, set()),
+    ],
+)
+def test_blocks_at_which_a_class_stops(kind: str, block: Any, refused: set[str]) -> None:
+    config = {**LLAMA, "model_type": kind, "max_position_embeddings": 8192, "rope_scaling": block}
+    names = ("4.48", "4.51", "4.55", "4.57", "5")
+    found = {n: read(RUNTIMES[f"transformers-{n}"], config).outcome for n in names}
+    assert {name for name, outcome in found.items() if outcome == "refused"} == refused
+    assert set(found.values()) <= {"read", "refused"}
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        # No base is written, and 2048 tokens whatever the file says.
+        ({"model_type": "falcon", "rope_theta": 500042.0}, (10000.0, 128, 2048)),
+        ({"model_type": "gemma3_text", "head_dim": 128}, (1e6, 128, 131072)),
+        ({"model_type": "mimo_v2_flash", "partial_rotary_factor": 0.334}, (5e6, 64, 131072)),
+        ({"model_type": "bailing_moe", "partial_rotary_factor": 0.5}, (1e6, 64, 131072)),
+        ({"model_type": "minimax_text_01", "rotary_dim": 64}, (1e6, 64, 131072)),
+    ],
+)
+def test_llama_cpps_converter_has_classes_with_rules_of_their_own(config: Any, found: Any) -> None:
+    head_dim = 192 if config["model_type"] == "mimo_v2_flash" else 128
+    sizes = {"head_dim": head_dim, "hidden_size": 4096, "num_attention_heads": 32}
+    base = {"rope_theta": 5e6 if head_dim == 192 else 1e6}
+    lengths = {} if "gemma" in config["model_type"] else {"max_position_embeddings": 131072}
+    names = {
+        "bailing_moe": "BailingMoeV2ForCausalLM",
+        "minimax_text_01": "MiniMaxText01ForCausalLM",
+    }
+    named = {"architectures": [names[kind]]} if (kind := config["model_type"]) in names else {}
+    spec = spec_of({**sizes, **base, **lengths, **named, **config}, "llama.cpp")
+    assert (spec.base, spec.rotary_dim, spec.claimed_len) == found
+
+
+def test_what_llama_cpps_converter_does_with_yarn_and_alpha_of_some() -> None:
+    block = {**YARN, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1, "rope_theta": 1e6}
+    sizes = {"head_dim": 128, "max_position_embeddings": 32768}
+    spec = spec_of({"model_type": "ministral3", **sizes, "rope_parameters": block}, "llama.cpp")
+    assert spec.logit_multiplier == 1.0
+    alpha = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}
+    config = {"model_type": "hunyuan_v1_dense", **sizes, "rope_scaling": alpha}
+    assert read(RUNTIMES["llama.cpp"], config).outcome == "not modelled"
+
+
+def test_tensorrt_llm_is_not_asked_for_models_that_it_lacks() -> None:
+    outcome = {}
+    for kind in ("llama", "qwen3", "cohere2", "falcon", "olmo2", "gptj"):
+        reading = read(RUNTIMES["tensorrt-llm"], {**LLAMA, "model_type": kind, **LENGTH})
+        outcome[kind] = reading.problem
+    missing = {kind: f"'{kind}' is not in that release" for kind in ("falcon", "olmo2", "gptj")}
+    assert outcome == {"llama": "", "qwen3": "", "cohere2": "", **missing}
+
+
+LENGTH = {"max_position_embeddings": 8192}
+
+
+def test_tgi_rotates_what_gpt_j_says() -> None:
+    sizes = {"n_embd": 4096, "n_head": 16, "n_positions": 2048, "rotary_dim": 64}
+    spec = spec_of({"model_type": "gptj", **sizes}, "tgi")
+    assert (spec.head_dim, spec.rotary_dim, spec.pairing) == (256, 64, "interleaved")
+
+
+def test_nemotron_of_transformers_4_reads_no_scaling() -> None:
+    config = {**LLAMA, **LENGTH, "model_type": "nemotron", "rope_scaling": YARN}
+    for name, method in (("transformers-4.57", "unscaled"), ("transformers-4.48", "unscaled")):
+        assert spec_of(config, name).method == method
+    uses = {use.path: use.status for use in read(RUNTIMES["transformers-4.57"], config).keys}
+    assert uses["rope_scaling.rope_type"] == uses["rope_scaling.factor"] == "ignored"
+    assert spec_of(config, "transformers-5").method.startswith("yarn")
+
+
+def test_the_reason_names_the_model_that_is_missing() -> None:
+    text = {**LLAMA, **LENGTH, "model_type": "deepseek_v3", "qk_rope_head_dim": 64}
+    config = {"model_type": "kimi_vl", "architectures": ["KimiVLForConditionalGeneration"]}
+    reading = read(RUNTIMES["exllamav3"], {**config, "text_config": text})
+    assert reading.problem == "'kimi_vl' is not in that release"
+
+
+def test_keys_of_published_files_are_not_called_misspelt() -> None:
+    block = {"rope_type": "default", "interleaved": True, "mrope_section": [24, 20, 20]}
+    config = {**LLAMA, **LENGTH, "rope_scaling": block, "rotary": True}
+    config |= {"rotary_emb_interleaved": False, "rotary_scaling_factor": None}
+    assert "W01" not in codes(audited(config))

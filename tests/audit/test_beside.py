@@ -53,7 +53,7 @@ def test_llama_cpp_skips_every_fourth_layer_whatever_the_list_says() -> None:
     assert "none of 12 in transformers-5" in found
     assert "every 4th of 12 in llama.cpp" in found
     answer = audited(config).answer
-    assert "not llama.cpp;" in answer and "all" not in answer.split(";")[0]
+    assert "not llama.cpp" in answer and "all" not in answer.split(";")[0]
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,8 @@ def test_layers_without_rotation_are_those_of_the_class(keys: dict[str, Any]) ->
     if words.startswith("every "):
         step = int(words.removeprefix("every ")[:1])
         assert skipped == list(range(step - 1, 12, step))
+    elif not found.strip():  # every runtime that reads the file skips what the class does
+        assert keys == {}
     elif words == "all 12 in transformers-5, transformers-4.57, transformers-4.55; every 4th":
         assert skipped == list(range(12))
     else:

@@ -421,3 +421,36 @@ def test_the_last_line_names_the_file(tmp_path: Path, capsys: pytest.CaptureFixt
         last = capsys.readouterr().err.splitlines()[-1]
         assert last.startswith(f"next  put it into {name} or ")
         assert last.endswith(f"ropelab audit {name}")
+
+
+def of_file(tmp_path: Path, config: dict[str, Any], context: int, target: str) -> tuple[Any, Any]:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"max_position_embeddings": 32768, **config}))
+    (emission,) = emit(str(path), context=context, target=target).targets
+    return json.loads(emission.text), emission.lost
+
+
+def test_a_class_that_builds_scaled_tables_from_a_head_dim_alone_gets_one(tmp_path: Path) -> None:
+    config = {"model_type": "mixtral", "hidden_size": 4096, "num_attention_heads": 32}
+    for target in ("hf4", "hf5"):
+        text, lost = of_file(tmp_path, config, 131072, target)
+        assert (text["head_dim"], lost) == (128, ())
+        assert "head_dim" not in of_file(tmp_path, config, 32768, target)[0]
+        assert "head_dim" not in of_file(tmp_path, {**config, "head_dim": 64}, 131072, target)[0]
+
+
+def test_phi3_of_transformers_4_gets_the_three_keys_that_it_takes(tmp_path: Path) -> None:
+    block = {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
+    config = {"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32}
+    config |= {"original_max_position_embeddings": 4096, "rope_scaling": block}
+    text, lost = of_file(tmp_path, config, 32768, "hf4")
+    assert (text["rope_scaling"], lost) == (block, ())
+
+
+@pytest.mark.parametrize("target", ["hf5", "hf4"])
+def test_hunyuans_alpha_is_applied_once(tmp_path: Path, target: str) -> None:
+    block = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}
+    config = {"model_type": "hunyuan_v1_dense", "head_dim": 128, "rope_scaling": block}
+    text, lost = of_file(tmp_path, {**config, "rope_theta": 10000.0}, 32768, target)
+    base = text["rope_theta"] if target == "hf4" else text["rope_parameters"]["rope_theta"]
+    assert (base, lost) == (10000.0, ())

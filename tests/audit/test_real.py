@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from ropelab.audit.audited import audit
@@ -166,6 +167,8 @@ def test_the_reader_of_transformers_computes_what_its_class_does(
         assert spec is not None
         np.testing.assert_allclose(spec.inv_freq(64), table.numpy(), rtol=2e-6, atol=1e-12)
         factor = getattr(module, name.replace("inv_freq", "attention_scaling"), 1.0)
+        if "phimoe" in path.stem:  # it takes the factor from the block instead
+            factor = float(module(table, torch.arange(5000)[None])[0][0, 0, 0])
         assert spec.attention_factor == pytest.approx(factor, rel=1e-6)
 
 
@@ -184,6 +187,9 @@ def test_files_that_no_reader_computes_are_refused(path: Path) -> None:
         {"model_type": "bert", "hidden_size": 768, "num_attention_heads": 12},
         {"model_type": "nemotron_h", "head_dim": 128, "rope_theta": 10000},
         {"model_type": "granitemoehybrid", "position_embedding_type": "nope", "head_dim": 64},
+        {"model_type": "granitemoehybrid", "head_dim": 64},  # its class rotates for "rope" only
+        {"model_type": "xlm-roberta", "position_embedding_type": "absolute", "head_dim": 64},
+        {"model_type": "my-own", "position_embedding_type": "learned", "head_dim": 64},
         {"model_type": "falcon", "alibi": True, "head_dim": 64},
         {"model_type": "zamba2", "attention_head_dim": 160, "rope_theta": 10000},
     ],
@@ -192,6 +198,44 @@ def test_models_without_rotary_positions_are_said_to_have_none(config: dict[str,
     content = json.dumps({"max_position_embeddings": 512, **config, "limits": [0.0, float("inf")]})
     with pytest.raises(InputError, match="has no rotary positions"):
         from_json("a file", content.encode())
+
+
+SIZES = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 8192}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "bases"),
+    [("cohere2", "rope_gptj", {50000.0}), ("modernbert", "absolute", {160000.0, 10000.0})],
+)
+def test_a_key_that_a_class_passes_over_takes_no_rotation_away(
+    kind: str, given: str, bases: set[float]
+) -> None:
+    config = {**SIZES, "model_type": kind, "position_embedding_type": given}
+    config |= {"rope_theta": 50000} if kind == "cohere2" else {}
+    layers = registry.read(registry.RUNTIMES["transformers-5"], from_json_of(config)).layers
+    assert {spec.base for spec in layers.values()} == bases
+
+
+def from_json_of(config: dict[str, Any]) -> Mapping[str, Any]:
+    return from_json("a file", json.dumps(config).encode()).config
+
+
+def test_jinas_rotary_roberta_has_code_that_was_not_read() -> None:
+    config = {**SIZES, "model_type": "xlm-roberta", "position_embedding_type": "rotary"}
+    with pytest.raises(InputError, match="rotates in code of its own, which was not read"):
+        registry.reference("a file", from_json_of({**config, "rotary_emb_base": 20000.0}))
+
+
+def test_a_flat_file_of_a_model_of_images_is_read_where_the_class_reads_it() -> None:
+    config = {**SIZES, "model_type": "glm4v", "partial_rotary_factor": 0.5, "rope_theta": 77777.0}
+    config["rope_scaling"] = {"type": "default", "mrope_section": [8, 12, 12]}
+    for name in ("transformers-4.55", "transformers-4.57"):
+        spec = registry.read(registry.RUNTIMES[name], config).main
+        assert spec is not None
+        assert (spec.base, spec.head_dim, spec.rotary_dim, spec.length) == (77777, 128, 64, 8192)
+    # The class of 5 builds a language model of its own defaults from such a file.
+    for name in ("transformers-5", "transformers-4.51", "vllm"):
+        assert registry.read(registry.RUNTIMES[name], config).outcome == "not modelled"
 
 
 def test_a_release_reads_only_its_own_model_types() -> None:

@@ -184,8 +184,8 @@ class Tgi(Reader):
         return {"all": settings}
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        # flash_phi and flash_neox read the share, the others rotate the whole head.
-        family, share = settings.trace.family, 1.0
+        # flash_phi, flash_neox and flash_gptj read the share, the others rotate the whole head.
+        family, share = settings.trace.family, reader.share_of(settings.trace, head_dim) or 1.0
         if family.name in ("phi", "gpt_neox"):
             share, _ = settings.trace.first(family.partial_keys, family.partial or 1.0)
         return reader.width_of(head_dim, number(share, "share"))

@@ -47,11 +47,18 @@ class Family:
     refuses_flat: bool = False
     refuses: tuple[str, ...] = ()
     refuses_without_head_dim: tuple[str, ...] = ()
+    flat: bool = False  # the class of the whole model reads these keys, too
+    unscaled: bool = False  # the class reads no scaling
+    block_keys: tuple[str, ...] = ()  # that transformers 4 insists on
     # The keys of these; head_keys in the order in which they win.
     head_keys: tuple[str, ...] = ("head_dim",)
     base_keys: tuple[str, ...] = ("rope_theta",)
     partial_keys: tuple[str, ...] = ("partial_rotary_factor",)
     width_key: str = ""
+    # What llama.cpp's converter writes in any case, and scaling types for which it was not read.
+    converted: Mapping[str, Any] = field(default_factory=dict)
+    unconverted: tuple[str, ...] = ()
+    attention_keys: tuple[str, ...] = ()  # one for each table of longrope
     aliases: Mapping[str, str] = field(default_factory=dict)  # of the sizes
     layer_base_keys: Mapping[str, str] = field(default_factory=dict)
     # Layer types that a block of transformers 4 goes into.
@@ -80,6 +87,7 @@ def family_of(model_type: str, release: str = RELEASE) -> Family:
         silent = {"head_dim", "partial", "rope", "base", "original_max_position_embeddings"}
         row = {name: value for name, value in row.items() if name not in silent}
         row |= {_TYPES["older_names"].get(name, name): value for name, value in older.items()}
+    row |= _TYPES["stops"].get(release, {}).get(model_type, {})
     row |= FAMILIES.get(model_type, {})
     lists = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
     return Family(model_type, **{**row, **lists})
@@ -103,11 +111,13 @@ ROTATED = ({*list(RELEASES.values())[-1]} | FAMILIES.keys()) - UNROTATED
 
 def unrotated(text: Mapping[str, Any]) -> str:
     """Return why a configuration has no rotary positions, or nothing."""
-    kind = text.get("model_type")
-    if isinstance(kind, str) and kind in UNROTATED:
+    kind = str(text.get("model_type"))
+    # Most classes pass over this key, which is then no word about what they do.
+    given = text.get("position_embedding_type") or _TYPES["asks_for_rope"].get(kind)
+    rotates = not isinstance(given, str) or given in ("rope", "rotary")
+    if kind in UNROTATED and (given is None or not rotates):
         return f"the layers of '{kind}' rotate nothing"
-    given = text.get("position_embedding_type")
-    if isinstance(given, str) and given not in ("rope", "rotary"):
+    if not rotates and (kind in _TYPES["asks_for_rope"] or kind not in ROTATED):
         return f"position_embedding_type is '{given[:40]}'"
     if kind == "zamba2" and not text.get("use_mem_rope"):
         return "use_mem_rope is not true"

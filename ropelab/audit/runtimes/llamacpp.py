@@ -12,6 +12,7 @@ import numpy as np
 
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes import spec as values
+from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.reader import Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
@@ -21,18 +22,8 @@ from ropelab.math.scaling import Llama3, LongRope, PositionInterpolation, Scalin
 Fields = dict[str, Any]
 FREQS, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
 
-# Flags of the server, and the settings that they change.
-SETTINGS = (
-    *("rope_scaling", "rope_scale", "rope_freq_scale", "rope_freq_base", "ctx_size"),
-    *("yarn_orig_ctx", "yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow"),
-)
-FLAGS = {f"--{name.replace('_', '-')}": name for name in SETTINGS} | {"-c": "ctx_size"}
-# YaRN's keys in a configuration, and in a file behind "rope.scaling.".
-YARN_FIELDS = {
-    "beta_fast": "yarn_beta_fast",
-    "beta_slow": "yarn_beta_slow",
-    "extrapolation_factor": "yarn_ext_factor",
-}
+NAMES = table("names")["llamacpp"]
+FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {"-c": "ctx_size"}
 
 
 def read(trace: Trace) -> dict[str, RopeSpec]:
@@ -163,13 +154,15 @@ def converted(trace: Trace) -> Fields:
     for key in block:
         settings.mark(key, "ignored")
 
-    context, _ = trace.first((MAXIMUM, "n_ctx", "n_positions", "model_max_length"))
+    lengths = (MAXIMUM, "n_ctx", "n_positions", "model_max_length")
+    context, _ = trace.first(lengths, family.max_position_embeddings)
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
     head_dim = reader.head_dim_of(trace)
     share = block.get("partial_rotary_factor")
     if share is None:
-        share, _ = trace.first(family.partial_keys, family.partial or 1.0)
+        keys = ("partial_rotary_factor", *family.partial_keys)
+        share, _ = trace.first(keys, family.partial or 1.0)
     if (width := reader.share_of(trace, head_dim)) is not None:
         share = width
     if not family.shares:  # classes that rotate the whole head write no share
@@ -189,16 +182,18 @@ def converted(trace: Trace) -> Fields:
     else:
         settings.mark("rope_theta", "translated", "written as rope.freq_base")
     fields["rope.freq_base"] = number(base, "rope_theta")
-    local, _ = trace.first(("local_rope_theta", "rope_local_base_freq"))
+    local, _ = trace.first(("local_rope_theta", "swa_rope_theta", "rope_local_base_freq"))
     if local is not None:
         fields["rope.freq_base_swa"] = number(local, "local base")
 
     first, second = ("type", "rope_type") if name == "rope_scaling" else ("rope_type", "type")
+    if family.converted:  # of a class that writes no scaling
+        return {**fields, **family.converted}
     kind = block.get(first, block.get(second))
     if kind is not None:
         settings.mark(first if first in block else second, "translated")
-        if family.name == "phi3" and kind == "yarn":
-            raise NotModelledError("phi3 with yarn, whose class writes only an attention factor")
+        if kind in family.unconverted:
+            raise NotModelledError(f"'{family.name}' with '{kind}', which has a rule of its own")
         fields |= scaling_fields(settings, kind, fields)
     return fields
 
@@ -234,12 +229,13 @@ def scaling_fields(settings: Settings, kind: Any, fields: Fields) -> Fields:
         raise RefusedError(f"the converter needs {ORIGINAL} for yarn")
     if kind == "yarn":
         # mscale, truncate and, but for DeepSeek, mscale_all_dim have no field and are lost.
-        given = [key for key in YARN_FIELDS if block.get(key) is not None]
+        given = [key for key in NAMES["yarn"] if block.get(key) is not None]
         written("factor", ORIGINAL, *given)
         for key in ("attention_factor", "attn_factor"):
             settings.mark(key, "overridden", "written, then computed anew on loading")
-        made = {f"rope.scaling.{YARN_FIELDS[key]}": block[key] for key in given}
-        if trace.family.latent and block.get("mscale_all_dim") is not None:
+        made = {f"rope.scaling.{NAMES['yarn'][key]}": block[key] for key in given}
+        weighed = trace.family.latent or trace.family.name == "ministral3"
+        if weighed and block.get("mscale_all_dim") is not None:
             written("mscale_all_dim")
             log = 0.1 * number(block["mscale_all_dim"], "mscale")
             made["rope.scaling.yarn_log_multiplier"] = log

@@ -119,6 +119,7 @@ class Reader:
     allows_usual = True  # the default limits the length, too
     # DeepSeek's factor on scores, also without a scaling; the factor where the block has none.
     multiplies_unscaled = True
+    unmultiplied: tuple[str, ...] = ()  # types of which it lacks that factor
     usual_factor: float | None = None
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
@@ -182,7 +183,8 @@ class Reader:
     def softmax_factor(self, settings: Settings) -> float:
         """Return DeepSeek's factor on whole scores, (0.1 mscale_all_dim ln(factor) + 1)^2."""
         all_dim = settings.get("mscale_all_dim")
-        if not settings.trace.family.latent or not all_dim:
+        family = settings.trace.family
+        if not family.latent or not all_dim or family.name in self.unmultiplied:
             return 1.0
         if not self.multiplies_unscaled and settings.get("rope_type") == "default":
             return 1.0

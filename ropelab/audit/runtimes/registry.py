@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ropelab.audit.runtimes import llamacpp, ollama
 from ropelab.audit.runtimes.engines import Exllama, Mlx, TensorRt, Tgi
-from ropelab.audit.runtimes.families import CLASSES, RELEASE, RELEASES
+from ropelab.audit.runtimes.families import CLASSES, RELEASE, RELEASES, UNROTATED, table
 from ropelab.audit.runtimes.servers import Sglang, Vllm
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
@@ -95,11 +95,7 @@ class Reading:
 
 
 # The model types of the configurations that the runtimes were asked about.
-ASKED = frozenset(
-    {"cohere", "deepseek_v2", "deepseek_v3", "gemma2", "gemma3_text", "glm", "gpt_neox"}
-    | {"gpt_oss", "granite", "llama", "mistral", "mixtral", "olmo2", "phi", "phi3", "qwen2"}
-    | {"qwen3", "smollm3", "stablelm"}
-)
+ASKED = frozenset(table("names")["asked"])
 # Model types that a reader, a release or a converter does not take were not compared.
 _LLAMA_LIKE, _IN_MLX = (ASKED.intersection(reader.types) for reader in (Exllama, Mlx))
 _CONVERTED = ASKED - {"cohere", "glm", "gpt_neox", "granite", "gemma2", "smollm3"}
@@ -202,14 +198,17 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
     outer = trace.whole.get("model_type")
     outer = outer if isinstance(outer, str) else ""
-    if outer in CLASSES["texts"] and outer not in CLASSES["flat"] and not trace.prefix:
+    flat = outer in CLASSES["flat"] or family.flat or trace.prefix
+    if outer in CLASSES["texts"] and not flat:
         raise NotModelledError(f"'{outer}' has its language model in text_config, which is missing")
     named = trace.whole.get("architectures")
     named = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     kinds = [kind for kind in (outer, trace.model_type) if kind]
     of_file = "attention.head_count" not in trace.text  # a GGUF file was converted already
+    if of_file and family.name in UNROTATED:  # with rotary positions all the same (Jina v3)
+        raise NotModelledError(f"'{family.name}' rotates in code of its own, which was not read")
     if kinds and of_file and not listed(runtime.name, kinds, named):
-        problem = f"'{short(trace.model_type)}' is not in that release"
+        problem = f"'{short(outer or trace.model_type)}' is not in that release"
         if runtime.name in BACKED:
             problem = f"{problem}; where transformers has a class, that one runs"
         raise NotModelledError(problem)

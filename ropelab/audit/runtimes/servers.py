@@ -5,28 +5,28 @@ config/model.py) and sglang 0.5.23 (srt/layers/rotary_embedding, srt/models/llam
 srt/utils/hf_transformers/common.py).
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from ropelab.audit.runtimes import reader
+from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.reader import Made, Method, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import LISTS, MAXIMUM, MSCALES, ORIGINAL
+from ropelab.audit.runtimes.trace import LISTS, MAXIMUM, MSCALES, ORIGINAL, Trace
 from ropelab.audit.runtimes.transformers import Transformers5
 from ropelab.math.scaling import NtkAware
 
-MSCALE_TABLES = ("short_mscale", "long_mscale")
 LATENT = "deepseek_yarn"
 
-# Types for which vLLM does not multiply the allowed length by the factor.
-UNMULTIPLIED = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
+UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS = (tuple(row) for row in table("names")["servers"])
 
-# Length keys: vLLM takes the shortest, SGLang the first.
-VLLM_LENGTHS = (
-    *(MAXIMUM, "n_positions", "max_seq_len", "seq_length", "max_target_positions"),
-    *("max_sequence_length", "max_seq_length"),
-)
-SGLANG_LENGTHS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", MAXIMUM)
+
+def lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
+    """Yield the lengths of the loaded configuration, where the class fills in a maximum."""
+    usual = trace.first((MAXIMUM,), trace.family.max_position_embeddings)[0]
+    given = ((name, usual if name == MAXIMUM else trace.get(name)) for name in names)
+    return (whole(value, name) for name, value in given if value is not None)
 
 
 class Server(Transformers5):
@@ -73,8 +73,7 @@ class Vllm(Server):
 
     def claimed(self, settings: Settings) -> tuple[int, bool]:
         trace = settings.trace
-        given = [name for name in VLLM_LENGTHS if trace.text.get(name) is not None]
-        length = min((whole(trace.get(name), name) for name in given), default=2048)
+        length = min(lengths(trace, VLLM_LENGTHS), default=2048)
         if trace.text.get("model_max_length"):
             length = whole(trace.get("model_max_length"), "model_max_length")
         kind, factor = settings.get("rope_type"), settings.get("factor")
@@ -89,8 +88,7 @@ class Vllm(Server):
 class Sglang(Server):
     def claimed(self, settings: Settings) -> tuple[int, bool]:
         trace, factor = settings.trace, settings.get("factor")
-        name = next((name for name in SGLANG_LENGTHS if trace.text.get(name) is not None), "")
-        length = whole(trace.get(name), name) if name else 2048
+        length = next(lengths(trace, SGLANG_LENGTHS), 2048)
         # The factor multiplies in a flat block only, and only without an original length.
         nested = settings.sources.get("rope_type", "").count(".") > 1
         flat = not trace.family.layers and not nested
@@ -142,9 +140,8 @@ def longrope(settings: Settings) -> Made:
     tables, trained = settings.lists(), settings.original()
     ratio = settings.longest / trained
     attention = reader.longrope_attention(ratio, trained)
-    scales = {name: settings.read(name) for name in MSCALE_TABLES}
-    for name, scale in scales.items():
-        if scale is not None and number(scale, name) != attention:
+    for name in ("short_mscale", "long_mscale"):
+        if settings.number(name, attention) != attention:
             raise NotModelledError(f"{name}, a factor on cos and sin that changes with the table")
     return reader.longrope(tables, ratio, trained)
 

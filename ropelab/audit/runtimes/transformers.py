@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes.reader import Made, Method, Reader, Settings
-from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, OUTSIDE, Trace
 
 Block = Mapping[str, Any]
@@ -23,7 +23,23 @@ LAYER_TYPES = ("full_attention", "sliding_attention")
 DEFAULT = {"rope_type": "default"}
 
 
-class Transformers5(Reader):
+class Transformers(Reader):
+    """Both versions, whose classes stop at some blocks."""
+
+    def method(self, settings: Settings) -> Made:
+        family, kind = settings.trace.family, settings.get("rope_type")
+        block, keys = {*(settings.trace.block("rope_scaling") or ())}, {*family.block_keys}
+        if block and (keys - block or ("type" in keys and block - keys)):
+            raise RefusedError(f"'{family.name}' takes a block of {', '.join(family.block_keys)}")
+        if kind in family.refuses:
+            raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
+        without = settings.trace.first(family.head_keys)[0] is None
+        if without and kind in family.refuses_without_head_dim:
+            raise RefusedError(f"'{family.name}' with '{kind}' needs a head_dim")
+        return super().method(settings)
+
+
+class Transformers5(Transformers):
     """transformers 5; the settings are those of the configuration object after loading."""
 
     multiplies_unscaled = False
@@ -60,15 +76,6 @@ class Transformers5(Reader):
         if not inner:
             return {"all": filled(trace, name, block)}
         return {k: filled(trace, f"{name}.{k}", v, k) for k, v in nested(trace, name, block, inner)}
-
-    def method(self, settings: Settings) -> Made:
-        family, kind = settings.trace.family, settings.get("rope_type")
-        if kind in family.refuses:
-            raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
-        without = settings.trace.first(family.head_keys)[0] is None
-        if without and kind in family.refuses_without_head_dim:
-            raise RefusedError(f"'{family.name}' with '{kind}' needs a head_dim")
-        return super().method(settings)
 
     def kind(self, settings: Settings) -> Any:
         if settings.get("rope_type") == "axial":
@@ -248,11 +255,20 @@ def yarn(settings: Settings) -> Made:
     return reader.coded_yarn(settings, factor, attention, trained, truncate=inside or None)
 
 
+def own_attention(settings: Settings) -> Any:
+    """Return the factor on cos and sin that a file gives; PhiMoE has one for each table."""
+    keys = settings.trace.family.attention_keys
+    if len(given := {settings.number(key) for key in keys}) > 1:
+        raise NotModelledError(f"{' and '.join(keys)} that differ")
+    return given.pop() if given else settings.read("attention_factor")
+
+
 def longrope(settings: Settings, switches: bool = True) -> Made:
     trained, (short, long) = settings.original(), settings.lists()
-    factor = factor_or_ratio(settings, trained)
-    attention = settings.read("attention_factor")
-    return reader.longrope((short, long if switches else short), factor, trained, attention)
+    factor, attention = factor_or_ratio(settings, trained), own_attention(settings)
+    # PhiMoE's class asks for a table without a length, and so never gets the long one.
+    long = long if switches and settings.trace.family.name != "phimoe" else short
+    return reader.longrope((short, long), factor, trained, attention)
 
 
 Transformers5.methods = {
@@ -265,7 +281,7 @@ Transformers5.methods = {
 
 
 @dataclass
-class Transformers4(Reader):
+class Transformers4(Transformers):
     """One release, by its differences from the others."""
 
     # Ramp length and factor from: max_position_embeddings and factor; original length and
@@ -276,6 +292,7 @@ class Transformers4(Reader):
     truncate: bool = True  # YaRN reads truncate
     phi3_share: bool = True  # Phi-3 reads partial_rotary_factor
     types: Collection[str] = ()
+    unmultiplied = ("deepseek_v2",)
     other = "of that release the class of '{}' was not read"
 
     def __post_init__(self) -> None:
@@ -319,6 +336,9 @@ class Transformers4(Reader):
         return {"all": settings}
 
     def kind(self, settings: Settings) -> Any:
+        if settings.trace.family.unscaled:
+            settings.mark("rope_type", "ignored", "this class reads no scaling")
+            return "default"
         return settings.get("rope_type")
 
     def width(self, settings: Settings, head_dim: int) -> int:
@@ -343,13 +363,15 @@ class Transformers4(Reader):
         return reader.coded_yarn(settings, factor, attention, trained, truncate)
 
     def longrope(self, settings: Settings) -> Made:
-        static, attention = self.longrope_rule == "static", settings.read("attention_factor")
+        static, attention = self.longrope_rule == "static", own_attention(settings)
         short, long = settings.lists()
         if static and attention is None:
             raise RefusedError("longrope without attention_factor: its check compares None with 0")
         trained, given = settings.longest, settings.get("factor")
         # Only an original length at top level counts, not the one in the block.
-        top = settings.trace.family.original_max_position_embeddings
+        family = settings.trace.family
+        own = settings.read(ORIGINAL) if family.attention_keys else None
+        top = family.original_max_position_embeddings or own
         original = settings.trace.get(ORIGINAL, top)
         if original is not None:
             trained = whole(original, ORIGINAL)
