@@ -12,7 +12,7 @@ from ropelab.audit.rotations import SHEARED, Fault, Observed, Pairs, Table
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
-from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Unscaled, Yarn
+from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Unscaled, Yarn, ntk_base
 
 # Relative: the part of a frequency that is lost where it is read from a table in bfloat16.
 CLOSE = 2e-3
@@ -128,6 +128,9 @@ def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
         rounded = round_to(right, FORMATS[name])
         if np.allclose(found, rounded, rtol=2e-4, atol=1e-12):
             return f"inv_freq is rounded to {name}", "keep inv_freq in float32"
+    if isinstance(spec.scaling, DynamicNtk) and expected.length > spec.trained_len:
+        base = ntk_base(spec.geometry, spec.scaling.stretch(spec.geometry, expected.length))
+        spec = replace(spec, base=base, scaling=Unscaled())
     if fault := wrong_ladder(found, spec) or common_factor(found, right) or wrong_ramp(found, spec):
         return fault
     # Memory that nobody wrote is mostly zeros, or in no order.

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ropelab.audit.check import Check, check
+from ropelab.audit.calls import from_function
+from ropelab.audit.check import Check, asked, check
+from ropelab.audit.expected import of_config
 from ropelab.runs.errors import InputError
 from ropelab.testing import assert_rope
 from tests.audit.test_check import LLAMA
@@ -256,3 +258,37 @@ def test_frequencies_may_follow_the_tokens_of_a_call(
     config: dict[str, Any], length: int | None, seq_len: bool
 ) -> None:
     assert_rope(by_length(config["rope_scaling"], seq_len), config, length=length)
+
+
+@pytest.mark.parametrize(
+    ("block", "change", "says"),
+    [
+        (LONGROPE, "switch", "the short table is used at 4097 tokens"),
+        (LONGROPE, "short", "the short table is used at 32768 tokens"),
+        (DYNAMIC, "power", r"base 6\.5e\+06 instead of 7\.06069e\+06"),
+        (DYNAMIC, "upside down", r"base 5\.999e\+06 instead of 7\.06069e\+06"),
+        (DYNAMIC, "factor", "32768 tokens"),
+    ],
+)
+def test_scaling_by_the_length_is_judged_on_both_sides_of_where_it_begins(
+    block: dict[str, Any], change: str, says: str
+) -> None:
+    config = {**(SHORT if block is DYNAMIC else LLAMA), "rope_scaling": block}
+    with pytest.raises(AssertionError, match=says):
+        assert_rope(by_length(block, True, change), config)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("", "within 0.01 rad up to position 8191; nearest to float32"),
+        ("static", "nearest to float32; no other frequencies were seen at 32768 tokens"),
+        ("table", "nearest to float32; no other frequencies were seen at 32768 tokens"),
+    ],
+)
+def test_a_scaling_that_was_not_seen_is_not_called_right(change: str, says: str) -> None:
+    expected = of_config("config.json", {**SHORT, "rope_scaling": DYNAMIC}, None)["all"]
+    code = by_length(DYNAMIC, False, change)
+    done = asked(lambda spec, at: from_function(code, "code", spec, at), expected, 0.01)
+    assert not done.wrong
+    assert done.answer.endswith(says)
