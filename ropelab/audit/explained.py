@@ -12,7 +12,15 @@ from ropelab.audit.rotations import SHEARED, Fault, Observed, Pairs, Table
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
-from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Unscaled, Yarn, ntk_base
+from ropelab.math.scaling import (
+    DynamicNtk,
+    Llama3,
+    LongRope,
+    PositionInterpolation,
+    Unscaled,
+    Yarn,
+    ntk_base,
+)
 
 # Relative: the part of a frequency that is lost where it is read from a table in bfloat16.
 CLOSE = 2e-3
@@ -98,6 +106,9 @@ def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
     if fits.all() and later[0] and (later == later[0]).all():
         answer = f"positions are shifted by {later[0]:.0f}"
         return answer if moved[0] else f"{answer} from 1 on", "count positions from 0"
+    ends = found + positions
+    if fits.all() and ends[0] > 0 and (ends == ends[0]).all():
+        return f"positions are counted back from {ends[0]:.0f}", "count positions from 0"
     # Too far off to be found so: where a table ends, its last row may stand for all beyond.
     same = np.abs(wrapped(angles - angles[-1])).max(axis=1) < 1e-6
     end = int(same.argmax())
@@ -138,7 +149,7 @@ def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
         answer = "the frequencies are no ladder that a configuration makes: uninitialised memory?"
         return answer, "build inv_freq after the weights are on their device"
     off = np.flatnonzero(~np.isclose(found, right, rtol=CLOSE, atol=1e-12))
-    ratio = np.abs(found[off] / np.where(right[off] == 0, np.nan, right[off]))
+    ratio = found[off] / np.where(right[off] == 0, np.nan, right[off])
     times = f", by factors from {np.nanmin(ratio):.4g} to {np.nanmax(ratio):.4g}"
     which = f"{len(off)} of {len(right)} frequencies are wrong, pairs {off[0]} to {off[-1]}"
     return f"{which}{times}; no known mistake explains them", "compare inv_freq pair by pair"
@@ -237,12 +248,13 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         ramp = ~(np.isclose(right, plain, rtol=CLOSE) | np.isclose(right, divided, rtol=CLOSE))
         for done, pairs in (("kept", plain), ("divided", divided), ("blended backwards", inverted)):
             yield f"pairs in the ramp are {done}", np.where(ramp, pairs, right)
-        for factor in FACTORS:
-            other = replace(spec, scaling=replace(spec.scaling, factor=factor))
-            yield f"factor {factor:g} instead of {spec.scaling.factor:g}", other.inv_freq(length)
         # Pair 1 is not scaled, so that it has the base.
         digits = -spec.rotary_dim / 2 * math.log10(max(abs(found[:2].min()), 1e-300))
         fitted = [float(f"{10**digits:.3g}")] if 1 < digits < 12 else []
+    if isinstance(spec.scaling, Llama3 | Yarn | DynamicNtk | PositionInterpolation):
+        for factor in FACTORS:
+            other = replace(spec, scaling=replace(spec.scaling, factor=factor))
+            yield f"factor {factor:g} instead of {spec.scaling.factor:g}", other.inv_freq(length)
     if isinstance(spec.scaling, Yarn):
         other = replace(spec, scaling=replace(spec.scaling, truncate=not spec.scaling.truncate))
         answer = f"the ramp's ends are {'not ' * spec.scaling.truncate}rounded to whole pairs"

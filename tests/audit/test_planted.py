@@ -126,6 +126,8 @@ def judged(config: dict[str, Any], rotate: Any) -> Check:
 
 EVEN, ODD = np.arange(0, HEAD, 2), np.arange(1, HEAD, 2)
 HALF = ladder(width=32)
+ONE_BACK = np.where(np.arange(HEAD // 2) == 5, -1, 1) * ladder()
+LINEAR = {**PLAIN, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
 STATIC = 500000.0 * 2.0 ** (64 / 62)  # dynamic scaling by 2 at 49152 of 32768 tokens: 2 * 1.5 - 1
 PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("sign", PLAIN, {"inv_freq": -ladder()}, "the rotation has the wrong sign"),
@@ -269,6 +271,9 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("cache one short", PLAIN, {"place": lambda p: min(p, 32766)}, "32767 is rotated as 32766"),
     ("padding from 1", PLAIN, {"place": lambda p: max(p, 1)}, "position 0 is rotated as 1"),
     ("exponent of the head", PARTIAL, {"inv_freq": ladder()[:16]}, "by 64 instead of 32"),
+    ("half the factor", LINEAR, {"inv_freq": ladder() / 2}, "factor 2 instead of 4"),
+    ("back", PLAIN, {"place": lambda p: 32767 - p}, "positions are counted back from 32767"),
+    ("sign of one", PLAIN, {"inv_freq": ONE_BACK}, "pairs 5 to 5, by factors from -1 to -1"),
     ("mscale's root", YARN, {"inv_freq": "right", "gain": GAIN**0.5}, "by 1.06707 instead of"),
 ]
 
