@@ -7,6 +7,7 @@ and sin, casts.
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -94,31 +95,32 @@ def check(
 def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
     """Judge a code at its length, and its frequencies where the scaling has others."""
     spec, places, start = expected.spec, probes(expected), expected.spec.trained_len
-
-    def at(one: Observed) -> Expected:  # functions of a length are not asked for the longest
-        return replace(expected, length=int(one.positions[-1]) + 1)
-
     found = ask(spec, places)
-    done = joined({name: diagnose(one, at(one), tolerance) for name, one in found.items()})
+    done = joined({n: diagnose(one, at(one, expected), tolerance) for n, one in found.items()})
     others = {LongRope: (start, start + 1), DynamicNtk: (4 * start,)}.get(type(spec.scaling), ())
     for length in sorted({*others} - {expected.length, 1, 2}) * (not done.wrong):
-        try:
+        wrong, known = dict[str, Check](), False
+        with suppress(Exception):  # a table may end before
             found = ask(spec, np.append(places[places < length - 1], length - 1))
-        except Exception:  # a table may end before
-            found = {}
-        wrong, known = dict[str, Check](), bool(found)
-        for name, one in found.items():
-            # The last row only tells the code how many tokens there are.
-            rows = replace(one, positions=one.positions[:-1], cos=one.cos[:-1], sin=one.sin[:-1])
-            if fault := one.fault or explained.wrong_frequencies(rows, at(one)):
-                wrong[name] = Check(f"{fault[0]} ({length} tokens)", True, fault[1], one.called)
-                known &= not one.fault and bool(explained.wrong_frequencies(rows, expected))
+            known = not any(one.fault for one in found.values())
+            for name, one in found.items() if known else ():
+                # The last row only tells the code how many tokens there are.
+                rows = replace(
+                    one, positions=one.positions[:-1], cos=one.cos[:-1], sin=one.sin[:-1]
+                )
+                if fault := explained.wrong_frequencies(rows, at(one, expected)):
+                    wrong[name] = Check(f"{fault[0]} ({length} tokens)", True, fault[1], one.called)
+                    known &= bool(explained.wrong_frequencies(rows, expected))
         if wrong and known:
             return joined(wrong)
-        if not known:
-            answer = f"{done.answer}; no other frequencies were seen at {length} tokens"
-            done = replace(done, answer=answer)
+        unseen = "" if known else f"; no other frequencies were seen at {length} tokens"
+        done = replace(done, answer=done.answer + unseen)
     return done
+
+
+def at(observed: Observed, expected: Expected) -> Expected:
+    """Return what is expected of the tokens asked for, which a whole table limits."""
+    return replace(expected, length=int(observed.positions[-1]) + 1)
 
 
 def check_arrays(path: Path, config: str, length: int | None, tolerance: float) -> Check:

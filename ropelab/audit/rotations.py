@@ -89,21 +89,21 @@ def from_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Obser
     # In one call, as some choose their table by the largest position; in mixed order, but for the
     # end, where some look for it.
     order = np.append(np.random.default_rng(0).permutation(width * count - 1), width * count - 1)
-    last, dense = np.repeat(positions[-1:], width), np.cos(np.arange(width**2)).reshape(width, -1)
-    given = (np.eye(width)[order % width], positions[order // width]), (np.eye(width), last)
-    images = []
-    for vectors, places in (*given, (3 * dense, last)):
-        images.append(np.asarray(rotate(vectors, places), dtype=np.float64))
-        if images[-1].shape != vectors.shape:
-            raise InputError(f"rotating {vectors.shape} vectors gave shape {images[-1].shape}")
-    mixed, alone, turned = images
+    last, dense = (
+        np.repeat(positions[-1:], width),
+        3 * np.cos(np.arange(width**2)).reshape(width, -1),
+    )
+    mixed = np.asarray(rotate(np.eye(width)[order % width], positions[order // width]), np.float64)
+    if mixed.shape != (width * count, width):
+        raise InputError(f"rotating vectors of {width} features gave shape {mixed.shape}")
+    alone, turned = (np.asarray(rotate(x, last), np.float64) for x in (np.eye(width), dense))
     after = mixed[np.argsort(order)].reshape(count, width, width)
     found = from_vectors(np.eye(width), after, positions, spec)
     if np.abs(after[-1] - alone).max() > SHEARED * np.abs(alone).max():
         return replace(found, fault=NOT_ALONE)
     # A rotation of sums is the sum of rotations; of a norm inside, unit vectors show nothing.
     # Rounding to a few bits stays far below a fifth, and nan is no rotation.
-    wanted = 3 * dense @ alone
+    wanted = dense @ alone
     linear = np.abs(turned - wanted).max() <= 0.2 * np.abs(wanted).max()
     return found if linear else replace(found, fault=found.fault or NOT_LINEAR)
 
