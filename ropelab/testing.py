@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.audit.calls import from_function
-from ropelab.audit.check import diagnose, joined, probes
+from ropelab.audit.check import asked, diagnose, probes
 from ropelab.audit.expected import main_of, of_config, of_file
 from ropelab.audit.observed import from_module, layered
 from ropelab.runs.errors import known
@@ -35,12 +35,12 @@ def assert_rope(
         layers = of_file(str(config), length)
     layer_type = known("layer type", layer_type, layers) if layer_type else main_of(layers)
     expected = layers[layer_type]
-    places, name = probes(expected), getattr(module, "__name__", type(module).__name__)
+    name = getattr(module, "__name__", type(module).__name__)
     if layered(module):
-        found = {"": from_module(module, expected.spec, places, "float32", layer_type)}
+        found = from_module(module, expected.spec, probes(expected), "float32", layer_type)
+        done = diagnose(found, expected, tolerance)
     else:
-        found = from_function(module, name, expected.spec, places)
-    done = joined({part: diagnose(one, expected, tolerance) for part, one in found.items()})
+        done = asked(lambda spec, at: from_function(module, name, spec, at), expected, tolerance)
     if done.wrong:
         called = f" (called as {done.called})" if done.called else ""
         raise AssertionError(f"{name}: {done.answer}{called}; fix: {done.fix}")

@@ -6,25 +6,27 @@ and sin, casts.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ropelab.audit import explained, stored
+from ropelab.audit import explained, rotations, stored
 from ropelab.audit.expected import Expected, main_of, of_config, of_file
 from ropelab.audit.observed import from_module, layered, observe, rotary_module
 from ropelab.audit.overview import grouped
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.rotations import Observed, Positions, Rotated, Vectors, from_vectors, sheared
-from ropelab.audit.runtimes.spec import RefusedError, whole
+from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, whole
 from ropelab.audit.vectors import ABOUT, rotated_bound
 from ropelab.math.numerics.budget import KINDS
 from ropelab.math.numerics.casts import STAGES, CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.math.scaling import DynamicNtk, LongRope
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, parse, read_regular
 
@@ -35,6 +37,7 @@ PROBES = (
     *(0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 127, 255, 256, 257, 1023, 2047, 2048, 2049),
     *(4095, 4096, 4097, 8191, 16383, 32767, 65519, 65520, 131071),
 )
+Ask = Callable[[RopeSpec, Positions], dict[str, Observed]]
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,7 @@ def check(
     layers = of_file(config or target, length)
     main = layers[main_of(layers)]
     if not path.is_dir():
-        found = observe(target, main.spec, probes(main))
-        return joined({name: diagnose(one, main, tolerance) for name, one in found.items()})
+        return asked(lambda spec, places: observe(target, spec, places), main, tolerance)
     module = rotary_module(path)
     if not layered(module):
         return diagnose(from_module(module, main.spec, probes(main), dtype), main, tolerance)
@@ -88,6 +90,37 @@ def check(
         if done.wrong:
             return replace(done, answer=f"{name}: {done.answer}")
     return replace(done, answer=f"{done.answer} ({', '.join(layers)})")
+
+
+def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
+    """Judge a code at its length, and its frequencies where the scaling has others."""
+    spec, places, start = expected.spec, probes(expected), expected.spec.trained_len
+    found = ask(spec, places)
+    done = joined({n: diagnose(one, at(one, expected), tolerance) for n, one in found.items()})
+    others = {LongRope: (start, start + 1), DynamicNtk: (4 * start,)}.get(type(spec.scaling), ())
+    for length in sorted({*others} - {expected.length, 1, 2}) * (not done.wrong):
+        wrong, known = dict[str, Check](), False
+        with suppress(Exception):  # a table may end before
+            found = ask(spec, np.append(places[places < length - 1], length - 1))
+            known = not any(one.fault for one in found.values())
+            for name, one in found.items() if known else ():
+                # The last row only tells the code how many tokens there are.
+                rows = replace(
+                    one, positions=one.positions[:-1], cos=one.cos[:-1], sin=one.sin[:-1]
+                )
+                if fault := explained.wrong_frequencies(rows, at(one, expected)):
+                    wrong[name] = Check(f"{fault[0]} ({length} tokens)", True, fault[1], one.called)
+                    known &= bool(explained.wrong_frequencies(rows, expected))
+        if wrong and known:
+            return joined(wrong)
+        unseen = "" if known else f"; no other frequencies were seen at {length} tokens"
+        done = replace(done, answer=done.answer + unseen)
+    return done
+
+
+def at(observed: Observed, expected: Expected) -> Expected:
+    """Return what is expected of the tokens asked for, which a whole table limits."""
+    return replace(expected, length=int(observed.positions[-1]) + 1)
 
 
 def check_arrays(path: Path, config: str, length: int | None, tolerance: float) -> Check:
@@ -124,6 +157,13 @@ def check_arrays(path: Path, config: str, length: int | None, tolerance: float) 
 def joined(done: Mapping[str, Check]) -> Check:
     """Return one answer for queries and keys: only what is wrong, and equal answers once."""
     wrong = {name: one for name, one in done.items() if one.wrong} or done
+    # Scores do not see another order of features only if queries and keys share it.
+    vectors = [name for name in done if name != "cos and sin"]
+    left = {name: rotations.LEFT_IN_HALVES in done[name].answer for name in vectors}
+    if wrong is done and len({*left.values()}) == 2:
+        one, *_, other = sorted(left, key=lambda name: not left[name])
+        answer = f"{one} comes back as halves and {other} as adjacent pairs: no score is right"
+        return replace(done[one], answer=answer, wrong=True, fix="leave both in one order")
     names = grouped((one.answer, name) for name, one in wrong.items() if name)
     says = "; ".join(f"{' and '.join(n)}: {answer}" for answer, n in names.items())
     first = next(iter(wrong.values()))

@@ -10,9 +10,9 @@ from ropelab.audit.expected import Expected
 from ropelab.audit.observed import frequencies
 from ropelab.audit.rotations import SHEARED, Fault, Observed, Pairs, Table
 from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.math import scaling
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
-from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Unscaled, Yarn
 
 # Relative: the part of a frequency that is lost where it is read from a table in bfloat16.
 CLOSE = 2e-3
@@ -98,6 +98,8 @@ def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
     if fits.all() and later[0] and (later == later[0]).all():
         answer = f"positions are shifted by {later[0]:.0f}"
         return answer if moved[0] else f"{answer} from 1 on", "count positions from 0"
+    if fits.all() and found[0] > 0 and not np.ptp(found + positions):
+        return f"positions are counted back from {found[0]:.0f}", "count positions from 0"
     # Too far off to be found so: where a table ends, its last row may stand for all beyond.
     same = np.abs(wrapped(angles - angles[-1])).max(axis=1) < 1e-6
     end = int(same.argmax())
@@ -128,6 +130,9 @@ def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
         rounded = round_to(right, FORMATS[name])
         if np.allclose(found, rounded, rtol=2e-4, atol=1e-12):
             return f"inv_freq is rounded to {name}", "keep inv_freq in float32"
+    if isinstance(spec.scaling, scaling.DynamicNtk) and expected.length > spec.trained_len:
+        base = scaling.ntk_base(spec.geometry, spec.scaling.stretch(spec.geometry, expected.length))
+        spec = replace(spec, base=base, scaling=scaling.Unscaled())
     if fault := wrong_ladder(found, spec) or common_factor(found, right) or wrong_ramp(found, spec):
         return fault
     # Memory that nobody wrote is mostly zeros, or in no order.
@@ -135,7 +140,7 @@ def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
         answer = "the frequencies are no ladder that a configuration makes: uninitialised memory?"
         return answer, "build inv_freq after the weights are on their device"
     off = np.flatnonzero(~np.isclose(found, right, rtol=CLOSE, atol=1e-12))
-    ratio = np.abs(found[off] / np.where(right[off] == 0, np.nan, right[off]))
+    ratio = found[off] / np.where(right[off] == 0, np.nan, right[off])
     times = f", by factors from {np.nanmin(ratio):.4g} to {np.nanmax(ratio):.4g}"
     which = f"{len(off)} of {len(right)} frequencies are wrong, pairs {off[0]} to {off[-1]}"
     return f"{which}{times}; no known mistake explains them", "compare inv_freq pair by pair"
@@ -171,7 +176,7 @@ def wrong_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
     short = float(f"{base:.4g}")
     answer, fix = f"base {short:g} instead of {spec.base:g}", f"base {spec.base:g}"
     stretch = (base / spec.base) ** ((spec.rotary_dim - 2) / spec.rotary_dim)
-    if isinstance(spec.scaling, DynamicNtk) and stretch > 1:
+    if isinstance(spec.scaling, scaling.DynamicNtk) and stretch > 1:
         tokens = spec.trained_len * (1 + (stretch - 1) / spec.scaling.factor)
         return f"{answer}, which dynamic scaling has at {tokens:.0f} tokens", fix
     whole = round(stretch)
@@ -200,7 +205,7 @@ def common_factor(found: Pairs, right: Pairs) -> Fault | None:
 
 def wrong_ramp(found: Pairs, spec: RopeSpec) -> Fault | None:
     """Name other ends of YaRN's ramp, between which the share that is divided grows evenly."""
-    if not isinstance(spec.scaling, Yarn):
+    if not isinstance(spec.scaling, scaling.Yarn):
         return None
     plain, pairs = inverse_frequencies(spec.rotary_dim, spec.base), np.arange(len(found))
     share = (1 - found / plain) / (1 - 1 / spec.scaling.factor)
@@ -219,14 +224,14 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
     spec, length, right = expected.spec, expected.length, expected.inv_freq
     fitted: list[float] = []
     plain = inverse_frequencies(spec.rotary_dim, spec.base)
-    if isinstance(spec.scaling, LongRope):
+    if isinstance(spec.scaling, scaling.LongRope):
         for name in ("short", "long"):
             divisors = np.array(getattr(spec.scaling, f"{name}_factor"))
             yield f"the {name} table is used at {length} tokens", plain / divisors
-    if not isinstance(spec.scaling, Unscaled):
+    if not isinstance(spec.scaling, scaling.Unscaled):
         yield f"the scaling is not applied: {spec.method} is missing", plain
         yield "the factor is applied twice", right**2 / plain
-    if isinstance(spec.scaling, Llama3 | Yarn):
+    if isinstance(spec.scaling, scaling.Llama3 | scaling.Yarn):
         divided = plain / spec.scaling.factor
         inverted = plain + divided - right
         yield "the ramp is inverted: fast pairs are divided, slow ones kept", inverted
@@ -234,13 +239,17 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         ramp = ~(np.isclose(right, plain, rtol=CLOSE) | np.isclose(right, divided, rtol=CLOSE))
         for done, pairs in (("kept", plain), ("divided", divided), ("blended backwards", inverted)):
             yield f"pairs in the ramp are {done}", np.where(ramp, pairs, right)
-        for factor in FACTORS:
-            other = replace(spec, scaling=replace(spec.scaling, factor=factor))
-            yield f"factor {factor:g} instead of {spec.scaling.factor:g}", other.inv_freq(length)
         # Pair 1 is not scaled, so that it has the base.
         digits = -spec.rotary_dim / 2 * math.log10(max(abs(found[:2].min()), 1e-300))
         fitted = [float(f"{10**digits:.3g}")] if 1 < digits < 12 else []
-    if isinstance(spec.scaling, Yarn):
+    if isinstance(
+        spec.scaling,
+        scaling.Llama3 | scaling.Yarn | scaling.DynamicNtk | scaling.PositionInterpolation,
+    ):
+        for factor in FACTORS:
+            other = replace(spec, scaling=replace(spec.scaling, factor=factor))
+            yield f"factor {factor:g} instead of {spec.scaling.factor:g}", other.inv_freq(length)
+    if isinstance(spec.scaling, scaling.Yarn):
         other = replace(spec, scaling=replace(spec.scaling, truncate=not spec.scaling.truncate))
         answer = f"the ramp's ends are {'not ' * spec.scaling.truncate}rounded to whole pairs"
         yield answer, other.inv_freq(length)

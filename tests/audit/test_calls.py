@@ -1,6 +1,7 @@
 """Functions as the authors of engines write them: called by the names of their parameters."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ropelab.audit.check import Check, check
+from ropelab.audit.calls import from_function
+from ropelab.audit.check import Check, asked, check
+from ropelab.audit.expected import of_config
 from ropelab.runs.errors import InputError
 from ropelab.testing import assert_rope
 from tests.audit.test_check import LLAMA
@@ -36,6 +39,12 @@ def of_ids_wrong(x, position_ids=None):
     return turned(x, position_ids + 1)
 def unused(x, position_ids=None):
     return of_ids(x)
+def moved(x, position_ids=None):
+    return turned(x, position_ids + (x.ndim == 2))
+def first_of_all(x, position_ids=None):
+    return turned(x, np.full(x.shape[-2], position_ids.reshape(-1)[0]))
+def last_of_all(x, position_ids=None):
+    return turned(x, np.full(x.shape[-2], position_ids.reshape(-1)[-1]))
 
 # f(q, k, positions), heads in the middle
 def both(q, k, positions):
@@ -158,6 +167,9 @@ def test_a_right_function_is_right_in_the_way_that_it_was_called(
         ("meta", "xq and xk: adjacent pairing instead of half"),
         ("Halved", "every angle is halved"),
         ("late", "positions are shifted by 1"),
+        ("unused", "the positions that are given are not used"),
+        ("first_of_all", "a token is rotated otherwise among other tokens"),
+        ("last_of_all", "every position is rotated alike"),
     ],
 )
 def test_a_wrong_one_is_named(says: Callable[[str], Check], name: str, answer: str) -> None:
@@ -170,7 +182,7 @@ def test_a_wrong_one_is_named(says: Callable[[str], Check], name: str, answer: s
     ("name", "sentence"),
     [
         ("unclear", "both work and differ: call the parameters x, q, k, positions"),
-        ("unused", "both work and differ: take but one of them"),
+        ("moved", "both work and differ: take but one of them"),
         ("without", "engine_rope:without: call the parameters x, q, k, positions"),
         ("adjacent", r"takes tables: give a factory that returns \(tables, f\)"),
     ],
@@ -195,3 +207,88 @@ def test_assert_rope_calls_in_the_same_ways() -> None:
     twice: Any = lambda positions, x: rotate(positions, x, 2.0)  # noqa: E731
     with pytest.raises(AssertionError, match=r"doubled \(called as <lambda>\(positions \[n\], x"):
         assert_rope(twice, LLAMA)
+
+
+LONGROPE = {"short_factor": [1.0] * 32, "long_factor": [1.0 + i for i in range(32)]}
+LONGROPE |= {"rope_type": "longrope", "original_max_position_embeddings": 4096}
+DYNAMIC = {"rope_type": "dynamic", "factor": 4.0}
+SHORT = {**LLAMA, "max_position_embeddings": 8192}
+
+
+def by_length(block: dict[str, Any], seq_len: bool, change: str = "") -> Any:
+    """A code that takes its frequencies from the tokens of the call, with one thing changed."""
+    long_rope = "long_factor" in block
+
+    def inv_freq(tokens: int) -> np.ndarray:
+        exponents = -np.arange(32) / 32
+        if long_rope:
+            switch = 8192 if change == "switch" else 4096
+            long = change == "long" or (tokens > switch and change != "short")
+            return 500000.0**exponents / block["long_factor" if long else "short_factor"]
+        factor = 2.0 if change == "factor" else block["factor"]
+        stretch = 1 + factor * (max(tokens, 8192) / 8192 - 1)
+        power = {"power": 1.0, "upside down": 62 / 64}.get(change, 64 / 62)
+        return (500000.0 * (1.0 if change == "static" else stretch) ** power) ** exponents
+
+    def turned(x: np.ndarray, positions: np.ndarray, tokens: int) -> np.ndarray:
+        if change == "table" and positions.max() >= 8192:
+            raise IndexError("the table has 8192 rows")
+        angles = positions[..., None] * inv_freq(tokens)
+        factor = math.sqrt(1 + math.log(8) / math.log(4096)) if long_rope else 1.0
+        cos, sin = factor * np.cos(angles), factor * np.sin(angles)
+        a, b = x[..., :32], x[..., 32:]
+        return np.concatenate([a * cos - b * sin, a * sin + b * cos], -1)
+
+    if seq_len:
+        return lambda x, positions, seq_len: turned(x, positions, seq_len)
+    return lambda x, positions: turned(x, positions, positions.max() + 1)
+
+
+@pytest.mark.parametrize("seq_len", [False, True])
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [
+        ({**LLAMA, "rope_scaling": LONGROPE}, None),
+        ({**LLAMA, "rope_scaling": LONGROPE}, 4096),
+        ({**SHORT, "rope_scaling": DYNAMIC}, None),
+        ({**SHORT, "rope_scaling": DYNAMIC}, 32768),
+    ],
+)
+def test_frequencies_may_follow_the_tokens_of_a_call(
+    config: dict[str, Any], length: int | None, seq_len: bool
+) -> None:
+    assert_rope(by_length(config["rope_scaling"], seq_len), config, length=length)
+
+
+@pytest.mark.parametrize(
+    ("block", "change", "says"),
+    [
+        (LONGROPE, "switch", "the short table is used at 4097 tokens"),
+        (LONGROPE, "short", "the short table is used at 32768 tokens"),
+        (DYNAMIC, "power", r"base 6\.5e\+06 instead of 7\.06069e\+06"),
+        (DYNAMIC, "upside down", r"base 5\.999e\+06 instead of 7\.06069e\+06"),
+        (DYNAMIC, "factor", "32768 tokens"),
+    ],
+)
+def test_scaling_by_the_length_is_judged_on_both_sides_of_where_it_begins(
+    block: dict[str, Any], change: str, says: str
+) -> None:
+    config = {**(SHORT if block is DYNAMIC else LLAMA), "rope_scaling": block}
+    with pytest.raises(AssertionError, match=says):
+        assert_rope(by_length(block, True, change), config)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("", "within 0.01 rad up to position 8191; nearest to float32"),
+        ("static", "nearest to float32; no other frequencies were seen at 32768 tokens"),
+        ("table", "nearest to float32; no other frequencies were seen at 32768 tokens"),
+    ],
+)
+def test_a_scaling_that_was_not_seen_is_not_called_right(change: str, says: str) -> None:
+    expected = of_config("config.json", {**SHORT, "rope_scaling": DYNAMIC}, None)["all"]
+    code = by_length(DYNAMIC, False, change)
+    done = asked(lambda spec, at: from_function(code, "code", spec, at), expected, 0.01)
+    assert not done.wrong
+    assert done.answer.endswith(says)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ropelab.audit.calls import from_function
-from ropelab.audit.check import Check, diagnose, probes
+from ropelab.audit.check import Check, diagnose, joined, probes
 from ropelab.audit.expected import Expected
 from ropelab.audit.rotations import from_rotation, from_tables, from_vectors
 from ropelab.audit.runtimes.registry import RUNTIMES, read
@@ -126,6 +126,8 @@ def judged(config: dict[str, Any], rotate: Any) -> Check:
 
 EVEN, ODD = np.arange(0, HEAD, 2), np.arange(1, HEAD, 2)
 HALF = ladder(width=32)
+ONE_BACK = np.where(np.arange(HEAD // 2) == 5, -1, 1) * ladder()
+LINEAR = {**PLAIN, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
 STATIC = 500000.0 * 2.0 ** (64 / 62)  # dynamic scaling by 2 at 49152 of 32768 tokens: 2 * 1.5 - 1
 PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("sign", PLAIN, {"inv_freq": -ladder()}, "the rotation has the wrong sign"),
@@ -269,6 +271,9 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("cache one short", PLAIN, {"place": lambda p: min(p, 32766)}, "32767 is rotated as 32766"),
     ("padding from 1", PLAIN, {"place": lambda p: max(p, 1)}, "position 0 is rotated as 1"),
     ("exponent of the head", PARTIAL, {"inv_freq": ladder()[:16]}, "by 64 instead of 32"),
+    ("half the factor", LINEAR, {"inv_freq": ladder() / 2}, "factor 2 instead of 4"),
+    ("back", PLAIN, {"place": lambda p: 32767 - p}, "positions are counted back from 32767"),
+    ("sign of one", PLAIN, {"inv_freq": ONE_BACK}, "pairs 5 to 5, by factors from -1 to -1"),
     ("mscale's root", YARN, {"inv_freq": "right", "gain": GAIN**0.5}, "by 1.06707 instead of"),
 ]
 
@@ -364,3 +369,43 @@ def test_a_norm_inside_a_rotation_is_a_fault_although_unit_vectors_do_not_show_i
     norms = (lambda x: x / np.linalg.norm(x, axis=1, keepdims=True), lambda x: np.clip(x, -1, 1))
     assert [judged_as(norm).answer for norm in norms] == [says, says]
     assert not judged_as(lambda x: x, "bfloat16").wrong
+
+
+def test_queries_in_halves_beside_keys_in_pairs_have_no_right_score() -> None:
+    wanted = expected({**PLAIN, "model_type": "cohere", "head_dim": HEAD})
+    pairs = rotating(first=EVEN, second=ODD)
+
+    def halves(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        return rotating()(np.concatenate([x[:, ::2], x[:, 1::2]], axis=1), positions)
+
+    def judged_as(of_q: Any, of_k: Any) -> Check:
+        def rope(q: np.ndarray, k: np.ndarray, positions: np.ndarray) -> Any:
+            return of_q(q, positions), of_k(k, positions)
+
+        found = from_function(rope, "rope", wanted.spec, probes(wanted))
+        return joined({name: diagnose(one, wanted, 0.01) for name, one in found.items()})
+
+    says = "{} comes back as halves and {} as adjacent pairs: no score is right"
+    for of_q, of_k, names in ((halves, pairs, "qk"), (pairs, halves, "kq")):
+        done = judged_as(of_q, of_k)
+        assert (done.wrong, done.answer) == (True, says.format(*names))
+    assert not judged_as(halves, halves).wrong
+    assert not judged_as(pairs, pairs).wrong
+
+
+def test_a_rest_that_rotates_or_grows_is_named() -> None:
+    def rope(change: Callable[..., np.ndarray]) -> Any:
+        def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+            y = rotating(HALF)(x, positions)
+            y[:, 32:] = change(y[:, 32:], positions)
+            return y
+
+        return rotate
+
+    def rotated(rest: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        return rotating(HALF)(rest, positions)
+
+    assert judged(PARTIAL, rope(rotated)).answer == "64 features rotate instead of 32"
+    answer = judged(PARTIAL, rope(lambda rest, _: 1.05 * rest)).answer
+    assert answer == "features 32 to 63 do not rotate, but change"
+    assert not judged(PARTIAL, rope(lambda rest, _: 1.002 * rest)).wrong
