@@ -7,16 +7,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from ropelab.claims.arrays import (
-    Array,
-    frequencies,
-    gaussian,
-    largest,
-    rotated,
-    softmax,
-    split,
-    tiny,
-)
+from ropelab.claims import arrays
 from ropelab.claims.record import Findings, Role
 from ropelab.claims.sinusoids import code
 from ropelab.runs.arrays import Float
@@ -28,15 +19,15 @@ QUERY, KEY = 11, 3
 FARTHEST, DRAWS = 4096, 8192
 
 
-def _codes(width: int, tokens: int) -> Float[Array, "tokens width"]:
-    return code(np.arange(tokens), frequencies(width, BASE))
+def _codes(width: int, tokens: int) -> Float[arrays.Array, "tokens width"]:
+    return code(np.arange(tokens), arrays.frequencies(width, BASE))
 
 
 def concatenation_is_wider(found: Findings, seed: int = 0) -> None:
-    x, p = gaussian(seed, TOKENS, WIDTH), _codes(WIDTH, TOKENS)
-    weights = gaussian(seed + 1, 2 * WIDTH, WIDTH)
+    x, p = arrays.gaussian(seed, TOKENS, WIDTH), _codes(WIDTH, TOKENS)
+    weights = arrays.gaussian(seed + 1, 2 * WIDTH, WIDTH)
     beside = np.concatenate((x, p), -1)
-    off = largest(beside @ weights - (x @ weights[:WIDTH] + p @ weights[WIDTH:]))
+    off = arrays.largest(beside @ weights - (x @ weights[:WIDTH] + p @ weights[WIDTH:]))
     width = beside.shape[-1]
     text = f"{WIDTH} for a sum, {width} side by side"
     found.part("inputs of the next layer", text, width > WIDTH, width)
@@ -47,7 +38,7 @@ def concatenation_is_wider(found: Findings, seed: int = 0) -> None:
 def multiplying_changes_more(
     found: Findings, sizes: Sequence[float] = (1.0, 0.02), seed: int = 0
 ) -> None:
-    def length(x: Array) -> float:
+    def length(x: arrays.Array) -> float:
         # Rounded once: BLAS, which np.linalg.norm calls, adds in an order that depends on threads
         # and on alignment, and the last digit of the stored value with it.
         return math.sqrt(math.fsum(np.square(x).ravel()))
@@ -55,7 +46,7 @@ def multiplying_changes_more(
     p = _codes(WIDTH, TOKENS)
     # Embeddings of unit size, and of 0.02, at which they are usually initialized.
     for size in sizes:
-        x = size * gaussian(seed, TOKENS, WIDTH)
+        x = size * arrays.gaussian(seed, TOKENS, WIDTH)
         multiplied, added = (length(change) / length(x) for change in (x * p - x, p))
         what = f"change of embeddings of size {size:g}, of their length"
         text = f"{multiplied:.2f} multiplied, {added:.2f} added"
@@ -64,24 +55,25 @@ def multiplying_changes_more(
 
 
 def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
-    x, angles = gaussian(seed, TOKENS, WIDTH), position * frequencies(WIDTH, BASE)
-    after = rotated(x, angles, "interleaved")
+    x, angles = arrays.gaussian(seed, TOKENS, WIDTH), position * arrays.frequencies(WIDTH, BASE)
+    after = arrays.rotated(x, angles, "interleaved")
     pairs, rotated_pairs = (
-        first + 1j * second for first, second in (split(y, "interleaved") for y in (x, after))
+        first + 1j * second
+        for first, second in (arrays.split(y, "interleaved") for y in (x, after))
     )
-    off = largest(rotated_pairs - pairs * np.exp(1j * angles))
+    off = arrays.largest(rotated_pairs - pairs * np.exp(1j * angles))
     # Quantiles, as a feature that is nearly 0 gives any factor.
     low, high = np.quantile(after / x, (0.05, 0.95), axis=0)
     found.within("turned vectors against one complex factor for each pair", off, EXACT)
     what = f"one real factor for each feature at position {position}, 5 to 95 % of vectors"
-    found.within(what, largest(high - low), EXACT, "differ by up to {:.1f}", "limit")
+    found.within(what, arrays.largest(high - low), EXACT, "differ by up to {:.1f}", "limit")
 
 
 def coefficients_are_fixed(found: Findings, encoding: str = "sinusoidal", tokens: int = 16) -> None:
     from ropelab.claims.encodings import trains
 
     p, wanted = _codes(TOKENS, tokens), np.eye(tokens)
-    off = largest(p @ np.linalg.lstsq(p, wanted, rcond=None)[0] - wanted)
+    off = arrays.largest(p @ np.linalg.lstsq(p, wanted, rcond=None)[0] - wanted)
     count = trains(encoding)
     found.part("numbers that the code trains", f"{count:,}", count == 0, count)
     what = f"a learned projection of the code picks out each of {tokens} positions, d = {TOKENS}"
@@ -97,9 +89,12 @@ def only_at_the_product(found: Findings, name: str = "rope", seed: int = 0) -> N
     placed, moved = (encoded(layer, q, k, start) for start in (0, shift))
     scores, shifted = (layer.scores(*at).detach().tril() for at in (placed, moved))
     product = (placed[0] @ placed[1].mT / q.shape[-1] ** 0.5).tril()
-    change, added = largest((shifted - scores).numpy()), largest((scores - product).numpy())
+    change, added = (
+        arrays.largest((shifted - scores).numpy()),
+        arrays.largest((scores - product).numpy()),
+    )
     what = f"{name}: what is done to the product, while moving both tokens by {shift} changes the "
-    what += f"score by {tiny(change)}"
+    what += f"score by {arrays.tiny(change)}"
     text = "nothing" if added <= ROUNDING else f"scores change by {added:.1f}"
     found.part(what, text, added > ROUNDING, added)
 
@@ -110,7 +105,7 @@ def polynomial_fits(found: Findings, degree: int = 3) -> None:
     # The distance is divided by its range: powers of it would be badly conditioned.
     x = distance / reach
 
-    def explained(y: Float[Array, " n"]) -> float:
+    def explained(y: Float[arrays.Array, " n"]) -> float:
         return float(1 - np.var(y - np.polyval(np.polyfit(x, y, degree), x)) / np.var(y))
 
     log = -np.log1p(distance)
@@ -128,15 +123,15 @@ def polynomial_fits(found: Findings, degree: int = 3) -> None:
 # The terms of a score of embeddings to which a code was added
 
 
-def _weights(seed: int) -> Float[Array, "w w"]:
-    wq, wk = gaussian(seed + 1, 2, WIDTH, WIDTH) / math.sqrt(WIDTH)
+def _weights(seed: int) -> Float[arrays.Array, "w w"]:
+    wq, wk = arrays.gaussian(seed + 1, 2, WIDTH, WIDTH) / math.sqrt(WIDTH)
     return wq.T @ wk
 
 
-def _terms(shift: int, weights: Float[Array, "w w"], seed: int) -> dict[str, float]:
+def _terms(shift: int, weights: Float[arrays.Array, "w w"], seed: int) -> dict[str, float]:
     """Return the four products of content x and position p under W_q^T W_k."""
-    contents = gaussian(seed, 2, WIDTH)
-    positions = code([QUERY + shift, KEY + shift], frequencies(WIDTH, BASE))
+    contents = arrays.gaussian(seed, 2, WIDTH)
+    positions = code([QUERY + shift, KEY + shift], arrays.frequencies(WIDTH, BASE))
     sides = (("content", contents), ("position", positions))
     return {f"{a}-{b}": float(x[0] @ weights @ y[1]) for a, x in sides for b, y in sides}
 
@@ -144,7 +139,7 @@ def _terms(shift: int, weights: Float[Array, "w w"], seed: int) -> dict[str, flo
 def four_terms(found: Findings, seed: int = 0) -> None:
     weights = _weights(seed)
     terms = _terms(0, weights, seed)
-    summed = gaussian(seed, 2, WIDTH) + code([QUERY, KEY], frequencies(WIDTH, BASE))
+    summed = arrays.gaussian(seed, 2, WIDTH) + code([QUERY, KEY], arrays.frequencies(WIDTH, BASE))
     score = float(summed[0] @ weights @ summed[1])
     listed = ", ".join(f"{name} {term:.3f}" for name, term in terms.items())
     found.expected = f"the score, {score:.3f}"
@@ -153,7 +148,7 @@ def four_terms(found: Findings, seed: int = 0) -> None:
 
 
 def position_terms_absolute(found: Findings, shift: int = 100, seed: int = 0) -> None:
-    def changes(weights: Float[Array, "w w"]) -> dict[str, float]:
+    def changes(weights: Float[arrays.Array, "w w"]) -> dict[str, float]:
         here, there = (_terms(s, weights, seed) for s in (0, shift))
         return {term: abs(there[term] - here[term]) for term in here if "position" in term}
 
@@ -168,13 +163,14 @@ def position_terms_absolute(found: Findings, shift: int = 100, seed: int = 0) ->
 
 def query_bias_matters(found: Findings, seed: int = 0) -> None:
     tokens = 16
-    q, k = gaussian(seed, 2, tokens, WIDTH)
+    q, k = arrays.gaussian(seed, 2, tokens, WIDTH)
     scores = q @ k.T
-    per_query = gaussian(seed + 1, tokens, 1)
+    per_query = arrays.gaussian(seed + 1, tokens, 1)
     per_distance = 0.1 * (np.arange(tokens)[:, None] - np.arange(tokens))
     # The softmax of a row ignores what is added to all of it.
     by_query, by_distance = (
-        largest(softmax(scores + bias) - softmax(scores)) for bias in (per_query, per_distance)
+        arrays.largest(arrays.softmax(scores + bias) - arrays.softmax(scores))
+        for bias in (per_query, per_distance)
     )
     found.beyond("change of the weights by c_(q-k)", by_distance, EXACT, "{:.2f}")
     what = "change of the weights by b_q, which the softmax of a row cancels"
@@ -198,14 +194,14 @@ def middle_terms_index(
     rows, tokens = 4, 5
     # The code takes delta(i, j), the same row as in the content-to-position term.
     i, j = np.arange(tokens)[:, None], np.arange(tokens)
-    keys_by_row = gaussian(seed, tokens, 2 * rows)
+    keys_by_row = arrays.gaussian(seed, tokens, 2 * rows)
     # As in the code: rows gathered at k - (j - i) over keys j, then transposed.
     gathered = np.take_along_axis(keys_by_row, np.clip(rows - (i - j), 0, 2 * rows - 1), 1).T
     apart = {
-        name: largest(gathered - keys_by_row[j, np.clip(distance + rows, 0, 2 * rows - 1)])
+        name: arrays.largest(gathered - keys_by_row[j, np.clip(distance + rows, 0, 2 * rows - 1)])
         for name, distance in (("from key to query", j - i), ("from query to key", i - j))
     }
-    shown = "; ".join(f"{tiny(off)} {name}" for name, off in apart.items())
+    shown = "; ".join(f"{arrays.tiny(off)} {name}" for name, off in apart.items())
     what = "position-to-content term as coded, apart from K_j . Q at the distance"
     found.part(what, shown, apart[printed] <= EXACT, apart[printed])
 
@@ -215,31 +211,31 @@ def middle_terms_index(
 
 def _waves(head_dim: int, farthest: int) -> np.ndarray:
     """Return e^(i distance theta_i) [distances, pairs]."""
-    return np.exp(1j * np.arange(farthest + 1)[:, None] * frequencies(head_dim, BASE))
+    return np.exp(1j * np.arange(farthest + 1)[:, None] * arrays.frequencies(head_dim, BASE))
 
 
-def bound_curve(head_dim: int, farthest: int = FARTHEST) -> Float[Array, " n"]:
+def bound_curve(head_dim: int, farthest: int = FARTHEST) -> Float[arrays.Array, " n"]:
     """Compute (2/d) sum_j |S_j|, S_j the sum of the first j waves (arXiv:2104.09864, eq. 37)."""
     return np.abs(_waves(head_dim, farthest).cumsum(-1)).mean(-1)
 
 
-def aligned_curve(head_dim: int) -> Float[Array, " n"]:
+def aligned_curve(head_dim: int) -> Float[arrays.Array, " n"]:
     """Return the mean score of a random vector with itself: the mean of cos(distance theta_i)."""
     return _waves(head_dim, FARTHEST).real.mean(-1)
 
 
 def random_curves(
-    distances: Float[Array, " n"], head_dim: int, draws: int = DRAWS, seed: int = 0
-) -> Float[Array, "draws n"]:
+    distances: Float[arrays.Array, " n"], head_dim: int, draws: int = DRAWS, seed: int = 0
+) -> Float[arrays.Array, "draws n"]:
     """Score independent random queries and keys at some distances, in the complex form."""
-    features = gaussian(seed, 2, 2, draws, head_dim // 2)
+    features = arrays.gaussian(seed, 2, 2, draws, head_dim // 2)
     q, k = (real + 1j * imaginary for real, imaginary in features)
     products = q * k.conj()
-    angle = frequencies(head_dim, BASE)[:, None] * distances
+    angle = arrays.frequencies(head_dim, BASE)[:, None] * distances
     return products.real @ np.cos(angle) + products.imag @ np.sin(angle)
 
 
-def octaves(curve: Float[Array, " n"]) -> list[float]:
+def octaves(curve: Float[arrays.Array, " n"]) -> list[float]:
     """Return means over distances [1, 2), [2, 4), [4, 8), ..."""
     # Means over octaves, as neighbouring distances go up and down with the fast pairs.
     edges = [2**k for k in range(len(curve).bit_length()) if 2 ** (k + 1) <= len(curve)]

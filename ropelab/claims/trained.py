@@ -12,22 +12,8 @@ from itertools import combinations, pairwise, product
 
 import pandas as pd
 
+from ropelab.claims import stored
 from ropelab.claims.record import Finding, Findings, Role
-from ropelab.claims.stored import (
-    COPYING,
-    Encodings,
-    Frequencies,
-    Methods,
-    asked_of,
-    at_least,
-    described,
-    guard,
-    in_context,
-    largest_first,
-    opposite,
-    reaches,
-    tally,
-)
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import between
 from ropelab.runs.labels import WINDOW, method_label
@@ -48,7 +34,7 @@ def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
         return
     # The run with most seeds decides, then the one with the longest window.
     run = max(deciding, key=lambda run: (len(run.config["seeds"]), run.config["train_len"]))
-    found.models = described(run.config)
+    found.models = stored.described(run.config)
     judged = run.tables["predictions"]
     judged = judged[judged["agrees"].notna()]
     predicted = judged["first_failing_position_tokens"].notna()
@@ -73,8 +59,8 @@ def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
         found.count(what, holding, len(above), "limit")
 
 
-@asked_of(Methods)
-def methods_do(found: Findings, run: Methods, asked: Sequence[Mapping[str, str]]) -> None:
+@stored.asked_of(stored.Methods)
+def methods_do(found: Findings, run: stored.Methods, asked: Sequence[Mapping[str, str]]) -> None:
     """Add a finding per row: `a` against `b`, on text unless `on` says else, or what `a` copies."""
     for row in asked:
         add = _against if "b" in row else _copies
@@ -83,7 +69,7 @@ def methods_do(found: Findings, run: Methods, asked: Sequence[Mapping[str, str]]
 
 def _against(
     found: Findings,
-    run: Methods,
+    run: stored.Methods,
     a: str,
     b: str,
     on: str = "text",
@@ -103,16 +89,22 @@ def _against(
     run.against(a, b, METRICS[on]).add_to(found, what, asks)
 
 
-def _copies(found: Findings, run: Methods, what: str, a: str, at: str, asks: str = "works") -> None:
+def _copies(
+    found: Findings, run: stored.Methods, what: str, a: str, at: str, asks: str = "works"
+) -> None:
     copied, role = run.level_at(run.label(a), at), ROLES[asks]
-    agrees = opposite(reaches(copied, FAILS)) if asks == "fails" else reaches(copied, WORKS)
+    agrees = (
+        stored.opposite(stored.reaches(copied, FAILS))
+        if asks == "fails"
+        else stored.reaches(copied, WORKS)
+    )
     shown = f"{copied.value:.2f} [{copied.low:.2f}, {copied.high:.2f}]"
     what = what.format(a=run.label(a), twice=2 * run.train_len)
     found.add(role, what, shown, agrees, copied.value)
 
 
-@asked_of(Methods)
-def low_loss_means_retrieval(found: Findings, run: Methods) -> None:
+@stored.asked_of(stored.Methods)
+def low_loss_means_retrieval(found: Findings, run: stored.Methods) -> None:
     """Test that every method as good as the best on text also copies from far away."""
     # The sliding window is left out: it cannot see far by construction.
     labels = [x for x in run.rows("last_window")["label"].unique() if x != WINDOW]
@@ -142,11 +134,11 @@ def low_loss_means_retrieval(found: Findings, run: Methods) -> None:
     varied = min(losses.nunique(), accuracies.nunique()) > 1
     correlation = -float(losses.corr(accuracies, method="spearman")) if varied else math.nan
     what = "rank correlation of low loss and copying"
-    found.limit(what, f"{correlation:.2f}", at_least(correlation, WORKS), correlation)
+    found.limit(what, f"{correlation:.2f}", stored.at_least(correlation, WORKS), correlation)
 
 
-@asked_of(Methods)
-def finetuned_beats_window(found: Findings, run: Methods) -> None:
+@stored.asked_of(stored.Methods)
+def finetuned_beats_window(found: Findings, run: stored.Methods) -> None:
     yarn = run.label("yarn", arm="finetuned")
     steps = run.config.get("finetune_steps", "unknown")
     # The window of a model that was trained on as long, where the run has it.
@@ -178,7 +170,7 @@ def reappears(
     equals = " ~ " if equal else ", "
     found.expected = " > ".join(equals.join(group) for group in names)
     answers: list[tuple[tuple[int, ...], Findings]] = []
-    for run in largest_first(Methods, runs):
+    for run in stored.largest_first(stored.Methods, runs):
         rows = run.select("comparisons", metric=metric)
         if rows.empty or not run.copies_within() >= LEARNED:
             continue
@@ -191,7 +183,7 @@ def reappears(
             place = at[at > tuned_len].min()
         else:
             place = at[at <= tuned_len].max() if finetuned else at.max()
-        rows = in_context(rows[at == place], "at_tokens")
+        rows = stored.in_context(rows[at == place], "at_tokens")
         factor = (tuned_len if finetuned else run.test_len) / run.train_len
         arm = "finetuned" if finetuned else "zero_shot"
         labels = [[_label(name, factor, arm) for name in group] for group in groups]
@@ -199,7 +191,7 @@ def reappears(
         measured = known.issuperset(label for group in labels for label in group)
         if not measured or not factors[0] <= factor <= factors[1]:
             continue
-        answer = Findings(models=described(run.config))
+        answer = Findings(models=stored.described(run.config))
         for group in labels if equal else ():
             for a, b in combinations(group, 2):
                 _compare(answer, rows, a, b, same=True)
@@ -253,8 +245,8 @@ def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) ->
     found.part(f"{a} {'~' if same else '>'} {b}", shown, agrees, difference)
 
 
-@asked_of(Encodings)
-def extrapolates(found: Findings, run: Encodings, encoding: str) -> None:
+@stored.asked_of(stored.Encodings)
+def extrapolates(found: Findings, run: stored.Encodings, encoding: str) -> None:
     """Test the price of a longer context on the same texts, and the copying that is left."""
     what = f"{encoding}, rise of text loss from {run.train_len} to {run.test_len} tokens"
     row = run.one("extrapolation", encoding=encoding, metric="text loss")
@@ -262,17 +254,17 @@ def extrapolates(found: Findings, run: Encodings, encoding: str) -> None:
         found.missing(what, "not measured")
     else:
         found.part(what, _loss_change(row), _harmless(row), float(row["difference"]))
-    guard(found, run, encoding)
-    near, far = (run.at(encoding, COPYING, longest=longest) for longest in (False, True))
+    stored.guard(found, run, encoding)
+    near, far = (run.at(encoding, stored.COPYING, longest=longest) for longest in (False, True))
     what = "copy accuracy at the trained length and at the longest"
-    found.limit(what, f"{near:.2f} and {far:.2f}", at_least(far - WORKS * near, 0), far)
-    guard(found, run, encoding)
+    found.limit(what, f"{near:.2f} and {far:.2f}", stored.at_least(far - WORKS * near, 0), far)
+    stored.guard(found, run, encoding)
 
 
-@asked_of(Encodings)
+@stored.asked_of(stored.Encodings)
 def ordered(
     found: Findings,
-    run: Encodings,
+    run: stored.Encodings,
     metric: str,
     better: Sequence[str] = (),
     worse: Sequence[str] = (),
@@ -283,14 +275,14 @@ def ordered(
         result.add_to(found, f"{encoding} against {baseline} ({values})")
         if encoding in worse:
             last = found.findings.pop()
-            found.findings.append(replace(last, agrees=opposite(last.agrees)))
-        guard(found, run, encoding, baseline)
+            found.findings.append(replace(last, agrees=stored.opposite(last.agrees)))
+        stored.guard(found, run, encoding, baseline)
 
 
-@asked_of(Encodings)
+@stored.asked_of(stored.Encodings)
 def lower_loss(
     found: Findings,
-    run: Encodings,
+    run: stored.Encodings,
     pairs: Sequence[Sequence[str]],
     others: Sequence[Sequence[str]] = (),
     longest: bool = True,
@@ -307,12 +299,16 @@ def lower_loss(
             continue
         agrees = True if high < 0 else False if low > 0 else None
         found.add(role, what, f"[{low:+.3f}, {high:+.3f}] nats per byte", agrees)
-        guard(found, run, a, b)
+        stored.guard(found, run, a, b)
 
 
-@asked_of(Encodings)
+@stored.asked_of(stored.Encodings)
 def costs_more(
-    found: Findings, run: Encodings, pair: Sequence[str], hardly: bool = False, evenly: bool = False
+    found: Findings,
+    run: stored.Encodings,
+    pair: Sequence[str],
+    hardly: bool = False,
+    evenly: bool = False,
 ) -> None:
     what = f"{pair[0]} against {pair[1]}, text loss at {run.train_len} tokens"
     row = run.one("pairs", encoding_a=pair[0], encoding_b=pair[1])
@@ -321,7 +317,7 @@ def costs_more(
         return
     higher = {pair[0]: False, pair[1]: True}.get(row["verdict"])
     found.part(what, _loss_change(row), _harmless(row) if hardly else higher, row["difference"])
-    guard(found, run, *pair)
+    stored.guard(found, run, *pair)
     shortest = int(run.config.get("first_window") or run.train_len)
     if evenly and shortest < run.train_len:
         shown = f"no, windows grew from {shortest} to {run.train_len} tokens"
@@ -338,8 +334,8 @@ def _harmless(row: pd.Series) -> bool | None:
     return bool(row["ci_high"] <= HARMLESS) if decided else None
 
 
-@asked_of(Frequencies)
-def one_is_not_enough(found: Findings, run: Frequencies, scheme: str) -> None:
+@stored.asked_of(stored.Frequencies)
+def one_is_not_enough(found: Findings, run: stored.Frequencies, scheme: str) -> None:
     # The same beside pairs that do not rotate, one(period=1e+06, pairs=8), where there is a run.
     named = [x for x in run.singles() if run.rests(x) and x.startswith(scheme.removesuffix(")"))]
     scheme = named[0] if named else scheme
@@ -349,7 +345,7 @@ def one_is_not_enough(found: Findings, run: Frequencies, scheme: str) -> None:
     if rows.empty or math.isnan(copied):
         found.missing(what)
         return
-    result = tally(rows["verdict"], scheme)
+    result = stored.tally(rows["verdict"], scheme)
     everywhere = True if result.worse == len(rows) else None
     agrees = False if copied >= WORKS * many else everywhere
     found.part(what, f"{copied:.2f} against {many:.2f}; {result.text}", agrees, copied)
@@ -361,8 +357,8 @@ def one_is_not_enough(found: Findings, run: Frequencies, scheme: str) -> None:
     found.limit(f"the best single one, {best}", f"{most:.2f}", not most >= WORKS * many)
 
 
-@asked_of(Frequencies)
-def detail_and_whole(found: Findings, run: Frequencies) -> None:
+@stored.asked_of(stored.Frequencies)
+def detail_and_whole(found: Findings, run: stored.Frequencies) -> None:
     """Remove each end of the spectrum: copying must fall at one end of the text only."""
     # Slow pairs should matter for far tokens only, fast ones for near tokens only.
     for band, far in (("slow", True), ("fast", False)):
@@ -377,15 +373,15 @@ def detail_and_whole(found: Findings, run: Frequencies) -> None:
             _needs_a_turn(found, run, 2)
 
 
-@asked_of(Frequencies)
-def fast_ones_extrapolate(found: Findings, run: Frequencies) -> None:
+@stored.asked_of(stored.Frequencies)
+def fast_ones_extrapolate(found: Findings, run: stored.Frequencies) -> None:
     # A pair that has turned fully meets no new angle, so that alone cannot come out otherwise.
     what = "a model in which only fast pairs go beyond the trained length"
     found.part(what, "none: in every stored run all pairs do", None)
 
 
-@asked_of(Frequencies)
-def slow_ones_mark_far(found: Findings, run: Frequencies, scheme: str) -> None:
+@stored.asked_of(stored.Frequencies)
+def slow_ones_mark_far(found: Findings, run: stored.Frequencies, scheme: str) -> None:
     rows = run.compared("comparisons", scheme, far=True)
     what = f"copying of a model trained {scheme} against {run.plain}"
     if rows.empty:
@@ -395,7 +391,7 @@ def slow_ones_mark_far(found: Findings, run: Frequencies, scheme: str) -> None:
         _needs_a_turn(found, run, 1)
 
 
-def _needs_a_turn(found: Findings, run: Frequencies, last: int) -> None:
+def _needs_a_turn(found: Findings, run: stored.Frequencies, last: int) -> None:
     """Leave the last findings open if slow pairs mark no position: they hardly rotate."""
     if run.slow_turns < 1:
         degrees = f"the slow pairs rotate by at most {360 * run.slow_turns:.0f} degrees"
@@ -405,11 +401,11 @@ def _needs_a_turn(found: Findings, run: Frequencies, last: int) -> None:
 
 def _falls(found: Findings, what: str, rows: pd.DataFrame, who: str, role: Role = "part") -> None:
     """Add a change of copying: a part asks for a fall by MISSED or more, a limit for none."""
-    row, result = rows.iloc[0], tally(rows["verdict"], who)
+    row, result = rows.iloc[0], stored.tally(rows["verdict"], who)
     fell = True if result.worse and row["difference"] <= -MISSED else None
     if row["ci_low"] > -MISSED:
         fell = False
     where = f"{what}, from {int(row['distance_tokens'])} tokens back"
     ends = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
     shown = f"{row['difference']:+.2f} {ends} ({result.text})"
-    found.add(role, where, shown, fell if role == "part" else opposite(fell))
+    found.add(role, where, shown, fell if role == "part" else stored.opposite(fell))
