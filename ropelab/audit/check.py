@@ -105,9 +105,7 @@ def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
             known = not any(one.fault for one in found.values())
             for name, one in found.items() if known else ():
                 # The last row only tells the code how many tokens there are.
-                rows = replace(
-                    one, positions=one.positions[:-1], cos=one.cos[:-1], sin=one.sin[:-1]
-                )
+                rows = Observed(one.positions[:-1], one.cos[:-1], one.sin[:-1])
                 if fault := explained.wrong_frequencies(rows, at(one, expected)):
                     wrong[name] = Check(f"{fault[0]} ({length} tokens)", True, fault[1], one.called)
                     known &= bool(explained.wrong_frequencies(rows, expected))

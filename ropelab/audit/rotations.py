@@ -89,10 +89,8 @@ def from_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Obser
     # In one call, as some choose their table by the largest position; in mixed order, but for the
     # end, where some look for it.
     order = np.append(np.random.default_rng(0).permutation(width * count - 1), width * count - 1)
-    last, dense = (
-        np.repeat(positions[-1:], width),
-        3 * np.cos(np.arange(width**2)).reshape(width, -1),
-    )
+    last = np.repeat(positions[-1:], width)
+    dense = 3 * np.cos(np.arange(width**2)).reshape(width, width)
     mixed = np.asarray(rotate(np.eye(width)[order % width], positions[order // width]), np.float64)
     if mixed.shape != (width * count, width):
         raise InputError(f"rotating vectors of {width} features gave shape {mixed.shape}")

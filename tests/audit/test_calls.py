@@ -209,7 +209,7 @@ def test_assert_rope_calls_in_the_same_ways() -> None:
         assert_rope(twice, LLAMA)
 
 
-LONGROPE = {"short_factor": [1.0] * 32, "long_factor": [1.0 + i for i in range(32)]}
+LONGROPE: dict[str, Any] = {"short_factor": [1.0] * 32, "long_factor": [1.0 + i for i in range(32)]}
 LONGROPE |= {"rope_type": "longrope", "original_max_position_embeddings": 4096}
 DYNAMIC = {"rope_type": "dynamic", "factor": 4.0}
 SHORT = {**LLAMA, "max_position_embeddings": 8192}
