@@ -14,6 +14,7 @@ from ropelab.math import scaling
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
 
+BY_FACTOR = (scaling.Llama3, scaling.Yarn, scaling.DynamicNtk, scaling.PositionInterpolation)
 # Relative: the part of a frequency that is lost where it is read from a table in bfloat16.
 CLOSE = 2e-3
 SAME_POSITION = 2e-2  # rad; tables in bfloat16 are off by less
@@ -242,10 +243,7 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         # Pair 1 is not scaled, so that it has the base.
         digits = -spec.rotary_dim / 2 * math.log10(max(abs(found[:2].min()), 1e-300))
         fitted = [float(f"{10**digits:.3g}")] if 1 < digits < 12 else []
-    if isinstance(
-        spec.scaling,
-        scaling.Llama3 | scaling.Yarn | scaling.DynamicNtk | scaling.PositionInterpolation,
-    ):
+    if isinstance(spec.scaling, BY_FACTOR):
         for factor in FACTORS:
             other = replace(spec, scaling=replace(spec.scaling, factor=factor))
             yield f"factor {factor:g} instead of {spec.scaling.factor:g}", other.inv_freq(length)

@@ -28,9 +28,7 @@ LARGEST_FACTOR = 1e100  # on cos and sin; sums of such numbers do not overflow
 ZERO = 1e-9  # a component below this share of the largest one counts as none
 LEFT_IN_HALVES = "adjacent pairs come back as halves, which scores of q and k alike do not see"
 SHEARED = 0.1  # of the gain: so far apart 8-bit formats do not bring equal numbers
-STILL = (
-    2.0**-7
-)  # of the largest: features that only pass lose less, in bfloat16 or 8 bits per tensor
+STILL = 2.0**-7  # of the largest: features that only pass lose less, in bfloat16 or 8 bits
 NOT_LINEAR = ("the code does more than rotate", "norms and limits belong outside")
 NOT_ALONE = ("a token is rotated otherwise among other tokens", "rotate each by its own position")
 

@@ -1,16 +1,15 @@
 """Runs as the results files of lm-evaluation-harness 0.4: tasks with metrics and their errors.
 
-Models trained here are one file: every line of a measured table at every place is a task. A
-released model is a file for each evaluation mode, `<model> (<row>)` in a folder of its own: the
-harness evaluates one model at a time, and positions are part of the model there. A task has a name
-of the harness only if the measurement is of the same kind; `differs` under `configs` says in what
-it is another one, and its alias and its version are ropelab's.
+A released model is a file for each evaluation mode, `<model> (<row>)` in a folder of its own: the
+harness evaluates one model at a time, and positions are part of the model there. `differs` under
+`configs` says in what a measurement is another one than the harness', and its alias and its version
+are ropelab's. Models trained here are none that the harness evaluates.
 """
 
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.resources import files
@@ -19,11 +18,9 @@ from typing import Any
 import pandas as pd
 
 from ropelab.runs.errors import InputError
-from ropelab.runs.stats import CONFIDENCE, normal_quantile, student_quantile
 from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
-from ropelab.show.page.views import OUTCOMES, intervals, kinds_of, labelled, views_of
-from ropelab.show.terminal import format_value
+from ropelab.show.page.views import labelled
 
 # The tasks of RULER (Hsieh et al. 2024, arXiv:2404.06654) as lm-evaluation-harness 0.4.9 has them.
 KEYS = {"passkey_accuracy": "niah_single_2", "multiquery_accuracy": "niah_multiquery"}
@@ -54,12 +51,11 @@ class Task:
 
 def files_of(run: Shown, tables: Tables) -> dict[str, dict[str, Any]]:
     """Return documents by the path of their file below the folder of the export."""
-    experiment, config = run.manifest["experiment"], run.manifest.get("config", {})
-    if experiment == "evaluate":
-        return of_released_model(run.manifest, tables)
-    if not (tasks := list(_every_line(experiment, tables))):
-        raise InputError(f"lm-eval has a place for no table of {experiment}")
-    return {"results.json": _document(tasks, run.manifest, f"ropelab {experiment}", config)}
+    if (experiment := run.manifest["experiment"]) != "evaluate":
+        raise InputError(
+            f"lm-eval is for runs of evaluate; those of {experiment} have no place there"
+        )
+    return of_released_model(run.manifest, tables)
 
 
 def _document(
@@ -92,50 +88,6 @@ def _document(
         "model_source": "ropelab",
         "model_name": model,
     }
-
-
-def _every_line(experiment: str, tables: Tables) -> Iterator[Task]:
-    """Yield `<experiment>/<table>/<line>@<place>`, each with one metric.
-
-    Tables without intervals or seeds measure nothing.
-    """
-    for name, table in tables.items():
-        table = labelled(table)
-        view = views_of(name, table)
-        if view is None or len(view.y) != 1:
-            continue
-        (metric,) = view.y
-        bounds = intervals([str(column) for column in table.columns]).get(metric)
-        kinds = kinds_of(table)
-        seeds = [column for column, kind in kinds.items() if kind == "repeat"]
-        if bounds is None and not seeds:
-            continue
-        # And at whatever else tells rows of one seed apart, which the view holds at one value.
-        by = [*view.where, *view.series, view.x]
-        for key in (c for c, kind in kinds.items() if kind == "key" and c not in (*OUTCOMES, *by)):
-            others = table.groupby([*by, *seeds], dropna=False)[key].nunique(dropna=False)
-            if (others > 1).any():
-                by.insert(0, key)
-        for values, rows in table.groupby(by, sort=False, dropna=False):
-            *line, at = (format_value(value) for value in values)
-            found = rows.dropna(subset=metric)
-            one = Metric(None) if found.empty else _over_seeds(found, metric, bounds)
-            place = f"{experiment}/{name}/{','.join(line)}@{at}"
-            yield Task(place, {metric: one}, len(found))
-
-
-def _over_seeds(rows: pd.DataFrame, metric: str, bounds: tuple[str, str] | None) -> Metric:
-    values = rows[metric].to_numpy(dtype=float)
-    if len(values) > 1:
-        return Metric(float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))))
-    if bounds is None or rows[list(bounds)].isna().any(axis=None):
-        return Metric(float(values[0]))
-    low, high = rows[list(bounds)].to_numpy(dtype=float)[0]
-    # Half of the interval in standard errors: Student's for a mean over a few documents.
-    below = (1 + CONFIDENCE) / 2
-    few = "documents" in rows
-    half = student_quantile(below, rows["documents"].iloc[0] - 1) if few else normal_quantile(below)
-    return Metric(float(values[0]), float((high - low) / (2 * half)))
 
 
 def of_released_model(manifest: Mapping[str, Any], tables: Tables) -> dict[str, dict[str, Any]]:

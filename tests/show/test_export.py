@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from scipy import stats
 
 import ropelab
 from ropelab.runs.errors import InputError, known
@@ -72,38 +71,6 @@ def test_markdown_has_a_row_per_row(run):
     assert all(line.count("|") == 8 for line in lines)
 
 
-def test_evaluation_results_are_means_and_errors_over_seeds(run):
-    tables = export.chosen(run, ["copy_accuracy", "literature"])
-    found = json.loads(export.text_of(run, tables, "lm-eval"))
-    table = run.tables["copy_accuracy"]
-    rows = table.query("method == 'yarn' and distance_tokens == 4096 and context_tokens == 8192")
-    task = "extrapolate/copy_accuracy/8192,yarn ×4@4096"
-    assert found["results"][task]["accuracy,none"] == pytest.approx(rows.accuracy.mean())
-    assert found["results"][task]["accuracy_stderr,none"] == pytest.approx(rows.accuracy.sem())
-    assert found["n-samples"][task] == {"original": 5, "effective": 5}
-    assert len(found["results"]) == len(table) / 5
-    assert set(found["versions"]) == set(found["n-shot"]) == set(found["results"])
-
-
-def test_one_seed_takes_its_error_from_the_interval(run):
-    table = run.tables["copy_accuracy"].query("seed == 0")
-    found = json.loads(export.text_of(run, {"copy_accuracy": table}, "lm-eval"))["results"]
-    row = table.query("method == 'pi' and distance_tokens == 256 and context_tokens == 8192").iloc[
-        0
-    ]
-    error = found["extrapolate/copy_accuracy/8192,pi ×4@256"]["accuracy_stderr,none"]
-    assert error == pytest.approx((row.ci_high - row.ci_low) / 3.92, rel=1e-3)
-
-
-def test_a_mean_over_few_documents_has_an_error_by_student(run):
-    table = run.tables["text_nll"].query("seed == 0")
-    row = table.iloc[0]
-    found = json.loads(export.text_of(run, {"text_nll": table}, "lm-eval"))["results"]
-    errors = [each["nll_nats_per_byte_stderr,none"] for each in found.values()]
-    expected = (row.ci_high - row.ci_low) / 2 / stats.t.ppf(0.975, row.documents - 1)
-    assert min(abs(error / expected - 1) for error in errors) < 1e-9
-
-
 def test_what_is_not_there_is_refused(run):
     with pytest.raises(InputError, match="copy_accuracy"):
         export.chosen(run, ["copy_acuracy"])
@@ -153,15 +120,3 @@ def test_every_run_keeps_its_metrics(tmp_path):
     assert metrics == metrics_of(to_records(run.summary()))
     assert metrics
     assert set(find_runs([run.folder])[0].tables) == set(run.tables)
-
-
-def test_rows_that_differ_in_more_than_the_drawn_columns_are_not_averaged(run):
-    # A difference at one distance, in contexts of 2048 and 8192 tokens, is two results.
-    table = run.tables["comparisons"].query("metric == 'copy_accuracy'")
-    assert table.groupby(["method_a", "method_b", "at_tokens"]).size().max() > 1
-    tables = {"comparisons": run.tables["comparisons"]}
-    found = json.loads(export.text_of(run, tables, "lm-eval"))
-    assert {samples["effective"] for samples in found["n-samples"].values()} == {1}
-    copied = [e for name, e in found["results"].items() if "copy_accuracy," in name]
-    values = sorted(each["difference,none"] for each in copied)
-    assert values == pytest.approx(sorted(table["difference"]))
