@@ -33,7 +33,7 @@ from ropelab.runs.engine.schedule import machine_for
 from ropelab.runs.errors import RopelabError, naming, needing_packages
 from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond, refuse_longer
 from ropelab.runs.files import check_name
-from ropelab.runs.folders import Waiting, say_nothing
+from ropelab.runs.folders import Waiting, quietly
 from ropelab.runs.machine import about_dtype, available_memory
 from ropelab.runs.own import mentioned
 from ropelab.runs.sentences import with_scope
@@ -159,7 +159,7 @@ class Lab:
     redraw: bool = False  # draw the figures of finished runs again
     figures: bool = True  # draw figures where there are none yet
     progress: Progress = silent
-    waiting: Waiting = say_nothing  # called with a folder when another process holds it
+    waiting: Waiting = quietly  # called with a folder when another process holds it
     notice: Callable[[str], None] | None = None  # says what is to be seen before long work
     engine: Engine = field(default_factory=Here)
     workers: int | None = 1  # processes of the engine, for estimates; None: as many as fit

@@ -18,15 +18,7 @@ from pydantic import TypeAdapter
 
 from ropelab.runs.errors import say
 from ropelab.runs.estimate import Estimate
-from ropelab.runs.folders import (
-    Waiting,
-    fingerprint,
-    locked,
-    remove,
-    replaced,
-    replaced_file,
-    say_nothing,
-)
+from ropelab.runs.folders import fingerprint, locked, quietly, remove, replaced, replaced_file
 from ropelab.runs.machine import RATES, as_by_default, cores, rate
 from ropelab.runs.own import mentioned
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables
@@ -163,7 +155,7 @@ class Cells:
     """
 
     def __init__(
-        self, root: Path | None = None, again: str = "", waiting: Waiting = say_nothing
+        self, root: Path | None = None, again: str = "", waiting: Callable[[Path], None] = quietly
     ) -> None:
         self.root = root or Path(folder_of(self).name)
         self.again = again

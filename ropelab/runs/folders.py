@@ -22,7 +22,7 @@ warnings.filterwarnings("ignore", "flock not supported", module="filelock")
 Waiting = Callable[[Path], None]
 
 
-def say_nothing(folder: Path) -> None:
+def quietly(folder: Path) -> None:
     """Wait in silence."""
 
 
@@ -38,7 +38,7 @@ def fingerprint(value: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def locked(folder: Path, waiting: Waiting = say_nothing) -> Iterator[None]:
+def locked(folder: Path, waiting: Waiting = quietly) -> Iterator[None]:
     """Hold `folder` for this process (`waiting` if another one does); remove a dead one's rest."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder.with_name(f".{folder.name}.lock"), lambda: waiting(folder)):

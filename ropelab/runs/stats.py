@@ -107,7 +107,7 @@ def crossed_proportion(shares: Float[NDArray[np.float64], "seeds units"], trials
 
 def _wilson(share: float, n: float, quantile: float | None = None) -> tuple[float, float]:
     """Return the ends of Wilson's score interval for a share of n trials, n any positive number."""
-    z = normal_quantile((1 + CONFIDENCE) / 2) if quantile is None else quantile
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) if quantile is None else quantile
     centre = share + z * z / (2 * n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     low, high = ((centre + side * half) / (1 + z * z / n) for side in (-1, 1))
@@ -142,10 +142,6 @@ def discovery_rates(p_values: Sequence[float]) -> list[float]:
     return rates.tolist()
 
 
-def normal_quantile(share: float) -> float:
-    return NormalDist().inv_cdf(share)
-
-
 def student_tail(t: float, freedom: float) -> float:
     """Return the probability of a value above `t` (at least 0); nan without degrees of freedom."""
     if not (freedom > 0 and t >= 0):
@@ -163,7 +159,7 @@ def student_quantile(share: float, freedom: float) -> float:
     log_scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
     scale = math.exp(log_scale) / math.sqrt(freedom * math.pi)
     # The tail is convex: Newton's steps from the normal quantile, which is smaller, only rise.
-    t, step = normal_quantile(share), math.inf
+    t, step = NormalDist().inv_cdf(share), math.inf
     while step > EPSILON * t:
         density = scale * (1 + t * t / freedom) ** (-(freedom + 1) / 2)
         step = (student_tail(t, freedom) - (1 - share)) / density

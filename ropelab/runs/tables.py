@@ -164,7 +164,6 @@ def _from_csv(
 def _columns(table: pd.DataFrame) -> dict[str, str | None]:
     """Return the unit of each column, or TEXT for text that would be read as numbers: 01, 1e2."""
     columns = {str(column): unit_of(str(column)) for column in table.columns}
-    # Of the values: an object of pandas may be a number.
     for name in [name for name in table if is_string_dtype(table[name].dropna())]:
         words = table[[name]].dropna().drop_duplicates()
         if len(words) and not is_string_dtype(_from_csv(_as_csv(words)).iloc[:, 0]):

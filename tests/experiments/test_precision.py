@@ -320,7 +320,7 @@ def test_the_stored_configs_are_valid(path):
             {"schemes": "single", "components": "vector,score"},
             "single frequency has no vector beside its pair.*give components cos, sin or pair",
         ),
-        ({"explain_pair": 32}, "explain_pair must be below 32, got 32"),
+        ({"explain_pair": 32}, "explain_pair is 32, not below 32"),
         ({"offset": 2**53}, "must stay below 2"),
         ({"bases": 3}, "unknown key 'bases'; did you mean 'base'"),
     ],

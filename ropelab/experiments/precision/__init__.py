@@ -11,17 +11,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from ropelab.math.models import fill
-from ropelab.runs.config import (
-    LARGEST,
-    AsList,
-    Base,
-    Config,
-    Count,
-    EvenCount,
-    Names,
-    Natural,
-    Positive,
-)
+from ropelab.runs.config import AsList, Base, Config, Count, EvenCount, Names, Natural, Positive
 from ropelab.runs.errors import known
 from ropelab.runs.sentences import typed
 
@@ -98,12 +88,10 @@ class PrecisionConfig(Config):
     def _consistent(self) -> Self:
         if self.rotated > self.head_dim:
             raise ValueError(f"rotary_dim {self.rotary_dim} is above head_dim {self.head_dim}")
-        if self.offset + max(self.length, *self.long_lengths, 1) > LARGEST:
+        if self.offset + max(self.length, *self.long_lengths, 1) > 2**53:
             raise ValueError("positions must stay below 2^53, where float64 is still exact")
         if self.explain_pair >= self.rotated // 2:
-            raise ValueError(
-                f"explain_pair must be below {self.rotated // 2}, got {self.explain_pair}"
-            )
+            raise ValueError(f"explain_pair is {self.explain_pair}, not below {self.rotated // 2}")
         for name in self.schemes:
             known("scheme", name, SCHEMES)
         for name in self.components:

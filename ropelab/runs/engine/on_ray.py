@@ -28,17 +28,7 @@ import psutil
 
 import ropelab
 from ropelab.runs import own
-from ropelab.runs.cell import (
-    Cell,
-    CellName,
-    Cells,
-    Context,
-    Named,
-    Needs,
-    Parcel,
-    Supply,
-    with_starts,
-)
+from ropelab.runs.cell import Cell, CellName, Cells, Context, Needs, Parcel, Supply, with_starts
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board
 from ropelab.runs.engine.schedule import TRIES, Running, machine_for
@@ -132,8 +122,9 @@ class OnRay(Engine):
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
         """See `Engine.begin`; a cell whose worker or machine is lost is begun again by Ray."""
         needs = cell.needs
-        names: list[Named] = [*with_starts(cell.starts).values(), *needs.folders]
-        parcels = [parcel for name in names if (parcel := self._kept.packed(name))]
+        starts, kept = with_starts(cell.starts).values(), self._kept
+        packed = *map(kept.packed, starts), *map(kept.packed, needs.folders)
+        parcels = [parcel for parcel in packed if parcel]
         contents: list[Supply | Parcel] = [*needs.supplies, *parcels]
         objects = [self._stored(content) for content in contents]
         about = ((VERSION, own.known_sources()), number, cell, self._kept.again, self._folder)
