@@ -18,7 +18,7 @@ from torch import Tensor
 from ropelab.audit.check import PROBES, diagnose
 from ropelab.audit.expected import Expected
 from ropelab.audit.observed import frequencies
-from ropelab.audit.rotations import Observed, from_rotation
+from ropelab.audit.rotations import Observed, from_vectors
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.families import unrotated
 from ropelab.audit.runtimes.spec import RopeSpec
@@ -182,12 +182,11 @@ def rotations(case: Case) -> list[dict[str, Any]]:
 
 
 def _observed(images: Tensor, places: Sequence[int], spec: RopeSpec) -> Observed:
+    positions = np.array([0, *places], dtype=np.int64)
+    after = np.concatenate([np.eye(spec.head_dim)[None], images.cpu().double().numpy()])
     # Features that no pair has are noise of the solution.
-    at = {0: np.eye(images.shape[-1])}
-    at |= dict(zip(places, images.cpu().double().numpy(), strict=True))
-    clean = {p: np.where(np.abs(image) > STILL, image, 0.0) for p, image in at.items()}
-    positions = np.array(sorted(at), dtype=np.int64)
-    return from_rotation(lambda _, p: clean[int(p[0])], spec, positions)
+    after[np.abs(after) <= STILL] = 0.0
+    return from_vectors(np.eye(spec.head_dim), after, positions, spec)
 
 
 def _base(observed: Observed) -> float | None:
