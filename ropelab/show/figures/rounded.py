@@ -68,5 +68,6 @@ def _cost(rows: pd.DataFrame, unit: str) -> Figure:
         shapes.mark(ax, costly["x"].min(), "costs from here", which="x")
     ax.set_title(title)
     shapes.legend_below(figure, [ax], 2)
-    shapes.label_points(ax, list(zip(shown["x"], shown["cost"], names, strict=True)))
+    near = [p for p in zip(shown["x"], shown["cost"], names, strict=True) if " from " not in p[2]]
+    shapes.label_points(ax, near)
     return figure
