@@ -78,7 +78,7 @@ def from_json(name: str, raw: bytes) -> Document:
         return Document(name, "params", from_params(config))
     _, text = language_part(config)
     for part in (config, text):
-        if not isinstance(part.get("model_type") or "", str):
+        if not isinstance(part.get("model_type"), str | None):
             raise InputError(f"{name}: model_type must be a name, not {short(part['model_type'])}")
     if why := unrotated(text):
         raise InputError(f"{name} has no rotary positions: {why}")

@@ -293,9 +293,10 @@ def test_the_converters_that_write_longropes_tables(kind: str) -> None:
     assert spec.inv_freq(64)[0] == pytest.approx(1 / 1.5)
 
 
-def test_a_model_type_is_a_name() -> None:
-    config = {"model_type": 5, "head_dim": 64, "num_attention_heads": 2, "rope_theta": 1e4}
-    with pytest.raises(InputError, match="model_type must be a name, not 5"):
+@pytest.mark.parametrize("kind", [5, {}, [], False])
+def test_a_model_type_is_a_name(kind: Any) -> None:
+    config = {"model_type": kind, "head_dim": 64, "num_attention_heads": 2, "rope_theta": 1e4}
+    with pytest.raises(InputError, match="model_type must be a name, not "):
         from_json("a file", json.dumps(config).encode())
 
 
