@@ -56,7 +56,8 @@ class EvaluateConfig(Config):
         ("text", "copy", "passkey"),
         description="text; copy (tokens among tokens), copy_in_text (tokens in text), "
         "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "
-        "number hidden in text), multiquery (a number at every depth, all asked for)",
+        "number hidden in text), multiquery (a number at every depth, all asked for), indexing (a "
+        "digit by its place in a list), keyed (by its key)",
     )
     casts: config.Casts = Field((), exclude_if=lambda names: not names)
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)

@@ -35,6 +35,8 @@ QUICK = {
     "documents": 10,
     "sequences": 2,
 }
+# Instead of the preset's.
+Own = Annotated[Count | None, Field(exclude_if=lambda count: count is None)]
 ArmName = Literal["zero_shot", "finetuned", "ceiling", "cache"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
 
@@ -57,8 +59,10 @@ PRESETS = {
     "tiny": Preset(2, 128, 1, 300, 2048),
     # Minutes on one core: 1.1 million parameters.
     "small": Preset(3, 192, 1, 1200, 4096),
-    # Minutes on one GPU: about 10 million.
-    "base": Preset(6, 384, 6, 3000, 65536),
+    # A quarter of an hour on one core: 4 million.
+    "medium": Preset(5, 256, 4, 1200, 4096, 0.02, 4.5e-3),
+    # Minutes on one GPU: about 11 million.
+    "base": Preset(6, 384, 6, 3000, 65536, 0.02, 3e-3),
     # An hour or more on one GPU: about 120 million.
     "large": Preset(17, 768, 12, 6000, 131072, 0.01, 3e-3),
 }
@@ -79,7 +83,8 @@ class ExtrapolateConfig(config.TaskConfig):
         ("text", "copy", "copy_in_text"),
         description="text; copy (symbols among symbols), copy_in_text (symbols in text), "
         "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "
-        "number hidden in text), multiquery (a number at every depth, all asked for)",
+        "number hidden in text), multiquery (a number at every depth, all asked for), indexing (a "
+        "digit by its place in a list), keyed (by its key)",
     )
     arms: Some[ArmName] = Field(
         ("zero_shot",),
@@ -98,10 +103,12 @@ class ExtrapolateConfig(config.TaskConfig):
     )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
     head_dim: config.RotatedHeadDim = 64
-    preset: Literal["tiny", "small", "base", "large"] = Field(
-        "small", description="size of the model: about 0.4, 1, 10 or 120 million parameters"
+    preset: Literal["tiny", "small", "medium", "base", "large"] = Field(
+        "small", description="size of the model: about 0.4, 1, 4, 11 or 120 million parameters"
     )
     steps: Count | None = Field(None, description="training steps, if not the preset's")
+    tokens_per_step: Own = Field(None, description="tokens in a training step, likewise")
+    heads: Own = Field(None, description="heads of a layer, likewise")
     finetune_steps: Count = Field(30, description="steps of the finetuned arm")
     finetune_len: Count | None = Field(
         None, description="length of the finetuned arm, in tokens, test_len if not given"
@@ -148,7 +155,10 @@ class ExtrapolateConfig(config.TaskConfig):
 
     @property
     def sizes(self) -> Preset:
-        return PRESETS[self.preset]
+        """The preset, with what this config has instead."""
+        given = {name: getattr(self, name) for name in ("steps", "tokens_per_step", "heads")}
+        own = {name: count for name, count in given.items() if count is not None}
+        return PRESETS[self.preset]._replace(**own)
 
     def geometry(self) -> "Geometry":
         from ropelab.math.frequencies import Geometry

@@ -18,7 +18,6 @@ from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.math.frequencies import Geometry
 from ropelab.models.lm.corpus import VOCABULARY
 from ropelab.models.lm.model import ModelSize
-from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import Recipe, operations_per_token
 from ropelab.models.methods.method import PAIRING, UNSCALED, Method, Reading, Scaled
@@ -27,7 +26,7 @@ from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import FORWARD, Evaluation, collected
 from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMethod
-from ropelab.models.tasks.plans import beyond_training
+from ropelab.models.tasks.plans import beyond_training, mixture_of
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.models.tasks.rounded import casts_table, rounded_rows, said_of_casts
 from ropelab.runs import labels
@@ -80,7 +79,7 @@ def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
     shape = {"layers": preset.layers, "width": preset.width, "heads": preset.heads}
     size = ModelSize(vocabulary=VOCABULARY, head_dim=config.head_dim, **shape)
     recipe = Recipe(
-        steps=config.steps or preset.steps,
+        steps=preset.steps,
         window=config.train_len,
         tokens_per_step=preset.tokens_per_step,
         matrix_rate=preset.matrix_rate,
@@ -89,7 +88,7 @@ def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
     return [
         Training(
             corpus=config.text,
-            mixture=Mixture(),
+            mixture=mixture_of(config),
             size=size,
             recipe=recipe,
             seed=seed,
@@ -163,7 +162,7 @@ def adapted(
         return replace(
             start,
             # Copying is known by now: the periodic rows that training begins with are left out.
-            mixture=Mixture(periodic_steps=0),
+            mixture=replace(start.mixture, periodic_steps=0),
             # The model can read by now: windows have their full length from the first step.
             recipe=replace(recipe, first_window=recipe.window, warmup=min(5, recipe.steps)),
             encoding=partial(method.encoding, geometry, recipe.window),

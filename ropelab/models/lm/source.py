@@ -8,7 +8,7 @@ in the mixture only with luck. Everything is a pure function of (seed, step, win
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from ropelab.models.lm.corpus import ALPHABET, TRAINING, Corpus
+from ropelab.models.lm.lists import list_row
 from ropelab.models.lm.matcher import ngram_predictions
 
 # The first tokens of a quotation, which are not scored: they identify the quoted passage.
@@ -55,11 +56,17 @@ class Mixture:
     # third of the steps that it takes in rows of 64.
     periodic_steps: int = 160
     periodic_window: int = 16
+    lists: float = 0.0  # of rows, which are text around a list instead
 
     def __post_init__(self) -> None:
         shares = (self.quotations, self.symbols, self.look_ups)
         if min(shares) < 0 or sum(shares) > 1 + 1e-9:
             raise ValueError(f"the shares {shares} of a mixture must be 0 or more and 1 at most")
+
+    @property
+    def key(self) -> dict[str, float]:
+        # Models without lists keep the keys that they had before there were any.
+        return {name: value for name, value in asdict(self).items() if name != "lists" or value}
 
 
 def training_batch(
@@ -70,7 +77,12 @@ def training_batch(
     if step < mixture.periodic_steps:
         shorter = min(window, mixture.periodic_window)
         return periodic_batch(random, shorter, rows * window // shorter)
-    return mixed_batch(mixture, random, corpus.windows(seed, step, window, rows).numpy())
+    text = corpus.windows(seed, step, window, rows).numpy()
+    batch = mixed_batch(mixture, random, text)
+    for row in np.flatnonzero(random.random(rows) < mixture.lists):
+        found = list_row(random, text[row])
+        batch.tokens[row], batch.scored[row] = map(torch.from_numpy, found)
+    return batch
 
 
 def random_symbols(random: np.random.Generator, *shape: int) -> np.ndarray:

@@ -55,7 +55,7 @@ class Training:
     def key(self) -> dict[str, Any]:
         start = {"start": self.start.key} if self.start else {}
         return {
-            "task": {"corpus": self.corpus.fingerprint, "mixture": asdict(self.mixture)},
+            "task": {"corpus": self.corpus.fingerprint, "mixture": self.mixture.key},
             "size": asdict(self.size),
             "recipe": asdict(self.recipe),
             "seed": self.seed,

@@ -49,6 +49,8 @@ DOES = {
     "most_recent": "distinguishes the nearer of two values",
     "passkey": "finds the pass key",
     "multiquery": "finds several keys",
+    "indexing": "finds the i-th of a list",
+    "keyed": "finds the value of a key",
 }
 
 

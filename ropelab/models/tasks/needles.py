@@ -3,11 +3,12 @@
 passkey     one key (Mohtashami and Jaggi 2023, arXiv:2305.16300)
 multiquery  a named key at every depth, all asked for in turn, each after the right answers to the
             earlier ones, as in RULER (Hsieh et al. 2024, arXiv:2404.06654)
+indexing    one of four digits by its place in a list, and
+keyed       by its key: see `ropelab.models.lm.lists`
 
 The wording is ours. Scored are greedy decoding of the whole answer and its log-probability.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple, Self
@@ -19,8 +20,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ropelab.models.lm.corpus import EVALUATION
+from ropelab.models.lm.corpus import EVALUATION, CorpusRef
 from ropelab.models.lm.evaluation import Readable
+from ropelab.models.lm.lists import FOR_BYTES, FOR_TOKENS, LISTS, drawn_list, inserted
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import EvaluationTask, Windows
 from ropelab.runs.cell import Advance
@@ -37,26 +39,32 @@ LEAST_TEXT = 0.5
 SEARCH_ROWS = 2
 
 
-class Wording(NamedTuple):
-    """The texts about one key or several; the name and value of a key are filled in."""
-
-    introduction: str
-    statement: str
-    question: str
-
-
+INTRODUCTIONS = {
+    "passkey": "A pass key is hidden in the text below. Remember it: it is asked for at the end.",
+    "multiquery": "Pass keys are hidden in the text below. Remember them: they are asked for at "
+    "the end.",
+}
+# How a key is stated and asked for; its name and value are filled in.
 WORDINGS = {
-    "passkey": Wording(
-        "A pass key is hidden in the text below. Remember it: it is asked for at the end.\n\n",
+    "passkey": (
         "\nThe pass key is {value}. Remember it: {value} is the pass key.\n",
         "\nWhat is the pass key? The pass key is",
     ),
-    "multiquery": Wording(
-        "Pass keys are hidden in the text below. Remember them: they are asked for at the end.\n\n",
+    "multiquery": (
         "\nThe pass key of {name} is {value}. Remember it: {value} is the pass key of {name}.\n",
         "\nWhat is the pass key of {name}? The pass key of {name} is",
     ),
 }
+NEEDLES = (*WORDINGS, *LISTS)
+
+
+class Asked(NamedTuple):
+    """A key or list in words, and the question for it."""
+
+    depth: int  # in percent of the text
+    statement: str
+    question: str
+    answer: str  # what follows the question, its space included
 
 
 class Answer(NamedTuple):
@@ -87,7 +95,7 @@ class Needles(EvaluationTask):
 
     @property
     def rows(self) -> int:
-        return self.sequences * (len(self.depths) if self.name == "passkey" else 1)
+        return self.sequences * (1 if self.name == "multiquery" else len(self.depths))
 
     @property
     def windows(self) -> Windows:
@@ -136,39 +144,50 @@ class Needles(EvaluationTask):
 
     def needle(self, context: int, number: int) -> Needle:
         """Make the row of that number, with text and keys of its own. InputError if too short."""
-        wording, ids = WORDINGS[self.name], self.corpus.ids
-        depths, names, values = self._keys(context, number)
-        keys = list(zip(names, values, strict=True))
-        pieces = [ids(wording.statement.format(name=name, value=value)) for name, value in keys]
-        asked = [self._question(wording.question.format(name=name), value) for name, value in keys]
-        before = self.corpus.front + ids(wording.introduction)
-        around = sum(map(len, [before, *pieces, *chain(*asked)]))
+        asked, ids = self._asked(context, number), self.corpus.ids
+        pieces = [ids(each.statement) for each in asked]
+        ends = [self._question(each.question, each.answer) for each in asked]
+        before = self.corpus.front + ids(INTRODUCTIONS.get(self.name, "") + "\n\n")
+        around = sum(map(len, [before, *pieces, *chain(*ends)]))
         room = context + 1 - around
         if room < LEAST_TEXT * context:
             raise InputError(f"{context} tokens are too few for {self.name}: {around} are no text")
+        depths = [each.depth for each in asked]
         text, starts = inserted(self.corpus.stretch(number, room), pieces, depths)
         row, answers = [*before, *text], []
-        for depth, start, (question, answer) in zip(depths, starts, asked, strict=True):
+        for depth, start, (question, answer) in zip(depths, starts, ends, strict=True):
             place = len(row) + len(question)
             answers.append(Answer(depth, place, len(answer), place - len(before) - start))
             row += [*question, *answer]
         return Needle(torch.tensor([row]), tuple(answers))
 
-    def _keys(self, context: int, number: int) -> tuple[list[int], list[str], list[int]]:
-        """Draw depths, names and values of the keys of a row, in the order of the questions."""
-        which = list(WORDINGS).index(self.name)
-        random = np.random.default_rng((EVALUATION, which, context, number))
+    def _asked(self, context: int, number: int) -> list[Asked]:
+        """Draw the keys of a row with their depths, in the order of the questions."""
+        random = np.random.default_rng((EVALUATION, NEEDLES.index(self.name), context, number))
         one = self.depths[number % len(self.depths)]
+        if self.name in LISTS:
+            words = FOR_BYTES if isinstance(self.corpus, CorpusRef) else FOR_TOKENS
+            stated, asked = drawn_list(random, self.name, words)
+            return [Asked(one, stated, *asked[0])]
         depths = [one] if self.name == "passkey" else random.permutation(self.depths).tolist()
         names = random.permutation(NAMES)[: len(depths)].tolist()
         # Five digits, none of them a leading zero.
         values = (random.choice(90_000, len(names), replace=False) + 10_000).tolist()
-        return depths, names, values
+        statement, question = WORDINGS[self.name]
+        return [
+            Asked(
+                depth,
+                statement.format(name=name, value=value),
+                question.format(name=name),
+                f" {value}",
+            )
+            for depth, name, value in zip(depths, names, values, strict=True)
+        ]
 
-    def _question(self, question: str, value: int) -> tuple[list[int], list[int]]:
+    def _question(self, question: str, answer: str) -> tuple[list[int], list[int]]:
         """Return the tokens of the question, and those that the answer adds to it."""
         # A tokenizer may join the last token of the question with the first of the answer.
-        alone, whole = self.corpus.ids(question), self.corpus.ids(f"{question} {value}")
+        alone, whole = self.corpus.ids(question), self.corpus.ids(question + answer)
         same = next((i for i, (a, b) in enumerate(zip(alone, whole, strict=False)) if a != b), None)
         cut = min(len(alone), len(whole)) if same is None else same
         return whole[:cut], whole[cut:]
@@ -186,16 +205,3 @@ def answered(
     logits = model.head(hidden).float()
     losses = cross_entropy(logits.transpose(1, 2), targets.to(logits.device), reduction="none")
     return losses.double().cpu(), (logits.argmax(dim=-1) == targets.to(logits.device)).cpu()
-
-
-def inserted(
-    text: Sequence[int], pieces: Sequence[Sequence[int]], depths: Sequence[float]
-) -> tuple[list[int], list[int]]:
-    """Insert each piece at its depth in percent; return the text, and the place of each piece."""
-    filled, starts, added = list(text), [0] * len(pieces), 0
-    places = [round(len(text) * depth / 100) for depth in depths]
-    for number in sorted(range(len(pieces)), key=places.__getitem__):
-        starts[number] = start = places[number] + added
-        filled[start:start] = pieces[number]
-        added += len(pieces[number])
-    return filled, starts

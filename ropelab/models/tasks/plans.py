@@ -5,16 +5,20 @@ from typing import Any
 
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.corpus import VOCABULARY, CorpusRef
+from ropelab.models.lm.lists import LISTS
 from ropelab.models.lm.model import ModelSize
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import FIRST_WINDOW, Recipe
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.config import Evaluated, ShapedConfig, TaskConfig
-from ropelab.models.tasks.needles import WORDINGS, Needles
+from ropelab.models.tasks.needles import NEEDLES, Needles
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.task import Texts
 from ropelab.runs.own import find, reference_of, source
+
+# The share of rows with a list, where models learn to answer questions for one.
+LIST_ROWS = 0.5
 
 
 def beyond_training(
@@ -34,7 +38,7 @@ def beyond_training(
             beyond=train if isinstance(corpus, CorpusRef) else None,
         )
     many = config.sequences
-    if task in WORDINGS:
+    if task in NEEDLES:
         return Needles(name=task, contexts=contexts, depths=depths, sequences=many, corpus=corpus)
     places = grid.places(grid.distances(train, test), contexts)
     if (found := find("tasks", task)) is None:
@@ -54,6 +58,11 @@ def inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:
     return Retrieval(name=task, places=places, sequences=config.sequences, corpus=corpus)
 
 
+def mixture_of(config: TaskConfig) -> Mixture:
+    """Return what models of a config learn: lists, too, where these are asked for."""
+    return Mixture(lists=LIST_ROWS if {*LISTS} & {*config.tasks} else 0)
+
+
 def training_of(
     config: ShapedConfig,
     seed: int,
@@ -67,7 +76,7 @@ def training_of(
     return Training(
         called=called,
         corpus=config.text,
-        mixture=Mixture(),
+        mixture=mixture_of(config),
         size=model_size(config),
         recipe=recipe_of(config, first_window),
         seed=seed,

@@ -35,7 +35,7 @@ PLACE = ["distance_tokens", "context_tokens"]
 # The columns that identify rows, and those that identify comparisons.
 ROW = ["method", "factor", "seed", "arm"]
 ABOUT = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
-KEYS = ("passkey", "multiquery")
+KEYS = ("passkey", "multiquery", "indexing", "keyed")
 OK = "ok"
 Measured = Mapping[str, pd.DataFrame]
 OF_TASK = "_accuracy"

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ropelab.models.lm.corpus import ALPHABET, Corpus, Document, from_documents
+from ropelab.models.lm.lists import list_row
 from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.source import (
     CUE,
@@ -197,3 +198,42 @@ def test_only_text_of_the_training_half_is_learned_from(learned: Corpus) -> None
 def test_shares_that_are_none_are_refused(shares: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="shares"):
         Mixture(**shares)
+
+
+def test_a_row_with_a_list_scores_text_and_answers_only() -> None:
+    kinds = set()
+    for seed in range(40):
+        tokens, scored = list_row(generator(seed), ROW[:300])
+        assert tokens.shape == scored.shape == (300,)
+        # Text is above 127 here: what is below is the list and its questions.
+        assert np.array_equal(tokens[tokens > 127], ROW[: (tokens > 127).sum()])
+        assert scored[tokens > 127].all()
+        stated, *asked = bytes(tokens[tokens < 128].tolist()).decode().split("\narr ")[1:]
+        items = stated.removeprefix("= ").rstrip()
+        keyed = len(items) == 8
+        kinds.add(keyed)
+        keys, letters = (items[::2], items[1::2]) if keyed else ("0123", items)
+        found = dict(zip(keys, letters, strict=True))
+        assert sorted(question[0] for question in asked) == ["0", "1", "2", "3"]
+        assert all(found[question[0]] == question[1] for question in asked)
+        answers = bytes(tokens[scored & (tokens < 128)].tolist()).decode()
+        assert answers == "".join(question[1] for question in asked)
+    assert kinds == {False, True}
+    # As many questions as there is room for.
+    short, _ = list_row(generator(1), ROW[:32])
+    assert short.shape == (32,) and bytes(short[short < 128].tolist()).count(b"\narr ") == 3
+
+
+def test_only_the_share_of_rows_that_is_asked_for_has_lists(learned: Corpus) -> None:
+    plain, mixed = (
+        training_batch(Mixture(periodic_steps=0, lists=share), learned, 0, 0, 128, 400)
+        for share in (0, 0.5)
+    )
+    changed = (plain.tokens != mixed.tokens).any(dim=1)
+    assert 0.4 < changed.float().mean() < 0.6
+    assert torch.equal(plain.scored[~changed], mixed.scored[~changed])
+
+
+def test_models_without_lists_keep_their_keys() -> None:
+    assert "lists" not in Mixture().key and Mixture(lists=0.5).key["lists"] == 0.5
+    assert Mixture(far=0.1).key != Mixture().key

@@ -1,5 +1,6 @@
 """Pass keys: they stand where they should, can be found, and are scored as decoding would."""
 
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ropelab.models.lm.corpus import CorpusRef
+from ropelab.models.lm.lists import LISTS, inserted
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.modes import AsTrained, Unmodified
-from ropelab.models.tasks.needles import WORDINGS, Needles, answered, inserted
+from ropelab.models.tasks.needles import WORDINGS, Needles, answered
 from ropelab.models.tasks.retrieval import TASKS, Retrieval
 from ropelab.models.tasks.tokens import TokenText
 from ropelab.runs.errors import InputError
@@ -89,6 +91,32 @@ def test_what_matches_the_question_finds_every_key_and_what_does_not_finds_none(
     lost = asked.measure(looking_back(1, VOCABULARY), Unmodified(), nothing)["answers"]
     assert (lost["correct"] == 0).all()
     assert (lost["log_probability_nats"] < found["log_probability_nats"]).all()
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_question_for_a_list_has_the_answer_that_the_list_gives(name, text):
+    asked = needles(text, name)
+    assert (asked.rows, len(asked.measure(matching(7, VOCABULARY), Unmodified(), nothing))) == (
+        6,
+        1,
+    )
+    for number in range(asked.rows):
+        needle = asked.needle(CONTEXT, number)
+        (answer,) = needle.answers
+        row = spelled(text, needle.tokens[0, 1:])
+        stated, index, value = re.findall(
+            r">>> arr = \[(.*)\]\n.*\n>>> arr\[(\d)\]\n(.)$", row, re.DOTALL
+        )[0]
+        items = stated.split(", ")
+        if name == "keyed":
+            assert sorted(item[:3] for item in items) == ["0: ", "1: ", "2: ", "3: "]
+            assert f"{index}: {value}" in items
+        else:
+            assert items[int(index)] == value and len({*items}) == 4
+        assert answer.size == 1 and answer.depth == (0, 50, 100)[number % 3]
+        assert spelled(text, needle.tokens[0, answer.start - answer.distance :]).startswith(
+            "\n>>> arr = ["
+        )
 
 
 def test_one_pass_scores_what_greedy_decoding_says_and_how_probable_the_answer_was(model):
