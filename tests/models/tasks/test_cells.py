@@ -174,7 +174,7 @@ def described(corpora: tuple[str, str], **changes: Any) -> Training:
 def changed_by_one(one: Any) -> list[Any]:
     """A dataclass of numbers, with one field after the other another number."""
     values = {field.name: getattr(one, field.name) for field in fields(one)}
-    return [replace(one, **{name: value / 2}) for name, value in values.items()]
+    return [replace(one, **{name: value / 2 or 0.5}) for name, value in values.items()]
 
 
 def test_every_number_of_the_mixture_the_shape_and_the_recipe_is_in_the_key(corpora):
