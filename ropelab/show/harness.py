@@ -8,16 +8,15 @@ are ropelab's. Models trained here are none that the harness evaluates.
 
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from importlib.resources import files
 from typing import Any
 
 import pandas as pd
 
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import table_beside
 from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import labelled
@@ -26,7 +25,7 @@ from ropelab.show.page.views import labelled
 KEYS = {"passkey_accuracy": "niah_single_2", "multiquery_accuracy": "niah_multiquery"}
 TEXT = "text_nll"
 # The differences from what the harness means by a task, or by the metrics of that name.
-DIFFERS = tomllib.loads((files("ropelab.show") / "harness.toml").read_text(encoding="utf-8"))
+DIFFERS = table_beside(__file__)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
 """Colours, markers and lines of methods, formats and encodings, in figures and on the page."""
 
-import tomllib
 from dataclasses import dataclass
-from importlib.resources import files
 from zlib import crc32
 
+from ropelab.runs.files import table_beside
 from ropelab.runs.labels import name_in
 
 # Okabe and Ito's palette, safe for colour-blind readers; markers and lines tell greys apart.
@@ -25,10 +24,9 @@ class Look:
     line: str = "-"
 
 
-GROUPS = tomllib.loads((files("ropelab.show") / "looks.toml").read_text(encoding="utf-8")).values()
 LOOKS = {
     name: Look(PALETTE[COLORS.index(color)], marker, line)
-    for group in GROUPS
+    for group in table_beside(__file__).values()
     for name, (color, marker, line) in group.items()
 }
 
