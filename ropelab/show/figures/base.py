@@ -8,14 +8,9 @@ from matplotlib.figure import Figure
 from ropelab.math.bounds.rules import CI_ZERO
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import BLACK, BLUE, GREEN, GREY, ORANGE, Look
+from ropelab.show.looks import BLACK, BLUE, FIGURES, GREEN, GREY, ORANGE, Look, labelled
 
-KINDS = {
-    "at least": (Look(BLUE, ">", "none"), "at least (a lower bound)"),
-    "use": (Look(GREEN, "o", "none"), "use (a recipe)"),
-    "at most": (Look(ORANGE, "<", "none"), "at most (an upper bound)"),
-    "small": (Look(GREY, "s", "none"), "small, with tuning"),
-}
+KINDS = labelled(FIGURES["base"]["kinds"])
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
