@@ -140,6 +140,8 @@ RECORDS = [Record(**row) for row in ROWS["records"]]
 HEADLINES = [Headline(**row) for row in ROWS["headlines"]]
 CAPTIONS: Mapping[str, str] = ROWS["captions"]
 OPENS: Sequence[str] = ROWS["opens"]
+PROVENANCE: Mapping[str, str] = ROWS["provenance"]
+WORDS: Mapping[str, str] = ROWS["words"]
 # Tables of ranges, of vectors and of single cases, which no point stands for.
 UNDRAWN = {"windows", "rotation", "explain"}
 # The columns without which a table `claims` is not a ledger, and those that say where.
