@@ -21,7 +21,6 @@ from pydantic import (
     Field,
     ValidationError,
     ValidationInfo,
-    ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
 )
@@ -85,11 +84,6 @@ def read_list(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _read_each_once(value: object, read: ValidatorFunctionWrapHandler) -> tuple[Any, ...]:
-    # A repeated value would count one result several times.
-    return tuple(dict.fromkeys(read(read_list(value))))
-
-
 def _even(value: int) -> int:
     if value % 2:
         raise ValueError("must be even: rotary features come in pairs")
@@ -113,9 +107,10 @@ Real = Annotated[float, BeforeValidator(read_number), Field(allow_inf_nan=False)
 Positive = Annotated[float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)]
 Base = Annotated[float, BeforeValidator(read_number), Field(gt=1, allow_inf_nan=False)]
 T = TypeVar("T")
-# Mark a tuple field that may be typed as `a,b`; AsList drops repeated values.
+# Mark a tuple field that may be typed as `a,b`; AsList drops repeated values, each of which would
+# count one result several times.
 AsSequence = BeforeValidator(read_list)
-AsList = WrapValidator(_read_each_once)
+AsList = WrapValidator(lambda value, read: tuple(dict.fromkeys(read(read_list(value)))))
 Names = Annotated[tuple[str, ...], AsList]
 Some = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
 Counts = Some[Count]
