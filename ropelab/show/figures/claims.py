@@ -36,13 +36,9 @@ def ledger(claims: pd.DataFrame) -> Figure:
     figure = plt.figure(figsize=(9.2, 1.4 + ROW_INCHES * (sum(rows) + 6)))
     parts = figure.subfigures(2, 1, squeeze=False, height_ratios=[count + 4 for count in rows])
     for part, (kind, chosen), count in zip(parts[:, 0], groups.items(), rows, strict=True):
-        wrong, missed = (counts[kind].get(word, 0) for word in ("wrong", "not reproduced here"))
-        title = {
-            "arithmetic": f"statements that arithmetic decides: {wrong} are wrong",
-            "trained models": "statements about trained models, tested on small ones: "
-            f"{missed} are not reproduced here",
-        }[kind]
-        shapes.headline(part, f"{len(chosen)} {title}")
+        # The third verdict is the negative one.
+        negative = counts[kind].get([*SAID["verdicts"][kind]][2], 0)
+        shapes.headline(part, SAID["titles"][kind].format(len(chosen), negative))
         axes = part.subplots(1, 4, sharey=True)
         for ax, (verdict, (color, head)) in zip(axes, SAID["verdicts"][kind].items(), strict=True):
             ids = chosen.loc[chosen["verdict"] == verdict, "id"]
@@ -146,11 +142,9 @@ def _percent(share: float) -> str:
 
 def worked_example(cells: pd.DataFrame) -> Figure:
     """Draw the printed table, with the cells marked that are not rounded right."""
-
-    names = {"position": "position {}".format, "feature": lambda i: f"feature {i + 1}"}
     printed, exact, right = (
         cells.pivot(index="position", columns="feature", values=column).rename(
-            index=names["position"], columns=names["feature"]
+            index="position {}".format, columns=lambda i: f"feature {i + 1}"
         )
         for column in ("printed", "rotated", "rounded_right")
     )
