@@ -2,8 +2,6 @@
 
 ``yarn``, ``yarn(factor=4, beta_fast=16)``, ``resonance(inner=yarn(factor=8))``,
 ``longrope(long_factor=[1, 1.5, 4, 4])``, ``without(band=slow)``.
-
-To add one: a `Scaling` in ropelab/math/scaling, a line in methods.toml, and a row in a test table.
 """
 
 import types

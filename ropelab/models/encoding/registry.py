@@ -1,7 +1,4 @@
-"""Every encoding by name, the rows of encodings.toml, without importing torch.
-
-To add one: a subclass of `Encoding`, a table there, and its formula in test_encoding_formulas.py.
-"""
+"""Every encoding by name, the rows of encodings.toml, without importing torch."""
 
 import inspect
 from collections.abc import Iterator, Mapping
