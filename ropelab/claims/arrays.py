@@ -10,6 +10,7 @@ from ropelab.runs.arrays import Float
 
 Array = NDArray[np.floating[Any]]
 Pairing = Literal["half", "interleaved"]
+frequencies = inverse_frequencies
 
 # Rotation is written with complex numbers here, not taken from ropelab.math.rotary, so that a check
 # of the one does not rest on itself.
@@ -17,11 +18,6 @@ Pairing = Literal["half", "interleaved"]
 
 def gaussian(seed: int, *shape: int) -> Array:
     return np.random.default_rng(seed).standard_normal(shape)
-
-
-def frequencies(rotary_dim: int, base: float) -> Array:
-    """Return the radians per token of every pair, base^(-2i/d)."""
-    return np.asarray(inverse_frequencies(rotary_dim, base))
 
 
 def largest(x: ArrayLike) -> float:

@@ -14,6 +14,7 @@ from ropelab.claims import arrays
 from ropelab.claims.attention import scores
 from ropelab.claims.record import Findings
 from ropelab.models.encoding.registry import Shape, make_encoding
+from ropelab.runs.files import table_beside
 from ropelab.runs.thresholds import EXACT, FLOAT32_SCORES
 
 # The example of rope_basics.py, experiment 4: (1, 0) and (0.8, 0.6) as complex numbers, turned by
@@ -24,18 +25,8 @@ PLACES = ((5, 8), (3, 6))
 HEAD, BASE, DRAWS, POSITION, DISTANCE = 32, 10000.0, 96, 1000, 3
 # Batch, heads, tokens, features: the tensors that a listing is tried on, and moved tokens.
 SHAPE, SHIFT = (8, 12, 10, 32), 5
-# The worked example of note 002, §3, with d = 4: vectors at positions 0 to 4, and the table that is
-# printed for them.
-VECTORS = np.array([(1, 0, 1, 0), (0, 1, 0, 1), (1, 1, 1, 1), (1, -1, 1, -1), (0.5, 0.5, 0.5, 0.5)])
-PRINTED = np.array(
-    [
-        (1, 0, 1, 0),
-        (-0.8415, 0.5403, -0.0100, 0.9999),
-        (-1.3254, 0.4932, 0.9798, 1.0198),
-        (-0.8489, 1.1311, 1.0296, -0.9696),
-        (0.0516, -0.7052, 0.4796, 0.5196),
-    ]
-)
+EXAMPLE = table_beside(__file__)["example"]
+VECTORS, PRINTED = np.array(EXAMPLE["vectors"]), np.array(EXAMPLE["printed"])
 
 
 def _rotate(v: complex, angle: float) -> complex:

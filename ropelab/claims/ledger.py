@@ -1,10 +1,8 @@
 """All claims in order, their sources, and the questions of the notes, from the TOML files here."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.resources import files
 from string import Formatter
 from typing import Any
 
@@ -13,18 +11,12 @@ import pandas as pd
 from ropelab.claims.record import Claim, Findings, Passage
 from ropelab.runs.cell import Stored
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import table_beside
 
-# The order of the ledger.
+# The order of the ledger: what the notes say, what papers say, what trained models show.
 FAMILIES = (
-    "attention",
-    "forms",
-    "periods",
-    "sinusoids",
-    "scores",
-    "encodings",
-    "published",
-    "theories",
-    "trained",
+    *("attention", "forms", "periods", "sinusoids", "scores", "encodings"),
+    *("published", "theories", "trained"),
 )
 
 
@@ -64,10 +56,6 @@ class Question:
         return said
 
 
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads((files("ropelab.claims") / f"{name}.toml").read_text(encoding="utf-8"))
-
-
 def _claim(family: str, record: dict[str, Any]) -> Claim:
     passages = tuple(Passage(**passage) for passage in record.pop("passages"))
     # Encodings are tried as they are programmed.
@@ -80,14 +68,16 @@ def _claim(family: str, record: dict[str, Any]) -> Claim:
 
 SOURCES: dict[str, Source] = {
     key: Source(**{**about, "sections": tuple(about.get("sections", ()))})
-    for key, about in _read("sources").items()
+    for key, about in table_beside(__file__, "sources").items()
 }
 CLAIMS: tuple[Claim, ...] = tuple(
-    _claim(family, record) for family in FAMILIES for record in _read(family)["claim"]
+    _claim(family, record)
+    for family in FAMILIES
+    for record in table_beside(__file__, family)["claim"]
 )
 QUESTIONS: tuple[Question, ...] = tuple(
     Question(answer=record.pop("answer"), asked=Passage(**record))
-    for record in _read("questions")["question"]
+    for record in table_beside(__file__, "questions")["question"]
 )
 
 

@@ -27,9 +27,9 @@ from ropelab.runs.thresholds import ANGLE_RAD, BROKEN, FIT, SAME
 # Rotary dimension, base, trained length.
 Shape = tuple[int, float, int]
 MINIMIND: Shape = (64, 1e6, 2048)
-LLAMA_2: Shape = (128, 1e4, 4096)
+LLAMA_2 = Geometry(128, 1e4, 4096)
 # Even the slowest pair rotates more than once within the trained length.
-MANY_TURNS: Shape = (64, 1e4, 131072)
+MANY_TURNS = Geometry(64, 1e4, 131072)
 # The tested length of claims about MiniMind, and that of claims about float32.
 LONGER, FLOAT32_LENGTH = 8192, 1 << 17
 # Primes just above 2^12 and 2^16: bfloat16 has 8 bits for them.
@@ -98,18 +98,17 @@ def adjusts(found: Findings, method: str = "yarn(factor=4)") -> None:
 
 
 def same_inside(found: Findings, method: str = "dynamic_ntk") -> None:
-    model = Geometry(*LLAMA_2)
-    plans = [parse_scaling(method).plan(model, length) for length in (2, 1024, model.trained_len)]
-    off = max(largest_ratio(plan.inv_freq, model.inv_freq) for plan in plans)
+    lengths = (2, 1024, LLAMA_2.trained_len)
+    plans = [parse_scaling(method).plan(LLAMA_2, length) for length in lengths]
+    off = max(largest_ratio(plan.inv_freq, LLAMA_2.inv_freq) for plan in plans)
     logits = max(abs(plan.logit_multiplier - 1) for plan in plans)
-    what = f"frequencies of {method} against none, in up to {model.trained_len} tokens"
+    what = f"frequencies of {method} against none, in up to {lengths[-1]} tokens"
     found.part(what, f"{off:.2f} times apart" if off > 1 + SAME else "equal", off <= 1 + SAME, off)
     found.part("and logits", f"{logits:.2g} apart", logits <= SAME, logits)
 
 
 def ramps_agree(found: Findings, factor: float = 16.0) -> None:
-    model = Geometry(*LLAMA_2)
-    paper, coded = (each(factor=factor).plan(model, 0).inv_freq for each in (YarnPaper, Yarn))
+    paper, coded = (each(factor=factor).plan(LLAMA_2, 0).inv_freq for each in (YarnPaper, Yarn))
     ratio, apart = coded / paper, largest_ratio(coded, paper)
     pair = int(np.abs(np.log(ratio)).argmax())
     differing = int((np.abs(ratio - 1) > SAME).sum())
@@ -118,8 +117,7 @@ def ramps_agree(found: Findings, factor: float = 16.0) -> None:
 
 
 def ntk_keeps_the_ends(found: Findings, factor: float = 16.0) -> None:
-    model = Geometry(*LLAMA_2)
-    ratio = model.inv_freq / NtkAware(factor=factor).plan(model, 0).inv_freq
+    ratio = LLAMA_2.inv_freq / NtkAware(factor=factor).plan(LLAMA_2, 0).inv_freq
     for name, divided, wanted in (("first", ratio[0], 1.0), ("last", ratio[-1], factor)):
         by, right = float(divided), abs(float(divided) / wanted - 1) <= SAME
         found.part(f"{name} pair divided by", f"{by:.12g}", right, by)
@@ -190,14 +188,13 @@ def released_lengths(found: Findings, claimed: int = 32768, finetuned: bool = Tr
 def made_by_yarn(found: Findings, base: float = 1e6, said: tuple[int, int] = (16, 100)) -> None:
     # The abstract of arXiv:2308.12950: trained at 16k, improves up to 100k.
     found.part("lengths in Code Llama's paper", "16k and 100k", said == (16, 100))
-    model = Geometry(*LLAMA_2)
-    published = frequencies(model.rotary_dim, base)
+    published = frequencies(LLAMA_2.rotary_dim, base)
     # Quarter octaves are fine enough: with any factor some pair is off several times.
     off, best = min(
-        (largest_ratio(published, Yarn(factor=factor).plan(model, 0).inv_freq), factor)
+        (largest_ratio(published, Yarn(factor=factor).plan(LLAMA_2, 0).inv_freq), factor)
         for factor in (2 ** (k / 4) for k in range(33))
     )
-    what = f"base {base:g} against the nearest YaRN of base {model.base:g} (factor {best:.3g})"
+    what = f"base {base:g} against the nearest YaRN of base {LLAMA_2.base:g} (factor {best:.3g})"
     found.within(what, off, 1.01, "frequencies up to {:.1f} times apart")
 
 
@@ -229,10 +226,10 @@ def minimind_is_yarn(
         same = ratio <= 1 + SAME
         return "equal" if same else f"up to {ratio:.2f} times apart", same, ratio
 
-    model, elsewhere = Geometry(*geometry), Geometry(*MANY_TURNS)
+    model = Geometry(*geometry)
     found.part(f"frequencies as shipped (factor {factor:g})", *apart(model))
-    what = f"frequencies with base {elsewhere.base:g}, trained length {elsewhere.trained_len}"
-    found.limit(what, *apart(elsewhere))
+    what = f"frequencies with base {MANY_TURNS.base:g}, trained length {MANY_TURNS.trained_len}"
+    found.limit(what, *apart(MANY_TURNS))
     # MiniMind applies no attention factor.
     yarn = Yarn(factor=factor).plan(model, 0).attention_factor
     found.limit("attention factor", f"1, YaRN's is {yarn:.4f}", abs(1 - yarn) <= SAME, yarn)
@@ -289,11 +286,10 @@ def shift_breaks_scores(
 
 
 def critical_dimension(found: Findings, printed: int = 92) -> None:
-    model = Geometry(*LLAMA_2)
     # Two features for each pair that turns fully.
-    counted = 2 * int((rotations(model.inv_freq, model.trained_len) >= 1).sum())
-    what = f"features whose pairs turn fully in {model.trained_len} tokens"
-    found.part(what, f"{counted} of {model.rotary_dim}", counted == printed, counted)
+    counted = 2 * int((rotations(LLAMA_2.inv_freq, LLAMA_2.trained_len) >= 1).sum())
+    what = f"features whose pairs turn fully in {LLAMA_2.trained_len} tokens"
+    found.part(what, f"{counted} of {LLAMA_2.rotary_dim}", counted == printed, counted)
 
 
 def same_numbers(found: Findings, link: str) -> None:

@@ -13,9 +13,10 @@ import pandas as pd
 
 from ropelab.claims.experiment import VERSION, ClaimsConfig
 from ropelab.claims.ledger import CLAIMS, QUESTIONS, SOURCES, Question, cited, find, said_in
-from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Role, Verdict
+from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Role
 from ropelab.runs.cell import Cell, Computation, Needs, Values
 from ropelab.runs.errors import is_installed
+from ropelab.runs.files import table_beside
 from ropelab.runs.tables import Tables
 
 # Years are unknown for some sources, which would make all of them floats.
@@ -178,23 +179,7 @@ def _place(passage: Passage) -> dict[str, Any]:
 # The answer in words and the short table for the terminal, both from the tables alone
 
 
-ABOUT = {
-    Kind.ARITHMETIC: "that arithmetic decides,",
-    Kind.TRAINED: "about trained models, asked of small ones,",
-}
-PLURAL = {
-    Verdict.HOLDS: "hold",
-    Verdict.CONDITION: "hold with a condition",
-    Verdict.WRONG: "are wrong",
-    Verdict.REPRODUCED: "are reproduced here",
-    Verdict.PARTLY: "are reproduced with a condition",
-    Verdict.NOT_REPRODUCED: "are not reproduced here",
-    Verdict.UNDECIDED: "are not decidable here",
-}
-SINGULAR = {
-    verdict: f"is{said.removeprefix('are')}" if said.startswith("are") else str(verdict)
-    for verdict, said in PLURAL.items()
-}
+WORDS = table_beside(__file__)
 
 
 def answer(tables: Tables) -> str:
@@ -210,8 +195,8 @@ def answer(tables: Tables) -> str:
         if len(mine):
             counts = mine["verdict"].value_counts()
             numbers = {verdict: int(counts.get(str(verdict), 0)) for verdict in OUTCOMES[kind]}
-            said = (f"{n} {(SINGULAR if n == 1 else PLURAL)[v]}" for v, n in numbers.items())
-            sentences.append(f"Of {len(mine)} statements {ABOUT[kind]} {', '.join(said)}.")
+            said = (f"{n} {WORDS['counted'][v][n != 1]}" for v, n in numbers.items())
+            sentences.append(f"Of {len(mine)} statements {WORDS['about'][kind]} {', '.join(said)}.")
     elsewhere = int((claims["decided_from"] == COMMITTED).sum())
     if elsewhere:
         sentences.append(

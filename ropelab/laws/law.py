@@ -1,11 +1,9 @@
 """A law: a question whose two computations must agree, and the size of their disagreement."""
 
 import math
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -13,6 +11,7 @@ from torch import Tensor
 
 from ropelab.laws.subject import Stages, Subject, Tokens, UnaskedError
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import table_beside
 
 Verdict = Literal["holds", "rounding only", "broken", "cannot be asked", "cost"]
 TOKENS = 48
@@ -37,8 +36,7 @@ REFUSALS = (
 DESCRIBED = 90
 SMALLER = "float32 explains less: something is computed in a smaller format"
 WIDER = "compute positions, angles, cosines and sines in float32, outside autocast"
-EXPLANATIONS = Path(__file__).with_name("explanations.toml")
-KNOWN = tomllib.loads(EXPLANATIONS.read_text(encoding="utf-8"))["known"]
+KNOWN = table_beside(__file__, "explanations")["known"]
 
 
 class Pair(NamedTuple):

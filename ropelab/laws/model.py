@@ -14,25 +14,12 @@ from ropelab.models.released.folder import WEIGHTS, files, located
 from ropelab.models.released.model import weight_count
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import size
+from ropelab.runs.files import table_beside
 from ropelab.runs.machine import available_memory
 
 # Weights of a random model; a larger configuration is made smaller.
 MOST = 10**7
-# The sizes of a smaller one: laws are about code, not about sizes.
-SMALLER = {
-    "num_hidden_layers": 8,
-    "vocab_size": 256,
-    "intermediate_size": 64,
-    "moe_intermediate_size": 32,
-    "shared_expert_intermediate_size": 32,
-    "num_experts": 8,
-    "num_local_experts": 8,
-    "n_routed_experts": 8,
-    "q_lora_rank": 64,
-    "kv_lora_rank": 64,
-    "sliding_window": 24,
-    "attention_chunk_size": 24,
-}
+SMALLER: dict[str, int] = table_beside(__file__)["smaller"]
 SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 

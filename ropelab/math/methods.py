@@ -2,27 +2,24 @@
 
 ``yarn``, ``yarn(factor=4, beta_fast=16)``, ``resonance(inner=yarn(factor=8))``,
 ``longrope(long_factor=[1, 1.5, 4, 4])``, ``without(band=slow)``.
-
-To add one: a `Scaling` in ropelab/math/scaling, a line in methods.toml, and a row in a test table.
 """
 
-import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.config import read_number, split_list
 from ropelab.runs.errors import InputError, known, unknown_name
+from ropelab.runs.files import table_beside
 from ropelab.runs.own import find
 
 if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
 
-_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLES = table_beside(__file__)
 FREQUENCIES, ON_MODELS = _TABLES["frequencies"], _TABLES["on_models"]
 ALIASES = _TABLES["aliases"]
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

@@ -1,12 +1,11 @@
 """Rotary geometry and scaling of well-known models, by name: the rows of models.toml."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ropelab.runs.errors import unknown_name
+from ropelab.runs.files import table_beside
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,10 +48,9 @@ class KnownModel:
         return self.promised / self.trained_len
 
 
-_ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 MODELS = {
     name: KnownModel(name=name, **row | {"sections": tuple(row.get("sections", ()))})
-    for name, row in _ROWS.items()
+    for name, row in table_beside(__file__).items()
 }
 
 

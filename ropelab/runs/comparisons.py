@@ -29,16 +29,8 @@ from ropelab.runs.thresholds import AT_CHANCE, NO_USE, TWO_KINDS
 
 # The columns of every comparison, behind those that identify it; n: units per seed.
 MEASURES = [
-    "seeds",
-    "n",
-    "difference",
-    "ci_low",
-    "ci_high",
-    "confidence",
-    "p_value",
-    "false_discovery_rate",
-    "status",
-    "verdict",
+    *("seeds", "n", "difference", "ci_low", "ci_high"),
+    *("confidence", "p_value", "false_discovery_rate", "status", "verdict"),
 ]
 Measure = Literal["loss", "share", "log_probability"]
 TESTED, FAILING, SAME, MIXED = "ok", "a row fails", "same values", "seeds of two kinds"

@@ -21,14 +21,13 @@ from pydantic import (
     Field,
     ValidationError,
     ValidationInfo,
-    ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
 )
 from pydantic_core import ErrorDetails
 
 from ropelab.runs.errors import InputError, unknown_name
-from ropelab.runs.files import check_name, read_regular
+from ropelab.runs.files import check_name, read_regular, table_beside
 from ropelab.runs.machine import DtypeName, resolve_device, resolve_dtype
 from ropelab.runs.own import typed
 
@@ -85,11 +84,6 @@ def read_list(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _read_each_once(value: object, read: ValidatorFunctionWrapHandler) -> tuple[Any, ...]:
-    # A repeated value would count one result several times.
-    return tuple(dict.fromkeys(read(read_list(value))))
-
-
 def _even(value: int) -> int:
     if value % 2:
         raise ValueError("must be even: rotary features come in pairs")
@@ -113,9 +107,10 @@ Real = Annotated[float, BeforeValidator(read_number), Field(allow_inf_nan=False)
 Positive = Annotated[float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)]
 Base = Annotated[float, BeforeValidator(read_number), Field(gt=1, allow_inf_nan=False)]
 T = TypeVar("T")
-# Mark a tuple field that may be typed as `a,b`; AsList drops repeated values.
+# Mark a tuple field that may be typed as `a,b`; AsList drops repeated values, each of which would
+# count one result several times.
 AsSequence = BeforeValidator(read_list)
-AsList = WrapValidator(_read_each_once)
+AsList = WrapValidator(lambda value, read: tuple(dict.fromkeys(read(read_list(value)))))
 Names = Annotated[tuple[str, ...], AsList]
 Some = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
 Counts = Some[Count]
@@ -126,19 +121,16 @@ Device = Annotated[Literal["auto", "cpu", "cuda"], AfterValidator(resolve_device
 Dtype = Annotated[DtypeName, AfterValidator(_resolved_dtype)]
 
 
-# The names of fields in the config.json of a Hugging Face model: accepted wherever ours are.
-SPELLINGS = {
-    "base": "rope_theta",
-    "train_len": "original_max_position_embeddings",
-    "test_len": "max_position_embeddings",
-}
-# Their rotary_dim: a share of head_dim.
+# The spellings of fields in configurations of Hugging Face, and plain words for pydantic's.
+WORDS: dict[str, dict[str, str]] = table_beside(__file__)
+# The rotary_dim of a Hugging Face model: a share of head_dim.
 PARTIAL = "partial_rotary_factor"
 
 
 def spellings(config_class: "type[Config]") -> dict[str, str]:
     """Return the other spellings of a config's fields: ours to theirs."""
-    return {ours: theirs for ours, theirs in SPELLINGS.items() if ours in config_class.model_fields}
+    known = WORDS["spellings"].items()
+    return {ours: theirs for ours, theirs in known if ours in config_class.model_fields}
 
 
 def flag_of(name: str) -> str:
@@ -273,16 +265,6 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
 # What is typed for a list of numbers elsewhere, and the numbers that an error writes out.
 SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
 LONGEST_SPAN = 100
-# Parts of pydantic's sentences, as patterns, and the words that users read instead.
-PLAIN_WORDS = (
-    ("^(Input|Value|Tuple) should ", "must "),
-    ("a valid integer(, unable to parse.*|, got a number with.*)?", "a whole number"),
-    ("a valid string", "text"),
-    ("a valid boolean, unable to interpret input", "true or false"),
-    ("^Unable to parse input string as an integer, exceeded.*", "is too large"),
-    ("at least 1 item after.*", "at least one value"),
-    ("a valid number(, unable to parse string as a number)?", "a number"),
-)
 
 
 def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
@@ -300,7 +282,7 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
             )
     if not location:
         return text
-    for pattern, words in PLAIN_WORDS:
+    for pattern, words in WORDS["plain_words"].items():
         text = re.sub(pattern, words, text)
     return f"{name(str(location[0]))} {text}, got {problem['input']!r}"
 

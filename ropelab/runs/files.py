@@ -1,10 +1,11 @@
-"""Reading files that may be anything: regular files only, and JSON of bounded size and depth."""
+"""Reading files: any by others, if regular, JSON of bounded size and depth; our own tables."""
 
 import errno
 import json
 import math
 import os
 import stat
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
     if most is not None and path.stat().st_size > most:
         raise OSError(errno.EFBIG, f"Larger than {most} bytes", str(path))
     return path.read_bytes()
+
+
+def table_beside(module: str, name: str = "") -> dict[str, Any]:
+    """Read the TOML file of a module's own name, or of another one, beside it (`__file__`)."""
+    path = Path(module)
+    return tomllib.loads(path.with_name(f"{name or path.stem}.toml").read_text(encoding="utf-8"))
 
 
 def check_regular(path: Path, follow_links: bool = True) -> None:

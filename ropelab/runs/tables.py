@@ -25,16 +25,8 @@ Tables = Mapping[str, pd.DataFrame]
 
 # A column's unit is the end of its name; one without any of these is a pure number or text.
 UNITS = (
-    "nats_per_byte",
-    "nats_per_token",
-    "bytes_per_token",
-    "tokens",
-    "rad",
-    "turns",
-    "ulp",
-    "bytes",
-    "seconds",
-    "per_second",
+    *("nats_per_byte", "nats_per_token", "bytes_per_token", "per_second"),
+    *("tokens", "rad", "turns", "ulp", "bytes", "seconds"),
 )
 TEXT = "text"
 # The entry of a description with the hash of all others, and the bytes that its file may take.

@@ -8,16 +8,15 @@ are ropelab's. Models trained here are none that the harness evaluates.
 
 import math
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from importlib.resources import files
 from typing import Any
 
 import pandas as pd
 
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import table_beside
 from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import labelled
@@ -26,27 +25,19 @@ from ropelab.show.page.views import labelled
 KEYS = {"passkey_accuracy": "niah_single_2", "multiquery_accuracy": "niah_multiquery"}
 TEXT = "text_nll"
 # The differences from what the harness means by a task, or by the metrics of that name.
-DIFFERS = tomllib.loads((files("ropelab.show") / "harness.toml").read_text(encoding="utf-8"))
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One value of a task, its standard error, and True if more is better."""
-
-    value: float | None
-    error: float | None = None
-    higher: bool | None = None
+DIFFERS = table_beside(__file__)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task of a file: its metrics by name, and how many documents or rows were evaluated."""
+    """One task of a file."""
 
     name: str
-    metrics: Mapping[str, Metric]
-    samples: int
+    metrics: Mapping[str, tuple[float, float | None]]  # by name: a value and its standard error
+    higher: bool  # more is better
+    samples: int  # documents or rows that were evaluated
+    config: Mapping[str, Any]
     alias: str = ""
-    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 def files_of(run: Shown, tables: Tables) -> dict[str, dict[str, Any]]:
@@ -64,12 +55,12 @@ def _document(
     results, configs, better = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for task in tasks:
         entry = results[task.name] = {"alias": task.alias or task.name}
-        for name, metric in task.metrics.items():
+        for name, (value, error) in task.metrics.items():
             # Behind the comma is the harness' filter: answers are scored unchanged.
-            entry[f"{name},none"] = metric.value
-            entry[f"{name}_stderr,none"] = "N/A" if metric.error is None else metric.error
-        better[task.name] = {name: metric.higher for name, metric in task.metrics.items()}
-        metrics = [{"metric": n, "higher_is_better": m.higher} for n, m in task.metrics.items()]
+            entry[f"{name},none"] = value
+            entry[f"{name}_stderr,none"] = "N/A" if error is None else error
+        better[task.name] = dict.fromkeys(task.metrics, task.higher)
+        metrics = [{"metric": name, "higher_is_better": task.higher} for name in task.metrics]
         about = {"task": task.name, "metric_list": metrics, "num_fewshot": 0}
         configs[task.name] = {**about, **task.config}
     version = f"ropelab-{manifest['experiment']}-{manifest['version']}"
@@ -131,23 +122,21 @@ def _keys(name: str, table: pd.DataFrame) -> Task:
         samples += asked if independent else int(rows["trials"].max())
         share = float((rows["accuracy"] * rows["trials"]).sum() / asked)
         error = math.sqrt(share * (1 - share) / (asked - 1)) if independent and asked > 1 else None
-        metrics[str(length)] = Metric(share, error, higher=True)
+        metrics[str(length)] = share, error
     about = {
         "output_type": "loglikelihood",
         "differs": DIFFERS[name],
         "depths_percent": [int(depth) for depth in table["depth_percent"].unique()],
         "status": str(table["status"].iloc[0]),
     }
-    return Task(name, metrics, samples, f"{name} (as ropelab asks it)", about)
+    return Task(name, metrics, True, samples, about, f"{name} (as ropelab asks it)")
 
 
 def _text(table: pd.DataFrame) -> Task:
     widths = table["bucket_end_tokens"] - table["bucket_start_tokens"]
     nats = float((table["nll_nats_per_byte"] * widths).sum() / widths.sum())
-    metrics = {
-        "byte_perplexity": Metric(math.exp(nats), higher=False),
-        "bits_per_byte": Metric(nats / math.log(2), higher=False),
-    }
+    found = {"byte_perplexity": math.exp(nats), "bits_per_byte": nats / math.log(2)}
+    metrics = {name: (value, None) for name, value in found.items()}
     about = {"output_type": "loglikelihood", "differs": DIFFERS["ropelab_text"]}
     about |= {"tokens": int(table["bucket_end_tokens"].max())}
-    return Task("ropelab_text", metrics, int(table["documents"].iloc[0]), config=about)
+    return Task("ropelab_text", metrics, False, int(table["documents"].iloc[0]), about)

@@ -1,17 +1,16 @@
 """Colours, markers and lines of methods, formats and encodings, in figures and on the page."""
 
-import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from zlib import crc32
 
+from ropelab.runs.files import table_beside
 from ropelab.runs.labels import name_in
 
 # Okabe and Ito's palette, safe for colour-blind readers; markers and lines tell greys apart.
-BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-AMBER, SKY, BLACK, GREY = "#E69F00", "#56B4E9", "#000000", "#7F7F7F"
-PALETTE = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, BLACK, GREY)
-COLORS = ("BLUE", "ORANGE", "GREEN", "PINK", "AMBER", "SKY", "BLACK", "GREY")
+COLORS = {"BLUE": "#0072B2", "ORANGE": "#D55E00", "GREEN": "#009E73", "PINK": "#CC79A7"}
+COLORS |= {"AMBER": "#E69F00", "SKY": "#56B4E9", "BLACK": "#000000", "GREY": "#7F7F7F"}
+BLUE, ORANGE, GREEN, PINK, AMBER, SKY, BLACK, GREY = PALETTE = tuple(COLORS.values())
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
 
@@ -25,12 +24,21 @@ class Look:
     line: str = "-"
 
 
-GROUPS = tomllib.loads((files("ropelab.show") / "looks.toml").read_text(encoding="utf-8")).values()
 LOOKS = {
-    name: Look(PALETTE[COLORS.index(color)], marker, line)
-    for group in GROUPS
+    name: Look(COLORS[color], marker, line)
+    for group in table_beside(__file__).values()
     for name, (color, marker, line) in group.items()
 }
+# Words of figures, and the looks of names in a single one.
+FIGURES = table_beside(__file__, "figures")
+
+
+def labelled(rows: Mapping[str, Iterable[str]]) -> dict[str, tuple[Look, str]]:
+    """Return looks with their labels from rows of a colour, a marker, a line and a label."""
+    return {
+        name: (Look(COLORS[color], marker, line), label)
+        for name, (color, marker, line, label) in rows.items()
+    }
 
 
 def look(name: str) -> Look:

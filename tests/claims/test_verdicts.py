@@ -220,10 +220,10 @@ def test_the_answer_counts_the_two_kinds_apart(tables):
         (Kind.TRAINED, Verdict.NOT_REPRODUCED),
     ):
         mine = claims[claims["evidence"] == kind]
-        assert f"Of {len(mine)} statements {verdicts.ABOUT[kind]}" in said
+        assert f"Of {len(mine)} statements {verdicts.WORDS['about'][kind]}" in said
         count = (mine["verdict"] == negative).sum()
-        told = verdicts.SINGULAR if count == 1 else verdicts.PLURAL
-        assert f"{count} {told[negative]}" in said
+        singular, plural = verdicts.WORDS["counted"][negative]
+        assert f"{count} {singular if count == 1 else plural}" in said
 
 
 def test_one_claim_prints_quotations_as_quotations_and_our_words_as_ours():

@@ -26,6 +26,7 @@ from ropelab.show.page.joins import (
     HINTS,
     LEDGER,
     OPENS,
+    PROVENANCE,
     RECORDS,
     UNDRAWN,
     View,
@@ -35,7 +36,7 @@ from ropelab.show.page.joins import (
     notes_of,
 )
 from ropelab.show.page.report import write_report
-from ropelab.show.page.shown import PROVENANCE, Shown, find_runs
+from ropelab.show.page.shown import Shown, find_runs
 from ropelab.show.page.views import (
     FIXED,
     OUTCOMES,

@@ -17,23 +17,21 @@ from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
 from ropelab.runs.cell import Values
 from ropelab.runs.config import command_of
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import table_beside
 from ropelab.runs.sentences import count_of, typed
 from ropelab.runs.tables import Tables
 
 # 355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta < 9e-8.
 TWO_PAIRS_UP_TO = 355
-MEN_2024 = "Men et al. 2024, arXiv:2405.14591"
-LIU_2023 = "Liu et al. 2023, arXiv:2310.05209"
-LIU_2026 = "Liu 2026, arXiv:2602.10959 (from summaries)"
 # Bases at which the resolution of the slowest pair is tested, in steps of 0.2 %.
 GRID = np.logspace(0.1, 18, 20_000)
 
 # Sets of bases whose growth with the context is fitted, and their columns of the table `bound`.
 FITTED = {"exact values": "smallest_admissible_base", "recommended bases": "recommended_base"}
 
-# Name, kind, base, assumptions and source. Kinds: "at least" (a lower bound), "use" (a recipe),
-# "at most" (an upper bound), "small" (far below the others, said to extrapolate after tuning).
-Theory = tuple[str, str, float, str, str]
+THEORIES: dict[str, list[str]] = table_beside(__file__, "theories")
+# A key of these, the base, and the words in braces.
+Theory = tuple[str, float, dict[str, str]]
 
 
 def check(config: BaseConfig) -> None:
@@ -81,7 +79,8 @@ def _theories(config: BaseConfig, similarity: Similarity, bound: Any) -> pd.Data
     # admissible. ``times_exact``: the base over the first admissible one.
     first, context = bound.smallest_admissible_base, bound.context_tokens
     rows = []
-    for name, kind, base, assumes, source in _recommended(config, bound):
+    for key, base, words in _recommended(config, bound):
+        name, kind, assumes, source = (part.format(**words) for part in THEORIES[key])
         possible = math.isfinite(base) and base > 1
         fails = first_negative(similarity, base, context) if possible else None
         if not possible:
@@ -102,47 +101,38 @@ def _theories(config: BaseConfig, similarity: Similarity, bound: Any) -> pd.Data
 
 def _recommended(config: BaseConfig, bound: Any) -> Iterator[Theory]:
     context, d = int(bound.context_tokens), config.rotated
-    here, smallest = "computed here", bound.smallest_admissible_base
-    yield "recommended base", "at least", bound.recommended_base, _head(bound), here
-    yield "stable base", "at least", bound.stable_base, bound.status, here
-    yield "smallest admissible base", "at least", smallest, "", f"{MEN_2024}, {here}"
-    yield "published fit", "at least", men_fit(context), "head_dim 128, fully rotated", MEN_2024
-    su = "Su 2024, kexue.fm/archives/10122"
-    yield "asymptote", "at least", rules.su_asymptote(context), "d to inf", su
-    yield "aliasing bound", "at least", rules.aliasing_base(context), "d to inf", LIU_2026
+    yield "recommended", bound.recommended_base, {"head": _head(bound)}
+    yield "stable", bound.stable_base, {"status": bound.status}
+    yield "smallest", bound.smallest_admissible_base, {}
+    yield "fit", men_fit(context), {}
+    yield "asymptote", rules.su_asymptote(context), {}
+    yield "aliasing", rules.aliasing_base(context), {}
     for layers in sorted({1, config.layers}):
-        base = rules.stability_base(context, config.coherence, layers)
-        name = f"DC stability, {count_of(layers, 'layer')}"
-        yield name, "at least", base, f"cosine {config.coherence:g}, d to inf", LIU_2026
-    once, name = rules.one_rotation_base(d, context), "every pair completes a rotation"
-    yield name, "at most", once, "no unseen angle", "wavelength coverage"
-    yield from _extensions(Geometry(d, config.train_base, config.train_len), config, context)
+        words = {"layers": count_of(layers, "layer"), "cosine": f"{config.coherence:g}"}
+        yield "stability", rules.stability_base(context, config.coherence, layers), words
+    yield "rotation", rules.one_rotation_base(d, context), {}
+    trained = Geometry(d, config.train_base, config.train_len)
+    yield from _extensions(trained, config.test_len or context)
     for name in config.formats:
         # Beside what the format resolves: a wall for cosines alone, if for anything.
-        ceiling = 1 / format_named(name).epsilon
-        yield f"{name}: base below 1/eps", "at most", ceiling, "only cosines count", LIU_2026
+        yield "ceiling", 1 / format_named(name).epsilon, {"format": name}
         for component in ("cosine", "cosine and sine"):
-            base = blind_from(component, format_named(name), d, context)
-            source = "spacing of the format at the last position"
-            yield f"{name}: slowest {component} moves", "at most", base, "", source
+            words = {"format": name, "component": component}
+            yield "moves", blind_from(component, format_named(name), d, context), words
 
 
-def _extensions(trained: Geometry, config: BaseConfig, context: int) -> Iterator[Theory]:
-    target = config.test_len or context
+def _extensions(trained: Geometry, target: int) -> Iterator[Theory]:
     # Nothing to extend inside the trained length, and a single pair ignores the base.
     if target <= trained.trained_len or trained.rotary_dim < 4:
         return
-    start = f"{trained.base:g} at {trained.trained_len} tokens"
-    critical = rules.critical_base(trained, target)
-    source = f"{LIU_2023}, theorem 2; koboldcpp pull request 910"
-    yield "critical base = logarithmic rule", "use", critical, start, source
-    yield "NTK-aware", "use", rules.ntk_aware(trained, target), start, "arXiv:2309.00071, eq. 16"
+    words = {"trained": f"{trained.base:g} at {trained.trained_len} tokens"}
+    yield "critical", rules.critical_base(trained, target), words
+    yield "ntk", rules.ntk_aware(trained, target), words
     # The base whose T_extra is the target: (L'/2 pi)^(d/d_c).
     share = trained.rotary_dim / rules.critical_dimension(trained)
-    base = float((target / (2 * math.pi)) ** share)
-    yield "T_extra reaches the context", "use", base, start, f"{LIU_2023}, theorem 1"
+    yield "extra", float((target / (2 * math.pi)) ** share), words
     for name, base in zip(("2T/pi", "T/pi", "T/2pi"), rules.small_bases(trained), strict=True):
-        yield f"small base {name}", "small", base, start, f"{LIU_2023}, theorem 3"
+        yield "small", base, {**words, "small": name}
 
 
 def blind_from(component: str, fmt: FloatFormat, rotary_dim: int, length: int) -> float:

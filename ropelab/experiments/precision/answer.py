@@ -23,16 +23,10 @@ SAID = {"table": "cos and sin", "score": "q, k and score"}
 # Whole numbers that are missing in some rows: read back from disk they are floats.
 WHOLE = ["first_collision_position", "period_tokens", "worst_position", "worst_pair"]
 WHOLE += ["first_position_over_tolerance", "distinct_positions"]
+# Tables of encodings, then those of casts.
 ORDER = (
-    "resolution",
-    "collisions",
-    "pairs",
-    "scores",
-    "score_margin",
-    "casts",
-    "growth",
-    "drift",
-    "keys",
+    *("resolution", "collisions", "pairs", "scores", "score_margin"),
+    *("casts", "growth", "drift", "keys"),
 )
 
 

@@ -10,14 +10,13 @@
 Implementations also differ in how `frequencies` and `angles` are computed, which is no cast.
 """
 
-import tomllib
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named
 from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, known
+from ropelab.runs.files import table_beside
 from ropelab.runs.own import find
 
 Stage = Literal["position", "inv_freq", "angle", "table", "rotation", "score"]
@@ -109,10 +108,9 @@ class Preset:
     source: str
 
 
-_ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["preset"]
 PRESETS = {
     row["name"]: Preset(row["name"], parse_cast(row["cast"]), row["models"], row["source"])
-    for row in _ROWS
+    for row in table_beside(__file__)["preset"]
 }
 
 

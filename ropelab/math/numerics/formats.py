@@ -8,6 +8,7 @@ import numpy as np
 
 from ropelab.runs.arrays import Float, Int
 from ropelab.runs.errors import known
+from ropelab.runs.files import table_beside
 
 _EXPONENT_FIELD = 0x7FF0_0000_0000_0000
 _FRACTION_BITS = 52
@@ -58,21 +59,12 @@ class FloatFormat:
         return math.inf if self.has_infinity else math.nan
 
 
-_IEEE = (
-    FloatFormat(name="float64", precision=53, exponent_bits=11),
-    FloatFormat(name="float32", precision=24, exponent_bits=8),
-    FloatFormat(name="tf32", precision=11, exponent_bits=8),
-    FloatFormat(name="float16", precision=11, exponent_bits=5),
-    FloatFormat(name="bfloat16", precision=8, exponent_bits=8),
-)
-_FP8 = (
-    FloatFormat(name="float8_e4m3fn", precision=4, exponent_bits=4, has_infinity=False),
-    FloatFormat(name="float8_e5m2", precision=3, exponent_bits=5),
-)
-_SATURATING = tuple(replace(f, name=f"{f.name}_saturating", saturating=True) for f in _FP8)
-
-# By name. The plain FP8 names overflow to NaN or infinity, '..._saturating' clamps to the largest.
-FORMATS: dict[str, FloatFormat] = {f.name: f for f in (*_IEEE, *_FP8, *_SATURATING)}
+FORMATS = {name: FloatFormat(name=name, **row) for name, row in table_beside(__file__).items()}
+# The plain FP8 names overflow to NaN or infinity, '..._saturating' clamps to the largest.
+FORMATS |= {
+    f"{name}_saturating": replace(FORMATS[name], name=f"{name}_saturating", saturating=True)
+    for name in ("float8_e4m3fn", "float8_e5m2")
+}
 
 
 def format_named(name: str) -> FloatFormat:

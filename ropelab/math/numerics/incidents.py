@@ -1,9 +1,7 @@
 """Precision errors reported in issue trackers, with the printed numbers measured again."""
 
-import tomllib
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import spacing
 from ropelab.math.numerics.resolution import Census, take_census
+from ropelab.runs.files import table_beside
 
 
 def agrees(printed: str, ours: float) -> bool:
@@ -29,7 +28,7 @@ def agrees(printed: str, ours: float) -> bool:
     return abs(Decimal(ours) - digits) <= unit / 2 * Decimal("1.001")
 
 
-_FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_FILE = table_beside(__file__)
 INCIDENTS: list[dict[str, Any]] = _FILE["incident"]
 
 

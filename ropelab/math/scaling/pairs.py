@@ -7,15 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
-from ropelab.math.scaling.plan import (
-    ATTENTION_FACTOR,
-    FACTOR,
-    Range,
-    Ranges,
-    RopePlan,
-    Scaling,
-    method,
-)
+from ropelab.math.scaling.plan import ATTENTION_FACTOR, FACTOR, Range, RopePlan, Scaling, method
 from ropelab.math.scaling.stretching import Unscaled
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError, known
@@ -33,7 +25,7 @@ class PRope(Scaling):
     """The int(p d/2) fastest pairs rotate as before, the others not at all (theta' = 0)."""
 
     p: float = 0.75
-    ranges: ClassVar[Ranges] = {"p": Range("between 0 and 1", lambda x: 0 <= x <= 1)}
+    ranges: ClassVar = {"p": Range("between 0 and 1", lambda x: 0 <= x <= 1)}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         # Unlike partial rotary (a smaller rotary_dim), this keeps the spacing of the whole width.
@@ -50,7 +42,7 @@ class Proportional(PRope):
 
     factor_means: ClassVar[str] = "divisor of the frequencies of rotating pairs"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
-    ranges: ClassVar[Ranges] = {"factor": FACTOR}
+    ranges: ClassVar = {"factor": FACTOR}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         kept = super().plan(geometry, length).inv_freq
@@ -66,7 +58,7 @@ class Clipped(Scaling):
     """
 
     n: int = 0
-    ranges: ClassVar[Ranges] = {"n": Range("at least 0 pairs", lambda x: x >= 0)}
+    ranges: ClassVar = {"n": Range("at least 0 pairs", lambda x: x >= 0)}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         incomplete = int((rotations(geometry.inv_freq, geometry.trained_len) < 1).sum())
@@ -109,7 +101,7 @@ class LongRope(Scaling):
 
     factor_means: ClassVar[str] = "longest context over trained length, for the attention factor"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
-    ranges: ClassVar[Ranges] = {"factor": FACTOR, "attention_factor": ATTENTION_FACTOR}
+    ranges: ClassVar = {"factor": FACTOR, "attention_factor": ATTENTION_FACTOR}
 
     def __post_init__(self) -> None:
         if not self.long_factor:
@@ -144,7 +136,7 @@ class One(Scaling):
 
     period: float
     pairs: int = 0
-    ranges: ClassVar[Ranges] = {"period": PERIOD}
+    ranges: ClassVar = {"period": PERIOD}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         inv_freq = np.zeros(geometry.pairs)
@@ -165,7 +157,7 @@ class Spaced(Scaling):
     longest: float = 1e6
     uniform: bool = False
     pairs: int = 0
-    ranges: ClassVar[Ranges] = {
+    ranges: ClassVar = {
         "shortest": PERIOD,
         "longest": PERIOD,
         "n": Range("at least 2 frequencies", lambda x: x >= 2),

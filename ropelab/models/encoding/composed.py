@@ -37,19 +37,11 @@ from ropelab.models.encoding.rope import Rope
 from ropelab.models.encoding.rounded import NATIVE, RoundedRope
 from ropelab.runs.config import LARGEST, read_number
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import table_beside
 
 # Llama 4's attn_scale.
 TEMPERATURE = 0.1
-# An example of each, and how many arguments it takes, at least and at most.
-EXAMPLES = {
-    "layers": ("layers(rope, rope, nope)", 1, 1024),
-    "every": ("every(4, nope)", 2, 3),
-    "window": ("window(rope, 64)", 2, 2),
-    "log_scaled": ("log_scaled(nope)", 1, 1),
-    "ssmax": ("ssmax(nope)", 1, 1),
-    "forget": ("forget(rope)", 1, 1),
-    "rounded": ("rounded(rope, angle=bfloat16)", 2, 2),
-}
+EXAMPLES = table_beside(__file__)
 
 
 class Windowed(Around):

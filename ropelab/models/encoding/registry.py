@@ -1,19 +1,15 @@
-"""Every encoding by name, the rows of encodings.toml, without importing torch.
-
-To add one: a subclass of `Encoding`, a table there, and its formula in test_encoding_formulas.py.
-"""
+"""Every encoding by name, the rows of encodings.toml, without importing torch."""
 
 import inspect
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, known, unknown_name
+from ropelab.runs.files import table_beside
 from ropelab.runs.own import find, reference_of
 
 if TYPE_CHECKING:
@@ -76,8 +72,7 @@ class Record:
         return int(2 / self.options.get("share", 1.0))
 
 
-_ROWS = tomllib.loads(Path(__file__).with_name("encodings.toml").read_text(encoding="utf-8"))
-ENCODINGS = {name: Record(**row) for name, row in _ROWS.items()}
+ENCODINGS = {name: Record(**row) for name, row in table_beside(__file__, "encodings").items()}
 # Those compared by default, and those compared only where they are named.
 STANDARD = {name: record for name, record in ENCODINGS.items() if not record.further}
 FURTHER = {name: record for name, record in ENCODINGS.items() if record.further}

@@ -8,14 +8,9 @@ from matplotlib.figure import Figure
 from ropelab.math.bounds.rules import CI_ZERO
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import BLACK, BLUE, GREEN, GREY, ORANGE, Look
+from ropelab.show.looks import BLACK, BLUE, FIGURES, labelled
 
-KINDS = {
-    "at least": (Look(BLUE, ">", "none"), "at least (a lower bound)"),
-    "use": (Look(GREEN, "o", "none"), "use (a recipe)"),
-    "at most": (Look(ORANGE, "<", "none"), "at most (an upper bound)"),
-    "small": (Look(GREY, "s", "none"), "small, with tuning"),
-}
+KINDS, CURVES = (labelled(FIGURES["base"][part]) for part in ("kinds", "curves"))
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
@@ -33,28 +28,24 @@ def _bound(tables: Tables) -> Figure:
     bound, published, fits = tables["bound"], tables["published"], tables["fits"]
     figure, ax = plt.subplots()
     context, usable = bound["context_tokens"], bound.dropna(subset="recommended_base")
-    use = Look(GREEN, "^")
-    label = "recommended: sum ≥ 0 above"
-    shapes.line(ax, usable["context_tokens"], usable["recommended_base"], use, label, linewidth=2)
-    first, label = bound["smallest_admissible_base"], "smallest admissible base"
-    shapes.line(ax, context, first, Look(BLUE, "o"), label, markersize=4, linewidth=1)
+    x, y = usable["context_tokens"], usable["recommended_base"]
+    shapes.line(ax, x, y, *CURVES["recommended"], linewidth=2)
+    smallest = bound["smallest_admissible_base"]
+    shapes.line(ax, context, smallest, *CURVES["smallest"], markersize=4, linewidth=1)
     head = f"heads of {bound['head_dim'].iloc[0]}"
     title = f"Which bases keep the sum of cosines at or above 0? ({head})"
     if len(published):
         x, y = published["context_tokens"], published["paper_base"]
-        style, paper = Look(ORANGE, "s", "none"), "paper's table"
-        shapes.line(ax, x, y, style, paper, markerfacecolor="none", markersize=8)
+        shapes.line(ax, x, y, *CURVES["paper"], markerfacecolor="none", markersize=8)
         loose = (published["verdict"] == "loose").sum()
         title = f"{loose} of {len(published)} published lower bounds are loose ({head})"
     grid = np.geomspace(context.min(), context.max(), 50)
-    for values, whose, style_of_fit in (
-        ("exact values", "fit to the exact", Look(BLUE, "", ":")),
-        ("printed fit", "paper's fit", Look(ORANGE, "", "--")),
-    ):
+    for values in ("exact values", "printed fit"):
+        style, whose = CURVES[values]
         for fit in shapes.records(fits[fits["values"] == values].head(1)):
             label = f"{whose}: {fit.coefficient:.3g} L^{fit.exponent:.3f}"
-            shapes.line(ax, grid, fit.coefficient * grid**fit.exponent, style_of_fit, label)
-    shapes.line(ax, context, context / CI_ZERO, Look(GREY, "", "-."), "asymptote, d to infinity")
+            shapes.line(ax, grid, fit.coefficient * grid**fit.exponent, style, label)
+    shapes.line(ax, context, context / CI_ZERO, *CURVES["asymptote"])
     shapes.token_axis(ax)
     ax.set(yscale="log", xlabel="context length, tokens", ylabel="base", title=title)
     shapes.base_axis(ax.yaxis, ax.get_ylim())

@@ -11,27 +11,13 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from ropelab.runs.tables import Tables
+from ropelab.show import looks
 from ropelab.show.figures import shapes
 from ropelab.show.looks import AMBER, BLACK, BLUE, GREEN, GREY, LINES, ORANGE, Look, look
 
-# The verdicts of the table, by the kind of evidence, in the order of their columns.
-VERDICTS = {
-    "arithmetic": {
-        "holds": (GREEN, "hold"),
-        "holds with a condition": (BLUE, "hold with a condition"),
-        "wrong": (ORANGE, "are wrong"),
-        "not decidable here": (GREY, "not decidable here"),
-    },
-    "trained models": {
-        "reproduced here": (GREEN, "reproduced here"),
-        "reproduced here with a condition": (BLUE, "with a condition"),
-        "not reproduced here": (AMBER, "not reproduced here"),
-        "not decidable here": (GREY, "not decidable here"),
-    },
-}
+SAID = looks.FIGURES["claims"]
+CURVES, SPACINGS = looks.labelled(SAID["curves"]), looks.labelled(SAID["spacings"])
 ROW_INCHES = 0.165
-SPACINGS = {"harmonic": "evenly spaced", "exponential": "the Transformer's"}
-COLORS = {"harmonic": ORANGE, "exponential": BLUE}
 # Sums of 64 features that differ by less are the same; their rounding in float64 is 1e-14.
 SAME = 1e-6
 
@@ -44,25 +30,21 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 def ledger(claims: pd.DataFrame) -> Figure:
     """Draw the ids of all claims in columns by verdict, a panel per kind of evidence."""
-    groups = {kind: claims[claims["evidence"] == kind] for kind in VERDICTS}
+    groups = {kind: claims[claims["evidence"] == kind] for kind in SAID["verdicts"]}
     counts = {kind: group["verdict"].value_counts() for kind, group in groups.items()}
     rows = [max(2, int(count.max())) if len(count) else 1 for count in counts.values()]
     figure = plt.figure(figsize=(9.2, 1.4 + ROW_INCHES * (sum(rows) + 6)))
     parts = figure.subfigures(2, 1, squeeze=False, height_ratios=[count + 4 for count in rows])
     for part, (kind, chosen), count in zip(parts[:, 0], groups.items(), rows, strict=True):
-        wrong, missed = (counts[kind].get(word, 0) for word in ("wrong", "not reproduced here"))
-        title = {
-            "arithmetic": f"statements that arithmetic decides: {wrong} are wrong",
-            "trained models": "statements about trained models, tested on small ones: "
-            f"{missed} are not reproduced here",
-        }[kind]
-        shapes.headline(part, f"{len(chosen)} {title}")
+        # The third verdict is the negative one.
+        negative = counts[kind].get([*SAID["verdicts"][kind]][2], 0)
+        shapes.headline(part, SAID["titles"][kind].format(len(chosen), negative))
         axes = part.subplots(1, 4, sharey=True)
-        for ax, (verdict, (color, head)) in zip(axes, VERDICTS[kind].items(), strict=True):
+        for ax, (verdict, (color, head)) in zip(axes, SAID["verdicts"][kind].items(), strict=True):
             ids = chosen.loc[chosen["verdict"] == verdict, "id"]
             ax.set(xlim=(0, 1), ylim=(count + 0.5, -1.6))
             ax.axis("off")
-            ax.axhspan(-1.5, -0.5, color=color)
+            ax.axhspan(-1.5, -0.5, color=looks.COLORS[color])
             bold = {"color": "white", "fontweight": "bold", "fontsize": 8.5}
             ax.text(0.02, -1.0, f"{len(ids)} {head}", va="center", **bold)
             for row, id_ in enumerate(ids):
@@ -112,11 +94,7 @@ def rotation(vectors: pd.DataFrame) -> Figure:
 def decay(curves: pd.DataFrame) -> Figure:
     """Draw scores by distance: every point thin, means over quarter octaves thick."""
     figure, ax = plt.subplots()
-    for name, style, label in (
-        ("independent q and k", Look(GREY, "", ":"), "typical |score| of independent q and k"),
-        ("bound", Look(BLUE, ""), "bound of the RoFormer paper"),
-        ("equal q and k", Look(ORANGE, "", "--"), "mean score of q = k"),
-    ):
+    for name, (style, label) in CURVES.items():
         points = curves.loc[curves["curve"] == name, ["distance_tokens", "relative"]]
         # Means over quarter octaves: the far points cover each other on a logarithmic axis.
         smooth = points.groupby((4 * np.log2(points["distance_tokens"])).round()).mean()
@@ -164,11 +142,9 @@ def _percent(share: float) -> str:
 
 def worked_example(cells: pd.DataFrame) -> Figure:
     """Draw the printed table, with the cells marked that are not rounded right."""
-
-    names = {"position": "position {}".format, "feature": lambda i: f"feature {i + 1}"}
     printed, exact, right = (
         cells.pivot(index="position", columns="feature", values=column).rename(
-            index=names["position"], columns=names["feature"]
+            index="position {}".format, columns=lambda i: f"feature {i + 1}"
         )
         for column in ("printed", "rotated", "rounded_right")
     )
@@ -213,8 +189,9 @@ def sinusoid_sum(curves: pd.DataFrame) -> Figure:
         repeats[spacing] = bool((wide["0"] - wide["period"]).abs().max() < SAME)
         later = f"F(t + {mine['period_tokens'].iloc[0]:,.0f})"
         shapes.line(ax, wide.index, wide["0"], Look(GREY, ""), "F(t)", linewidth=3.5)
-        shapes.line(ax, wide.index, wide["period"], Look(COLORS[spacing], "", "--"), later)
-        ax.set_title(f"{SPACINGS[spacing]} frequencies", fontweight="normal", loc="center")
+        style, title = SPACINGS[spacing]
+        shapes.line(ax, wide.index, wide["period"], Look(style.color, "", "--"), later)
+        ax.set_title(title, fontweight="normal", loc="center")
         ax.set(xlabel="t, tokens")
         ax.legend(loc="upper right")
     axes[0, 0].set(ylabel="sum of the features, per pair")
@@ -230,9 +207,7 @@ def sinusoid_distance(curves: pd.DataFrame) -> Figure:
     figure, ax = plt.subplots()
     last = {}
     for spacing, mine in shapes.each(curves, "spacing"):
-        style = Look(COLORS[spacing], "", "-" if spacing == "exponential" else ":")
-        label = f"{SPACINGS[spacing]} frequencies"
-        shapes.line(ax, mine["distance_tokens"], mine["value"], style, label)
+        shapes.line(ax, mine["distance_tokens"], mine["value"], *SPACINGS[spacing])
         last[spacing] = mine.loc[mine["distance_tokens"] > 100, "value"].max()
     ax.axhline(0, color=BLACK, linewidth=0.8)
     shapes.token_axis(ax)
@@ -249,8 +224,8 @@ def sinusoid_shift(vectors: pd.DataFrame) -> Figure:
     figure, ax = plt.subplots(figsize=(6.8, 3.7))
     shapes.unit_circle(ax, xlim=(-1.9, 1.9), ylim=(-0.2, 1.3), xlabel="sin", ylabel="cos")
     ax.set(xticks=[-1, 0, 1], yticks=[0, 1])
-    looks = Look(GREY, ""), Look(BLUE, ""), Look(AMBER, "", "--")
-    for row, style in zip(shapes.records(vectors), looks, strict=True):
+    styles = Look(GREY, ""), Look(BLUE, ""), Look(AMBER, "", "--")
+    for row, style in zip(shapes.records(vectors), styles, strict=True):
         shapes.arrow(ax, row.x, row.y, style)
         x, y, side = 1.1 * row.x, 1.1 * row.y + 0.03, "left" if row.x > 0 else "right"
         ax.text(x, y, row.vector, ha=side, va="center", color=style.color)

@@ -1,7 +1,5 @@
 """Every encoding: cost beside quality, loss by position, copying by distance."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
@@ -11,21 +9,10 @@ from matplotlib.ticker import MaxNLocator
 
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import BLACK, BLUE, GREY, Look, look, numbered
+from ropelab.show.looks import BLACK, BLUE, FIGURES, GREY, Look, look, numbered
 
-TEXT, COPY = "text loss", "copy accuracy"
-AXES: dict[str, dict[str, Any]] = {
-    TEXT: {"xlabel": "text loss at the end\n(nats per byte)"},
-    COPY: {"xlabel": "tokens copied\ncorrectly", "xlim": (-0.05, 1.05)},
-}
-FAMILIES = {
-    "embeddings": "nothing, or vectors added to embeddings",
-    "scores": "learned vectors in the scores",
-    "bias": "numbers added to the scores",
-    "rotation": "queries and keys rotated",
-    "input": "what the tokens between say",
-    "by layer": "layers, windows and shares",
-}
+TEXT = "text loss"
+AXES, FAMILIES = (FIGURES["encodings"][part] for part in ("axes", "families"))
 
 
 def draw(tables: Tables) -> dict[str, Figure]:

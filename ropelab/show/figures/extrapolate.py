@@ -10,26 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ropelab.runs.comparisons import indistinguishable, tied_with
-from ropelab.runs.labels import AS_SHIPPED, CACHE, ROUNDED, SEARCHED, WINDOW, name_in, row_labels
+from ropelab.runs.labels import AS_SHIPPED, CACHE, ROUNDED, WINDOW, name_in, row_labels
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.show.figures import rounded, shapes
 from ropelab.show.figures.shapes import tokens_label
-from ropelab.show.looks import GREY, ORANGE, Look, look
+from ropelab.show.looks import FIGURES, GREY, Look, labelled, look
 
 NLL = "nll_nats_per_byte"
-WORDS = {
-    "copy": ("copied symbols", "copies"),
-    "copy_in_text": ("symbols hidden in text", "finds them"),
-    "associative_recall": ("key and its value", "looks up keys"),
-    "most_recent": ("nearer of two values", "tells the nearer value"),
-}
-FOUND = {"passkey_accuracy": "the pass key", "multiquery_accuracy": "several keys"}
-HOW = {
-    "zero_shot": "without fine-tuning",
-    SEARCHED: "parameters searched on this model",
-    "finetuned": "after fine-tuning",
-}
+SAID = FIGURES["extrapolate"]
+FOUND, HOW = SAID["found"], SAID["arms"]
 # Losses so far above the best (nats per byte) are named, not drawn: the rest would be one line.
 CEILING = 0.3
 # The same for single dots, which leave more room.
@@ -40,7 +30,8 @@ MOST_BY_KIND = 6
 
 def words_of(task: str) -> tuple[str, str]:
     """Return the words for what is found in a task, and for a method that finds it."""
-    return WORDS.get(task, (f"answers of {task}", f"solves {task}"))
+    found, finds = SAID["tasks"].get(task, (f"answers of {task}", f"solves {task}"))
+    return found, finds
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
@@ -410,13 +401,9 @@ def _before_and_after(ax: Axes, arms: Mapping[str, pd.DataFrame], is_loss: bool)
         outside = [f"{mean:.2f}" for mean in spreads["mean"] if mean > edge]
         if outside:
             shapes.note(ax, " → ".join(outside), (edge, row), (0, 7), ha="center")
-    for arm, label, color, style_of_line in (
-        ("window zero_shot", "sliding window", ORANGE, ":"),
-        ("window finetuned", "sliding window, trained on", ORANGE, "-"),
-        ("ceiling", "trained at the tested length", GREY, "--"),
-    ):
+    for arm, (style, label) in labelled(SAID["plain"]).items():
         for mean in arms[arm]["mean"] if arm in arms else ():
-            ax.axvline(mean, color=color, linestyle=style_of_line, label=label)
+            ax.axvline(mean, color=style.color, linestyle=style.line, label=label)
     for hollow, label in ((True, "as trained"), (False, "fine-tuned")):
         shapes.dots(ax, [], [], Look(GREY, "o"), label, hollow=hollow)
     ax.grid(visible=False, axis="x")

@@ -13,19 +13,11 @@ from matplotlib.ticker import LogLocator
 from ropelab.runs.sentences import listed
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import look
+from ropelab.show.looks import FIGURES, look
 
-# The codes that compare best, with their titles.
-PANELS = (
-    ("single", "cos", "one frequency:\ncos alone"),
-    ("single", "pair", "one frequency:\ncos and sin"),
-    ("rope", "pair", "RoPE: its\nslowest pair alone"),
-    ("rope", "vector", "RoPE:\nall pairs"),
-)
+PANELS, PHASE = (FIGURES["precision"][part] for part in ("panels", "stages"))
 # Radians; the line that is drawn for orientation, whatever tolerance a run was given.
 TOLERANCE = 0.01
-# The stages before the cosine, as one says them.
-PHASE = {"position": "a position", "inv_freq": "a frequency", "angle": "an angle"}
 # Changes of a score below this are those of float64 itself.
 UNSEEN = 1e-12
 WORST = "worst angle error, rad\n(from position …)"
@@ -53,7 +45,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
     codes = table[["scheme", "component"]].drop_duplicates().to_numpy(dtype=str).tolist()
-    found = [panel for panel in PANELS if [*panel[:2]] in codes]
+    found = [panel for panel in PANELS if panel[:2] in codes]
     found = found or [(scheme, channel, f"{scheme}:\n{channel}") for scheme, channel in codes[:4]]
     figure, axes = shapes.panels(1, len(found), (2 + 2.2 * len(found), 4.2), sharey=True)
     for ax, (scheme, channel, title) in zip(axes[0], found, strict=True):

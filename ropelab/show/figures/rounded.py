@@ -7,10 +7,9 @@ from matplotlib.figure import Figure
 from ropelab.runs.labels import method_label
 from ropelab.runs.tables import in_longest_context
 from ropelab.show.figures import shapes
-from ropelab.show.looks import BLUE, ORANGE, Look
+from ropelab.show.looks import FIGURES, labelled
 
-LOOKS = {"rotation": Look(BLUE, "o"), "keys": Look(ORANGE, "s")}
-SAID = {"rotation": "a stage of the rotation rounded", "keys": "stored keys"}
+LOOKS = labelled(FIGURES["rounded"])
 # Errors of scores below this are drawn at it.
 LEAST = 1e-4
 COSTS = "costs"
@@ -36,9 +35,9 @@ def _cost(rows: pd.DataFrame, unit: str) -> Figure:
     rows = rows[rows["score_error"].notna()]
     shown = rows.assign(x=rows["score_error"].clip(lower=LEAST))
     for kind, group in shapes.each(shown, "rounds"):
-        look = LOOKS[kind]
+        look, named = LOOKS[kind]
         ax.vlines(group["x"], group["ci_low"], group["ci_high"], color=look.color, alpha=0.35)
-        worse, named = group["verdict"] == COSTS, SAID[kind]
+        worse = group["verdict"] == COSTS
         for chosen, hollow in ((worse, False), (~worse, True)):
             if chosen.any():
                 x, y = group.loc[chosen, "x"], group.loc[chosen, "cost"]

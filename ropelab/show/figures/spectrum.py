@@ -7,21 +7,11 @@ from matplotlib.figure import Figure
 
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import AMBER, BLACK, BLUE, GREY, ORANGE, SKY, Look
+from ropelab.show.looks import BLACK, FIGURES, GREY, Look, labelled
 
 COPY = "copy accuracy"
 KEPT = "none"
-VECTORS = {
-    "aligned at 0": (Look(SKY, "v"), "key = query, distance 0 to 1"),
-    "random": (Look(BLACK, "o"), "random query and key"),
-    "largest": (Look(BLUE, "^"), "the most that is possible"),
-}
-BANDS = {
-    KEPT: Look(BLACK, "o"),
-    "fast": Look(ORANGE, "^"),
-    "middle": Look(AMBER, "s"),
-    "slow": Look(BLUE, "v"),
-}
+VECTORS, BANDS = (labelled(FIGURES["spectrum"][part]) for part in ("vectors", "bands"))
 # Where a change of nothing is drawn on a logarithmic axis, in nats.
 SMALLEST = 1e-12
 
@@ -140,9 +130,8 @@ def _bands(copies: pd.DataFrame) -> Figure:
     ]
     figure, axes = shapes.panels(len(wanted) // 2, 2, (9, 0.8 + 2.7 * len(wanted) / 2), sharey=True)
     for ax, (title, rows) in zip(axes.flat, wanted, strict=True):
-        for band, style in BANDS.items():
+        for band, (style, label) in BANDS.items():
             own = rows[rows["removed"] == band].sort_values("distance_tokens")
-            label = "all frequencies" if band == KEPT else f"without the {band} third"
             x, interval = own["distance_tokens"].astype(float), (own["ci_low"], own["ci_high"])
             shapes.line(ax, x, own["value"], style, label, interval)
         shapes.token_axis(ax)

@@ -4,10 +4,8 @@ All but the last are rows of joins.toml, which tests run against the committed r
 renamed column cannot silently empty a part of the page.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from itertools import product
 from string import Formatter
 from typing import Any, Literal
@@ -15,6 +13,7 @@ from typing import Any, Literal
 import pandas as pd
 from pydantic.dataclasses import dataclass as checked
 
+from ropelab.runs.files import table_beside
 from ropelab.runs.sentences import typed
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
@@ -134,13 +133,15 @@ def _last(table: pd.DataFrame, start: str) -> str | None:
     return next((str(name) for name in table.columns[::-1] if str(name).startswith(start)), None)
 
 
-ROWS = tomllib.loads((files("ropelab.show.page") / "joins.toml").read_text(encoding="utf-8"))
+ROWS = table_beside(__file__)
 # By table: how it is first drawn where its columns alone suggest something worse.
 HINTS = {name: [View(**view) for view in views] for name, views in ROWS["hints"].items()}
 RECORDS = [Record(**row) for row in ROWS["records"]]
 HEADLINES = [Headline(**row) for row in ROWS["headlines"]]
 CAPTIONS: Mapping[str, str] = ROWS["captions"]
 OPENS: Sequence[str] = ROWS["opens"]
+PROVENANCE: Mapping[str, str] = ROWS["provenance"]
+WORDS: Mapping[str, str] = ROWS["words"]
 # Tables of ranges, of vectors and of single cases, which no point stands for.
 UNDRAWN = {"windows", "rotation", "explain"}
 # The columns without which a table `claims` is not a ledger, and those that say where.

@@ -18,16 +18,7 @@ from ropelab.runs.errors import InputError, say
 from ropelab.runs.files import check_name
 from ropelab.runs.tables import DamagedError
 
-# Entries of the manifest, and of its config, that numbers may depend on, with words for them.
-PROVENANCE = {
-    "start": "started",
-    "seconds": "seconds",
-    "python": "Python",
-    "machine": "machine",
-    "threads": "threads",
-    "commit": "commit",
-    "dirty": "changed since the commit",
-}
+# Entries of the config that numbers may depend on.
 FIXED = ("seeds", "seed", "device")
 
 
