@@ -59,6 +59,44 @@ def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
         found.count(what, holding, len(above), "limit")
 
 
+def places_are_lost(found: Findings, runs: Sequence[Stored] = ()) -> None:
+    """Ask for items of a list by their place, and as a control by their key."""
+    names = ("indexing_accuracy", "keyed_accuracy")
+    asked = [run for run in runs if {*names} <= {*run.tables}]
+    if not asked:
+        found.missing("a stored run of the tasks indexing and keyed")
+        return
+    run = max(asked, key=lambda run: len(run.config["seeds"]))
+    found.models = stored.described(run.config)
+
+    def right(name: str, context: int, method: str = "unscaled") -> Interval:
+        """Return the share of right answers over all depths, with an interval over the seeds."""
+        table = run.tables[name].query("arm == 'zero_shot' and factor <= 4")
+        at = table[(table["method"] == method) & (table["context_tokens"] == context)]
+        return mean_interval(at.groupby("seed")["accuracy"].mean())
+
+    inside, longest = run.config["train_len"], run.config["test_len"]
+    learned = right(names[0], inside)
+    if not learned.value >= LEARNED:
+        found.missing(f"items by their place in {inside} tokens", f"{learned.value:.2f} right")
+        return
+    by_place, by_key = (right(name, longest) for name in names)
+    what = f"right in {longest} tokens, unscaled: by place ({{}} in {inside})"
+    found.part(
+        what.format(f"{learned.value:.2f}"),
+        stored.shown(by_place),
+        stored.opposite(stored.reaches(by_place, FAILS)),
+        by_place.value,
+    )
+    # Whoever loses positions alone still finds a key.
+    found.part(
+        f"by key ({right(names[1], inside).value:.2f})",
+        stored.shown(by_key),
+        stored.reaches(by_key, FAILS),
+        by_key.value,
+    )
+
+
 @stored.asked_of(stored.Methods)
 def methods_do(found: Findings, run: stored.Methods, asked: Sequence[Mapping[str, str]]) -> None:
     """Add a finding per row: `a` against `b`, on text unless `on` says else, or what `a` copies."""
