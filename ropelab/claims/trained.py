@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise, product
+from typing import cast
 
 import pandas as pd
 
@@ -17,6 +18,7 @@ from ropelab.claims.record import Finding, Findings, Role
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import between
 from ropelab.runs.labels import WINDOW, method_label
+from ropelab.runs.stats import Interval, mean_interval
 from ropelab.runs.thresholds import CLOSE, FAILS, HARMLESS, LEARNED, LOW_LOSS, MISSED, WORKS
 
 TEXT = "nll_last_window"
@@ -61,40 +63,41 @@ def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
 
 def places_are_lost(found: Findings, runs: Sequence[Stored] = ()) -> None:
     """Ask for items of a list by their place, and as a control by their key."""
-    names = ("indexing_accuracy", "keyed_accuracy")
-    asked = [run for run in runs if {*names} <= {*run.tables}]
-    if not asked:
+    run = max(
+        (run for run in runs if {"indexing_accuracy", "keyed_accuracy"} <= {*run.tables}),
+        key=lambda run: len(run.config["seeds"]),
+        default=None,
+    )
+    if run is None:
         found.missing("a stored run of the tasks indexing and keyed")
         return
-    run = max(asked, key=lambda run: len(run.config["seeds"]))
     found.models = stored.described(run.config)
+    inside, longest = run.config["train_len"], run.config["test_len"]
 
-    def right(name: str, context: int, method: str = "unscaled") -> Interval:
+    def right(task: str, method: str, context: int) -> Interval:
         """Return the share of right answers over all depths, with an interval over the seeds."""
-        table = run.tables[name].query("arm == 'zero_shot' and factor <= 4")
+        table = run.tables[f"{task}_accuracy"]
         at = table[(table["method"] == method) & (table["context_tokens"] == context)]
         return mean_interval(at.groupby("seed")["accuracy"].mean())
 
-    inside, longest = run.config["train_len"], run.config["test_len"]
-    learned = right(names[0], inside)
-    if not learned.value >= LEARNED:
-        found.missing(f"items by their place in {inside} tokens", f"{learned.value:.2f} right")
-        return
-    by_place, by_key = (right(name, longest) for name in names)
-    what = f"right in {longest} tokens, unscaled: by place ({{}} in {inside})"
-    found.part(
-        what.format(f"{learned.value:.2f}"),
-        stored.shown(by_place),
-        stored.opposite(stored.reaches(by_place, FAILS)),
-        by_place.value,
-    )
-    # Whoever loses positions alone still finds a key.
-    found.part(
-        f"by key ({right(names[1], inside).value:.2f})",
-        stored.shown(by_key),
-        stored.reaches(by_key, FAILS),
-        by_key.value,
-    )
+    # Whoever loses places alone still finds a key, and has them back under no scaling.
+    for role, task, method, fails in (
+        ("part", "indexing", "unscaled", True),
+        ("part", "keyed", "unscaled", False),
+        ("limit", "indexing", "yarn(beta_fast=8)", True),
+    ):
+        within, beyond = (right(task, method, context) for context in (inside, longest))
+        if not within.value >= LEARNED:
+            found.missing(f"models that learned {task}", f"{within.value:.2f} right in {inside}")
+            return
+        agrees = stored.reaches(beyond, FAILS)
+        found.add(
+            cast(Role, role),
+            f"{task}, {method}, right in {longest} tokens ({within.value:.2f} in {inside})",
+            f"{beyond.value:.2f} [{beyond.low:.2f}, {beyond.high:.2f}]",
+            stored.opposite(agrees) if fails else agrees,
+            beyond.value,
+        )
 
 
 @stored.asked_of(stored.Methods)
