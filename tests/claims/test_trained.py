@@ -23,6 +23,7 @@ HOLDS, CONDITION, WRONG = Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPROD
 OPEN = Verdict.UNDECIDED
 AS_ARITHMETIC = dict(zip(OUTCOMES[Kind.TRAINED], OUTCOMES[Kind.ARITHMETIC], strict=True))
 L, LONGER = 2048, 8192
+YARN = "yarn(beta_fast=8)"
 DISTANCES = (512, 1024, 2048, 4096, 6144)
 
 # method, factor: loss after 8192 tokens, loss after 2048, copy accuracy by distance
@@ -817,3 +818,36 @@ def test_a_comparison_that_a_run_lacks_neither_agrees_nor_puts_a_condition(id_: 
     full = extrapolation(changed(("unscaled", 1.0), copying=WORKS))
     run = replace(full, tables=full.tables | {"comparisons": full.tables["comparisons"].iloc[:0]})
     assert find(id_).verdict(runs=(run,)) == OPEN
+
+
+# method: shares right at 128 and 512 tokens, by place and by key
+@pytest.mark.parametrize(
+    ("shares", "verdict"),
+    [
+        # Places are lost where keys are kept, and no scaling brings them back.
+        ({"unscaled": ((0.95, 0.27), (0.99, 0.98)), YARN: ((0.95, 0.28), (0.99, 0.98))}, HOLDS),
+        ({"unscaled": ((0.95, 0.27), (0.99, 0.98)), YARN: ((0.95, 0.9), (0.99, 0.98))}, CONDITION),
+        # The list is lost, not the place in it.
+        ({"unscaled": ((0.95, 0.27), (0.99, 0.2)), YARN: ((0.95, 0.9), (0.99, 0.98))}, WRONG),
+        ({"unscaled": ((0.95, 0.9), (0.99, 0.98)), YARN: ((0.95, 0.9), (0.99, 0.98))}, WRONG),
+        # Who did not learn it decides nothing.
+        ({"unscaled": ((0.4, 0.27), (0.99, 0.98)), YARN: ((0.4, 0.28), (0.99, 0.98))}, OPEN),
+    ],
+)
+def test_places_are_lost_only_where_keys_are_kept(shares, verdict):
+    names = ("indexing_accuracy", "keyed_accuracy")
+    tables = {
+        name: pd.DataFrame(
+            {"method": method, "seed": seed, "context_tokens": context, "accuracy": right + noise}
+            for method, tasks in shares.items()
+            for context, right in zip((128, 512), tasks[task], strict=True)
+            for seed, noise in enumerate((-0.01, 0, 0.01))
+        )
+        for task, name in enumerate(names)
+    }
+    config = {"train_len": 128, "test_len": 512, "seeds": [0, 1, 2]}
+    lists = Stored("extrapolate", config, tables, "somewhere")
+    claim = find("du-indexing")
+    assert claim.verdict(runs=(lists, extrapolation())) == verdict
+    # Runs without these tasks leave it open.
+    assert claim.verdict(runs=(extrapolation(),)) == OPEN
