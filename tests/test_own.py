@@ -337,7 +337,7 @@ def test_a_file_that_was_changed_after_its_import_is_refused(mymodule, monkeypat
 
     Path("mymodule.py").write_text(MODULE.replace("6.283", "3.1"))
     # Its first use: the old code would be kept under the new file's name.
-    with pytest.raises(InputError, match="mymodule.py has changed since it was imported"):
+    with pytest.raises(InputError, match=r"mymodule\.py has changed since it was imported"):
         ropelab.freqs(method=mine.MyRoPE(factor=4))
     mine = importlib.reload(mine)
     assert ropelab.freqs(method=mine.MyRoPE(factor=4)).tables["pairs"]["divided_by"].max() == 4
