@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +19,7 @@ from ropelab.runs.machine import available_memory
 
 # Weights of a random model; a larger configuration is made smaller.
 MOST = 10**7
-# The sizes of a smaller one: laws are about code, not about sizes.
-SMALLER = {
-    "num_hidden_layers": 8,
-    "vocab_size": 256,
-    "intermediate_size": 64,
-    "moe_intermediate_size": 32,
-    "shared_expert_intermediate_size": 32,
-    "num_experts": 8,
-    "num_local_experts": 8,
-    "n_routed_experts": 8,
-    "q_lora_rank": 64,
-    "kv_lora_rank": 64,
-    "sliding_window": 24,
-    "attention_chunk_size": 24,
-}
+SMALLER = tomllib.loads(Path(__file__).with_name("smaller.toml").read_text(encoding="utf-8"))
 SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 

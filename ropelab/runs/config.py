@@ -286,16 +286,8 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
 # What is typed for a list of numbers elsewhere, and the numbers that an error writes out.
 SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
 LONGEST_SPAN = 100
-# Parts of pydantic's sentences, as patterns, and the words that users read instead.
-PLAIN_WORDS = (
-    ("^(Input|Value|Tuple) should ", "must "),
-    ("a valid integer(, unable to parse.*|, got a number with.*)?", "a whole number"),
-    ("a valid string", "text"),
-    ("a valid boolean, unable to interpret input", "true or false"),
-    ("^Unable to parse input string as an integer, exceeded.*", "is too large"),
-    ("at least 1 item after.*", "at least one value"),
-    ("a valid number(, unable to parse string as a number)?", "a number"),
-)
+_WORDS = Path(__file__).with_name("plain_words.toml").read_text(encoding="utf-8")
+PLAIN_WORDS: list[list[str]] = tomllib.loads(_WORDS)["words"]
 
 
 def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:

@@ -1,9 +1,11 @@
 """A model per base and seed, the bound's prediction for it beside its retrieval, and the answer."""
 
 import math
+import tomllib
 from enum import StrEnum
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -41,41 +43,8 @@ class Outcome(StrEnum):
 
 OPEN = {Outcome.REFERENCE, Outcome.UNLEARNED}
 AGREEING = {Outcome.HOLDS, Outcome.SUPERFICIAL, Outcome.FAILS, Outcome.FAILS_TOGETHER}
-# Of the table `predictions`.
-COLUMNS = [
-    "task",
-    "base",
-    "is_reference",
-    # The bound's prediction, missing where it predicts no failure inside the trained length.
-    "first_failing_position_tokens",
-    # The simplest rival prediction: the slowest pair alone changes its sign there.
-    "quarter_rotation_tokens",
-    # The farthest measured distance at which retrieval works (accuracy at least 0.5), even where it
-    # fails at nearer ones, and the next one measured, missing where there is none.
-    "maximum_distance_tokens",
-    "fails_from_tokens",
-    # Both predictions as multiples of the measured limit, the geometric mean of these two.
-    "bound_times_measured",
-    "quarter_rotation_times_measured",
-    # Measured distances before the predicted position, and those of them at which retrieval fails
-    # (accuracy below 0.5); the same from that position on.
-    "distances_before",
-    "failing_before",
-    "distances_beyond",
-    "failing_beyond",
-    # At the distances predicted to fail, all of them if none is, each with the same weight.
-    "accuracy",
-    "reference_accuracy",
-    "accuracy_difference",
-    "accuracy_ci_low",
-    "accuracy_ci_high",
-    "accuracy_false_discovery_rate",  # among all rows of the table
-    # In the second half of the window, against the largest base.
-    "text_difference_nats_per_byte",
-    "text_ci_low_nats_per_byte",
-    "text_ci_high_nats_per_byte",
-    "n",
-]
+FILE = Path(__file__).with_name("predictions.toml")
+COLUMNS: list[str] = tomllib.loads(FILE.read_text(encoding="utf-8"))["columns"]
 
 
 def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:

@@ -7,9 +7,11 @@ multiquery  a named key at every depth, all asked for in turn, each after the ri
 The wording is ours. Scored are greedy decoding of the whole answer and its log-probability.
 """
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -45,18 +47,8 @@ class Wording(NamedTuple):
     question: str
 
 
-WORDINGS = {
-    "passkey": Wording(
-        "A pass key is hidden in the text below. Remember it: it is asked for at the end.\n\n",
-        "\nThe pass key is {value}. Remember it: {value} is the pass key.\n",
-        "\nWhat is the pass key? The pass key is",
-    ),
-    "multiquery": Wording(
-        "Pass keys are hidden in the text below. Remember them: they are asked for at the end.\n\n",
-        "\nThe pass key of {name} is {value}. Remember it: {value} is the pass key of {name}.\n",
-        "\nWhat is the pass key of {name}? The pass key of {name} is",
-    ),
-}
+_ROWS = tomllib.loads(Path(__file__).with_name("wordings.toml").read_text(encoding="utf-8"))
+WORDINGS = {name: Wording(**row) for name, row in _ROWS.items()}
 
 
 class Answer(NamedTuple):

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ropelab.runs.labels import row_labels
 from ropelab.runs.tables import unit_of
-from ropelab.show.page.joins import HINTS, UNDRAWN, View
+from ropelab.show.page.joins import HINTS, ROWS, UNDRAWN, View
 
 # Counts say how much was measured: not a finding, so never drawn first.
 COUNTS = ("n", "documents", "sequences", "trials", "draws", "seeds", "neighbours", "positions")
@@ -28,16 +28,7 @@ FEWEST = 4
 SHORT = 48
 # The name of a method with its factor and arm, which a table gets if it has those columns.
 LABEL = "label"
-WORDS = {
-    "nll": "loss",
-    "label": "method, factor and arm",
-    "ci_low": "95 % interval, low",
-    "ci_high": "95 % interval, high",
-    "rms": "root mean square",
-    "len": "length",
-    "freq": "frequency",
-    "inv_freq": "frequency",
-}
+WORDS: dict[str, str] = ROWS["words"]
 
 
 def labelled(table: pd.DataFrame) -> pd.DataFrame:
