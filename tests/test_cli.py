@@ -119,6 +119,9 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
         (["run", "smoke/freqs", "--index", ".cells"], "--index must be the name of a file"),
         (["extrapolate", "--methods", "log_n(inner=" * 400 + "yarn" + ")" * 400], "too deeply"),
         (["precision", "--period", "1e-300"], "--period must be greater than or equal to"),
+        (["freqs", "--rope-theta", "1e4", "--base", "5e5"], "--base and --rope-theta are the same"),
+        (["freqs", "--rotary-dim", "8", "--partial-rotary-factor", "0.5"], "are the same"),
+        (["claims", "--seed", "9007199254740993"], "--seed must be less than or equal to"),
         (["claims", "--seed", "1e30"], "--seed must be less than or equal to 9007199254740992"),
     ],
 )
@@ -214,6 +217,12 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(call):
     assert json.loads(out)["config"]["base"] == 5e5
     _, out, _ = call("precision", "--config", "x.toml", "--base", "7e5", "--json")
     assert json.loads(out)["config"]["base"] == 7e5
+    # Whatever either of them calls it.
+    text = 'experiment = "freqs"\nrope_theta = 5e5\npartial_rotary_factor = 0.5\n'
+    Path("y.toml").write_text(text)
+    _, out, _ = call("freqs", "--config", "y.toml", "--base", "7e5", "--rotary-dim", "8", "--json")
+    found = json.loads(out)["config"]
+    assert (found["base"], found["rotary_dim"]) == (7e5, 8)
 
 
 def test_a_second_call_reuses_the_run(call):

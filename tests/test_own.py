@@ -270,6 +270,79 @@ def test_a_class_inside_a_function_is_refused() -> None:
         ropelab.freqs(method=Inside)
 
 
+MADE = """
+from dataclasses import dataclass
+from functools import partial
+
+from ropelab.math.scaling import RopePlan, Scaling
+from ropelab.models.tasks.retrieval import copy_trials
+
+
+def method(times):
+    @dataclass(frozen=True, kw_only=True)
+    class Made(Scaling):
+        def plan(self, geometry, length):
+            return RopePlan(geometry.inv_freq / times)
+
+    Made.__qualname__ = "Made"
+    return Made
+
+
+@dataclass(frozen=True)
+class Called:
+    rows: int = 1
+
+    def __call__(self, *given):
+        return copy_trials(*given)
+
+
+Two, Five = method(2), method(5)
+called, bound = Called(), partial(copy_trials)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "name"),
+    [
+        ("freqs", "--method", "Two"),
+        ("extrapolate", "--methods", "pi,mymodule:Five"),
+        ("extrapolate", "--tasks", "called"),
+        ("extrapolate", "--tasks", "bound"),
+    ],
+)
+def test_what_other_code_has_made_is_refused(mymodule, capsys, command, flag, name) -> None:
+    # Its own name leads elsewhere or to another one, so that a change is not seen and two are one.
+    mymodule(MADE)
+    name = name if "," in name else f"mymodule:{name}"
+    status, out, err = typed(capsys, command, flag, name)
+    assert (status, out) == (2, "")
+    assert err.endswith("define it at the top level of a module or notebook\n")
+    assert name.rpartition(",")[2] in err
+
+
+def test_two_classes_of_one_name_are_not_taken_for_one(mymodule, monkeypatch) -> None:
+    mymodule(MADE)
+    monkeypatch.syspath_prepend(Path.cwd())
+    import mymodule as mine
+
+    with pytest.raises(InputError, match="mymodule:Made: define it at the top level"):
+        ropelab.freqs(method=mine.Two())
+
+
+def test_a_file_that_was_changed_after_its_import_is_refused(mymodule, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.syspath_prepend(Path.cwd())
+    importlib.invalidate_caches()
+    import mymodule as mine
+
+    Path("mymodule.py").write_text(MODULE.replace("6.283", "3.1"))
+    # Its first use: the old code would be kept under the new file's name.
+    with pytest.raises(InputError, match=r"mymodule\.py has changed since it was imported"):
+        ropelab.freqs(method=mine.MyRoPE(factor=4))
+    mine = importlib.reload(mine)
+    assert ropelab.freqs(method=mine.MyRoPE(factor=4)).tables["pairs"]["divided_by"].max() == 4
+
+
 TEXT = """
 @dataclass(frozen=True, kw_only=True)
 class Spelled(Scaling):

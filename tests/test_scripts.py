@@ -251,12 +251,35 @@ def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another
     one = run({"old": 1}, source=[1, 2], name=["a", "b"], lost=[3, 3], share=[0.5, 0.5])
     two = run({"new": 2}, source=["x", "y"], name=["a", "b"], lost=[3, 300_000], share=[0.5, 0.5])
     answer, tables = compare.compared(one, two)
-    assert answer.startswith("1 of 2 columns of values differ")
+    assert answer.startswith("2 of 3 columns of values differ")
     values = tables["values"].set_index("value")
+    assert values.loc["source", "largest"] == "1 -> x"
     assert (values.loc["lost", "largest"], values.loc["lost", "where"]) == ("3 -> 300000", "b")
     assert tables["settings"]["setting"].tolist() == ["old", "new"]
     apart = run({}, source=[8, 9], name=["c", "d"], lost=[9, 9], share=[0.1, 0.2])
     assert compare.compared(one, apart)[0].startswith("0 of 0 columns")
+
+
+def test_truth_values_words_and_columns_of_one_run_alone_are_not_passed_over() -> None:
+    def run(**columns: list[Any]) -> Shown:
+        about = {"experiment": "x", "config": {}, "tables": {"t": {}}}
+        shown = Shown(Path("x"), {**about, "inputs": {}, "version": 1})
+        shown.__dict__["stored"] = {
+            "t": pd.DataFrame({"base": [1, 2], "kind": ["a", "a"], **columns})
+        }
+        return shown
+
+    one = run(admissible=[True, True], sign=[None, None], says=["yes", "yes"], old=[1, 2])
+    two = run(admissible=[True, False], sign=[None, "-"], says=["yes", "no"])
+    answer, tables = compare.compared(one, two)
+    assert answer.startswith("3 of 3 columns of values differ")
+    assert "only one run has t.old" in answer
+    largest = tables["values"].set_index("value")["largest"]
+    assert largest.to_dict() == {
+        "admissible": "True -> False",
+        "sign": "None -> -",
+        "says": "yes -> no",
+    }
 
 
 def test_commands_on_the_page_for_agents_exist(call: Any) -> None:

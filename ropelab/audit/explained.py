@@ -13,6 +13,7 @@ from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.math import scaling
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.runs.sentences import typed
 
 BY_FACTOR = (scaling.Llama3, scaling.Yarn, scaling.DynamicNtk, scaling.PositionInterpolation)
 # Relative: the part of a frequency that is lost where it is read from a table in bfloat16.
@@ -174,8 +175,8 @@ def wrong_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
         answer = f"the exponent divides by {even} instead of {spec.rotary_dim}"
         return answer, f"divide by the rotated width, {spec.rotary_dim}"
     base = math.exp(-slope * spec.rotary_dim / 2)
-    short = float(f"{base:.4g}")
-    answer, fix = f"base {short:g} instead of {spec.base:g}", f"base {spec.base:g}"
+    short = next(s for n in (4, 7, 17) if (s := float(f"{base:.{n}g}")) != spec.base)
+    answer, fix = f"base {typed(short)} instead of {typed(spec.base)}", f"base {typed(spec.base)}"
     stretch = (base / spec.base) ** ((spec.rotary_dim - 2) / spec.rotary_dim)
     if isinstance(spec.scaling, scaling.DynamicNtk) and stretch > 1:
         tokens = spec.trained_len * (1 + (stretch - 1) / spec.scaling.factor)
@@ -259,7 +260,7 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         yield f"original length {trained} instead of {spec.trained_len}", other.inv_freq(length)
     for base in (b for b in (*BASES, *fitted) if b != spec.base):
         other = replace(spec, base=base)
-        yield f"base {base:g} instead of {spec.base:g}", other.inv_freq(length)
+        yield f"base {typed(base)} instead of {typed(spec.base)}", other.inv_freq(length)
     for name, other in expected.others.items():
         yield f"rotates as {name} does ({other.method})", other.inv_freq(length)
 

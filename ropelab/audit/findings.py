@@ -94,8 +94,8 @@ def errors(case: Case) -> Iterator[Finding]:
             source = next(spec.base_source for _, spec in case.read if spec.base == base)
             fix = f'write "rope_theta": {right.base!r} at top level'
             fix = f"leave {source} off" if source.startswith("--") else fix
-            about: dict[str, Any] = {"base": base, "right": right.base, "fix": fix}
-            yield blamed(case, "E03", names.split(", "), source=source, **about)
+            about: dict[str, Any] = {"base": typed(base), "right": typed(right.base)}
+            yield blamed(case, "E03", names.split(", "), source=source, fix=fix, **about)
 
     # By a factor of 1 from the lengths, or not at all: two causes.
     without, fix = unscaled(case), of_ratio(case)

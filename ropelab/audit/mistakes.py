@@ -11,6 +11,7 @@ from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Unscaled
+from ropelab.runs.sentences import typed
 
 
 def mistaken(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
@@ -31,7 +32,7 @@ def mistaken(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
     yield "twice", "rotated twice: every angle is doubled", replace(good, inv_freq=2 * theta)
     wrong = 10000.0 if base != 10000.0 else 500000.0
     rebased = replace(spec, base=wrong).inv_freq(length)
-    yield "base", f"base {wrong:g} instead of {base:g}", replace(good, inv_freq=rebased)
+    yield "base", f"base {typed(wrong)} instead of {typed(base)}", replace(good, inv_freq=rebased)
     rounded = round_to(theta, FORMATS["bfloat16"])
     yield "frequencies", "inv_freq in bfloat16", replace(good, inv_freq=rounded)
     yield "angles", "angle in bfloat16", replace(good, angle_format="bfloat16")

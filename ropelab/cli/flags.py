@@ -115,7 +115,11 @@ def of_fields(config: type[Config]) -> list[Parameter]:
             argument = Argument(metavar="MODEL", help=info.description)
             made.append(_parameter(name, Annotated[str | None, argument]))
         else:
-            made.append(_parameter(name, _option(name, info, others.get(name))))
+            made.append(_parameter(name, _option(name, info)))
+            if theirs := others.get(name):  # a flag of its own, so that both are not the last one
+                made.append(
+                    _parameter(theirs, _option(theirs, info, f"the same as {flag_of(name)}"))
+                )
     if "rotary_dim" in config.model_fields:
         text = "rotary_dim as a share of head_dim"
         share = Option(flag_of(PARTIAL), metavar="X", help=text)
@@ -127,14 +131,14 @@ def _parameter(name: str, kind: Any, default: Any = None) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _option(name: str, info: FieldInfo, theirs: str | None) -> Any:
+def _option(name: str, info: FieldInfo, help_text: str = "") -> Any:
     flag = flag_of(name)
-    help_text = f"{info.description}{default_text(None if info.is_required() else info.default)}"
+    default = default_text(None if info.is_required() else info.default)
+    help_text = help_text or f"{info.description}{default}"
     if info.annotation is bool:
         return Annotated[bool | None, Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
-    names = (flag, *([flag_of(theirs)] if theirs else []), *ALSO.get(name, ()))
     value = metavar(info.annotation)
-    option = Option(*names, metavar=value, help=help_text)
+    option = Option(flag, *ALSO.get(name, ()), metavar=value, help=help_text)
     if value.endswith(",..."):
         return Annotated[list[str] | None, option]
     return Annotated[str | None, option]

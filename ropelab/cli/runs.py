@@ -17,7 +17,7 @@ from ropelab.experiments import Experiment
 from ropelab.lab import Lab, Run
 from ropelab.runs import builtin
 from ropelab.runs.cell import silent
-from ropelab.runs.config import Label, flag_of, read_toml, take_label
+from ropelab.runs.config import PARTIAL, Label, flag_of, read_toml, respelled, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, known, say
 from ropelab.runs.sentences import count_of
@@ -39,7 +39,12 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
         if "grid" in found or "case" in found:
             raise InputError(f"{path} asks for many runs: ropelab run {path}")
         label, values = take_label(path, found)
-    lab, given = _lab(options), {**values, **fields}
+    kind = experiment.config
+    values, fields = respelled(kind, values), respelled(kind, fields, flag_of)
+    # The rotated share of the head: whichever a flag says wins over both in a file.
+    share = {"rotary_dim", PARTIAL} if {"rotary_dim", PARTIAL} & {*fields} else set()
+    given = {name: value for name, value in values.items() if name not in share} | fields
+    lab = _lab(options)
     if options.quick:
         given, less = experiment.quickly(given)
         say(f"--quick: {less}; a first look, and no verdict on longer work")

@@ -55,8 +55,12 @@ def read_number(value: object) -> object:
     match = NUMBER.fullmatch(value)
     if match is None:
         raise ValueError("must be a number such as 4096, 1e6 or 128k")
-    number = float(match[1].replace("_", "")) * SUFFIXES[match[2].lower()]
-    return int(number) if math.isfinite(number) and number == int(number) else number
+    text, unit = match[1].replace("_", ""), SUFFIXES[match[2].lower()]
+    number = float(text) * unit
+    if not math.isfinite(number) or number != int(number):
+        return number
+    # Beyond 2^53 a float64 would be a neighbour.
+    return int(text) * unit if text.lstrip("+-").isdecimal() else int(number)
 
 
 def split_list(text: str) -> list[str]:
@@ -131,6 +135,21 @@ def spellings(config_class: "type[Config]") -> dict[str, str]:
     """Return the other spellings of a config's fields: ours to theirs."""
     known = WORDS["spellings"].items()
     return {ours: theirs for ours, theirs in known if ours in config_class.model_fields}
+
+
+def respelled(
+    config_class: "type[Config]", values: Mapping[str, Any], name: Callable[[str], str] = str
+) -> dict[str, Any]:
+    """Return values under our names; InputError for a field in both spellings."""
+    found = dict(values)
+    for ours, theirs in spellings(config_class).items():
+        if theirs in found:
+            if ours in found:
+                raise InputError(f"{name(ours)} and {name(theirs)} are the same; give one")
+            found[ours] = found.pop(theirs)
+    if PARTIAL in found and found.get("rotary_dim") is not None:
+        raise InputError(f"{name('rotary_dim')} and {name(PARTIAL)} are the same; give one")
+    return found
 
 
 def flag_of(name: str) -> str:
@@ -242,15 +261,9 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
     """
     try:
         found = {key: typed(value) for key, value in values.items()}
-        for ours, theirs in spellings(config_class).items():
-            if theirs in found:
-                if ours in found:
-                    raise InputError(f"{name(ours)} and {name(theirs)} are the same; give one")
-                found[ours] = found.pop(theirs)
         if PARTIAL in found and "rotary_dim" not in config_class.model_fields:
             raise unknown_name("key", PARTIAL, config_class.model_fields)
-        if PARTIAL in found and found.get("rotary_dim") is not None:
-            raise InputError(f"{name('rotary_dim')} and {name(PARTIAL)} are the same; give one")
+        found = respelled(config_class, found, name)
         return config_class.model_validate(found)
     except RecursionError:
         raise InputError("a value is nested too deeply") from None

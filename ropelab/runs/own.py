@@ -8,6 +8,7 @@ the object itself. Its source is a part of the keys of all that depends on it.
 import hashlib
 import inspect
 import re
+import struct
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,6 +42,8 @@ def find(kind: Kind, name: str) -> Any | None:
         if not (REFERENCE.fullmatch(name) or point):
             return None
         value = _imported(point.value if point else name)
+        if kind != "casts":  # values, which say all in their text
+            _check_place(name, value)
         _found[name] = value, _import_of(value)
     return value
 
@@ -88,10 +91,18 @@ def typed(value: Any) -> Any:
 
 def _kept(value: Any) -> str:
     reference = reference_of(value)
-    if not REFERENCE.fullmatch(reference):
-        raise InputError(f"{reference}: define it at the top level of a module or notebook")
+    _check_place(reference, value)
     _found[reference] = value, _import_of(value)
     return reference
+
+
+def _check_place(name: str, value: Any) -> None:
+    """Refuse what is not where its own name says: that file would not tell all that it does."""
+    found: Any = sys.modules.get(value.__module__)
+    for part in getattr(value, "__qualname__", "<no name>").split("."):
+        found = getattr(found, part, None)
+    if found is not value:
+        raise InputError(f"{name}: define it at the top level of a module or notebook")
 
 
 def is_own(value: Any) -> bool:
@@ -119,6 +130,8 @@ def source(value: Any) -> str:
     named_object = hasattr(value, "__qualname__")
     file = getattr(sys.modules.get(value.__module__), "__file__", None) if named_object else None
     try:
+        if file:
+            _check_read(sys.modules[value.__module__].__spec__, Path(file))
         text = Path(file).read_text(encoding="utf-8") if file else inspect.getsource(value)
     except (OSError, TypeError):
         if not named_object:  # a value, such as a cast plan, which says all in its text
@@ -127,6 +140,17 @@ def source(value: Any) -> str:
             raise InputError(f"the source of {reference_of(value)} cannot be read") from None
     _sources[value] = hashlib.sha256(text.encode()).hexdigest()[:16], _import_of(value)
     return _sources[value][0]
+
+
+def _check_read(spec: Any, file: Path) -> None:
+    """Refuse a file that was changed after it was imported, as the compiled copy of it tells."""
+    compiled, now = Path(getattr(spec, "cached", None) or file), file.stat()
+    if sys.dont_write_bytecode or compiled == file or not compiled.is_file():
+        return
+    # Flags (0: what follows is time and size of the source), see PEP 552.
+    flags, *read = struct.unpack("<4x3I", compiled.read_bytes()[:16])
+    if not flags and read != [int(now.st_mtime) & 0xFFFFFFFF, now.st_size & 0xFFFFFFFF]:
+        raise InputError(f"{file.name} has changed since it was imported; reload it, or start anew")
 
 
 def known_sources() -> dict[str, str]:

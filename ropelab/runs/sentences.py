@@ -5,12 +5,15 @@ from collections.abc import Iterable, Sequence
 
 
 def typed(number: float) -> str:
-    """Write a number as people type it.
+    """Write a number as people type it; whole ones, as bases are, exactly.
 
-    >>> typed(3400000.0), typed(27000.0), typed(500000.0), typed(1e-8)
-    ('3.4e6', '27000', '500000', '1e-08')
+    >>> typed(3400000.0), typed(27000.0), typed(1000001.0), typed(1e-8)
+    ('3.4e6', '27000', '1000001', '1e-08')
     """
-    return f"{number:g}".replace("e+0", "e").replace("e+", "e")
+    short = f"{number:g}"
+    if number % 1 == 0 and float(short) != number:
+        return f"{number:.0f}"
+    return short.replace("e+0", "e").replace("e+", "e")
 
 
 def count_of(number: int, what: str) -> str:

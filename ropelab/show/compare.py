@@ -18,13 +18,15 @@ def compared(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]
     if experiment != other:
         raise InputError(f"{experiment} and {other} measure different things")
     manifests = (run.manifest for run in (first, second))
-    one, two = ({**m["config"], **m["inputs"], "version": m["version"]} for m in manifests)
-    differing = [name for name in one | two if one.get(name) != two.get(name)]
-    rows = [(name, str(one.get(name)), str(two.get(name))) for name in differing]
+    here, there = ({**m["config"], **m["inputs"], "version": m["version"]} for m in manifests)
+    differing = [name for name in here | there if here.get(name) != there.get(name)]
+    rows = [(name, str(here.get(name)), str(there.get(name))) for name in differing]
     settings = pd.DataFrame(rows, columns=["setting", "first", "second"])
     values = _values(first.tables, second.tables)
     moved = int((values["differ"] > 0).sum())
     alone = set(first.tables) ^ set(second.tables)
+    both = ((name, first.tables[name], second.tables[name]) for name in {*first.tables} - alone)
+    alone |= {f"{name}.{column}" for name, one, two in both for column in {*one} ^ {*two}}
     unpaired = values.drop_duplicates("table").set_index("table")["alone"]
     unpaired = unpaired[unpaired > 0]
     unmatched = {*first.tables} - {*values["table"]} - alone
@@ -57,11 +59,12 @@ def _values(first: Tables, second: Tables) -> pd.DataFrame:
         if both.empty:
             continue  # what no row has in common is not compared
         alone = len(one) + len(two) - 2 * len(both)
-        for column in (c for c in shared if is_number(one[c]) or c in OUTCOMES):
-            if column in keys:
-                continue
+        for column in (c for c in one if c in two and c not in keys):
             a, b = both[f"{column} first"], both[f"{column} second"]
             differ = a.ne(b) & ~(a.isna() & b.isna())
+            # Words say what a row is about, and are values where they differ.
+            if not (is_number(one[column]) or column in OUTCOMES or differ.any()):
+                continue
             row = {"table": name, "value": column, "rows": len(both), "alone": alone}
             row |= {"differ": int(differ.sum())}
             change = (b - a).abs() if is_number(a) and is_number(b) else differ[differ].astype(int)

@@ -175,7 +175,7 @@ def test_layer_types_have_a_folder_each_and_their_own_answers(tmp_path: Path) ->
     with np.load(local / "vectors.npz") as one, np.load(whole / "vectors.npz") as other:
         wrong = {"k_rotated": one["k_rotated"], "q_rotated": other["q_rotated"]}
     np.savez(whole / "mine.npz", **wrong)
-    assert check(str(whole / "mine.npz")).answer == "k: base 10000 instead of 1e+06"
+    assert check(str(whole / "mine.npz")).answer == "k: base 10000 instead of 1e6"
     assert not check(str(whole / "vectors.npz")).wrong
 
 

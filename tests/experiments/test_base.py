@@ -152,7 +152,7 @@ def test_answer_and_summary(tables):
         "Base 59000 and every larger one keep the sum of cosines at or above 0, by proof (4096 "
         "tokens, heads of 128 features)."
     )
-    assert "The smallest admissible base is 26952.3, but from" in text
+    assert "The smallest admissible base is 26952.4, but from" in text
     assert "How far trained models reach is another question" in text
     assert "the recommended bases as context^(1.64 ± 0.16)" in text
     assert "fails first at position 1707" in text
@@ -390,3 +390,19 @@ def test_bad_input_gets_one_line(values, message):
     with pytest.raises(InputError, match=message) as caught:
         run_by_name("base", **values)
     assert "\n" not in str(caught.value)
+
+
+def test_the_smallest_base_in_the_answer_is_admissible(tables):
+    bound = tables["bound"].assign(smallest_admissible_base=629978.2628, certified=True)
+    window = {"context_tokens": 4096, "low": 629978.2628}
+    wide, narrow = (pd.DataFrame([{**window, "high": high}]) for high in (630983.6, 629978.9))
+    # At 629978 the sum is negative.
+    text = answer({**tables, "bound": bound, "windows": wide})
+    assert "The smallest admissible base is 629979, but from 630984 on" in text
+    text = answer({**tables, "bound": bound, "windows": narrow})
+    assert "is 629978.3, but from 629979 on" in text
+
+
+@pytest.mark.parametrize(("given", "said"), [(1000001.0, "1000001"), (123456.75, "123456.75")])
+def test_the_base_in_the_answer_is_the_one_that_was_judged(given, said):
+    assert f"Base {said} is" in answer(run(context=(64,), head_dim=8, train_len=32, base=given))

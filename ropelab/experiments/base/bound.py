@@ -152,13 +152,14 @@ def search(
     }
 
 
-def rounded_up(base: float) -> float:
-    """Return the smallest number of two significant digits that is not below ``base``.
+def rounded_up(base: float, digits: int = 2) -> float:
+    """Return the smallest number of so many significant digits that is not below ``base``.
 
-    >>> rounded_up(3325751.03), rounded_up(99.5), rounded_up(1.5e7)
-    (3400000.0, 100.0, 15000000.0)
+    >>> rounded_up(3325751.03), rounded_up(99.5), rounded_up(1.5e7), rounded_up(629978.3, 6)
+    (3400000.0, 100.0, 15000000.0, 629979.0)
     """
-    power = math.floor(math.log10(base)) - 1
-    # From text, so that each is the float64 nearest to its two digits.
-    candidates = (float(f"{digits}e{power}") for digits in range(10, 101))
+    power = math.floor(math.log10(base)) - digits + 1
+    whole = math.floor(base / 10.0**power)
+    # From text, so that each is the float64 nearest to its digits.
+    candidates = (float(f"{each}e{power}") for each in range(whole - 1, whole + 3))
     return next(candidate for candidate in candidates if candidate >= base)

@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.base import BaseConfig
-from ropelab.experiments.base.bound import cells, similarity_of
+from ropelab.experiments.base.bound import cells, rounded_up, similarity_of
 from ropelab.math.bounds import Fixed, Similarity, first_negative, lowest, rules
 from ropelab.math.bounds.published import FIT_EXPONENT, FIT_FACTOR, MEN, judge, men_fit
 from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations
 from ropelab.math.methods import parse_scaling, scaling_for
 from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
+from ropelab.math.scaling.plan import parameter_text
 from ropelab.runs.cell import Values
 from ropelab.runs.config import command_of
 from ropelab.runs.errors import InputError
@@ -235,7 +236,7 @@ def answer(tables: Tables) -> str:
     """Name the base to use, judge the given one, and compare the paper's values."""
     # Contexts ascend: the answer is for the longest.
     bound = tables["bound"].iloc[-1]
-    context, smallest = int(bound.context_tokens), f"{bound.smallest_admissible_base:.6g}"
+    context, smallest = int(bound.context_tokens), _from(bound.smallest_admissible_base)
     if not bound.certified:
         text = f"No base is admissible for {context} tokens ({_head(bound)})."
     elif bound.smallest_admissible_base <= 1:
@@ -252,7 +253,8 @@ def answer(tables: Tables) -> str:
         )
         windows = tables["windows"][tables["windows"]["context_tokens"] == context]
         if not math.isnan(end := windows["high"].iloc[0]):
-            gap = f"from {end:.6g} on the sum is negative again"
+            smallest = _from(bound.smallest_admissible_base, end)
+            gap = f"from {_from(end)} on the sum is negative again"
             text += f" The smallest admissible base is {smallest}, but {gap}."
     text += " How far trained models reach is another question (docs/findings.md, section 4)."
     for given in tables["given_base"].tail(1).itertuples():
@@ -261,7 +263,7 @@ def answer(tables: Tables) -> str:
         if isinstance(given.factor_from, str):
             method += f", its factor {given.factor_from},"
         verdict = "is admissible there" if given.admissible else fails
-        text += f" Base {given.base:g}{method} {verdict}."
+        text += f" Base {parameter_text(given.base)}{method} {verdict}."
     published, fitted = tables["published"], tables["fits"].set_index("values")
     if len(published) < 3:
         return text
@@ -289,6 +291,14 @@ def following(config: BaseConfig, tables: Tables) -> str:
     head = {"base": typed(bound.recommended_base), "head_dim": config.head_dim}
     head |= {"rotary_dim": config.rotary_dim} if config.rotary_dim else {}
     return command_of("precision", {**head, "length": bound.context_tokens})
+
+
+def _from(base: float, end: float = math.inf) -> str:
+    """Write a base from which on something holds: rounded up, and if it can be not beyond `end`."""
+    if not 1 < base < math.inf:
+        return f"{base:.6g}"
+    digits = next((n for n in range(6, 17) if rounded_up(base, n) < end), 17)
+    return f"{rounded_up(base, digits):.{digits}g}"
 
 
 def _head(bound: Any) -> str:

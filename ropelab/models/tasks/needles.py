@@ -3,7 +3,7 @@
 passkey     one key (Mohtashami and Jaggi 2023, arXiv:2305.16300)
 multiquery  a named key at every depth, all asked for in turn, each after the right answers to the
             earlier ones, as in RULER (Hsieh et al. 2024, arXiv:2404.06654)
-indexing    one of four digits by its place in a list, and
+indexing    one of four letters by its place in a list, and
 keyed       by its key: see `ropelab.models.lm.lists`
 
 The wording is ours. Scored are greedy decoding of the whole answer and its log-probability.
@@ -27,6 +27,7 @@ from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import EvaluationTask, Windows
 from ropelab.runs.cell import Advance
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import table_beside
 
 # The names of keys where there are several.
 NAMES = (
@@ -37,24 +38,8 @@ NAMES = (
 LEAST_TEXT = 0.5
 # Rows that a search looks at; they follow those that are measured.
 SEARCH_ROWS = 2
-
-
-INTRODUCTIONS = {
-    "passkey": "A pass key is hidden in the text below. Remember it: it is asked for at the end.",
-    "multiquery": "Pass keys are hidden in the text below. Remember them: they are asked for at "
-    "the end.",
-}
-# How a key is stated and asked for; its name and value are filled in.
-WORDINGS = {
-    "passkey": (
-        "\nThe pass key is {value}. Remember it: {value} is the pass key.\n",
-        "\nWhat is the pass key? The pass key is",
-    ),
-    "multiquery": (
-        "\nThe pass key of {name} is {value}. Remember it: {value} is the pass key of {name}.\n",
-        "\nWhat is the pass key of {name}? The pass key of {name} is",
-    ),
-}
+# How keys are introduced, stated and asked for; their names and values are filled in.
+WORDINGS: dict[str, dict[str, str]] = table_beside(__file__)
 NEEDLES = (*WORDINGS, *LISTS)
 
 
@@ -147,7 +132,8 @@ class Needles(EvaluationTask):
         asked, ids = self._asked(context, number), self.corpus.ids
         pieces = [ids(each.statement) for each in asked]
         ends = [self._question(each.question, each.answer) for each in asked]
-        before = self.corpus.front + ids(INTRODUCTIONS.get(self.name, "") + "\n\n")
+        introduction = WORDINGS[self.name]["introduction"] if self.name in WORDINGS else ""
+        before = self.corpus.front + ids(f"{introduction}\n\n")
         around = sum(map(len, [before, *pieces, *chain(*ends)]))
         room = context + 1 - around
         if room < LEAST_TEXT * context:
@@ -173,7 +159,8 @@ class Needles(EvaluationTask):
         names = random.permutation(NAMES)[: len(depths)].tolist()
         # Five digits, none of them a leading zero.
         values = (random.choice(90_000, len(names), replace=False) + 10_000).tolist()
-        statement, question = WORDINGS[self.name]
+        wording = WORDINGS[self.name]
+        statement, question = wording["statement"], wording["question"]
         return [
             Asked(
                 depth,
