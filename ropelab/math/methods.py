@@ -15,9 +15,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.config import read_number, split_list
 from ropelab.runs.errors import InputError, known, unknown_name
 from ropelab.runs.own import find
+from ropelab.runs.spelling import read_number, split_list
 
 if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling

@@ -15,9 +15,9 @@ from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations
 from ropelab.math.methods import parse_scaling, scaling_for
 from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
 from ropelab.runs.cell import Values
-from ropelab.runs.config import command_of
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import count_of, typed
+from ropelab.runs.spelling import command_of
 from ropelab.runs.tables import Tables
 
 # 355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta < 9e-8.
