@@ -76,7 +76,7 @@ class Experiment:
     version: int
     config: "type[Config]"
     body: str
-    quick: Mapping[str, Any] = field(compare=False)
+    quick: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def options(self) -> Iterator[tuple[str, Any, Any, str]]:

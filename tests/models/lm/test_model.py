@@ -11,7 +11,7 @@ from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm import model as module
-from ropelab.models.lm.model import Cache, LanguageModel, ModelSize, SquaredRelu
+from ropelab.models.lm.model import Cache, FeedForward, LanguageModel, ModelSize, SquaredRelu
 
 SIZE = ModelSize(vocabulary=11, layers=2, width=24, heads=2, head_dim=8)
 GEOMETRY = Geometry(8, 10000.0, 16)
@@ -97,10 +97,12 @@ def test_the_last_tokens_have_what_they_have_among_all(
 
 
 def test_without_a_backward_pass_the_inner_features_are_squared_in_place() -> None:
-    model, batch, made = random_model(rope()), tokens(2, 12), []
-    for layer in model.layers:
-        layer.feed_forward.up.register_forward_hook(lambda *found: made.append(found[-1]))
-        layer.feed_forward.down.register_forward_pre_hook(lambda _, x: made.append(x[0]))
+    model, batch = random_model(rope()), tokens(2, 12)
+    made: list[torch.Tensor] = []
+    for part in model.modules():
+        if isinstance(part, FeedForward):
+            part.up.register_forward_hook(lambda *found: made.append(found[-1]))
+            part.down.register_forward_pre_hook(lambda _, x: made.append(x[0]))
     learning = model(batch)
     with torch.no_grad():
         assert torch.equal(model(batch), learning)
