@@ -137,7 +137,8 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Che
     # In this process: `test_check.py` is about the one that a target has of its own.
     def here(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
         sys.modules.pop("engine_rope", None)
-        return from_factory(*target.split(":"), spec, positions)
+        module, _, name = target.partition(":")
+        return from_factory(module, name, spec, positions)
 
     monkeypatch.setattr("ropelab.audit.check.observe", here)
     return lambda name: check(f"engine_rope:{name}", config="config.json")
