@@ -1,4 +1,4 @@
-"""What an answer costs beside the imports it cannot do without: `freqs --json` and numpy, pandas.
+"""What light commands cost beside imports that `freqs --json` cannot do without: numpy, pandas.
 
 Processor time of processes of their own, started in turns, the quickest of several, so that a busy
 machine disturbs all alike.
@@ -6,15 +6,20 @@ machine disturbs all alike.
     python benchmarks/bench_freqs.py
 """
 
+import json
 import resource
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 ROUNDS = 9
 IMPORTS = [sys.executable, "-c", "import numpy, pandas"]
-FREQS = [sys.executable, "-m", "ropelab", "freqs", "--json", "--results"]
+ROPELAB = [sys.executable, "-m", "ropelab"]
+FREQS = [*ROPELAB, "freqs", "--json", "--results"]
+PRECISION = [*ROPELAB, "precision", "--base", "1e6", "--json", "--force", "--results"]
+LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 5e5}
 
 
 def seconds(command: Sequence[str]) -> float:
@@ -32,10 +37,15 @@ def _used() -> float:
 def main() -> None:
     """Print the ratios."""
     with tempfile.TemporaryDirectory() as results:
+        config = Path(results, "config.json")
+        config.write_text(json.dumps({**LLAMA, "max_position_embeddings": 8192}))
         commands = {
             "python -c 'import numpy, pandas'": IMPORTS,
             "freqs --json, computed": [*FREQS, results, "--force"],
             "freqs --json, reused": [*FREQS, results],
+            "precision --base 1e6 --json": [*PRECISION, results],
+            "audit config.json": [*ROPELAB, "audit", str(config), "--fail-on", "never"],
+            "--help": [*ROPELAB, "--help"],
         }
         times: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(ROUNDS):

@@ -18,13 +18,13 @@ except SystemExit as stop:
 """
 
 
-def imported_by(*arguments):
-    """The exit status of a command in a process of its own, and which of LARGE it imported."""
+def imported_by(*arguments, among=LARGE):
+    """The exit status of a command in a process of its own, and which modules it imported."""
     command = [sys.executable, "-c", CODE, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     status, modules = json.loads(done.stdout.splitlines()[-1])
-    return status, {name for name in LARGE if name in modules}
+    return status, {name for name in among if name in modules}
 
 
 def loaded(file: Path) -> ModuleType:

@@ -18,7 +18,7 @@ from ropelab.cli import app as cli
 from ropelab.math.methods import FREQUENCIES
 from ropelab.models.methods.registry import METHODS
 from ropelab.runs import store
-from ropelab.runs.config import flag_of
+from ropelab.runs.spelling import flag_of
 
 SMOKE = Path(__file__).parents[1] / "configs/smoke"
 QUICK = ["precision", "--config", str(SMOKE / "precision.toml")]
@@ -297,3 +297,10 @@ def test_shell_completion_is_offered(call, monkeypatch, shell):
     status, out, _ = call()
     assert status == 0
     assert "_ROPELAB_COMPLETE" in out
+
+
+def test_a_shell_completes_the_flags_of_a_command(call, monkeypatch):
+    monkeypatch.setenv("_ROPELAB_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "ropelab freqs --rope")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert call()[:2] == (0, "--rope-theta\n")

@@ -15,11 +15,10 @@ from ropelab.runs.config import (
     Names,
     Positive,
     build,
-    read_list,
-    read_number,
     read_toml,
 )
 from ropelab.runs.errors import InputError
+from ropelab.runs.spelling import read_list, read_number
 
 
 class Sample(Config):

@@ -14,9 +14,9 @@ from ropelab.audit.flags import Flags, parse_flags
 from ropelab.audit.overview import Case, grouped
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
-from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import typed
+from ropelab.runs.spelling import split_list
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import model_named
 from ropelab.math.scaling.plan import parameter_text
-from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, known
+from ropelab.runs.spelling import split_list
 
 Fragment = dict[str, Any]  # keys of a configuration
 MAIN, OLDER = "full_attention", "transformers-4.57"

@@ -9,9 +9,9 @@ from ropelab.audit.runtimes.llamacpp import FLAGS as LLAMACPP
 from ropelab.audit.runtimes.trace import BLOCKS
 from ropelab.audit.runtimes.trainers import FLAGS as TRAINERS
 from ropelab.audit.runtimes.trainers import SWITCHES
-from ropelab.runs.config import read_number
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import parse
+from ropelab.runs.spelling import read_number
 
 OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}
 OVERRIDES["--overrides-of-model-config"] = "axolotl"

@@ -11,13 +11,11 @@ from pydantic import Field, model_validator
 from ropelab.runs.config import Config, Natural
 from ropelab.runs.errors import is_installed, unknown_name
 
-QUESTION = "Is what the textbooks say about rotary embeddings true?"
 CANNOT_SHOW = (
     "Whether a statement about large trained models holds there: the small models of this "
     "laboratory can fail to reproduce it, but not refute it."
 )
 VERSION = 8
-ORDER = 90
 BODY = "ropelab.claims.verdicts"
 # The experiments of which `--run` makes a run, and with which values; the contexts of `base` are
 # those of the published table, 1k to 1M tokens.

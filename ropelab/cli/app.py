@@ -3,9 +3,11 @@
 Nothing heavy is imported here; pandas, torch and matplotlib are loaded when a command needs them.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -28,8 +30,8 @@ OTHERS = (
 )
 
 
-def application(word: str = "") -> typer.Typer:
-    """Return the command line; if a command has that name, with this command alone."""
+def application(word: str | None = None) -> typer.Typer:
+    """Return the command line; for a word the command of that name, or all names without flags."""
     # Making the flags of all experiments takes longer than many a command runs.
     app = typer.Typer(
         name="ropelab",
@@ -48,16 +50,24 @@ def application(word: str = "") -> typer.Typer:
     for command in OTHERS:
         app.command(command.__name__)(command)
     first, *others = app.registered_commands
-    if named := [each for each in (first, *others) if each.name == word]:
-        app.registered_commands = named
+    app.registered_commands = [each for each in (first, *others) if each.name == word]
+    if word in experiments.NAMES:
+        _add_command(app, experiments.load(word))
+    if app.registered_commands:
         return app
-    app.registered_commands = []
-    one = word in experiments.NAMES
-    for experiment in [experiments.load(word)] if one else experiments.every():
-        _add_command(app, experiment)
-    if not one:
-        app.registered_commands = [first, *app.registered_commands, *others]
+    for name, about in experiments.listed().items():
+        if word is None:
+            _add_command(app, experiments.load(name))
+        else:
+            app.command(name, short_help=about["question"])(_without_flags)
+    for each in (first, *others) if word is not None else ():
+        each.help, each.callback = getdoc(each.callback), _without_flags
+    app.registered_commands = [first, *app.registered_commands, *others]
     return app
+
+
+def _without_flags() -> None:
+    """Stand for a command where commands are only listed."""
 
 
 def _add_command(app: typer.Typer, experiment: Experiment) -> None:
@@ -142,7 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     def command() -> Any:
         for word in typed:
             check_name(word)
-        app = application(next(iter(typed), ""))
+        # A shell that completes a command asks for all flags.
+        names = (word for word in typed if not word.startswith("-"))
+        app = application(None if "_ROPELAB_COMPLETE" in os.environ else next(names, ""))
         try:
             with needing_packages():
                 return app(typed, prog_name="ropelab", standalone_mode=False)

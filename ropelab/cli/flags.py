@@ -4,17 +4,22 @@ Values of fields stay text: the config reads and checks them, in the same words 
 """
 
 import types
+import typing
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, fields
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import ByteSize
-from pydantic.fields import FieldInfo
 from typer import Argument, Option
 
-from ropelab.runs.config import PARTIAL, Config, flag_of, plain, spellings
+from ropelab.runs.spelling import PARTIAL, flag_of, plain, spellings
+
+# A command without a config needs no pydantic.
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from ropelab.runs.config import Config
 
 
 def _flag(default: Any, metavar: str | None, text: str, *names: str, **more: Any) -> Any:
@@ -87,7 +92,7 @@ def taking_options(
     if not own:
         written = signature(command).parameters.values()
         own = [_parameter(p.name, p.annotation, p.default) for p in written if p.name != "options"]
-    kinds = get_type_hints(Options)
+    kinds = typing.get_type_hints(Options)
     shared = [
         _parameter(each.name, Annotated[kinds[each.name], option_of(each.name)], each.default)
         for each in fields(Options)
@@ -105,9 +110,9 @@ def taking_options(
     return typed
 
 
-def of_fields(config: type[Config]) -> list[Parameter]:
+def of_fields(config: "type[Config]") -> list[Parameter]:
     """Return the parameters that set the fields of a config."""
-    others = spellings(config)
+    others = spellings(config.model_fields)
     made = []
     for name, info in config.model_fields.items():
         if name == config.argument:
@@ -131,7 +136,7 @@ def _parameter(name: str, kind: Any, default: Any = None) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _option(name: str, info: FieldInfo, help_text: str = "") -> Any:
+def _option(name: str, info: "FieldInfo", help_text: str = "") -> Any:
     flag = flag_of(name)
     default = default_text(None if info.is_required() else info.default)
     help_text = help_text or f"{info.description}{default}"
@@ -161,7 +166,7 @@ def default_text(default: object) -> str:
 
 def metavar(kind: Any) -> str:
     """Return the placeholder of a flag's value, from the type of its field."""
-    origin, parts = get_origin(kind), get_args(kind)
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         return metavar(parts[0])
     if origin in (Union, types.UnionType):
@@ -170,4 +175,5 @@ def metavar(kind: Any) -> str:
         return "|".join(map(str, parts))
     if origin is tuple:
         return f"{metavar(parts[0])},..."
-    return {int: "N", float: "X", str: "NAME", ByteSize: "SIZE"}.get(kind, "VALUE")
+    names = {"int": "N", "float": "X", "str": "NAME", "ByteSize": "SIZE"}
+    return names.get(getattr(kind, "__name__", ""), "VALUE")

@@ -17,10 +17,11 @@ from ropelab.experiments import Experiment
 from ropelab.lab import Lab, Run
 from ropelab.runs import builtin
 from ropelab.runs.cell import silent
-from ropelab.runs.config import PARTIAL, Label, flag_of, read_toml, respelled, take_label
+from ropelab.runs.config import Label, read_toml, respelled, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, known, say
 from ropelab.runs.sentences import count_of
+from ropelab.runs.spelling import PARTIAL, flag_of
 from ropelab.runs.store import check_writable, read_manifest, to_records
 from ropelab.show import drawn, terminal
 

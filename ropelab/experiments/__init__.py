@@ -1,8 +1,7 @@
 """The experiments, by name.
 
-An experiment is a light face (QUESTION, CANNOT_SHOW, VERSION, a config class named after it: all
-that the command line needs; ORDER, its place in lists; QUICK, the values of --quick, where it takes
-longer than seconds) and a body, imported when it is first used:
+An experiment is a table of experiments.toml, a light face (CANNOT_SHOW, VERSION and a config class
+named after it: all that its command needs) and a body, imported when it is first used:
 
     check(config)             InputError where the values do not go together (optional)
     cells(config)             its cells, which follow from the config alone
@@ -15,8 +14,10 @@ longer than seconds) and a body, imported when it is first used:
 The face is `ropelab.experiments.<name>` (of the ledger `ropelab.claims.experiment`), BODY its body.
 """
 
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -25,6 +26,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, known
+from ropelab.runs.spelling import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +76,6 @@ class Experiment:
     version: int
     config: "type[Config]"
     body: str
-    order: int = 0
     quick: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -111,8 +112,6 @@ class Experiment:
 
         What was given is kept. InputError: the experiment is quick as it is.
         """
-        from ropelab.runs.config import plain  # with pydantic
-
         if not self.quick:
             raise InputError(f"{self.name} takes seconds; there is no --quick")
         fields = self.config.model_fields
@@ -160,16 +159,17 @@ class Experiment:
         return draw_of(self.name)(tables)
 
 
+@cache
+def listed() -> dict[str, dict[str, Any]]:
+    """Return question and `quick` of all experiments in the order of lists; none is imported."""
+    return tomllib.loads(Path(__file__).with_name("experiments.toml").read_text(encoding="utf-8"))
+
+
 def load(name: str) -> Experiment:
     """Return an experiment without its heavy parts; InputError names the nearest."""
     known("experiment", name, NAMES)
     found = "claims.experiment" if name == "claims" else f"experiments.{name.replace('-', '_')}"
     face = import_module(f"ropelab.{found}")
     config = getattr(face, f"{name.title().replace('-', '')}Config")
-    about = (face.QUESTION, face.CANNOT_SHOW, face.VERSION, config, face.BODY, face.ORDER)
-    return Experiment(name, *about, getattr(face, "QUICK", {}))
-
-
-def every() -> list[Experiment]:
-    """Return all experiments in the order of lists."""
-    return sorted(map(load, NAMES), key=lambda experiment: experiment.order)
+    own = (face.CANNOT_SHOW, face.VERSION, config, face.BODY)
+    return Experiment(name, listed()[name]["question"], *own, listed()[name].get("quick", {}))

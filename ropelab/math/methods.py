@@ -11,10 +11,10 @@ from dataclasses import MISSING, fields
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.config import read_number, split_list
 from ropelab.runs.errors import InputError, known, unknown_name
 from ropelab.runs.files import table_beside
 from ropelab.runs.own import find
+from ropelab.runs.spelling import read_number, split_list
 
 if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling

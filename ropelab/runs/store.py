@@ -35,10 +35,11 @@ import tomli_w
 from pydantic import AfterValidator, StringConstraints, TypeAdapter
 
 from ropelab.runs.cell import Stored
-from ropelab.runs.config import Config, Label, plain
+from ropelab.runs.config import Config, Label
 from ropelab.runs.errors import InputError, say, say_once
 from ropelab.runs.files import check_name, read_regular
 from ropelab.runs.folders import Waiting, files_below, fingerprint, locked, replaced
+from ropelab.runs.spelling import plain
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_written
 
 SCHEMA = 1

@@ -13,8 +13,9 @@ from textwrap import shorten
 from typing import Any
 
 from ropelab.lab import Lab, Plan
-from ropelab.runs.config import PARTIAL, Label, plain, read_toml, spellings, take_label, title_in
+from ropelab.runs.config import Label, read_toml, take_label, title_in
 from ropelab.runs.errors import InputError, naming
+from ropelab.runs.spelling import PARTIAL, plain, spellings
 
 # Runs that one file may ask for.
 MOST = 1000
@@ -98,7 +99,7 @@ def _label(shared: Label, case: Values, number: int) -> Label:
 def _keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...]:
     """Return the fields in which cases say that they differ, and do, in the order of the file."""
     theirs = {PARTIAL: "rotary_dim"}
-    theirs |= {other: ours for ours, other in spellings(type(plans[0].config)).items()}
+    theirs |= {other: ours for ours, other in spellings(type(plans[0].config).model_fields).items()}
     named = dict.fromkeys(theirs.get(key, key) for case in cases for key in case if key != "title")
     configs = [plan.config for plan in plans]
     return tuple(

@@ -15,7 +15,8 @@ import pandas as pd
 
 from ropelab.lab import Lab, Run
 from ropelab.runs import store
-from ropelab.runs.config import Config, Label, command_of, plain
+from ropelab.runs.config import Config, Label
+from ropelab.runs.spelling import command_of, plain
 from ropelab.runs.tables import Tables
 from ropelab.show.drawn import as_files, finished
 from ropelab.show.figures.sweep import draw, parts_of

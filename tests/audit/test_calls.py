@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 from ropelab.audit.calls import from_function
 from ropelab.audit.check import Check, asked, check
 from ropelab.audit.expected import of_config
+from ropelab.audit.observed import from_factory
+from ropelab.audit.rotations import Observed, Positions
+from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.runs.errors import InputError
 from ropelab.testing import assert_rope
 from tests.audit.test_check import LLAMA
@@ -128,6 +132,15 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Che
     (tmp_path / "engine_rope.py").write_text(CODE)
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    # In this process: `test_check.py` is about the one that a target has of its own.
+    def here(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
+        sys.modules.pop("engine_rope", None)
+        module, _, name = target.partition(":")
+        return from_factory(module, name, spec, positions)
+
+    monkeypatch.setattr("ropelab.audit.check.observe", here)
     return lambda name: check(f"engine_rope:{name}", config="config.json")
 
 

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from ropelab.experiments.extrapolate import QUESTION, ExtrapolateConfig, results
+from ropelab.experiments import load
+from ropelab.experiments.extrapolate import ExtrapolateConfig, results
 from ropelab.experiments.extrapolate.results import adapted, trainings
 from ropelab.math.frequencies import Geometry
 from ropelab.models.lm.trained import Training
@@ -449,9 +450,10 @@ def copied(inside: float) -> pd.DataFrame:
 
 
 def test_the_question_has_the_lengths_that_were_asked_for():
-    assert build(ExtrapolateConfig, {}).asks(QUESTION) == QUESTION
+    question = load("extrapolate").question
+    assert build(ExtrapolateConfig, {}).asks(question) == question
     assert "trained at 64 tokens: what happens at 256" in (
-        build(ExtrapolateConfig, {"train_len": 64, "test_len": 256}).asks(QUESTION)
+        build(ExtrapolateConfig, {"train_len": 64, "test_len": 256}).asks(question)
     )
 
 

@@ -13,13 +13,11 @@ from pydantic import Field, field_validator, model_validator
 from ropelab.math.models import fill
 from ropelab.runs.config import AsList, Base, Config, Count, Counts, EvenCount, Names, Natural, Real
 
-QUESTION = "Which base fits this context length, and what do the theories disagree on?"
 CANNOT_SHOW = (
     "Whether a trained model uses its base: the bound averages over random queries and keys, "
     "trained heads weigh frequencies unequally."
 )
 VERSION = 6
-ORDER = 30
 BODY = "ropelab.experiments.base.comparison"
 
 

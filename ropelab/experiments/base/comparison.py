@@ -16,10 +16,10 @@ from ropelab.math.methods import parse_scaling, scaling_for
 from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
 from ropelab.math.scaling.plan import parameter_text
 from ropelab.runs.cell import Values
-from ropelab.runs.config import command_of
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 from ropelab.runs.sentences import count_of, typed
+from ropelab.runs.spelling import command_of
 from ropelab.runs.tables import Tables
 
 # 355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta < 9e-8.

@@ -14,14 +14,11 @@ from pydantic import Field, field_validator
 from ropelab.models.tasks.config import Heads, RotatedHeadDim, ShapedConfig, TrainLen
 from ropelab.runs.config import Bases, Count, Some
 
-QUESTION = "Does the bound on the base predict where retrieval fails while text loss stays low?"
 CANNOT_SHOW = (
     "What a large model does: two layers trained for minutes choose few frequencies, and get by "
     "with bases that many heads with many tasks might not."
 )
 VERSION = 6
-ORDER = 40
-QUICK = {"bases": (300.0, 10000.0), "steps": 150, "documents": 10, "sequences": 4}
 BODY = "ropelab.experiments.base_empirical.retrieval"
 
 

@@ -14,22 +14,11 @@ from ropelab.models.encoding.registry import ENCODINGS, FURTHER, SIZES, STANDARD
 from ropelab.models.tasks.config import FirstWindow, ShapedConfig, TestLen, TokensPerStep, TrainLen
 from ropelab.runs.config import Count, Names, Some
 
-QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
 CANNOT_SHOW = (
     "How large models rank: a small model trained for a minute learns some encodings faster than "
     "others, and while windows grow (--first-window) late rows of a table are trained less."
 )
 VERSION = 5
-ORDER = 70
-QUICK = {
-    "encodings": ("nope", "rope", "alibi"),
-    "train_len": 128,
-    "test_len": 512,
-    "steps": 120,
-    "tokens_per_step": 2048,
-    "documents": 10,
-    "sequences": 2,
-}
 BODY = "ropelab.experiments.encodings.quality"
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_a
 from pydantic import ByteSize, Field, model_validator
 
 from ropelab.models.tasks import config
-from ropelab.runs.config import Config, Count, Names, Some, read_number
+from ropelab.runs.config import Config, Count, Names, Some
 from ropelab.runs.errors import require
 from ropelab.runs.sentences import count_of
+from ropelab.runs.spelling import read_number
 
 if TYPE_CHECKING:
     from ropelab.models.methods.method import Method
@@ -22,14 +23,11 @@ if TYPE_CHECKING:
     from ropelab.models.tasks.tokens import TokenText
 
 BODY = "ropelab.experiments.evaluate.results"
-QUESTION = "What does my own model do beyond its trained length, unmodified and with PI, NTK, YaRN?"
 CANNOT_SHOW = (
     "How other models behave: a released model speaks for itself alone. And what fine-tuning under "
     "a method would bring: nothing is trained."
 )
 VERSION = 6
-ORDER = 60
-QUICK = {"context": 512, "tasks": ("text",), "methods": (), "documents": 4}
 Format = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
 

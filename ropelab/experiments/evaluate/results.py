@@ -28,8 +28,8 @@ from ropelab.models.tasks.rounded import casts_table, rounded_rows, said_of_cast
 from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import between
-from ropelab.runs.config import command_of
 from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, method_label
+from ropelab.runs.spelling import command_of
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import HARDLY_READ
 

@@ -19,22 +19,11 @@ if TYPE_CHECKING:
     from ropelab.models.methods.method import Method
 
 BODY = "ropelab.experiments.extrapolate.results"
-QUESTION = config.ASKED.format(2048, 8192)
 CANNOT_SHOW = (
     "How a large model behaves: the models have about a million parameters and are trained for "
     "minutes; the method that wins here need not win there."
 )
 VERSION = 6
-ORDER = 50
-QUICK = {
-    "preset": "tiny",
-    "train_len": 256,
-    "test_len": 1024,
-    "methods": ("unscaled", "pi", "ntk", "yarn"),
-    "tasks": ("text", "copy"),
-    "documents": 10,
-    "sequences": 2,
-}
 # Instead of the preset's.
 Own = Annotated[Count | None, Field(exclude_if=lambda count: count is None)]
 ArmName = Literal["zero_shot", "finetuned", "ceiling", "cache"]

@@ -14,12 +14,10 @@ from ropelab.math.models import Layout, fill
 from ropelab.runs.config import AsSequence, Base, Config, Count, EvenCount, Real
 from ropelab.runs.sentences import typed
 
-QUESTION = "What does each frequency pair do, before and after scaling?"
 CANNOT_SHOW = (
     "What a model makes of it: the table says which angles are new, not whether attention breaks."
 )
 VERSION = 4
-ORDER = 20
 BODY = "ropelab.experiments.freqs.pairs"
 
 

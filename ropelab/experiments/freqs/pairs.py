@@ -13,9 +13,10 @@ from ropelab.math.rotary import axis_names, axis_of_pairs
 from ropelab.math.scaling import RopePlan, Scaling, kept_weights, roles
 from ropelab.runs.arrays import Float
 from ropelab.runs.cell import Computation, Needs, Values
-from ropelab.runs.config import LARGEST, command_of
+from ropelab.runs.config import LARGEST
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import typed
+from ropelab.runs.spelling import command_of
 from ropelab.runs.tables import Tables
 
 # Python with NumPy, pandas and matplotlib.

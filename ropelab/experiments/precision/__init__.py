@@ -15,13 +15,11 @@ from ropelab.runs.config import AsList, Base, Config, Count, EvenCount, Names, N
 from ropelab.runs.errors import known
 from ropelab.runs.sentences import typed
 
-QUESTION = "Is float16 or bfloat16 precise enough, and where does a cast lose the position?"
 CANNOT_SHOW = (
     "How much a given model loses: `ropelab evaluate MODEL --casts` measures that. And what a "
     "fused kernel does, which rounds less often than the stages modelled here."
 )
 VERSION = 6
-ORDER = 10
 BODY = "ropelab.experiments.precision.answer"
 
 SCHEMES = ("single", "rope", "sinusoidal")

@@ -11,26 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from ropelab.models.tasks.config import FirstWindow, ShapedConfig, Steps, TestLen, TrainLen
-from ropelab.runs.config import AsList, Base, Count, Some, split_list
+from ropelab.runs.config import AsList, Base, Count, Some
+from ropelab.runs.spelling import split_list
 
 if TYPE_CHECKING:
     from ropelab.math.frequencies import Geometry
     from ropelab.math.scaling import Scaling
 
-QUESTION = "One frequency or many: what can be told apart, and what does a model learn with it?"
 CANNOT_SHOW = (
     "What a large model, a longer training or another period does with few frequencies: the models "
     "have half a million parameters and are trained for less than a minute."
 )
 VERSION = 3
-ORDER = 80
-QUICK = {
-    "schemes": ("unscaled", "one(period=1e6)"),
-    "steps": 150,
-    "test_len": 256,
-    "documents": 10,
-    "sequences": 4,
-}
 BODY = "ropelab.experiments.spectrum.schemes"
 SCHEMES = split_list(
     "unscaled, one(period=1e6), one(period=32), one(period=32, pairs=8), one(period=6.2832), "

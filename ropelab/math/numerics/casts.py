@@ -14,10 +14,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named
-from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.files import table_beside
 from ropelab.runs.own import find
+from ropelab.runs.spelling import split_list
 
 Stage = Literal["position", "inv_freq", "angle", "table", "rotation", "score"]
 STAGES: tuple[Stage, ...] = get_args(Stage)

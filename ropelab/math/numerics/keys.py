@@ -27,8 +27,8 @@ from ropelab.math.numerics.casts import CastPlan, parse_cast, preset_named
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.arrays import Float
-from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, known
+from ropelab.runs.spelling import split_list
 
 BLOCK = 32
 # Random keys, at drawn positions.

@@ -15,9 +15,9 @@ import numpy as np
 
 from ropelab.math.frequencies import Geometry
 from ropelab.runs.arrays import Float
-from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError
 from ropelab.runs.own import is_own, reference_of
+from ropelab.runs.spelling import split_list
 
 # Its square multiplies every logit and must be a float64 too.
 LARGEST_ATTENTION_FACTOR = 1e100

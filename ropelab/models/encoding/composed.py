@@ -35,9 +35,10 @@ from ropelab.models.encoding.from_input import Forget
 from ropelab.models.encoding.registry import Shape, drawing_from, made, record_of
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.encoding.rounded import NATIVE, RoundedRope
-from ropelab.runs.config import LARGEST, read_number
+from ropelab.runs.config import LARGEST
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
+from ropelab.runs.spelling import read_number
 
 # Llama 4's attn_scale.
 TEMPERATURE = 0.1

@@ -29,24 +29,23 @@ class Readable(Protocol):
     head: Any
     size: Any  # with a `vocabulary`, the number of different tokens
 
-    def hidden(self, tokens: Tensor) -> Tensor:
-        """Return the input of `head` for every token."""
+    def hidden(self, tokens: Tensor, *, last: int = 0) -> Tensor:
+        """Return the input of `head` for the `last` tokens of each row; 0: for all."""
 
 
 @torch.inference_mode()
 def _each_prediction(
     model: Readable,
-    tokens: Int[Tensor, "rows tokens"],
     score: Callable[[Tensor, Tensor], Tensor],
     dtype: torch.dtype,
-    last: int | None = None,
+    tokens: Int[Tensor, "rows tokens"],
+    last: int,
 ) -> Tensor:
-    """Return `score(logits, tokens)` for every prediction, or the `last` ones of each row."""
+    """Return `score(logits, tokens)` for the `last` predictions of each row; 0: for all."""
     found = []
     for block in tokens.split(max(1, TOKENS_PER_PASS // tokens.shape[1])):
         block = block.to(model.head.weight.device)
-        keep = slice(-(last or block.shape[1] - 1), None)
-        hidden, targets = model.hidden(block[:, :-1])[:, keep], block[:, 1:][:, keep]
+        hidden, targets = model.hidden(block[:, :-1], last=last), block[:, 1:][:, -last:]
         # Allocated first: results between freed logits would keep those from being given back.
         values = torch.empty(targets.shape, dtype=dtype, device=targets.device)
         size = max(1, LOGITS_PER_CHUNK // (len(block) * model.size.vocabulary))
@@ -58,21 +57,16 @@ def _each_prediction(
 
 
 def token_losses(
-    model: Readable, tokens: Int[Tensor, "rows tokens"], last: int | None = None
+    model: Readable, tokens: Int[Tensor, "rows tokens"], last: int = 0
 ) -> Float[Tensor, "rows predictions"]:
-    """Return the loss of each token given all before it in its row, in nats; of the `last` ones."""
+    """Return the loss of the `last` tokens (0: all) given all before each in its row, in nats."""
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
         # float32, whatever the autocast: bfloat16 logits have steps of 0.06 at 8 to 16.
         flat = cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none")
         return flat.view(targets.shape)
 
-    return _each_prediction(model, tokens, loss, torch.float32, last)
-
-
-def _token_hits(model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
-    hits = _each_prediction(model, tokens, lambda x, token: x.argmax(dim=-1) == token, torch.bool)
-    return hits[:, -(last or 0) :]
+    return _each_prediction(model, loss, torch.float32, tokens, last)
 
 
 def sliding_losses(
@@ -91,30 +85,27 @@ def correct(
 
     With a window in those of `sliding_losses` that have a scored token, else in one pass.
     """
-    asked = batch.scored[:, 1:]
-    first = int(asked.any(dim=0).nonzero()[0])
-    hits = _sliding(partial(_token_hits, model), batch.tokens, window, stride, first)
-    return hits[asked].view(len(asked), -1)
+    read = partial(_each_prediction, model, lambda x, token: x.argmax(-1) == token, torch.bool)
+    hits = _sliding(read, batch.tokens, window, stride, batch.asked)
+    return hits[batch.scored[:, 1:]].view(len(hits), -1)
 
 
 def _sliding(
-    read: Callable[[Tensor, int | None], Tensor],
+    read: Callable[[Tensor, int], Tensor],
     tokens: Tensor,
     window: int | None,
     stride: int,
-    first: int = 0,
+    last: int = 0,
 ) -> Tensor:
-    """Return `read`'s value of every prediction; those before `first` may be zeros."""
+    """Return `read`'s value of every prediction; those before the `last` ones are zeros."""
     total = tokens.shape[1] - 1
-    if window is None or total <= window:
-        return read(tokens, None)
+    window, first = min(window or total, total), total - (last or total)
     starts = [min(s, total - window) for s in range(stride, total - window + stride, stride)]
-    found: Tensor | None = None
+    found = torch.empty(0)
     for start, count in [(0, window), *((start, stride) for start in starts)]:
         end = start + window
-        if end > first:
-            values = read(tokens[:, start : end + 1], count)
-            found = values.new_zeros(len(tokens), total) if found is None else found
-            found[:, end - count : end] = values
-    assert found is not None, "no prediction is asked for"
+        if (asked := min(count, end - first)) > 0:
+            values = read(tokens[:, start : end + 1], asked)
+            found = found if len(found) else values.new_zeros(len(tokens), total)
+            found[:, end - asked : end] = values
     return found

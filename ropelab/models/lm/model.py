@@ -25,6 +25,8 @@ from ropelab.models.encoding.base import Encoding
 # in short blocks fewer scores of later keys are made to be masked.
 SCORES_PER_BLOCK = 2**23
 QUERIES_PER_BLOCK = 128
+# Queries that share a mask: the fused kernel multiplies with masked keys, too.
+QUERIES_PER_MASK = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +98,13 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     if q.shape[2] == 1:
         return scaled_dot_product_attention(q, k, v)  # one token, which may look at all keys
     keys = torch.arange(k.shape[2], device=q.device)
-    # is_causal=True would align the first query with the first key, not the last with the last.
-    mask = causal_mask(keys[-q.shape[2] :], keys)
-    return scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    rows, out = keys[-q.shape[2] :].split(QUERIES_PER_MASK), []
+    for at, part in zip(rows, q.split(QUERIES_PER_MASK, dim=2), strict=True):
+        seen = slice(int(at[-1]) + 1)
+        # is_causal=True would align the first query with the first key, not the last with the last.
+        mask = causal_mask(at, keys[seen])
+        out.append(scaled_dot_product_attention(part, k[:, :, seen], v[:, :, seen], attn_mask=mask))
+    return torch.cat(out, dim=2)
 
 
 def blocked_attention(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -138,18 +144,18 @@ class Attention(nn.Module):
         return q, k, v
 
     def encoded(
-        self, x: Tensor, positions: Tensor, encoding: Encoding
+        self, x: Tensor, positions: Tensor, encoding: Encoding, last: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values under an encoding."""
+        """Return queries (of the `last` tokens; 0: of all), keys and values under an encoding."""
         q, k, v = self.projected(x)
         k = encoding.extend_key(encoding.key(k, positions), x)
-        return encoding.query(q, positions), k, v
+        return encoding.query(q[:, :, -last:], positions[-last:]), k, v
 
     def forward(
-        self, x: Tensor, positions: Tensor, encoding: Encoding, layer: int, cache: Cache | None
-    ) -> Float[Tensor, "batch tokens width"]:
+        self, x: Tensor, at: Tensor, encoding: Encoding, layer: int, cache: Cache | None, last: int
+    ) -> Float[Tensor, "batch last width"]:
         # Keys are cached with their positions, so none is ever rotated twice.
-        q, k, v = self.encoded(x, positions, encoding)
+        q, k, v = self.encoded(x, at, encoding, last)
         if cache is not None:
             k, v = cache.extend(layer, k, v)
         out = fused_attention(q, k, v) if encoding.fused else blocked_attention(encoding, q, k, v)
@@ -165,7 +171,10 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(4 * width, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(SquaredRelu.apply(self.up(x)))
+        inner = self.up(x)
+        # Without a backward pass in place: the system takes as long to hand out more memory.
+        squared = SquaredRelu.apply(inner) if inner.requires_grad else inner.relu_().mul_(inner)
+        return self.down(squared)
 
 
 class Layer(nn.Module):
@@ -177,9 +186,9 @@ class Layer(nn.Module):
         self.feed_forward = FeedForward(size.width)
 
     def forward(
-        self, x: Tensor, positions: Tensor, encoding: Encoding, layer: int, cache: Cache | None
-    ) -> Float[Tensor, "batch tokens width"]:
-        x = x + self.attention(norm(x), positions, encoding, layer, cache)
+        self, x: Tensor, at: Tensor, encoding: Encoding, layer: int, cache: Cache | None, last: int
+    ) -> Float[Tensor, "batch last width"]:
+        x = x[:, -last:] + self.attention(norm(x), at, encoding, layer, cache, last)
         return x + self.feed_forward(norm(x))
 
 
@@ -223,15 +232,17 @@ class LanguageModel(nn.Module):
             }
 
     def hidden(
-        self, tokens: Int[Tensor, "batch tokens"], cache: Cache | None = None
-    ) -> Float[Tensor, "batch tokens width"]:
-        """Return the normalised stream after the last layer; these tokens extend `cache`."""
+        self, tokens: Int[Tensor, "batch tokens"], cache: Cache | None = None, last: int = 0
+    ) -> Float[Tensor, "batch last width"]:
+        """Return the normalised stream of the `last` tokens (0: of all); all extend `cache`."""
         first = 0 if cache is None else cache.tokens
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
         # Unit variance, as added encodings have, however the embedding grows in training.
         x = self.encoding.embed(norm(self.embedding(tokens)), positions)
         for index, layer in enumerate(self.layers):
-            x = layer(x, positions, self.encoding.for_layer(index), index, cache)
+            # Of the other tokens the final layer needs keys and values only.
+            asked = last if index + 1 == len(self.layers) else 0
+            x = layer(x, positions, self.encoding.for_layer(index), index, cache, asked)
         if cache is not None:
             cache.tokens += tokens.shape[1]
         return norm(x)

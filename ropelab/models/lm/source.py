@@ -36,6 +36,12 @@ class Batch:
     tokens: Int[Tensor, "batch tokens"]
     scored: Bool[Tensor, "batch tokens"]
 
+    @property
+    def asked(self) -> int:
+        """The number of final tokens among which are all that are to be predicted."""
+        found = self.scored[:, 1:].any(dim=0)  # the first token of a row cannot be
+        return len(found) - int(found.nonzero()[0])
+
     def to(self, device: torch.device) -> "Batch":
         return Batch(self.tokens.to(device), self.scored.to(device))
 

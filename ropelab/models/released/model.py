@@ -207,12 +207,14 @@ class ReleasedModel:
             return Rope(RopePlan(self.facts.geometry().inv_freq))
         return self.positions.own(length)
 
-    def hidden(self, tokens: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens width"]:
-        """Return the last hidden states; InputError for more tokens than they are defined for."""
+    def hidden(
+        self, tokens: Int[Tensor, "batch tokens"], *, last: int = 0
+    ) -> Float[Tensor, "batch last width"]:
+        """Return hidden states after all layers; InputError for more tokens than are defined."""
         longest = self.positions.longest if self._patch.plan is None else None
         if longest is not None and tokens.shape[1] > longest:
             raise InputError(f"{self.path}: unmodified it takes no more than {longest} tokens")
-        return self.read(tokens, self._patch)
+        return self.read(tokens, self._patch)[:, -last:]
 
     def read(self, tokens: Tensor, patch: Patch = UNPATCHED, longest: int | None = None) -> Tensor:
         """Return the last hidden states under a patch, at most `longest` tokens at once.

@@ -40,8 +40,8 @@ class Mode(ABC):
         """Make the model ready for a pass that serves all lengths yielded, until none is left."""
         # Lengths rise; those for which the encoding is not defined are left out.
 
-    def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
-        """Return the loss of each token given those before it in its row; of the `last` ones."""
+    def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
+        """Return the loss of the `last` tokens (0: all), each given those before it in its row."""
         return evaluation.token_losses(model, tokens, last)
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
@@ -169,9 +169,8 @@ class SlidingWindow(Mode):
         for _ in self.mode.passes(model, [self.window]):
             yield list(lengths)
 
-    def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
-        losses = evaluation.sliding_losses(model, tokens, self.window, self.window // 2)
-        return losses[:, -(last or 0) :]
+    def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
+        return evaluation.sliding_losses(model, tokens, self.window, self.window // 2)[:, -last:]
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
         return evaluation.correct(model, batch, self.window, self.window // 2)
@@ -197,7 +196,7 @@ class WithCache(SlidingWindow):
         near = {} if self.within is None else {"within": self.within}
         return {**super().key, "cache": [self.beyond, ORDER, *WEIGHTS], **near}
 
-    def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
+    def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
         losses = super().losses(model, tokens).double()
         rows = (
             cached_predictions(row, ORDER, self.beyond, model.size.vocabulary, self.within)
@@ -206,7 +205,7 @@ class WithCache(SlidingWindow):
         cached, longest = torch.tensor(list(rows), dtype=torch.float64).unbind(-1)
         weight = self.weight * longest / ORDER
         mixed = -((1 - weight) * (-losses).exp() + weight * cached).log()
-        return mixed[:, -(last or 0) :]
+        return mixed[:, -last:]
 
     @property
     def evaluations(self) -> int:

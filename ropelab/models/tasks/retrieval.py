@@ -177,7 +177,8 @@ class Retrieval(EvaluationTask):
         for place in self._searched_places:
             batch = self.sequences_at(SEARCH_SEED, place, SEARCH_SEQUENCES)
             next(mode.passes(model, [place.context]))
-            losses.append(token_losses(model, batch.tokens)[batch.scored[:, 1:]].mean())
+            asked = token_losses(model, batch.tokens, batch.asked)
+            losses.append(asked[batch.scored[:, -batch.asked :]].mean())
         return float(torch.stack(losses).mean())
 
     @property

@@ -156,10 +156,12 @@ class Texts(EvaluationTask):
         for rows, size in zip(*blocks, strict=True):
             left = set(self.contexts)
             for ends in mode.passes(model, list(starts)):
+                asked = max(ends[-1] - starts[ends[0]], min(self.last, ends[-1]))
                 # In float64, as sums over thousands of tokens lose digits in float32.
-                losses = mode.losses(model, rows[:, : ends[-1] + 1]).double()
+                losses = mode.losses(model, rows[:, : ends[-1] + 1], asked).double()
                 for end in ends:
-                    in_bucket[end] += (losses[:, starts[end] : end].mean(dim=1) / size).tolist()
+                    bucket = losses[:, asked - ends[-1] + starts[end] : asked - ends[-1] + end]
+                    in_bucket[end] += (bucket.mean(dim=1) / size).tolist()
                 if ends[-1] == self.length and self.length in left:
                     at_end[self.length] += (losses[:, -self.last :].mean(dim=1) / size).tolist()
                     left.remove(self.length)
@@ -182,7 +184,7 @@ class Texts(EvaluationTask):
         assert self.beyond is not None, "nothing is searched on this text"
         texts = self.corpus.windows(SEARCH_SEED, self.length + 1, SEARCH_WINDOWS)
         next(mode.passes(model, [self.length]))
-        return float(mode.losses(model, texts)[:, self.beyond :].mean())
+        return float(mode.losses(model, texts, self.length - self.beyond).mean())
 
 
 def _per_document(losses: Losses, places: Sequence[int], column: str, first: int) -> pd.DataFrame:

@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 
 from ropelab.runs import store
-from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, say
 from ropelab.runs.files import check_name
+from ropelab.runs.spelling import split_list
 from ropelab.runs.tables import DamagedError
 
 # Entries of the config that numbers may depend on.

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm import evaluation
 from ropelab.models.lm.evaluation import correct, sliding_losses, token_losses
-from ropelab.models.lm.model import LanguageModel
+from ropelab.models.lm.model import FeedForward, LanguageModel
 from ropelab.models.lm.source import Batch
 from tests.models.lm.test_model import SIZE, random_model, rope, tokens
 
@@ -85,15 +85,29 @@ def test_windows_without_a_scored_token_are_not_read(monkeypatch: pytest.MonkeyP
     read: list[torch.Tensor] = []
     hidden = model.hidden
 
-    def recorded(block: torch.Tensor) -> torch.Tensor:
+    def recorded(block: torch.Tensor, last: int) -> torch.Tensor:
         read.append(block)
-        return hidden(block)
+        return hidden(block, last=last)
 
     monkeypatch.setattr(model, "hidden", recorded)
     scored = (torch.arange(33) >= 30).expand(2, 33)
     correct(model, Batch(texts, scored), 8, 4)
     assert [block.shape[1] for block in read] == [8]
     assert torch.equal(read[0], texts[:, 24:32])
+
+
+@pytest.mark.parametrize("window", [None, 16])
+def test_the_final_layer_passes_on_no_more_than_the_scored_tokens(window: int | None) -> None:
+    model, texts = random_model(rope()), tokens(2, 33)
+    passed: list[int] = []
+    for part in model.modules():
+        if isinstance(part, FeedForward):
+            part.register_forward_pre_hook(lambda _, x: passed.append(x[0].shape[1]))
+    scored = (torch.arange(33) >= 30).expand(2, 33)
+    found = correct(model, Batch(texts, scored), window, 8)
+    assert passed == [window or 32, 3]
+    whole = model(texts[:, -1 - (window or 32) : -1]).argmax(dim=-1)[:, -3:]
+    assert torch.equal(found, whole == texts[:, 30:])
 
 
 def test_memory_for_logits_does_not_grow_with_length_or_vocabulary(

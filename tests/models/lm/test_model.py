@@ -11,7 +11,7 @@ from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm import model as module
-from ropelab.models.lm.model import Cache, LanguageModel, ModelSize, SquaredRelu
+from ropelab.models.lm.model import Cache, FeedForward, LanguageModel, ModelSize, SquaredRelu
 
 SIZE = ModelSize(vocabulary=11, layers=2, width=24, heads=2, head_dim=8)
 GEOMETRY = Geometry(8, 10000.0, 16)
@@ -83,6 +83,31 @@ def test_decoding_with_a_cache_equals_the_full_pass(encoding: Encoding, pieces: 
     model, batch, cache = random_model(encoding), tokens(2, 12), Cache()
     parts = [model(piece, cache) for piece in batch.split(pieces, dim=1)]
     torch.testing.assert_close(torch.cat(parts, dim=1), model(batch), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("encoding", [Encoding(), Unfused(), rope("yarn")], ids=repr)
+@pytest.mark.parametrize("last", [0, 1, 5, 11, 12])
+def test_the_last_tokens_have_what_they_have_among_all(
+    encoding: Encoding, last: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "QUERIES_PER_MASK", 4)
+    model, batch = random_model(encoding), tokens(2, 12)
+    expected = model.hidden(batch)[:, -last:]
+    torch.testing.assert_close(model.hidden(batch, last=last), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_without_a_backward_pass_the_inner_features_are_squared_in_place() -> None:
+    model, batch = random_model(rope()), tokens(2, 12)
+    made: list[torch.Tensor] = []
+    for part in model.modules():
+        if isinstance(part, FeedForward):
+            part.up.register_forward_hook(lambda *found: made.append(found[-1]))
+            part.down.register_forward_pre_hook(lambda _, x: made.append(x[0]))
+    learning = model(batch)
+    with torch.no_grad():
+        assert torch.equal(model(batch), learning)
+    same = [inner is squared for inner, squared in zip(made[::2], made[1::2], strict=True)]
+    assert same == [False, False, True, True]
 
 
 def test_exchanging_the_encoding_changes_the_outcome_and_back() -> None:

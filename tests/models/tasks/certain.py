@@ -30,12 +30,13 @@ class Certain(nn.Module):
         self.head = nn.Linear(vocabulary + 1, vocabulary, bias=False)
         nn.init.eye_(self.head.weight)
 
-    def hidden(self, tokens: Tensor) -> Tensor:
+    def hidden(self, tokens: Tensor, *, last: int = 0) -> Tensor:
         """The prediction of the token after each, from those up to it."""
         known = nn.functional.pad(tokens, (0, 1))
         following = self.predictions(known)[:, 1:]
         vocabulary = self.size.vocabulary
-        return one_hot(following.where(following >= 0, vocabulary), vocabulary + 1).float()
+        hidden = one_hot(following.where(following >= 0, vocabulary), vocabulary + 1).float()
+        return hidden[:, -last:]
 
     def unmodified_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """As a released model: one pass for all lengths."""
