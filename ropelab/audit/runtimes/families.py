@@ -41,6 +41,7 @@ class Family:
     layers: Mapping[str, Any] = field(default_factory=dict)
     filled: Mapping[str, Any] = field(default_factory=dict)  # what a bare dict for each becomes
     labels: tuple[str, ...] = ()  # layer types of a class that has one block for all
+    declares: bool = False  # a file says which of the layer types there are
     head_scale: int = 1  # heads of that many times hidden_size / num_attention_heads
     usual_share: float | None = None  # of an unscaled block that gives none
     # Blocks at which the class stops: flat ones, scaling types, types without a head_dim.

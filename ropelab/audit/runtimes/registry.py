@@ -89,9 +89,11 @@ class Reading:
     @property
     def main(self) -> RopeSpec | None:
         """The layer type that sees the whole context: full attention, else the only one."""
-        if not self.layers:
-            return None
-        return self.layers.get("full_attention") or next(iter(self.layers.values()))
+        return self.layers.get(self.label)
+
+    @property
+    def label(self) -> str:
+        return "full_attention" if "full_attention" in self.layers else next(iter(self.layers), "")
 
 
 # The model types of the configurations that the runtimes were asked about.
@@ -218,12 +220,18 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
         raise NotModelledError(f"{problem}; the model's own code was not read")
 
 
-def reference(name: str, config: Mapping[str, Any]) -> RopeSpec:
-    """Return the reference's main spec of the configuration ``name``; InputError without one."""
+def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
+    """Return the reference's reading of the configuration ``name``; InputError without a spec."""
     reading = read(RUNTIMES[REFERENCE], config)
     if reading.main is None and reading.outcome == "not modelled":
         others = (read(runtime, config) for runtime in chosen(()))
         reading = next((other for other in others if other.main is not None), reading)
     if reading.main is None:
         raise InputError(f"{name}: {reading.problem}")
-    return reading.main
+    return reading
+
+
+def reference(name: str, config: Mapping[str, Any]) -> RopeSpec:
+    """Return the main spec of that reading."""
+    reading = reading_of(name, config)
+    return reading.layers[reading.label]

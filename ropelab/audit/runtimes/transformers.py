@@ -94,6 +94,12 @@ class Transformers5(Transformers):
         return head_dim if kind == "proportional" else reader.width_of(head_dim, share)
 
 
+def blocks_of(text: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return a block for each layer type as version 5 fills it in; none of one for all layers."""
+    found = Transformers5().settings(Trace(text))
+    return {} if "all" in found else {label: made.values for label, made in found.items()}
+
+
 def nested(
     trace: Trace, name: str, block: Block | None, inner: Block
 ) -> Iterable[tuple[str, Block]]:
@@ -110,6 +116,15 @@ def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[
     given = {k: v for k, v in (block or {}).items() if k in family.layers}
     if family.name == "deepseek_v4" and not given:
         return compressed(trace, name if scaling is None else "rope_scaling", scaling or block)
+    labels = family.layers.keys()
+    if family.declares:  # a dict for each of the file's own layer types, or none counts
+        types = trace.text.get("layer_types")
+        labels = set(types) if isinstance(types, list) else {"full_attention"}
+        if labels - family.layers.keys():
+            raise NotModelledError("layer types of their own")
+        own = {k: {"partial_rotary_factor": 1.0, **v} for k, v in given.items() if k in labels}
+        given, scaling = (own, None) if labels == own.keys() else ({}, scaling)
+        block = given or None
     flat = block is not None and not given
     if (scaling and not family.scaled) or (
         flat and (scaling or family.refuses_flat or not family.scaled)
@@ -122,6 +137,7 @@ def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[
         parts = {
             label: part and {k: v for k, v in part.items() if k not in passed.get(label, ())}
             for label, part in family.layers.items()
+            if label in labels
         }
     elif family.scaled:  # missing layer types are filled in
         parts = dict.fromkeys(family.layers, DEFAULT) | parts
