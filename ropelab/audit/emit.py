@@ -305,6 +305,7 @@ def start_and_share(spec: Wanted) -> tuple[Fragment, Fragment]:
 def version4(spec: Wanted) -> Fragment:
     """Return rope_theta and rope_scaling, the type under both of its names."""
     block, (start, share) = block_of(spec), start_and_share(spec)
+    block = block or ({"rope_type": "default"} if spec.older.needs_block else {})
     if block:
         block = {"rope_type": block["rope_type"], "type": block["rope_type"], **block}
         if "type" in (keys := spec.older.block_keys):  # and no others

@@ -21,6 +21,8 @@ SCALED = ("llama3", "yarn", "longrope")
 # Where the class was not asked.
 LAYER_TYPES = ("full_attention", "sliding_attention")
 DEFAULT = {"rope_type": "default"}
+# The classes of transformers 4 that take `mrope` for a name.
+WITH_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
 
 
 class Transformers(Reader):
@@ -29,9 +31,11 @@ class Transformers(Reader):
     def method(self, settings: Settings) -> Made:
         family, kind = settings.trace.family, settings.get("rope_type")
         block, keys = {*(settings.trace.block("rope_scaling") or ())}, {*family.block_keys}
+        if family.needs_block and not block:
+            raise RefusedError(f"'{family.name}' needs a block rope_scaling")
         if block and (keys - block or ("type" in keys and block - keys)):
             raise RefusedError(f"'{family.name}' takes a block of {', '.join(family.block_keys)}")
-        if kind in family.refuses:
+        if kind in family.refuses and (block or kind != "default"):
             raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
         without = settings.trace.first(family.head_keys)[0] is None
         if without and kind in family.refuses_without_head_dim:
@@ -323,9 +327,12 @@ class Transformers4(Transformers):
         specs, local = super().read(trace), trace.family.local_base_key
         if not local:
             return specs
-        # Gemma 3's sliding-window layers have a base of their own and are never scaled.
-        sliding = specs["all"].unscaled(number(trace.get(local, trace.family.local_base), local))
-        return {"full_attention": specs["all"], "sliding_attention": sliding}
+        # Sliding-window layers have a base of their own, and but for ModernBERT are never scaled.
+        full, usual = specs["all"], trace.family.local_base
+        base = number(trace.get(local, full.base if usual is None else usual), local)
+        scaled = trace.family.local_scaled
+        sliding = replace(full, base=base, base_source="") if scaled else full.unscaled(base)
+        return {"full_attention": full, "sliding_attention": sliding}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         # Base and share are beside rope_scaling; rope_parameters is not known to these releases.
@@ -340,7 +347,8 @@ class Transformers4(Transformers):
         # Phi3Config._rope_scaling_adjustment renames both on loading.
         if family.name == "phi3" and kind in ("su", "yarn"):
             kind = "longrope"
-        settings.put("rope_type", "default" if kind == "mrope" else kind, path)
+        axes = kind == "mrope" and family.name.startswith(WITH_AXES)
+        settings.put("rope_type", "default" if axes else kind, path)
         usual = f"default of the {family.name or 'model'} class"
         if not trace.first(family.base_keys)[1]:
             refuse_null(trace, family.base_keys)
@@ -358,8 +366,9 @@ class Transformers4(Transformers):
         return settings.get("rope_type")
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        # Phi-3 of 4.48 and before rotates all of the head.
-        if settings.trace.family.name == "phi3" and not self.phi3_share:
+        # Phi-3 of 4.48 and before wants longrope's lists for all of the head.
+        whole_head = settings.trace.family.name == "phi3" and not self.phi3_share
+        if whole_head and settings.get("rope_type") != "default":
             return reader.width_of(head_dim, 1.0)
         return super().width(settings, head_dim)
 

@@ -7,15 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
-from ropelab.math.scaling.plan import (
-    ATTENTION_FACTOR,
-    FACTOR,
-    Range,
-    Ranges,
-    RopePlan,
-    Scaling,
-    method,
-)
+from ropelab.math.scaling import plan as plans
+from ropelab.math.scaling.plan import FACTOR, Range, Ranges, RopePlan, Scaling, method
 from ropelab.math.scaling.stretching import Unscaled
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError, known
@@ -109,7 +102,7 @@ class LongRope(Scaling):
 
     factor_means: ClassVar[str] = "longest context over trained length, for the attention factor"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
-    ranges: ClassVar[Ranges] = {"factor": FACTOR, "attention_factor": ATTENTION_FACTOR}
+    ranges: ClassVar[Ranges] = {"factor": FACTOR, "attention_factor": plans.ATTENTION_FACTOR}
 
     def __post_init__(self) -> None:
         if not self.long_factor:
