@@ -14,19 +14,9 @@ from uuid import uuid4
 
 from ropelab import experiments
 from ropelab.experiments import Experiment
+from ropelab.runs import cell as jobs
 from ropelab.runs import store
-from ropelab.runs.cell import (
-    Cell,
-    Cells,
-    Context,
-    Needs,
-    Progress,
-    Stored,
-    Values,
-    name_of,
-    silent,
-    with_starts,
-)
+from ropelab.runs.cell import Cell, Cells, Context, Needs, Progress, Stored, Values, name_of
 from ropelab.runs.config import Config, Label, build
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.engine.schedule import machine_for
@@ -158,7 +148,7 @@ class Lab:
     force: bool = False  # make finished runs again
     redraw: bool = False  # draw the figures of finished runs again
     figures: bool = True  # draw figures where there are none yet
-    progress: Progress = silent
+    progress: Progress = jobs.silent
     waiting: Waiting = quietly  # called with a folder when another process holds it
     notice: Callable[[str], None] | None = None  # says what is to be seen before long work
     engine: Engine = field(default_factory=Here)
@@ -211,7 +201,7 @@ class Lab:
     def work(self, plan: Plan, context: Context) -> Work:
         """Return the cells of a run, and those that are left to compute."""
         with naming(plan.label.origin):
-            cells = with_starts(plan.experiment.cells(plan.config))
+            cells = jobs.with_starts(plan.experiment.cells(plan.config))
         left = {name: cell for name, cell in cells.items() if not context.cells.finished(cell)}
         return Work(cells, left)
 

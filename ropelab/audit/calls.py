@@ -13,20 +13,11 @@ from typing import Any
 import numpy as np
 
 from ropelab.audit.rotations import Observed, Positions, Vectors, from_rotation, from_tables
+from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.runs.errors import InputError
 
-_NAMES = {
-    "positions": "positions position_ids position pos p pids input_positions input_pos pos_ids "
-    "token_positions cache_position",
-    "offset": "offset start start_pos position_offset",
-    "length": "seq_len seqlen seq_length length max_seq_len max_len",
-    "vectors": "x q k xq xk query key queries keys query_states key_states hidden_states",
-    "cos": "cos cos_cached",
-    "sin": "sin sin_cached",
-    "table": "freqs_cis freqs",
-}
-ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
+ROLES = {name: role for role, names in table("names")["roles"].items() for name in names.split()}
 PLACES, TABLES = ("positions", "offset", "length"), ("cos", "sin", "table")
 # Axes of vectors and positions: n of d features, all n at positions of their own. The last are for
 # one vector at a time, at a whole number.

@@ -10,19 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.audit.gguf import Length, read_header
-from ropelab.audit.runtimes.families import ROTATED, unrotated
+from ropelab.audit.runtimes.families import ROTATED, table, unrotated
 from ropelab.audit.runtimes.spec import short
 from ropelab.audit.runtimes.trace import language_part, rope_paths
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, check_regular, parse
 
-# Mistral's params.json in the words of a config.json, as vLLM translates it.
-PARAMS = {
-    "dim": "hidden_size",
-    "n_heads": "num_attention_heads",
-    "n_layers": "num_hidden_layers",
-    "max_seq_len": "max_position_embeddings",
-}
+PARAMS = table("names")["params"]  # in the words of a config.json
 PARAMS_YARN = {"beta": "beta_fast", "alpha": "beta_slow"}
 
 

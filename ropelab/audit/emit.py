@@ -15,10 +15,11 @@ from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.families import Family, family_of, table
 from ropelab.audit.runtimes.reader import longrope_attention, magnitude
+from ropelab.audit.runtimes.servers import VLLM_LENGTHS
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import BANDS, BLOCKS, MAXIMUM, ORIGINAL, language_part, rope_block
 from ropelab.audit.runtimes.trainers import LLAMAFACTORY, lengthened
-from ropelab.audit.runtimes.transformers import SCALED
+from ropelab.audit.runtimes.transformers import SCALED, blocks_of
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import model_named
@@ -27,7 +28,7 @@ from ropelab.runs.errors import InputError, known
 from ropelab.runs.spelling import split_list
 
 Fragment = dict[str, Any]  # keys of a configuration
-MAIN, OLDER = "full_attention", "transformers-4.57"
+OLDER = "transformers-4.57"
 
 # Types of a file whose factor can be raised for a longer context than the file reaches.
 RAISED = ("linear", "yarn", "llama3")
@@ -47,9 +48,11 @@ class Wanted(RopeSpec):
     limit: int  # of the file before
     own: Fragment | None = None  # the file's own block, which stays
     raised: bool = False  # but for its factor
-    layers: Fragment = field(default_factory=dict)  # blocks of other layer types
+    main: str = ""  # the layer type of this spec, where each has a block
+    layers: Fragment = field(default_factory=dict)  # the blocks, with this one as it was
+    beside: Mapping[str, RopeSpec] = field(default_factory=dict)  # rotations of the other layers
     axes: Fragment = field(default_factory=dict)  # keys of the block that any scaling keeps
-    present: tuple[str, ...] = ()  # names of blocks that the file has, and of the head's size
+    present: tuple[str, ...] = ()  # of the names of blocks and lengths, and of the head's size
     older: Family = field(default_factory=lambda: Family(""))  # its class in transformers 4
 
 
@@ -88,22 +91,28 @@ def emit(
     """
     if bool(file) == bool(model):
         raise InputError("give either --from FILE or --model NAME")
-    spec, text, nest = from_file(file) if file else (*from_name(model), ())
+    specs, text, nest = from_file(file) if file else (*from_name(model), ())
+    main, spec = next(iter(specs.items()))
     if context < spec.trained_len:
         raise InputError(f"--context {context} is below the trained length, {spec.trained_len}")
     name, block = rope_block(text)
-    layers = {key: value for key, value in block.items() if isinstance(value, dict)}
-    about: dict[str, Any] = {"context": context, "layers": layers, "limit": spec.length}
-    about["present"] = tuple(name for name in (*BLOCKS, "head_dim") if text.get(name))
+    layers = blocks_of(text) if main != "all" else {}
+    block = layers.get(main, block)
+    about: dict[str, Any] = {"context": context, "limit": spec.length, "main": main}
+    about |= {"layers": layers, "beside": {k: v for k, v in specs.items() if k != main}}
+    keys = (*BLOCKS, "head_dim", *VLLM_LENGTHS)
+    about["present"] = tuple(name for name in keys if text.get(name))
     about["older"] = family_of(str(text.get("model_type")), registry.RUNTIMES[OLDER].release)
     scaled, note, replaced = not isinstance(spec.scaling, scalings.Unscaled), "", ""
     if scaled and not method:
-        own, note = raised(spec, layers.get(MAIN, block), context)
+        own, note = raised(spec, block, context)
         # Dynamic scaling starts at this length, and longrope's factor comes from it.
         fixed = isinstance(spec.scaling, scalings.DynamicNtk | scalings.LongRope)
         longest = spec.length if fixed else max(spec.length, context)
-        kept = {**own, "rope_theta": spec.base}
-        patched = {**text, MAXIMUM: longest, name: {**layers, MAIN: kept} if layers else kept}
+        kept: Fragment = {**own, "rope_theta": spec.base}
+        patched: Fragment = {**text, MAXIMUM: longest, name: kept}
+        if layers:  # as transformers 5 has them
+            patched |= {"rope_scaling": None, "rope_parameters": {**layers, main: kept}}
         spec = registry.reference(file, patched)
         about |= {"own": own, "raised": bool(note), "claimed_len": longest}
     else:
@@ -132,14 +141,16 @@ def emit(
     return Emissions(wanted, done, {"targets": rows}, note, replaced)
 
 
-def from_file(path: str) -> tuple[RopeSpec, Fragment, tuple[str, ...]]:
-    """Return the reference's reading, the language part of a file, and its place in the file."""
+def from_file(path: str) -> tuple[Mapping[str, RopeSpec], Fragment, tuple[str, ...]]:
+    """Return the reference's specs, the main one first, a file's language part, and its place."""
     document = load(path)
     if document.kind == "gguf":
         raise InputError("--from wants a config.json: a GGUF file is scaled by flags, see audit")
-    spec = registry.reference(path, document.config)
+    reading = registry.reading_of(path, document.config)
+    main = "all" if reading.runtime.name != registry.REFERENCE else reading.label
+    specs = {main: reading.main, **({} if main == "all" else reading.layers)}
     prefix, text = language_part(document.config)
-    return spec, dict(text), tuple(prefix.split(".")[:-1])
+    return specs, dict(text), tuple(prefix.split(".")[:-1])
 
 
 def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Fragment, str]:
@@ -161,7 +172,7 @@ def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Frag
     return own, f"{reach}: its factor is raised from {factor:g} to {own['factor']:g}"
 
 
-def from_name(name: str) -> tuple[RopeSpec, Fragment]:
+def from_name(name: str) -> tuple[Mapping[str, RopeSpec], Fragment]:
     model = model_named(name)
     spec = RopeSpec(
         base=model.base,
@@ -173,7 +184,7 @@ def from_name(name: str) -> tuple[RopeSpec, Fragment]:
     )
     kind = "llama" if model.rotated == model.head_dim else "phi"  # phi knows a rotated share
     sizes = {"head_dim": model.head_dim, "hidden_size": model.head_dim, "num_attention_heads": 1}
-    return spec, {"model_type": kind, **sizes}
+    return {"all": spec}, {"model_type": kind, **sizes}
 
 
 def emitted(
@@ -198,8 +209,11 @@ def emitted(
         reading = registry.read(registry.RUNTIMES[name], config, flags)
         if reading.main is None:
             lost.append(f"{name}: everything ({reading.outcome}: {reading.problem})")
-        else:
-            lost += [f"{name}: {word}" for word in differences(reading.main, wanted)]
+            continue
+        lost += [f"{name}: {word}" for word in differences(reading.main, wanted)]
+        for label, other in wanted.beside.items():
+            got = replace(reading.layers.get(label, reading.main), claimed_len=None)
+            lost += [f"{name}: {label}: {word}" for word in differences(got, other)]
 
     if nest and chosen.flat:
         lost.append(f"{target}: anything (it sets no keys inside {nest[0]})")
@@ -279,17 +293,19 @@ def start_and_share(spec: Wanted) -> tuple[Fragment, Fragment]:
     """Return the length, and partial_rotary_factor unless the whole head rotates."""
     # Dynamic scaling starts at max_position_embeddings, so that it has to be the trained length.
     start = spec.trained_len if isinstance(spec.scaling, scalings.DynamicNtk) else spec.length
+    lengths = dict.fromkeys((MAXIMUM, *(n for n in VLLM_LENGTHS if n in spec.present)), start)
     whole = spec.rotary_dim == spec.head_dim
     share = {} if whole else {"partial_rotary_factor": spec.rotary_dim / spec.head_dim}
     # Some classes build scaled tables from a head_dim alone.
     lacks = spec.older.refuses_without_head_dim and "head_dim" not in spec.present
     head = {"head_dim": spec.head_dim} if lacks and block_of(spec) else {}
-    return {MAXIMUM: start, **head}, share
+    return {**lengths, **head}, share
 
 
 def version4(spec: Wanted) -> Fragment:
     """Return rope_theta and rope_scaling, the type under both of its names."""
     block, (start, share) = block_of(spec), start_and_share(spec)
+    block = block or ({"rope_type": "default"} if spec.older.needs_block else {})
     if block:
         block = {"rope_type": block["rope_type"], "type": block["rope_type"], **block}
         if "type" in (keys := spec.older.block_keys):  # and no others
@@ -298,6 +314,8 @@ def version4(spec: Wanted) -> Fragment:
     original = {ORIGINAL: spec.trained_len} if isinstance(spec.scaling, scalings.LongRope) else {}
     emptied = {"rope_parameters": None} if "rope_parameters" in spec.present else {}
     head = {**start, "rope_theta": spec.base, **original, **share, **emptied}
+    for label, key in spec.older.layer_base_keys.items():
+        head[key] = spec.base if label == spec.main else spec.layers[label]["rope_theta"]
     return {**head, "rope_scaling": block or None}
 
 
@@ -306,26 +324,30 @@ def version5(spec: Wanted) -> Fragment:
     block, (start, share) = block_of(spec) or {"rope_type": "default"}, start_and_share(spec)
     block = {"rope_theta": spec.base, **block, **share}
     if spec.layers:
-        block = {**spec.layers, MAIN: block}
+        block = {**spec.layers, spec.main: block}
     return {**start, "rope_parameters": block}
 
 
 def vllm(spec: Wanted) -> Fragment:
     """Return version 5 with the length before the factor where the server multiplies by it."""
     fragment = version5(spec)
-    if isinstance(spec.scaling, scalings.PositionInterpolation | scalings.DynamicNtk):
+    multiplied = scalings.PositionInterpolation | scalings.DynamicNtk
+    # It leaves Gemma 3's lengths alone.
+    if isinstance(spec.scaling, multiplied) and "gemma3" not in spec.older.name:
         fragment[MAXIMUM] = round(spec.length / spec.scaling.factor)
     return fragment
 
 
 def sglang(spec: Wanted) -> Fragment:
     """Return vLLM's form as rope_scaling, the magnitude as a multiplier of SGLang's own."""
-    fragment = vllm(spec)
-    block = fragment.pop("rope_parameters")
+    fragment = version5(spec) if spec.layers else vllm(spec)
+    name = "rope_parameters" if spec.layers else "rope_scaling"
+    outer = fragment.pop("rope_parameters")
+    block = outer[spec.main] if spec.layers else outer
     wanted = block.pop("attention_factor", None)
     if wanted is not None and block["rope_type"] == "yarn":
         block["attn_factor"] = wanted / magnitude(block["factor"])
-    return {**fragment, "rope_scaling": block}
+    return {**fragment, name: outer}
 
 
 def llamafactory(spec: Wanted) -> Fragment:

@@ -1,10 +1,6 @@
 """JSON schemas of what --json prints, made from types that tests compare with the output."""
 
-from typing import (
-    Any,
-    Literal,
-    NotRequired,  # typing's, from 3.12 on
-)
+from typing import Any, Literal, NotRequired
 
 from pydantic import TypeAdapter, create_model
 from typing_extensions import TypedDict

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ import ropelab
 from ropelab.audit.audited import audit
 from ropelab.audit.emit import TARGETS, Wanted, differences, emit, emitted, usual_attention
 from ropelab.audit.flags import parse_flags
+from ropelab.audit.observed import rotary_module
 from ropelab.audit.runtimes import registry
 from ropelab.cli import audit as commands
 from ropelab.math.scaling import (
@@ -454,3 +456,140 @@ def test_hunyuans_alpha_is_applied_once(tmp_path: Path, target: str) -> None:
     text, lost = of_file(tmp_path, {**config, "rope_theta": 10000.0}, 32768, target)
     base = text["rope_theta"] if target == "hf4" else text["rope_parameters"]["rope_theta"]
     assert (base, lost) == (10000.0, ())
+
+
+HALF = {"factor": 8.0, "original_max_position_embeddings": 8192}
+OLMO_YARN = {"rope_type": "yarn", **HALF, "attention_factor": 1.2, "beta_fast": 32, "beta_slow": 1}
+SLIDING = {"rope_type": "default", "rope_theta": 10000.0}
+# Models whose layer types rotate differently, with and without a dict for each in the file.
+LAYERED: dict[str, dict[str, Any]] = {
+    "gemma3": {
+        "text_config": {
+            "model_type": "gemma3_text",
+            "hidden_size": 2560,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        }
+    },
+    "gemma3_text": {"rope_local_base_freq": 20000, "rope_theta": 1000000, "rope_scaling": None},
+    "gemma4_text": {
+        "rope_parameters": {
+            "full_attention": {
+                "rope_type": "proportional",
+                "partial_rotary_factor": 0.25,
+                "rope_theta": 1e6,
+            },
+            "sliding_attention": SLIDING,
+        }
+    },
+    "olmo3": {"max_position_embeddings": 65536, "rope_theta": 500000, "rope_scaling": OLMO_YARN},
+    "modernbert": {"global_rope_theta": 160000.0, "local_rope_theta": 20000.0},
+    "laguna": {
+        "max_position_embeddings": 65536,
+        "rope_parameters": {
+            "full_attention": {
+                **OLMO_YARN,
+                "rope_theta": 500000.0,
+                "partial_rotary_factor": 0.5,
+            },
+            "sliding_attention": {**SLIDING, "partial_rotary_factor": 1.0},
+        },
+    },
+    "step3p5": {
+        "max_position_embeddings": 65536,
+        "rope_theta": [5e6, 1e4, 1e4, 1e4],
+        "partial_rotary_factors": [0.5, 1.0, 1.0, 1.0],
+        "layer_types": ["full_attention", *["sliding_attention"] * 3],
+        "num_hidden_layers": 4,
+        "rope_scaling": {
+            **HALF,
+            "rope_type": "llama3",
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+        },
+    },
+    "deepseek_v4": {
+        "max_position_embeddings": 65536,
+        "compress_rope_theta": 160000,
+        "rope_theta": 10000,
+        "rope_scaling": {**HALF, "type": "yarn", "beta_fast": 32, "beta_slow": 1},
+    },
+    "mimo_v2_flash": {"rope_theta": 5e6, "swa_rope_theta": 10000, "head_dim": 192},
+    "lfm3": {},
+    "zaya": {},
+}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("kind", LAYERED)
+def test_each_layer_type_keeps_its_own_rotation(kind: str, times: int, tmp_path: Path) -> None:
+    """The patched file in transformers' class: one layer type is scaled, the others as before."""
+    config = {"model_type": kind, **LAYERED[kind]}
+    spec = registry.reference(kind, config)
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "config.json").write_text(json.dumps(config))
+    proportional = kind in ("gemma4_text", "lfm3") and times == 2
+    method = "yarn" if proportional else ""
+    context = times * spec.length
+    done = emit(str(own / "config.json"), context=context, target="hf5", method=method)
+    assert done.targets[0].lost == ()
+    patch = json.loads(done.targets[0].text)
+    part = patch.pop("text_config", {})
+    new = {**config, **patch}
+    if part:
+        new["text_config"] = {**new["text_config"], **part}
+    (tmp_path / "config.json").write_text(json.dumps(new))
+    before, after = (rotary_module(folder) for folder in (own, tmp_path))
+    tables = dict(before.named_buffers())
+    changed = set()
+    for name, table in after.named_buffers():
+        if "original" in name:
+            continue
+        layer = name.removesuffix("_inv_freq")
+        wanted = done.wanted if layer == done.wanted.main else done.wanted.beside[layer]
+        np.testing.assert_allclose(table.numpy(), wanted.inv_freq(64), rtol=2e-6, atol=1e-12)
+        factor = getattr(after, f"{layer}_attention_scaling")
+        assert factor == pytest.approx(wanted.attention_factor, rel=1e-6)
+        if table.shape != tables[name].shape or not (table == tables[name]).all():
+            changed.add(layer)
+    assert changed == ({done.wanted.main} if times == 2 else set())
+
+
+@pytest.mark.parametrize("target", ["vllm", "sglang"])
+def test_gemma3_keeps_its_length_and_both_bases_in_servers(target: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "gemma3", **LAYERED["gemma3"]}))
+    (emission,) = emit(str(path), context=131072, target=target).targets
+    assert emission.lost == ()
+    inner = json.loads(shlex.split(emission.text)[1])["text_config"]
+    assert inner["max_position_embeddings"] == 131072
+    assert inner["rope_parameters"]["full_attention"]["factor"] == 8.0
+    assert inner["rope_parameters"]["sliding_attention"]["rope_theta"] == 10000.0
+
+
+def test_the_local_base_goes_into_the_key_of_transformers_4(tmp_path: Path) -> None:
+    config = {"model_type": "gemma3_text", "max_position_embeddings": 131072}
+    linear = {"rope_type": "linear", "factor": 8.0, "rope_theta": 2e6}
+    blocks = {"full_attention": linear, "sliding_attention": {**SLIDING, "rope_theta": 30000.0}}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**config, "rope_parameters": blocks}))
+    (emission,) = emit(str(path), context=131072, target="hf4").targets
+    assert emission.lost == ()
+    written = json.loads(emission.text)
+    assert (written["rope_theta"], written["rope_local_base_freq"]) == (2e6, 30000.0)
+
+
+def test_a_layer_type_that_a_target_scales_too_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "olmo3", **LAYERED["olmo3"]}))
+    (emission,) = emit(str(path), context=65536, target="tgi").targets
+    assert emission.lost
+
+
+def test_other_keys_of_the_length_are_raised_with_it(tmp_path: Path) -> None:
+    """vLLM takes the shortest length of several keys."""
+    config = {"model_type": "llama", "head_dim": 128, "rope_theta": 500000.0, "seq_length": 8192}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**config, "max_position_embeddings": 8192}))
+    (emission,) = emit(str(path), context=16384, target="vllm").targets
+    assert emission.lost == ()

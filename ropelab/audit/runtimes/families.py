@@ -41,6 +41,7 @@ class Family:
     layers: Mapping[str, Any] = field(default_factory=dict)
     filled: Mapping[str, Any] = field(default_factory=dict)  # what a bare dict for each becomes
     labels: tuple[str, ...] = ()  # layer types of a class that has one block for all
+    declares: bool = False  # a file says which of the layer types there are
     head_scale: int = 1  # heads of that many times hidden_size / num_attention_heads
     usual_share: float | None = None  # of an unscaled block that gives none
     # Blocks at which the class stops: flat ones, scaling types, types without a head_dim.
@@ -49,6 +50,7 @@ class Family:
     refuses_without_head_dim: tuple[str, ...] = ()
     flat: bool = False  # the class of the whole model reads these keys, too
     unscaled: bool = False  # the class reads no scaling
+    needs_block: bool = False  # it stops without rope_scaling
     block_keys: tuple[str, ...] = ()  # that transformers 4 insists on
     # The keys of these; head_keys in the order in which they win.
     head_keys: tuple[str, ...] = ("head_dim",)
@@ -68,7 +70,8 @@ class Family:
     pairing_key: str = ""
     latent: bool = False
     local_base_key: str = ""
-    local_base: float = 10000.0
+    local_base: float | None = None  # the base of the others
+    local_scaled: bool = False
     ratio_key: str = ""
     read_by: tuple[str, ...] = ()
     unread: str = ""
@@ -78,7 +81,7 @@ class Family:
 
 def family_of(model_type: str, release: str = RELEASE) -> Family:
     """Return the facts of a model type; an unknown one has base 10000 and rotates everything."""
-    model_type = CLASSES["texts"].get(model_type, model_type)
+    outer, model_type = model_type, CLASSES["texts"].get(model_type, model_type)
     row = dict(CLASSES["classes"].get(model_type, {}))
     row["known"] = bool(row)
     older = CLASSES["older"].get(release, {}).get(model_type)
@@ -87,7 +90,11 @@ def family_of(model_type: str, release: str = RELEASE) -> Family:
         silent = {"head_dim", "partial", "rope", "base", "original_max_position_embeddings"}
         row = {name: value for name, value in row.items() if name not in silent}
         row |= {_TYPES["older_names"].get(name, name): value for name, value in older.items()}
-    row |= _TYPES["stops"].get(release, {}).get(model_type, {})
+    if release in _TYPES["stops"]:  # there the share beside the block counts for nearly all
+        if row.get("partial_keys") == [] and model_type != "bamba":
+            del row["partial_keys"]
+        for kind in (outer, model_type):
+            row |= _TYPES["stops"][release].get(kind, {})
     row |= FAMILIES.get(model_type, {})
     lists = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
     return Family(model_type, **{**row, **lists})
@@ -105,6 +112,8 @@ def _releases() -> dict[str, frozenset[str]]:
 
 
 RELEASES = _releases()
+# Types of transformers whose class no table here describes.
+UNASKED = frozenset[str]().union(*RELEASES.values()) - FAMILIES.keys()
 # Their classes have rotary positions, whatever keys a file has.
 ROTATED = ({*list(RELEASES.values())[-1]} | FAMILIES.keys()) - UNROTATED
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes import spec as values
-from ropelab.audit.runtimes.families import table
+from ropelab.audit.runtimes.families import RELEASES, table
 from ropelab.audit.runtimes.reader import Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
@@ -147,7 +147,10 @@ def converted(trace: Trace) -> Fields:
     # It loads files with transformers 4.57.6, where `type` wins and the class fills in a base.
     family = trace.family
     name = "rope_parameters" if "rope_parameters" in trace.text else "rope_scaling"
-    block = trace.block(name) or {}
+    block = trace.block(name) or ({} if trace.has(name) else family.rope)
+    if family.unconverted == ("any",):
+        raise NotModelledError(f"the converter's class for '{family.name}' was not read")
+    sliding = block.get("sliding_attention") or {}
     if nested := block.get("full_attention"):
         block, name = nested if isinstance(nested, Mapping) else {}, f"{name}.full_attention"
     settings = Settings(trace, block, name)
@@ -176,13 +179,16 @@ def converted(trace: Trace) -> Fields:
     base = block.get("rope_theta")
     if base is None:
         bases = ("global_rope_theta", "rope_theta", "rotary_emb_base", *family.base_keys)
-        base, _ = trace.first(bases, family.base)
+        filled = trace.model_type in RELEASES[trace.release]  # only by a class
+        base, _ = trace.first(bases, family.base if filled or family.ratio_key else 10000.0)
         if family.ratio_key:
             base *= number(trace.get(family.ratio_key, 1.0), family.ratio_key)
     else:
         settings.mark("rope_theta", "translated", "written as rope.freq_base")
     fields["rope.freq_base"] = number(base, "rope_theta")
     local, _ = trace.first(("local_rope_theta", "swa_rope_theta", "rope_local_base_freq"))
+    if family.local_base_key:  # sliding layers are never scaled, in files without the key either
+        local = local or sliding.get("rope_theta") or family.local_base or base
     if local is not None:
         fields["rope.freq_base_swa"] = number(local, "local base")
 
@@ -192,7 +198,8 @@ def converted(trace: Trace) -> Fields:
     kind = block.get(first, block.get(second))
     if kind is not None:
         settings.mark(first if first in block else second, "translated")
-        if kind in family.unconverted:
+        unread = kind == "llama3" and trace.model_type not in NAMES["llama3"]
+        if kind in family.unconverted or unread:
             raise NotModelledError(f"'{family.name}' with '{kind}', which has a rule of its own")
         fields |= scaling_fields(settings, kind, fields)
     return fields

@@ -9,15 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ropelab.audit.runtimes.spec import (
-    NotModelledError,
-    RefusedError,
-    RopeSpec,
-    number,
-    numbers,
-    short,
-    whole,
-)
+from ropelab.audit.runtimes import spec as values
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, MSCALES, ORIGINAL, Status, Trace
 from ropelab.math import scaling as scalings
 
@@ -70,7 +63,7 @@ class Settings:
         return whole(self.read(ORIGINAL), "original length")
 
     def lists(self) -> tuple[tuple[float, ...], ...]:
-        return tuple(numbers(self.read(name), name) for name in LISTS)
+        return tuple(values.numbers(self.read(name), name) for name in LISTS)
 
     def mark(self, name: str, status: Status, note: str = "") -> None:
         """Set the status of the key behind a value; a default has none."""
@@ -125,7 +118,7 @@ class Reader:
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         """Return specs by layer type, 'all' if there is but one; RefusedError, NotModelledError."""
         if self.types and trace.model_type not in self.types:
-            raise NotModelledError(self.other.format(short(trace.model_type)))
+            raise NotModelledError(self.other.format(values.short(trace.model_type)))
         return {layer: self.spec(settings) for layer, settings in self.settings(trace).items()}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
@@ -350,7 +343,7 @@ def one_table(settings: Settings, name: str, trained: int) -> Made:
     """Use one of longrope's two lists at every length, with the factor from the lengths."""
     for one in LISTS:
         settings.mark(one, "used")
-    table, ratio = numbers(settings.read(name), name), settings.longest / trained
+    table, ratio = values.numbers(settings.read(name), name), settings.longest / trained
     return longrope((table, table), ratio, trained)
 
 

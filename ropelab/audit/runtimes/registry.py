@@ -6,19 +6,13 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
-from ropelab.audit.runtimes import llamacpp, ollama
+from ropelab.audit.runtimes import families, llamacpp, ollama, trainers
 from ropelab.audit.runtimes.engines import Exllama, Mlx, TensorRt, Tgi
-from ropelab.audit.runtimes.families import CLASSES, RELEASE, RELEASES, UNROTATED, table
+from ropelab.audit.runtimes.families import RELEASE, RELEASES, table
 from ropelab.audit.runtimes.servers import Sglang, Vllm
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
-from ropelab.audit.runtimes.trainers import (
-    Megatron,
-    MegatronBridge,
-    TorchTitan,
-    Unsloth,
-    llamafactory,
-)
+from ropelab.audit.runtimes.trainers import Megatron, MegatronBridge, TorchTitan, Unsloth
 from ropelab.audit.runtimes.transformers import Transformers4, Transformers5
 from ropelab.runs.errors import InputError, unknown_name
 
@@ -64,7 +58,8 @@ def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -
     if name not in LISTS:
         return True
     # The language part of a model of several parts has a class of the whole's.
-    outer = {o for o, kind in CLASSES["texts"].items() if kind in kinds and kind.startswith(o)}
+    texts = families.CLASSES["texts"].items()
+    outer = {o for o, kind in texts if kind in kinds and kind.startswith(o)}
     named = set(architectures)
     if not named:  # a model of text, and one of text and images
         named = {_CLASS_OF.get(kind, "") for kind in {*kinds, *outer}}
@@ -89,9 +84,11 @@ class Reading:
     @property
     def main(self) -> RopeSpec | None:
         """The layer type that sees the whole context: full attention, else the only one."""
-        if not self.layers:
-            return None
-        return self.layers.get("full_attention") or next(iter(self.layers.values()))
+        return self.layers.get(self.label)
+
+    @property
+    def label(self) -> str:
+        return "full_attention" if "full_attention" in self.layers else next(iter(self.layers), "")
 
 
 # The model types of the configurations that the runtimes were asked about.
@@ -142,7 +139,7 @@ _TRAINERS = (
     Runtime("megatron-bridge", "0.3.1", "run", MegatronBridge().read, _BRIDGED, release=_OLD),
     Runtime("torchtitan", "0.3.0", "run", TorchTitan().read, _TITANS),
     Runtime("unsloth", "2026.10.9", "run", Unsloth().read, frozenset(Unsloth.own)),
-    Runtime("llamafactory", "0.9.5", "read", llamafactory, release=_OLD),
+    Runtime("llamafactory", "0.9.5", "read", trainers.llamafactory, release=_OLD),
     Runtime("axolotl", "0.19.0", "run", Transformers5().read, frozenset({"llama"})),
     Runtime("trl", "1.16.0", "read", Transformers5().read),
     Runtime("verl", "0.9.1", "read", Transformers5().read),  # FSDP; else megatron-bridge
@@ -198,15 +195,17 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
     outer = trace.whole.get("model_type")
     outer = outer if isinstance(outer, str) else ""
-    flat = outer in CLASSES["flat"] or family.flat or trace.prefix
-    if outer in CLASSES["texts"] and not flat:
+    flat = outer in families.CLASSES["flat"] or family.flat or trace.prefix
+    if outer in families.CLASSES["texts"] and not flat:
         raise NotModelledError(f"'{outer}' has its language model in text_config, which is missing")
     named = trace.whole.get("architectures")
     named = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     kinds = [kind for kind in (outer, trace.model_type) if kind]
     of_file = "attention.head_count" not in trace.text  # a GGUF file was converted already
-    if of_file and family.name in UNROTATED:  # with rotary positions all the same (Jina v3)
+    if of_file and family.name in families.UNROTATED:  # and rotates all the same (Jina v3)
         raise NotModelledError(f"'{family.name}' rotates in code of its own, which was not read")
+    if of_file and not family.known and family.name in families.UNASKED:
+        raise NotModelledError(f"the class of '{family.name}' was not read")
     if kinds and of_file and not listed(runtime.name, kinds, named):
         problem = f"'{short(outer or trace.model_type)}' is not in that release"
         if runtime.name in BACKED:
@@ -218,12 +217,18 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
         raise NotModelledError(f"{problem}; the model's own code was not read")
 
 
-def reference(name: str, config: Mapping[str, Any]) -> RopeSpec:
-    """Return the reference's main spec of the configuration ``name``; InputError without one."""
+def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
+    """Return the reference's reading of the configuration ``name``; InputError without a spec."""
     reading = read(RUNTIMES[REFERENCE], config)
     if reading.main is None and reading.outcome == "not modelled":
         others = (read(runtime, config) for runtime in chosen(()))
         reading = next((other for other in others if other.main is not None), reading)
     if reading.main is None:
         raise InputError(f"{name}: {reading.problem}")
-    return reading.main
+    return reading
+
+
+def reference(name: str, config: Mapping[str, Any]) -> RopeSpec:
+    """Return the main spec of that reading."""
+    reading = reading_of(name, config)
+    return reading.layers[reading.label]

@@ -64,6 +64,15 @@ class Server(Transformers5):
 
 
 class Vllm(Server):
+    def head_dim(self, trace: Trace) -> int:
+        if trace.family.latent and trace.get("qk_rope_head_dim") == 0:  # attention of DeepSeek 1
+            sizes = (trace.get("hidden_size"), trace.get("num_attention_heads"))
+            return whole(sizes[0], "hidden_size") // whole(sizes[1], "num_attention_heads")
+        return super().head_dim(trace)
+
+    def pairing(self, trace: Trace) -> Any:
+        return "half" if trace.get("qk_rope_head_dim") == 0 else super().pairing(trace)
+
     def spec(self, settings: Settings) -> RopeSpec:
         # Two type names may differ only where they mean the same.
         old, new = settings.get("type"), settings.get("rope_type")

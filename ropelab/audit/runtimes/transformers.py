@@ -21,6 +21,8 @@ SCALED = ("llama3", "yarn", "longrope")
 # Where the class was not asked.
 LAYER_TYPES = ("full_attention", "sliding_attention")
 DEFAULT = {"rope_type": "default"}
+# The classes of transformers 4 that take `mrope` for a name.
+WITH_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
 
 
 class Transformers(Reader):
@@ -29,9 +31,11 @@ class Transformers(Reader):
     def method(self, settings: Settings) -> Made:
         family, kind = settings.trace.family, settings.get("rope_type")
         block, keys = {*(settings.trace.block("rope_scaling") or ())}, {*family.block_keys}
+        if family.needs_block and not block:
+            raise RefusedError(f"'{family.name}' needs a block rope_scaling")
         if block and (keys - block or ("type" in keys and block - keys)):
             raise RefusedError(f"'{family.name}' takes a block of {', '.join(family.block_keys)}")
-        if kind in family.refuses:
+        if kind in family.refuses and (block or kind != "default"):
             raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
         without = settings.trace.first(family.head_keys)[0] is None
         if without and kind in family.refuses_without_head_dim:
@@ -94,6 +98,12 @@ class Transformers5(Transformers):
         return head_dim if kind == "proportional" else reader.width_of(head_dim, share)
 
 
+def blocks_of(text: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return a block for each layer type as version 5 fills it in; none of one for all layers."""
+    found = Transformers5().settings(Trace(text))
+    return {} if "all" in found else {label: made.values for label, made in found.items()}
+
+
 def nested(
     trace: Trace, name: str, block: Block | None, inner: Block
 ) -> Iterable[tuple[str, Block]]:
@@ -110,6 +120,15 @@ def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[
     given = {k: v for k, v in (block or {}).items() if k in family.layers}
     if family.name == "deepseek_v4" and not given:
         return compressed(trace, name if scaling is None else "rope_scaling", scaling or block)
+    labels = set(family.layers)
+    if family.declares:  # a dict for each of the file's own layer types, or none counts
+        types = trace.text.get("layer_types")
+        labels = set(types) if isinstance(types, list) else {"full_attention"}
+        if labels - family.layers.keys():
+            raise NotModelledError("layer types of their own")
+        own = {k: {"partial_rotary_factor": 1.0, **v} for k, v in given.items() if k in labels}
+        given, scaling = (own, None) if labels == own.keys() else ({}, scaling)
+        block = given or None
     flat = block is not None and not given
     if (scaling and not family.scaled) or (
         flat and (scaling or family.refuses_flat or not family.scaled)
@@ -122,6 +141,7 @@ def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[
         parts = {
             label: part and {k: v for k, v in part.items() if k not in passed.get(label, ())}
             for label, part in family.layers.items()
+            if label in labels
         }
     elif family.scaled:  # missing layer types are filled in
         parts = dict.fromkeys(family.layers, DEFAULT) | parts
@@ -307,9 +327,12 @@ class Transformers4(Transformers):
         specs, local = super().read(trace), trace.family.local_base_key
         if not local:
             return specs
-        # Gemma 3's sliding-window layers have a base of their own and are never scaled.
-        sliding = specs["all"].unscaled(number(trace.get(local, trace.family.local_base), local))
-        return {"full_attention": specs["all"], "sliding_attention": sliding}
+        # Sliding-window layers have a base of their own, and but for ModernBERT are never scaled.
+        full, usual = specs["all"], trace.family.local_base
+        base = number(trace.get(local, full.base if usual is None else usual), local)
+        scaled = trace.family.local_scaled
+        sliding = replace(full, base=base, base_source="") if scaled else full.unscaled(base)
+        return {"full_attention": full, "sliding_attention": sliding}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         # Base and share are beside rope_scaling; rope_parameters is not known to these releases.
@@ -324,7 +347,8 @@ class Transformers4(Transformers):
         # Phi3Config._rope_scaling_adjustment renames both on loading.
         if family.name == "phi3" and kind in ("su", "yarn"):
             kind = "longrope"
-        settings.put("rope_type", "default" if kind == "mrope" else kind, path)
+        axes = kind == "mrope" and family.name.startswith(WITH_AXES)
+        settings.put("rope_type", "default" if axes else kind, path)
         usual = f"default of the {family.name or 'model'} class"
         if not trace.first(family.base_keys)[1]:
             refuse_null(trace, family.base_keys)
@@ -342,8 +366,9 @@ class Transformers4(Transformers):
         return settings.get("rope_type")
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        # Phi-3 of 4.48 and before rotates all of the head.
-        if settings.trace.family.name == "phi3" and not self.phi3_share:
+        # Phi-3 of 4.48 and before wants longrope's lists for all of the head.
+        whole_head = settings.trace.family.name == "phi3" and not self.phi3_share
+        if whole_head and settings.get("rope_type") != "default":
             return reader.width_of(head_dim, 1.0)
         return super().width(settings, head_dim)
 

@@ -10,14 +10,8 @@ import pandas as pd
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision import encodings as shared
 from ropelab.math.methods import scaling_for
-from ropelab.math.numerics import scores
-from ropelab.math.numerics.angle_errors import (
-    STRETCH,
-    Worst,
-    first_beyond,
-    worst_by_octave,
-    worst_table_error,
-)
+from ropelab.math.numerics import angle_errors, scores
+from ropelab.math.numerics.angle_errors import STRETCH, Worst, first_beyond, worst_by_octave
 from ropelab.math.numerics.casts import PRESETS, STAGES, CastPlan, parse_cast, preset_named
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.keys import COUNT, key_errors, parse_keys
@@ -171,7 +165,8 @@ def measure_plans(config: PrecisionConfig, *, plans: Sequence[str], advance: Adv
         angles = _angle_errors(chain, octaves, config.tolerance)
         lost = math.isnan(angles["max_angle_error_rad"])
         stored = {member.plan.table: Chain(member.plan.stored, rope) for member in members}
-        errors = {table: worst_table_error(each, octaves) for table, each in stored.items()}
+        worst = angle_errors.worst_table_error
+        errors = {table: worst(each, octaves) for table, each in stored.items()}
         distinct = count_distinct(chain, list(stored), offset, length)
         for member in members:
             found = scores.scores(member, drawn, queries, keys)

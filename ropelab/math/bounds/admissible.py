@@ -18,15 +18,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ropelab.math.bounds import intervals as bounds
 from ropelab.math.bounds.boxes import intervals, threatened
-from ropelab.math.bounds.intervals import (
-    EDGE,
-    Undecided,
-    Window,
-    admissible,
-    excluded,
-    excluded_upto,
-)
+from ropelab.math.bounds.intervals import EDGE, Undecided, Window, admissible, excluded
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles
 from ropelab.math.bounds.survey import BLOCK, promising, scan
 from ropelab.math.numerics.chain import blocks
@@ -173,7 +167,7 @@ class Walk:
         while True:
             centre = u + AHEAD * self._turn(u, pace.share)
             tangents = promising(self.similarity, centre, max(2, round(pace.share * self.context)))
-            end = excluded_upto(self.similarity, tangents, u, centre)
+            end = bounds.excluded_upto(self.similarity, tangents, u, centre)
             if end > u + LEAST * (centre - u):
                 pace.share = max(1 / 64, pace.share * 0.98)
                 return end

@@ -22,15 +22,8 @@ from torch import nn
 from ropelab.math.methods import split_call
 from ropelab.math.numerics.casts import EXACT
 from ropelab.math.numerics.keys import Rounding, parse_rounding
-from ropelab.models.encoding.base import (
-    Around,
-    Encoding,
-    Heads,
-    PerLayer,
-    Positions,
-    Scores,
-    parts_of,
-)
+from ropelab.models.encoding import base as hooks
+from ropelab.models.encoding.base import Around, Encoding, Heads, PerLayer, Positions, Scores
 from ropelab.models.encoding.from_input import Forget
 from ropelab.models.encoding.registry import Shape, drawing_from, made, record_of
 from ropelab.models.encoding.rope import Rope
@@ -150,7 +143,7 @@ def _within(text: str, shape: Shape) -> Encoding:
     if split_call(text)[0] in ("layers", "every"):
         raise InputError(f"'{text}' is of several layers and stands for one")
     encoding = _read(text, shape).for_layer(0)
-    if {type(part).embed for part in parts_of(encoding)} - {Encoding.embed, Around.embed}:
+    if {type(part).embed for part in hooks.parts_of(encoding)} - {Encoding.embed, Around.embed}:
         raise InputError(f"'{text}' acts on the embeddings, before any layer")
     return encoding
 

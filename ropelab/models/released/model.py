@@ -17,21 +17,12 @@ from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import LogN, Rope, SelfExtend
 from ropelab.models.lm.trained import LIBRARIES
-from ropelab.models.released import loading
+from ropelab.models.released import loading, positions
 from ropelab.models.released.facts import facts_of
 from ropelab.models.released.folder import fingerprint_of, located, weight_bytes
 from ropelab.models.released.forward import Head, ModelShape, upcast
 from ropelab.models.released.loading import ModelDtype, load
-from ropelab.models.released.positions import (
-    UNMODIFIED,
-    UNPATCHED,
-    Attention,
-    PairLayout,
-    Patch,
-    Positions,
-    attending,
-    patch_of,
-)
+from ropelab.models.released.positions import UNMODIFIED, UNPATCHED, PairLayout, Patch, Positions
 from ropelab.runs.cell import Needs
 from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.estimate import size
@@ -178,7 +169,7 @@ class ReleasedModel:
 
     @encoding.setter
     def encoding(self, encoding: Encoding) -> None:
-        patch, said = patch_of(encoding), ""
+        patch, said = positions.patch_of(encoding), ""
         if patch.plan is not None and self.closed:
             said = self.closed
         elif patch.attends and not self.capabilities.sharpens:
@@ -223,8 +214,8 @@ class ReleasedModel:
         """
         rows, length = tokens.shape
         most = longest or self.shape.longest(rows)
-        attention = Attention(patch, self.positions.by_layer_type)
-        changed = attending(self.lm, attention) if patch.attends else nullcontext()
+        attention = positions.Attention(patch, self.positions.by_layer_type)
+        changed = positions.attending(self.lm, attention) if patch.attends else nullcontext()
         with self.positions.patched(patch, length), changed:
             if length <= most or not self.in_parts:
                 whole: Tensor = self.layers(tokens, use_cache=False).last_hidden_state

@@ -21,16 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ropelab.models.lm.corpus import (
-    ALPHABET,
-    Corpus,
-    CorpusRef,
-    Document,
-    Origin,
-    distinct,
-    read_documents,
-    stamp_of,
-)
+from ropelab.models.lm import corpus as sources
+from ropelab.models.lm.corpus import ALPHABET, Corpus, CorpusRef, Document, Origin, read_documents
 from ropelab.models.released.facts import facts_of
 from ropelab.models.released.folder import located, stamp
 from ropelab.models.released.loading import load_tokenizer
@@ -145,13 +137,13 @@ Text = CorpusRef | TokenText
 
 def _read(path: str) -> Corpus:
     place = Path(path) if path else None
-    return _read_unchanged(place, stamp_of(place))
+    return _read_unchanged(place, sources.stamp_of(place))
 
 
 @lru_cache(maxsize=2)
 def _read_unchanged(path: Path | None, stamp: object) -> Corpus:
     name, found = read_documents(path)
-    kept = distinct(found)
+    kept = sources.distinct(found)
     # Kinds follow from names, and decide which documents come first.
     kinds = [document.kind for document in kept.values()] if path else []
     by_kind = [f"/{kind}".encode() for kind in kinds] if len({*kinds}) > 1 else []
