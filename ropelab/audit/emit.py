@@ -147,8 +147,10 @@ def from_file(path: str) -> tuple[Mapping[str, RopeSpec], Fragment, tuple[str, .
     if document.kind == "gguf":
         raise InputError("--from wants a config.json: a GGUF file is scaled by flags, see audit")
     reading = registry.reading_of(path, document.config)
-    main = "all" if reading.runtime.name != registry.REFERENCE else reading.label
-    specs = {main: reading.main, **({} if main == "all" else reading.layers)}
+    spec = reading.layers[reading.label]
+    # Another runtime's layer types are not the reference's.
+    ours = reading.runtime.name == registry.REFERENCE
+    specs = {reading.label: spec, **reading.layers} if ours else {"all": spec}
     prefix, text = language_part(document.config)
     return specs, dict(text), tuple(prefix.split(".")[:-1])
 
