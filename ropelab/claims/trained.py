@@ -80,10 +80,10 @@ def places_are_lost(found: Findings, runs: Sequence[Stored] = ()) -> None:
         at = table[(table["method"] == method) & (table["context_tokens"] == context)]
         return mean_interval(at.groupby("seed")["accuracy"].mean())
 
-    # Whoever loses places alone still finds a key, and has them back under no scaling.
+    # Whoever loses places alone still finds a key, and under no scaling has places back.
     for role, task, method, fails in (
         ("part", "indexing", "unscaled", True),
-        ("part", "keyed", "unscaled", False),
+        ("limit", "keyed", "unscaled", False),
         ("limit", "indexing", "yarn(beta_fast=8)", True),
     ):
         within, beyond = (right(task, method, context) for context in (inside, longest))

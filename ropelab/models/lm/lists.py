@@ -1,11 +1,11 @@
-"""Lists of four letters hidden in text, and questions for one of them: by its place or by its key.
+"""Lists of four values hidden in text, and questions for one of them: by its place or by its key.
 
 indexing  arr = qwcm      and later  arr 2  is answered by c, the third of the list (the first is 0)
 keyed     arr = 1q2c0w3m             arr 2  is answered by c, which follows its key
 
 The first is the task of Du et al. 2026 (arXiv:2605.15514), with letters for their digits; the
-second is its control, which content decides. Released models are asked in the words of a Python
-session. Letters are distinct: who knows the list and nothing else is right in 1 of 4 cases.
+second is its control, which content decides. Released models are asked with digits, in the words of
+a Python session. Values are distinct: who knows the list and nothing else is right in 1 of 4 cases.
 """
 
 from collections.abc import Sequence
@@ -15,21 +15,26 @@ import numpy as np
 
 ITEMS = 4
 LISTS = ("indexing", "keyed")
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Words(NamedTuple):
     """How a list is stated and asked for."""
 
-    statement: str
-    keyed: str  # an item with its key
+    values: str  # to draw from
+    listed: str
+    keyed: str
+    item: str  # its key and value
     between: str  # items
     question: str
 
 
-# With text around the letters small models learn neither task in 1,200 steps.
-FOR_BYTES = Words("\narr = {}\n", "{}{}", "", "\narr {}")
-FOR_TOKENS = Words("\n>>> arr = [{}]\n", "{}: {}", ", ", "\n>>> arr[{}]\n")
+# With more around the letters small models learn neither task in 1,200 steps.
+FOR_BYTES = Words(
+    "abcdefghijklmnopqrstuvwxyz", "\narr = {}\n", "\narr = {}\n", "{}{}", "", "\narr {}"
+)
+FOR_TOKENS = Words(
+    "0123", "\n>>> arr = [{}]\n", "\n>>> arr = {{{}}}\n", "{}: {}", ", ", "\n>>> arr[{}]\n"
+)
 
 
 class List(NamedTuple):
@@ -38,13 +43,14 @@ class List(NamedTuple):
 
 
 def drawn_list(random: np.random.Generator, task: str, words: Words = FOR_BYTES) -> List:
-    """Draw the letters of a list of LISTS, and the order of the questions for them."""
-    letters = random.permutation([*LETTERS])[:ITEMS].tolist()
-    items = letters
+    """Draw the values of a list of LISTS, and the order of the questions for them."""
+    values = random.permutation([*words.values])[:ITEMS].tolist()
+    stated, items = words.listed, values
     if task == "keyed":
-        items = [words.keyed.format(key, letters[key]) for key in random.permutation(ITEMS)]
-    asked = [(words.question.format(key), letters[key]) for key in random.permutation(ITEMS)]
-    return List(words.statement.format(words.between.join(items)), asked)
+        stated = words.keyed
+        items = [words.item.format(key, values[key]) for key in random.permutation(ITEMS)]
+    asked = [(words.question.format(key), values[key]) for key in random.permutation(ITEMS)]
+    return List(stated.format(words.between.join(items)), asked)
 
 
 def list_row(random: np.random.Generator, text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

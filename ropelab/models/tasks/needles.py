@@ -3,7 +3,7 @@
 passkey     one key (Mohtashami and Jaggi 2023, arXiv:2305.16300)
 multiquery  a named key at every depth, all asked for in turn, each after the right answers to the
             earlier ones, as in RULER (Hsieh et al. 2024, arXiv:2404.06654)
-indexing    one of four letters by its place in a list, and
+indexing    one of four values by its place in a list, and
 keyed       by its key: see `ropelab.models.lm.lists`
 
 The wording is ours. Scored are greedy decoding of the whole answer and its log-probability.

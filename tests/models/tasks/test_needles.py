@@ -105,7 +105,7 @@ def test_a_question_for_a_list_has_the_answer_that_the_list_gives(name, text):
         (answer,) = needle.answers
         row = spelled(text, needle.tokens[0, 1:])
         stated, index, value = re.findall(
-            r">>> arr = \[(.*)\]\n.*\n>>> arr\[(\d)\]\n(.)$", row, re.DOTALL
+            r">>> arr = [\[{](.*)[\]}]\n.*\n>>> arr\[(\d)\]\n(\d)$", row, re.DOTALL
         )[0]
         items = stated.split(", ")
         if name == "keyed":
@@ -115,7 +115,7 @@ def test_a_question_for_a_list_has_the_answer_that_the_list_gives(name, text):
             assert items[int(index)] == value and len({*items}) == 4
         assert answer.size == 1 and answer.depth == (0, 50, 100)[number % 3]
         assert spelled(text, needle.tokens[0, answer.start - answer.distance :]).startswith(
-            "\n>>> arr = ["
+            "\n>>> arr = "
         )
 
 
