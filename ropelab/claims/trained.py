@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise, product
-from typing import cast
 
 import pandas as pd
 
@@ -81,18 +80,19 @@ def places_are_lost(found: Findings, runs: Sequence[Stored] = ()) -> None:
         return mean_interval(at.groupby("seed")["accuracy"].mean())
 
     # Whoever loses places alone still finds a key, and under no scaling has places back.
-    for role, task, method, fails in (
+    asked: tuple[tuple[Role, str, str, bool], ...] = (
         ("part", "indexing", "unscaled", True),
         ("limit", "keyed", "unscaled", False),
         ("limit", "indexing", "yarn(beta_fast=8)", True),
-    ):
+    )
+    for role, task, method, fails in asked:
         within, beyond = (right(task, method, context) for context in (inside, longest))
         if not within.value >= LEARNED:
             found.missing(f"models that learned {task}", f"{within.value:.2f} right in {inside}")
             return
         agrees = stored.reaches(beyond, FAILS)
         found.add(
-            cast(Role, role),
+            role,
             f"{task}, {method}, right in {longest} tokens ({within.value:.2f} in {inside})",
             f"{beyond.value:.2f} [{beyond.low:.2f}, {beyond.high:.2f}]",
             stored.opposite(agrees) if fails else agrees,

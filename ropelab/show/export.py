@@ -16,7 +16,8 @@ from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
 
 # Columns, and parts of summaries, in which less is better, and those in which more is.
-BETTER = {"nll|text": "min", "accuracy|copy|associative|most_recent|passkey|multiquery": "max"}
+MORE = "accuracy|copy|associative|most_recent|passkey|multiquery|indexing|keyed"
+BETTER = {"nll|text": "min", MORE: "max"}
 SUMMARY = "summary"
 ENDINGS = {"csv": "csv", "latex": "tex", "markdown": "md", "parquet": "parquet", "lm-eval": "json"}
 
