@@ -4,8 +4,8 @@ indexing  arr = qwcm      and later  arr 2  is answered by c, the third of the l
 keyed     arr = 1q2c0w3m             arr 2  is answered by c, which follows its key
 
 The first is the task of Du et al. 2026 (arXiv:2605.15514), with letters for their digits; the
-second is its control, which content decides. Released models are asked with digits, in the words of
-a Python session. Values are distinct: who knows the list and nothing else is right in 1 of 4 cases.
+second is its control, which content decides. Released models are asked for digits, with brackets
+around them. Values are distinct: who knows the list and nothing else is right in 1 of 4 cases.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ FOR_BYTES = Words(
     "abcdefghijklmnopqrstuvwxyz", "\narr = {}\n", "\narr = {}\n", "{}{}", "", "\narr {}"
 )
 FOR_TOKENS = Words(
-    "0123", "\n>>> arr = [{}]\n", "\n>>> arr = {{{}}}\n", "{}: {}", ", ", "\n>>> arr[{}]\n"
+    "0123", "\narr = [{}]\n", "\narr = {{{}}}\n", "{}: {}", ", ", "\nWhat is arr[{0}]? arr[{0}] = "
 )
 
 

@@ -104,9 +104,10 @@ def test_a_question_for_a_list_has_the_answer_that_the_list_gives(name, text):
         needle = asked.needle(CONTEXT, number)
         (answer,) = needle.answers
         row = spelled(text, needle.tokens[0, 1:])
-        stated, index, value = re.findall(
-            r">>> arr = [\[{](.*)[\]}]\n.*\n>>> arr\[(\d)\]\n(\d)$", row, re.DOTALL
+        stated, index, again, value = re.findall(
+            r"arr = [\[{](.*)[\]}]\n.*\nWhat is arr\[(\d)\]\? arr\[(\d)\] = (\d)$", row, re.DOTALL
         )[0]
+        assert index == again
         items = stated.split(", ")
         if name == "keyed":
             assert sorted(item[:3] for item in items) == ["0: ", "1: ", "2: ", "3: "]
@@ -115,7 +116,7 @@ def test_a_question_for_a_list_has_the_answer_that_the_list_gives(name, text):
             assert items[int(index)] == value and len({*items}) == 4
         assert answer.size == 1 and answer.depth == (0, 50, 100)[number % 3]
         assert spelled(text, needle.tokens[0, answer.start - answer.distance :]).startswith(
-            "\n>>> arr = "
+            "\narr = "
         )
 
 
