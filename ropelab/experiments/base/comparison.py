@@ -263,7 +263,8 @@ def answer(tables: Tables) -> str:
         if isinstance(given.factor_from, str):
             method += f", its factor {given.factor_from},"
         verdict = "is admissible there" if given.admissible else fails
-        text += f" Base {parameter_text(given.base)}{method} {verdict}."
+        base = parameter_text(given.base).removesuffix(".0")
+        text += f" Base {base}{method} {verdict}."
     published, fitted = tables["published"], tables["fits"].set_index("values")
     if len(published) < 3:
         return text

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -107,12 +107,17 @@ class Evaluation:
         if isinstance(self.subject, ModelRef):
             return self.subject.needs(windows)
         size = self.subject.size
+        # Where few tokens are scored, the last layer makes of all others keys and values alone, a
+        # sixth of its products.
+        last = 1 if self.task.scores_all else 1 / 6
+        shorter = replace(size, layers=size.layers - 1)
+
+        def per_token(length: int) -> float:
+            before = operations_per_token(shorter, length)
+            return before + last * (operations_per_token(size, length) - before)
 
         def operations(windows: Windows) -> float:
-            return sum(
-                rows * length * operations_per_token(size, length) * FORWARD
-                for rows, length in windows
-            )
+            return sum(rows * length * per_token(length) * FORWARD for rows, length in windows)
 
         return Needs(
             operations(windows) + self.mode.evaluations * operations(self.task.searched),

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import pandas as pd
 from torch import Tensor
@@ -32,6 +32,7 @@ class EvaluationTask(ABC):
 
     name: str  # as configs spell it; the kind of its cells
     corpus: Text
+    scores_all: ClassVar[bool] = False  # tokens of its longest pass
 
     @property
     def version(self) -> int:
@@ -98,6 +99,7 @@ class EvaluationTask(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Texts(EvaluationTask):
+    scores_all: ClassVar[bool] = True
     name: str = "text"
     documents: int
     only: int | None = None  # the number of the one that is read; None: all of them
