@@ -22,7 +22,7 @@ from ropelab.runs.stats import Interval, mean_interval
 from ropelab.runs.thresholds import CLOSE, LEARNED
 
 # Parameters of the presets, whose runs store no sizes.
-SIZES = {"small": "about 1 M", "base": "about 10 M", "large": "about 120 M"}
+SIZES = {"tiny": "0.4 M", "small": "1 M", "medium": "4 M", "base": "10 M", "large": "120 M"}
 BYTES = 256
 COPYING = "copy accuracy"
 Check = Callable[..., None]
@@ -316,7 +316,8 @@ def described(config: Mapping[str, Any]) -> str:
         layer = 4 * width * heads * head_dim + 8 * width**2
         size = f"{(layers * layer + 2 * BYTES * width) / 1e6:.1f} M"
     else:
-        size = SIZES.get(str(config.get("preset")), "unknown")
+        known = SIZES.get(str(config.get("preset")))
+        size = f"about {known}" if known else "unknown"
     amount = count_of(len(config.get("seeds", ())), "seed")
     base = f", base {config['base']:g}" if config.get("base", 1e4) != 1e4 else ""
     return f"{size} parameters, {amount}, trained at {config['train_len']} tokens{base}"
