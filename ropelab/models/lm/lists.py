@@ -18,7 +18,7 @@ LISTS = ("indexing", "keyed")
 
 
 class Words(NamedTuple):
-    """How a list is stated and asked for."""
+    """Words that state a list and ask for its items."""
 
     values: str  # to draw from
     listed: str
