@@ -695,6 +695,7 @@ SMALLER: Values = {
 
 
 NOT_IN_SMALL_RUNS = {
+    "du-indexing",
     "learned-worse",
     "middle-terms-suffice",
     "values-without-positions",
