@@ -16,7 +16,7 @@ from ropelab.claims import stored
 from ropelab.claims.record import Finding, Findings, Role
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import between
-from ropelab.runs.labels import WINDOW, method_label
+from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label
 from ropelab.runs.stats import Interval, mean_interval
 from ropelab.runs.thresholds import CLOSE, FAILS, HARMLESS, LEARNED, LOW_LOSS, MISSED, WORKS
 
@@ -98,6 +98,28 @@ def places_are_lost(found: Findings, runs: Sequence[Stored] = ()) -> None:
             stored.opposite(agrees) if fails else agrees,
             beyond.value,
         )
+
+
+def before_rope(
+    found: Findings, asked: Sequence[tuple[Role, str, str]], runs: Sequence[Stored] = ()
+) -> None:
+    """Test that stored keys of a released model cost more `after` RoPE than `before` it."""
+    for role, after, before in asked:
+        what = f"text loss, {after} less {before}"
+        pair = [f"{AS_SHIPPED} + {keys}" for keys in (after, before)]
+        measured = [(run, run.tables["text_by_document"]) for run in runs]
+        usable = [one for one in measured if {*pair} <= {*one[1]["method"]}]
+        if not usable:
+            found.missing(what, "not measured")
+            continue
+        run, table = max(usable, key=lambda one: len(one[1]))
+        losses = table.pivot(index="name", columns="method", values="nll_nats_per_byte")
+        more = mean_interval(losses[pair[0]] - losses[pair[1]])
+        shown = f"{more.value:+.4f} [{more.low:+.4f}, {more.high:+.4f}] nats per byte"
+        agrees = stored.reaches(more, 0)
+        found.add(role, f"{what}, {len(losses)} documents", shown, agrees, more.value)
+        model = run.tables["model"].iloc[0]
+        found.models = f"{model['model_type']} of {model['layers']} layers, as it was released"
 
 
 @stored.asked_of(stored.Methods)

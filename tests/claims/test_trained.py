@@ -730,7 +730,9 @@ def really_run(corpora, tiny_preset) -> dict[str, Stored]:
 
 
 @pytest.mark.parametrize(
-    "claim", [c for c in CLAIMS if c.reads not in ("", "precision")], ids=lambda claim: claim.id
+    "claim",
+    [c for c in CLAIMS if c.reads not in ("", "precision", "evaluate")],
+    ids=lambda claim: claim.id,
 )
 def test_the_tables_of_the_labs_can_be_read(claim, really_run, monkeypatch):
     runs = (really_run[claim.reads],)
@@ -852,3 +854,44 @@ def test_places_are_lost_only_where_keys_are_kept(shares, verdict):
     assert claim.verdict(runs=(lists, extrapolation())) == verdict
     # Runs without these tasks leave it open.
     assert claim.verdict(runs=(extrapolation(),)) == OPEN
+
+
+@pytest.mark.parametrize(
+    ("channel", "block", "verdict"),
+    [
+        (0.02, 0.02, HOLDS),
+        (0.02, 0.0, HOLDS),
+        (0.02, -0.02, CONDITION),
+        (-0.02, 0.02, WRONG),
+        (0.0, 0.02, OPEN),
+    ],
+)
+def test_keys_before_rope_are_compared_by_document(channel, block, verdict):
+    costs = {
+        "int3(channel)": 0.5 + channel,
+        "int3(channel, before)": 0.5,
+        "q4_0": 0.5 + block,
+        "q4_0(before)": 0.5,
+    }
+    # Documents differ by far more than formats do.
+    rows = [
+        {
+            "name": f"{document}.py",
+            "method": f"unmodified + {keys}",
+            "nll_nats_per_byte": document + cost + ("before" in keys) * 0.001 * (-1) ** document,
+        }
+        for keys, cost in costs.items()
+        for document in range(6)
+    ]
+    about = pd.DataFrame({"model_type": ["llama"], "layers": [30]})
+    tables = {"text_by_document": pd.DataFrame(rows), "model": about}
+    claim = find("kvquant-before-rope")
+    without = {**tables, "text_by_document": pd.DataFrame(rows[:6])}
+    runs = (Stored("evaluate", {}, without, "a"), Stored("evaluate", {}, tables, "b"))
+    evidence = claim.evidence(runs=runs)
+    assert evidence.verdict(claim.kind) == verdict
+    assert evidence.models == "llama of 30 layers, as it was released"
+    # Six differences of deviation 0.001 sqrt(6 / 5); 2.571 is Student's for five degrees.
+    half = 2.571 * 0.001 / 5**0.5
+    assert f"[{channel - half:+.4f}, {channel + half:+.4f}]" in evidence.measured
+    assert claim.verdict(runs=runs[:1]) == OPEN

@@ -2,7 +2,7 @@
 
     fp8_e4m3, fp8_e5m2   x / scale rounded to float8, the largest |x| at the format's largest value;
                          one scale per tensor, head or block (32 neighbouring features of a key)
-    int8, int4           2^b equal steps from the smallest to the largest; one range per token (and
+    int8, int4, int3     2^b equal steps from the smallest to the largest; one range per token (and
                          head), channel (a feature over all tokens) or group (a feature over 32)
     q8_0, q4_0           llama.cpp's blocks of 32 features, in float32 with a float16 scale
 
@@ -36,7 +36,7 @@ COUNT = 512
 # By number: the sets of keys that may share a scale, the usual one first.
 SHARED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("fp8_e4m3", "fp8_e5m2"), ("tensor", "head", "block")),
-    **dict.fromkeys(("int8", "int4"), ("token", "channel", "group")),
+    **dict.fromkeys(("int8", "int4", "int3"), ("token", "channel", "group")),
     **dict.fromkeys(("q8_0", "q4_0"), ("block",)),
 }
 # The axes of [head, tokens, features] in such a set; blocks are features on an axis of their own.

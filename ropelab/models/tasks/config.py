@@ -95,8 +95,8 @@ KeyFormats = Annotated[
     Names,
     Field(
         description="formats of stored keys, likewise: fp8_e4m3, fp8_e5m2 (tensor, head, block), "
-        "int8, int4 (token, channel, group), q8_0, q4_0; with before, hadamard and moved=8x256 "
-        "(8 K-shifts by 256), such as int4(channel, before)"
+        "int8, int4, int3 (token, channel, group), q8_0, q4_0; with before, hadamard and "
+        "moved=8x256 (8 K-shifts by 256), such as int4(channel, before)"
     ),
 ]
 Offsets = Annotated[Naturals, Field(description="first positions of the text under each cast")]

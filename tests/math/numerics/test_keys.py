@@ -51,6 +51,8 @@ def test_integers_are_the_nearest_of_equal_steps_by_token_channel_and_group():
         assert parse_keys("int4").stored(keys)[head, token, feature] == pytest.approx(own)
         own = naive(keys[head, :, feature], 8)[token]
         assert parse_keys("int8(channel)").stored(keys)[head, token, feature] == pytest.approx(own)
+        own = naive(keys[head, :, feature], 3)[token]
+        assert parse_keys("int3(channel)").stored(keys)[head, token, feature] == pytest.approx(own)
         first = token // 32 * 32
         own = naive(keys[head, first : first + 32, feature], 4)[token - first]
         assert parse_keys("int4(group)").stored(keys)[head, token, feature] == pytest.approx(own)
