@@ -39,8 +39,6 @@ JUDGED = ("extrapolate", "encodings", "spectrum")
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """One finished run."""
-
     experiment: Experiment
     config: Config
     tables: Tables

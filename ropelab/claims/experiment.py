@@ -4,6 +4,8 @@ asked of small trained models by the stored runs of the other experiments.
 The two kinds of evidence are counted apart: only the first can call a statement wrong.
 """
 
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -53,12 +55,14 @@ class ClaimsConfig(Config):
         return self
 
     def inputs(self) -> dict[str, str]:
-        """Tell runs without torch, in which some findings are committed ones, from others."""
-        return {} if is_installed("torch") else {"torch": "not installed"}
+        """Name the ledger, and tell runs without torch, where some findings are committed ones."""
+        files = sorted(Path(__file__).parent.glob("*.toml"))
+        ledger = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+        return {"ledger": ledger, **({} if is_installed("torch") else {"torch": "not installed"})}
 
     def reads(self) -> tuple[str, ...]:
         """Name the experiments whose stored runs decide claims."""
-        return tuple(DECIDING)
+        return (*DECIDING, "evaluate")
 
     def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
         return tuple(DECIDING.items()) if self.run else ()

@@ -139,6 +139,14 @@ class Findings:
         unknown = [one for one in self.findings if one.missing or math.isnan(one.value or 0)]
         return self.is_missing, mute, len(unknown)
 
+    def best_of(self, answers: "list[Findings]", of: str) -> None:
+        """Take over the first answer that leaves least open; without any, `of` is missing."""
+        if answers:
+            best = min(answers, key=lambda answer: answer.gaps)
+            self.models, self.findings = best.models, best.findings
+        else:
+            self.missing(of)
+
     def about(self, by: str) -> "Findings":
         """Select the findings on one sentence, by words of `what`; limits alone count as parts."""
         chosen = [finding for finding in self.findings if by in finding.what] or self.findings

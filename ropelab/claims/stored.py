@@ -359,11 +359,7 @@ def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
                     low = f"{copied:.2f}, below {LEARNED}"
                     answer.missing(what, "not measured" if math.isnan(copied) else low)
                 answers.append(answer)
-            if not answers:
-                found.missing("a stored run that tests beyond its trained length")
-                return
-            best = min(answers, key=lambda answer: answer.gaps)
-            found.models, found.findings = best.models, best.findings
+            found.best_of(answers, "a stored run that tests beyond its trained length")
 
         return check
 

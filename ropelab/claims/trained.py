@@ -17,10 +17,10 @@ from ropelab.claims.record import Finding, Findings, Role
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import between
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label
-from ropelab.runs.stats import Interval, mean_interval
+from ropelab.runs.stats import mean_interval
 from ropelab.runs.thresholds import CLOSE, FAILS, HARMLESS, LEARNED, LOW_LOSS, MISSED, WORKS
 
-TEXT = "nll_last_window"
+TEXT, NLL = "nll_last_window", "nll_nats_per_byte"
 METRICS = {"text": TEXT, "short text": "nll_short_context", "copying": "copy_accuracy"}
 # The role of a row of `asked` that asks for copying.
 ROLES: dict[str, Role] = {"works": "part", "fails": "part", "may work": "limit"}
@@ -60,66 +60,55 @@ def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
         found.count(what, holding, len(above), "limit")
 
 
-def places_are_lost(found: Findings, runs: Sequence[Stored] = ()) -> None:
+def places_are_lost(
+    found: Findings, asked: Sequence[tuple[Role, str, str, str]], runs: Sequence[Stored] = ()
+) -> None:
     """Ask for items of a list by their place, and as a control by their key."""
-    run = max(
-        (run for run in runs if {"indexing_accuracy", "keyed_accuracy"} <= {*run.tables}),
-        key=lambda run: len(run.config["seeds"]),
-        default=None,
-    )
-    if run is None:
-        found.missing("a stored run of the tasks indexing and keyed")
-        return
-    found.models = stored.described(run.config)
-    inside, longest = run.config["train_len"], run.config["test_len"]
-
-    def right(task: str, method: str, context: int) -> Interval:
-        """Return the share of right answers over all depths, with an interval over the seeds."""
-        table = run.tables[f"{task}_accuracy"]
-        at = table[(table["method"] == method) & (table["context_tokens"] == context)]
-        return mean_interval(at.groupby("seed")["accuracy"].mean())
-
-    # Whoever loses places alone still finds a key, and under no scaling has places back.
-    asked: tuple[tuple[Role, str, str, bool], ...] = (
-        ("part", "indexing", "unscaled", True),
-        ("limit", "keyed", "unscaled", False),
-        ("limit", "indexing", "yarn(beta_fast=8)", True),
-    )
-    for role, task, method, fails in asked:
-        within, beyond = (right(task, method, context) for context in (inside, longest))
-        if not within.value >= LEARNED:
-            found.missing(f"models that learned {task}", f"{within.value:.2f} right in {inside}")
-            return
-        agrees = stored.reaches(beyond, FAILS)
-        found.add(
-            role,
-            f"{task}, {method}, right in {longest} tokens ({within.value:.2f} in {inside})",
-            f"{beyond.value:.2f} [{beyond.low:.2f}, {beyond.high:.2f}]",
-            stored.opposite(agrees) if fails else agrees,
-            beyond.value,
-        )
+    answers = []
+    for run in stored.largest_first(stored.Methods, runs):
+        if not {"indexing_accuracy", "keyed_accuracy"} <= {*run.tables}:
+            continue
+        answer = Findings(found.expected, stored.described(run.config))
+        for role, task, method, asks in asked:
+            rows = run.select(f"{task}_accuracy", arm="zero_shot", method=method)
+            shares = rows.groupby(["context_tokens", "seed"])["accuracy"].mean()
+            ends = run.train_len, run.test_len
+            within, beyond = (mean_interval(shares.get(context, ())) for context in ends)
+            inside = f"{within.value:.2f} in {run.train_len}"
+            if not within.value >= LEARNED:
+                answer.missing(f"models that learned {task}", inside)
+                continue
+            works = stored.reaches(beyond, FAILS)
+            agrees = stored.opposite(works) if asks == "fails" else works
+            what = f"{task}, {method}, right in {run.test_len} tokens ({inside})"
+            shown = f"{beyond.value:.2f} [{beyond.low:.2f}, {beyond.high:.2f}]"
+            answer.add(role, what, shown, agrees, beyond.value)
+        answers.append(answer)
+    found.best_of(answers, "a stored run of the tasks indexing and keyed")
 
 
 def before_rope(
     found: Findings, asked: Sequence[tuple[Role, str, str]], runs: Sequence[Stored] = ()
 ) -> None:
     """Test that stored keys of a released model cost more `after` RoPE than `before` it."""
-    for role, after, before in asked:
-        what = f"text loss, {after} less {before}"
-        pair = [f"{AS_SHIPPED} + {keys}" for keys in (after, before)]
-        measured = [(run, run.tables["text_by_document"]) for run in runs]
-        usable = [one for one in measured if {*pair} <= {*one[1]["method"]}]
-        if not usable:
-            found.missing(what, "not measured")
-            continue
-        run, table = max(usable, key=lambda one: len(one[1]))
-        losses = table.pivot(index="name", columns="method", values="nll_nats_per_byte")
-        more = mean_interval(losses[pair[0]] - losses[pair[1]])
-        shown = f"{more.value:+.4f} [{more.low:+.4f}, {more.high:+.4f}] nats per byte"
-        agrees = stored.reaches(more, 0)
-        found.add(role, f"{what}, {len(losses)} documents", shown, agrees, more.value)
+    answers = []
+    for run in runs:
         model = run.tables["model"].iloc[0]
-        found.models = f"{model['model_type']} of {model['layers']} layers, as it was released"
+        about = f"{model['model_type']} of {model['layers']} layers, as it was released"
+        answer = Findings(found.expected, about)
+        table = run.tables.get("text_by_document", pd.DataFrame(columns=["name", "method", NLL]))
+        losses = table.pivot(index="name", columns="method", values=NLL)
+        for role, *pair in asked:
+            labels, what = [f"{AS_SHIPPED} + {keys}" for keys in pair], " less ".join(pair)
+            if not {*labels} <= {*losses}:
+                answer.missing(f"text loss, {what}", "not measured")
+                continue
+            more = mean_interval(losses[labels[0]] - losses[labels[1]])
+            shown = f"{more.value:+.4f} [{more.low:+.4f}, {more.high:+.4f}] nats per byte"
+            what = f"text loss, {what}, {len(losses)} documents"
+            answer.add(role, what, shown, stored.reaches(more, 0), more.value)
+        answers.append(answer)
+    found.best_of(answers, "a stored run of a released model")
 
 
 @stored.asked_of(stored.Methods)

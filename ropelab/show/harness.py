@@ -30,8 +30,6 @@ DIFFERS = table_beside(__file__)
 
 @dataclass(frozen=True)
 class Task:
-    """One task of a file."""
-
     name: str
     metrics: Mapping[str, tuple[float, float | None]]  # by name: a value and its standard error
     higher: bool  # more is better

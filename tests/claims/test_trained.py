@@ -841,10 +841,18 @@ def test_places_are_lost_only_where_keys_are_kept(shares, verdict):
     names = ("indexing_accuracy", "keyed_accuracy")
     tables = {
         name: pd.DataFrame(
-            {"method": method, "seed": seed, "context_tokens": context, "accuracy": right + noise}
+            {
+                "method": method,
+                "arm": arm,
+                "seed": seed,
+                "context_tokens": context,
+                "accuracy": shown + noise,
+            }
             for method, tasks in shares.items()
             for context, right in zip((128, 512), tasks[task], strict=True)
             for seed, noise in enumerate((-0.01, 0, 0.01))
+            # Other arms of the same methods decide nothing.
+            for arm, shown in (("zero_shot", right), ("finetuned", 1.0))
         )
         for task, name in enumerate(names)
     }
@@ -852,6 +860,10 @@ def test_places_are_lost_only_where_keys_are_kept(shares, verdict):
     lists = Stored("extrapolate", config, tables, "somewhere")
     claim = find("du-indexing")
     assert claim.verdict(runs=(lists, extrapolation())) == verdict
+    # A run of more seeds that was not asked for all of it does not decide.
+    plain = {name: table[table["method"] == "unscaled"] for name, table in tables.items()}
+    more = Stored("extrapolate", {**config, "seeds": [0, 1, 2, 3, 4, 5]}, plain, "somewhere")
+    assert claim.verdict(runs=(more, lists)) == verdict
     # Runs without these tasks leave it open.
     assert claim.verdict(runs=(extrapolation(),)) == OPEN
 

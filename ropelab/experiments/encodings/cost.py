@@ -44,13 +44,8 @@ Work = Callable[[], object]
 
 def shape_of(config: EncodingsConfig, trained_len: int | None = None) -> Shape:
     """Return the shape of the model around every encoding, trained at that length."""
-    return Shape(
-        layers=config.layers,
-        width=config.width,
-        heads=config.heads,
-        head_dim=config.head_dim,
-        trained_len=trained_len or config.train_len,
-    )
+    sizes = {name: getattr(config, name) for name in ("layers", "width", "heads", "head_dim")}
+    return Shape(trained_len=trained_len or config.train_len, **sizes)
 
 
 def encoding_of(shape: Shape, name: str, seed: int = 0) -> Encoding:

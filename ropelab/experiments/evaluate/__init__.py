@@ -6,12 +6,12 @@ Nothing is trained; frequencies or attention are changed. Lengths and geometry a
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import ByteSize, Field, model_validator
 
 from ropelab.models.tasks import config
-from ropelab.runs.config import Config, Count, Names, Some
+from ropelab.runs.config import Config, Count, Names
 from ropelab.runs.errors import require
 from ropelab.runs.sentences import count_of
 from ropelab.runs.spelling import read_number
@@ -50,13 +50,7 @@ class EvaluateConfig(Config):
         description="methods that need no training and no search, with their parameters, such as "
         "yarn(beta_fast=8); unmodified, the model as its configuration has it, is always measured",
     )
-    tasks: Annotated[Some[config.TaskName], config.Apart] = Field(
-        ("text", "copy", "passkey"),
-        description="text; copy (tokens among tokens), copy_in_text (tokens in text), "
-        "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "
-        "number hidden in text), multiquery (a number at every depth, all asked for), indexing (a "
-        "digit by its place in a list), keyed (by its key)",
-    )
+    tasks: config.Tasks = ("text", "copy", "passkey")
     casts: config.Casts = Field((), exclude_if=lambda names: not names)
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
     offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))

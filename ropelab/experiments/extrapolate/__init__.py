@@ -68,13 +68,7 @@ class ExtrapolateConfig(config.TaskConfig):
         "the factor means the reach it defaults to test_len/train_len (ntk: that and twice that); "
         f"the table `ropelab methods` says more: {', '.join(METHODS)}",
     )
-    tasks: Annotated[Some[config.TaskName], config.Apart] = Field(
-        ("text", "copy", "copy_in_text"),
-        description="text; copy (symbols among symbols), copy_in_text (symbols in text), "
-        "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "
-        "number hidden in text), multiquery (a number at every depth, all asked for), indexing (a "
-        "digit by its place in a list), keyed (by its key)",
-    )
+    tasks: config.Tasks = ("text", "copy", "copy_in_text")
     arms: Some[ArmName] = Field(
         ("zero_shot",),
         description="zero_shot: as trained; finetuned: fine-tuned under each method, at "

@@ -28,8 +28,6 @@ ROUNDED_UP = 1 + 1e-6
 
 @dataclass(frozen=True)
 class Boxes:
-    """Boxes of one size."""
-
     first: Floats  # the first position of each
     low: Floats  # the lowest u of each
     run: int  # positions in each, a power of two so that halving ends at single positions

@@ -85,7 +85,6 @@ class Chain:
         return self.plan.angles == "recurrence" and self.spectrum.base is not None
 
     def positions(self, positions: Positions) -> Positions:
-        """Return the positions as stored."""
         return round_to(positions, self.plan.position)
 
     @np.errstate(invalid="ignore", over="ignore")

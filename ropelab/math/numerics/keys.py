@@ -49,8 +49,6 @@ Keys = Float[np.ndarray, "*batch heads tokens width"]
 
 @dataclass(frozen=True)
 class KeyFormat:
-    """A format of stored keys."""
-
     number: str
     shared: str
     before: bool = False  # rounded before RoPE

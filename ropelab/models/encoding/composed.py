@@ -139,7 +139,6 @@ def _layers(text: str, count: int, of: Callable[[int], str], shape: Shape) -> Pe
 
 
 def _within(text: str, shape: Shape) -> Encoding:
-    """Return the encoding of one layer."""
     if split_call(text)[0] in ("layers", "every"):
         raise InputError(f"'{text}' is of several layers and stands for one")
     encoding = _read(text, shape).for_layer(0)

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ropelab.runs.config import Config, Count, Device, Dtype, EvenCount, Names, Naturals, Positive
+from ropelab.runs.config import (
+    Config,
+    Count,
+    Device,
+    Dtype,
+    EvenCount,
+    Names,
+    Naturals,
+    Positive,
+    Some,
+)
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.own import find
 
@@ -72,9 +82,17 @@ def _apart(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-# One of those, or a task from outside.
-TaskName = Annotated[str, AfterValidator(_task)]
-Apart = AfterValidator(_apart)
+# Of those, and of tasks from outside.
+Tasks = Annotated[
+    Some[Annotated[str, AfterValidator(_task)]],
+    AfterValidator(_apart),
+    Field(
+        description="text; copy (symbols or tokens among their like), copy_in_text (the same in "
+        "text), associative_recall (values of keys), most_recent (the nearer of two values), "
+        "passkey (a number hidden in text), multiquery (a number at every depth, all asked for), "
+        "indexing (an item by its place in a list), keyed (by its key)"
+    ),
+]
 # The question of a config, with the trained and the tested length.
 ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 Depths = Annotated[Naturals, Field(description="depths of a pass key in its text, in percent")]
