@@ -17,7 +17,7 @@ from ropelab.experiments import Experiment
 from ropelab.runs import cell as jobs
 from ropelab.runs import store
 from ropelab.runs.cell import Cell, Cells, Context, Needs, Progress, Stored, Values, name_of
-from ropelab.runs.config import Config, Label, build
+from ropelab.runs.config import Config, Label, build, respelled
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.engine.schedule import machine_for
 from ropelab.runs.errors import RopelabError, naming, needing_packages
@@ -359,6 +359,7 @@ def run(
     folder = Path(results) if results is not None else None
     lab = Lab(results=folder, force=force, limits=limits)
     if quick:
-        values, _ = experiments.load(name).quickly(values)
+        experiment = experiments.load(name)
+        values, _ = experiment.quickly(respelled(experiment.config, values))
     with needing_packages():
         return lab.run(lab.prepare(name, values))

@@ -4,9 +4,11 @@ import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import ropelab
 from ropelab.cli.runs import at_most
 from ropelab.experiments import load
 from ropelab.lab import Lab
@@ -221,3 +223,9 @@ def test_work_ends_when_the_minutes_are_over(capsys):
     with at_most(0.002):
         pass
     time.sleep(0.3)
+
+
+def test_quick_keeps_a_length_in_either_spelling(monkeypatch, corpus):
+    monkeypatch.setattr(Lab, "run", lambda self, plan: plan.config)
+    named: Any = {"original_max_position_embeddings": 96, "corpus": corpus}
+    assert ropelab.run("extrapolate", quick=True, **named).train_len == 96

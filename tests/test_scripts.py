@@ -196,17 +196,20 @@ def test_two_runs_are_compared(call: Any) -> None:
 
 
 def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_named() -> None:
-    def run(**columns: list[Any]) -> Shown:
+    def run(says: str = "yes", **columns: list[Any]) -> Shown:
         about = {"experiment": "x", "config": {}, "tables": {"t": {}, "u": {}}}
         shown = Shown(Path("x"), {**about, "inputs": {}, "version": 1})
-        text = pd.DataFrame({"says": ["yes"]})
+        text = pd.DataFrame({"says": [says]})
         shown.__dict__["stored"] = {"t": pd.DataFrame(columns), "u": text}
         return shown
 
     rows: dict[str, list[Any]] = {"method": ["yarn", "yarn"], "factor": [1.5, 2.5]}
-    answer, tables = compare.compared(run(**rows, loss=[0.5, 0.5]), run(**rows, loss=[0.5, 0.25]))
+    first = run(**rows, loss=[0.5, 0.5])
+    answer, tables = compare.compared(first, run("no", **rows, loss=[0.5, 0.25]))
     assert answer.startswith("1 of 1 columns of values differ")
     assert "not compared: u" in answer
+    # Words that are the same in both were compared.
+    assert "not compared" not in compare.compared(first, run(**rows, loss=[0.5, 0.25]))[0]
     assert tables["values"]["where"].tolist() == ["yarn, 2.5"]
 
 

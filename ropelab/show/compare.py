@@ -11,6 +11,8 @@ from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import OUTCOMES, is_number
 
+SUFFIXES = (" first", " second")
+
 
 def compared(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]:
     """Return a sentence; the settings that differ, and per value the count and largest change."""
@@ -22,26 +24,27 @@ def compared(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]
     differing = [name for name in here | there if here.get(name) != there.get(name)]
     rows = [(name, str(here.get(name)), str(there.get(name))) for name in differing]
     settings = pd.DataFrame(rows, columns=["setting", "first", "second"])
-    values = _values(first.tables, second.tables)
+    values, unmatched = _values(first.tables, second.tables)
     moved = int((values["differ"] > 0).sum())
     alone = set(first.tables) ^ set(second.tables)
     both = ((name, first.tables[name], second.tables[name]) for name in {*first.tables} - alone)
     alone |= {f"{name}.{column}" for name, one, two in both for column in {*one} ^ {*two}}
     unpaired = values.drop_duplicates("table").set_index("table")["alone"]
     unpaired = unpaired[unpaired > 0]
-    unmatched = {*first.tables} - {*values["table"]} - alone
     answer = (
         f"{moved} of {len(values)} columns of values differ in rows that both runs have "
         f"({experiment}, {len(settings)} settings differ"
         f"{f', only one run has {listed(sorted(alone))}' if alone else ''}"
         f"{f', rows of one run alone in {listed(sorted(unpaired.index))}' if len(unpaired) else ''}"
-        f"{f', not compared: {listed(sorted(unmatched))}' if unmatched else ''})."
+        f"{f', not compared: {listed(unmatched)}' if unmatched else ''})."
     )
     return answer, {"settings": settings, "values": values}
 
 
-def _values(first: Tables, second: Tables) -> pd.DataFrame:
-    rows = []
+def _values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[str]]:
+    """Return a row per column of values, and the tables whose rows cannot be matched."""
+    rows: list[dict[str, Any]] = []
+    unmatched = []
     for name in [name for name in first if name in second]:
         one, two = first[name], second[name]
         # Columns of whole numbers can identify rows, floats only where nothing else does.
@@ -53,14 +56,12 @@ def _values(first: Tables, second: Tables) -> pd.DataFrame:
         more = [c for c in shared if c in known or (c in floats and not (one[c] % 1).any())]
         parts = (some[:count] for some in (rest, more) for count in range(1, len(some) + 1))
         keys = next((k for k in parts if not any(t.duplicated(k).any() for t in (one, two))), None)
-        if keys is None:
-            continue  # rows of two runs cannot be matched
-        both = one.merge(two, on=keys, suffixes=(" first", " second"))
-        if both.empty:
-            continue  # what no row has in common is not compared
+        if keys is None or (both := one.merge(two, on=keys, suffixes=SUFFIXES)).empty:
+            unmatched.append(name)
+            continue
         alone = len(one) + len(two) - 2 * len(both)
         for column in (c for c in one if c in two and c not in keys):
-            a, b = both[f"{column} first"], both[f"{column} second"]
+            a, b = (both[f"{column}{run}"] for run in SUFFIXES)
             differ = a.ne(b) & ~(a.isna() & b.isna())
             # Words say what a row is about, and are values where they differ.
             if not (is_number(one[column]) or column in OUTCOMES or differ.any()):
@@ -75,4 +76,5 @@ def _values(first: Tables, second: Tables) -> pd.DataFrame:
                 row |= {"largest": text.format(a[at], b[at]), "where": where}
             rows.append(row)
     columns = ["table", "value", "rows", "alone", "differ", "largest", "where"]
-    return pd.DataFrame(rows, columns=columns).sort_values("differ", ascending=False)
+    values = pd.DataFrame(rows, columns=columns).sort_values("differ", ascending=False)
+    return values, unmatched

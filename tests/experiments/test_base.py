@@ -1,11 +1,14 @@
 """The base experiment: its tables say what the mathematics says, and bad input gets one line."""
 
 import math
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 
 from ropelab.experiments.base import BaseConfig
@@ -264,6 +267,15 @@ def test_the_usable_base_is_the_stable_one_rounded_up():
     bound = run(context=2**16, windows_up_to=0)["bound"].iloc[0]
     assert bound.stable_base == pytest.approx(14949413.9265, rel=1e-10)
     assert bound.recommended_base == rounded_up(bound.stable_base) == 1.5e7
+
+
+@given(st.floats(1.001, 1e300), st.integers(1, 17))
+def test_a_base_is_rounded_up_to_the_next_of_so_many_digits(base, digits):
+    rounded = rounded_up(base, digits)
+    # A number of so many digits, and the one below it is below the base.
+    written = Decimal(f"{rounded:.{digits - 1}e}")
+    assert float(written) == rounded >= base
+    assert written.next_minus(Context(digits)) < Decimal(base)
 
 
 def test_a_scaling_method_is_judged_by_its_own_frequencies():

@@ -11,8 +11,6 @@ import pytest
 
 from tests.installed.try_wheel import ROOT, elsewhere, wheel
 
-# One environment for all of them.
-pytestmark = pytest.mark.xdist_group("installed")
 # Bytes that an installation without extras may take, without pip itself.
 MOST = 300_000_000
 HEAVY = ("torch", "scipy", "transformers")

@@ -25,7 +25,6 @@ from tests.small import SMALL
 
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
-    pytest.mark.xdist_group("ray"),
     # Ray leaves files and sockets to its own processes, and to the end of this one.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, Context
 
 import pandas as pd
 
@@ -158,8 +159,5 @@ def rounded_up(base: float, digits: int = 2) -> float:
     >>> rounded_up(3325751.03), rounded_up(99.5), rounded_up(1.5e7), rounded_up(629978.3, 6)
     (3400000.0, 100.0, 15000000.0, 629979.0)
     """
-    power = math.floor(math.log10(base)) - digits + 1
-    whole = math.floor(base / 10.0**power)
-    # From text, so that each is the float64 nearest to its digits.
-    candidates = (float(f"{each}e{power}") for each in range(whole - 1, whole + 3))
-    return next(candidate for candidate in candidates if candidate >= base)
+    exact = Context(digits, ROUND_CEILING).create_decimal_from_float(base)
+    return float(exact)  # its nearest float64, which is not below another float64 either
