@@ -196,7 +196,7 @@ def test_two_runs_are_compared(call: Any) -> None:
 
 
 def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_named() -> None:
-    def run(says: str = "yes", **columns: list[Any]) -> Shown:
+    def run(columns: dict[str, list[Any]], says: str = "yes") -> Shown:
         about = {"experiment": "x", "config": {}, "tables": {"t": {}, "u": {}}}
         shown = Shown(Path("x"), {**about, "inputs": {}, "version": 1})
         text = pd.DataFrame({"says": [says]})
@@ -204,12 +204,12 @@ def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_n
         return shown
 
     rows: dict[str, list[Any]] = {"method": ["yarn", "yarn"], "factor": [1.5, 2.5]}
-    first = run(**rows, loss=[0.5, 0.5])
-    answer, tables = compare.compared(first, run("no", **rows, loss=[0.5, 0.25]))
+    first, second = {**rows, "loss": [0.5, 0.5]}, {**rows, "loss": [0.5, 0.25]}
+    answer, tables = compare.compared(run(first), run(second, "no"))
     assert answer.startswith("1 of 1 columns of values differ")
     assert "not compared: u" in answer
     # Words that are the same in both were compared.
-    assert "not compared" not in compare.compared(first, run(**rows, loss=[0.5, 0.25]))[0]
+    assert "not compared" not in compare.compared(run(first), run(second))[0]
     assert tables["values"]["where"].tolist() == ["yarn, 2.5"]
 
 
