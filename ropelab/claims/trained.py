@@ -72,8 +72,8 @@ def places_are_lost(
         for role, task, method, asks in asked:
             rows = run.select(f"{task}_accuracy", arm="zero_shot", method=method)
             shares = rows.groupby(["context_tokens", "seed"])["accuracy"].mean()
-            ends = run.train_len, run.test_len
-            within, beyond = (mean_interval(shares.get(context, ())) for context in ends)
+            lengths = run.train_len, run.test_len
+            within, beyond = (mean_interval(shares.get(length, ())) for length in lengths)
             inside = f"{within.value:.2f} in {run.train_len}"
             if not within.value >= LEARNED:
                 answer.missing(f"models that learned {task}", inside)

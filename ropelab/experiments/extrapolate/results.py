@@ -75,16 +75,10 @@ def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
 
 
 def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
-    preset = config.sizes
-    shape = {"layers": preset.layers, "width": preset.width, "heads": preset.heads}
+    rest = config.sizes._asdict()
+    shape = {name: rest.pop(name) for name in ("layers", "width", "heads")}
     size = ModelSize(vocabulary=VOCABULARY, head_dim=config.head_dim, **shape)
-    recipe = Recipe(
-        steps=preset.steps,
-        window=config.train_len,
-        tokens_per_step=preset.tokens_per_step,
-        matrix_rate=preset.matrix_rate,
-        other_rate=preset.other_rate,
-    )
+    recipe = Recipe(window=config.train_len, **rest)
     return [
         Training(
             corpus=config.text,
