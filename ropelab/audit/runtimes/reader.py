@@ -190,10 +190,10 @@ class Reader:
         return family.pairing if given is None else "interleaved" if given else "half"
 
 
-def head_dim_of(trace: Trace) -> int:
+def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     """Return the head's size by the first of its keys, the class's default, or from the sizes."""
     family = trace.family
-    given, source = trace.first(family.head_keys)
+    given, source = trace.first(family.head_keys if keys is None else keys)
     if given is not None:
         for unread in ("hidden_size", "num_attention_heads"):
             if trace.has(unread):

@@ -195,9 +195,11 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
     outer = trace.whole.get("model_type")
     outer = outer if isinstance(outer, str) else ""
+    part = families.PARTS.get(outer)
     flat = outer in families.CLASSES["flat"] or family.flat or trace.prefix
-    if outer in families.CLASSES["texts"] and not flat:
-        raise NotModelledError(f"'{outer}' has its language model in text_config, which is missing")
+    if outer in families.CLASSES["texts"] and not (trace.prefix.startswith(part) if part else flat):
+        part = part or "text_config"
+        raise NotModelledError(f"'{outer}' has its language model in {part}, which is missing")
     named = trace.whole.get("architectures")
     named = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     kinds = [kind for kind in (outer, trace.model_type) if kind]
