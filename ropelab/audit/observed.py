@@ -17,6 +17,7 @@ from ropelab.audit import calls
 from ropelab.audit.calls import as_numbers, from_function, named, parameters_of, required, tabled
 from ropelab.audit.document import load
 from ropelab.audit.rotations import Observed, Positions, from_tables
+from ropelab.audit.runtimes.families import WHOLES
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
 from ropelab.runs.errors import InputError, RopelabError, known, require, say
@@ -143,15 +144,16 @@ def rotary_module(folder: Path) -> Any:
     """Return transformers' rotary class, built from the folder's config.json alone."""
     config = load(str(folder)).config
     _, text = language_part(config)
-    kind = str(text.get("model_type") or config.get("model_type"))
-    classes = config_classes()
+    # A class that has defaults of its own for its text is asked itself.
+    text = config if str(config.get("model_type")) in WHOLES else text
+    kind, classes = str(text.get("model_type") or config.get("model_type")), config_classes()
     if kind not in classes:
         raise InputError(f"the installed transformers has no model type '{kind}'")
-    found = rotary_class(classes[kind])
     try:
-        return found(config=classes[kind].from_dict(dict(text)).get_text_config())
+        made = classes[kind].from_dict(dict(text)).get_text_config()
+        return rotary_class(type(made))(config=made)
     except (KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
-        raise InputError(f"{found.__name__} refuses the configuration: {error}") from None
+        raise InputError(f"{kind}'s class refuses the configuration: {error}") from None
 
 
 def config_classes() -> Any:

@@ -16,7 +16,7 @@ def table(name: str) -> dict[str, Any]:
 FAMILIES = table("families")
 _TYPES = table("model_types")
 UNROTATED = frozenset(_TYPES["unrotated"].split())
-PARTS: dict[str, str] = _TYPES["parts"]
+PARTS, WHOLES = _TYPES["parts"], _TYPES["wholes"]
 KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
 CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))
@@ -91,7 +91,7 @@ def family_of(model_type: str, release: str = RELEASE, whole: str = "") -> Famil
         silent = {"head_dim", "partial", "rope", "base", "original_max_position_embeddings"}
         row = {name: value for name, value in row.items() if name not in silent}
         row |= {_TYPES["older_names"].get(name, name): value for name, value in older.items()}
-    row |= FAMILIES.get(outer, {}) | FAMILIES.get(model_type, {}) | _TYPES["wholes"].get(whole, {})
+    row |= FAMILIES.get(outer, {}) | FAMILIES.get(model_type, {}) | WHOLES.get(whole, {})
     if release in _TYPES["stops"]:  # there the share beside the block counts for nearly all
         if row.get("partial_keys") == [] and model_type != "bamba":
             del row["partial_keys"]

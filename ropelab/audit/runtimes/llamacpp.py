@@ -218,9 +218,8 @@ def scaling_fields(settings: Settings, kind: Any, fields: Fields) -> Fields:
         for key in keys:
             settings.mark(key, "translated", "written into the file")
 
-    if kind not in ("linear", "yarn", "llama3", "longrope", "su"):
-        return {}
-    if kind in ("linear", "yarn") and block.get("factor") is None:
+    scales = kind in ("llama3", "longrope", "su") or block.get("factor") is not None
+    if not scales or kind not in ("linear", "yarn", "llama3", "longrope", "su"):
         return {}
     if kind == "linear":
         written("factor")

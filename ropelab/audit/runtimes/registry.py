@@ -221,8 +221,10 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
 
 def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
     """Return the reference's reading of the configuration ``name``; InputError without a spec."""
-    reading = read(RUNTIMES[REFERENCE], config)
-    if reading.main is None and reading.outcome == "not modelled":
+    reading, trace = read(RUNTIMES[REFERENCE], config), Trace(config)
+    # The others are no answer where its class exists and the values are the problem.
+    kinds = {trace.model_type, str(config.get("model_type") or "")} - {"", *RELEASES[RELEASE]}
+    if reading.main is None and (kinds or trace.family.read_by):
         others = (read(runtime, config) for runtime in chosen(()))
         reading = next((other for other in others if other.main is not None), reading)
     if reading.main is None:
