@@ -203,6 +203,9 @@ def test_a_negative_factor_of_dynamic_scaling_has_no_real_base() -> None:
     block = {"rope_type": "dynamic", "factor": -2.0}
     (runtime,) = chosen(["transformers-5"])
     assert read(runtime, {**LLAMA, "rope_scaling": block}).outcome == "not modelled"
+    # Servers would allow a negative number of tokens.
+    done = audit(Document("config.json", "config", {**LLAMA, "rope_scaling": block}))
+    assert all(spec.length > 0 for _, spec in done.read)
 
 
 def test_layer_types_that_are_all_null_are_said_to_rotate_nothing() -> None:

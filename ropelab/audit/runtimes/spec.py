@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ropelab.math.frequencies import Geometry
-from ropelab.math.scaling import DynamicNtk, LongRope, RopePlan, Scaling, Unscaled
+from ropelab.math.scaling import LongRope, RopePlan, Scaling, Unscaled
 from ropelab.runs.arrays import Float
 
 
@@ -72,8 +72,8 @@ class RopeSpec:
             for name in ("short_factor", "long_factor"):
                 if (count := len(getattr(self.scaling, name))) != pairs:
                     raise RefusedError(f"{name} has {count} numbers for {pairs} pairs")
-        if isinstance(self.scaling, DynamicNtk) and self.scaling.factor < 0:
-            raise NotModelledError("a negative factor, with which longer contexts have no base")
+        if self.length < 1:
+            raise NotModelledError(f"a length of {self.length}, by a negative factor")
         with np.errstate(over="raise"):  # an ArithmeticError, as Python's own
             self.plan(self.trained_len)
             self.plan(2 * self.trained_len)
