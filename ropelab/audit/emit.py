@@ -45,6 +45,7 @@ class Wanted(RopeSpec):
     """A rotation to be written into a file, and what that file has already."""
 
     context: int  # as asked; the file itself may allow more
+    beyond: int = 0  # as asked, where the file's own scaling does not reach it
     limit: int  # of the file before
     own: Fragment | None = None  # the file's own block, which stays
     raised: bool = False  # but for its factor
@@ -58,7 +59,7 @@ class Wanted(RopeSpec):
 
 @dataclass(frozen=True)
 class Emission:
-    """Text to paste for one target, and the fields that the target cannot hold."""
+    """Text to paste for one target, and what the target loses or was not asked."""
 
     target: str
     text: str
@@ -91,7 +92,8 @@ def emit(
     """
     if bool(file) == bool(model):
         raise InputError("give either --from FILE or --model NAME")
-    specs, text, nest = from_file(file) if file else (*from_name(model), ())
+    specs, whole, nest = from_file(file) if file else (*from_name(model), ())
+    text = language_part(whole)[1]
     main, spec = next(iter(specs.items()))
     if context < spec.trained_len:
         raise InputError(f"--context {context} is below the trained length, {spec.trained_len}")
@@ -106,6 +108,10 @@ def emit(
     scaled, note, replaced = not isinstance(spec.scaling, scalings.Unscaled), "", ""
     if scaled and not method:
         own, note = raised(spec, block, context)
+        extended = bool(note) and own["rope_type"] in RAISED
+        if note and not extended:
+            about |= {"context": spec.length, "beyond": context}
+            context = spec.length
         # Dynamic scaling starts at this length, and longrope's factor comes from it.
         fixed = isinstance(spec.scaling, scalings.DynamicNtk | scalings.LongRope)
         longest = spec.length if fixed else max(spec.length, context)
@@ -113,8 +119,8 @@ def emit(
         patched: Fragment = {**text, MAXIMUM: longest, name: kept}
         if layers:  # as transformers 5 has them
             patched |= {"rope_scaling": None, "rope_parameters": {**layers, main: kept}}
-        spec = registry.reference(file, patched)
-        about |= {"own": own, "raised": bool(note), "claimed_len": longest}
+        spec = registry.reference(file, laid_over(whole, patched, nest))
+        about |= {"own": own, "raised": extended, "claimed_len": longest}
     else:
         kind = (str(text.get("model_type")), spec.trained_len)
         if kind in TRAINED and context > spec.trained_len and not scaled:
@@ -136,13 +142,13 @@ def emit(
     elif model and (own_method := model_named(model).method) not in ("unscaled", wanted.method):
         replaced = f"{model}'s own {own_method} is replaced by {wanted.method}"
     names = list(TARGETS) if target == "all" else split_list(target) or [target]
-    done = tuple(emitted(name, wanted, text, nest) for name in names)
+    done = tuple(emitted(name, wanted, whole, nest) for name in names)
     rows = [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in done]
     return Emissions(wanted, done, {"targets": rows}, note, replaced)
 
 
 def from_file(path: str) -> tuple[Mapping[str, RopeSpec], Fragment, tuple[str, ...]]:
-    """Return the reference's specs, the main one first, a file's language part, and its place."""
+    """Return the reference's specs, the main one first, a file, and where its language part is."""
     document = load(path)
     if document.kind == "gguf":
         raise InputError("--from wants a config.json: a GGUF file is scaled by flags, see audit")
@@ -151,8 +157,14 @@ def from_file(path: str) -> tuple[Mapping[str, RopeSpec], Fragment, tuple[str, .
     # Another runtime's layer types are not the reference's.
     ours = reading.runtime.name == registry.REFERENCE
     specs = {reading.label: spec, **reading.layers} if ours else {"all": spec}
-    prefix, text = language_part(document.config)
-    return specs, dict(text), tuple(prefix.split(".")[:-1])
+    return specs, dict(document.config), tuple(language_part(document.config)[0].split(".")[:-1])
+
+
+def laid_over(config: Mapping[str, Any], patch: Fragment, nest: Sequence[str]) -> Fragment:
+    """Return a file with other values of some keys of its part ``nest``."""
+    if not nest:
+        return {**config, **patch}
+    return {**config, nest[0]: laid_over(config[nest[0]], patch, nest[1:])}
 
 
 def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Fragment, str]:
@@ -169,7 +181,7 @@ def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Frag
     limit = reach if isinstance(spec.scaling, scalings.Yarn) else limit  # not the file's maximum
     reach = f"the file's own {kind} reaches {limit} tokens"
     if kind not in RAISED:
-        raise InputError(f"{reach}: give a shorter --context, or --method to replace it")
+        return own, f"{reach}, and has no factor to raise; --method replaces it"
     own["factor"] = factor * context / limit
     return own, f"{reach}: its factor is raised from {factor:g} to {own['factor']:g}"
 
@@ -192,7 +204,7 @@ def from_name(name: str) -> tuple[Mapping[str, RopeSpec], Fragment]:
 def emitted(
     target: str, wanted: Wanted, model: Mapping[str, Any], nest: Sequence[str] = ()
 ) -> Emission:
-    """Return the text for a target, to be laid over a model's file or its part ``nest``."""
+    """Return the text for a target, to be laid over the part ``nest`` of a model's file."""
     chosen, written = TARGETS[known("target", target, TARGETS)], wanted
     if type(wanted.scaling) is scalings.NtkAware and not wanted.own:
         # Only Hunyuan's own block has a name for NTK-aware; elsewhere it is another base.
@@ -203,30 +215,35 @@ def emitted(
     fragment, flags = {**head, **chosen.config(written)}, chosen.flags(written)
     if flags and written.base != wanted.base:
         flags["rope_freq_base"], fragment["rope_theta"] = written.base, wanted.base
-    lost = []
+    patch = fragment
+    for part in reversed(nest):
+        patch = {part: patch}
+    lost = [f"it cannot reach {wanted.beyond} tokens"] if wanted.beyond else []
     for name in chosen.runtimes:
-        config: Mapping[str, Any] = {**model, **fragment}
+        config: Mapping[str, Any] = laid_over(model, fragment, nest)
         if "{json}" in chosen.text:  # given as a flag
-            config = Flags(overrides={name: fragment}).applied(name, model)
+            config = Flags(overrides={name: patch}).applied(name, model)
         reading = registry.read(registry.RUNTIMES[name], config, flags)
         if reading.main is None:
-            lost.append(f"{name}: everything ({reading.outcome}: {reading.problem})")
+            word = "refuses it" if reading.outcome == "refused" else "was not asked"
+            lost.append(f"{name} {word}: {reading.problem}")
             continue
-        lost += [f"{name}: {word}" for word in differences(reading.main, wanted)]
+        main = reading.main
+        if "--max-model-len" in chosen.text and isinstance(main.scaling, scalings.LongRope):
+            main = replace(main, claimed_len=None)  # without the flag, the original length
+        lost += [f"{name}: {word}" for word in differences(main, wanted)]
         for label, other in wanted.beside.items():
             got = replace(reading.layers.get(label, reading.main), claimed_len=None)
             lost += [f"{name}: {label}: {word}" for word in differences(got, other)]
 
     if nest and chosen.flat:
-        lost.append(f"{target}: anything (it sets no keys inside {nest[0]})")
+        lost.append(f"it sets no keys inside {nest[0]}")
     # A flag at its default is left out; -c has a place of its own in the text.
     usual = {"ctx_size": wanted.context, "yarn_beta_fast": 32, "yarn_beta_slow": 1}
     plain = {name: parameter_text(value) for name, value in flags.items()}
     shown = [name for name, value in flags.items() if usual.get(name) != value]
     words = (f" --{name.replace('_', '-')} {plain[name]}" for name in shown)
-    for part in reversed(nest):
-        fragment = {part: fragment}
-    forms = {"json": json.dumps(fragment), "lines": json.dumps(fragment, indent=2)}
+    forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
     text = chosen.text.format(length=wanted.context, flags="".join(words), **forms, **plain)
     return Emission(target, text, tuple(lost))
 

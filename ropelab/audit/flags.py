@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ropelab.audit.runtimes.llamacpp import FLAGS as LLAMACPP
-from ropelab.audit.runtimes.trace import BLOCKS
+from ropelab.audit.runtimes.trace import BLOCKS, NESTS, rope_block
 from ropelab.audit.runtimes.trainers import FLAGS as TRAINERS
 from ropelab.audit.runtimes.trainers import SWITCHES
 from ropelab.runs.errors import InputError, unknown_name
@@ -27,6 +27,7 @@ class Flags:
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    nested: bool = False  # the configuration is a part of one
 
     def applied(self, runtime: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the configuration as that runtime sees it behind its flags."""
@@ -38,11 +39,14 @@ class Flags:
         result = {**config, **changes}
         if "rope_parameters" in changes and "rope_scaling" not in changes:
             result.pop("rope_scaling", None)
-        if runtime == "sglang" and isinstance(changes.get("rope_scaling"), Mapping):
-            # SGLang merges the block, vLLM replaces it.
-            own = config.get("rope_scaling")
-            own = own if isinstance(own, Mapping) else {}
-            result["rope_scaling"] = {**own, **changes["rope_scaling"]}
+        # Of the whole, SGLang merges the block and vLLM replaces it; of a part it is the reverse.
+        for name in BLOCKS if (runtime == "sglang") is not self.nested else ():
+            if isinstance(changes.get(name), Mapping):
+                result[name] = {**rope_block(config)[1], **changes[name]}
+        for part in NESTS:
+            if isinstance(changes.get(part), Mapping) and isinstance(config.get(part), Mapping):
+                inner = Flags(overrides={runtime: changes[part]}, nested=True)
+                result[part] = inner.applied(runtime, config[part])
         return result
 
 

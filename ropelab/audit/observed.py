@@ -17,6 +17,7 @@ from ropelab.audit import calls
 from ropelab.audit.calls import as_numbers, from_function, named, parameters_of, required, tabled
 from ropelab.audit.document import load
 from ropelab.audit.rotations import Observed, Positions, from_tables
+from ropelab.audit.runtimes.families import WHOLES
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
 from ropelab.runs.errors import InputError, RopelabError, known, require, say
@@ -130,7 +131,10 @@ def from_module(
     chosen = kinds[known("--dtype", dtype, kinds)]
     arguments = (torch.zeros(1, dtype=chosen), torch.from_numpy(positions)[None])
     with torch.no_grad():
-        answer = module(*arguments, layer) if layered(module) else module(*arguments)
+        try:
+            answer = module(*arguments, layer) if layered(module) else module(*arguments)
+        except RuntimeError as error:  # at sections of another sum
+            raise InputError(f"{type(module).__name__} stops: {error}") from None
     parts = tabled({name: as_numbers(part) for name, part in named(answer, []).items()})
     return from_tables(positions, parts["cos"][0], parts["sin"][0], spec.rotary_dim // 2)
 
@@ -143,23 +147,22 @@ def rotary_module(folder: Path) -> Any:
     """Return transformers' rotary class, built from the folder's config.json alone."""
     config = load(str(folder)).config
     _, text = language_part(config)
-    kind = str(text.get("model_type") or config.get("model_type"))
-    classes = config_classes()
-    if kind not in classes:
-        raise InputError(f"the installed transformers has no model type '{kind}'")
-    found = rotary_class(classes[kind])
-    try:
-        return found(config=classes[kind].from_dict(dict(text)).get_text_config())
-    except (KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
-        raise InputError(f"{found.__name__} refuses the configuration: {error}") from None
-
-
-def config_classes() -> Any:
-    """Return transformers' configuration classes by model type."""
+    # A class that has defaults of its own for its text is asked itself, or that the text lacks.
+    if str(config.get("model_type")) in WHOLES or not text.get("model_type"):
+        text = config
     require("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    return CONFIG_MAPPING
+    if (kind := str(text.get("model_type"))) not in CONFIG_MAPPING:
+        raise InputError(f"the installed transformers has no model type '{kind}'")
+    try:
+        made = CONFIG_MAPPING[kind].from_dict(dict(text)).get_text_config()
+        return rotary_class(type(made))(config=made)
+    except InputError:
+        raise
+    except Exception as error:  # of the class, or of what checks its fields
+        problem = " ".join(str(error).split())
+        raise InputError(f"{kind}'s class refuses the configuration: {problem}") from None
 
 
 def rotary_class(config_class: Any) -> Any:

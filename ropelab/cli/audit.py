@@ -181,7 +181,7 @@ def emit(
                 print_line(f"# {emission.target}")
             print_line(emission.text)
             for loss in emission.lost:
-                say(f"ropelab: {emission.target} cannot hold {loss}")
+                say(f"ropelab: {emission.target}: {loss}")
         for note in filter(None, (done.note, done.replaced)):
             say(f"ropelab: {note}")
         file = shlex.quote(from_) if from_ else "the model's config.json"

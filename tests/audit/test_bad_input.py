@@ -11,7 +11,7 @@ from ropelab.audit.audited import audit, short_tables
 from ropelab.audit.document import Document, from_json, load
 from ropelab.audit.flags import Flags
 from ropelab.audit.runtimes.families import unrotated
-from ropelab.audit.runtimes.registry import chosen, read
+from ropelab.audit.runtimes.registry import chosen, read, reading_of
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES
 
@@ -188,3 +188,55 @@ def test_missing_files_and_folders(tmp_path):
         load(str(tmp_path / "config.json"))
     with pytest.raises(InputError, match=r"neither config\.json nor params\.json"):
         load(str(tmp_path))
+
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 1024,
+    "num_attention_heads": 16,
+    "max_position_embeddings": 4096,
+    "rope_theta": 20000.0,
+}
+
+
+def test_a_negative_factor_of_dynamic_scaling_has_no_real_base() -> None:
+    block = {"rope_type": "dynamic", "factor": -2.0}
+    (runtime,) = chosen(["transformers-5"])
+    assert read(runtime, {**LLAMA, "rope_scaling": block}).outcome == "not modelled"
+    # Servers would allow a negative number of tokens.
+    done = audit(Document("config.json", "config", {**LLAMA, "rope_scaling": block}))
+    assert all(spec.length > 0 for _, spec in done.read)
+
+
+def test_layer_types_that_are_all_null_are_said_to_rotate_nothing() -> None:
+    blocks = dict.fromkeys(("full_attention", "sliding_attention"))
+    (runtime,) = chosen(["transformers-5"])
+    reading = read(runtime, {"model_type": "gemma3_text", "rope_parameters": blocks})
+    assert (reading.outcome, reading.problem) == ("not modelled", "no layer type has a rotation")
+
+
+def test_values_that_the_reference_does_not_model_are_not_those_of_another_runtime() -> None:
+    block = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+    swapped = {**LLAMA, "rope_scaling": {**block, "beta_fast": 1.0, "beta_slow": 32.0}}
+    with pytest.raises(InputError, match="beta_slow"):
+        reading_of("config.json", swapped)
+    # A model that the reference lacks is one that others may have.
+    named = {"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]}
+    kimi = {**LLAMA, **named, "qk_rope_head_dim": 64}
+    assert reading_of("config.json", kimi).main is not None
+
+
+def test_overrides_of_a_part_leave_its_other_keys() -> None:
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
+    block = {"rope_theta": 20000.0, **yarn}
+    own = {"rope_type": "linear", "factor": 2.0, "mrope_section": [16, 16]}
+    config = {"model_type": "llava", "text_config": {**LLAMA, "rope_scaling": own}}
+    for name, key in (("vllm", "rope_parameters"), ("sglang", "rope_scaling")):
+        changes = {"text_config": {"max_position_embeddings": 16384, key: block}}
+        applied = Flags(overrides={name: changes}).applied(name, config)
+        (runtime,) = chosen([name])
+        spec = read(runtime, applied).main
+        assert spec is not None
+        assert (spec.head_dim, spec.claimed_len, spec.scaling.name) == (64, 16384, "yarn")
+        # _update_nested of vLLM merges a block inside a part, update of SGLang replaces it.
+        assert ("mrope_section" in applied["text_config"][key]) is (name == "vllm")

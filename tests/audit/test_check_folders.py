@@ -1,6 +1,8 @@
 """`check FOLDER` on transformers' own rotary classes, which are right."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,3 +34,37 @@ def test_every_layer_type_is_looked_at(tmp_path: Path) -> None:
     assert "(sliding_attention, full_attention)" in check(str(tmp_path)).answer or (
         "(full_attention, sliding_attention)" in check(str(tmp_path)).answer
     )
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"num_attention_heads": None},
+        {"max_position_embeddings": None},
+        {"layer_types": [None, 3]},
+        {"model_type": "dbrx", "ffn_config": {"ffn_act_fn": "silu"}},
+        {"model_type": "qwen2_vl", "rope_scaling": {"type": "mrope", "mrope_section": [16, 24]}},
+    ],
+)
+def test_a_file_at_which_the_class_stops_is_one_line(
+    tmp_path: Path, broken: dict[str, Any]
+) -> None:
+    config: dict[str, Any] = {"model_type": "llama", "hidden_size": 1024}
+    config |= {
+        "num_attention_heads": 8,
+        "max_position_embeddings": 8192,
+        "rope_theta": 5e5,
+        **broken,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError) as raised:
+        check(str(tmp_path))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["llava", "voxtral", "glmasr"])
+def test_a_part_is_built_by_the_class_of_the_whole(tmp_path: Path, kind: str) -> None:
+    text = {"hidden_size": 1024, "num_attention_heads": 8, "rope_theta": 5e5}
+    config = {"model_type": kind, "text_config": text}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert not check(str(tmp_path)).wrong

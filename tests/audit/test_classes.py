@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from ropelab.audit.observed import config_classes, rotary_class
+from ropelab.audit.observed import rotary_class
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.families import CLASSES, RELEASES, family_of
 
@@ -64,7 +65,7 @@ EXCEPT = {
 
 def built(kind: str, keys: dict[str, Any]) -> Any:
     """transformers' rotary class of such a file; None if it refuses the file."""
-    config_class = config_classes()[kind]
+    config_class = CONFIG_MAPPING[kind]
     try:
         config = config_class.from_dict(json.loads(json.dumps(keys)))
         return rotary_class(config_class)(config=config.get_text_config())

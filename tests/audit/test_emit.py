@@ -30,6 +30,9 @@ from ropelab.math.scaling import (
     Yarn,
 )
 from ropelab.runs.errors import InputError
+from tests.test_cli import call
+
+__all__ = ["call"]  # a fixture
 
 MODEL = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4}
 factors = st.sampled_from((1.5, 2.0, 4.0, 8.0, 16.0))
@@ -315,8 +318,42 @@ def test_a_longer_context_raises_the_factor_and_says_so(tmp_path: Path) -> None:
     lists["original_max_position_embeddings"] = 4096
     path = tmp_path / "phi.json"
     path.write_text(json.dumps({**SHAPE, "model_type": "llama", "rope_scaling": lists}))
-    with pytest.raises(InputError, match="own longrope reaches 131072 tokens"):
-        emit(str(path), context=262144)
+    done = emit(str(path), context=262144, target="hf5,vllm")
+    assert done.note.startswith("the file's own longrope reaches 131072 tokens, and has no factor")
+    hf5, vllm = done.targets
+    block = {**lists, "rope_theta": 10000.0}
+    written = json.loads(hf5.text)
+    assert (written["rope_parameters"], written["max_position_embeddings"]) == (block, 131072)
+    assert vllm.text.endswith("--max-model-len 131072")
+    # Nothing takes effect beyond, which each target says, and no more than that: vLLM's flag is
+    # the length, its default the original one.
+    assert {target.lost for target in done.targets} == {("it cannot reach 262144 tokens",)}
+
+
+def test_a_file_that_cannot_be_extended_has_status_3(tmp_path: Path, call: Any) -> None:
+    layers = {
+        "full_attention": {"rope_type": "proportional", "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    }
+    text = {"model_type": "gemma4_text", "max_position_embeddings": 131072}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**text, "rope_parameters": layers}))
+    for more, status in (((), 3), (("--method", "yarn"), 3)):
+        found = call("emit", "--from", str(path), "--context", "256k", "--target", "hf5", *more)
+        assert found[0] == status
+        assert ("cannot reach 262144 tokens" in found[2]) is not bool(more)
+    assert call("emit", "--from", str(path), "--context", "128k", "--target", "hf5")[0] == 0
+
+
+def test_a_target_that_was_not_read_back_is_not_said_to_lose(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**SHAPE, "model_type": "qwen3_moe"}))
+    mlx, hf5 = emit(str(path), context=262144, target="mlx,hf5").targets
+    assert mlx.lost == ("mlx-lm was not asked: the model file for 'qwen3_moe' was not read",)
+    assert hf5.lost == ()
+    path.write_text(json.dumps({**SHAPE, "model_type": "ministral"}))
+    (hf4,) = emit(str(path), context=262144, target="hf4").targets
+    assert all("refuses" in words for words in hf4.lost)
 
 
 def test_a_factor_that_does_not_reach_the_context_is_not_written(tmp_path: Path) -> None:

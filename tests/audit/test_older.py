@@ -142,3 +142,166 @@ def test_step_3_5_has_the_layer_types_of_its_file() -> None:
     found = {name: (spec.base, spec.rotary_dim) for name, spec in layers.items()}
     assert found == {"full_attention": (5e6, 64), "sliding_attention": (1e4, 128)}
     assert layers["sliding_attention"].method == "unscaled"
+
+
+# Where classes have their language model, if not in text_config, which they pass over.
+PARTS = {
+    "colpali": "vlm_config",
+    "colqwen2": "vlm_config",
+    "dia": "decoder_config",
+    "qwen2_5_omni": "thinker_config",
+    "qwen3_omni_moe": "thinker_config",
+    "t5gemma": "decoder",
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+@pytest.mark.parametrize("runtime", ["transformers-4.57", "transformers-5", "vllm"])
+def test_a_part_that_the_class_passes_over_is_not_read(kind: str, runtime: str) -> None:
+    config = {"model_type": kind, "text_config": {**SIZES, "rope_theta": 54321.0}}
+    reading = registry.read(registry.RUNTIMES[runtime], config)
+    assert reading.outcome == "not modelled"
+    if "not in that release" not in reading.problem:
+        assert f"in {PARTS[kind]}, which is missing" in reading.problem
+
+
+def test_the_part_that_the_class_has_is_read() -> None:
+    inner = {"model_type": "qwen2_5_omni_text", **SIZES, "rope_theta": 54321.0}
+    config = {"model_type": "qwen2_5_omni", "thinker_config": {"text_config": inner}}
+    for name in ("transformers-4.57", "transformers-5"):
+        spec = registry.read(registry.RUNTIMES[name], config).main
+        assert spec is not None
+        assert (spec.base, spec.head_dim) == (54321.0, 128)
+
+
+@pytest.mark.parametrize("runtime", ["transformers-4.57", "transformers-5"])
+def test_voxtral_fills_its_text_with_defaults_of_its_own(runtime: str) -> None:
+    for keys, head in (({}, 128), ({"hidden_size": 1024, "num_attention_heads": 16}, 128)):
+        config = {"model_type": "voxtral", "text_config": {"model_type": "llama", **keys}}
+        spec = registry.read(registry.RUNTIMES[runtime], config).main
+        assert spec is not None
+        assert (spec.base, spec.head_dim, spec.claimed_len) == (1e8, head, 131072)
+    plain = registry.read(registry.RUNTIMES[runtime], {"model_type": "llama"}).main
+    assert plain is not None
+    assert plain.base == 10000.0
+
+
+def test_glm_asr_and_voxtral_realtime_have_defaults_of_their_own() -> None:
+    for kind, base, length in (("glmasr", 1e4, 8192), ("voxtral_realtime", 1e6, 131072)):
+        config = {"model_type": kind, "text_config": {"num_attention_heads": 16}}
+        spec = registry.read(registry.RUNTIMES["transformers-5"], config).main
+        assert spec is not None
+        assert (spec.base, spec.head_dim, spec.claimed_len) == (base, 128, length)
+    # Its block comes before a base beside it.
+    config = {"model_type": "glmasr", "text_config": {"model_type": "llama", "rope_theta": 5.0}}
+    spec = registry.read(registry.RUNTIMES["transformers-5"], config).main
+    assert spec is not None
+    assert spec.base == 10000.0
+
+
+@pytest.mark.parametrize("kind", ["fuyu", "qwen2_vl", "qwen2_5_vl"])
+def test_a_head_size_outside_text_config_is_not_modelled(kind: str) -> None:
+    for release in ("transformers-4.57", "transformers-5"):
+        assert read(release, kind).outcome == "read"
+        known = "qwen" in kind and release != "transformers-5"
+        assert read(release, kind, head_dim=48).outcome == ("read" if known else "not modelled")
+
+
+def test_a_head_size_at_which_classes_stop_is_not_modelled() -> None:
+    for release in ("transformers-4.48", "transformers-4.55", "transformers-5"):
+        assert read(release, "falcon").outcome == "read"
+        assert "at which its class stops" in read(release, "falcon", head_dim=64).problem
+    # Attention stops unless it is hidden_size / num_attention_heads.
+    for release in ("transformers-4.55", "transformers-4.57"):
+        assert read(release, "qwen2_moe").outcome == "read"
+        assert read(release, "qwen2_moe", head_dim=64).outcome == "not modelled"
+    assert read("transformers-4.48", "qwen2_moe", head_dim=64).outcome == "read"
+
+
+# Models of their own code, whose converters are found by the name of the class.
+CLASSES = {
+    "baichuan": "BaichuanForCausalLM",
+    "chatglm": "ChatGLMModel",
+    "exaone": "ExaoneForCausalLM",
+    "kimi_k2": "DeepseekV3ForCausalLM",
+}
+
+
+def converted(kind: str, **keys: Any) -> Reading:
+    named = {"architectures": [CLASSES[kind]]} if kind in CLASSES else {}
+    return read("llama.cpp", kind, **named, **keys)
+
+
+@pytest.mark.parametrize("kind", ["bitnet", "gpt_oss", "llama", "qwen3", "smollm3"])
+def test_the_converter_finds_the_base_that_a_class_fills_in_before_one_of_gpt_neox(
+    kind: str,
+) -> None:
+    spec, usual = (read("llama.cpp", kind, **k).main for k in ({"rotary_emb_base": 54321.0}, {}))
+    assert spec is not None
+    assert usual is not None
+    assert spec.base == usual.base
+    other = converted("baichuan", rotary_emb_base=54321.0).main  # which transformers lacks
+    assert other is not None
+    assert other.base == 54321.0
+
+
+WITHOUT_HEADS = ["dbrx", "granite", "gpt_neox", "nemotron", "phi", "phi3", "stablelm"]
+
+
+@pytest.mark.parametrize("kind", WITHOUT_HEADS)
+def test_converters_that_pass_over_a_head_size_are_read_where_it_is_the_usual(kind: str) -> None:
+    assert read("llama.cpp", kind, head_dim=128).outcome == "read"
+    assert read("llama.cpp", kind, head_dim=96).outcome == "not modelled"
+
+
+def test_dbrx_and_chatglm_are_converted_with_bases_of_their_own() -> None:
+    for kind, keys in (("dbrx", {}), ("chatglm", {"seq_length": 8192})):
+        for name in ("rope_theta", "global_rope_theta"):
+            spec = converted(kind, **keys, **{name: 54321.0}).main
+            assert spec is not None
+            assert spec.base == 10000.0
+    assert "seq_length" in converted("chatglm").problem
+
+
+@pytest.mark.parametrize("kind", ["dbrx", "falcon", "gemma", "gpt_neox", "phi", "phi3", "stablelm"])
+def test_converters_that_write_no_local_base(kind: str) -> None:
+    assert set(read("llama.cpp", kind, rope_local_base_freq=7777.0).layers) == {"all"}
+    assert len(read("llama.cpp", "llama", rope_local_base_freq=7777.0).layers) == 2
+
+
+def test_rotated_shares_that_converters_read() -> None:
+    for kind, keys, width in (
+        ("gpt_neox", {"partial_rotary_factor": 0.5}, 32),
+        ("gpt_neox", {"rotary_pct": 0.5}, 64),
+        ("exaone", {"partial_rotary_factor": 0.5}, 64),
+        ("cohere2", {"rotary_pct": 0.5}, 64),
+    ):
+        spec = converted(kind, **keys).main
+        assert spec is not None
+        assert spec.rotary_dim == width
+
+
+def test_converters_that_ask_for_a_key_of_the_rotation() -> None:
+    for kind, key in (
+        ("cohere2", "rotary_pct"),
+        ("minimax_m2", "rotary_dim"),
+        ("glm_moe_dsa", "qk_rope_head_dim"),
+        ("kimi_k2", "qk_rope_head_dim"),
+    ):
+        reading = converted(kind)
+        assert (reading.outcome, key in reading.problem) == ("not modelled", True)
+    # The classes of transformers 4 that fill it in are those of that release.
+    assert read("llama.cpp", "qwen3_5_text").outcome == "not modelled"
+    assert read("llama.cpp", "qwen3_5_text", head_dim=128).outcome == "read"
+    assert read("llama.cpp", "ministral3").outcome == "not modelled"
+    keys = {"mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
+    assert (
+        read("llama.cpp", "ministral3", head_dim=128, rope_parameters=YARN | keys).outcome == "read"
+    )
+
+
+def test_the_converter_takes_the_rotated_part_of_latent_heads() -> None:
+    for keys, width in (({"qk_rope_head_dim": 32}, 32), ({}, 64)):
+        spec = read("llama.cpp", "deepseek_v3", head_dim=96, **keys).main
+        assert spec is not None
+        assert spec.rotary_dim == width

@@ -336,3 +336,17 @@ def test_assert_rope_takes_a_class_of_transformers() -> None:
     gemma = tiny("gemma3_text", **ARCHITECTURES["gemma3_text"])
     for layer in ("full_attention", "sliding_attention"):
         assert_rope(Gemma3RotaryEmbedding(gemma), gemma.to_dict(), layer_type=layer)
+
+
+@pytest.mark.parametrize("name", ["../x", "..", "a/b", "a b", "."])
+def test_layer_types_of_a_file_without_a_model_type_make_no_folders_elsewhere(
+    tmp_path: Path, name: str
+) -> None:
+    part = {"rope_type": "default", "rope_theta": 1e4}
+    config: dict[str, Any] = {"hidden_size": 256, "num_attention_heads": 4}
+    config |= {"max_position_embeddings": 4096, "layer_types": [name, "full_attention"]}
+    config |= {"rope_parameters": {name: part, "full_attention": part}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="is no name for a folder"):
+        ropelab.vectors(str(tmp_path / "config.json"), str(tmp_path / "kit"))
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]

@@ -21,22 +21,19 @@ from ropelab.math.scaling import Yarn
 class Exllama(Reader):
     """ExLlamaV3: transformers' older formulas, one table for all lengths."""
 
-    # Those whose file calls the common reader of the rope settings without defaults of its own.
-    types = (
-        *("llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "phi3", "olmo2"),
-        *("granite", "deepseek_v2", "deepseek_v3"),
-    )
+    types = frozenset(table("names")["exllama"])
     other = "the architecture file for '{}' was not read"
     lengths = (MAXIMUM,)  # methods that do not need it take 2048
     allows_usual = False
     multiplies_unscaled = False
-    share_paths = ("partial_rotary_factor", "rope_parameters.partial_rotary_factor")
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         where = "rope_scaling" if trace.block("rope_scaling") is not None else "rope_parameters"
         settings = Settings(trace, trace.block(where), where)
         keys = ("rope_theta", "rope_parameters.rope_theta")
         settings.put_first("rope_theta", keys, 10000.0, "default of model/config.py")
+        keys = ("partial_rotary_factor", "rope_parameters.partial_rotary_factor")
+        settings.put_first("partial_rotary_factor", keys, 1.0, "")
         return {"all": settings}
 
     def kind(self, settings: Settings) -> Any:
@@ -50,8 +47,7 @@ class Exllama(Reader):
             return whole(given, "rotary_dim")
         if settings.get("rope_type") == "proportional":
             return head_dim
-        share, _ = trace.first(self.share_paths, 1.0)
-        return reader.width_of(head_dim, number(share, "partial_rotary_factor"))
+        return reader.width_of(head_dim, settings.number("partial_rotary_factor"))
 
     def pairing(self, trace: Trace) -> Any:
         # Neighbouring features for latent attention only, whatever the family of the model.
@@ -90,28 +86,14 @@ def table_by_ratio(settings: Settings) -> Made:
     return reader.one_table(settings, name, trained)
 
 
-def exllama_proportional(settings: Settings) -> Made:
-    share, _ = settings.trace.first(Exllama.share_paths, 1.0)
-    scaling = reader.of_share(number(share, "share"), settings.number("factor", 1.0))
-    return scaling, 1.0, settings.longest
-
-
 Exllama.methods = {
     **reader.UNSCALED,
     "linear": Method(reader.linear, defaults={"factor": 1.0}),
     "llama3": Method(reader.llama3, defaults={"factor": 8.0, **KEPT, ORIGINAL: 8192}),
     "yarn": Method(exllama_yarn),
     **dict.fromkeys(("longrope", "su"), Method(table_by_ratio)),
-    "proportional": Method(exllama_proportional),
+    "proportional": Method(reader.proportional),
 }
-
-
-class TrtSettings(Settings):
-    """The original length at top level wins; one that is missing or 0 is 1024."""
-
-    def original(self) -> int:
-        inside = self.read(ORIGINAL)
-        return whole(self.trace.get(ORIGINAL) or inside or 1024, ORIGINAL)
 
 
 class TensorRt(Reader):
@@ -128,7 +110,10 @@ class TensorRt(Reader):
         block, place = trace.block("rope_scaling"), "rope_scaling"
         if block is None:
             block, place = parameters, where
-        settings = TrtSettings(trace, block, place)
+        settings = Settings(trace, block, place)
+        # The original length at top level wins; one that is missing or 0 is 1024.
+        top, inside = trace.get(ORIGINAL), settings.get(ORIGINAL)
+        settings.put(ORIGINAL, top or inside or 1024, ORIGINAL if top else f"{place}.{ORIGINAL}")
         if "rope_theta" in parameters:
             path = f"{where}.rope_theta"
             settings.put("rope_theta", trace.get(path), path)
@@ -219,14 +204,6 @@ Tgi.methods = {
 FILES = table("mlx")
 
 
-class MlxSettings(Settings):
-    """The original length inside the block, else the default of the method."""
-
-    def original(self) -> int:
-        given = self.read(ORIGINAL)  # null counts as missing
-        return whole(self.defaults[ORIGINAL] if given is None else given, ORIGINAL)
-
-
 class Mlx(Reader):
     """MLX-LM: the model file decides which keys exist."""
 
@@ -250,7 +227,9 @@ class Mlx(Reader):
             if file.get("insists"):
                 raise RefusedError("rope_theta is missing, and the model file has no default")
             base, source = file.get("base", 10000.0), f"default of MLX-LM's {trace.model_type}.py"
-        settings = MlxSettings(trace, {} if file.get("unscaled") else block, where)
+        settings = Settings(trace, {} if file.get("unscaled") else block, where)
+        if settings.get(ORIGINAL) is None:
+            settings.values.pop(ORIGINAL, None)  # null counts as missing
         settings.put("rope_theta", base, source)
         return {"all": settings}
 
@@ -259,11 +238,7 @@ class Mlx(Reader):
         return 131072 if bare else super().longest(trace)
 
     def head_dim(self, trace: Trace) -> int:
-        # phi3.py and stablelm.py know no head_dim.
-        if trace.model_type in ("phi3", "stablelm") and trace.has("head_dim"):
-            hidden, heads = trace.get("hidden_size"), trace.get("num_attention_heads")
-            return whole(hidden, "hidden_size") // whole(heads, "num_attention_heads")
-        return super().head_dim(trace)
+        return reader.head_dim_of(trace, () if trace.model_type in ("phi3", "stablelm") else None)
 
     def kind(self, settings: Settings) -> Any:
         if settings.get("type"):

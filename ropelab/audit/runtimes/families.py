@@ -16,6 +16,7 @@ def table(name: str) -> dict[str, Any]:
 FAMILIES = table("families")
 _TYPES = table("model_types")
 UNROTATED = frozenset(_TYPES["unrotated"].split())
+PARTS, WHOLES = _TYPES["parts"], _TYPES["wholes"]
 KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
 CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))
@@ -79,7 +80,7 @@ class Family:
     known: bool = False  # the class was asked
 
 
-def family_of(model_type: str, release: str = RELEASE) -> Family:
+def family_of(model_type: str, release: str = RELEASE, whole: str = "") -> Family:
     """Return the facts of a model type; an unknown one has base 10000 and rotates everything."""
     outer, model_type = model_type, CLASSES["texts"].get(model_type, model_type)
     row = dict(CLASSES["classes"].get(model_type, {}))
@@ -90,12 +91,12 @@ def family_of(model_type: str, release: str = RELEASE) -> Family:
         silent = {"head_dim", "partial", "rope", "base", "original_max_position_embeddings"}
         row = {name: value for name, value in row.items() if name not in silent}
         row |= {_TYPES["older_names"].get(name, name): value for name, value in older.items()}
+    row |= FAMILIES.get(outer, {}) | FAMILIES.get(model_type, {}) | WHOLES.get(whole, {})
     if release in _TYPES["stops"]:  # there the share beside the block counts for nearly all
         if row.get("partial_keys") == [] and model_type != "bamba":
             del row["partial_keys"]
         for kind in (outer, model_type):
             row |= _TYPES["stops"][release].get(kind, {})
-    row |= FAMILIES.get(model_type, {})
     lists = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
     return Family(model_type, **{**row, **lists})
 

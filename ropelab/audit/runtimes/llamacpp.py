@@ -150,6 +150,8 @@ def converted(trace: Trace) -> Fields:
     block = trace.block(name) or ({} if trace.has(name) else family.rope)
     if family.unconverted == ("any",):
         raise NotModelledError(f"the converter's class for '{family.name}' was not read")
+    if missing := [key for key in NAMES["needs"].get(family.name, ()) if not trace.has(key)]:
+        raise NotModelledError(f"the converter asks for {missing[0]}, which is missing")
     sliding = block.get("sliding_attention") or {}
     if nested := block.get("full_attention"):
         block, name = nested if isinstance(nested, Mapping) else {}, f"{name}.full_attention"
@@ -161,35 +163,38 @@ def converted(trace: Trace) -> Fields:
     context, _ = trace.first(lengths, family.max_position_embeddings)
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
-    head_dim = reader.head_dim_of(trace)
-    share = block.get("partial_rotary_factor")
-    if share is None:
-        keys = ("partial_rotary_factor", *family.partial_keys)
-        share, _ = trace.first(keys, family.partial or 1.0)
-    if (width := reader.share_of(trace, head_dim)) is not None:
-        share = width
-    if not family.shares:  # classes that rotate the whole head write no share
-        share = 1.0
+    keys = ("qk_rope_head_dim",) if family.latent else family.head_keys
+    head_dim = reader.head_dim_of(trace, keys)
+    filled = trace.model_type in RELEASES[trace.release]  # by a class
+    if family.head_dim and not filled and trace.first(keys)[0] is None:
+        raise NotModelledError(f"without {keys[0]} the converter has no class to fill it in")
+    if family.name in NAMES["headless"] and head_dim != reader.head_dim_of(trace, ()):
+        raise NotModelledError("the converter does not read head_dim, and writes another width")
+    share: Any = 1.0  # classes that rotate the whole head write no share
+    if family.shares or family.name in NAMES["shares"]:
+        usual = (f"{name}.partial_rotary_factor", "partial_rotary_factor", *family.partial_keys)
+        share, _ = trace.first(tuple(NAMES["shares"].get(family.name, usual)), family.partial or 1)
+        width = reader.share_of(trace, head_dim)
+        share = share if width is None else width
     fields: Fields = {
         "context_length": whole(context, "context length"),
         "attention.key_length": head_dim,
         "rope.dimension_count": reader.width_of(head_dim, number(share, "share")),
     }
 
-    base = block.get("rope_theta")
-    if base is None:
-        bases = ("global_rope_theta", "rope_theta", "rotary_emb_base", *family.base_keys)
-        filled = trace.model_type in RELEASES[trace.release]  # only by a class
-        base, _ = trace.first(bases, family.base if filled or family.ratio_key else 10000.0)
-        if family.ratio_key:
-            base *= number(trace.get(family.ratio_key, 1.0), family.ratio_key)
-    else:
+    usual = (f"{name}.rope_theta", "global_rope_theta", "rope_theta", *family.base_keys)
+    usual = usual if filled else (*usual, "rotary_emb_base")
+    bases = tuple(NAMES["bases"].get(family.name, usual))
+    base, path = trace.first(bases, family.base if filled else 10000.0)
+    if path == usual[0]:
         settings.mark("rope_theta", "translated", "written as rope.freq_base")
+    if family.ratio_key:
+        base *= number(trace.get(family.ratio_key, 1.0), family.ratio_key)
     fields["rope.freq_base"] = number(base, "rope_theta")
     local, _ = trace.first(("local_rope_theta", "swa_rope_theta", "rope_local_base_freq"))
     if family.local_base_key:  # sliding layers are never scaled, in files without the key either
         local = local or sliding.get("rope_theta") or family.local_base or base
-    if local is not None:
+    if local is not None and family.name not in NAMES["one_base"]:
         fields["rope.freq_base_swa"] = number(local, "local base")
 
     first, second = ("type", "rope_type") if name == "rope_scaling" else ("rope_type", "type")
@@ -213,9 +218,8 @@ def scaling_fields(settings: Settings, kind: Any, fields: Fields) -> Fields:
         for key in keys:
             settings.mark(key, "translated", "written into the file")
 
-    if kind not in ("linear", "yarn", "llama3", "longrope", "su"):
-        return {}
-    if kind in ("linear", "yarn") and block.get("factor") is None:
+    scales = kind in ("llama3", "longrope", "su") or block.get("factor") is not None
+    if not scales or kind not in ("linear", "yarn", "llama3", "longrope", "su"):
         return {}
     if kind == "linear":
         written("factor")

@@ -190,16 +190,16 @@ class Reader:
         return family.pairing if given is None else "interleaved" if given else "half"
 
 
-def head_dim_of(trace: Trace) -> int:
+def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     """Return the head's size by the first of its keys, the class's default, or from the sizes."""
-    family = trace.family
-    given, source = trace.first(family.head_keys)
+    family = trace.family  # code that reads no key, of (), has no default either
+    given, source = trace.first(family.head_keys if keys is None else keys)
     if given is not None:
         for unread in ("hidden_size", "num_attention_heads"):
             if trace.has(unread):
                 trace.mark(unread, "used", f"not for the head: {source} is given")
         width = whole(given, source)
-    elif family.head_dim is not None:
+    elif family.head_dim is not None and keys != ():
         source, width = "class default", family.head_dim
     else:
         source = "hidden_size / num_attention_heads"
@@ -268,12 +268,6 @@ def longrope(
         long_factor=long, short_factor=short, factor=max(1.0, factor), attention_factor=attention
     )
     return scaling, attention, trained
-
-
-def of_share(share: float, factor: float = 1.0) -> scalings.Proportional:
-    if factor != 1:
-        raise NotModelledError(f"proportional with a factor of {factor:g}")
-    return scalings.Proportional(p=share)
 
 
 # Rows of `Reader.methods` are made of these; a runtime has functions of its own for the rest.
@@ -349,5 +343,7 @@ def one_table(settings: Settings, name: str, trained: int) -> Made:
 
 def proportional(settings: Settings, factor: float | None = None) -> Made:
     factor = settings.number("factor", 1.0) if factor is None else factor
+    if factor != 1:
+        raise NotModelledError(f"proportional with a factor of {factor:g}")
     share = settings.number("partial_rotary_factor", 1.0)
-    return of_share(share, factor), 1.0, settings.longest
+    return scalings.Proportional(p=share), 1.0, settings.longest

@@ -195,9 +195,11 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
     outer = trace.whole.get("model_type")
     outer = outer if isinstance(outer, str) else ""
+    part = families.PARTS.get(outer)
     flat = outer in families.CLASSES["flat"] or family.flat or trace.prefix
-    if outer in families.CLASSES["texts"] and not flat:
-        raise NotModelledError(f"'{outer}' has its language model in text_config, which is missing")
+    if outer in families.CLASSES["texts"] and not (trace.prefix.startswith(part) if part else flat):
+        part = part or "text_config"
+        raise NotModelledError(f"'{outer}' has its language model in {part}, which is missing")
     named = trace.whole.get("architectures")
     named = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     kinds = [kind for kind in (outer, trace.model_type) if kind]
@@ -219,8 +221,10 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
 
 def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
     """Return the reference's reading of the configuration ``name``; InputError without a spec."""
-    reading = read(RUNTIMES[REFERENCE], config)
-    if reading.main is None and reading.outcome == "not modelled":
+    reading, trace = read(RUNTIMES[REFERENCE], config), Trace(config)
+    # The others are no answer where its class exists and the values are the problem.
+    kinds = {trace.model_type, str(config.get("model_type") or "")} - {"", *RELEASES[RELEASE]}
+    if reading.main is None and (kinds or trace.family.read_by):
         others = (read(runtime, config) for runtime in chosen(()))
         reading = next((other for other in others if other.main is not None), reading)
     if reading.main is None:

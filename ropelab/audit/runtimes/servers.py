@@ -66,8 +66,7 @@ class Server(Transformers5):
 class Vllm(Server):
     def head_dim(self, trace: Trace) -> int:
         if trace.family.latent and trace.get("qk_rope_head_dim") == 0:  # attention of DeepSeek 1
-            sizes = (trace.get("hidden_size"), trace.get("num_attention_heads"))
-            return whole(sizes[0], "hidden_size") // whole(sizes[1], "num_attention_heads")
+            return reader.head_dim_of(trace, ())
         return super().head_dim(trace)
 
     def pairing(self, trace: Trace) -> Any:

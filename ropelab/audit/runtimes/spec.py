@@ -72,6 +72,8 @@ class RopeSpec:
             for name in ("short_factor", "long_factor"):
                 if (count := len(getattr(self.scaling, name))) != pairs:
                     raise RefusedError(f"{name} has {count} numbers for {pairs} pairs")
+        if self.length < 1:
+            raise NotModelledError(f"a length of {self.length}, by a negative factor")
         with np.errstate(over="raise"):  # an ArithmeticError, as Python's own
             self.plan(self.trained_len)
             self.plan(2 * self.trained_len)

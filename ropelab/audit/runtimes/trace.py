@@ -54,7 +54,7 @@ class Trace:
 
     @cached_property
     def family(self) -> Family:
-        return family_of(self.model_type, self.release)
+        return family_of(self.model_type, self.release, str(self.whole.get("model_type")))
 
     def has(self, path: str) -> bool:
         return value_in(self.text, path) is not ABSENT

@@ -17,12 +17,7 @@ from ropelab.audit.runtimes.trace import LISTS, MAXIMUM, MSCALES, ORIGINAL, Trac
 from ropelab.audit.runtimes.transformers import Transformers4, Transformers5, longrope
 from ropelab.math.scaling import Unscaled
 
-# Flags with a value, and switches.
-_LENGTHS = ("cutoff_len", "max_seq_length")  # of LLaMA-Factory and of Unsloth
-_SETTINGS = ("rotary_base", "rotary_percent", "kv_channels", "rope_scaling_factor", *_LENGTHS)
-FLAGS = {f"--{name.replace('_', '-')}": name for name in _SETTINGS}
-FLAGS["--rotary-seq-len-interpolation-factor"] = "interpolation"
-SWITCHES = {f"--{n.replace('_', '-')}": n for n in ("use_rope_scaling", "rotary_interleaved")}
+FLAGS, SWITCHES = (table("trainers")[kind] for kind in ("flags", "switches"))
 LLAMAFACTORY = ("linear", "dynamic", "yarn", "llama3")
 
 
@@ -47,11 +42,9 @@ class Megatron(Reader):
         return {"all": settings}
 
     def head_dim(self, trace: Trace) -> int:
-        width = trace.flags.get("kv_channels")
-        if width is None:
-            hidden, heads = trace.text.get("hidden_size"), trace.text.get("num_attention_heads")
-            width = whole(hidden, "hidden_size") // whole(heads, "num_attention_heads")
-        width = whole(width, "--kv-channels")
+        if "kv_channels" not in trace.flags:
+            return reader.head_dim_of(trace, ())
+        width = whole(trace.flags["kv_channels"], "--kv-channels")
         if width > reader.MOST_FEATURES:
             raise RefusedError(f"heads of {width} features")
         return width

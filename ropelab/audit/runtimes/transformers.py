@@ -154,6 +154,8 @@ def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[
         merged = bool(scaling) and label in family.scaled
         where = "rope_scaling" if merged else f"{name}.{label}"
         found[label] = filled(trace, where, {**part, **(scaling or {})} if merged else part, label)
+    if not found:
+        raise NotModelledError("no layer type has a rotation")
     return found
 
 
