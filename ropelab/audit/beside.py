@@ -104,14 +104,15 @@ def unrotated_layers(reading: Reading, text: Mapping[str, Any]) -> str:
 def layers_in_words(layers: list[int], count: int) -> str:
     """Return numbers of layers, counted from 0, in words.
 
-    >>> layers_in_words([3, 7], 8), layers_in_words([], 8), layers_in_words([0, 5], 8)
-    ('every 4th of 8', 'none of 8', '0, 5 of 8')
+    >>> layers_in_words([3, 7], 8), layers_in_words([1, 3], 4), layers_in_words([0, 5], 8)
+    ('every 4th of 8', 'every 2nd of 4', '0, 5 of 8')
     """
     if not layers:
         return f"none of {count}"
     step = layers[0] + 1
     if layers == list(range(layers[0], count, step)):
-        return f"every {step}th of {count}" if step > 1 else f"all {count}"
+        ordinal = f"{step}{({2: 'nd', 3: 'rd'}).get(step, 'th')}"
+        return f"every {ordinal} of {count}" if step > 1 else f"all {count}"
     some = ", ".join(map(str, layers[:6]))
     return f"{some}{', ...' if layers[6:] else ''} of {count}"
 

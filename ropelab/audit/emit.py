@@ -334,7 +334,10 @@ def version4(spec: Wanted) -> Fragment:
     emptied = {"rope_parameters": None} if "rope_parameters" in spec.present else {}
     head = {**start, "rope_theta": spec.base, **original, **share, **emptied}
     for label, key in spec.older.layer_base_keys.items():
-        head[key] = spec.base if label == spec.main else spec.layers[label]["rope_theta"]
+        if label in spec.layers:
+            head[key] = spec.layers[label]["rope_theta"]
+    if spec.main in spec.older.layer_base_keys:  # some classes have one key for all
+        head[spec.older.layer_base_keys[spec.main]] = spec.base
     return {**head, "rope_scaling": block or None}
 
 

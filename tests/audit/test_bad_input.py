@@ -240,3 +240,22 @@ def test_overrides_of_a_part_leave_its_other_keys() -> None:
         assert (spec.head_dim, spec.claimed_len, spec.scaling.name) == (64, 16384, "yarn")
         # _update_nested of vLLM merges a block inside a part, update of SGLang replaces it.
         assert ("mrope_section" in applied["text_config"][key]) is (name == "vllm")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "odd"),
+    [
+        ("gemma3_text", {"rope_parameters": {"sliding_attention": 5}}),
+        ("gemma3_text", {"rope_parameters": {"sliding_attention": [1e4]}}),
+        ("step3p5", {"rope_parameters": {"full_attention": 5}}),
+        ("step3p5", {"layer_types": [{}]}),
+    ],
+)
+def test_layer_types_that_are_no_dicts_are_refused_by_who_reads_them(model_type, odd):
+    config = {"model_type": model_type, "hidden_size": 256, "num_attention_heads": 4, **odd}
+    document = Document("odd", "config", {**config, "max_position_embeddings": 4096})
+    if model_type == "step3p5":  # which one runtime reads
+        with pytest.raises(InputError):
+            audit(document)
+    else:
+        assert "must be a dict" in " ".join(finding.says for finding in audit(document).findings)

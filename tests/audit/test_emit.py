@@ -630,3 +630,21 @@ def test_other_keys_of_the_length_are_raised_with_it(tmp_path: Path) -> None:
     path.write_text(json.dumps({**config, "max_position_embeddings": 8192}))
     (emission,) = emit(str(path), context=16384, target="vllm").targets
     assert emission.lost == ()
+
+
+def test_one_key_for_the_bases_of_two_layer_types_holds_that_of_the_main_one(tmp_path):
+    config: dict[str, Any] = {
+        "model_type": "step3p5",
+        "hidden_size": 256,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 4096,
+        "rope_theta": 5e6,
+    }
+    both = {"full_attention": 5e6, "sliding_attention": 1e4}
+    blocks = {name: {"rope_type": "default", "rope_theta": base} for name, base in both.items()}
+    with_both: dict[str, Any] = {"layer_types": [*both], "rope_parameters": blocks}
+    for more in ({}, {"layer_types": ["full_attention"]}, with_both):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({**config, **more}))
+        (written,) = emit(str(path), context=8192, method="yarn", target="hf4").targets
+        assert json.loads(written.text)["rope_theta"] == 5e6

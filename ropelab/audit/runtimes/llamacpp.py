@@ -152,7 +152,8 @@ def converted(trace: Trace) -> Fields:
         raise NotModelledError(f"the converter's class for '{family.name}' was not read")
     if missing := [key for key in NAMES["needs"].get(family.name, ()) if not trace.has(key)]:
         raise NotModelledError(f"the converter asks for {missing[0]}, which is missing")
-    sliding = block.get("sliding_attention") or {}
+    local_block = block.get("sliding_attention")
+    sliding = local_block if isinstance(local_block, Mapping) else {}
     if nested := block.get("full_attention"):
         block, name = nested if isinstance(nested, Mapping) else {}, f"{name}.full_attention"
     settings = Settings(trace, block, name)

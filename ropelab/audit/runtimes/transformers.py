@@ -123,10 +123,11 @@ def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[
     labels = set(family.layers)
     if family.declares:  # a dict for each of the file's own layer types, or none counts
         types = trace.text.get("layer_types")
-        labels = set(types) if isinstance(types, list) else {"full_attention"}
+        labels = {*map(str, types)} if isinstance(types, list) else {"full_attention"}
         if labels - family.layers.keys():
             raise NotModelledError("layer types of their own")
-        own = {k: {"partial_rotary_factor": 1.0, **v} for k, v in given.items() if k in labels}
+        share = {"partial_rotary_factor": 1.0}
+        own = {k: share | v if isinstance(v, dict) else v for k, v in given.items() if k in labels}
         given, scaling = (own, None) if labels == own.keys() else ({}, scaling)
         block = given or None
     flat = block is not None and not given
