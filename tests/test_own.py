@@ -67,8 +67,8 @@ def mymodule(tmp_path, monkeypatch):
     def written(text: str) -> None:
         Path("mymodule.py").write_text(text)
         sys.modules.pop("mymodule", None)
-        for name in [name for name in own._found if name.startswith("mymodule")]:
-            del own._found[name]
+        for key in [key for key in own._found if key[1].startswith("mymodule")]:
+            del own._found[key]
 
     written(MODULE + MORE)
     yield written
@@ -464,6 +464,33 @@ def test_entry_points_are_names_without_a_module(mymodule, monkeypatch, capsys) 
     assert tables[0].equals(tables[1])
     assert "mymodule:MyRoPE" in set(ropelab.methods()["source"])
     assert keys("freqs", method="my_rope(factor=4)")
+
+
+def test_a_name_means_one_thing_of_each_kind(mymodule, monkeypatch) -> None:
+    points = {
+        "methods": {"mine": EntryPoint("mine", "mymodule:MyRoPE", "ropelab.methods")},
+        "encodings": {"mine": EntryPoint("mine", "othermodule:MyEncoding", "ropelab.encodings")},
+    }
+    Path("othermodule.py").write_text(MORE.replace("2.0", "3.0"))
+    monkeypatch.setattr(own, "named", lambda kind: points.get(kind, {}))
+    monkeypatch.setattr(own, "_found", {})
+    kinds: tuple[own.Kind, own.Kind] = ("methods", "encodings")
+    found = [own.find(kind, "mine").__name__ for kind in (*kinds, *kinds)]
+    assert found == ["MyRoPE", "MyEncoding"] * 2
+    # Both are in the key, since a text tells no kind.
+    (both,) = own.mentioned(["mine"]).values()
+    assert all(own.source(own.find(kind, "mine")) in both for kind in kinds)
+    sys.modules.pop("othermodule")
+
+
+def test_an_error_in_an_entry_point_has_its_place(mymodule, monkeypatch, capsys) -> None:
+    mymodule(MODULE.replace("slow = ", "1 / 0\n        slow = "))
+    point = EntryPoint("mine", "mymodule:MyRoPE", "ropelab.methods")
+    monkeypatch.setattr(own, "named", lambda kind: {"mine": point} if kind == "methods" else {})
+    monkeypatch.setattr(own, "_found", {})
+    status, _, err = typed(capsys, "freqs", "--method", "mine(factor=4)")
+    assert status == 2
+    assert "mymodule.py, line " in err
 
 
 @pytest.mark.parametrize(
