@@ -46,6 +46,7 @@ def my_task(seed, distance, context, rows, background):
     return copy_trials(seed, distance, context, rows, background)
 
 MY_PLAN = parse_cast("table=bfloat16")
+SLOW = 6.283
 """
 SMALL = {
     "train_len": 64,
@@ -499,6 +500,7 @@ def test_an_error_in_an_entry_point_has_its_place(mymodule, monkeypatch, capsys)
         ("mymodule:Nothing", "has no attribute 'Nothing'"),
         ("nomodule:MyRoPE", "No module named 'nomodule'"),
         ("mymodule:my_task", "must be a class below Scaling"),
+        ("mymodule:SLOW", "mymodule:SLOW: define it at the top level"),
         ("mymodule:MyRoPE(fctor=4)", "did you mean 'factor'?"),
     ],
 )
@@ -506,6 +508,12 @@ def test_what_cannot_be_used_is_one_line(mymodule, capsys, method: str, says: st
     status, out, err = typed(capsys, "freqs", "--method", method)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert says in err
+
+
+def test_a_number_is_no_cast_plan(mymodule, capsys) -> None:
+    status, out, err = typed(capsys, "precision", "--length", "64", "--preset", "mymodule:SLOW")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "mymodule:SLOW" in err
 
 
 @pytest.mark.parametrize("command", ["freqs", "precision --length 64", "base --base 1e4"])

@@ -51,7 +51,12 @@ def find(kind: Kind, name: str) -> Any | None:
 
 
 def _import_of(value: Any) -> object:
-    return getattr(sys.modules.get(value.__module__), "__spec__", None)
+    return getattr(sys.modules.get(_module_of(value)), "__spec__", None)
+
+
+def _module_of(value: Any) -> str:
+    # A reference may name a number or a list.
+    return getattr(value, "__module__", None) or ""
 
 
 @cache
@@ -100,7 +105,7 @@ def _kept(value: Any) -> str:
 
 def _check_place(name: str, value: Any) -> None:
     """Refuse what is not where its own name says: that file would not tell all that it does."""
-    found: Any = sys.modules.get(value.__module__)
+    found: Any = sys.modules.get(_module_of(value))
     for part in getattr(value, "__qualname__", "<no name>").split("."):
         found = getattr(found, part, None)
     if found is not value:
@@ -174,8 +179,9 @@ def check_sources(known: Mapping[str, str]) -> None:
 
 def place_of(error: BaseException) -> str:
     """Return the file and line of one's own module in which an error arose; empty: in none."""
-    found = (value for value, _ in _found.values() if is_own(value))
-    files = {getattr(sys.modules.get(value.__module__), "__file__", None) for value in found}
+    found = (_module_of(value) for value, _ in _found.values())
+    modules = (sys.modules.get(name) for name in found if name.partition(".")[0] != HERE)
+    files = {getattr(module, "__file__", None) for module in modules}
     # The text has the frames of a worker, too.
     text = "".join(traceback.format_exception(error))
     frames = re.findall(r'File "(.+?)", line (\d+)', text)
