@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ropelab.runs.config import Config, Count, Device, Dtype, EvenCount, Names, Naturals, Positive
 from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.files import table_beside
 from ropelab.runs.own import find
 
 if TYPE_CHECKING:
@@ -40,18 +41,9 @@ In = Annotated[
 ]
 
 
-# The tasks in sentences: of a method, or of a model.
-DOES = {
-    "text": "reads text",
-    "copy": "copies",
-    "copy_in_text": "finds symbols in text",
-    "associative_recall": "looks up keys",
-    "most_recent": "distinguishes the nearer of two values",
-    "passkey": "finds the pass key",
-    "multiquery": "finds several keys",
-    "indexing": "finds the i-th of a list",
-    "keyed": "finds the value of a key",
-}
+# Tasks and options in sentences.
+TEXTS = table_beside(__file__)
+DOES = TEXTS["does"]
 
 
 def _task(name: str) -> str:
@@ -84,21 +76,8 @@ MOST_DEPTHS = 16
 SHORTEST = 64
 
 
-Casts = Annotated[
-    Names,
-    Field(
-        description="casts to evaluate under, each beside the same without it: presets of "
-        "ropelab precision, or stages such as position:bfloat16+table:float16"
-    ),
-]
-KeyFormats = Annotated[
-    Names,
-    Field(
-        description="formats of stored keys, likewise: fp8_e4m3, fp8_e5m2 (tensor, head, block), "
-        "int8, int4 (token, channel, group), q8_0, q4_0; with before, hadamard and moved=8x256 "
-        "(8 K-shifts by 256), such as int4(channel, before)"
-    ),
-]
+Casts = Annotated[Names, Field(description=TEXTS["about"]["casts"])]
+KeyFormats = Annotated[Names, Field(description=TEXTS["about"]["cache"])]
 Offsets = Annotated[Naturals, Field(description="first positions of the text under each cast")]
 
 
