@@ -101,7 +101,7 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
         (["encodings", "--encodings", "gausian"], "did you mean 'gaussian'?"),
         (["encodings", "--encodings", ","], "--encodings must name at least one of nope"),
         (["encodings", "--encodings", "mla", "--head-dim", "2"], "at least 4 for mla"),
-        (["evaluate", "", "--context", "16384"], "name a model: its folder, or its id"),
+        (["evaluate", "", "--context", "16384"], "the argument after 'evaluate' is empty"),
         (["extrapolate", "--search", "-1"], "--search must be greater than or equal to 0"),
         (["extrapolate", "--search", "5", "--arms", "finetuned"], "which arms leaves out"),
         (["extrapolate", "--engine", "rya"], "did you mean 'ray'?"),

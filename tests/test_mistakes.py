@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from ropelab.cli.app import main
+from tests.test_cli import call
+
+__all__ = ["call"]  # a fixture
 
 QWEN = {
     "model_type": "qwen2",
@@ -72,3 +75,12 @@ def test_a_mistake_is_one_line_with_what_to_type(
     assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
     assert says in err
     assert [path.name for path in tmp_path.iterdir()] == ["qwen.json"]
+
+
+@pytest.mark.parametrize("command", ["audit", "check", "run", "export", "report"])
+def test_an_empty_argument_is_not_the_working_folder(call, command: str) -> None:
+    Path("config.json").write_text('{"model_type": "llama", "hidden_size": 64}')
+    Path("x.toml").write_text('experiment = "freqs"\nhead_dim = 16\n')
+    status, out, err = call(command, "")
+    assert (status, out, err) == (2, "", f"ropelab: the argument after '{command}' is empty\n")
+    assert not Path("results").exists()

@@ -46,6 +46,7 @@ def my_task(seed, distance, context, rows, background):
     return copy_trials(seed, distance, context, rows, background)
 
 MY_PLAN = parse_cast("table=bfloat16")
+SLOW = 6.283
 """
 SMALL = {
     "train_len": 64,
@@ -67,8 +68,8 @@ def mymodule(tmp_path, monkeypatch):
     def written(text: str) -> None:
         Path("mymodule.py").write_text(text)
         sys.modules.pop("mymodule", None)
-        for name in [name for name in own._found if name.startswith("mymodule")]:
-            del own._found[name]
+        for key in [key for key in own._found if key[1].startswith("mymodule")]:
+            del own._found[key]
 
     written(MODULE + MORE)
     yield written
@@ -466,12 +467,40 @@ def test_entry_points_are_names_without_a_module(mymodule, monkeypatch, capsys) 
     assert keys("freqs", method="my_rope(factor=4)")
 
 
+def test_a_name_means_one_thing_of_each_kind(mymodule, monkeypatch) -> None:
+    points = {
+        "methods": {"mine": EntryPoint("mine", "mymodule:MyRoPE", "ropelab.methods")},
+        "encodings": {"mine": EntryPoint("mine", "othermodule:MyEncoding", "ropelab.encodings")},
+    }
+    Path("othermodule.py").write_text(MORE.replace("2.0", "3.0"))
+    monkeypatch.setattr(own, "named", lambda kind: points.get(kind, {}))
+    monkeypatch.setattr(own, "_found", {})
+    kinds: tuple[own.Kind, own.Kind] = ("methods", "encodings")
+    found = [getattr(own.find(kind, "mine"), "__name__", "") for kind in (*kinds, *kinds)]
+    assert found == ["MyRoPE", "MyEncoding"] * 2
+    # Both are in the key, since a text tells no kind.
+    (both,) = own.mentioned(["mine"]).values()
+    assert all(own.source(own.find(kind, "mine")) in both for kind in kinds)
+    sys.modules.pop("othermodule")
+
+
+def test_an_error_in_an_entry_point_has_its_place(mymodule, monkeypatch, capsys) -> None:
+    mymodule(MODULE.replace("slow = ", "1 / 0\n        slow = "))
+    point = EntryPoint("mine", "mymodule:MyRoPE", "ropelab.methods")
+    monkeypatch.setattr(own, "named", lambda kind: {"mine": point} if kind == "methods" else {})
+    monkeypatch.setattr(own, "_found", {})
+    status, _, err = typed(capsys, "freqs", "--method", "mine(factor=4)")
+    assert status == 2
+    assert "mymodule.py, line " in err
+
+
 @pytest.mark.parametrize(
     ("method", "says"),
     [
         ("mymodule:Nothing", "has no attribute 'Nothing'"),
         ("nomodule:MyRoPE", "No module named 'nomodule'"),
         ("mymodule:my_task", "must be a class below Scaling"),
+        ("mymodule:SLOW", "mymodule:SLOW: define it at the top level"),
         ("mymodule:MyRoPE(fctor=4)", "did you mean 'factor'?"),
     ],
 )
@@ -479,6 +508,12 @@ def test_what_cannot_be_used_is_one_line(mymodule, capsys, method: str, says: st
     status, out, err = typed(capsys, "freqs", "--method", method)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert says in err
+
+
+def test_a_number_is_no_cast_plan(mymodule, capsys) -> None:
+    status, out, err = typed(capsys, "precision", "--length", "64", "--preset", "mymodule:SLOW")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "mymodule:SLOW" in err
 
 
 @pytest.mark.parametrize("command", ["freqs", "precision --length 64", "base --base 1e4"])

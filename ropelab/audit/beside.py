@@ -1,10 +1,8 @@
 """Parts of a model that act beside the frequencies, by the runtimes of beside.toml."""
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +12,10 @@ from ropelab.audit.runtimes.registry import Reading
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
 from ropelab.math.rotary import axis_of_pairs
+from ropelab.runs.files import table_beside
 from ropelab.runs.sentences import typed
 
-READ = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+READ = table_beside(__file__)
 UNROTATED = ("listed", "windowed", "fourth")  # rules for layers without rotation
 MOST_LAYERS = 4096
 

@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.rotations import Observed, Positions, Vectors, from_rotation, from_tables
+from ropelab.audit.rotations import (
+    Observed,
+    Positions,
+    Vectors,
+    from_rotation,
+    from_signs,
+    from_tables,
+)
 from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.runs.errors import InputError
@@ -24,6 +31,8 @@ PLACES, TABLES = ("positions", "offset", "length"), ("cos", "sin", "table")
 ARRAYS = tuple(product(("nd", "n1d", "1n1d", "11nd"), ("n", "1n")))
 SINGLE = (("1d", ""), ("11d", ""), ("111d", ""))
 LONGEST = 2**18  # tokens of which a whole table is asked
+# Further positions: all below the first number, and so many calls with so many of all.
+DENSE, FURTHER = 1024, (2, 2048)
 # Of a function that names none.
 BARE = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("x", "positions")]
 ASK = "call the parameters x, q, k, positions, offset, seq_len, cos, sin"
@@ -172,13 +181,35 @@ def from_function(
             raise InputError(f"{name}: {way} and {other} both work and differ: {ask}")
     if "length" in {*way.roles.values(), *(way.tables or way).roles.values()}:
         positions = positions[positions < LONGEST]
-    if {"cos", "sin"} <= {*parts}:
+    tables, pairs = {"cos", "sin"} <= {*parts}, spec.rotary_dim // 2
+    if tables:
         table = way.rows(np.ones((len(positions), head)), positions)
-        found = {"": from_tables(positions, table["cos"], table["sin"], spec.rotary_dim // 2)}
+        found = {"": from_tables(positions, table["cos"], table["sin"], pairs)}
     else:
         rotate = {n: lambda x, p, n=n: way.rows(x, p)[n] for n in parts}
         found = {n: from_rotation(rotate[n], spec, positions) for n in parts}
-    return {part: replace(observed, called=str(way)) for part, observed in found.items()}
+    result = {part: replace(observed, called=str(way)) for part, observed in found.items()}
+    if any(observed.fault for observed in found.values()):
+        return result
+    signs, places, rows = between(way, head, int(positions[-1]))
+    if tables:
+        more = {"": from_tables(places, rows["cos"], rows["sin"], pairs)}
+    else:
+        more = {n: from_signs(signs, rows[n], places, spec, found[n].note) for n in parts}
+    return {part: replace(observed, between=more[part]) for part, observed in result.items()}
+
+
+def between(way: Way, width: int, last: int) -> tuple[Vectors, Positions, dict[str, np.ndarray]]:
+    """Ask at further positions, always the same: vectors of 1 and -1, positions and answers."""
+    # Calls of one size, each up to the end: neither what is kept by size nor what depends on the
+    # largest position may differ.
+    rng = np.random.default_rng(0)
+    places = np.append(np.arange(min(DENSE, last)), rng.integers(0, last, np.prod(FURTHER) - DENSE))
+    asked = [np.append(call, last) for call in np.resize(rng.permutation(places), FURTHER)]
+    signs = rng.choice([-1.0, 1.0], (len(asked), len(asked[0]), width))
+    found = [way.rows(*each) for each in zip(signs, asked, strict=True)]
+    rows = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+    return signs.reshape(-1, width), np.concatenate(asked), rows
 
 
 def alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:

@@ -200,7 +200,11 @@ def probes(expected: Expected) -> np.ndarray:
 
 
 def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
-    return replace(judged(observed, expected, tolerance), called=observed.called)
+    done = judged(observed, expected, tolerance)
+    if not done.wrong and observed.between is not None:
+        fault = explained.wrong_between(observed.between, expected, tolerance)
+        done = replace(done, answer=fault[0], wrong=True, fix=fault[1]) if fault else done
+    return replace(done, called=observed.called)
 
 
 def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:

@@ -333,11 +333,10 @@ def version4(spec: Wanted) -> Fragment:
     original = {ORIGINAL: spec.trained_len} if isinstance(spec.scaling, scalings.LongRope) else {}
     emptied = {"rope_parameters": None} if "rope_parameters" in spec.present else {}
     head = {**start, "rope_theta": spec.base, **original, **share, **emptied}
-    for label, key in spec.older.layer_base_keys.items():
-        if label in spec.layers:
-            head[key] = spec.layers[label]["rope_theta"]
-    if spec.main in spec.older.layer_base_keys:  # some classes have one key for all
-        head[spec.older.layer_base_keys[spec.main]] = spec.base
+    named, blocks = spec.older.layer_base_keys, spec.layers
+    head |= {key: blocks[label]["rope_theta"] for label, key in named.items() if label in blocks}
+    # The main one last: some classes have one key for all.
+    head |= {named[spec.main]: spec.base} if spec.main in named else {}
     return {**head, "rope_scaling": block or None}
 
 

@@ -265,6 +265,26 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         yield f"rotates as {name} does ({other.method})", other.inv_freq(length)
 
 
+def wrong_between(observed: Observed, expected: Expected, tolerance: float) -> Fault | None:
+    """Name the first further position at which cos and sin are others."""
+    if observed.fault:
+        return observed.fault
+    off, places = np.full(len(observed.positions), np.inf), observed.positions
+    right = np.stack(expected.rotation.tables(places))
+    if observed.cos.shape == right[0].shape:
+        found = np.stack([observed.cos, observed.sin])
+        off = np.abs(found - right).max(axis=(0, 2)) / expected.spec.attention_factor
+    # A sum of both features of a pair in bfloat16 loses more than its table.
+    honest = expected.budget().angles(places).max(axis=1)
+    wrong = ~(off <= max(tolerance, SAME_POSITION) + honest)
+    if not wrong.any():
+        return None
+    first, counts = places[wrong].min(), [len(np.unique(p)) for p in (places[wrong], places)]
+    answer = "{} of {} further positions are rotated otherwise".format(*counts)
+    where = f"cos or sin off by {off[places == first].max():.3g} at position {first}"
+    return f"{answer}: {where}", "look for what is cached, clamped or interpolated"
+
+
 def wrong_gain(gain: float, wanted: float) -> Fault | None:
     for value, problem in (
         (wanted, None),

@@ -1,10 +1,8 @@
 """The rules of an audit: problems of a configuration, and differences between the runtimes."""
 
 import math
-import tomllib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from ropelab.audit.beside import Aspect
@@ -14,13 +12,14 @@ from ropelab.audit.runtimes.reader import SAME_TYPES
 from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, language_part
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
+from ropelab.runs.files import table_beside
 from ropelab.runs.sentences import typed
 
 Level = Literal["error", "warn", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warn", "note")
 # In config.json and in a GGUF file.
 SIZES = (("num_hidden_layers", "block_count"), ("hidden_size", "embedding_length"))
-CODES = tomllib.loads(Path(__file__).with_name("codes.toml").read_text(encoding="utf-8"))
+CODES = table_beside(__file__, "codes")
 
 
 @dataclass(frozen=True)

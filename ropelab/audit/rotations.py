@@ -45,6 +45,7 @@ class Observed:
     blocks: Float[np.ndarray, "n pairs 2 2"] | None = None  # that multiply the pairs of vectors
     called: str = ""  # the function, with what it was given
     note: str = ""  # on rotated vectors in another order, which scores do not see
+    between: "Observed | None" = None  # at further positions
 
     @property
     def gain(self) -> float:
@@ -123,10 +124,7 @@ def from_vectors(
         return replace(nothing, fault=(answer, "rotate queries and keys"))
     pairs = paired(before, after, positions, spec)
     if pairs is None and not ordered:
-        first, second = layout("interleaved", spec.rotary_dim)
-        inverse, half = after.copy(), spec.rotary_dim // 2
-        inverse[..., first], inverse[..., second] = np.split(after[..., : 2 * half], 2, axis=-1)
-        found = from_vectors(before, inverse, positions, spec, ordered=True)
+        found = from_vectors(before, in_pairs(after, spec), positions, spec, ordered=True)
         if found.partner == "adjacent":
             return replace(found, note=LEFT_IN_HALVES)
     if pairs is None:
@@ -138,6 +136,29 @@ def from_vectors(
     if fault is None and (np.abs(after[:, :, rest] - before[:, rest]) > STILL * most).any():
         fault = (f"features {rest[0]} to {rest[-1]} do not rotate, but change", "leave them alone")
     return Observed(positions, blocks[..., 0, 0], blocks[..., 1, 0], partner, fault, blocks)
+
+
+def in_pairs(after: np.ndarray, spec: RopeSpec) -> np.ndarray:
+    """Return features that came back as halves as adjacent pairs."""
+    first, second = layout("interleaved", spec.rotary_dim)
+    result, half = after.copy(), spec.rotary_dim // 2
+    result[..., first], result[..., second] = np.split(after[..., : 2 * half], 2, axis=-1)
+    return result
+
+
+def from_signs(
+    before: Vectors, after: Vectors, positions: Positions, spec: RopeSpec, note: str
+) -> Observed:
+    """Read cos and sin off one vector of 1 and -1 per position, in the pairs of the others."""
+    first, second = layout(spec.pairing, spec.rotary_dim)
+    after = in_pairs(after, spec) if note == LEFT_IN_HALVES else after
+    x, y = (v[:, first] + 1j * v[:, second] for v in (before, after))
+    turned, fault = y * x.conj() / 2, None
+    changed = np.abs((after - before)[:, spec.rotary_dim :]) > STILL
+    if changed.any():
+        where = f"change at position {positions[changed.any(axis=1)].min()}"
+        fault = (f"features that do not rotate {where}", "leave them alone")
+    return Observed(positions, turned.real, turned.imag, fault=fault, note=note)
 
 
 def paired(

@@ -1,5 +1,6 @@
 """Vectors for tests of engines: what they must compute, and what the commonest mistakes give."""
 
+import io
 import json
 import re
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.math.numerics.budget import KINDS, Kind
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
+from ropelab.runs.folders import replaced_file
 
 # Ends of formats and tables; the trained and the claimed length come on top.
 PLACES = (0, 1, 255, 256, 257, 4095, 4096, 4097, 131071, 1_000_000)
@@ -126,12 +128,18 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray], about: Facts, config: 
     readme = README.format(**about, half=half, count=count, keys=KEYS, pairs=pairs)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "vectors.npz").open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        (folder / "vectors.safetensors").write_bytes(packed)
-        (folder / "vectors.json").write_text(json.dumps({**about, "arrays": plain}))
-        # The configuration may hold `Infinity`, at which other readers of JSON stop.
-        (folder / ABOUT).write_text(json.dumps({**about, "config": config}, indent=2))
-        (folder / "README.md").write_text(readme)
+        # Gone until all are written: it must not stand beside vectors of another configuration.
+        (folder / ABOUT).unlink(missing_ok=True)
+        np.savez(archive := io.BytesIO(), allow_pickle=False, **arrays)
+        for name, content in {
+            "vectors.npz": archive.getvalue(),
+            "vectors.safetensors": packed,
+            "vectors.json": json.dumps({**about, "arrays": plain}).encode(),
+            "README.md": readme.encode(),
+            # The configuration may hold `Infinity`, at which other readers of JSON stop.
+            ABOUT: json.dumps({**about, "config": config}, indent=2).encode(),
+        }.items():
+            with replaced_file(folder / name) as fresh:
+                fresh.write_bytes(content)
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror or error}") from None

@@ -94,9 +94,8 @@ class Findings:
     def leave_open(self, why: str, last: int = 1, mute: bool = False) -> None:
         """Make the last findings undecided."""
         for i in range(-last, 0):
-            one = self.findings[i]
-            text = f"{one.measured}; {why}"
-            self.findings[i] = replace(one, agrees=None, measured=text, mute=mute)
+            text = f"{self.findings[i].measured}; {why}"
+            self.findings[i] = replace(self.findings[i], agrees=None, measured=text, mute=mute)
 
     def within(
         self, what: str, value: float, bound: float, text: str = "{} apart", role: Role = "part"

@@ -145,11 +145,8 @@ def _copies(
     found: Findings, run: stored.Methods, what: str, a: str, at: str, asks: str = "works"
 ) -> None:
     copied, role = run.level_at(run.label(a), at), ROLES[asks]
-    agrees = (
-        stored.opposite(stored.reaches(copied, FAILS))
-        if asks == "fails"
-        else stored.reaches(copied, WORKS)
-    )
+    fails = stored.opposite(stored.reaches(copied, FAILS))
+    agrees = fails if asks == "fails" else stored.reaches(copied, WORKS)
     shown = f"{copied.value:.2f} [{copied.low:.2f}, {copied.high:.2f}]"
     what = what.format(a=run.label(a), twice=2 * run.train_len)
     found.add(role, what, shown, agrees, copied.value)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import getdoc
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -150,8 +151,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     typed = sys.argv[1:] if arguments is None else arguments
 
     def command() -> Any:
-        for word in typed:
+        for before, word in pairwise(("ropelab", *typed)):
             check_name(word)
+            # A variable of the shell that is not set; as a path it would be the working folder.
+            if not (word or before.startswith("-")):
+                raise InputError(f"the argument after '{before}' is empty")
         # A shell that completes a command asks for all flags.
         names = (word for word in typed if not word.startswith("-"))
         app = application(None if "_ROPELAB_COMPLETE" in os.environ else next(names, ""))

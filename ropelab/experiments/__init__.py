@@ -49,21 +49,6 @@ KEPT = {
     "quick": (bool, False, "less of everything, under a minute: a first look"),
     "limits": (bool, True, "refuse work of more than a day, or of more memory than there is"),
 }
-TEXT = """{question}
-
-Cannot show: {cannot_show}
-
-Numbers may be text as on the command line (`"128k"`); a list may be one value.
-
-Args:
-    {parameters}
-
-Returns:
-    The run: `tables` (DataFrames by name), `answer`, `summary()`, `figures()`.
-
-Raises:
-    ropelab.runs.errors.InputError: a value that is not allowed.
-"""
 
 
 @dataclass(frozen=True)
@@ -100,7 +85,8 @@ class Experiment:
         """The docstring of its function: question, what it cannot show, and every parameter."""
         parameters = "\n    ".join(f"{name}: {text}" for name, _, _, text in self.options)
         question, cannot_show = self.question, self.cannot_show
-        return TEXT.format(question=question, cannot_show=cannot_show, parameters=parameters)
+        text = Path(__file__).with_name("docstring.md").read_text(encoding="utf-8")
+        return text.format(question=question, cannot_show=cannot_show, parameters=parameters)
 
     @property
     def parts(self) -> ModuleType:

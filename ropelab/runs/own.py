@@ -25,9 +25,10 @@ from ropelab.runs.errors import InputError, MachineError, RopelabError
 Kind = Literal["methods", "encodings", "tasks", "casts"]
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 HERE = __name__.partition(".")[0]
-# Those that were asked for, by the text that names them, and sources; each with the import that it
-# is from: a reload makes another one, perhaps into the same objects.
-_found: dict[str, tuple[Any, object]] = {}
+# Those that were asked for, by kind and the text that names them (a reference is of any kind), and
+# sources; each with the import that it is from: a reload makes another one, perhaps into the same
+# objects.
+_found: dict[tuple[str, str], tuple[Any, object]] = {}
 _sources: dict[Any, tuple[str, object]] = {}
 
 
@@ -36,20 +37,26 @@ def find(kind: Kind, name: str) -> Any | None:
 
     InputError: it is a reference, and cannot be imported.
     """
-    value, before = _found.get(name, (None, None))
+    key = ("" if REFERENCE.fullmatch(name) else kind, name)
+    value, before = _found.get(key, (None, None))
     if value is None or before is not _import_of(value):
         point = named(kind).get(name)
-        if not (REFERENCE.fullmatch(name) or point):
+        if key[0] and not point:
             return None
         value = _imported(point.value if point else name)
         if kind != "casts":  # values, which say all in their text
             _check_place(name, value)
-        _found[name] = value, _import_of(value)
+        _found[key] = value, _import_of(value)
     return value
 
 
 def _import_of(value: Any) -> object:
-    return getattr(sys.modules.get(value.__module__), "__spec__", None)
+    return getattr(sys.modules.get(_module_of(value)), "__spec__", None)
+
+
+def _module_of(value: Any) -> str:
+    # A reference may name a number or a list.
+    return getattr(value, "__module__", None) or ""
 
 
 @cache
@@ -92,13 +99,13 @@ def typed(value: Any) -> Any:
 def _kept(value: Any) -> str:
     reference = reference_of(value)
     _check_place(reference, value)
-    _found[reference] = value, _import_of(value)
+    _found["", reference] = value, _import_of(value)
     return reference
 
 
 def _check_place(name: str, value: Any) -> None:
     """Refuse what is not where its own name says: that file would not tell all that it does."""
-    found: Any = sys.modules.get(value.__module__)
+    found: Any = sys.modules.get(_module_of(value))
     for part in getattr(value, "__qualname__", "<no name>").split("."):
         found = getattr(found, part, None)
     if found is not value:
@@ -119,8 +126,12 @@ def sources(*values: Any) -> dict[str, Any]:
 
 def mentioned(values: Any) -> dict[str, str]:
     """Return the sources of all that json-able values name."""
-    text = repr(values)
-    return {n: source(value) for n, (value, _) in sorted(_found.items()) if n in text}
+    text, found = repr(values), dict[str, str]()
+    for (_, name), (value, _) in sorted(_found.items(), key=lambda item: item[0]):
+        if name in text:
+            # A name may mean one of each kind.
+            found[name] = found.get(name, "") + source(value)
+    return found
 
 
 def source(value: Any) -> str:
@@ -168,7 +179,8 @@ def check_sources(known: Mapping[str, str]) -> None:
 
 def place_of(error: BaseException) -> str:
     """Return the file and line of one's own module in which an error arose; empty: in none."""
-    modules = (sys.modules.get(name.partition(":")[0]) for name in _found)
+    found = (_module_of(value) for value, _ in _found.values())
+    modules = (sys.modules.get(name) for name in found if name.partition(".")[0] != HERE)
     files = {getattr(module, "__file__", None) for module in modules}
     # The text has the frames of a worker, too.
     text = "".join(traceback.format_exception(error))

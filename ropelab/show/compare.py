@@ -43,8 +43,7 @@ def compared(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]
 
 def _values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[str]]:
     """Return a row per column of values, and the tables whose rows cannot be matched."""
-    rows: list[dict[str, Any]] = []
-    unmatched = []
+    rows, unmatched = list[dict[str, Any]](), list[str]()
     for name in [name for name in first if name in second]:
         one, two = first[name], second[name]
         # Columns of whole numbers can identify rows, floats only where nothing else does.
@@ -76,5 +75,4 @@ def _values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[str]]:
                 row |= {"largest": text.format(a[at], b[at]), "where": where}
             rows.append(row)
     columns = ["table", "value", "rows", "alone", "differ", "largest", "where"]
-    values = pd.DataFrame(rows, columns=columns).sort_values("differ", ascending=False)
-    return values, unmatched
+    return pd.DataFrame(rows, columns=columns).sort_values("differ", ascending=False), unmatched

@@ -84,7 +84,11 @@ def combined(sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]) -> dict[
         own = {key: _value(run, key) for key in sweep.keys}
         names = {key: f"{key}_found" for key in sweep.keys}
         table = run.summary().rename(columns=names)
-        table.columns = [relative(str(name), trained, tested) for name in table]
+        for digits in range(3, 18):
+            columns = [relative(str(name), trained, tested, digits) for name in table]
+            if len({*columns}) == len(columns):  # neighbouring distances take more digits
+                break
+        table.columns = columns
         if trained and tested and not typed and {"train_len", "test_len"} & {*sweep.keys}:
             # The same method in every run, stretched to the tested length.
             factor = re.escape(f"×{tested / trained:g}")
@@ -95,7 +99,7 @@ def combined(sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]) -> dict[
     return {EXPERIMENT: pd.concat(parts, ignore_index=True), "runs": pd.DataFrame(about)}
 
 
-def relative(name: str, trained: int | None, tested: int | None) -> str:
+def relative(name: str, trained: int | None, tested: int | None, digits: int = 3) -> str:
     """Name a column by its share of the trained (L) or tested length (T), as all runs can.
 
     >>> relative("copy @6144", 2048, 8192), relative("nll @512", 2048, 8192)
@@ -105,7 +109,8 @@ def relative(name: str, trained: int | None, tested: int | None) -> str:
     if not at.isdecimal() or not trained or not tested:
         return name
     inside = int(at) <= trained
-    return f"{result} @{int(at) / (trained if inside else tested):.3g}{'L' if inside else 'T'}"
+    share = int(at) / (trained if inside else tested)
+    return f"{result} @{share:.{digits}g}{'L' if inside else 'T'}"
 
 
 def _value(run: Run, key: str) -> object:

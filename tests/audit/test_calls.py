@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from ropelab.audit.calls import from_function
-from ropelab.audit.check import Check, asked, check
+from ropelab.audit.check import PROBES, Check, asked, check
 from ropelab.audit.expected import of_config
 from ropelab.audit.observed import from_factory
 from ropelab.audit.rotations import Observed, Positions
 from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.errors import InputError
 from ropelab.testing import assert_rope
 from tests.audit.test_check import LLAMA
@@ -305,3 +306,88 @@ def test_a_scaling_that_was_not_seen_is_not_called_right(change: str, says: str)
     done = asked(lambda spec, at: from_function(code, "code", spec, at), expected, 0.01)
     assert not done.wrong
     assert done.answer.endswith(says)
+
+
+def clamped(p: np.ndarray) -> np.ndarray:
+    return np.where((p > 3000) & (p < 4000), 3000, p)
+
+
+def remembered(p: np.ndarray) -> np.ndarray:
+    """The nearest position of those that are looked at first."""
+    known = np.array(PROBES)
+    return known[np.searchsorted(known, p, side="right") - 1]
+
+
+class BySize:
+    """Positions of the last call with as many tokens, but for a few of them."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, np.ndarray] = {}
+
+    def __call__(self, p: np.ndarray) -> np.ndarray:
+        return self.kept.setdefault(p.size, p) if p.size > 2000 and p.size % 64 else p
+
+
+def turned(x: np.ndarray, p: np.ndarray) -> np.ndarray:
+    angles = p[..., None] * 500000.0 ** (-np.arange(32) / 32)
+    a, b = np.split(x, 2, axis=-1)
+    cos, sin = np.cos(angles), np.sin(angles)
+    return np.concatenate([a * cos - b * sin, a * sin + b * cos], -1)
+
+
+def in_form(form: str, changed: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """A code that is right but for the positions that are changed."""
+
+    def tables(position_ids: np.ndarray) -> Any:
+        angles = changed(position_ids)[..., None] * 500000.0 ** (-np.arange(32) / 32)
+        return np.cos(angles), np.sin(angles)
+
+    def doubled(position_ids: np.ndarray) -> Any:
+        right = [np.concatenate([t, t], -1) for t in in_form("tables", lambda p: p)(position_ids)]
+        wrong = tables(position_ids)
+        return [np.concatenate([a[..., :32], b], -1) for a, b in zip(right, wrong, strict=True)]
+
+    forms: dict[str, Any] = {
+        "tables": tables,
+        "one half of tables": doubled,
+        "vectors": lambda x, positions: turned(x, changed(positions)),
+        "keys": lambda q, k, positions: (turned(q, positions), turned(k, changed(positions))),
+        "one at a time": lambda x, offset: turned(x, changed(np.array([offset]))),
+    }
+    return forms[form]
+
+
+@pytest.mark.parametrize("changed", [clamped, remembered])
+@pytest.mark.parametrize(
+    "form", ["tables", "one half of tables", "vectors", "keys", "one at a time"]
+)
+def test_a_code_that_is_right_only_where_it_is_looked_at_first_is_wrong(
+    form: str, changed: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    assert_rope(in_form(form, lambda p: p), LLAMA)
+    with pytest.raises(AssertionError, match="further positions are rotated otherwise"):
+        assert_rope(in_form(form, changed), LLAMA)
+
+
+def test_a_code_that_keeps_the_positions_of_a_call_of_the_same_size_is_wrong() -> None:
+    with pytest.raises(AssertionError, match="further positions are rotated otherwise"):
+        assert_rope(in_form("vectors", BySize()), LLAMA)
+
+
+def test_a_rest_that_changes_between_is_named() -> None:
+    def partial(x: np.ndarray, positions: np.ndarray, wrong: bool = True) -> np.ndarray:
+        rest = x[..., 64:] * np.where(wrong & (positions == 700), 2.0, 1.0)[..., None]
+        return np.concatenate([turned(x[..., :64], positions), rest], -1)
+
+    config = {**LLAMA, "model_type": "phi", "hidden_size": 512, "partial_rotary_factor": 0.5}
+    assert_rope(lambda x, positions: partial(x, positions, wrong=False), config)
+    with pytest.raises(AssertionError, match="do not rotate change at position 700"):
+        assert_rope(lambda x, positions: partial(x, positions), config)
+
+
+@pytest.mark.parametrize("kept", ["bfloat16", "float16"])
+def test_rounded_sums_are_right_between_too(kept: str) -> None:
+    def rounded(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        return round_to(turned(x.astype(np.float64), positions), FORMATS[kept])
+
+    assert_rope(rounded, LLAMA)

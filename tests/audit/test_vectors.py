@@ -210,6 +210,31 @@ def test_the_commands_and_their_statuses(tmp_path: Path, call: Any) -> None:
     assert "cannot write to" in err
 
 
+def test_vectors_that_cannot_all_be_written_are_beside_no_other_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, out = tmp_path / "config.json", tmp_path / "out"
+    config.write_text(json.dumps(PLAIN))
+    ropelab.vectors(str(config), str(out))
+    before = (out / "vectors.json").read_bytes()
+    config.write_text(json.dumps({**PLAIN, "rope_theta": 1e4}))
+
+    write = Path.write_bytes
+
+    def written(path: Path, content: bytes) -> int:
+        if content.startswith(b"{"):
+            path.touch()
+            raise OSError(28, "No space left on device")
+        return write(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", written)
+    with pytest.raises(InputError, match="No space left"):
+        ropelab.vectors(str(config), str(out))
+    assert (out / "vectors.json").read_bytes() == before
+    assert not (out / "about.json").exists()
+    assert not [*out.glob(".*.new")]
+
+
 def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine of 15 lines that reads the JSON file, in docs/audit.md."""
     monkeypatch.chdir(tmp_path)

@@ -276,6 +276,22 @@ def test_a_sweep_over_the_tested_length_has_a_figure_of_every_run():
         assert all(np.array_equal(line.get_xdata(), [4096, 8192, 16384]) for line in ax.lines)
 
 
+def test_results_at_neighbouring_distances_have_columns_of_their_own():
+    def run(test_len: int) -> SimpleNamespace:
+        far = 3 * test_len // 4
+        values = {f"copy @{far - 1}": [0.2], f"copy @{far}": [0.7], "nll @1024": [0.5]}
+        config = SimpleNamespace(train_len=2048, test_len=test_len)
+        table = pd.DataFrame({"method": ["unscaled"]} | values)
+        return SimpleNamespace(config=config, summary=lambda: table, answer="")
+
+    runs: Any = [run(8192), run(8192)]
+    sweep: Any = SimpleNamespace(keys=("test_len",))
+    table = combined(sweep, runs, ["a", "b"])["sweep"]
+    assert list(table.columns[2:]) == ["copy @0.7499T", "copy @0.75T", "nll @0.5L"]
+    assert table["copy @0.7499T"].tolist() == [0.2, 0.2]
+    assert table["copy @0.75T"].tolist() == [0.7, 0.7]
+
+
 def test_a_typed_factor_keeps_its_name_in_a_sweep_over_lengths():
     def run(test_len: int) -> SimpleNamespace:
         table = pd.DataFrame({"method": [f"pi ×{test_len // 64}", "pi ×2"], "nll": [0.5, 0.9]})

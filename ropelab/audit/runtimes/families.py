@@ -1,16 +1,17 @@
 """Facts about model types and about the keys of configurations, from the data files beside it."""
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.resources import files
 from typing import Any, Literal
 
+from ropelab.runs.files import table_beside
+
 
 def table(name: str) -> dict[str, Any]:
-    return tomllib.loads((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"))
+    return table_beside(__file__, name)
 
 
 FAMILIES = table("families")

@@ -19,6 +19,7 @@ from ropelab.models.tasks.plans import inside_training, training_of
 from ropelab.models.tasks.tables import BUCKET, NLL, PLACE, accuracies, losses
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import difference
+from ropelab.runs.files import table_beside
 from ropelab.runs.stats import FALSE_DISCOVERIES, Mean, discovery_rates
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import FAILS, LEARNED, LOW_LOSS
@@ -41,28 +42,8 @@ class Outcome(StrEnum):
 
 OPEN = {Outcome.REFERENCE, Outcome.UNLEARNED}
 AGREEING = {Outcome.HOLDS, Outcome.SUPERFICIAL, Outcome.FAILS, Outcome.FAILS_TOGETHER}
-# Of the table `predictions`.
-COLUMNS = [
-    *("task", "base", "is_reference"),
-    # The bound's prediction, missing where it predicts no failure inside the trained length, and
-    # the simplest rival's: the slowest pair alone changes its sign there.
-    *("first_failing_position_tokens", "quarter_rotation_tokens"),
-    # The farthest measured distance at which retrieval works (accuracy at least 0.5), even where it
-    # fails at nearer ones, and the next one measured, missing where there is none.
-    *("maximum_distance_tokens", "fails_from_tokens"),
-    # Both predictions as multiples of the measured limit, the geometric mean of these two.
-    *("bound_times_measured", "quarter_rotation_times_measured"),
-    # Measured distances before the predicted position, and those of them at which retrieval fails
-    # (accuracy below 0.5); the same from that position on.
-    *("distances_before", "failing_before", "distances_beyond", "failing_beyond"),
-    # At the distances predicted to fail, all of them if none is, each with the same weight.
-    *("accuracy", "reference_accuracy"),
-    *("accuracy_difference", "accuracy_ci_low", "accuracy_ci_high"),
-    "accuracy_false_discovery_rate",  # among all rows of the table
-    # In the second half of the window, against the largest base.
-    "text_difference_nats_per_byte",
-    *("text_ci_low_nats_per_byte", "text_ci_high_nats_per_byte", "n"),
-]
+# Of the table `predictions`: its columns, and the short names of some.
+COLUMNS, SHORT = (table_beside(__file__)[part] for part in ("columns", "short"))
 
 
 def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
@@ -245,13 +226,6 @@ def summary(tables: Tables) -> pd.DataFrame:
     table = tables["predictions"]
     if table.empty:
         return tables["text_nll"].head(12)
-    short = {
-        "first_failing_position_tokens": "bound",
-        "quarter_rotation_tokens": "quarter_rotation",
-        "maximum_distance_tokens": "maximum_distance",
-        "fails_from_tokens": "fails_from",
-        "text_difference_nats_per_byte": "text_difference",
-    }
-    columns = ["task", "base", *short.values()]
+    columns = ["task", "base", *SHORT.values()]
     columns.insert(-1, "accuracy")
-    return table.rename(columns=short)[columns].head(12)
+    return table.rename(columns=SHORT)[columns].head(12)

@@ -41,15 +41,8 @@ class EvaluateConfig(Config):
         description="folder of a Hugging Face causal language model, or its id in the local cache "
         "of the Hub"
     )
-    context: Count = Field(
-        description="longest context, in tokens; by default twice the model's trained length, or "
-        "that length where casts or formats of keys are compared"
-    )
-    methods: Names = Field(
-        DEFAULT_METHODS,
-        description="methods that need no training and no search, with their parameters, such as "
-        "yarn(beta_fast=8); unmodified, the model as its configuration has it, is always measured",
-    )
+    context: Count = Field(description=config.TEXTS["evaluate"]["context"])
+    methods: Names = Field(DEFAULT_METHODS, description=config.TEXTS["evaluate"]["methods"])
     tasks: config.Tasks = ("text", "copy", "passkey")
     casts: config.Casts = Field((), exclude_if=lambda names: not names)
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)

@@ -69,21 +69,11 @@ class ExtrapolateConfig(config.TaskConfig):
         f"the table `ropelab methods` says more: {', '.join(METHODS)}",
     )
     tasks: config.Tasks = ("text", "copy", "copy_in_text")
-    arms: Some[ArmName] = Field(
-        ("zero_shot",),
-        description="zero_shot: as trained; finetuned: fine-tuned under each method, at "
-        "finetune_len; ceiling: trained at test_len from the start, on as many tokens; cache: the "
-        "sliding window with counts of n-grams of the text before, all of it or what it cannot see",
-    )
+    arms: Some[ArmName] = Field(("zero_shot",), description=config.TEXTS["extrapolate"]["arms"])
     casts: config.Casts = Field((), exclude_if=lambda names: not names)
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
     offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
-    search: Natural = Field(
-        0,
-        description="evaluations in which the parameters of every method that has some, and "
-        "LongRoPE's factors, are searched on the trained model, on sequences that are not tested; "
-        "0: none",
-    )
+    search: Natural = Field(0, description=config.TEXTS["extrapolate"]["search"])
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
     head_dim: config.RotatedHeadDim = 64
     preset: Literal["tiny", "small", "medium", "base", "large"] = Field(

@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 RANDOM_STREAM = 2**31
 
 # Places where positions enter, by the file of a class.
-FAMILIES = {
-    "base": "embeddings",
-    "absolute": "embeddings",
-    "relative": "scores",
-    "biases": "bias",
-    "rope": "rotation",
-    "from_input": "input",
-    "composed": "by layer",
-}
+FAMILIES = table_beside(__file__, "families")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -263,6 +263,7 @@ def save_checkpoint(
         for index, state in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{place}.{index}.{name}": state[name] for name in state}
     tensors["losses"] = torch.tensor(losses, dtype=torch.float64)
+    tensors["cell"] = torch.tensor([*folder.name.encode()])
     kept = {name: value.contiguous().cpu() for name, value in tensors.items()}
     path = folder / FILE
     try:
@@ -275,7 +276,8 @@ def save_checkpoint(
 def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimizer]) -> list[float]:
     """Restore the last checkpoint in place and return the losses so far, none without one.
 
-    A damaged one is removed with a notice. MachineError: another model's, or unreadable.
+    One that is damaged or of another folder is removed with a notice. MachineError: unreadable, or
+    of another model.
     """
     path = folder / FILE
     if not os.path.lexists(path):
@@ -286,8 +288,10 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimiz
         raise MachineError(f"cannot read {path}: {error.strerror}") from None
     except (SafetensorError, ValueError, KeyError, RuntimeError):
         tensors = {}
-    written = tensors.pop(HASH, None)
-    if written is None or not torch.equal(written, hash_of(tensors)):
+    written, mine = tensors.pop(HASH, None), torch.tensor([*folder.name.encode()])
+    right = written is not None and torch.equal(written, hash_of(tensors))
+    # Another model's may have the same shapes; those of earlier versions do not say whose they are.
+    if not right or not torch.equal(tensors.get("cell", mine), mine):
         say(f"{path} is not what was written: training begins again")
         remove(path)
         return []

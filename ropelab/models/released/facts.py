@@ -16,10 +16,7 @@ FULL = "full_attention"
 SCALED = ("yarn", "llama3", "longrope")
 # In every language model's configuration, however config.json spells them.
 COUNTS = (
-    "max_position_embeddings",
-    "num_attention_heads",
-    "hidden_size",
-    "vocab_size",
+    *("max_position_embeddings", "num_attention_heads", "hidden_size", "vocab_size"),
     "num_hidden_layers",
 )
 

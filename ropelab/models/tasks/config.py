@@ -18,6 +18,7 @@ from ropelab.runs.config import (
     Some,
 )
 from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.files import table_beside
 from ropelab.runs.own import find
 
 if TYPE_CHECKING:
@@ -50,18 +51,9 @@ In = Annotated[
 ]
 
 
-# The tasks in sentences: of a method, or of a model.
-DOES = {
-    "text": "reads text",
-    "copy": "copies",
-    "copy_in_text": "finds symbols in text",
-    "associative_recall": "looks up keys",
-    "most_recent": "distinguishes the nearer of two values",
-    "passkey": "finds the pass key",
-    "multiquery": "finds several keys",
-    "indexing": "finds the i-th of a list",
-    "keyed": "finds the value of a key",
-}
+# Tasks and options in sentences.
+TEXTS = table_beside(__file__)
+DOES = TEXTS["does"]
 
 
 def _task(name: str) -> str:
@@ -83,16 +75,8 @@ def _apart(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 # Of those, and of tasks from outside.
-Tasks = Annotated[
-    Some[Annotated[str, AfterValidator(_task)]],
-    AfterValidator(_apart),
-    Field(
-        description="text; copy (symbols or tokens among their like), copy_in_text (the same in "
-        "text), associative_recall (values of keys), most_recent (the nearer of two values), "
-        "passkey (a number hidden in text), multiquery (a number at every depth, all asked for), "
-        "indexing (an item by its place in a list), keyed (by its key)"
-    ),
-]
+Task = Annotated[str, AfterValidator(_task)]
+Tasks = Annotated[Some[Task], AfterValidator(_apart), Field(description=TEXTS["about"]["tasks"])]
 # The question of a config, with the trained and the tested length.
 ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 Depths = Annotated[Naturals, Field(description="depths of a pass key in its text, in percent")]
@@ -102,21 +86,8 @@ MOST_DEPTHS = 16
 SHORTEST = 64
 
 
-Casts = Annotated[
-    Names,
-    Field(
-        description="casts to evaluate under, each beside the same without it: presets of "
-        "ropelab precision, or stages such as position:bfloat16+table:float16"
-    ),
-]
-KeyFormats = Annotated[
-    Names,
-    Field(
-        description="formats of stored keys, likewise: fp8_e4m3, fp8_e5m2 (tensor, head, block), "
-        "int8, int4, int3 (token, channel, group), q8_0, q4_0; with before, hadamard and "
-        "moved=8x256 (8 K-shifts by 256), such as int4(channel, before)"
-    ),
-]
+Casts = Annotated[Names, Field(description=TEXTS["about"]["casts"])]
+KeyFormats = Annotated[Names, Field(description=TEXTS["about"]["cache"])]
 Offsets = Annotated[Naturals, Field(description="first positions of the text under each cast")]
 
 

@@ -26,6 +26,7 @@ from ropelab.runs.cell import Cell, Cells, Context, Needs
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board, Send
 from ropelab.runs.engine.schedule import LostError, Running, machine_for
+from ropelab.runs.files import table_beside
 from ropelab.runs.machine import one_gpu
 from ropelab.runs.temporary import folder_of
 
@@ -35,12 +36,7 @@ GRACE_SECONDS = 1.5
 CAN_INTERRUPT = os.name == "posix"
 # How often a worker looks whether the process that started it is still there.
 SECONDS_BETWEEN_LOOKS = 1.0
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    # loky replaces a worker that has grown by 300 MB, which it takes for a leak; torch is larger.
-    "LOKY_MAX_MEMORY_LEAK_SIZE": "1e15",
-}
+ENVIRONMENT = table_beside(__file__, "environment")["local"]
 
 # In a worker: puts messages into the queue to its parent; the sources of own code as known there.
 _send: Send | None = None

@@ -33,6 +33,7 @@ from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board
 from ropelab.runs.engine.schedule import TRIES, Running, machine_for
 from ropelab.runs.errors import InputError, MachineError, is_installed, say
+from ropelab.runs.files import table_beside
 from ropelab.runs.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -42,17 +43,7 @@ VERSION = ropelab.__version__
 Code = tuple[str, dict[str, str]]  # a version, and sources of code from outside
 # How many texts and weights are kept in the object store for cells to come.
 KEPT = 64
-ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "(?s).*",  # what raylets would say on this terminal
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise a warning on machines with GPUs
-    "RAY_ENABLE_AUTO_CONNECT": "0",  # otherwise a call that comes late starts another cluster
-    "RAY_task_oom_retries": "2",
-    # Ray aborts a process that its control store does not answer, as on a busy machine; that it is
-    # there at all is looked at here.
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "900",
-    "RAY_gcs_server_request_timeout_seconds": "600",
-}
+ENVIRONMENT = table_beside(__file__, "environment")["ray"]
 # Characters: names of sockets have at most 107, most of them below this folder.
 LONGEST_FOLDER = 32
 SECONDS_TO_REACH = 5.0

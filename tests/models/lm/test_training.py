@@ -3,6 +3,7 @@
 import errno
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save
 
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import RopePlan
@@ -216,6 +218,29 @@ def test_a_checkpoint_of_another_model_is_an_error_that_says_what_to_do(tmp_path
     training.save_checkpoint(tmp_path, torch.nn.Linear(2, 2), [], [1.0])
     with pytest.raises(MachineError, match="delete it to start over"):
         training.load_checkpoint(tmp_path, fresh_model(), [])
+
+
+def test_a_checkpoint_of_another_folder_is_not_used_although_its_shapes_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for folder, losses in ((mine, [1.0]), (other, [2.0, 3.0])):
+        folder.mkdir()
+        training.save_checkpoint(folder, fresh_model(), [], losses)
+    assert training.load_checkpoint(mine, fresh_model(), []) == [1.0]
+    shutil.copy(other / training.FILE, mine / training.FILE)
+    assert training.load_checkpoint(mine, fresh_model(), []) == []
+    assert "is not what was written" in capsys.readouterr().err
+    assert training.load_checkpoint(other, fresh_model(), []) == [2.0, 3.0]
+
+
+def test_a_checkpoint_of_an_earlier_version_is_used(tmp_path: Path) -> None:
+    training.save_checkpoint(tmp_path, fresh_model(), [], [1.0])
+    path = tmp_path / training.FILE
+    tensors = load_file(path)
+    del tensors["cell"], tensors[training.HASH]
+    path.write_bytes(save({**tensors, training.HASH: training.hash_of(tensors)}))
+    assert training.load_checkpoint(tmp_path, fresh_model(), []) == [1.0]
 
 
 def flip(path: Path, places: range) -> None:
