@@ -14,7 +14,7 @@ from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.sentences import listed, sentences_of, typed
 from ropelab.runs.tables import Tables
-from ropelab.runs.thresholds import EXACT, LOST, NOTICED, UNNOTICED
+from ropelab.runs.thresholds import EXACT, FAR, LOST, NOTICED, UNNOTICED
 
 WRONG_FROM, SPREAD = "first_position_over_tolerance", "score_spread"
 FLOAT32 = FORMATS["float32"].precision
@@ -108,8 +108,7 @@ def _stages(stages: pd.DataFrame) -> pd.DataFrame:
             return f"{row.score_spread:.1g}" if row.score_spread > EXACT else "0"
         return f"nan from {row.worst_position:.0f}"
 
-    rows: dict[str, dict[str, str]]
-    rows = {stage: {"only_this_is_rounded": SAID.get(stage, stage)} for stage in STAGES}
+    rows: dict[str, dict[str, str]] = {n: {"only_this_is_rounded": SAID.get(n, n)} for n in STAGES}
     for name in ("bfloat16", "float16"):
         for row in stages[stages["format"] == name].itertuples():
             wrong = getattr(row, WRONG_FROM)
@@ -160,7 +159,8 @@ def _of_distance(fine: pd.DataFrame) -> str:
     most = fine[SPREAD].max()
     within = f" up to {most:.1g} of their deviation" if most > EXACT else ""
     lost = f"no measured model lost more than {LOST:g} nats per byte in up to 8192 tokens"
-    return f"scores depend on the distance alone{within}, and {lost}"
+    far = f"(rounded inverse frequencies {FAR:g} in 32768 under YaRN)"
+    return f"scores depend on the distance alone{within}, and {lost} {far}"
 
 
 def _spreads(plans: pd.DataFrame, named: str) -> str:
