@@ -37,6 +37,8 @@ CONSTANTS = {
     ),
     "findings.md": (
         "more than 0.01 rad",
+        "arXiv:2401.18079",
+        "states 0.82 of perplexity",
         "arXiv:2405.14591",
         "arXiv:2411.13476",
         "arXiv:2602.10959",
