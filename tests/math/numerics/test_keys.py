@@ -62,7 +62,9 @@ def test_integers_are_the_nearest_of_equal_steps_by_token_channel_and_group():
 def test_more_bits_and_smaller_sets_round_less_and_zeros_stay(name):
     fmt = parse_keys(name)
     error = np.abs(fmt.stored(KEYS) - KEYS).mean()
-    assert 0 < error < 0.2 * np.abs(KEYS).mean()
+    # Seven steps in place of fifteen.
+    most = 0.2 * 15 / 7 if name.startswith("int3") else 0.2
+    assert 0 < error < most * np.abs(KEYS).mean()
     assert not fmt.stored(np.zeros((1, 4, 64))).any()
     assert parse_keys(fmt.label) == fmt
 

@@ -97,7 +97,7 @@ def test_what_matches_the_question_finds_every_key_and_what_does_not_finds_none(
 def test_a_question_for_a_list_has_the_answer_that_the_list_gives(name, text):
     asked = needles(text, name)
     (answers,) = asked.measure(matching(7, VOCABULARY), Unmodified(), nothing).values()
-    assert len(answers) == asked.rows
+    assert len(answers) == asked.rows * len(asked.contexts)
     for number in range(asked.rows):
         needle = asked.needle(CONTEXT, number)
         (answer,) = needle.answers
