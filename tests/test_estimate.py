@@ -1,7 +1,9 @@
 """What work costs is told before it begins, and what is beyond the limits is refused."""
 
+import signal
 import time
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -216,10 +218,15 @@ def test_more_minutes_than_allowed_are_refused_before_anything_is_trained(call):
     assert visible(Path.cwd()) == []
 
 
-def test_work_ends_when_the_minutes_are_over(capsys):
+@pytest.mark.parametrize("before", [signal.default_int_handler, signal.SIG_IGN])
+def test_work_ends_when_the_minutes_are_over(capsys, before, request):
+    # A script's `&` starts commands that ignore Ctrl-C; their minutes end, too.
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
+    signal.signal(signal.SIGINT, before)
     with pytest.raises(KeyboardInterrupt), at_most(0.002):
         time.sleep(30)
     assert capsys.readouterr().err == "--max-minutes 0.002 are over\n"
+    assert signal.getsignal(signal.SIGINT) is before
     with at_most(0.002):
         pass
     time.sleep(0.3)

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from ropelab.runs.config import Config, Natural
 from ropelab.runs.errors import is_installed, unknown_name
+from ropelab.runs.files import table_beside
 
 CANNOT_SHOW = (
     "Whether a statement about large trained models holds there: the small models of this "
@@ -56,8 +57,8 @@ class ClaimsConfig(Config):
 
     def inputs(self) -> dict[str, str]:
         """Name the ledger, and tell runs without torch, where some findings are committed ones."""
-        files = sorted(Path(__file__).parent.glob("*.toml"))
-        ledger = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+        names = sorted(path.stem for path in Path(__file__).parent.glob("*.toml"))
+        ledger = sha256(repr([table_beside(__file__, n) for n in names]).encode()).hexdigest()
         return {"ledger": ledger, **({} if is_installed("torch") else {"torch": "not installed"})}
 
     def reads(self) -> tuple[str, ...]:

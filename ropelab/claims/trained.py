@@ -90,7 +90,7 @@ def places_are_lost(
 def before_rope(
     found: Findings, asked: Sequence[tuple[Role, str, str]], runs: Sequence[Stored] = ()
 ) -> None:
-    """Test that stored keys of a released model cost more `after` RoPE than `before` it."""
+    """Test that keys of a released model cost more if stored after RoPE than before it."""
     answers = []
     for run in runs:
         model = run.tables["model"].iloc[0]

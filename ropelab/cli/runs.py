@@ -20,6 +20,7 @@ from ropelab.runs.cell import silent
 from ropelab.runs.config import Label, read_toml, respelled, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, known, say
+from ropelab.runs.interrupts import interrupt
 from ropelab.runs.sentences import count_of
 from ropelab.runs.spelling import PARTIAL, flag_of
 from ropelab.runs.store import check_writable, read_manifest, to_records
@@ -184,13 +185,15 @@ def at_most(minutes: float | None) -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
     timer = Timer(60 * (minutes or 0), end)
-    timer.daemon = True
+    before = signal.getsignal(signal.SIGINT)
     if minutes:
+        signal.signal(signal.SIGINT, interrupt)  # behind `&` in a script it was ignored
         timer.start()
     try:
         yield
     finally:
         timer.cancel()
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def handled() -> Iterator[None]:
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     heard = [number for number in HANDLED if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _interrupt) for number in heard}
+    before = {number: signal.signal(number, interrupt) for number in heard}
     woken_before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(ours,), daemon=True).start()
     try:
@@ -59,7 +59,8 @@ def handled() -> Iterator[None]:
         theirs.close()
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Handle a signal as Python handles Ctrl-C, and remember which it was."""
     received.append(number)
     raise KeyboardInterrupt
 

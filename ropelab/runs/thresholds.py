@@ -46,9 +46,9 @@ SLOW = 1.25
 FIT = 0.25
 # An angle that is off by less is good enough.
 ANGLE_RAD = 1e-2
-# Scores of random vectors have deviation 1. Roundings that move one by up to UNNOTICED cost no
-# measured model more than LOST nats per byte in up to 8192 tokens, inverse frequencies FAR in 32768
+# Scores of random vectors have deviation 1. A rounding that moves one by up to UNNOTICED cost no
+# model more than LOST nats per byte in up to 8192 tokens, of inverse frequencies LOST_FAR in 32768
 # under YaRN; from NOTICED on all small models lost something (docs/findings.md, section 10).
-UNNOTICED, NOTICED, LOST, FAR = 0.006, 0.025, 0.003, 0.15
+UNNOTICED, NOTICED, LOST, LOST_FAR = 0.006, 0.025, 0.003, 0.15
 # A score that changes by more than this share under a shift is broken.
 BROKEN = 0.1

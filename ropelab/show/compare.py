@@ -11,8 +11,6 @@ from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import OUTCOMES, is_number
 
-SUFFIXES = (" first", " second")
-
 
 def compared(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]:
     """Return a sentence; the settings that differ, and per value the count and largest change."""
@@ -55,12 +53,12 @@ def _values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[str]]:
         more = [c for c in shared if c in known or (c in floats and not (one[c] % 1).any())]
         parts = (some[:count] for some in (rest, more) for count in range(1, len(some) + 1))
         keys = next((k for k in parts if not any(t.duplicated(k).any() for t in (one, two))), None)
-        if keys is None or (both := one.merge(two, on=keys, suffixes=SUFFIXES)).empty:
+        if keys is None or (both := one.merge(two, on=keys, suffixes=(" first", " second"))).empty:
             unmatched.append(name)
             continue
         alone = len(one) + len(two) - 2 * len(both)
         for column in (c for c in one if c in two and c not in keys):
-            a, b = (both[f"{column}{run}"] for run in SUFFIXES)
+            a, b = both[f"{column} first"], both[f"{column} second"]
             differ = a.ne(b) & ~(a.isna() & b.isna())
             # Words say what a row is about, and are values where they differ.
             if not (is_number(one[column]) or column in OUTCOMES or differ.any()):

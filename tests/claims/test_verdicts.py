@@ -1,6 +1,7 @@
 """What a run of the ledger gives, and what the report and the figures make of it."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from ropelab.claims.record import Kind, Verdict
 from ropelab.runs.cell import Stored, Values, name_of
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import table_beside
 from ropelab.show.figures import claims as figures
 from ropelab.show.figures.style import use_style
 
@@ -316,3 +318,14 @@ def test_the_series_of_the_code_are_the_code(tables):
     assert product["harmonic", 512] == pytest.approx(1)
     angles = 7 / 10000.0 ** (np.arange(0, 512, 2) / 512)
     assert product["exponential", 7] == pytest.approx(np.cos(angles).mean())
+
+
+def test_a_stored_run_does_not_fit_another_ledger(monkeypatch):
+    ledger = ClaimsConfig().inputs()["ledger"]
+    assert ledger == ClaimsConfig(id="three-forms").inputs()["ledger"]
+
+    def with_one_more(file: str, name: str) -> dict[str, Any]:
+        return table_beside(file, name) | ({"claim": []} if name == "scores" else {})
+
+    monkeypatch.setattr("ropelab.claims.experiment.table_beside", with_one_more)
+    assert ClaimsConfig().inputs()["ledger"] != ledger

@@ -84,8 +84,7 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
 
 def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
     """Count the numbers that the encoding adds to those that are trained."""
-    encoding = compose(name, shape_of(config, trained_len))
-    return sum(p.numel() for p in encoding.parameters())
+    return sum(p.numel() for p in compose(name, shape_of(config, trained_len)).parameters())
 
 
 def train_flops(config: EncodingsConfig, name: str) -> int:

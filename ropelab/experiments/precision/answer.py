@@ -14,7 +14,7 @@ from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.sentences import listed, sentences_of, typed
 from ropelab.runs.tables import Tables
-from ropelab.runs.thresholds import EXACT, FAR, LOST, NOTICED, UNNOTICED
+from ropelab.runs.thresholds import EXACT, LOST, LOST_FAR, NOTICED, UNNOTICED
 
 WRONG_FROM, SPREAD = "first_position_over_tolerance", "score_spread"
 FLOAT32 = FORMATS["float32"].precision
@@ -113,10 +113,8 @@ def _stages(stages: pd.DataFrame) -> pd.DataFrame:
         for row in stages[stages["format"] == name].itertuples():
             wrong = getattr(row, WRONG_FROM)
             said = "never" if pd.isna(wrong) else f"{wrong:.0f}"
-            rows[str(row.stage)] |= {
-                f"{name} score_spread": spread(row),
-                f"{name} wrong_from": said,
-            }
+            rows[str(row.stage)][f"{name} score_spread"] = spread(row)
+            rows[str(row.stage)][f"{name} wrong_from"] = said
     table = pd.DataFrame(rows.values())
     return table[sorted(table, key=lambda column: str(column).endswith("wrong_from"))]
 
@@ -156,11 +154,11 @@ def _by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _of_distance(fine: pd.DataFrame) -> str:
-    most = fine[SPREAD].max()
-    within = f" up to {most:.1g} of their deviation" if most > EXACT else ""
+    within = f" up to {most:.1g} of their deviation" if (most := fine[SPREAD].max()) > EXACT else ""
     lost = f"no measured model lost more than {LOST:g} nats per byte in up to 8192 tokens"
-    far = f"(rounded inverse frequencies {FAR:g} in 32768 under YaRN)"
-    return f"scores depend on the distance alone{within}, and {lost} {far}"
+    rounded = any(parse_cast(plan).inv_freq.precision < FLOAT32 for plan in fine["plan"])
+    far = f" (rounded inverse frequencies {LOST_FAR:g} in 32768 under YaRN)" if rounded else ""
+    return f"scores depend on the distance alone{within}, and {lost}{far}"
 
 
 def _spreads(plans: pd.DataFrame, named: str) -> str:
