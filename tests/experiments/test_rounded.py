@@ -229,8 +229,9 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
         ((), "At 2k tokens no rounding has a cost that can be distinguished"),
         ((0.3,), "At 2k tokens a model notices score errors from 0.3 on"),
         ((0.0, 0.3), "At 2k tokens 2 of 3 roundings cost up to 0.2 nats per byte"),
+        ((0.0, 0.1, 0.3), "At 2k tokens 3 of 3 roundings cost up to 0.2 nats per byte"),
     ],
-    ids=["nothing", "a threshold", "no threshold"],
+    ids=["nothing", "a threshold", "no threshold", "below all that is drawn"],
 )
 def test_the_title_names_a_threshold_only_where_there_is_one(costly, title):
     about = ("unmodified", 1.0, "q8_0", "keys", "nll_last_window", 2048, 2048, 0.0)
