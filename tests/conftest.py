@@ -5,11 +5,13 @@
 """
 
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
+from PIL import Image
 
 from ropelab.experiments.extrapolate import PRESETS, Preset
 
@@ -23,6 +25,21 @@ def _close_pictures():
     yield
     if pyplot := sys.modules.get("matplotlib.pyplot"):
         pyplot.close("all")
+
+
+@pytest.fixture
+def unrendered(monkeypatch):
+    """Figures are drawn but not rendered, where a test is about what stands around them."""
+    png = BytesIO()
+    Image.new("RGB", (1, 1)).save(png, format="PNG")
+    blank = {"png": png.getvalue(), "svg": b"<svg/>"}
+
+    def as_files(figures, formats=("png",), style="screen"):
+        return {f"{name}.{kind}": blank[kind] for name in figures for kind in formats}
+
+    for module in ("drawn", "page.report"):
+        monkeypatch.setattr(f"ropelab.show.{module}.as_files", as_files)
+    monkeypatch.setattr("ropelab.sweeps.combined.as_files", as_files)
 
 
 @pytest.fixture(scope="session")
