@@ -185,15 +185,15 @@ def at_most(minutes: float | None) -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
     timer = Timer(60 * (minutes or 0), end)
-    before = signal.getsignal(signal.SIGINT)
     if minutes:
-        signal.signal(signal.SIGINT, interrupt)  # behind `&` in a script it was ignored
+        before = signal.signal(signal.SIGINT, interrupt)  # behind `&` in a script it was ignored
         timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        signal.signal(signal.SIGINT, before)
+        if minutes:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
