@@ -14,7 +14,7 @@ from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.sentences import listed, sentences_of, typed
 from ropelab.runs.tables import Tables
-from ropelab.runs.thresholds import EXACT, LOST, LOST_FAR, NOTICED, UNNOTICED
+from ropelab.runs.thresholds import EXACT, LOST, LOST_FAR, MEASURED, NOTICED, UNNOTICED
 
 WRONG_FROM, SPREAD = "first_position_over_tolerance", "score_spread"
 FLOAT32 = FORMATS["float32"].precision
@@ -132,10 +132,12 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
     """Name the stages that bfloat16 is not precise enough for: those that a model would notice."""
     places, fine = _by_spread(stages)
     named, lead = places["stage"].tolist(), "bfloat16 is precise enough for RoPE"
+    long = any((fine["stage"] == "inv_freq") & (fine["length"] > MEASURED))
     if not named:
         yield f"{lead} at every stage"
     elif len(fine):
-        yield f"{lead} unless {listed(named, 'or')} is rounded to it, or inv_freq in long contexts"
+        also = ", or inv_freq in long contexts" if long else ""
+        yield f"{lead} unless {listed(named, 'or')} is rounded to it{also}"
     else:
         yield "bfloat16 is not precise enough for RoPE at any stage"
     if named:
@@ -155,18 +157,15 @@ def _by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def _of_distance(fine: pd.DataFrame) -> str:
     within = f" up to {most:.1g} of their deviation" if (most := fine[SPREAD].max()) > EXACT else ""
-    lost = f"no measured model lost more than {LOST:g} nats per byte in up to 8192 tokens"
+    lost = f"no measured model lost more than {LOST:g} nats per byte in up to {MEASURED} tokens"
     rounded = any(parse_cast(plan).inv_freq.precision < FLOAT32 for plan in fine["plan"])
     far = f" (rounded inverse frequencies {LOST_FAR:g} in 32768 under YaRN)" if rounded else ""
     return f"scores depend on the distance alone{within}, and {lost}{far}"
 
 
 def _spreads(plans: pd.DataFrame, named: str) -> str:
-    values = [
-        f"{row[named]} ({'overflow' if pd.isna(row[SPREAD]) else format(row[SPREAD], '.2g')})"
-        for row in plans.to_dict("records")
-    ]
-    return listed(values)
+    values = zip(plans[named], plans[SPREAD], strict=True)
+    return listed([f"{n} ({'overflow' if pd.isna(s) else format(s, '.2g')})" for n, s in values])
 
 
 def _why_many(tables: Tables) -> str:
