@@ -153,9 +153,10 @@ def from_file(path: str) -> tuple[Mapping[str, RopeSpec], Fragment, tuple[str, .
     if document.kind == "gguf":
         raise InputError("--from wants a config.json: a GGUF file is scaled by flags, see audit")
     reading = registry.reading_of(path, document.config)
-    spec = reading.layers[reading.label]
+    spec, ours = reading.layers[reading.label], reading.runtime.name == registry.REFERENCE
+    if not ours and isinstance(spec.scaling, scalings.LongRope):  # vLLM allows less by itself
+        spec = replace(spec, claimed_len=language_part(document.config)[1].get(MAXIMUM))
     # Another runtime's layer types are not the reference's.
-    ours = reading.runtime.name == registry.REFERENCE
     specs = {reading.label: spec, **reading.layers} if ours else {"all": spec}
     return specs, dict(document.config), tuple(language_part(document.config)[0].split(".")[:-1])
 

@@ -34,6 +34,7 @@ REASONS = {
     math.tau: "angles count rotations, 2 pi rad",
 }
 REASONS |= {math.pi / 180: "angles are taken for degrees", 0.5: "every angle is halved"}
+REASONS |= {180 / math.pi: "angles in degrees are taken for radians"}
 
 
 def near(one: Pairs, other: Pairs) -> bool:
@@ -71,8 +72,7 @@ def wrong_tables(observed: Observed, expected: Expected) -> Fault | None:
         factors.append(times * factor)
     if min(factors) <= 0 or math.isclose(*factors, rel_tol=SAME_POSITION):
         return None
-    answer = "cos is multiplied by {:.4g}, sin by {:.4g}".format(*factors)
-    return answer, f"both by {factor:.6g}"
+    return "cos is multiplied by {:.4g}, sin by {:.4g}".format(*factors), f"both by {factor:.6g}"
 
 
 def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
@@ -182,7 +182,7 @@ def wrong_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
         tokens = spec.trained_len * (1 + (stretch - 1) / spec.scaling.factor)
         return f"{answer}, which dynamic scaling has at {tokens:.0f} tokens", fix
     whole = round(stretch)
-    if whole > 1 and math.isclose(stretch, whole, rel_tol=CLOSE):
+    if 1 < whole <= max(FACTORS) and math.isclose(stretch, whole, rel_tol=CLOSE):
         answer += f", which NTK-aware scaling by {whole} gives"
     return answer, fix
 
@@ -195,9 +195,8 @@ def common_factor(found: Pairs, right: Pairs) -> Fault | None:
     slow = order[: (len(order) + 1) // 2]
     factor = float(np.median(found[slow] / right[slow]))
     apart = np.abs(wrapped(found - factor * right)).max()
-    if not factor or math.isclose(factor, 1, rel_tol=CLOSE) or apart > CLOSE:
-        return None
-    if not near(found[slow], factor * right[slow]):
+    fits = near(found[slow], factor * right[slow]) and apart <= CLOSE
+    if not factor or math.isclose(factor, 1, rel_tol=CLOSE) or not fits:
         return None
     for value, reason in REASONS.items():
         if math.isclose(factor, value, rel_tol=CLOSE):
@@ -230,6 +229,7 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         for name in ("short", "long"):
             divisors = np.array(getattr(spec.scaling, f"{name}_factor"))
             yield f"the {name} table is used at {length} tokens", plain / divisors
+            yield f"the {name} table multiplies the frequencies", plain * divisors
     if not isinstance(spec.scaling, scaling.Unscaled):
         yield f"the scaling is not applied: {spec.method} is missing", plain
         yield "the factor is applied twice", right**2 / plain
@@ -304,5 +304,5 @@ def uneven_gain(observed: Observed) -> Fault | None:
     if abs(factors[place, pair] - 1) <= UNEVEN:
         return None
     where = f"pair {pair} at position {observed.positions[place]}"
-    answer = f"cos and sin of {where} are {factors[place, pair]:.3g} times those elsewhere"
-    return answer, "one factor for all pairs and positions"
+    answer = f"cos and sin of {where} are {factors[place, pair]:.3g} times as long as elsewhere"
+    return answer, "both of one angle, and one factor for all pairs and positions"

@@ -19,7 +19,7 @@ from ropelab.audit.document import load
 from ropelab.audit.rotations import Observed, Positions, from_tables
 from ropelab.audit.runtimes.families import WHOLES
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import language_part
+from ropelab.audit.runtimes.trace import Trace, language_part
 from ropelab.runs.errors import InputError, RopelabError, known, require, say
 from ropelab.runs.temporary import TemporaryFolder
 
@@ -146,9 +146,9 @@ def layered(module: Any) -> bool:
 def rotary_module(folder: Path) -> Any:
     """Return transformers' rotary class, built from the folder's config.json alone."""
     config = load(str(folder)).config
-    _, text = language_part(config)
-    # A class that has defaults of its own for its text is asked itself, or that the text lacks.
-    if str(config.get("model_type")) in WHOLES or not text.get("model_type"):
+    trace, (_, text) = Trace(config), language_part(config)
+    # A class that has defaults of its own for its text is asked itself, or that names its type.
+    if str(config.get("model_type")) in WHOLES or trace.model_type != text.get("model_type"):
         text = config
     require("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING

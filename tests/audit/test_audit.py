@@ -450,12 +450,10 @@ def test_unknown_runtimes_and_levels_are_named(tmp_path):
 
 
 def test_an_error_rests_on_a_reader_that_was_compared() -> None:
-    """TensorRT-LLM takes no share from the block, which only its source says."""
-    block = {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25}
-    config = {"model_type": "qwen3_5_text", "head_dim": 256, "max_position_embeddings": 262144}
-    result = audited({**config, "rope_parameters": block})
-    found = {(f.code, f.level) for f in result.findings}
-    assert ("W06", "warn") in found
+    """TGI passes over linear scaling, which only its source says."""
+    config = {**LLAMA, **LENGTH, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    result = audited(config, runtime=("transformers-5", "tgi"))
+    assert ("E08", "warn") in {(f.code, f.level) for f in result.findings}
     assert result.worst() == "warn"
 
 
@@ -655,3 +653,59 @@ def test_keys_of_published_files_are_not_called_misspelt() -> None:
     config = {**LLAMA, **LENGTH, "rope_scaling": block, "rotary": True}
     config |= {"rotary_emb_interleaved": False, "rotary_scaling_factor": None}
     assert "W01" not in codes(audited(config))
+
+
+PHI_2 = {"model_type": "phi-msft", "n_embd": 2560, "n_head": 32, "n_positions": 2048}
+
+
+def test_a_share_that_unknown_code_reads_is_no_whole_head() -> None:
+    """Phi-2's first files rotate 32 of 80 features, and those of StableLM a quarter."""
+    named = {"architectures": ["PhiForCausalLM"]}
+    for config in (
+        {**PHI_2, **named, "rotary_dim": 32},
+        {**LLAMA, **LENGTH, "model_type": "stablelm_epoch", "rope_pct": 0.25},
+    ):
+        assert not any(read(runtime, config).layers for runtime in RUNTIMES.values())
+    whole = {**LLAMA, **LENGTH, "model_type": "qwen", "rotary_pct": 1.0}
+    assert spec_of(whole, "mlx-lm").rotary_dim == 128
+
+
+def test_a_part_is_not_read_by_runtimes_that_lack_the_whole() -> None:
+    whole = {"model_type": "multi_modality", "language_config": {**LLAMA, **LENGTH}}
+    named = {**whole, "architectures": ["MultiModalityCausalLM"]}
+    for config in (whole, named):
+        read_by = [name for name, runtime in RUNTIMES.items() if read(runtime, config).layers]
+        assert read_by == ["sglang"]
+
+
+def test_deepseek_vl2_tiny_has_the_attention_of_deepseek_1() -> None:
+    text = {"hidden_size": 1280, "num_attention_heads": 10, "qk_rope_head_dim": 0, "use_mla": False}
+    text |= {"model_type": "deepseek_v2", "max_position_embeddings": 4096}
+    config = {"model_type": "deepseek_vl_v2", "language_config": text}
+    for name in ("vllm", "sglang"):
+        spec = spec_of(config, name)
+        assert (spec.head_dim, spec.rotary_dim, spec.pairing) == (128, 128, "half")
+    assert codes(audited(config), "error") == set()
+
+
+def test_vllm_renames_su_and_takes_the_original_length_beside_it() -> None:
+    lists = {"short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
+    config = {"model_type": "phi3_v", "architectures": ["Phi3VForCausalLM"], "hidden_size": 3072}
+    config |= {"num_attention_heads": 32, "max_position_embeddings": 131072, "rope_theta": 1e4}
+    config |= {"original_max_position_embeddings": 4096, "rope_scaling": {"type": "su", **lists}}
+    spec = spec_of(config, "vllm")
+    assert (spec.trained_len, spec.claimed_len, spec.rotary_dim) == (4096, 4096, 96)
+    assert spec.attention_factor == pytest.approx((1 + np.log(32) / np.log(4096)) ** 0.5)
+
+
+def test_tensorrt_llm_takes_base_and_share_as_loaded() -> None:
+    block = {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25}
+    config = {**LLAMA, **LENGTH, "head_dim": 256, "model_type": "qwen3_5_text"}
+    spec = spec_of({**config, "rope_parameters": block}, "tensorrt-llm")
+    assert (spec.base, spec.rotary_dim) == (1e7, 64)
+    assert spec_of(config, "tensorrt-llm").rotary_dim == 64
+    for silent in (
+        {**LLAMA, **LENGTH, "model_type": "gemma3_text"},
+        {**LLAMA, **LENGTH, "rope_scaling": {**YARN, "rope_theta": 1e6}},
+    ):
+        assert spec_of(silent, "tensorrt-llm").base == 1e6

@@ -281,7 +281,7 @@ def test_one_pair_with_a_factor_of_its_own_is_named(tmp_path: Path) -> None:
     gains[5] = 2.0
     done = checked(tmp_path, ladder(), gains)
     assert done.wrong
-    assert done.answer == "cos and sin of pair 5 at position 0 are 2 times those elsewhere"
+    assert done.answer == "cos and sin of pair 5 at position 0 are 2 times as long as elsewhere"
 
 
 @pytest.mark.parametrize("tolerance", [math.inf, math.nan, -1.0, 0.0])

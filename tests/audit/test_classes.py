@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from ropelab.audit.observed import rotary_class
+from ropelab.audit.observed import rotary_class, rotary_module
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.families import CLASSES, RELEASES, family_of
 
@@ -135,3 +135,26 @@ def test_the_table_has_most_classes_and_no_type_that_a_release_lacks() -> None:
     assert len(CLASSES["classes"]) > 150
     for release, rows in CLASSES["older"].items():
         assert set(rows) <= RELEASES[release]
+
+
+# Published files that say otherwise what their text is than transformers' own classes do.
+SIZES = {"hidden_size": 5120, "num_attention_heads": 40, "max_position_embeddings": 131072}
+LATENT = {**SIZES, "qk_rope_head_dim": 64, "rope_theta": 50000.0}
+
+
+@pytest.mark.parametrize(
+    ("outer", "text"),
+    [
+        ("exaone4_5", {"model_type": "exaone4_5_text", **SIZES, "rope_scaling": LLAMA3}),
+        ("kimi_k25", {"model_type": "kimi_k2", **LATENT}),
+    ],
+)
+def test_a_text_type_that_its_whole_renames_is_read(
+    outer: str, text: dict[str, Any], tmp_path: Path
+) -> None:
+    config = {"model_type": outer, "text_config": text}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    reading = registry.read(registry.RUNTIMES["transformers-5"], config)
+    assert reading.main is not None, reading.problem
+    ((_, table, _),) = tables(rotary_module(tmp_path))
+    np.testing.assert_allclose(reading.main.inv_freq(64), table, rtol=2e-6)

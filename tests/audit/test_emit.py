@@ -648,3 +648,20 @@ def test_one_key_for_the_bases_of_two_layer_types_holds_that_of_the_main_one(tmp
         path.write_text(json.dumps({**config, **more}))
         (written,) = emit(str(path), context=8192, method="yarn", target="hf4").targets
         assert json.loads(written.text)["rope_theta"] == 5e6
+
+
+def test_longrope_that_vllm_alone_reads_keeps_the_length_that_its_factor_comes_from(
+    tmp_path: Path,
+) -> None:
+    """vLLM allows 4096 tokens of Phi-3-vision without a flag, and takes the factor from 131072."""
+    lists = {"short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
+    config = {"model_type": "phi3_v", "architectures": ["Phi3VForCausalLM"], "hidden_size": 3072}
+    config |= {"num_attention_heads": 32, "max_position_embeddings": 131072, "rope_theta": 1e4}
+    config |= {"original_max_position_embeddings": 4096, "rope_scaling": {"type": "su", **lists}}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    for context in (4096, 131072):
+        (emission,) = emit(str(path), context=context, target="vllm").targets
+        assert emission.lost == ()
+        assert '"max_position_embeddings": 131072' in emission.text
+        assert emission.text.endswith(f"--max-model-len {context}")

@@ -86,6 +86,10 @@ def banded(blend: Callable[[float], float]) -> np.ndarray:
     return np.array(found)
 
 
+def halves(x: np.ndarray, y: np.ndarray, c: np.ndarray, s: np.ndarray) -> Any:
+    return x * c - y * s, y * c + x * s
+
+
 def columns(x: np.ndarray, y: np.ndarray, c: np.ndarray, s: np.ndarray) -> Any:
     """Halves, rotated by columns of a whole head."""
     half = HEAD // 2
@@ -128,6 +132,10 @@ EVEN, ODD = np.arange(0, HEAD, 2), np.arange(1, HEAD, 2)
 HALF = ladder(width=32)
 ONE_BACK = np.where(np.arange(HEAD // 2) == 5, -1, 1) * ladder()
 LINEAR = {**PLAIN, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+TABLES = {"short_factor": [1.0] * 32, "long_factor": [1.0 + i for i in range(32)]}
+LONGROPE = {**PLAIN, "model_type": "phi3", "original_max_position_embeddings": 4096}
+LONGROPE["rope_scaling"] = {"type": "longrope", **TABLES}
+WIDER = math.sqrt(1 + math.log(8) / math.log(4096))
 STATIC = 500000.0 * 2.0 ** (64 / 62)  # dynamic scaling by 2 at 49152 of 32768 tokens: 2 * 1.5 - 1
 PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("sign", PLAIN, {"inv_freq": -ladder()}, "the rotation has the wrong sign"),
@@ -274,6 +282,20 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("half the factor", LINEAR, {"inv_freq": ladder() / 2}, "factor 2 instead of 4"),
     ("back", PLAIN, {"place": lambda p: 32767 - p}, "positions are counted back from 32767"),
     ("sign of one", PLAIN, {"inv_freq": ONE_BACK}, "pairs 5 to 5, by factors from -1 to -1"),
+    ("degrees", PLAIN, {"inv_freq": ladder() * 180 / math.pi}, "degrees are taken for radians"),
+    ("log2 for ln", PLAIN, {"inv_freq": ladder(500000 ** (1 / math.log(2)))}, "instead of 500000"),
+    (
+        "sin of the next pair",
+        PLAIN,
+        {"lines": lambda x, y, c, s: halves(x, y, c, np.roll(s, -1, 1))},
+        "as long as elsewhere",
+    ),
+    (
+        "multiplied by the table",
+        LONGROPE,
+        {"inv_freq": ladder() * TABLES["long_factor"], "gain": WIDER},
+        "the long table multiplies the frequencies",
+    ),
     ("mscale's root", YARN, {"inv_freq": "right", "gain": GAIN**0.5}, "by 1.06707 instead of"),
 ]
 
@@ -291,6 +313,12 @@ def test_every_planted_bug_is_found_and_named(
     assert says in done.answer
     assert "uninitialised" not in done.answer
     assert done.fix
+
+
+def test_a_base_beyond_all_factors_is_not_explained_by_scaling() -> None:
+    done = judged(PLAIN, rotating(ladder(500000 ** (1 / math.log(2)))))
+    assert done.wrong
+    assert "NTK" not in done.answer
 
 
 def test_at_least_25_bugs_are_planted_and_the_codes_without_one_are_right() -> None:

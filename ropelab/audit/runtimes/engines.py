@@ -15,6 +15,7 @@ from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.reader import KEPT, Made, Method, Reader, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, MSCALES, ORIGINAL, Trace
+from ropelab.audit.runtimes.transformers import Transformers5
 from ropelab.math.scaling import Yarn
 
 
@@ -30,10 +31,9 @@ class Exllama(Reader):
     def settings(self, trace: Trace) -> dict[str, Settings]:
         where = "rope_scaling" if trace.block("rope_scaling") is not None else "rope_parameters"
         settings = Settings(trace, trace.block(where), where)
-        keys = ("rope_theta", "rope_parameters.rope_theta")
-        settings.put_first("rope_theta", keys, 10000.0, "default of model/config.py")
-        keys = ("partial_rotary_factor", "rope_parameters.partial_rotary_factor")
-        settings.put_first("partial_rotary_factor", keys, 1.0, "")
+        for name, usual in (("rope_theta", 10000.0), ("partial_rotary_factor", 1.0)):
+            keys = (name, f"rope_parameters.{name}")
+            settings.put_first(name, keys, usual, "default of model/config.py")
         return {"all": settings}
 
     def kind(self, settings: Settings) -> Any:
@@ -103,23 +103,15 @@ class TensorRt(Reader):
     usual_factor = 1.0
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        # rope_scaling wins over rope_parameters, in which full attention is preferred.
-        parameters, where = trace.block("rope_parameters") or {}, "rope_parameters"
-        if isinstance(parameters.get("full_attention"), dict):
-            parameters, where = parameters["full_attention"], "rope_parameters.full_attention"
-        block, place = trace.block("rope_scaling"), "rope_scaling"
-        if block is None:
-            block, place = parameters, where
-        settings = Settings(trace, block, place)
+        # transformers loads the file; of several layer types, full attention counts.
+        loaded = next(iter(Transformers5().settings(trace).values()))
+        if loaded.layer == "compress":
+            raise NotModelledError("DeepSeek-V4's bases by layer, with a rule of its own")
         # The original length at top level wins; one that is missing or 0 is 1024.
-        top, inside = trace.get(ORIGINAL), settings.get(ORIGINAL)
-        settings.put(ORIGINAL, top or inside or 1024, ORIGINAL if top else f"{place}.{ORIGINAL}")
-        if "rope_theta" in parameters:
-            path = f"{where}.rope_theta"
-            settings.put("rope_theta", trace.get(path), path)
-        else:
-            settings.put_first("rope_theta", ("rope_theta",), 10000.0, "default 10000")
-        return {"all": settings}
+        top, source = trace.get(ORIGINAL), loaded.sources.get(ORIGINAL, "")
+        inside = 0 if source == MAXIMUM else loaded.get(ORIGINAL)
+        loaded.put(ORIGINAL, top or inside or 1024, ORIGINAL if top else source)
+        return {"all": loaded}
 
     def kind(self, settings: Settings) -> Any:
         return super().kind(settings) or "default"  # an empty name is no scaling
@@ -130,7 +122,7 @@ class TensorRt(Reader):
         for name in ("rotary_dim", "rotary_emb_base", "qk_rope_head_dim"):
             if given := trace.get(name):
                 return reader.width_of(head_dim, whole(given, name) / head_dim)
-        share, _ = trace.first(("rotary_pct", "partial_rotary_factor"), 1.0)
+        share = trace.get("rotary_pct") or settings.read("partial_rotary_factor") or 1.0
         return reader.width_of(head_dim, number(share, "share"))
 
 

@@ -20,11 +20,11 @@ BLOCK = "rope_scaling"
 
 def read(trace: Trace) -> dict[str, RopeSpec]:
     """Return the spec of the file that the first architecture's converter writes."""
-    named = trace.whole.get("architectures") or [USUAL.get(trace.model_type)]
+    named = trace.whole.get("architectures") or [USUAL.get(str(trace.whole.get("model_type")))]
     first = named[0] if isinstance(named, list) else None
     writer = WRITERS.get(first) if isinstance(first, str) else None
     if writer is None:
-        kind = short(first) if first else f"model type {short(trace.model_type)}"
+        kind = short(first) if first else f"model type {short(trace.whole.get('model_type', ''))}"
         raise NotModelledError(f"no converter for {kind}, or one that was not read")
     return llamacpp.of_fields(Trace(trace.whole), writer(trace))
 

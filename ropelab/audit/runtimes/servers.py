@@ -40,6 +40,14 @@ class Server(Transformers5):
         settings.needs(*Transformers5.methods[kind].needs)
         return super().spec(settings)
 
+    def head_dim(self, trace: Trace) -> int:
+        if trace.family.latent and trace.get("qk_rope_head_dim") == 0:  # attention of DeepSeek 1
+            return reader.head_dim_of(trace, ())
+        return super().head_dim(trace)
+
+    def pairing(self, trace: Trace) -> Any:
+        return "half" if trace.get("qk_rope_head_dim") == 0 else super().pairing(trace)
+
     def method(self, settings: Settings) -> Made:
         return reader.Reader.method(self, settings)  # rotary classes of their own
 
@@ -64,19 +72,14 @@ class Server(Transformers5):
 
 
 class Vllm(Server):
-    def head_dim(self, trace: Trace) -> int:
-        if trace.family.latent and trace.get("qk_rope_head_dim") == 0:  # attention of DeepSeek 1
-            return reader.head_dim_of(trace, ())
-        return super().head_dim(trace)
-
-    def pairing(self, trace: Trace) -> Any:
-        return "half" if trace.get("qk_rope_head_dim") == 0 else super().pairing(trace)
-
     def spec(self, settings: Settings) -> RopeSpec:
         # Two type names may differ only where they mean the same.
         old, new = settings.get("type"), settings.get("rope_type")
         if old not in (None, new) and (old, new) not in reader.SAME_TYPES:
             raise RefusedError(f"conflict between rope_type={new} and type={old}")
+        if new == "su":  # renamed after loading, and then filled in as by transformers
+            settings.values["rope_type"] = "longrope"
+            settings.put_first(ORIGINAL, (ORIGINAL, f"rope_scaling.{ORIGINAL}", MAXIMUM), None, "")
         return super().spec(settings)
 
     def claimed(self, settings: Settings) -> tuple[int, bool]:

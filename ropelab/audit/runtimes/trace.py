@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from ropelab.audit.runtimes.families import RELEASE, Family, concerns_rope, family_of
+from ropelab.audit.runtimes.families import RELEASE, RENAMED, Family, concerns_rope, family_of
 from ropelab.audit.runtimes.spec import RefusedError, short
 
 # used: as written. translated: under another name or in another place. ignored: not read.
@@ -49,7 +49,8 @@ class Trace:
 
     @property
     def model_type(self) -> str:
-        kind = self.text.get("model_type") or self.whole.get("model_type") or ""
+        outer, kind = self.whole.get("model_type"), self.text.get("model_type")
+        kind = RENAMED.get(f"{outer}.{kind}", kind) or outer
         return kind if isinstance(kind, str) else ""
 
     @cached_property
