@@ -135,7 +135,7 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
     if not named:
         yield f"{lead} at every stage"
     elif len(fine):
-        yield f"{lead} unless {listed(named, 'or')} is rounded to it"
+        yield f"{lead} unless {listed(named, 'or')} is rounded to it, or inv_freq in long contexts"
     else:
         yield "bfloat16 is not precise enough for RoPE at any stage"
     if named:
