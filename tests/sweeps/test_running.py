@@ -346,3 +346,12 @@ def test_rows_of_a_run_are_told_apart_by_as_many_columns_as_it_takes():
 
 
 PAIRS = ((30.0, 0.5), (300.0, 0.75))
+
+
+def test_settings_that_change_together_make_no_lines():
+    sizes = [("tiny", 4), ("small", 6), ("medium", 8)]
+    rows = [(*size, name, 0.1) for size in sizes for name in ("pi", "ntk")]
+    table = pd.DataFrame(rows, columns=["preset", "heads", "method", "nll"])
+    runs = pd.DataFrame(sizes, columns=["preset", "heads"]).assign(case=range(3), answer="")
+    parts = parts_of({"sweep": table, "runs": runs})
+    assert parts == Parts("heads", ("method",), ("nll",))

@@ -38,7 +38,8 @@ def parts_of(tables: Tables) -> Parts:
         count += 1
     numbers = [name for name in keys if is_numeric_dtype(table[name])]
     along = max(numbers or keys, key=lambda name: table[name].nunique())
-    lines = [name for name in (*keys, *found[:count]) if name != along]
+    several = table.groupby(along).nunique().max() > 1  # what goes with the axis makes no lines
+    lines = [name for name in (*keys, *found[:count]) if name != along and several[name]]
     results = [name for name in found[count:] if is_numeric_dtype(table[name])]
     # What most runs have comes first; lengths that only some of them have make gaps.
     results.sort(key=lambda name: -table[name].count())
