@@ -679,8 +679,8 @@ def test_a_part_is_not_read_by_runtimes_that_lack_the_whole() -> None:
 
 
 def test_deepseek_vl2_tiny_has_the_attention_of_deepseek_1() -> None:
-    text = {"hidden_size": 1280, "num_attention_heads": 10, "qk_rope_head_dim": 0, "use_mla": False}
-    text |= {"model_type": "deepseek_v2", "max_position_embeddings": 4096}
+    sizes = {"hidden_size": 1280, "num_attention_heads": 10, "max_position_embeddings": 4096}
+    text = {"model_type": "deepseek_v2", **sizes, "qk_rope_head_dim": 0, "use_mla": False}
     config = {"model_type": "deepseek_vl_v2", "language_config": text}
     for name in ("vllm", "sglang"):
         spec = spec_of(config, name)
