@@ -31,10 +31,11 @@ BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)
 # Factors on all frequencies that have a usual reason.
 REASONS = {
     2.0: "rotated twice: every angle is doubled",
+    0.5: "every angle is halved",
     math.tau: "angles count rotations, 2 pi rad",
+    math.pi / 180: "angles are taken for degrees",
+    180 / math.pi: "angles in degrees are taken for radians",
 }
-REASONS |= {math.pi / 180: "angles are taken for degrees", 0.5: "every angle is halved"}
-REASONS |= {180 / math.pi: "angles in degrees are taken for radians"}
 
 
 def near(one: Pairs, other: Pairs) -> bool:

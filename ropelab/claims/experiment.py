@@ -4,7 +4,6 @@ asked of small trained models by the stored runs of the other experiments.
 The two kinds of evidence are counted apart: only the first can call a statement wrong.
 """
 
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,6 +12,7 @@ from pydantic import Field, model_validator
 from ropelab.runs.config import Config, Natural
 from ropelab.runs.errors import is_installed, unknown_name
 from ropelab.runs.files import table_beside
+from ropelab.runs.folders import digest
 
 CANNOT_SHOW = (
     "Whether a statement about large trained models holds there: the small models of this "
@@ -57,8 +57,8 @@ class ClaimsConfig(Config):
 
     def inputs(self) -> dict[str, str]:
         """Name the ledger, and tell runs without torch, where some findings are committed ones."""
-        names = sorted(path.stem for path in Path(__file__).parent.glob("*.toml"))
-        ledger = sha256(repr([table_beside(__file__, n) for n in names]).encode()).hexdigest()
+        names = [path.stem for path in Path(__file__).parent.glob("*.toml")]
+        ledger = digest({name: table_beside(__file__, name) for name in names})
         return {"ledger": ledger, **({} if is_installed("torch") else {"torch": "not installed"})}
 
     def reads(self) -> tuple[str, ...]:

@@ -666,6 +666,8 @@ def test_a_share_that_unknown_code_reads_is_no_whole_head() -> None:
         {**LLAMA, **LENGTH, "model_type": "stablelm_epoch", "rope_pct": 0.25},
     ):
         assert not any(read(runtime, config).layers for runtime in RUNTIMES.values())
+    silent = {**LLAMA, **LENGTH, "model_type": "unknown", "architectures": ["LlamaForCausalLM"]}
+    assert spec_of({**silent, "rotary_dim": None}, "vllm") == spec_of(silent, "vllm")
     whole = {**LLAMA, **LENGTH, "model_type": "qwen", "rotary_pct": 1.0}
     assert spec_of(whole, "mlx-lm").rotary_dim == 128
 

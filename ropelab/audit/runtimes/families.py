@@ -17,7 +17,7 @@ def table(name: str) -> dict[str, Any]:
 FAMILIES = table("families")
 _TYPES = table("model_types")
 UNROTATED = frozenset(_TYPES["unrotated"].split())
-PARTS, WHOLES, RENAMED, OWN = (_TYPES[k] for k in ("parts", "wholes", "renamed", "classes"))
+PARTS, WHOLES, RENAMED, REMOTE = (_TYPES[k] for k in ("parts", "wholes", "renamed", "remote"))
 KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
 CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))

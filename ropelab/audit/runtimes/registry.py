@@ -47,7 +47,7 @@ class Runtime:
 
 # Architectures or model types that a runtime has a class for, written by tools/model_lists.py.
 _LISTS = json.loads((files(__package__) / "model_lists.json").read_text(encoding="utf-8"))
-_CLASS_OF = families.OWN | dict(pair.split(":") for pair in _LISTS.pop("architectures").split())
+_CLASS_OF = families.REMOTE | dict(pair.split(":") for pair in _LISTS.pop("architectures").split())
 LISTS = {name: frozenset(words.split()) for name, words in _LISTS.items()}
 # They run a model without a class of their own by that of transformers.
 BACKED = ("vllm", "sglang")
@@ -209,11 +209,10 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     if of_file and not family.known and family.name in families.UNASKED:
         raise NotModelledError(f"the class of '{family.name}' was not read")
     if kinds and of_file and not listed(runtime.name, kinds[:1], named):
-        problem = f"'{short(outer or trace.model_type)}' is not in that release"
-        if runtime.name in BACKED:
-            problem = f"{problem}; where transformers has a class, that one runs"
-        raise NotModelledError(problem)
-    share = [k for k in ("rotary_dim", "rotary_pct", "rope_pct") if trace.text.get(k, 1) != 1]
+        more = "; where transformers has a class, that one runs" if runtime.name in BACKED else ""
+        raise NotModelledError(f"'{short(outer or trace.model_type)}' is not in that release{more}")
+    widths = ("rotary_dim", "rotary_pct", "rope_pct")
+    share = [key for key in widths if trace.text.get(key) not in (None, 1)]
     if of_file and share and family.name and not (family.known or family.width_key):
         raise NotModelledError(f"'{short(family.name)}' has {share[0]}, in code of its own")
     known = RELEASES.get(runtime.version, kinds)

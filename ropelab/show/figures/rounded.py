@@ -59,7 +59,7 @@ def _cost(rows: pd.DataFrame, unit: str) -> Figure:
     costly, free = shown[shown["verdict"] == COSTS], shown[shown["verdict"] != COSTS]
     context = shapes.tokens_label(rows["context_tokens"].max())
     title = f"At {context} tokens no rounding has a cost that can be distinguished"
-    if len(costly) and costly["x"].min() <= max(LEAST, free["x"].max()):  # the first: not nan
+    if len(costly) and costly["x"].min() <= max(LEAST, free["x"].max()):  # LEAST beside nan
         most = f"up to {costly['cost'].max():.2g} {unit.partition(',')[0]}"
         title = f"At {context} tokens {len(costly)} of {len(shown)} roundings cost {most}"
     elif len(costly):
