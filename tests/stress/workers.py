@@ -21,6 +21,9 @@ from tests.stress.scenes import begin, config_of, config_of_training, of_file
 SECONDS = 150.0
 """How long something is waited for; Ray itself waits for a minute."""
 
+MOMENTS = 6
+"""How many moments are tried at most where each way is to be met once."""
+
 Way = Callable[[int], object]
 """Disturbs a process and its family; LookupError where there is nobody to disturb."""
 
@@ -78,11 +81,15 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
         assert told(*again).status == 0
         right = state(results)
         for what, way in list(ways.items())[: 2 if few else None]:
-            for _ in range(1 if few else turns):
+            # Of a few each is to be met once; at some moments there is nobody left to disturb.
+            for _ in range(MOMENTS if few else turns):
                 begin(results, None)
                 arguments = of_file(config, results, 2, *more)
-                trial = Disturbed(folder, right, arguments, again)
-                yield trial.made(f"{name}: {what}", way, seconds * chance.random())
+                disturbed = Disturbed(folder, right, arguments, again)
+                trial = disturbed.made(f"{name}: {what}", way, seconds * chance.random())
+                yield trial
+                if few and trial.met:
+                    break
 
 
 class Disturbed:
