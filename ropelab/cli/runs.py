@@ -103,14 +103,14 @@ def compute_share(paths: Sequence[Path], index: str, shard: str, options: Option
 
 def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     """Make all runs of files, one table of each sweep, and the index and page of the results."""
-    # Imported here: a single run does without the page.
+    draw_more = _more_figures(options)
+    lab, sweeps = _asked(paths, index, options)
+    # Imported here: a single run, and what is refused, does without the page.
     from ropelab.show.gallery import write_index
     from ropelab.show.page.report import write_report
     from ropelab.show.page.shown import find_runs
     from ropelab.sweeps.combined import combine
 
-    draw_more = _more_figures(options)
-    lab, sweeps = _asked(paths, index, options)
     plans = [plan for sweep in sweeps for plan in sweep.plans]
     runs: dict[str, Run] = {}
     with _engine(options) as engine, at_most(options.max_minutes):

@@ -70,8 +70,24 @@ def from_wheels(folder: Path, out: Path) -> None:
         observe(name, str(place), version, str(out / f"{name}.json"))
 
 
+def kernel(folder: Path, source: Path) -> Path:
+    """The folder with the two libraries that turn positions, of all that llama.cpp would build."""
+    built = folder / "ggml"
+    libraries = built / "bin"
+    if not (libraries / "libggml-cpu.so").exists():
+        pip("install", "--quiet", "--target", str(folder / "cmake"), "cmake")
+        cmake = str(folder / "cmake" / "cmake" / "data" / "bin" / "cmake")
+        parts = ("COMMON", "TESTS", "TOOLS", "EXAMPLES", "SERVER")
+        without = [f"-DLLAMA_BUILD_{part}=OFF" for part in parts]
+        options = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_OPENMP=OFF", *without]
+        subprocess.run([cmake, "-S", source, "-B", built, *options], check=True)
+        targets = ["--target", "ggml-base", "ggml-cpu"]
+        subprocess.run([cmake, "--build", built, "--parallel", "2", *targets], check=True)
+    return libraries
+
+
 def from_converter(folder: Path, out: Path) -> None:
-    """The converter is Python in the source distribution; installing that builds the kernel."""
+    """The converter and its kernel's source are in the source distribution of the bindings."""
     name, version, commit = LLAMA_CPP
     site = transformers(folder, PINNED_BY_THE_CONVERTER, TRANSFORMERS["4.57.1"])
     place = folder / f"llama_cpp_python-{version}"
@@ -80,12 +96,8 @@ def from_converter(folder: Path, out: Path) -> None:
         pip("download", *options, f"{name}=={version}")
         with tarfile.open(folder / f"llama_cpp_python-{version}.tar.gz") as archive:
             archive.extractall(folder, filter="data")
-    built = folder / "llama_cpp_installed"
-    if not built.exists():
-        options = ("--quiet", "--no-deps", "--no-binary", name, "--target", str(built))
-        pip("install", *options, f"{name}=={version}")
-    source, libraries = place / "vendor" / "llama.cpp", built / "llama_cpp" / "lib"
-    places = (str(site), str(source), str(libraries))
+    source = place / "vendor" / "llama.cpp"
+    places = (str(site), str(source), str(kernel(folder, source)))
     observe("llamacpp", *places, commit, str(out / "llama.cpp.json"))
 
 
