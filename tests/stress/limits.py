@@ -20,7 +20,7 @@ OPEN = range(12)
 def trials(folder: Path, few: bool) -> Iterator[Trial]:
     """One trial per situation and limit; those that meet it are counted."""
     for scene in scenes(folder):
-        sparse = 17 if few or "training" in scene.name else 1
+        sparse = 37 if few or "training" in scene.name else 1
         for size in SIZES[::sparse]:
             yield one(scene, f"files of {size} bytes", resource.RLIMIT_FSIZE, size)
         for more in OPEN[2 :: max(1, sparse // 3)]:

@@ -30,7 +30,7 @@ from tests.stress.promise import Trial, one_line
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 FILES, LINES, MODELS = 1_200, 400, 400
-FEW = 40
+FEW = 20
 VALUES = (
     *(
         "0",

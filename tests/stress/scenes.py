@@ -44,7 +44,7 @@ class Scene:
 
     def numbers(self, few: bool) -> range:
         """The operations that are disturbed."""
-        return range(1, self.operations + 1, max(37, 8 * self.sparse) if few else self.sparse)
+        return range(1, self.operations + 1, max(74, 16 * self.sparse) if few else self.sparse)
 
     def endured(self, disturbance: AbstractContextManager[object]) -> str:
         """What does not hold of the command under a disturbance, and again without it."""
