@@ -67,6 +67,12 @@ def test_those_that_others_wait_for_come_first_then_the_longest_then_the_order()
     assert order(Machine(1), *cells) == [0, 1, 5, 3, 4, 2]
 
 
+def test_what_takes_a_moment_does_not_wait_for_training():
+    training = piece(0, seconds=600.0)
+    cells = [training, piece(1, training, seconds=1.0), piece(2, seconds=60.0), piece(3)]
+    assert order(Machine(1), *cells) == [3, 0, 1, 2]
+
+
 def test_a_start_that_is_not_among_the_cells_is_finished():
     assert order(Machine(1), piece(0, piece(9))) == [0]
 

@@ -15,6 +15,7 @@ Place = Callable[[Needs, Running], int | None]
 
 # A cell is begun so often when its worker is lost under it.
 TRIES = 3
+MOMENT = 5.0  # seconds of a cell that goes before the long ones
 
 
 @dataclass(frozen=True)
@@ -63,16 +64,17 @@ class Schedule:
 
     def __init__(self, cells: Mapping[int, Cell], place: Place) -> None:
         self._cells, self._place = cells, place
-        self._needs = {number: cell.needs for number, cell in cells.items()}
+        self._needs = needs = {number: cell.needs for number, cell in cells.items()}
         names = {name_of(cell): number for number, cell in cells.items()}
         self._starts = {
             number: {names[n] for n in map(name_of, cell.starts) if n in names}
             for number, cell in cells.items()
         }
         awaited = set().union(*self._starts.values())
-        # First those that others wait for, then the longest, so that none of these ends last.
+        # First what takes a moment, so that no quick answer waits for hours of training; then those
+        # that others wait for, then the longest, so that none of these ends last.
         self._waiting = sorted(
-            cells, key=lambda number: (number not in awaited, -self._needs[number].size, number)
+            cells, key=lambda n: (needs[n].size > MOMENT, n not in awaited, -needs[n].size, n)
         )
         self._running: dict[int, int] = {}
         self._undone = set(cells)
@@ -88,10 +90,8 @@ class Schedule:
         last = {number for number, times in self._lost.items() if times == TRIES - 1}
         if last & self._running.keys():
             return None
-        first = [number for number in self._waiting if number not in last]
-        alone = [number for number in self._waiting if number in last and not self._running]
-        for number in (*first, *alone):
-            if self._starts[number] & self._undone:
+        for number in sorted(self._waiting, key=last.__contains__):
+            if self._starts[number] & self._undone or (number in last and self._running):
                 continue
             running = [(self._needs[other], gpu) for other, gpu in self._running.items()]
             gpu = self._place(self._needs[number], running)
