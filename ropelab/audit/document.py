@@ -79,9 +79,8 @@ def from_json(name: str, raw: bytes) -> Document:
     if text.get("model_type") in ROTATED:
         return Document(name, "config", config)
     sized = any(key in text for key in ("num_attention_heads", "n_head", "head_dim"))
-    rotates = "max_position_embeddings" in text or any(
-        "rope" in path or "rotary" in path for path in rope_paths(text)
-    )
+    paths = " ".join(rope_paths(text))
+    rotates = "max_position_embeddings" in text or "rope" in paths or "rotary" in paths
     if not (sized and rotates):
         raise InputError(f"{name} is no configuration of a model with rotary positions")
     return Document(name, "config", config)

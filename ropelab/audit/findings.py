@@ -49,10 +49,8 @@ def of_ratio(case: Case) -> str:
     except RefusedError:
         return ""
     # A factor below 1 is a mistake of its own.
-    right = (
-        math.isclose(reached, maximum, rel_tol=1e-6) or math.isinf(reached) or reached < original
-    )
-    return "" if right else f'"{MAXIMUM}": {round(reached)}'
+    fits = reached < original or math.isinf(reached) or math.isclose(reached, maximum, rel_tol=1e-6)
+    return "" if fits else f'"{MAXIMUM}": {round(reached)}'
 
 
 def unscaled(case: Case) -> list[str]:

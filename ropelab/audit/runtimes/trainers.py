@@ -76,11 +76,10 @@ def replaced(trace: Trace, kind: str) -> dict[str, Any]:
 
 def lengthened(kind: str, original: int, factor: int) -> dict[str, Any]:
     """Return the keys of a scaling from the original length by a whole factor."""
-    block: dict[str, Any] = {"rope_type": kind, "factor": float(factor)}
+    bands = KEPT if kind == "llama3" else {}
+    block: dict[str, Any] = {"rope_type": kind, "factor": float(factor), **bands}
     if kind != "linear":
         block[ORIGINAL] = original
-    if kind == "llama3":
-        block |= KEPT
     return {MAXIMUM: original * factor, "rope_scaling": block}
 
 
