@@ -230,7 +230,7 @@ class Mlx(Reader):
         return 131072 if bare else super().longest(trace)
 
     def head_dim(self, trace: Trace) -> int:
-        return reader.head_dim_of(trace, () if trace.model_type in ("phi3", "stablelm") else None)
+        return reader.head_dim_of(trace, () if FILES[trace.model_type].get("headless") else None)
 
     def kind(self, settings: Settings) -> Any:
         if settings.get("type"):
@@ -252,10 +252,9 @@ class Mlx(Reader):
         return long_table(settings, whole(settings.trace.get(ORIGINAL, 4096), ORIGINAL))
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        share, trace = 1.0, settings.trace
-        if FILES[trace.model_type].get("share"):
-            share = number(trace.get("partial_rotary_factor", 1.0), "share")
-        return reader.width_of(head_dim, share)
+        trace, reads = settings.trace, FILES[settings.trace.model_type].get("share")
+        share = trace.get("partial_rotary_factor", 1.0) if reads else 1.0
+        return reader.width_of(head_dim, number(share, "share"))
 
     def pairing(self, trace: Trace) -> Any:
         return "interleaved" if FILES[trace.model_type].get("interleaved") else "half"

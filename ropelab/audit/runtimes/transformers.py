@@ -104,13 +104,11 @@ def blocks_of(text: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {} if "all" in found else {label: made.values for label, made in found.items()}
 
 
-def nested(
-    trace: Trace, name: str, block: Block | None, inner: Block
-) -> Iterable[tuple[str, Block]]:
+def nested(trace: Trace, at: str, block: Block | None, inner: Block) -> Iterable[tuple[str, Block]]:
     """Return the dicts of the layer types; keys beside them are passed over."""
     for key, value in (block or {}).items():
         if key not in inner and value is not None:
-            trace.mark(f"{name}.{key}", "ignored", OUTSIDE)
+            trace.mark(f"{at}.{key}", "ignored", OUTSIDE)
     return inner.items()
 
 
@@ -321,6 +319,7 @@ class Transformers4(Transformers):
     def __post_init__(self) -> None:
         self.methods = {
             **reader.COMMON,
+            "origin": Method(reader.unscaled),  # of the first InternLM
             "yarn": Method(self.yarn, ("factor",)),
             "llama3": Method(reader.llama3, (*BANDS, ORIGINAL)),
             "longrope": Method(self.longrope, LISTS),
@@ -344,7 +343,8 @@ class Transformers4(Transformers):
             block = family.rope
         settings = Settings(trace, block, "rope_scaling")
         usual = block.get("rope_type", "default")
-        kind, path = trace.first(("rope_scaling.type", "rope_scaling.rope_type"), usual)
+        names = ("rope_scaling.type", "rope_scaling.rope_type", "rotary.type")
+        kind, path = trace.first(names, usual)
         if path == "rope_scaling.type" and "rope_type" in block:
             trace.mark("rope_scaling.rope_type", "overridden", "type wins in transformers 4")
         # Phi3Config._rope_scaling_adjustment renames both on loading.
