@@ -459,6 +459,43 @@ def test_scalings_that_vllm_alone_reads() -> None:
     assert registry.read(registry.RUNTIMES["transformers-5"], config).outcome == "refused"
 
 
+def test_molmo_2_with_layers_of_its_own_is_not_modelled() -> None:
+    reader = registry.RUNTIMES["transformers-5"]
+    config = {"model_type": "molmo2_text", **WIDE}
+    for layers, outcome in ((None, "read"), ([1, 3], "not modelled")):
+        reading = registry.read(reader, {**config, "rope_scaling_layers": layers})
+        assert reading.outcome == outcome
+
+
+def findings_of(config: dict[str, Any], tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = audit(str(tmp_path / "config.json"), precision=False).findings
+    return {finding.code: finding.do for finding in found}
+
+
+def test_the_base_of_the_file_is_the_one_to_write(tmp_path: Path) -> None:
+    """MLX-LM and transformers 5 pass over it, and come before llama.cpp."""
+    qwen = {"model_type": "qwen", "architectures": ["QWenLMHeadModel"], **SIZES}
+    nomic = {"model_type": "nomic_bert", "architectures": ["NomicBertModel"], **SIZES}
+    for config, base in ((qwen, 1e6), (nomic, 10000)):
+        fix = findings_of({**config, "rotary_emb_base": base}, tmp_path)["E03"]
+        assert fix == f'write "rope_theta": {float(base)!r} at top level'
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"rope_theta": 3580165449.0},  # float32, as in a GGUF file, is off by 2e-8
+        {"rope_interleaved": False},
+        {"rotary_emb_scale_base": None},
+        {"rope_scaling_layers": None},
+    ],
+)
+def test_published_keys_raise_no_alarm(keys: dict[str, Any], tmp_path: Path) -> None:
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **SIZES, **keys}
+    assert set(findings_of(config, tmp_path)) <= {"N03", "N04"}
+
+
 def test_plamo_3_has_a_base_for_local_layers_in_vllm() -> None:
     config = {**WIDE, "model_type": "plamo3", "rope_local_theta": 5e3}
     config["architectures"] = ["Plamo3ForCausalLM"]

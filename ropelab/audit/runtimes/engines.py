@@ -149,6 +149,7 @@ class Tgi(Reader):
 
     unknown = "rope scaling type '{}' is not implemented"
     multiplies_unscaled = False
+    reads_local = True
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         block: Mapping[str, Any] = trace.block("rope_scaling") or {}

@@ -191,7 +191,8 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     """Raise NotModelledError for types that a release lacks, and keys that no reader computes."""
     family = trace.family
     usual = head_dim_of(trace, ()) if family.unread_odd else 1
-    if family.unread and (not family.unread_key or trace.get(family.unread_key, usual) != usual):
+    given = trace.get(family.unread_key) if family.unread_key else "any"
+    if family.unread and given not in (None, usual):
         raise NotModelledError(f"'{family.name}' has {family.unread}")
     if family.read_by and runtime.name not in family.read_by:
         raise NotModelledError(f"the code of '{family.name}' was not read there")

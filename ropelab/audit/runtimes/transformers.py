@@ -313,6 +313,7 @@ class Transformers4(Transformers):
     truncate: bool = True  # YaRN reads truncate
     phi3_share: bool = True  # Phi-3 reads partial_rotary_factor
     types: Collection[str] = ()
+    reads_local = True
     unmultiplied = ("deepseek_v2",)
     other = "of that release the class of '{}' was not read"
 
@@ -324,17 +325,6 @@ class Transformers4(Transformers):
             "llama3": Method(reader.llama3, (*BANDS, ORIGINAL)),
             "longrope": Method(self.longrope, LISTS),
         }
-
-    def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        specs, local = super().read(trace), trace.family.local_base_key
-        if not local:
-            return specs
-        # Sliding-window layers have a base of their own, and but for ModernBERT are never scaled.
-        full, usual = specs["all"], trace.family.local_base
-        base = number(trace.get(local, full.base if usual is None else usual), local)
-        scaled = trace.family.local_scaled
-        sliding = replace(full, base=base, base_source="") if scaled else full.unscaled(base)
-        return {"full_attention": full, "sliding_attention": sliding}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         # Base and share are beside rope_scaling; rope_parameters is not known to these releases.
