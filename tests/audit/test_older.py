@@ -26,6 +26,14 @@ def test_gemma_3_has_a_base_for_local_layers_in_tgi() -> None:
     }
 
 
+@pytest.mark.parametrize("kind", ["gemma2", "mixtral", "olmo", "phi", "stablelm", "starcoder2"])
+def test_files_of_sglang_that_pass_no_scaling_on(kind: str) -> None:
+    for runtime, method in (("sglang", "unscaled"), ("transformers-5", "yarn")):
+        spec = read(runtime, kind, head_dim=128, rope_scaling=YARN).main
+        assert spec is not None
+        assert spec.method.startswith(method)
+
+
 def test_gemma_3n_has_a_base_for_local_layers() -> None:
     for release in ("transformers-4.55", "transformers-4.57"):
         layers = read(release, "gemma3n_text", rope_scaling=LINEAR).layers

@@ -20,7 +20,7 @@ from ropelab.math.scaling import NtkAware
 
 LATENT = "deepseek_yarn"
 
-UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS = (tuple(row) for row in table("names")["servers"])
+UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS, UNSCALED = map(tuple, table("names")["servers"])
 
 
 def lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
@@ -96,6 +96,9 @@ class Vllm(Server):
 
 
 class Sglang(Server):
+    def kind(self, settings: Settings) -> Any:
+        return "default" if settings.trace.family.name in UNSCALED else super().kind(settings)
+
     def claimed(self, settings: Settings) -> tuple[int, bool]:
         trace, factor = settings.trace, settings.get("factor")
         length = next(lengths(trace, SGLANG_LENGTHS), 2048)
