@@ -131,11 +131,12 @@ def test_the_patched_file_takes_effect_in_transformers(
     context = spec.length * (4 if name in LONGER else 1)
     done = emit(str(FOLDER / f"{name}.json"), context=context, target=target)
     (emission,) = done.targets
-    # A length that the server rules by itself without its flag, models that are not in vLLM's
-    # registry or in that release of transformers: said aloud.
+    # A length that the server rules by itself without its flag, a class that passes no scaling on,
+    # models that are not in vLLM's registry or in that release of transformers: said aloud.
     known = {
         ("aic_nvidia--Kimi-K2.5-NVFP4", "hf4"),
         ("ome_phi3", "vllm-draft"),
+        ("ome_stablelm_3b", "sglang"),
         *(("ome_llama3_2_11b_vision", one) for one in ("vllm", "vllm-draft")),
     }
     out_of_reach = target == "axolotl" and language_part(config)[0]
@@ -326,6 +327,9 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         (1e5, 64, 64),
         {"sglang"},
     ),
+    ("AXK1", "AXK1ForCausalLM", LATENT, (1e5, 64, 64), {"vllm"}),
+    ("longcat_flash_ngram", "LongcatFlashNgramForCausalLM", LATENT, (1e5, 64, 64), {"vllm"}),
+    ("llada2_moe", "LLaDA2MoeModelLM", {**WIDE, "rotary_dim": 64}, (1e6, 64, 128), {"sglang"}),
     ("youtu_llm", "YoutuForCausalLM", LATENT, (1e5, 64, 64), {"llama.cpp"}),
     (
         *("sarvam_mla", "SarvamMLAForCausalLM"),
@@ -489,11 +493,22 @@ def test_the_base_of_the_file_is_the_one_to_write(tmp_path: Path) -> None:
         {"rope_interleaved": False},
         {"rotary_emb_scale_base": None},
         {"rope_scaling_layers": None},
+        {"use_3d_rope": True, "rope_is_neox_style": True},
     ],
 )
 def test_published_keys_raise_no_alarm(keys: dict[str, Any], tmp_path: Path) -> None:
     config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **SIZES, **keys}
     assert set(findings_of(config, tmp_path)) <= {"N03", "N04"}
+
+
+def test_hunyuans_first_name_of_its_scaling_is_known() -> None:
+    block = {"type": "xdrope", "alpha": 1000.0, "factor": 1.0, "xdrope_section": [16, 16, 16, 16]}
+    for kind, outcome in (("hunyuan_vl", "read"), ("llama", "refused")):
+        config = {"model_type": kind, **WIDE, "rope_scaling": block}
+        reading = registry.read(registry.RUNTIMES["transformers-5"], config)
+        assert reading.outcome == outcome
+        for spec in reading.layers.values():
+            assert spec.inv_freq(64)[1] == pytest.approx((1e6 * 1000 ** (128 / 126)) ** (-2 / 128))
 
 
 def test_plamo_3_has_a_base_for_local_layers_in_vllm() -> None:

@@ -18,8 +18,7 @@ from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, OUTSID
 Block = Mapping[str, Any]
 
 SCALED = ("llama3", "yarn", "longrope")
-# Where the class was not asked.
-LAYER_TYPES = ("full_attention", "sliding_attention")
+LAYER_TYPES = ("full_attention", "sliding_attention")  # where the class was not asked
 DEFAULT = {"rope_type": "default"}
 # The classes of transformers 4 that take `mrope` for a name.
 WITH_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
@@ -55,9 +54,9 @@ class Transformers5(Transformers):
         # Gemma 4: heads of another size in the layers of full attention.
         head_dim = whole(trace.get("global_head_dim", wide), "global_head_dim")
         full = specs["full_attention"]
-        share = full.rotary_dim / full.head_dim
-        wider = replace(full, head_dim=head_dim, rotary_dim=reader.width_of(head_dim, share))
-        return {**specs, "full_attention": wider.checked()}
+        width = reader.width_of(head_dim, full.rotary_dim / full.head_dim)
+        wider = replace(full, head_dim=head_dim, rotary_dim=width).checked()
+        return {**specs, "full_attention": wider}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         name, block = "rope_parameters", trace.block("rope_parameters")
@@ -214,6 +213,8 @@ def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Se
         if settings.get("rope_type") == "su" and ORIGINAL not in block:
             raise RefusedError(f"su without {ORIGINAL} beside it")  # filled in too late
         settings.values["rope_type"] = "longrope"
+    if family.name == "hunyuan_vl_text" and settings.get("rope_type") == "xdrope":
+        settings.values["rope_type"] = "dynamic"  # its class renames it
     if settings.get("rope_type") == "mrope" and "mrope_section" in block:
         settings.values["rope_type"] = "default"
 
@@ -270,10 +271,9 @@ def yarn(settings: Settings) -> Made:
     attention = reader.stated_attention(settings, factor)
     settings.drop_empty("beta_fast", "beta_slow")  # `rope_parameters_dict.get(..) or 32`
     # truncate is read from the outer dict, so that inside a layer type's dict it does nothing.
-    inside = bool(settings.layer)
-    if inside:
+    if settings.layer:
         settings.mark("truncate", "ignored", "read from the outer dict only")
-    return reader.coded_yarn(settings, factor, attention, trained, truncate=inside or None)
+    return reader.coded_yarn(settings, factor, attention, trained, bool(settings.layer) or None)
 
 
 def own_attention(settings: Settings) -> Any:
