@@ -378,7 +378,7 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "keys", "wanted", "readers"), OWN_CODE, ids=lambda value: str(value)[:20]
+    ("kind", "name", "keys", "wanted", "readers"), OWN_CODE, ids=[row[1] for row in OWN_CODE]
 )
 def test_a_type_is_read_where_its_code_was_read(
     kind: str, name: str, keys: dict[str, Any], wanted: tuple[float, int, int], readers: set[str]
