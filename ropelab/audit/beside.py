@@ -153,9 +153,8 @@ def axes(reading: Reading, block: Mapping[str, Any]) -> str:
     if not layout or reading.runtime.name not in ("transformers-5", "sglang"):
         return ""
     three = isinstance(sections, list) and len(sections) == 3
-    if not three or not all(isinstance(one, int) and one >= 0 for one in sections):
-        return ""
-    if not reading.main or sum(sections) != reading.main.rotary_dim // 2:
+    counts = three and all(isinstance(one, int) and one >= 0 for one in sections)
+    if not counts or not reading.main or sum(sections) != reading.main.rotary_dim // 2:
         return ""
     if reading.runtime.name == "sglang":  # which goes by the key, whatever the model
         layout = "mrope_interleaved" if block.get("mrope_interleaved") else "mrope"

@@ -247,7 +247,7 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
 
 def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
     """Return a row per cast plan, nearest first: mean distance of its tables from the observed."""
-    spec = expected.spec
+    spec, gain = expected.spec, expected.spec.attention_factor
     spectrum = Spectrum(expected.inv_freq, spec.base, spec.rotary_dim)
     positions = observed.positions.astype(np.float64)
     rows: list[dict[str, Any]] = []
@@ -256,9 +256,7 @@ def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
         # Every observed number is finite, so that no plan overflows (float16 does at 65520).
         if not np.isfinite(angles).all():
             continue
-        cos, sin = (
-            round_to(spec.attention_factor * f(angles), plan.table) for f in (np.cos, np.sin)
-        )
+        cos, sin = (round_to(gain * f(angles), plan.table) for f in (np.cos, np.sin))
         apart = float(np.abs(observed.cos - cos).mean() + np.abs(observed.sin - sin).mean())
         if math.isfinite(apart):
             rows.append({"cast": name, "mean_difference": apart})

@@ -78,10 +78,9 @@ def from_json(name: str, raw: bytes) -> Document:
         raise InputError(f"{name} has no rotary positions: {why}")
     if text.get("model_type") in ROTATED:
         return Document(name, "config", config)
-    sized = any(key in text for key in ("num_attention_heads", "n_head", "head_dim"))
-    rotates = "max_position_embeddings" in text or any(
-        "rope" in path or "rotary" in path for path in rope_paths(text)
-    )
+    sized = any(key in text for key in ("num_attention_heads", "n_head", "n_heads", "head_dim"))
+    paths = " ".join(rope_paths(text))
+    rotates = "max_position_embeddings" in text or "rope" in paths or "rotary" in paths
     if not (sized and rotates):
         raise InputError(f"{name} is no configuration of a model with rotary positions")
     return Document(name, "config", config)

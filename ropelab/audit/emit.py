@@ -255,9 +255,8 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
         return [f"rotary_dim {got.rotary_dim}, not {wanted.rotary_dim}"]
     words, lengths = [], (64, wanted.trained_len, wanted.length, 2 * wanted.length)
     # Runtimes compute in float32, so smaller differences mean nothing.
-    if not all(
-        np.allclose(got.inv_freq(n), wanted.inv_freq(n), rtol=1e-6, atol=0) for n in lengths
-    ):
+    tables = ((got.inv_freq(n), wanted.inv_freq(n)) for n in lengths)
+    if not all(np.allclose(*pair, rtol=1e-6, atol=0) for pair in tables):
         words.append(f"frequencies: {got.method} instead of {wanted.method}")
     if not math.isclose(got.logit_multiplier, wanted.logit_multiplier, rel_tol=1e-6):
         words.append(f"logits x {got.logit_multiplier:.6g}, not {wanted.logit_multiplier:.6g}")

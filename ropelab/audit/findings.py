@@ -49,10 +49,8 @@ def of_ratio(case: Case) -> str:
     except RefusedError:
         return ""
     # A factor below 1 is a mistake of its own.
-    right = (
-        math.isclose(reached, maximum, rel_tol=1e-6) or math.isinf(reached) or reached < original
-    )
-    return "" if right else f'"{MAXIMUM}": {round(reached)}'
+    fits = reached < original or math.isinf(reached) or math.isclose(reached, maximum, rel_tol=1e-6)
+    return "" if fits else f'"{MAXIMUM}": {round(reached)}'
 
 
 def unscaled(case: Case) -> list[str]:
@@ -67,7 +65,7 @@ def explained(case: Case) -> set[str]:
     """Return the runtimes whose difference has a cause of its own: base, width, no scaling."""
     right = case.spec
     other = {name for name, spec in case.read if spec.rotary_dim != right.rotary_dim}
-    other |= {n for n, s in case.read if not math.isclose(s.base, right.base, rel_tol=1e-9)}
+    other |= {n for n, s in case.read if not math.isclose(s.base, right.base, rel_tol=1e-7)}
     return other | {*unscaled(case)}
 
 
@@ -89,9 +87,10 @@ def errors(case: Case) -> Iterator[Finding]:
         yield blamed(case, "E02", stopped, reason=reason)
 
     for base, names in case.grouped(lambda spec: spec.base).items():
-        if not math.isclose(base, right.base, rel_tol=1e-9):
+        if not math.isclose(base, right.base, rel_tol=1e-7):  # float32 holds it in a GGUF file
             source = next(spec.base_source for _, spec in case.read if spec.base == base)
-            fix = f'write "rope_theta": {right.base!r} at top level'
+            wanted = base if base == case.document.config.get("rotary_emb_base") else right.base
+            fix = f'write "rope_theta": {wanted!r} at top level'
             fix = f"leave {source} off" if source.startswith("--") else fix
             about: dict[str, Any] = {"base": typed(base), "right": typed(right.base)}
             yield blamed(case, "E03", names.split(", "), source=source, fix=fix, **about)
@@ -199,8 +198,7 @@ def lengths(case: Case) -> Iterator[Finding]:
 
 def files(case: Case) -> Iterator[Finding]:
     """Find entries of a file that do nothing, entries that it lacks, and a tokenizer's limit."""
-    stray = [use.path for use in case.reference.keys if use.note == OUTSIDE]
-    if stray:
+    if stray := [use.path for use in case.reference.keys if use.note == OUTSIDE]:
         yield found("W11", paths=", ".join(stray))
 
     if case.document.kind == "gguf":

@@ -115,22 +115,21 @@ def runtimes(case: Case) -> Rows:
         for layer, spec, other in case.layers(reading):
             counts = roles(spec.plan(case.length), spec.geometry)
             ratio, position = distance(spec, other, case.length)
-            rows.append(
-                {
-                    **about,
-                    "layers": layer,
-                    **{name: getattr(spec, name) for name in SHAPE},
-                    "trained_tokens": spec.trained_len,
-                    "claimed_tokens": spec.claimed_len,
-                    "pairs_kept": counts.count("kept"),
-                    "pairs_blended": counts.count("ramp"),
-                    "pairs_divided": counts.count("interpolated"),
-                    **{name: getattr(spec, name) for name in GAINS},
-                    "largest_ratio": ratio,
-                    "first_off_tokens": position,
-                    "problem": "",
-                }
-            )
+            row = {
+                **about,
+                "layers": layer,
+                **{name: getattr(spec, name) for name in SHAPE},
+                "trained_tokens": spec.trained_len,
+                "claimed_tokens": spec.claimed_len,
+                "pairs_kept": counts.count("kept"),
+                "pairs_blended": counts.count("ramp"),
+                "pairs_divided": counts.count("interpolated"),
+                **{name: getattr(spec, name) for name in GAINS},
+                "largest_ratio": ratio,
+                "first_off_tokens": position,
+                "problem": "",
+            }
+            rows.append(row)
     return rows
 
 
@@ -197,20 +196,19 @@ def context(case: Case) -> Rows:
         unscaled = np.asarray(spec.geometry.inv_freq, dtype=np.float64)
         unfinished = np.flatnonzero(unscaled * spec.trained_len < 2 * math.pi)
         slowest = float(rotating.min() * length / (2 * math.pi)) if rotating.size else 0.0
-        rows.append(
-            {
-                "layers": layer,
-                "trained_tokens": spec.trained_len,
-                "claimed_tokens": spec.claimed_len,
-                "length_tokens": length,
-                "slowest_turns": slowest,
-                "critical_pair": int(unfinished[0]) if unfinished.size else None,
-                "smallest_factor": max(1.0, length / spec.trained_len),
-                "base_asymptotic_bound": su_asymptote(length),
-                "base_one_turn": one_rotation_base(spec.rotary_dim, length),
-                "short_logit_multiplier": spec.logit_multiplier,
-            }
-        )
+        row = {
+            "layers": layer,
+            "trained_tokens": spec.trained_len,
+            "claimed_tokens": spec.claimed_len,
+            "length_tokens": length,
+            "slowest_turns": slowest,
+            "critical_pair": int(unfinished[0]) if unfinished.size else None,
+            "smallest_factor": max(1.0, length / spec.trained_len),
+            "base_asymptotic_bound": su_asymptote(length),
+            "base_one_turn": one_rotation_base(spec.rotary_dim, length),
+            "short_logit_multiplier": spec.logit_multiplier,
+        }
+        rows.append(row)
     return rows
 
 
@@ -242,18 +240,17 @@ def precision(case: Case, dtype: FloatFormat) -> Rows:
         by_octave = (worst(chain, start, stop - start) for start, stop in octaves(0, last))
         within = whole.error_rad <= TOLERANCE
         beyond = None if within else first_beyond(chain, by_octave, TOLERANCE)
-        rows.append(
-            {
-                "chain": preset,
-                "runtimes": ", ".join(names),
-                "length_tokens": last,
-                "angle_error_rad": whole.error_rad,
-                "tolerance_rad": TOLERANCE,
-                "beyond_from_tokens": beyond,
-                "table_format": chain.plan.table.name,
-                "table_error": worst_table_error(chain, [whole]),
-            }
-        )
+        row = {
+            "chain": preset,
+            "runtimes": ", ".join(names),
+            "length_tokens": last,
+            "angle_error_rad": whole.error_rad,
+            "tolerance_rad": TOLERANCE,
+            "beyond_from_tokens": beyond,
+            "table_format": chain.plan.table.name,
+            "table_error": worst_table_error(chain, [whole]),
+        }
+        rows.append(row)
     return rows
 
 

@@ -18,6 +18,22 @@ def read(runtime: str, kind: str, **keys: Any) -> Reading:
     return registry.read(registry.RUNTIMES[runtime], {"model_type": kind, **SIZES, **keys})
 
 
+def test_gemma_3_has_a_base_for_local_layers_in_tgi() -> None:
+    layers = read("tgi", "gemma3_text", head_dim=128, rope_scaling=LINEAR, rope_theta=1e6).layers
+    assert {name: (s.base, s.method) for name, s in layers.items()} == {
+        "full_attention": (1e6, "unscaled"),  # it applies no linear scaling
+        "sliding_attention": (1e4, "unscaled"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["gemma2", "mixtral", "olmo", "phi", "stablelm", "starcoder2"])
+def test_files_of_sglang_that_pass_no_scaling_on(kind: str) -> None:
+    for runtime, method in (("sglang", "unscaled"), ("transformers-5", "yarn")):
+        spec = read(runtime, kind, head_dim=128, rope_scaling=YARN).main
+        assert spec is not None
+        assert spec.method.startswith(method)
+
+
 def test_gemma_3n_has_a_base_for_local_layers() -> None:
     for release in ("transformers-4.55", "transformers-4.57"):
         layers = read(release, "gemma3n_text", rope_scaling=LINEAR).layers
@@ -205,6 +221,8 @@ def test_a_head_size_outside_text_config_is_not_modelled(kind: str) -> None:
         assert read(release, kind).outcome == "read"
         known = "qwen" in kind and release != "transformers-5"
         assert read(release, kind, head_dim=48).outcome == ("read" if known else "not modelled")
+        for usual in (128, None):  # hidden_size / num_attention_heads
+            assert read(release, kind, head_dim=usual).outcome == "read"
 
 
 def test_a_head_size_at_which_classes_stop_is_not_modelled() -> None:

@@ -131,11 +131,12 @@ def test_the_patched_file_takes_effect_in_transformers(
     context = spec.length * (4 if name in LONGER else 1)
     done = emit(str(FOLDER / f"{name}.json"), context=context, target=target)
     (emission,) = done.targets
-    # A length that the server rules by itself without its flag, models that are not in vLLM's
-    # registry or in that release of transformers: said aloud.
+    # A length that the server rules by itself without its flag, a class that passes no scaling on,
+    # models that are not in vLLM's registry or in that release of transformers: said aloud.
     known = {
         ("aic_nvidia--Kimi-K2.5-NVFP4", "hf4"),
         ("ome_phi3", "vllm-draft"),
+        ("ome_stablelm_3b", "sglang"),
         *(("ome_llama3_2_11b_vision", one) for one in ("vllm", "vllm-draft")),
     }
     out_of_reach = target == "axolotl" and language_part(config)[0]
@@ -273,6 +274,249 @@ def test_bases_in_keys_of_their_own_are_read_where_the_code_was_read() -> None:
         for spec in read.values():
             assert (spec.base, spec.rotary_dim, spec.head_dim) == (base, width, 128)
             assert spec.claimed_len == length
+
+
+LATENT = {**SIZES, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "rope_theta": 1e5}
+WIDE = {**SIZES, "head_dim": 128, "rope_theta": 1e6}
+YARN: dict[str, Any] = {
+    "type": "yarn",
+    "factor": 40,
+    "original_max_position_embeddings": 4096,
+    "beta_fast": 32,
+}
+DEEPSEEK = YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}
+OLD = {"transformers-4.48", "transformers-4.51", "transformers-4.55", "transformers-4.57"}
+# Published types whose code is no class of transformers, or is named in another way: class, keys,
+# and base, rotated and all features of a head in the runtimes that read them.
+OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]] = [
+    (
+        "internlm",
+        "InternLMForCausalLM",
+        {"rotary": {"base": 2e4, "type": "origin"}},
+        (2e4, 128, 128),
+        OLD,
+    ),
+    ("llava", "LlavaLlamaForCausalLM", {"rope_theta": 5e6}, (5e6, 128, 128), {"sglang"}),
+    ("llava", "LlavaQwenForCausalLM", {"rope_theta": 1e6}, (1e6, 128, 128), {"sglang"}),
+    ("llava_llama", "LlavaLlamaForCausalLM", {}, (1e4, 128, 128), {"sglang"}),
+    (
+        *("minimax_m3", "MiniMaxM3SparseForCausalLM", {**WIDE, "rotary_dim": 64}, (1e6, 64, 128)),
+        {"vllm", "sglang", "llama.cpp", "tensorrt-llm"},
+    ),
+    (
+        "minimax_m1",
+        "MiniMaxM1ForCausalLM",
+        {**WIDE, "rotary_dim": 64},
+        (1e6, 64, 128),
+        {"llama.cpp"},
+    ),
+    (
+        *("bailing_moe_v2", "BailingMoeV2ForCausalLM"),
+        {**WIDE, "rotary_dim": 64, "partial_rotary_factor": 0.5},
+        *((1e6, 64, 128), {"vllm", "sglang", "llama.cpp"}),
+    ),
+    ("bailing_moe_linear", "BailingMoeLinearV2ForCausalLM", WIDE, (1e6, 128, 128), {"mlx-lm"}),
+    (
+        *("bailing_hybrid", "BailingMoeV2_5ForCausalLM", {**LATENT, "partial_rotary_factor": 0.5}),
+        *((1e5, 64, 64), {"transformers-5", "vllm", "sglang"}),
+    ),
+    (
+        "dots_vlm",
+        "DotsVLMForCausalLM",
+        {**LATENT, "rope_scaling": DEEPSEEK},
+        (1e5, 64, 64),
+        {"sglang"},
+    ),
+    ("AXK1", "AXK1ForCausalLM", LATENT, (1e5, 64, 64), {"vllm"}),
+    ("longcat_flash_ngram", "LongcatFlashNgramForCausalLM", LATENT, (1e5, 64, 64), {"vllm"}),
+    ("llada2_moe", "LLaDA2MoeModelLM", {**WIDE, "rotary_dim": 64}, (1e6, 64, 128), {"sglang"}),
+    ("youtu_llm", "YoutuForCausalLM", LATENT, (1e5, 64, 64), {"llama.cpp"}),
+    (
+        *("sarvam_mla", "SarvamMLAForCausalLM"),
+        {**LATENT, "rope_scaling": DEEPSEEK | {"type": "deepseek_yarn"}},
+        *((1e5, 64, 64), {"vllm", "sglang"}),
+    ),
+    (
+        *("iquestcoder", "IQuestCoderForCausalLM", WIDE, (1e6, 128, 128)),
+        {"transformers-5", "vllm", "sglang", "llama.cpp"},
+    ),
+    ("telechat", "TeleChat2ForCausalLM", {"seq_length": 8192}, (1e4, 128, 128), {"vllm"}),
+    (
+        *("hunyuan", "HunYuanForCausalLM"),
+        {"rope_theta": 1e4, "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
+        *((1e4, 128, 128), {"mlx-lm"}),
+    ),
+    ("param2moe", "Param2MoEForCausalLM", {"rope_theta": 5e5}, (1e4, 128, 128), {"vllm"}),
+    ("llada", "LLaDAModelLM", {"rope_theta": 5e5}, (5e5, 128, 128), {"llama.cpp"}),
+    ("plamo2", "Plamo2ForCausalLM", {"hidden_size_per_head": 64}, (1e4, 64, 64), {"llama.cpp"}),
+    (
+        *("openelm", "OpenELMForCausalLM"),
+        {"head_dim": 64, "rope_freq_constant": 2e4, "max_context_length": 2048},
+        *((2e4, 64, 64), {"llama.cpp"}),
+    ),
+    ("codeshell", "CodeShellForCausalLM", {}, (1e4, 128, 128), {"llama.cpp"}),
+    (
+        "stablelm_epoch",
+        "StableLMEpochForCausalLM",
+        {"rope_pct": 0.25},
+        (1e4, 32, 128),
+        {"llama.cpp"},
+    ),
+    ("RefinedWebModel", "RWForCausalLM", {"multi_query": True}, (1e4, 128, 128), {"llama.cpp"}),
+    (
+        *("phi4mm", "Phi4MMForCausalLM", {"partial_rotary_factor": 0.75}, (1e4, 96, 128)),
+        {"vllm", "sglang", "tensorrt-llm"},
+    ),
+    ("zaya", "ZayaForCausalLM", {"head_dim": 128}, (5e6, 64, 128), {"transformers-5"}),
+    (
+        *("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", WIDE, (1e6, 128, 128)),
+        OLD - {"transformers-4.48"}
+        | {"transformers-5", "vllm", "sglang", "llama.cpp", "tensorrt-llm", "tgi"},
+    ),
+    ("", "OddForCausalLM", {}, (1e4, 128, 128), OLD | {"transformers-5", "transformers-4.44"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "keys", "wanted", "readers"), OWN_CODE, ids=[row[1] for row in OWN_CODE]
+)
+def test_a_type_is_read_where_its_code_was_read(
+    kind: str, name: str, keys: dict[str, Any], wanted: tuple[float, int, int], readers: set[str]
+) -> None:
+    config = {"model_type": kind, "architectures": [name], **SIZES, **keys}
+    config = dict(from_json_of({key: value for key, value in config.items() if value != ""}))
+    found = {n: registry.read(r, config).main for n, r in registry.RUNTIMES.items()}
+    specs = {n: (s.base, s.rotary_dim, s.head_dim) for n, s in found.items() if s}
+    assert specs == dict.fromkeys(readers, wanted)
+
+
+PART: dict[str, Any] = {**SIZES, "head_dim": 64, "rope_theta": 77777.0}
+
+
+@pytest.mark.parametrize(
+    ("outer", "name", "part"),
+    [
+        ("t5gemma", "decoder", {"model_type": "t5_gemma_module", **PART}),
+        ("dia", "decoder_config", {"model_type": "dia_decoder", **PART}),
+        (
+            "colpali",
+            "vlm_config",
+            {"model_type": "paligemma", "text_config": {"model_type": "gemma", **PART}},
+        ),
+        (
+            "colqwen2",
+            "vlm_config",
+            {"model_type": "qwen2_vl", "text_config": {"model_type": "qwen2_vl_text", **PART}},
+        ),
+    ],
+)
+def test_a_language_model_under_another_name_is_found(
+    outer: str, name: str, part: dict[str, Any]
+) -> None:
+    others = {"text_config": {"model_type": "gemma", "hidden_size": 64, "num_attention_heads": 1}}
+    config = from_json_of({"model_type": outer, name: part, **others})
+    for release in ("transformers-5", "transformers-4.57"):
+        spec = registry.read(registry.RUNTIMES[release], config).main
+        assert spec is not None
+        assert (spec.base, spec.rotary_dim) == (77777.0, 64)
+
+
+def test_the_first_internlm_scales_beyond_its_length_as_its_own_code_did() -> None:
+    """Its code, run with these releases: base * (length / trained)^(d / (d - 2))."""
+    config = {**SIZES, "model_type": "internlm"}
+    for keys in ({"rotary": {"base": 10000, "type": "dynamic"}}, {}):
+        for release in sorted(OLD):
+            spec = registry.read(registry.RUNTIMES[release], from_json_of({**config, **keys})).main
+            assert spec is not None
+            slowest = (10000 * 4 ** (128 / 126)) ** (-126 / 128)
+            assert spec.inv_freq(4 * 8192)[-1] == pytest.approx(slowest)
+            assert spec.inv_freq(8192)[-1] == pytest.approx(10000 ** (-126 / 128))
+
+
+def test_scalings_that_vllm_alone_reads() -> None:
+    vllm, kind = registry.RUNTIMES["vllm"], "telechat3-yarn"
+    block: dict[str, Any] = {
+        "rope_type": kind,
+        "factor": 8.0,
+        "original_max_position_embeddings": 1024,
+    }
+    config: dict[str, Any] = {
+        **WIDE,
+        "model_type": "telechat3",
+        "architectures": ["TeleChat3ForCausalLM"],
+    }
+    spec = registry.read(vllm, {**config, "rope_scaling": block}).main
+    assert spec is not None
+    assert spec.attention_factor == pytest.approx(0.07 * np.log(8) + 1)
+    assert spec.claimed_len == 8192
+    assert spec.scaling == Yarn(factor=8.0, attention_factor=spec.attention_factor)
+    # The base times 8, and each frequency by 8^(2/d) on top.
+    block = {"type": "ntk", "factor": 8.0}
+    config = {**SIZES, "model_type": "gte", "architectures": ["GteModel"], "rope_theta": 2e4}
+    config["rope_scaling"] = block
+    spec = registry.read(vllm, config).main
+    assert spec is not None
+    pairs = np.arange(0, 128, 2) / 128
+    np.testing.assert_allclose(spec.inv_freq(64), (8 * 2e4) ** -pairs / 8 ** (2 / 128))
+    block["mixed_b"] = 0.6
+    assert registry.read(vllm, config).outcome == "not modelled"
+    assert registry.read(registry.RUNTIMES["transformers-5"], config).outcome == "refused"
+
+
+def test_molmo_2_with_layers_of_its_own_is_not_modelled() -> None:
+    reader = registry.RUNTIMES["transformers-5"]
+    config = {"model_type": "molmo2_text", **WIDE}
+    for layers, outcome in ((None, "read"), ([1, 3], "not modelled")):
+        reading = registry.read(reader, {**config, "rope_scaling_layers": layers})
+        assert reading.outcome == outcome
+
+
+def findings_of(config: dict[str, Any], tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = audit(str(tmp_path / "config.json"), precision=False).findings
+    return {finding.code: finding.do for finding in found}
+
+
+def test_the_base_of_the_file_is_the_one_to_write(tmp_path: Path) -> None:
+    """MLX-LM and transformers 5 pass over it, and come before llama.cpp."""
+    qwen = {"model_type": "qwen", "architectures": ["QWenLMHeadModel"], **SIZES}
+    nomic = {"model_type": "nomic_bert", "architectures": ["NomicBertModel"], **SIZES}
+    for config, base in ((qwen, 1e6), (nomic, 10000)):
+        fix = findings_of({**config, "rotary_emb_base": base}, tmp_path)["E03"]
+        assert fix == f'write "rope_theta": {float(base)!r} at top level'
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"rope_theta": 3580165449.0},  # float32, as in a GGUF file, is off by 2e-8
+        {"rope_interleaved": False},
+        {"rotary_emb_scale_base": None},
+        {"rope_scaling_layers": None},
+        {"use_3d_rope": True, "rope_is_neox_style": True},
+    ],
+)
+def test_published_keys_raise_no_alarm(keys: dict[str, Any], tmp_path: Path) -> None:
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **SIZES, **keys}
+    assert set(findings_of(config, tmp_path)) <= {"N03", "N04"}
+
+
+def test_hunyuans_first_name_of_its_scaling_is_known() -> None:
+    block = {"type": "xdrope", "alpha": 1000.0, "factor": 1.0, "xdrope_section": [16, 16, 16, 16]}
+    for kind, outcome in (("hunyuan_vl", "read"), ("llama", "refused")):
+        config = {"model_type": kind, **WIDE, "rope_scaling": block}
+        reading = registry.read(registry.RUNTIMES["transformers-5"], config)
+        assert reading.outcome == outcome
+        for spec in reading.layers.values():
+            assert spec.inv_freq(64)[1] == pytest.approx((1e6 * 1000 ** (128 / 126)) ** (-2 / 128))
+
+
+def test_plamo_3_has_a_base_for_local_layers_in_vllm() -> None:
+    config = {**WIDE, "model_type": "plamo3", "rope_local_theta": 5e3}
+    config["architectures"] = ["Plamo3ForCausalLM"]
+    layers = registry.read(registry.RUNTIMES["vllm"], config).layers
+    bases = {layer: spec.base for layer, spec in layers.items()}
+    assert bases == {"full_attention": 1e6, "sliding_attention": 5e3}
 
 
 @pytest.mark.parametrize("kind", ["phimoe", "minicpm3"])

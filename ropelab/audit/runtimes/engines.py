@@ -42,8 +42,7 @@ class Exllama(Reader):
         return "default" if kind is None else kind
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        trace = settings.trace
-        if (given := trace.get("rotary_dim")) is not None:
+        if (given := settings.trace.get("rotary_dim")) is not None:
             return whole(given, "rotary_dim")
         if settings.get("rope_type") == "proportional":
             return head_dim
@@ -149,6 +148,7 @@ class Tgi(Reader):
 
     unknown = "rope scaling type '{}' is not implemented"
     multiplies_unscaled = False
+    reads_local = True
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         block: Mapping[str, Any] = trace.block("rope_scaling") or {}
@@ -156,8 +156,7 @@ class Tgi(Reader):
         if "rope_scaling" in trace.flags:
             block = {"type": trace.flags["rope_scaling"], "factor": trace.flags.get("rope_factor")}
         settings = Settings(trace, block, "rope_scaling")
-        base = trace.family.base
-        settings.put_first("rope_theta", trace.family.base_keys, base, "class default")
+        settings.put_first("rope_theta", trace.family.base_keys, trace.family.base, "class default")
         return {"all": settings}
 
     def width(self, settings: Settings, head_dim: int) -> int:
@@ -230,7 +229,7 @@ class Mlx(Reader):
         return 131072 if bare else super().longest(trace)
 
     def head_dim(self, trace: Trace) -> int:
-        return reader.head_dim_of(trace, () if trace.model_type in ("phi3", "stablelm") else None)
+        return reader.head_dim_of(trace, () if FILES[trace.model_type].get("headless") else None)
 
     def kind(self, settings: Settings) -> Any:
         if settings.get("type"):
@@ -252,10 +251,9 @@ class Mlx(Reader):
         return long_table(settings, whole(settings.trace.get(ORIGINAL, 4096), ORIGINAL))
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        share, trace = 1.0, settings.trace
-        if FILES[trace.model_type].get("share"):
-            share = number(trace.get("partial_rotary_factor", 1.0), "share")
-        return reader.width_of(head_dim, share)
+        trace, reads = settings.trace, FILES[settings.trace.model_type].get("share")
+        share = trace.get("partial_rotary_factor", 1.0) if reads else 1.0
+        return reader.width_of(head_dim, number(share, "share"))
 
     def pairing(self, trace: Trace) -> Any:
         return "interleaved" if FILES[trace.model_type].get("interleaved") else "half"

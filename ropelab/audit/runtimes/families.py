@@ -17,7 +17,8 @@ def table(name: str) -> dict[str, Any]:
 FAMILIES = table("families")
 _TYPES = table("model_types")
 UNROTATED = frozenset(_TYPES["unrotated"].split())
-PARTS, WHOLES, RENAMED, REMOTE = (_TYPES[k] for k in ("parts", "wholes", "renamed", "remote"))
+PARTS, WHOLES, RENAMED = (_TYPES[name] for name in ("parts", "wholes", "renamed"))
+REMOTE, FLAT = _TYPES["remote"], _TYPES["flat"]
 KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
 CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))
@@ -78,6 +79,7 @@ class Family:
     read_by: tuple[str, ...] = ()
     unread: str = ""
     unread_key: str = ""
+    unread_odd: bool = False  # where that is not hidden_size / num_attention_heads
     known: bool = False  # the class was asked
 
 

@@ -54,13 +54,11 @@ def real(trace: Trace, path: str) -> float:
     return float(np.float32(given))
 
 
-def typed(
-    trace: Trace, name: str, known: tuple[str, ...], note: str = "", refusal: str = ""
-) -> str:
+def typed(trace: Trace, key: str, known: tuple[str, ...], note: str = "", refusal: str = "") -> str:
     """Return the scaling type under one of its two names, marked by its effect there."""
     if trace.text.get(BLOCK) is not None and trace.block(BLOCK) is None:
         raise RefusedError("rope_scaling must be a dict")
-    path = f"{BLOCK}.{name}"
+    path = f"{BLOCK}.{key}"
     kind = trace.get(path, status="ignored")
     if kind is not None and not isinstance(kind, str):
         trace.mark(path, "refused")

@@ -6,7 +6,7 @@ the keys that it requires, and the defaults of missing ones; a key that the func
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ropelab.audit.runtimes import spec as values
@@ -114,12 +114,21 @@ class Reader:
     multiplies_unscaled = True
     unmultiplied: tuple[str, ...] = ()  # types of which it lacks that factor
     usual_factor: float | None = None
+    reads_local = False  # the base of sliding-window layers, as a key of its own
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         """Return specs by layer type, 'all' if there is but one; RefusedError, NotModelledError."""
         if self.types and trace.model_type not in self.types:
             raise NotModelledError(self.other.format(values.short(trace.model_type)))
-        return {layer: self.spec(settings) for layer, settings in self.settings(trace).items()}
+        specs = {layer: self.spec(settings) for layer, settings in self.settings(trace).items()}
+        local, usual = trace.family.local_base_key, trace.family.local_base
+        if not (local and self.reads_local):
+            return specs
+        # Sliding-window layers have a base of their own, and but for ModernBERT are never scaled.
+        full, scaled = specs["all"], trace.family.local_scaled
+        base = number(trace.get(local, full.base if usual is None else usual), local)
+        sliding = replace(full, base=base, base_source="") if scaled else full.unscaled(base)
+        return {"full_attention": full, "sliding_attention": sliding}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         raise NotImplementedError

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from ropelab.audit.runtimes import families, llamacpp, ollama, trainers
 from ropelab.audit.runtimes.engines import Exllama, Mlx, TensorRt, Tgi
 from ropelab.audit.runtimes.families import RELEASE, RELEASES, table
+from ropelab.audit.runtimes.reader import head_dim_of
 from ropelab.audit.runtimes.servers import Sglang, Vllm
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
@@ -189,33 +190,36 @@ def read(
 def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     """Raise NotModelledError for types that a release lacks, and keys that no reader computes."""
     family = trace.family
-    if family.unread and (not family.unread_key or trace.get(family.unread_key, 1) != 1):
+    usual = head_dim_of(trace, ()) if family.unread_odd else 1
+    given = trace.get(family.unread_key) if family.unread_key else "any"
+    if family.unread and given not in (None, usual):
         raise NotModelledError(f"'{family.name}' has {family.unread}")
     if family.read_by and runtime.name not in family.read_by:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
-    outer = trace.whole.get("model_type")
-    outer = outer if isinstance(outer, str) else ""
+    outer = str(trace.whole.get("model_type") or "")
     part = families.PARTS.get(outer)
-    flat = outer in families.CLASSES["flat"] or family.flat or trace.prefix
+    named = trace.whole.get("architectures")
+    named = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    own = {*named} & {*families.FLAT.get(runtime.name, ())}
+    flat = own or family.flat or trace.prefix or outer in families.CLASSES["flat"]
     if outer in families.CLASSES["texts"] and not (trace.prefix.startswith(part) if part else flat):
         part = part or "text_config"
         raise NotModelledError(f"'{outer}' has its language model in {part}, which is missing")
-    named = trace.whole.get("architectures")
-    named = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     kinds = [kind for kind in (outer, trace.model_type) if kind]
     of_file = "attention.head_count" not in trace.text  # a GGUF file was converted already
     if of_file and family.name in families.UNROTATED:  # and rotates all the same (Jina v3)
         raise NotModelledError(f"'{family.name}' rotates in code of its own, which was not read")
     if of_file and not family.known and family.name in families.UNASKED:
         raise NotModelledError(f"the class of '{family.name}' was not read")
-    if kinds and of_file and not listed(runtime.name, kinds[:1], named):
+    if (kinds or named) and of_file and not listed(runtime.name, kinds[:1], named):
         more = "; where transformers has a class, that one runs" if runtime.name in BACKED else ""
-        raise NotModelledError(f"'{short(outer or trace.model_type)}' is not in that release{more}")
-    widths = ("rotary_dim", "rotary_pct", "rope_pct")
-    share = [key for key in widths if trace.text.get(key) not in (None, 1)]
-    if of_file and share and family.name and not (family.known or family.width_key):
+        raise NotModelledError(f"'{short([*kinds, *named][0])}' is not in that release{more}")
+    widths = {"rotary_dim", "rotary_pct", "rope_pct"} - {family.width_key, *family.partial_keys}
+    share = [key for key in sorted(widths) if trace.text.get(key) not in (None, 1)]
+    if of_file and share and family.name and not family.known:
         raise NotModelledError(f"'{short(family.name)}' has {share[0]}, in code of its own")
-    known = RELEASES.get(runtime.version, kinds)
+    # A release whose name is in read_by runs code that comes with the weights.
+    known = kinds if runtime.name in family.read_by else RELEASES.get(runtime.version, kinds)
     if unknown := [kind for kind in reversed(kinds) if kind not in known]:
         problem = f"'{short(unknown[0])}' is not in that release"
         raise NotModelledError(f"{problem}; the model's own code was not read")

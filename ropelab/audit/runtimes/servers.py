@@ -5,6 +5,7 @@ config/model.py) and sglang 0.5.23 (srt/layers/rotary_embedding, srt/models/llam
 srt/utils/hf_transformers/common.py).
 """
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from ropelab.math.scaling import NtkAware
 
 LATENT = "deepseek_yarn"
 
-UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS = (tuple(row) for row in table("names")["servers"])
+UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS, UNSCALED = map(tuple, table("names")["servers"])
 
 
 def lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
@@ -35,9 +36,8 @@ class Server(Transformers5):
     def spec(self, settings: Settings) -> RopeSpec:
         # The loading by transformers has to pass first.
         kind = Transformers5.kind(self, settings)
-        if not isinstance(kind, str) or kind not in Transformers5.methods:
-            raise RefusedError(self.unknown.format(kind))
-        settings.needs(*Transformers5.methods[kind].needs)
+        if isinstance(kind, str) and kind in Transformers5.methods:
+            settings.needs(*Transformers5.methods[kind].needs)
         return super().spec(settings)
 
     def head_dim(self, trace: Trace) -> int:
@@ -59,16 +59,15 @@ class Server(Transformers5):
 
     def width(self, settings: Settings, head_dim: int) -> int:
         # The share in the block counts also where transformers' class rotates the whole head.
-        if settings.get("rope_type") == "proportional":
+        kind, family = settings.get("rope_type"), settings.trace.family
+        if kind == "proportional" or family.name == "bailing_hybrid":  # its share is another part's
             return head_dim
         settings.mark("partial_rotary_factor", "used")
         return reader.width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
 
     def softmax_factor(self, settings: Settings) -> float:
         # `attention_factor: 1` switches DeepSeek's factor on whole scores off.
-        if settings.get("attention_factor") == 1.0:
-            return 1.0
-        return super().softmax_factor(settings)
+        return 1.0 if settings.get("attention_factor") == 1.0 else super().softmax_factor(settings)
 
 
 class Vllm(Server):
@@ -97,14 +96,16 @@ class Vllm(Server):
 
 
 class Sglang(Server):
+    def kind(self, settings: Settings) -> Any:
+        return "default" if settings.trace.family.name in UNSCALED else super().kind(settings)
+
     def claimed(self, settings: Settings) -> tuple[int, bool]:
         trace, factor = settings.trace, settings.get("factor")
         length = next(lengths(trace, SGLANG_LENGTHS), 2048)
         # The factor multiplies in a flat block only, and only without an original length.
-        nested = settings.sources.get("rope_type", "").count(".") > 1
-        flat = not trace.family.layers and not nested
+        nested = trace.family.layers or settings.sources.get("rope_type", "").count(".") > 1
         known = ORIGINAL in settings.values or settings.get("rope_type") == "llama3"
-        if not flat or known or factor is None:
+        if nested or known or factor is None:
             return length, False
         return int(length * number(factor, "factor")), True
 
@@ -125,7 +126,18 @@ def linear_of_float(settings: Settings) -> Made:
 def vllm_yarn(settings: Settings) -> Made:
     # attention_factor counts, as in transformers.
     factor = settings.number("factor")
+    if settings.get("rope_type") == "telechat3-yarn":
+        return reader.coded_yarn(settings, factor, 0.07 * math.log(factor) + 1)
     return reader.coded_yarn(settings, factor, reader.stated_attention(settings, factor))
+
+
+def vllm_ntk(settings: Settings) -> Made:
+    # The base times the factor, and each frequency divided by factor^(2/width) on top.
+    if settings.get("mixed_b") is not None:
+        raise NotModelledError("ntk with mixed_b")
+    factor, width = settings.number("factor"), reader.head_dim_of(settings.trace)
+    divisors = tuple(factor ** (2 * pair / width) for pair in range(1, width // 2 + 1))
+    return reader.longrope((divisors, divisors), 1.0, settings.longest)
 
 
 def sglang_yarn(settings: Settings) -> Made:
@@ -184,7 +196,8 @@ COMMON = {
 }
 Vllm.methods = {
     **COMMON,
-    "yarn": Method(vllm_yarn, ("factor", ORIGINAL)),
+    **dict.fromkeys(("yarn", "telechat3-yarn"), Method(vllm_yarn, ("factor", ORIGINAL))),
+    "ntk": Method(vllm_ntk, ("factor",)),
     "dynamic": Method(vllm_dynamic, ("factor",)),
     LATENT: Method(reader.mscale_yarn),
 }

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from ropelab.audit.runtimes.families import RELEASE, RENAMED, Family, concerns_rope, family_of
+from ropelab.audit.runtimes import families
 from ropelab.audit.runtimes.spec import RefusedError, short
 
+Config = Mapping[str, Any]
 # used: as written. translated: under another name or in another place. ignored: not read.
 # overridden: another key wins. refused: the runtime stops because of it.
 Status = Literal["used", "translated", "ignored", "overridden", "refused"]
@@ -36,10 +37,7 @@ class Trace:
     """The language part of a configuration, the status of each key, and the runtime's flags."""
 
     def __init__(
-        self,
-        config: Mapping[str, Any],
-        flags: Mapping[str, Any] | None = None,
-        release: str = RELEASE,
+        self, config: Config, flags: Config | None = None, release: str = families.RELEASE
     ) -> None:
         self.whole = config
         self.release = release  # of transformers, whose classes fill in what the file omits
@@ -50,12 +48,12 @@ class Trace:
     @property
     def model_type(self) -> str:
         outer, kind = self.whole.get("model_type"), self.text.get("model_type")
-        kind = RENAMED.get(f"{outer}.{kind}", kind) or outer
+        kind = families.RENAMED.get(f"{outer}.{kind}", kind) or outer
         return kind if isinstance(kind, str) else ""
 
     @cached_property
-    def family(self) -> Family:
-        return family_of(self.model_type, self.release, str(self.whole.get("model_type")))
+    def family(self) -> families.Family:
+        return families.family_of(self.model_type, self.release, str(self.whole.get("model_type")))
 
     def has(self, path: str) -> bool:
         return value_in(self.text, path) is not ABSENT
@@ -115,7 +113,7 @@ def value_in(text: Mapping[str, Any], path: str) -> Any:
 
 def language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Return the dotted prefix and the dict of the language model inside a configuration."""
-    for name in NESTS:
+    for name in (families.PARTS.get(str(config.get("model_type"))), *NESTS):
         inner = config.get(name)
         if isinstance(inner, Mapping) and inner:
             prefix, text = language_part(inner)
@@ -132,7 +130,7 @@ def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
                     yield from (f"{name}.{key}.{last}" for last in inner)
                 else:
                     yield f"{name}.{key}"
-        elif not isinstance(value, Mapping) and concerns_rope(name):
+        elif not isinstance(value, Mapping) and families.concerns_rope(name):
             yield name
 
 

@@ -76,11 +76,10 @@ def replaced(trace: Trace, kind: str) -> dict[str, Any]:
 
 def lengthened(kind: str, original: int, factor: int) -> dict[str, Any]:
     """Return the keys of a scaling from the original length by a whole factor."""
-    block: dict[str, Any] = {"rope_type": kind, "factor": float(factor)}
+    bands = KEPT if kind == "llama3" else {}
+    block: dict[str, Any] = {"rope_type": kind, "factor": float(factor), **bands}
     if kind != "linear":
         block[ORIGINAL] = original
-    if kind == "llama3":
-        block |= KEPT
     return {MAXIMUM: original * factor, "rope_scaling": block}
 
 
@@ -141,8 +140,7 @@ class Unsloth(Transformers5):
     own = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        own = trace.model_type in self.own
-        return super().read(trace) if own else Transformers5().read(trace)
+        return super().read(trace) if trace.model_type in self.own else Transformers5().read(trace)
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         settings, longest = super().settings(trace)["all"], self.longest(trace)

@@ -18,8 +18,7 @@ from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, OUTSID
 Block = Mapping[str, Any]
 
 SCALED = ("llama3", "yarn", "longrope")
-# Where the class was not asked.
-LAYER_TYPES = ("full_attention", "sliding_attention")
+LAYER_TYPES = ("full_attention", "sliding_attention")  # where the class was not asked
 DEFAULT = {"rope_type": "default"}
 # The classes of transformers 4 that take `mrope` for a name.
 WITH_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
@@ -55,9 +54,9 @@ class Transformers5(Transformers):
         # Gemma 4: heads of another size in the layers of full attention.
         head_dim = whole(trace.get("global_head_dim", wide), "global_head_dim")
         full = specs["full_attention"]
-        share = full.rotary_dim / full.head_dim
-        wider = replace(full, head_dim=head_dim, rotary_dim=reader.width_of(head_dim, share))
-        return {**specs, "full_attention": wider.checked()}
+        width = reader.width_of(head_dim, full.rotary_dim / full.head_dim)
+        wider = replace(full, head_dim=head_dim, rotary_dim=width).checked()
+        return {**specs, "full_attention": wider}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         name, block = "rope_parameters", trace.block("rope_parameters")
@@ -104,13 +103,11 @@ def blocks_of(text: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {} if "all" in found else {label: made.values for label, made in found.items()}
 
 
-def nested(
-    trace: Trace, name: str, block: Block | None, inner: Block
-) -> Iterable[tuple[str, Block]]:
+def nested(trace: Trace, at: str, block: Block | None, inner: Block) -> Iterable[tuple[str, Block]]:
     """Return the dicts of the layer types; keys beside them are passed over."""
     for key, value in (block or {}).items():
         if key not in inner and value is not None:
-            trace.mark(f"{name}.{key}", "ignored", OUTSIDE)
+            trace.mark(f"{at}.{key}", "ignored", OUTSIDE)
     return inner.items()
 
 
@@ -216,6 +213,8 @@ def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Se
         if settings.get("rope_type") == "su" and ORIGINAL not in block:
             raise RefusedError(f"su without {ORIGINAL} beside it")  # filled in too late
         settings.values["rope_type"] = "longrope"
+    if family.name == "hunyuan_vl_text" and settings.get("rope_type") == "xdrope":
+        settings.values["rope_type"] = "dynamic"  # its class renames it
     if settings.get("rope_type") == "mrope" and "mrope_section" in block:
         settings.values["rope_type"] = "default"
 
@@ -272,10 +271,9 @@ def yarn(settings: Settings) -> Made:
     attention = reader.stated_attention(settings, factor)
     settings.drop_empty("beta_fast", "beta_slow")  # `rope_parameters_dict.get(..) or 32`
     # truncate is read from the outer dict, so that inside a layer type's dict it does nothing.
-    inside = bool(settings.layer)
-    if inside:
+    if settings.layer:
         settings.mark("truncate", "ignored", "read from the outer dict only")
-    return reader.coded_yarn(settings, factor, attention, trained, truncate=inside or None)
+    return reader.coded_yarn(settings, factor, attention, trained, bool(settings.layer) or None)
 
 
 def own_attention(settings: Settings) -> Any:
@@ -315,27 +313,18 @@ class Transformers4(Transformers):
     truncate: bool = True  # YaRN reads truncate
     phi3_share: bool = True  # Phi-3 reads partial_rotary_factor
     types: Collection[str] = ()
+    reads_local = True
     unmultiplied = ("deepseek_v2",)
     other = "of that release the class of '{}' was not read"
 
     def __post_init__(self) -> None:
         self.methods = {
             **reader.COMMON,
+            "origin": Method(reader.unscaled),  # of the first InternLM
             "yarn": Method(self.yarn, ("factor",)),
             "llama3": Method(reader.llama3, (*BANDS, ORIGINAL)),
             "longrope": Method(self.longrope, LISTS),
         }
-
-    def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        specs, local = super().read(trace), trace.family.local_base_key
-        if not local:
-            return specs
-        # Sliding-window layers have a base of their own, and but for ModernBERT are never scaled.
-        full, usual = specs["all"], trace.family.local_base
-        base = number(trace.get(local, full.base if usual is None else usual), local)
-        scaled = trace.family.local_scaled
-        sliding = replace(full, base=base, base_source="") if scaled else full.unscaled(base)
-        return {"full_attention": full, "sliding_attention": sliding}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         # Base and share are beside rope_scaling; rope_parameters is not known to these releases.
@@ -344,7 +333,8 @@ class Transformers4(Transformers):
             block = family.rope
         settings = Settings(trace, block, "rope_scaling")
         usual = block.get("rope_type", "default")
-        kind, path = trace.first(("rope_scaling.type", "rope_scaling.rope_type"), usual)
+        names = ("rope_scaling.type", "rope_scaling.rope_type", "rotary.type")
+        kind, path = trace.first(names, usual)
         if path == "rope_scaling.type" and "rope_type" in block:
             trace.mark("rope_scaling.rope_type", "overridden", "type wins in transformers 4")
         # Phi3Config._rope_scaling_adjustment renames both on loading.
