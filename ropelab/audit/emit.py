@@ -18,7 +18,7 @@ from ropelab.audit.runtimes.reader import longrope_attention, magnitude
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import BANDS, BLOCKS, MAXIMUM, ORIGINAL, language_part, rope_block
-from ropelab.audit.runtimes.trainers import LLAMAFACTORY, lengthened
+from ropelab.audit.runtimes.trainers import LLAMAFACTORY
 from ropelab.audit.runtimes.transformers import SCALED, blocks_of
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
@@ -29,6 +29,7 @@ from ropelab.runs.spelling import split_list
 
 Fragment = dict[str, Any]  # keys of a configuration
 OLDER = "transformers-4.57"
+READERS = registry.RUNTIMES | registry.TRAINERS
 
 # Types of a file whose factor can be raised for a longer context than the file reaches.
 RAISED = ("linear", "yarn", "llama3")
@@ -46,7 +47,6 @@ class Wanted(RopeSpec):
 
     context: int  # as asked; the file itself may allow more
     beyond: int = 0  # as asked, where the file's own scaling does not reach it
-    limit: int  # of the file before
     own: Fragment | None = None  # the file's own block, which stays
     raised: bool = False  # but for its factor
     main: str = ""  # the layer type of this spec, where each has a block
@@ -100,8 +100,8 @@ def emit(
     name, block = rope_block(text)
     layers = blocks_of(text) if main != "all" else {}
     block = layers.get(main, block)
-    about: dict[str, Any] = {"context": context, "limit": spec.length, "main": main}
-    about |= {"layers": layers, "beside": {k: v for k, v in specs.items() if k != main}}
+    about: dict[str, Any] = {"context": context, "main": main, "layers": layers}
+    about["beside"] = {k: v for k, v in specs.items() if k != main}
     keys = (*BLOCKS, "head_dim", *VLLM_LENGTHS)
     about["present"] = tuple(name for name in keys if text.get(name))
     about["older"] = family_of(str(text.get("model_type")), registry.RUNTIMES[OLDER].release)
@@ -199,7 +199,9 @@ def from_name(name: str) -> tuple[Mapping[str, RopeSpec], Fragment]:
     )
     kind = "llama" if model.rotated == model.head_dim else "phi"  # phi knows a rotated share
     sizes = {"head_dim": model.head_dim, "hidden_size": model.head_dim, "num_attention_heads": 1}
-    return {"all": spec}, {"model_type": kind, **sizes}
+    values = {MAXIMUM: model.trained_len, "rope_theta": model.base}
+    share = {"partial_rotary_factor": model.rotated / model.head_dim}
+    return {"all": spec}, {"model_type": kind, **sizes, **values, **share}
 
 
 def emitted(
@@ -215,7 +217,7 @@ def emitted(
     head: Fragment = {"rope_scaling": None} if emptied else {}
     fragment, flags = {**head, **chosen.config(written)}, chosen.flags(written)
     if flags and written.base != wanted.base:
-        flags["rope_freq_base"], fragment["rope_theta"] = written.base, wanted.base
+        flags["rope_freq_base"] = written.base
     patch = fragment
     for part in reversed(nest):
         patch = {part: patch}
@@ -224,7 +226,7 @@ def emitted(
         config: Mapping[str, Any] = laid_over(model, fragment, nest)
         if "{json}" in chosen.text:  # given as a flag
             config = Flags(overrides={name: patch}).applied(name, model)
-        reading = registry.read(registry.RUNTIMES[name], config, flags)
+        reading = registry.read(READERS[name], config, flags)
         if reading.main is None:
             word = "refuses it" if reading.outcome == "refused" else "was not asked"
             lost.append(f"{name} {word}: {reading.problem}")
@@ -372,26 +374,13 @@ def sglang(spec: Wanted) -> Fragment:
     return {**fragment, name: outer}
 
 
-def llamafactory(spec: Wanted) -> Fragment:
-    """Return the block that LLaMA-Factory makes of a type and a length; the factor is whole."""
-    kind, limit = llamafactory_type(spec)["rope_scaling"], spec.limit
-    factor = math.ceil(spec.context / limit)
-    if kind == "null" or factor == 1:
-        return unscaled_file(spec)
-    return {**unscaled_file(spec), **lengthened(kind, limit, factor)}
+def llamafactory(spec: Wanted) -> dict[str, Any]:
+    kind = None if spec.own and not spec.raised else block_of(spec).get("rope_type")
+    return {"rope_scaling": kind if kind in LLAMAFACTORY else "null", "cutoff_len": spec.context}
 
 
-def llamafactory_type(spec: Wanted) -> dict[str, Any]:
-    kind = None if spec.own else block_of(spec).get("rope_type")
-    return {"rope_scaling": kind if kind in LLAMAFACTORY else "null"}
-
-
-def unscaled_file(spec: Wanted) -> Fragment:
-    """Return the file of the unscaled model, on top of which flags are given."""
-    if spec.own:
-        return {}  # it is scaled already
-    plain = replace(spec, scaling=scalings.Unscaled(), attention_factor=1.0, softmax_factor=1.0)
-    return version4(replace(plain, claimed_len=spec.trained_len))
+def unchanged(spec: Wanted) -> Fragment:
+    return {}  # flags come on top of the file, and of the GGUF made of it
 
 
 def llamacpp(spec: Wanted) -> dict[str, Any]:

@@ -73,7 +73,6 @@ def specs(draw):
         trained_len=trained,
         claimed_len=round(trained * factor),
         context=round(trained * factor),
-        limit=trained,
     )
     attention = scaling.plan(spec.geometry, spec.context).attention_factor
     return replace(spec, attention_factor=attention)
@@ -93,10 +92,16 @@ def as_llamafactory(config: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     return {**config, "max_position_embeddings": limit * factor, "rope_scaling": block}
 
 
+def unscaled(spec):
+    return {**MODEL, "rope_theta": spec.base, "max_position_embeddings": spec.trained_len}
+
+
 def read_back(target, text, spec):
     """The target's reader on the text alone, laid over a file of the unscaled model."""
-    plain = {**MODEL, "rope_theta": spec.base, "max_position_embeddings": spec.trained_len}
-    runtime = registry.RUNTIMES[TARGETS[target].runtimes[0]]
+    plain, name = unscaled(spec), TARGETS[target].runtimes[0]
+    # Of trainers, the classes that they train.
+    trained = {"axolotl": "transformers-5", "llamafactory": "transformers-4.57"}
+    runtime = registry.RUNTIMES[trained.get(name, name)]
     if target == "lmstudio":
         loaded = json.loads(text)
         text = f"--ctx-size {loaded['contextLength']} "
@@ -116,7 +121,7 @@ def read_back(target, text, spec):
 @settings(max_examples=40)
 @given(spec=specs())
 def test_what_was_emitted_reads_back_as_what_was_wanted(target, spec):
-    emission = emitted(target, spec, MODEL)
+    emission = emitted(target, spec, unscaled(spec))
     got = read_back(target, emission.text, spec)
     if emission.lost:
         assert got is None or differences(got, spec)
@@ -380,6 +385,17 @@ def test_a_method_that_replaces_the_files_own_is_named(
     assert command(method="yarn") == 3
     assert "replaced by yarn(factor=16)" in capsys.readouterr().err
     assert command() == 0
+
+
+def test_flags_come_on_top_of_the_files_own_scaling(tmp_path: Path) -> None:
+    """A GGUF of Llama 3.1 keeps llama3's divisors; LLaMA-Factory replaces the block."""
+    path = own_file(tmp_path, "llama-3.1")
+    names = "llama.cpp,ollama,llamafactory"
+    done = emit(str(path), context=262144, method="yarn", target=names)
+    llamacpp, ollama, llamafactory = (emission.lost for emission in done.targets)
+    assert llamacpp == ("llama.cpp was not asked: the yarn ramp on top of a tensor of divisors",)
+    assert "llama.cpp: frequencies: llama3" in " ".join(ollama)
+    assert llamafactory == ()
 
 
 def test_qwen3_is_scaled_from_the_length_that_it_was_trained_with(tmp_path: Path) -> None:

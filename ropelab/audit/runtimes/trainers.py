@@ -58,10 +58,10 @@ Megatron.methods = {**reader.COMMON, "llama3": Method(reader.llama3)}
 
 def llamafactory(trace: Trace) -> dict[str, RopeSpec]:
     """Return what transformers reads after LLaMA-Factory has replaced the block."""
-    kind = trace.flags.get("rope_scaling")
-    if kind is not None and kind not in LLAMAFACTORY:
+    kind = trace.flags.get("rope_scaling", "null")
+    if kind not in (*LLAMAFACTORY, "null"):
         raise RefusedError(f"rope_scaling must be one of {', '.join(LLAMAFACTORY)}")
-    if kind is not None:
+    if kind != "null":
         trace.text = {**trace.text, **replaced(trace, kind)}
     return Transformers4("factor", "switch").read(trace)
 
