@@ -13,13 +13,13 @@ from ropelab.audit.document import load
 from ropelab.audit.flags import Flags
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.families import Family, family_of, table
+from ropelab.audit.runtimes.families import CLASSES, Family, family_of, table
 from ropelab.audit.runtimes.reader import longrope_attention, magnitude
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import BANDS, BLOCKS, MAXIMUM, ORIGINAL, language_part, rope_block
 from ropelab.audit.runtimes.trainers import LLAMAFACTORY
-from ropelab.audit.runtimes.transformers import SCALED, blocks_of
+from ropelab.audit.runtimes.transformers import SCALED, loaded_block
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import model_named
@@ -35,6 +35,7 @@ READERS = registry.RUNTIMES | registry.TRAINERS
 RAISED = ("linear", "yarn", "llama3")
 # Files that allow more tokens than were trained: Qwen3's card scales by YaRN from 32768.
 TRAINED = {("qwen3", 40960): 32768, ("qwen3_moe", 40960): 32768}
+SHARE = "partial_rotary_factor"
 # Keys of a block that are written anew.
 WRITTEN = ("type", "rope_type", "rope_theta")
 # Keys of a block that say what the position of an image's patch is, with any scaling.
@@ -98,12 +99,12 @@ def emit(
     if context < spec.trained_len:
         raise InputError(f"--context {context} is below the trained length, {spec.trained_len}")
     name, block = rope_block(text)
-    layers = blocks_of(text) if main != "all" else {}
+    layers = loaded_block(text) if main != "all" else {}
     block = layers.get(main, block)
     about: dict[str, Any] = {"context": context, "main": main, "layers": layers}
     about["beside"] = {k: v for k, v in specs.items() if k != main}
-    keys = (*BLOCKS, "head_dim", *VLLM_LENGTHS)
-    about["present"] = tuple(name for name in keys if text.get(name))
+    keys = (*BLOCKS, "head_dim", SHARE, *VLLM_LENGTHS)
+    about["present"] = tuple(name for name in keys if text.get(name) or block.get(name))
     about["older"] = family_of(str(text.get("model_type")), registry.RUNTIMES[OLDER].release)
     scaled, note, replaced = not isinstance(spec.scaling, scalings.Unscaled), "", ""
     if scaled and not method:
@@ -200,8 +201,8 @@ def from_name(name: str) -> tuple[Mapping[str, RopeSpec], Fragment]:
     kind = "llama" if model.rotated == model.head_dim else "phi"  # phi knows a rotated share
     sizes = {"head_dim": model.head_dim, "hidden_size": model.head_dim, "num_attention_heads": 1}
     values = {MAXIMUM: model.trained_len, "rope_theta": model.base}
-    share = {"partial_rotary_factor": model.rotated / model.head_dim}
-    return {"all": spec}, {"model_type": kind, **sizes, **values, **share}
+    values |= {SHARE: model.rotated / model.head_dim} if kind == "phi" else {}
+    return {"all": spec}, {"model_type": kind, **sizes, **values}
 
 
 def emitted(
@@ -218,14 +219,16 @@ def emitted(
     fragment, flags = {**head, **chosen.config(written)}, chosen.flags(written)
     if flags and written.base != wanted.base:
         flags["rope_freq_base"] = written.base
+    given = "{json}" in chosen.text  # as a flag
+    # Where a class moves a file's flat keys into a part, a flag finds them there.
+    nest = nest or (("text_config",) if given and model.get("model_type") in CLASSES["flat"] else ())
     patch = fragment
     for part in reversed(nest):
         patch = {part: patch}
     lost = [f"it cannot reach {wanted.beyond} tokens"] if wanted.beyond else []
     for name in chosen.runtimes:
-        config: Mapping[str, Any] = laid_over(model, fragment, nest)
-        if "{json}" in chosen.text:  # given as a flag
-            config = Flags(overrides={name: patch}).applied(name, model)
+        config = Flags(overrides={name: patch}).applied(name, model) if given else None
+        config = config or laid_over(model, fragment, nest)
         reading = registry.read(READERS[name], config, flags)
         if reading.main is None:
             word = "refuses it" if reading.outcome == "refused" else "was not asked"
@@ -316,8 +319,9 @@ def start_and_share(spec: Wanted) -> tuple[Fragment, Fragment]:
     # Dynamic scaling starts at max_position_embeddings, so that it has to be the trained length.
     start = spec.trained_len if isinstance(spec.scaling, scalings.DynamicNtk) else spec.length
     lengths = dict.fromkeys((MAXIMUM, *(n for n in VLLM_LENGTHS if n in spec.present)), start)
-    whole = spec.rotary_dim == spec.head_dim
-    share = {} if whole else {"partial_rotary_factor": spec.rotary_dim / spec.head_dim}
+    # A share that the file has would stay in the block of a server.
+    silent = spec.rotary_dim == spec.head_dim and (spec.own or SHARE not in spec.present)
+    share = {} if silent else {SHARE: spec.rotary_dim / spec.head_dim}
     # Some classes build scaled tables from a head_dim alone.
     lacks = spec.older.refuses_without_head_dim and "head_dim" not in spec.present
     head = {"head_dim": spec.head_dim} if lacks and block_of(spec) else {}

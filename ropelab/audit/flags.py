@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ropelab.audit.runtimes.families import CLASSES
 from ropelab.audit.runtimes.llamacpp import FLAGS as LLAMACPP
-from ropelab.audit.runtimes.trace import BLOCKS, NESTS, rope_block
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError
+from ropelab.audit.runtimes.trace import BLOCKS, NESTS, language_part
 from ropelab.audit.runtimes.trainers import FLAGS as TRAINERS
 from ropelab.audit.runtimes.trainers import SWITCHES
+from ropelab.audit.runtimes.transformers import loaded_block
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import parse
 from ropelab.runs.spelling import read_number
@@ -34,6 +37,11 @@ class Flags:
         changes = self.overrides.get(runtime)
         if not changes:
             return config
+        if not self.nested and config.get("model_type") in CLASSES["flat"] and not language_part(config)[0]:
+            # The class has moved the flat keys of its language model into a part.
+            inner = changes.get("text_config")
+            changes = inner if isinstance(inner, Mapping) else {}
+            return Flags(overrides={runtime: changes}, nested=True).applied(runtime, config)
         if runtime == "axolotl":
             return set_on_loaded(config, changes)
         result = {**config, **changes}
@@ -42,12 +50,23 @@ class Flags:
         # Of the whole, SGLang merges the block and vLLM replaces it; of a part it is the reverse.
         for name in BLOCKS if (runtime == "sglang") is not self.nested else ():
             if isinstance(changes.get(name), Mapping):
-                result[name] = {**rope_block(config)[1], **changes[name]}
+                result[name] = merged(config, changes[name])
         for part in NESTS:
             if isinstance(changes.get(part), Mapping) and isinstance(config.get(part), Mapping):
                 inner = Flags(overrides={runtime: changes[part]}, nested=True)
                 result[part] = inner.applied(runtime, config[part])
         return result
+
+
+def merged(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the block that transformers 5 has loaded, with other values of some keys."""
+    try:
+        old = loaded_block(config)
+    except (RefusedError, NotModelledError):
+        return dict(block)
+    old.pop("type", None)  # it counts in loading only
+    both = {k: {**old[k], **v} for k, v in block.items() if isinstance(v, dict) and k in old}
+    return {**old, **block, **both}
 
 
 def set_on_loaded(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
