@@ -93,9 +93,9 @@ def emit(
     """
     if bool(file) == bool(model):
         raise InputError("give either --from FILE or --model NAME")
-    specs, whole, nest = from_file(file) if file else (*from_name(model), ())
-    text = language_part(whole)[1]
-    main, spec = next(iter(specs.items()))
+    whole = from_file(file) if file else from_name(model)
+    (prefix, text), specs = language_part(whole), specs_of(file or model, whole)
+    nest, (main, spec) = prefix.split(".")[:-1], next(iter(specs.items()))
     if context < spec.trained_len:
         raise InputError(f"--context {context} is below the trained length, {spec.trained_len}")
     name, block = rope_block(text)
@@ -148,18 +148,31 @@ def emit(
     return Emissions(wanted, done, {"targets": rows}, note, replaced)
 
 
-def from_file(path: str) -> tuple[Mapping[str, RopeSpec], Fragment, tuple[str, ...]]:
-    """Return the reference's specs, the main one first, a file, and where its language part is."""
+def from_file(path: str) -> Mapping[str, Any]:
     document = load(path)
     if document.kind == "gguf":
         raise InputError("--from wants a config.json: a GGUF file is scaled by flags, see audit")
-    reading = registry.reading_of(path, document.config)
+    return document.config
+
+
+def from_name(name: str) -> Mapping[str, Any]:
+    """Return a file of the unscaled model."""
+    model = model_named(name)
+    sizes = {"head_dim": model.head_dim, "hidden_size": model.head_dim, "num_attention_heads": 1}
+    values = {**sizes, MAXIMUM: model.trained_len, "rope_theta": model.base}
+    if model.rotated == model.head_dim:
+        return {"model_type": "llama", **values}
+    return {"model_type": "phi", **values, SHARE: model.rotated / model.head_dim}
+
+
+def specs_of(name: str, config: Mapping[str, Any]) -> Mapping[str, RopeSpec]:
+    """Return the reference's specs, the main one first."""
+    reading = registry.reading_of(name, config)
     spec, ours = reading.layers[reading.label], reading.runtime.name == registry.REFERENCE
     if not ours and isinstance(spec.scaling, scalings.LongRope):  # vLLM allows less by itself
-        spec = replace(spec, claimed_len=language_part(document.config)[1].get(MAXIMUM))
+        spec = replace(spec, claimed_len=language_part(config)[1].get(MAXIMUM))
     # Another runtime's layer types are not the reference's.
-    specs = {reading.label: spec, **reading.layers} if ours else {"all": spec}
-    return specs, dict(document.config), tuple(language_part(document.config)[0].split(".")[:-1])
+    return {reading.label: spec, **reading.layers} if ours else {"all": spec}
 
 
 def laid_over(config: Mapping[str, Any], patch: Fragment, nest: Sequence[str]) -> Fragment:
@@ -188,23 +201,6 @@ def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Frag
     return own, f"{reach}: its factor is raised from {factor:g} to {own['factor']:g}"
 
 
-def from_name(name: str) -> tuple[Mapping[str, RopeSpec], Fragment]:
-    model = model_named(name)
-    spec = RopeSpec(
-        base=model.base,
-        head_dim=model.head_dim,
-        rotary_dim=model.rotated,
-        scaling=scalings.Unscaled(),
-        trained_len=model.trained_len,
-        claimed_len=model.promised,
-    )
-    kind = "llama" if model.rotated == model.head_dim else "phi"  # phi knows a rotated share
-    sizes = {"head_dim": model.head_dim, "hidden_size": model.head_dim, "num_attention_heads": 1}
-    values = {MAXIMUM: model.trained_len, "rope_theta": model.base}
-    values |= {SHARE: model.rotated / model.head_dim} if kind == "phi" else {}
-    return {"all": spec}, {"model_type": kind, **sizes, **values}
-
-
 def emitted(
     target: str, wanted: Wanted, model: Mapping[str, Any], nest: Sequence[str] = ()
 ) -> Emission:
@@ -219,10 +215,9 @@ def emitted(
     fragment, flags = {**head, **chosen.config(written)}, chosen.flags(written)
     if flags and written.base != wanted.base:
         flags["rope_freq_base"] = written.base
-    given = "{json}" in chosen.text  # as a flag
-    # Where a class moves a file's flat keys into a part, a flag finds them there.
-    nest = nest or (("text_config",) if given and model.get("model_type") in CLASSES["flat"] else ())
-    patch = fragment
+    patch, given = fragment, "{json}" in chosen.text  # as a flag
+    if given and model.get("model_type") in CLASSES["flat"]:
+        nest = nest or ("text_config",)  # where the class has moved the flat keys
     for part in reversed(nest):
         patch = {part: patch}
     lost = [f"it cannot reach {wanted.beyond} tokens"] if wanted.beyond else []
@@ -235,8 +230,9 @@ def emitted(
             lost.append(f"{name} {word}: {reading.problem}")
             continue
         main = reading.main
-        if "--max-model-len" in chosen.text and isinstance(main.scaling, scalings.LongRope):
-            main = replace(main, claimed_len=None)  # without the flag, the original length
+        own = isinstance(main.scaling, scalings.LongRope) and "--max-model-len" in chosen.text
+        if own or (given and main.length > wanted.length):
+            main = replace(main, claimed_len=None)  # the flag is the length
         lost += [f"{name}: {word}" for word in differences(main, wanted)]
         for label, other in wanted.beside.items():
             got = replace(reading.layers.get(label, reading.main), claimed_len=None)
@@ -368,6 +364,8 @@ def vllm(spec: Wanted) -> Fragment:
 
 def sglang(spec: Wanted) -> Fragment:
     """Return vLLM's form as rope_scaling, the magnitude as a multiplier of SGLang's own."""
+    if spec.main == "compress":  # it loads DeepSeek-V4 as V3, with one block
+        spec = replace(spec, layers={}, base=spec.beside["main"].base)
     fragment = version5(spec) if spec.layers else vllm(spec)
     name = "rope_parameters" if spec.layers else "rope_scaling"
     outer = fragment.pop("rope_parameters")
@@ -381,10 +379,6 @@ def sglang(spec: Wanted) -> Fragment:
 def llamafactory(spec: Wanted) -> dict[str, Any]:
     kind = None if spec.own and not spec.raised else block_of(spec).get("rope_type")
     return {"rope_scaling": kind if kind in LLAMAFACTORY else "null", "cutoff_len": spec.context}
-
-
-def unchanged(spec: Wanted) -> Fragment:
-    return {}  # flags come on top of the file, and of the GGUF made of it
 
 
 def llamacpp(spec: Wanted) -> dict[str, Any]:
@@ -414,7 +408,8 @@ class Target:
     """The runtimes that read a text back, its settings, and the text with fields in braces."""
 
     runtimes: Sequence[str]
-    config: Callable[[Wanted], Fragment]
+    # None for flags, which come on top of the file or of the GGUF made of it.
+    config: Callable[[Wanted], Fragment] = lambda spec: {}
     text: str = "{lines}"  # JSON over several lines; or {json}, {length}, {flags}, or any flag
     flags: Callable[[Wanted], dict[str, Any]] = lambda spec: {}
     replaces: bool = False  # empties rope_scaling, which would replace rope_parameters

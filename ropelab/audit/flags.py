@@ -18,10 +18,10 @@ from ropelab.runs.spelling import read_number
 
 OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}
 OVERRIDES["--overrides-of-model-config"] = "axolotl"
-LENGTHS = ("--max-model-len", "--context-length", "--contextsize")
 SETTINGS = {**LLAMACPP, **TRAINERS, "--rope-factor": "rope_factor"}  # the latter of TGI
+SETTINGS |= dict.fromkeys(("--max-model-len", "--context-length", "--contextsize"), "length")
 KOBOLD = "--ropeconfig"
-KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, *LENGTHS, KOBOLD)
+KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD)
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,12 @@ class Flags:
     def applied(self, runtime: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the configuration as that runtime sees it behind its flags."""
         changes = self.overrides.get(runtime)
-        if not changes:
+        if not isinstance(changes, Mapping):
             return config
-        if not self.nested and config.get("model_type") in CLASSES["flat"] and not language_part(config)[0]:
-            # The class has moved the flat keys of its language model into a part.
-            inner = changes.get("text_config")
-            changes = inner if isinstance(inner, Mapping) else {}
-            return Flags(overrides={runtime: changes}, nested=True).applied(runtime, config)
+        flat = config.get("model_type") in CLASSES["flat"] and not language_part(config)[0]
+        if flat and not self.nested:  # the class has moved the flat keys into a part
+            inner = Flags(overrides={runtime: changes.get("text_config", {})}, nested=True)
+            return inner.applied(runtime, config)
         if runtime == "axolotl":
             return set_on_loaded(config, changes)
         result = {**config, **changes}
@@ -62,11 +61,11 @@ def merged(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any
     """Return the block that transformers 5 has loaded, with other values of some keys."""
     try:
         old = loaded_block(config)
-    except (RefusedError, NotModelledError):
+    except (RefusedError, NotModelledError, ArithmeticError, ValueError):
         return dict(block)
     old.pop("type", None)  # it counts in loading only
-    both = {k: {**old[k], **v} for k, v in block.items() if isinstance(v, dict) and k in old}
-    return {**old, **block, **both}
+    parts = [k for k in old.keys() & block.keys() if {type(old[k]), type(block[k])} == {dict}]
+    return {**old, **block, **{k: {**old[k], **block[k]} for k in parts}}
 
 
 def set_on_loaded(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -100,9 +99,7 @@ def parse_flags(text: str) -> Flags:
             settings |= {"rope_freq_base": setting(name, base)} if base else {}
         elif name in SWITCHES:
             settings[SWITCHES[name]] = True
-        elif name in LENGTHS:
-            settings["length"] = setting(name, value)
-        elif name in SETTINGS:
+        else:
             settings[SETTINGS[name]] = setting(name, value)
     return Flags(settings, overrides)
 

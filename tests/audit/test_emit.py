@@ -683,3 +683,59 @@ def test_longrope_that_vllm_alone_reads_keeps_the_length_that_its_factor_comes_f
         assert emission.lost == ()
         assert '"max_position_embeddings": 131072' in emission.text
         assert emission.text.endswith(f"--max-model-len {context}")
+
+
+PHI3: dict[str, Any] = {
+    "model_type": "phi3",
+    "hidden_size": 3072,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 131072,
+    "original_max_position_embeddings": 4096,
+    "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48},
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+KIMI = {"model_type": "deepseek_v3", **LATENT, "rope_theta": 50000.0, "rope_scaling": YARN}
+
+
+@pytest.mark.parametrize(
+    ("config", "method", "target", "says"),
+    [
+        # vLLM's table of position axes is four times as long, and the ramp follows it.
+        (IMAGES, "", "vllm", "frequencies: yarn(factor=4"),
+        ({**IMAGES, "model_type": "qwen3_vl_text"}, "", "vllm", ""),
+        # The flat keys are in a part by the time that a flag sets them.
+        (IMAGES, "", "sglang", ""),
+        (IMAGES, "", "axolotl", "sets no keys inside text_config"),
+        # The class stops at a file without a block.
+        ({"model_type": "mllama_text_model", "rope_scaling": LLAMA31}, "ntk", "hf4", ""),
+        # A configuration class checks the type for servers, too.
+        (PHI3, "pi", "vllm-draft", "vllm refuses it: 'phi3' takes no rope type 'linear'"),
+        # A filled-in original length stays in SGLang's block, so that no factor multiplies.
+        ({**PHI3, "model_type": "llama"}, "pi", "sglang", "length 4096, not 131072"),
+        # Of the file's block, the type counts in loading only.
+        ({"model_type": "llava", "text_config": {**SHAPE, **KIMI}}, "ntk", "vllm", ""),
+        ({"model_type": "deepseek_v4"}, "pi", "vllm", "with anything but yarn"),
+        ({"model_type": "deepseek_v4"}, "yarn", "sglang", ""),
+        # The file of a class that transformers lacks: vLLM's reading says what is wanted.
+        (
+            {"model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"]},
+            *("", "axolotl", "'internlm2' is not in that release"),
+        ),
+    ],
+)
+def test_what_takes_no_effect_is_named_and_nothing_else(
+    config: dict[str, Any], method: str, target: str, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**SHAPE, **config}))
+    (emission,) = emit(str(path), context=131072, method=method, target=target).targets
+    assert says in " ".join(emission.lost)
+    assert bool(emission.lost) == bool(says), emission.lost
+
+
+def test_sglang_gets_deepseek_v4s_one_block_with_the_base_of_plain_layers(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "deepseek_v4", **LAYERED["deepseek_v4"]}))
+    (emission,) = emit(str(path), context=131072, target="sglang").targets
+    block = json.loads(shlex.split(emission.text)[1])["rope_scaling"]
+    assert (block["rope_theta"], block["factor"], emission.lost) == (10000, 16.0, ())

@@ -51,6 +51,8 @@ _CLASS_OF = families.REMOTE | dict(pair.split(":") for pair in _LISTS.pop("archi
 LISTS = {name: frozenset(words.split()) for name, words in _LISTS.items()}
 # They run a model without a class of their own by that of transformers.
 BACKED = ("vllm", "sglang")
+# They train the classes of transformers.
+CLASSED = ("unsloth", "llamafactory", "axolotl", "trl", "verl", "prime-rl")
 
 
 def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -> bool:
@@ -215,7 +217,7 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     share = [key for key in widths if trace.text.get(key) not in (None, 1)]
     if of_file and share and family.name and not (family.known or family.width_key):
         raise NotModelledError(f"'{short(family.name)}' has {share[0]}, in code of its own")
-    known = RELEASES.get(runtime.version, kinds)
+    known = RELEASES.get(runtime.release if runtime.name in CLASSED else runtime.version, kinds)
     if unknown := [kind for kind in reversed(kinds) if kind not in known]:
         problem = f"'{short(unknown[0])}' is not in that release"
         raise NotModelledError(f"{problem}; the model's own code was not read")

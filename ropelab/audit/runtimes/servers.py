@@ -18,6 +18,7 @@ from ropelab.audit.runtimes.transformers import Transformers5
 from ropelab.math.scaling import NtkAware
 
 LATENT = "deepseek_yarn"
+UNLENGTHENED = ("qwen3", "qwen4")  # they pass mrope_positions_factor=1, unless videos are pruned
 
 UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS = (tuple(row) for row in table("names")["servers"])
 
@@ -37,6 +38,11 @@ class Server(Transformers5):
         kind = Transformers5.kind(self, settings)
         if not isinstance(kind, str) or kind not in Transformers5.methods:
             raise RefusedError(self.unknown.format(kind))
+        family = settings.trace.family
+        if family.name.startswith("phi") and kind in family.refuses:  # by its configuration class
+            raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
+        if family.name == "deepseek_v4" and settings.layer == "compress" and kind != "yarn":
+            raise NotModelledError("DeepSeek-V4's compressed layers with anything but yarn")
         settings.needs(*Transformers5.methods[kind].needs)
         return super().spec(settings)
 
@@ -124,8 +130,11 @@ def linear_of_float(settings: Settings) -> Made:
 
 def vllm_yarn(settings: Settings) -> Made:
     # attention_factor counts, as in transformers.
-    factor = settings.number("factor")
-    return reader.coded_yarn(settings, factor, reader.stated_attention(settings, factor))
+    factor, trained = settings.number("factor"), settings.original()
+    # The table of models with position axes is longer, and the ramp comes from its length.
+    if settings.get("mrope_section") and not settings.trace.model_type.startswith(UNLENGTHENED):
+        trained *= 4
+    return reader.coded_yarn(settings, factor, reader.stated_attention(settings, factor), trained)
 
 
 def sglang_yarn(settings: Settings) -> Made:

@@ -68,20 +68,17 @@ def llamafactory(trace: Trace) -> dict[str, RopeSpec]:
 
 def replaced(trace: Trace, kind: str) -> dict[str, Any]:
     """Return the keys that it sets for training; none if its cutoff is not beyond the length."""
-    block = rope_block(trace.text)[1] if trace.has("rope_scaling") else {}
-    old = whole(block.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM)
+    own = rope_block(trace.text)[1] if trace.has("rope_scaling") else {}
+    old = whole(own.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM)
     factor = math.ceil(number(trace.flags.get("cutoff_len", 2048), "--cutoff-len") / old)
-    return lengthened(kind, old, factor) if factor > 1 else {}
-
-
-def lengthened(kind: str, original: int, factor: int) -> dict[str, Any]:
-    """Return the keys of a scaling from the original length by a whole factor."""
+    if factor <= 1:
+        return {}
     block: dict[str, Any] = {"rope_type": kind, "factor": float(factor)}
     if kind != "linear":
-        block[ORIGINAL] = original
+        block[ORIGINAL] = old
     if kind == "llama3":
         block |= KEPT
-    return {MAXIMUM: original * factor, "rope_scaling": block}
+    return {MAXIMUM: old * factor, "rope_scaling": block}
 
 
 class MegatronBridge(Reader):
