@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.document import load
+from ropelab.audit.document import Document, load
 from ropelab.audit.flags import Flags
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
@@ -28,7 +28,6 @@ from ropelab.runs.errors import InputError, known
 from ropelab.runs.spelling import split_list
 
 Fragment = dict[str, Any]  # keys of a configuration
-OLDER = "transformers-4.57"
 READERS = registry.RUNTIMES | registry.TRAINERS
 
 # Types of a file whose factor can be raised for a longer context than the file reaches.
@@ -93,7 +92,10 @@ def emit(
     """
     if bool(file) == bool(model):
         raise InputError("give either --from FILE or --model NAME")
-    whole = from_file(file) if file else from_name(model)
+    document = load(file) if file else Document(model, "config", from_name(model))
+    if document.kind == "gguf":
+        raise InputError("--from wants a config.json: a GGUF file is scaled by flags, see audit")
+    whole = document.config
     (prefix, text), specs = language_part(whole), specs_of(file or model, whole)
     nest, (main, spec) = prefix.split(".")[:-1], next(iter(specs.items()))
     if context < spec.trained_len:
@@ -105,7 +107,7 @@ def emit(
     about["beside"] = {k: v for k, v in specs.items() if k != main}
     keys = (*BLOCKS, "head_dim", SHARE, *VLLM_LENGTHS)
     about["present"] = tuple(name for name in keys if text.get(name) or block.get(name))
-    about["older"] = family_of(str(text.get("model_type")), registry.RUNTIMES[OLDER].release)
+    about["older"] = family_of(str(text.get("model_type")), READERS["transformers-4.57"].release)
     scaled, note, replaced = not isinstance(spec.scaling, scalings.Unscaled), "", ""
     if scaled and not method:
         own, note = raised(spec, block, context)
@@ -134,9 +136,9 @@ def emit(
             if reach < context:
                 raise InputError(f"{scaling.label} reaches {reach} tokens, not {context}")
         attention = scaling.plan(spec.geometry, context).attention_factor
-        about["axes"] = {key: block[key] for key in AXES if key in block}
-        about |= {"scaling": scaling, "attention_factor": attention, "softmax_factor": 1.0}
-        about["claimed_len"] = context
+        axes = {key: block[key] for key in AXES if key in block}
+        about |= {"scaling": scaling, "axes": axes, "claimed_len": context}
+        about |= {"attention_factor": attention, "softmax_factor": 1.0}
     wanted = Wanted(**{**vars(spec), **about})
     if scaled and method and wanted.scaling != spec.scaling:
         replaced = f"the file's own {spec.method} is replaced by {wanted.method}"
@@ -146,13 +148,6 @@ def emit(
     done = tuple(emitted(name, wanted, whole, nest) for name in names)
     rows = [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in done]
     return Emissions(wanted, done, {"targets": rows}, note, replaced)
-
-
-def from_file(path: str) -> Mapping[str, Any]:
-    document = load(path)
-    if document.kind == "gguf":
-        raise InputError("--from wants a config.json: a GGUF file is scaled by flags, see audit")
-    return document.config
 
 
 def from_name(name: str) -> Mapping[str, Any]:
@@ -210,9 +205,9 @@ def emitted(
         # Only Hunyuan's own block has a name for NTK-aware; elsewhere it is another base.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
         written = replace(wanted, base=base, scaling=scalings.Unscaled())
-    emptied = chosen.replaces and "rope_scaling" in written.present
-    head: Fragment = {"rope_scaling": None} if emptied else {}
-    fragment, flags = {**head, **chosen.config(written)}, chosen.flags(written)
+    fragment, flags = chosen.config(written), chosen.flags(written)
+    if chosen.replaces and "rope_scaling" in written.present:
+        fragment = {"rope_scaling": None, **fragment}
     if flags and written.base != wanted.base:
         flags["rope_freq_base"] = written.base
     patch, given = fragment, "{json}" in chosen.text  # as a flag
@@ -225,19 +220,17 @@ def emitted(
         config = Flags(overrides={name: patch}).applied(name, model) if given else None
         config = config or laid_over(model, fragment, nest)
         reading = registry.read(READERS[name], config, flags)
-        if reading.main is None:
+        if (main := reading.main) is None:
             word = "refuses it" if reading.outcome == "refused" else "was not asked"
             lost.append(f"{name} {word}: {reading.problem}")
             continue
-        main = reading.main
         own = isinstance(main.scaling, scalings.LongRope) and "--max-model-len" in chosen.text
         if own or (given and main.length > wanted.length):
             main = replace(main, claimed_len=None)  # the flag is the length
         lost += [f"{name}: {word}" for word in differences(main, wanted)]
         for label, other in wanted.beside.items():
-            got = replace(reading.layers.get(label, reading.main), claimed_len=None)
+            got = replace(reading.layers.get(label, main), claimed_len=None)
             lost += [f"{name}: {label}: {word}" for word in differences(got, other)]
-
     if nest and chosen.flat:
         lost.append(f"it sets no keys inside {nest[0]}")
     # A flag at its default is left out; -c has a place of its own in the text.
@@ -256,9 +249,8 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
         return [f"rotary_dim {got.rotary_dim}, not {wanted.rotary_dim}"]
     words, lengths = [], (64, wanted.trained_len, wanted.length, 2 * wanted.length)
     # Runtimes compute in float32, so smaller differences mean nothing.
-    if not all(
-        np.allclose(got.inv_freq(n), wanted.inv_freq(n), rtol=1e-6, atol=0) for n in lengths
-    ):
+    pairs = ((got.inv_freq(n), wanted.inv_freq(n)) for n in lengths)
+    if not all(np.allclose(one, other, rtol=1e-6, atol=0) for one, other in pairs):
         words.append(f"frequencies: {got.method} instead of {wanted.method}")
     if not math.isclose(got.logit_multiplier, wanted.logit_multiplier, rel_tol=1e-6):
         words.append(f"logits x {got.logit_multiplier:.6g}, not {wanted.logit_multiplier:.6g}")
@@ -370,8 +362,7 @@ def sglang(spec: Wanted) -> Fragment:
     name = "rope_parameters" if spec.layers else "rope_scaling"
     outer = fragment.pop("rope_parameters")
     block = outer[spec.main] if spec.layers else outer
-    wanted = block.pop("attention_factor", None)
-    if wanted is not None and block["rope_type"] == "yarn":
+    if (wanted := block.pop("attention_factor", None)) and block["rope_type"] == "yarn":
         block["attn_factor"] = wanted / magnitude(block["factor"])
     return {**fragment, name: outer}
 
@@ -408,8 +399,7 @@ class Target:
     """The runtimes that read a text back, its settings, and the text with fields in braces."""
 
     runtimes: Sequence[str]
-    # None for flags, which come on top of the file or of the GGUF made of it.
-    config: Callable[[Wanted], Fragment] = lambda spec: {}
+    config: Callable[[Wanted], Fragment] = lambda spec: {}  # flags come on top of the file
     text: str = "{lines}"  # JSON over several lines; or {json}, {length}, {flags}, or any flag
     flags: Callable[[Wanted], dict[str, Any]] = lambda spec: {}
     replaces: bool = False  # empties rope_scaling, which would replace rope_parameters
