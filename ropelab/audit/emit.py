@@ -251,7 +251,8 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
     # Runtimes compute in float32, so smaller differences mean nothing.
     pairs = ((got.inv_freq(n), wanted.inv_freq(n)) for n in lengths)
     if not all(np.allclose(one, other, rtol=1e-6, atol=0) for one, other in pairs):
-        words.append(f"frequencies: {got.method} instead of {wanted.method}")
+        start = f" from {got.trained_len} tokens" if got.scaling.name == wanted.scaling.name else ""
+        words.append(f"frequencies: {got.method}{start} instead of {wanted.method}")
     if not math.isclose(got.logit_multiplier, wanted.logit_multiplier, rel_tol=1e-6):
         words.append(f"logits x {got.logit_multiplier:.6g}, not {wanted.logit_multiplier:.6g}")
     if got.claimed_len is not None and got.claimed_len != wanted.length:
@@ -339,9 +340,8 @@ def version5(spec: Wanted) -> Fragment:
     """Return rope_parameters, for a configuration that was read already."""
     block, (start, share) = block_of(spec) or {"rope_type": "default"}, start_and_share(spec)
     block = {"rope_theta": spec.base, **block, **share}
-    if spec.layers:
-        block = {**spec.layers, spec.main: block}
-    return {**start, "rope_parameters": block}
+    layers = {**spec.layers, spec.main: block} if spec.layers else block
+    return {**start, "rope_parameters": layers}
 
 
 def vllm(spec: Wanted) -> Fragment:
