@@ -35,6 +35,7 @@ RAISED = ("linear", "yarn", "llama3")
 # Files that allow more tokens than were trained: Qwen3's card scales by YaRN from 32768.
 TRAINED = {("qwen3", 40960): 32768, ("qwen3_moe", 40960): 32768}
 SHARE = "partial_rotary_factor"
+BETAS = {"beta_fast": 32, "beta_slow": 1}
 # Keys of a block that are written anew.
 WRITTEN = ("type", "rope_type", "rope_theta")
 # Keys of a block that say what the position of an image's patch is, with any scaling.
@@ -105,7 +106,7 @@ def emit(
     block = layers.get(main, block)
     about: dict[str, Any] = {"context": context, "main": main, "layers": layers}
     about["beside"] = {k: v for k, v in specs.items() if k != main}
-    keys = (*BLOCKS, "head_dim", SHARE, *VLLM_LENGTHS)
+    keys = (*BLOCKS, "head_dim", SHARE, *BETAS, *VLLM_LENGTHS)
     about["present"] = tuple(name for name in keys if text.get(name) or block.get(name))
     about["older"] = family_of(str(text.get("model_type")), READERS["transformers-4.57"].release)
     scaled, note, replaced = not isinstance(spec.scaling, scalings.Unscaled), "", ""
@@ -172,9 +173,8 @@ def specs_of(name: str, config: Mapping[str, Any]) -> Mapping[str, RopeSpec]:
 
 def laid_over(config: Mapping[str, Any], patch: Fragment, nest: Sequence[str]) -> Fragment:
     """Return a file with other values of some keys of its part ``nest``."""
-    if not nest:
-        return {**config, **patch}
-    return {**config, nest[0]: laid_over(config[nest[0]], patch, nest[1:])}
+    inner = {nest[0]: laid_over(config[nest[0]], patch, nest[1:])} if nest else patch
+    return {**config, **inner}
 
 
 def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Fragment, str]:
@@ -233,11 +233,9 @@ def emitted(
             lost += [f"{name}: {label}: {word}" for word in differences(got, other)]
     if nest and chosen.flat:
         lost.append(f"it sets no keys inside {nest[0]}")
-    # A flag at its default is left out; -c has a place of its own in the text.
-    usual = {"ctx_size": wanted.context, "yarn_beta_fast": 32, "yarn_beta_slow": 1}
     plain = {name: parameter_text(value) for name, value in flags.items()}
-    shown = [name for name, value in flags.items() if usual.get(name) != value]
-    words = (f" --{name.replace('_', '-')} {plain[name]}" for name in shown)
+    # -c has a place of its own in the text.
+    words = (f" --{n.replace('_', '-')} {word}" for n, word in plain.items() if n != "ctx_size")
     forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
     text = chosen.text.format(length=wanted.context, flags="".join(words), **forms, **plain)
     return Emission(target, text, tuple(lost))
@@ -285,7 +283,7 @@ def scaling_block(spec: Wanted) -> Fragment:
     if isinstance(scaling, scalings.Yarn):
         block: Fragment = {"rope_type": "yarn", "factor": float(scaling.factor), **original}
         # Keys at the default that all runtimes share are left out.
-        for name, usual in (("beta_fast", 32), ("beta_slow", 1), ("truncate", True)):
+        for name, usual in {**BETAS, "truncate": True}.items():
             if (value := getattr(scaling, name)) != usual:
                 block[name] = value if isinstance(value, bool) else float(value)
         return {**block, **attention}
@@ -382,7 +380,9 @@ def llamacpp(spec: Wanted) -> dict[str, Any]:
     if isinstance(scaling, scalings.Yarn):
         flags |= {"rope_scaling": "yarn", "rope_scale": scaling.factor}
         flags["yarn_orig_ctx"] = spec.trained_len
-        flags |= {f"yarn_{n}": getattr(scaling, n) for n in ("beta_fast", "beta_slow")}
+        for name, usual in BETAS.items():  # left out at the default, unless the file has a value
+            if name in spec.present or getattr(scaling, name) != usual:
+                flags[f"yarn_{name}"] = getattr(scaling, name)
     return flags
 
 

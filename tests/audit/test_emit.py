@@ -283,6 +283,12 @@ def test_a_files_own_method_is_kept_with_its_parameters(
         assert written["rope_scaling"] is None
 
 
+def test_betas_of_the_file_do_not_stay_behind_flags(tmp_path: Path) -> None:
+    path = own_file(tmp_path, "kimi-k2")
+    (emission,) = emit(str(path), context=262144, method="yarn", target="llama.cpp").targets
+    assert emission.text.endswith("--yarn-orig-ctx 4096 --yarn-beta-fast 32")
+
+
 @pytest.mark.parametrize("block", ["yarn", ["yarn"], 4.0])
 def test_a_block_that_is_no_dict_is_refused_as_transformers_does(
     block: Any, tmp_path: Path
