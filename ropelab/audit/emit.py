@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.document import load
+from ropelab.audit.document import Document, load
 from ropelab.audit.flags import Flags
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.families import Family, family_of, table
+from ropelab.audit.runtimes.families import CLASSES, Family, family_of, table
 from ropelab.audit.runtimes.reader import longrope_attention, magnitude
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import BANDS, BLOCKS, MAXIMUM, ORIGINAL, language_part, rope_block
-from ropelab.audit.runtimes.trainers import LLAMAFACTORY, lengthened
-from ropelab.audit.runtimes.transformers import SCALED, blocks_of
+from ropelab.audit.runtimes.trainers import LLAMAFACTORY
+from ropelab.audit.runtimes.transformers import SCALED, loaded_block
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import model_named
@@ -28,12 +28,14 @@ from ropelab.runs.errors import InputError, known
 from ropelab.runs.spelling import split_list
 
 Fragment = dict[str, Any]  # keys of a configuration
-OLDER = "transformers-4.57"
+READERS = registry.RUNTIMES | registry.TRAINERS
 
 # Types of a file whose factor can be raised for a longer context than the file reaches.
 RAISED = ("linear", "yarn", "llama3")
 # Files that allow more tokens than were trained: Qwen3's card scales by YaRN from 32768.
 TRAINED = {("qwen3", 40960): 32768, ("qwen3_moe", 40960): 32768}
+SHARE = "partial_rotary_factor"
+BETAS = {"beta_fast": 32, "beta_slow": 1}
 # Keys of a block that are written anew.
 WRITTEN = ("type", "rope_type", "rope_theta")
 # Keys of a block that say what the position of an image's patch is, with any scaling.
@@ -46,7 +48,6 @@ class Wanted(RopeSpec):
 
     context: int  # as asked; the file itself may allow more
     beyond: int = 0  # as asked, where the file's own scaling does not reach it
-    limit: int  # of the file before
     own: Fragment | None = None  # the file's own block, which stays
     raised: bool = False  # but for its factor
     main: str = ""  # the layer type of this spec, where each has a block
@@ -92,19 +93,22 @@ def emit(
     """
     if bool(file) == bool(model):
         raise InputError("give either --from FILE or --model NAME")
-    specs, whole, nest = from_file(file) if file else (*from_name(model), ())
-    text = language_part(whole)[1]
-    main, spec = next(iter(specs.items()))
+    document = load(file) if file else Document(model, "config", from_name(model))
+    if document.kind == "gguf":
+        raise InputError("--from wants a config.json: a GGUF file is scaled by flags, see audit")
+    whole = document.config
+    (prefix, text), specs = language_part(whole), specs_of(file or model, whole)
+    nest, (main, spec) = prefix.split(".")[:-1], next(iter(specs.items()))
     if context < spec.trained_len:
         raise InputError(f"--context {context} is below the trained length, {spec.trained_len}")
     name, block = rope_block(text)
-    layers = blocks_of(text) if main != "all" else {}
+    layers = loaded_block(text) if main != "all" else {}
     block = layers.get(main, block)
-    about: dict[str, Any] = {"context": context, "limit": spec.length, "main": main}
-    about |= {"layers": layers, "beside": {k: v for k, v in specs.items() if k != main}}
-    keys = (*BLOCKS, "head_dim", *VLLM_LENGTHS)
-    about["present"] = tuple(name for name in keys if text.get(name))
-    about["older"] = family_of(str(text.get("model_type")), registry.RUNTIMES[OLDER].release)
+    about: dict[str, Any] = {"context": context, "main": main, "layers": layers}
+    about["beside"] = {k: v for k, v in specs.items() if k != main}
+    keys = (*BLOCKS, "head_dim", SHARE, *BETAS, *VLLM_LENGTHS)
+    about["present"] = tuple(name for name in keys if text.get(name) or block.get(name))
+    about["older"] = family_of(str(text.get("model_type")), READERS["transformers-4.57"].release)
     scaled, note, replaced = not isinstance(spec.scaling, scalings.Unscaled), "", ""
     if scaled and not method:
         own, note = raised(spec, block, context)
@@ -133,9 +137,9 @@ def emit(
             if reach < context:
                 raise InputError(f"{scaling.label} reaches {reach} tokens, not {context}")
         attention = scaling.plan(spec.geometry, context).attention_factor
-        about["axes"] = {key: block[key] for key in AXES if key in block}
-        about |= {"scaling": scaling, "attention_factor": attention, "softmax_factor": 1.0}
-        about["claimed_len"] = context
+        axes = {key: block[key] for key in AXES if key in block}
+        about |= {"scaling": scaling, "axes": axes, "claimed_len": context}
+        about |= {"attention_factor": attention, "softmax_factor": 1.0}
     wanted = Wanted(**{**vars(spec), **about})
     if scaled and method and wanted.scaling != spec.scaling:
         replaced = f"the file's own {spec.method} is replaced by {wanted.method}"
@@ -147,25 +151,30 @@ def emit(
     return Emissions(wanted, done, {"targets": rows}, note, replaced)
 
 
-def from_file(path: str) -> tuple[Mapping[str, RopeSpec], Fragment, tuple[str, ...]]:
-    """Return the reference's specs, the main one first, a file, and where its language part is."""
-    document = load(path)
-    if document.kind == "gguf":
-        raise InputError("--from wants a config.json: a GGUF file is scaled by flags, see audit")
-    reading = registry.reading_of(path, document.config)
+def from_name(name: str) -> Mapping[str, Any]:
+    """Return a file of the unscaled model."""
+    model = model_named(name)
+    sizes = {"head_dim": model.head_dim, "hidden_size": model.head_dim, "num_attention_heads": 1}
+    values = {**sizes, MAXIMUM: model.trained_len, "rope_theta": model.base}
+    if model.rotated == model.head_dim:
+        return {"model_type": "llama", **values}
+    return {"model_type": "phi", **values, SHARE: model.rotated / model.head_dim}
+
+
+def specs_of(name: str, config: Mapping[str, Any]) -> Mapping[str, RopeSpec]:
+    """Return the reference's specs, the main one first."""
+    reading = registry.reading_of(name, config)
     spec, ours = reading.layers[reading.label], reading.runtime.name == registry.REFERENCE
     if not ours and isinstance(spec.scaling, scalings.LongRope):  # vLLM allows less by itself
-        spec = replace(spec, claimed_len=language_part(document.config)[1].get(MAXIMUM))
+        spec = replace(spec, claimed_len=language_part(config)[1].get(MAXIMUM))
     # Another runtime's layer types are not the reference's.
-    specs = {reading.label: spec, **reading.layers} if ours else {"all": spec}
-    return specs, dict(document.config), tuple(language_part(document.config)[0].split(".")[:-1])
+    return {reading.label: spec, **reading.layers} if ours else {"all": spec}
 
 
 def laid_over(config: Mapping[str, Any], patch: Fragment, nest: Sequence[str]) -> Fragment:
     """Return a file with other values of some keys of its part ``nest``."""
-    if not nest:
-        return {**config, **patch}
-    return {**config, nest[0]: laid_over(config[nest[0]], patch, nest[1:])}
+    inner = {nest[0]: laid_over(config[nest[0]], patch, nest[1:])} if nest else patch
+    return {**config, **inner}
 
 
 def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Fragment, str]:
@@ -187,21 +196,6 @@ def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Frag
     return own, f"{reach}: its factor is raised from {factor:g} to {own['factor']:g}"
 
 
-def from_name(name: str) -> tuple[Mapping[str, RopeSpec], Fragment]:
-    model = model_named(name)
-    spec = RopeSpec(
-        base=model.base,
-        head_dim=model.head_dim,
-        rotary_dim=model.rotated,
-        scaling=scalings.Unscaled(),
-        trained_len=model.trained_len,
-        claimed_len=model.promised,
-    )
-    kind = "llama" if model.rotated == model.head_dim else "phi"  # phi knows a rotated share
-    sizes = {"head_dim": model.head_dim, "hidden_size": model.head_dim, "num_attention_heads": 1}
-    return {"all": spec}, {"model_type": kind, **sizes}
-
-
 def emitted(
     target: str, wanted: Wanted, model: Mapping[str, Any], nest: Sequence[str] = ()
 ) -> Emission:
@@ -211,39 +205,37 @@ def emitted(
         # Only Hunyuan's own block has a name for NTK-aware; elsewhere it is another base.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
         written = replace(wanted, base=base, scaling=scalings.Unscaled())
-    emptied = chosen.replaces and "rope_scaling" in written.present
-    head: Fragment = {"rope_scaling": None} if emptied else {}
-    fragment, flags = {**head, **chosen.config(written)}, chosen.flags(written)
+    fragment, flags = chosen.config(written), chosen.flags(written)
+    if chosen.replaces and "rope_scaling" in written.present:
+        fragment = {"rope_scaling": None, **fragment}
     if flags and written.base != wanted.base:
-        flags["rope_freq_base"], fragment["rope_theta"] = written.base, wanted.base
-    patch = fragment
+        flags["rope_freq_base"] = written.base
+    patch, given = fragment, "{json}" in chosen.text  # as a flag
+    if given and model.get("model_type") in CLASSES["flat"]:
+        nest = nest or ("text_config",)  # where the class has moved the flat keys
     for part in reversed(nest):
         patch = {part: patch}
     lost = [f"it cannot reach {wanted.beyond} tokens"] if wanted.beyond else []
     for name in chosen.runtimes:
-        config: Mapping[str, Any] = laid_over(model, fragment, nest)
-        if "{json}" in chosen.text:  # given as a flag
-            config = Flags(overrides={name: patch}).applied(name, model)
-        reading = registry.read(registry.RUNTIMES[name], config, flags)
-        if reading.main is None:
+        config = Flags(overrides={name: patch}).applied(name, model) if given else None
+        config = config or laid_over(model, fragment, nest)
+        reading = registry.read(READERS[name], config, flags)
+        if (main := reading.main) is None:
             word = "refuses it" if reading.outcome == "refused" else "was not asked"
             lost.append(f"{name} {word}: {reading.problem}")
             continue
-        main = reading.main
-        if "--max-model-len" in chosen.text and isinstance(main.scaling, scalings.LongRope):
-            main = replace(main, claimed_len=None)  # without the flag, the original length
+        own = isinstance(main.scaling, scalings.LongRope) and "--max-model-len" in chosen.text
+        if own or (given and main.length > wanted.length):
+            main = replace(main, claimed_len=None)  # the flag is the length
         lost += [f"{name}: {word}" for word in differences(main, wanted)]
         for label, other in wanted.beside.items():
-            got = replace(reading.layers.get(label, reading.main), claimed_len=None)
+            got = replace(reading.layers.get(label, main), claimed_len=None)
             lost += [f"{name}: {label}: {word}" for word in differences(got, other)]
-
     if nest and chosen.flat:
         lost.append(f"it sets no keys inside {nest[0]}")
-    # A flag at its default is left out; -c has a place of its own in the text.
-    usual = {"ctx_size": wanted.context, "yarn_beta_fast": 32, "yarn_beta_slow": 1}
     plain = {name: parameter_text(value) for name, value in flags.items()}
-    shown = [name for name, value in flags.items() if usual.get(name) != value]
-    words = (f" --{name.replace('_', '-')} {plain[name]}" for name in shown)
+    # -c has a place of its own in the text.
+    words = (f" --{n.replace('_', '-')} {word}" for n, word in plain.items() if n != "ctx_size")
     forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
     text = chosen.text.format(length=wanted.context, flags="".join(words), **forms, **plain)
     return Emission(target, text, tuple(lost))
@@ -257,7 +249,8 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
     # Runtimes compute in float32, so smaller differences mean nothing.
     tables = ((got.inv_freq(n), wanted.inv_freq(n)) for n in lengths)
     if not all(np.allclose(*pair, rtol=1e-6, atol=0) for pair in tables):
-        words.append(f"frequencies: {got.method} instead of {wanted.method}")
+        start = f" from {got.trained_len} tokens" if got.scaling.name == wanted.scaling.name else ""
+        words.append(f"frequencies: {got.method}{start} instead of {wanted.method}")
     if not math.isclose(got.logit_multiplier, wanted.logit_multiplier, rel_tol=1e-6):
         words.append(f"logits x {got.logit_multiplier:.6g}, not {wanted.logit_multiplier:.6g}")
     if got.claimed_len is not None and got.claimed_len != wanted.length:
@@ -290,7 +283,7 @@ def scaling_block(spec: Wanted) -> Fragment:
     if isinstance(scaling, scalings.Yarn):
         block: Fragment = {"rope_type": "yarn", "factor": float(scaling.factor), **original}
         # Keys at the default that all runtimes share are left out.
-        for name, usual in (("beta_fast", 32), ("beta_slow", 1), ("truncate", True)):
+        for name, usual in {**BETAS, "truncate": True}.items():
             if (value := getattr(scaling, name)) != usual:
                 block[name] = value if isinstance(value, bool) else float(value)
         return {**block, **attention}
@@ -313,8 +306,9 @@ def start_and_share(spec: Wanted) -> tuple[Fragment, Fragment]:
     # Dynamic scaling starts at max_position_embeddings, so that it has to be the trained length.
     start = spec.trained_len if isinstance(spec.scaling, scalings.DynamicNtk) else spec.length
     lengths = dict.fromkeys((MAXIMUM, *(n for n in VLLM_LENGTHS if n in spec.present)), start)
-    whole = spec.rotary_dim == spec.head_dim
-    share = {} if whole else {"partial_rotary_factor": spec.rotary_dim / spec.head_dim}
+    # A share that the file has would stay in the block of a server.
+    silent = spec.rotary_dim == spec.head_dim and (spec.own or SHARE not in spec.present)
+    share = {} if silent else {SHARE: spec.rotary_dim / spec.head_dim}
     # Some classes build scaled tables from a head_dim alone.
     lacks = spec.older.refuses_without_head_dim and "head_dim" not in spec.present
     head = {"head_dim": spec.head_dim} if lacks and block_of(spec) else {}
@@ -344,9 +338,8 @@ def version5(spec: Wanted) -> Fragment:
     """Return rope_parameters, for a configuration that was read already."""
     block, (start, share) = block_of(spec) or {"rope_type": "default"}, start_and_share(spec)
     block = {"rope_theta": spec.base, **block, **share}
-    if spec.layers:
-        block = {**spec.layers, spec.main: block}
-    return {**start, "rope_parameters": block}
+    layers = {**spec.layers, spec.main: block} if spec.layers else block
+    return {**start, "rope_parameters": layers}
 
 
 def vllm(spec: Wanted) -> Fragment:
@@ -361,36 +354,20 @@ def vllm(spec: Wanted) -> Fragment:
 
 def sglang(spec: Wanted) -> Fragment:
     """Return vLLM's form as rope_scaling, the magnitude as a multiplier of SGLang's own."""
+    if spec.main == "compress":  # it loads DeepSeek-V4 as V3, with one block
+        spec = replace(spec, layers={}, base=spec.beside["main"].base)
     fragment = version5(spec) if spec.layers else vllm(spec)
     name = "rope_parameters" if spec.layers else "rope_scaling"
     outer = fragment.pop("rope_parameters")
     block = outer[spec.main] if spec.layers else outer
-    wanted = block.pop("attention_factor", None)
-    if wanted is not None and block["rope_type"] == "yarn":
+    if (wanted := block.pop("attention_factor", None)) and block["rope_type"] == "yarn":
         block["attn_factor"] = wanted / magnitude(block["factor"])
     return {**fragment, name: outer}
 
 
-def llamafactory(spec: Wanted) -> Fragment:
-    """Return the block that LLaMA-Factory makes of a type and a length; the factor is whole."""
-    kind, limit = llamafactory_type(spec)["rope_scaling"], spec.limit
-    factor = math.ceil(spec.context / limit)
-    if kind == "null" or factor == 1:
-        return unscaled_file(spec)
-    return {**unscaled_file(spec), **lengthened(kind, limit, factor)}
-
-
-def llamafactory_type(spec: Wanted) -> dict[str, Any]:
-    kind = None if spec.own else block_of(spec).get("rope_type")
-    return {"rope_scaling": kind if kind in LLAMAFACTORY else "null"}
-
-
-def unscaled_file(spec: Wanted) -> Fragment:
-    """Return the file of the unscaled model, on top of which flags are given."""
-    if spec.own:
-        return {}  # it is scaled already
-    plain = replace(spec, scaling=scalings.Unscaled(), attention_factor=1.0, softmax_factor=1.0)
-    return version4(replace(plain, claimed_len=spec.trained_len))
+def llamafactory(spec: Wanted) -> dict[str, Any]:
+    kind = None if spec.own and not spec.raised else block_of(spec).get("rope_type")
+    return {"rope_scaling": kind if kind in LLAMAFACTORY else "null", "cutoff_len": spec.context}
 
 
 def llamacpp(spec: Wanted) -> dict[str, Any]:
@@ -403,7 +380,9 @@ def llamacpp(spec: Wanted) -> dict[str, Any]:
     if isinstance(scaling, scalings.Yarn):
         flags |= {"rope_scaling": "yarn", "rope_scale": scaling.factor}
         flags["yarn_orig_ctx"] = spec.trained_len
-        flags |= {f"yarn_{n}": getattr(scaling, n) for n in ("beta_fast", "beta_slow")}
+        for name, usual in BETAS.items():  # left out at the default, unless the file has a value
+            if name in spec.present or getattr(scaling, name) != usual:
+                flags[f"yarn_{name}"] = getattr(scaling, name)
     return flags
 
 
@@ -420,7 +399,7 @@ class Target:
     """The runtimes that read a text back, its settings, and the text with fields in braces."""
 
     runtimes: Sequence[str]
-    config: Callable[[Wanted], Fragment]
+    config: Callable[[Wanted], Fragment] = lambda spec: {}  # flags come on top of the file
     text: str = "{lines}"  # JSON over several lines; or {json}, {length}, {flags}, or any flag
     flags: Callable[[Wanted], dict[str, Any]] = lambda spec: {}
     replaces: bool = False  # empties rope_scaling, which would replace rope_parameters

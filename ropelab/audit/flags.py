@@ -5,20 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ropelab.audit.runtimes.families import CLASSES
 from ropelab.audit.runtimes.llamacpp import FLAGS as LLAMACPP
-from ropelab.audit.runtimes.trace import BLOCKS, NESTS, rope_block
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError
+from ropelab.audit.runtimes.trace import BLOCKS, NESTS, language_part
 from ropelab.audit.runtimes.trainers import FLAGS as TRAINERS
 from ropelab.audit.runtimes.trainers import SWITCHES
+from ropelab.audit.runtimes.transformers import loaded_block
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import parse
 from ropelab.runs.spelling import read_number
 
 OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}
 OVERRIDES["--overrides-of-model-config"] = "axolotl"
-LENGTHS = ("--max-model-len", "--context-length", "--contextsize")
 SETTINGS = {**LLAMACPP, **TRAINERS, "--rope-factor": "rope_factor"}  # the latter of TGI
+SETTINGS |= dict.fromkeys(("--max-model-len", "--context-length", "--contextsize"), "length")
 KOBOLD = "--ropeconfig"
-KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, *LENGTHS, KOBOLD)
+KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD)
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,12 @@ class Flags:
     def applied(self, runtime: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the configuration as that runtime sees it behind its flags."""
         changes = self.overrides.get(runtime)
-        if not changes:
+        if not isinstance(changes, Mapping):
             return config
+        flat = config.get("model_type") in CLASSES["flat"] and not language_part(config)[0]
+        if flat and not self.nested:  # the class has moved the flat keys into a part
+            inner = Flags(overrides={runtime: changes.get("text_config", {})}, nested=True)
+            return inner.applied(runtime, config)
         if runtime == "axolotl":
             return set_on_loaded(config, changes)
         result = {**config, **changes}
@@ -42,12 +49,23 @@ class Flags:
         # Of the whole, SGLang merges the block and vLLM replaces it; of a part it is the reverse.
         for name in BLOCKS if (runtime == "sglang") is not self.nested else ():
             if isinstance(changes.get(name), Mapping):
-                result[name] = {**rope_block(config)[1], **changes[name]}
+                result[name] = merged(config, changes[name])
         for part in NESTS:
             if isinstance(changes.get(part), Mapping) and isinstance(config.get(part), Mapping):
                 inner = Flags(overrides={runtime: changes[part]}, nested=True)
                 result[part] = inner.applied(runtime, config[part])
         return result
+
+
+def merged(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the block that transformers 5 has loaded, with other values of some keys."""
+    try:
+        old = loaded_block(config)
+    except (RefusedError, NotModelledError, ArithmeticError, ValueError):
+        return dict(block)
+    old.pop("type", None)  # it counts in loading only
+    parts = [k for k in old.keys() & block.keys() if {type(old[k]), type(block[k])} == {dict}]
+    return {**old, **block, **{k: {**old[k], **block[k]} for k in parts}}
 
 
 def set_on_loaded(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -81,9 +99,7 @@ def parse_flags(text: str) -> Flags:
             settings |= {"rope_freq_base": setting(name, base)} if base else {}
         elif name in SWITCHES:
             settings[SWITCHES[name]] = True
-        elif name in LENGTHS:
-            settings["length"] = setting(name, value)
-        elif name in SETTINGS:
+        else:
             settings[SETTINGS[name]] = setting(name, value)
     return Flags(settings, overrides)
 

@@ -73,7 +73,6 @@ def specs(draw):
         trained_len=trained,
         claimed_len=round(trained * factor),
         context=round(trained * factor),
-        limit=trained,
     )
     attention = scaling.plan(spec.geometry, spec.context).attention_factor
     return replace(spec, attention_factor=attention)
@@ -93,10 +92,16 @@ def as_llamafactory(config: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     return {**config, "max_position_embeddings": limit * factor, "rope_scaling": block}
 
 
+def unscaled(spec):
+    return {**MODEL, "rope_theta": spec.base, "max_position_embeddings": spec.trained_len}
+
+
 def read_back(target, text, spec):
     """The target's reader on the text alone, laid over a file of the unscaled model."""
-    plain = {**MODEL, "rope_theta": spec.base, "max_position_embeddings": spec.trained_len}
-    runtime = registry.RUNTIMES[TARGETS[target].runtimes[0]]
+    plain, name = unscaled(spec), TARGETS[target].runtimes[0]
+    # Of trainers, the classes that they train.
+    trained = {"axolotl": "transformers-5", "llamafactory": "transformers-4.57"}
+    runtime = registry.RUNTIMES[trained.get(name, name)]
     if target == "lmstudio":
         loaded = json.loads(text)
         text = f"--ctx-size {loaded['contextLength']} "
@@ -116,7 +121,7 @@ def read_back(target, text, spec):
 @settings(max_examples=40)
 @given(spec=specs())
 def test_what_was_emitted_reads_back_as_what_was_wanted(target, spec):
-    emission = emitted(target, spec, MODEL)
+    emission = emitted(target, spec, unscaled(spec))
     got = read_back(target, emission.text, spec)
     if emission.lost:
         assert got is None or differences(got, spec)
@@ -278,6 +283,12 @@ def test_a_files_own_method_is_kept_with_its_parameters(
         assert written["rope_scaling"] is None
 
 
+def test_betas_of_the_file_do_not_stay_behind_flags(tmp_path: Path) -> None:
+    path = own_file(tmp_path, "kimi-k2")
+    (emission,) = emit(str(path), context=262144, method="yarn", target="llama.cpp").targets
+    assert emission.text.endswith("--yarn-orig-ctx 4096 --yarn-beta-fast 32")
+
+
 @pytest.mark.parametrize("block", ["yarn", ["yarn"], 4.0])
 def test_a_block_that_is_no_dict_is_refused_as_transformers_does(
     block: Any, tmp_path: Path
@@ -382,6 +393,17 @@ def test_a_method_that_replaces_the_files_own_is_named(
     assert command() == 0
 
 
+def test_flags_come_on_top_of_the_files_own_scaling(tmp_path: Path) -> None:
+    """A GGUF of Llama 3.1 keeps llama3's divisors; LLaMA-Factory replaces the block."""
+    path = own_file(tmp_path, "llama-3.1")
+    names = "llama.cpp,ollama,llamafactory"
+    done = emit(str(path), context=262144, method="yarn", target=names)
+    llamacpp, ollama, llamafactory = (emission.lost for emission in done.targets)
+    assert llamacpp == ("llama.cpp was not asked: the yarn ramp on top of a tensor of divisors",)
+    assert "instead of yarn(factor=32)" in ollama[0]
+    assert llamafactory == ()
+
+
 def test_qwen3_is_scaled_from_the_length_that_it_was_trained_with(tmp_path: Path) -> None:
     """Its file allows 40960 tokens, 32768 of which its card scales from."""
     path = tmp_path / "config.json"
@@ -430,6 +452,8 @@ def test_the_axes_of_images_stay_with_any_scaling(
     (emission,) = emit(str(path), context=context, target=target).targets
     text = emission.text
     written = json.loads(text if text.startswith("{") else shlex.split(text)[1])
+    # The class moves the flat keys of such a file into a part, where a flag has to set them.
+    written = written if text.startswith("{") else written["text_config"]
     block = written.get("rope_scaling") or written["rope_parameters"]
     assert block["mrope_section"] == AXES["mrope_section"]
     assert block["rope_type"] == ("yarn" if context > 32768 else "default")
@@ -665,3 +689,59 @@ def test_longrope_that_vllm_alone_reads_keeps_the_length_that_its_factor_comes_f
         assert emission.lost == ()
         assert '"max_position_embeddings": 131072' in emission.text
         assert emission.text.endswith(f"--max-model-len {context}")
+
+
+PHI3: dict[str, Any] = {
+    "model_type": "phi3",
+    "hidden_size": 3072,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 131072,
+    "original_max_position_embeddings": 4096,
+    "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48},
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+KIMI = {"model_type": "deepseek_v3", **LATENT, "rope_theta": 50000.0, "rope_scaling": YARN}
+
+
+@pytest.mark.parametrize(
+    ("config", "method", "target", "says"),
+    [
+        # vLLM's table of position axes is four times as long, and the ramp follows it.
+        (IMAGES, "", "vllm", " from 131072 tokens instead of yarn(factor=4)"),
+        ({**IMAGES, "model_type": "qwen3_vl_text"}, "", "vllm", ""),
+        # The flat keys are in a part by the time that a flag sets them.
+        (IMAGES, "", "sglang", ""),
+        (IMAGES, "", "axolotl", "sets no keys inside text_config"),
+        # The class stops at a file without a block.
+        ({"model_type": "mllama_text_model", "rope_scaling": LLAMA31}, "ntk", "hf4", ""),
+        # A configuration class checks the type for servers, too.
+        (PHI3, "pi", "vllm-draft", "vllm refuses it: 'phi3' takes no rope type 'linear'"),
+        # A filled-in original length stays in SGLang's block, so that no factor multiplies.
+        ({**PHI3, "model_type": "llama"}, "pi", "sglang", "length 4096, not 131072"),
+        # Of the file's block, the type counts in loading only.
+        ({"model_type": "llava", "text_config": {**SHAPE, **KIMI}}, "ntk", "vllm", ""),
+        ({"model_type": "deepseek_v4"}, "pi", "vllm", "with anything but yarn"),
+        ({"model_type": "deepseek_v4"}, "yarn", "sglang", ""),
+        # The file of a class that transformers lacks: vLLM's reading says what is wanted.
+        (
+            {"model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"]},
+            *("", "axolotl", "'internlm2' is not in that release"),
+        ),
+    ],
+)
+def test_what_takes_no_effect_is_named_and_nothing_else(
+    config: dict[str, Any], method: str, target: str, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**SHAPE, **config}))
+    (emission,) = emit(str(path), context=131072, method=method, target=target).targets
+    assert says in " ".join(emission.lost)
+    assert bool(emission.lost) == bool(says), emission.lost
+
+
+def test_sglang_gets_deepseek_v4s_one_block_with_the_base_of_plain_layers(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "deepseek_v4", **LAYERED["deepseek_v4"]}))
+    (emission,) = emit(str(path), context=131072, target="sglang").targets
+    block = json.loads(shlex.split(emission.text)[1])["rope_scaling"]
+    assert (block["rope_theta"], block["factor"], emission.lost) == (10000, 16.0, ())

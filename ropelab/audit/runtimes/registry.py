@@ -52,6 +52,8 @@ _CLASS_OF = families.REMOTE | dict(pair.split(":") for pair in _LISTS.pop("archi
 LISTS = {name: frozenset(words.split()) for name, words in _LISTS.items()}
 # They run a model without a class of their own by that of transformers.
 BACKED = ("vllm", "sglang")
+# They train the classes of transformers.
+CLASSED = ("unsloth", "llamafactory", "axolotl", "trl", "verl", "prime-rl")
 
 
 def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -> bool:
@@ -219,7 +221,8 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     if of_file and share and family.name and not family.known:
         raise NotModelledError(f"'{short(family.name)}' has {share[0]}, in code of its own")
     # A release whose name is in read_by runs code that comes with the weights.
-    known = kinds if runtime.name in family.read_by else RELEASES.get(runtime.version, kinds)
+    release = runtime.release if runtime.name in CLASSED else runtime.version
+    known = kinds if runtime.name in family.read_by else RELEASES.get(release, kinds)
     if unknown := [kind for kind in reversed(kinds) if kind not in known]:
         problem = f"'{short(unknown[0])}' is not in that release"
         raise NotModelledError(f"{problem}; the model's own code was not read")

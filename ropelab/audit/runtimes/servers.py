@@ -19,6 +19,7 @@ from ropelab.audit.runtimes.transformers import Transformers5
 from ropelab.math.scaling import NtkAware
 
 LATENT = "deepseek_yarn"
+UNLENGTHENED = ("qwen3", "qwen4")  # they pass mrope_positions_factor=1, unless videos are pruned
 
 UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS, UNSCALED = map(tuple, table("names")["servers"])
 
@@ -38,6 +39,11 @@ class Server(Transformers5):
         kind = Transformers5.kind(self, settings)
         if isinstance(kind, str) and kind in Transformers5.methods:
             settings.needs(*Transformers5.methods[kind].needs)
+        family = settings.trace.family
+        if family.name.startswith("phi") and kind in family.refuses:  # by its configuration class
+            raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
+        if family.name == "deepseek_v4" and settings.layer == "compress" and kind != "yarn":
+            raise NotModelledError("DeepSeek-V4's compressed layers with anything but yarn")
         return super().spec(settings)
 
     def head_dim(self, trace: Trace) -> int:
@@ -125,10 +131,13 @@ def linear_of_float(settings: Settings) -> Made:
 
 def vllm_yarn(settings: Settings) -> Made:
     # attention_factor counts, as in transformers.
-    factor = settings.number("factor")
+    factor, trained = settings.number("factor"), settings.original()
     if settings.get("rope_type") == "telechat3-yarn":
         return reader.coded_yarn(settings, factor, 0.07 * math.log(factor) + 1)
-    return reader.coded_yarn(settings, factor, reader.stated_attention(settings, factor))
+    # The table of models with position axes is longer, and the ramp comes from its length.
+    if settings.get("mrope_section") and not settings.trace.model_type.startswith(UNLENGTHENED):
+        trained *= 4
+    return reader.coded_yarn(settings, factor, reader.stated_attention(settings, factor), trained)
 
 
 def vllm_ntk(settings: Settings) -> Made:

@@ -58,29 +58,27 @@ Megatron.methods = {**reader.COMMON, "llama3": Method(reader.llama3)}
 
 def llamafactory(trace: Trace) -> dict[str, RopeSpec]:
     """Return what transformers reads after LLaMA-Factory has replaced the block."""
-    kind = trace.flags.get("rope_scaling")
-    if kind is not None and kind not in LLAMAFACTORY:
+    kind = trace.flags.get("rope_scaling", "null")
+    if kind not in (*LLAMAFACTORY, "null"):
         raise RefusedError(f"rope_scaling must be one of {', '.join(LLAMAFACTORY)}")
-    if kind is not None:
+    if kind != "null":
         trace.text = {**trace.text, **replaced(trace, kind)}
     return Transformers4("factor", "switch").read(trace)
 
 
 def replaced(trace: Trace, kind: str) -> dict[str, Any]:
     """Return the keys that it sets for training; none if its cutoff is not beyond the length."""
-    block = rope_block(trace.text)[1] if trace.has("rope_scaling") else {}
-    old = whole(block.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM)
+    own = rope_block(trace.text)[1] if trace.has("rope_scaling") else {}
+    old = whole(own.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM)
     factor = math.ceil(number(trace.flags.get("cutoff_len", 2048), "--cutoff-len") / old)
-    return lengthened(kind, old, factor) if factor > 1 else {}
-
-
-def lengthened(kind: str, original: int, factor: int) -> dict[str, Any]:
-    """Return the keys of a scaling from the original length by a whole factor."""
-    bands = KEPT if kind == "llama3" else {}
-    block: dict[str, Any] = {"rope_type": kind, "factor": float(factor), **bands}
+    if factor <= 1:
+        return {}
+    block: dict[str, Any] = {"rope_type": kind, "factor": float(factor)}
     if kind != "linear":
-        block[ORIGINAL] = original
-    return {MAXIMUM: original * factor, "rope_scaling": block}
+        block[ORIGINAL] = old
+    if kind == "llama3":
+        block |= KEPT
+    return {MAXIMUM: old * factor, "rope_scaling": block}
 
 
 class MegatronBridge(Reader):

@@ -97,10 +97,10 @@ class Transformers5(Transformers):
         return head_dim if kind == "proportional" else reader.width_of(head_dim, share)
 
 
-def blocks_of(text: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return a block for each layer type as version 5 fills it in; none of one for all layers."""
-    found = Transformers5().settings(Trace(text))
-    return {} if "all" in found else {label: made.values for label, made in found.items()}
+def loaded_block(text: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the block as version 5 fills it in, or one for each layer type."""
+    found = {label: made.values for label, made in Transformers5().settings(Trace(text)).items()}
+    return found.get("all", found)
 
 
 def nested(trace: Trace, at: str, block: Block | None, inner: Block) -> Iterable[tuple[str, Block]]:
