@@ -63,8 +63,7 @@ def audit(
     if reference.main is None:
         raise InputError(f"{document.name}: {reference.problem or 'no runtime reads it'}")
     length = length or given.get("length")
-    seen = length or reference.main.length
-    case = Case(document, readings, reference, seen, length)
+    case = Case(document, readings, reference, length or reference.main.length, length)
     beside = aspects(case)
     found = findings.collect(case, beside)
     rows = {

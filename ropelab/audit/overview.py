@@ -240,8 +240,7 @@ def precision(case: Case, dtype: FloatFormat) -> Rows:
         # Every position is searched, as in `precision`, in the order of the bounds on its error.
         whole = worst(chain, 0, last)
         by_octave = (worst(chain, start, stop - start) for start, stop in octaves(0, last))
-        within = whole.error_rad <= TOLERANCE
-        beyond = None if within else first_beyond(chain, by_octave, TOLERANCE)
+        beyond = None if whole.error_rad <= TOLERANCE else first_beyond(chain, by_octave, TOLERANCE)
         rows.append(
             {
                 "chain": preset,

@@ -156,8 +156,7 @@ class Tgi(Reader):
         if "rope_scaling" in trace.flags:
             block = {"type": trace.flags["rope_scaling"], "factor": trace.flags.get("rope_factor")}
         settings = Settings(trace, block, "rope_scaling")
-        base = trace.family.base
-        settings.put_first("rope_theta", trace.family.base_keys, base, "class default")
+        settings.put_first("rope_theta", trace.family.base_keys, trace.family.base, "class default")
         return {"all": settings}
 
     def width(self, settings: Settings, head_dim: int) -> int:

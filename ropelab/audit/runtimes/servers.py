@@ -54,8 +54,7 @@ class Server(Transformers5):
     def kind(self, settings: Settings) -> Any:
         # Every scaled model with latent attention but MiniCPM3 gets its type replaced.
         kind, family = settings.get("rope_type"), settings.trace.family
-        replaced = family.latent and kind != "default" and family.name != "minicpm3"
-        return LATENT if replaced else kind
+        return LATENT if family.latent and kind != "default" and family.name != "minicpm3" else kind
 
     def width(self, settings: Settings, head_dim: int) -> int:
         # The share in the block counts also where transformers' class rotates the whole head.
@@ -101,8 +100,7 @@ class Sglang(Server):
         trace, factor = settings.trace, settings.get("factor")
         length = next(lengths(trace, SGLANG_LENGTHS), 2048)
         # The factor multiplies in a flat block only, and only without an original length.
-        nested = settings.sources.get("rope_type", "").count(".") > 1
-        flat = not trace.family.layers and not nested
+        flat = not trace.family.layers and settings.sources.get("rope_type", "").count(".") <= 1
         known = ORIGINAL in settings.values or settings.get("rope_type") == "llama3"
         if not flat or known or factor is None:
             return length, False

@@ -141,8 +141,7 @@ class Unsloth(Transformers5):
     own = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        own = trace.model_type in self.own
-        return super().read(trace) if own else Transformers5().read(trace)
+        return super().read(trace) if trace.model_type in self.own else Transformers5().read(trace)
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         settings, longest = super().settings(trace)["all"], self.longest(trace)
