@@ -112,8 +112,7 @@ def layers_in_words(layers: list[int], count: int) -> str:
     if layers == list(range(layers[0], count, step)):
         ordinal = f"{step}{({2: 'nd', 3: 'rd'}).get(step, 'th')}"
         return f"every {ordinal} of {count}" if step > 1 else f"all {count}"
-    some = ", ".join(map(str, layers[:6]))
-    return f"{some}{', ...' if layers[6:] else ''} of {count}"
+    return f"{', '.join(map(str, layers[:6]))}{', ...' if layers[6:] else ''} of {count}"
 
 
 def temperature(reading: Reading, text: Mapping[str, Any]) -> str:
@@ -150,10 +149,9 @@ def unread(reading: Reading, key: str, value: Any) -> str:
 
 def axes(reading: Reading, block: Mapping[str, Any]) -> str:
     sections, layout = block["mrope_section"], READ["axes"].get(reading.model_type)
-    if not layout or reading.runtime.name not in ("transformers-5", "sglang"):
-        return ""
+    read = layout and reading.runtime.name in ("transformers-5", "sglang")
     three = isinstance(sections, list) and len(sections) == 3
-    counts = three and all(isinstance(one, int) and one >= 0 for one in sections)
+    counts = read and three and all(isinstance(one, int) and one >= 0 for one in sections)
     if not counts or not reading.main or sum(sections) != reading.main.rotary_dim // 2:
         return ""
     if reading.runtime.name == "sglang":  # which goes by the key, whatever the model

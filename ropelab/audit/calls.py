@@ -12,14 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.rotations import (
-    Observed,
-    Positions,
-    Vectors,
-    from_rotation,
-    from_signs,
-    from_tables,
-)
+from ropelab.audit import rotations
+from ropelab.audit.rotations import Observed, Positions, Vectors
 from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.runs.errors import InputError
@@ -67,8 +61,7 @@ class Way:
         values["positions"] = places.reshape(p) if p else last
         if self.tables:
             # A code that takes positions, too, looks them up in the whole table.
-            every = {*PLACES} & {*roles.values()}
-            rows = np.arange(last + 1) if every else places
+            rows = np.arange(last + 1) if {*PLACES} & {*roles.values()} else places
             values |= self.tables.answer(np.ones((len(rows), vectors.shape[1])), rows)
         found = call(self.function, {name: values[role] for name, role in roles.items()})
         parts = named(found, [name for name, role in roles.items() if role == "vectors"])
@@ -184,18 +177,18 @@ def from_function(
     tables, pairs = {"cos", "sin"} <= {*parts}, spec.rotary_dim // 2
     if tables:
         table = way.rows(np.ones((len(positions), head)), positions)
-        found = {"": from_tables(positions, table["cos"], table["sin"], pairs)}
+        found = {"": rotations.from_tables(positions, table["cos"], table["sin"], pairs)}
     else:
         rotate = {n: lambda x, p, n=n: way.rows(x, p)[n] for n in parts}
-        found = {n: from_rotation(rotate[n], spec, positions) for n in parts}
+        found = {n: rotations.from_rotation(rotate[n], spec, positions) for n in parts}
     result = {part: replace(observed, called=str(way)) for part, observed in found.items()}
     if any(observed.fault for observed in found.values()):
         return result
     signs, places, rows = between(way, head, int(positions[-1]))
     if tables:
-        more = {"": from_tables(places, rows["cos"], rows["sin"], pairs)}
+        more = {"": rotations.from_tables(places, rows["cos"], rows["sin"], pairs)}
     else:
-        more = {n: from_signs(signs, rows[n], places, spec, found[n].note) for n in parts}
+        more = {n: rotations.from_signs(signs, rows[n], places, spec, found[n].note) for n in parts}
     return {part: replace(observed, between=more[part]) for part, observed in result.items()}
 
 

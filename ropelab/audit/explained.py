@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -101,6 +102,14 @@ def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
     if fits.all() and later[0] and (later == later[0]).all():
         answer = f"positions are shifted by {later[0]:.0f}"
         return answer if moved[0] else f"{answer} from 1 on", "count positions from 0"
+    for step in FACTORS if fits.all() else ():
+        says = (
+            f"positions are p // {step:g}",
+            f"positions are rounded down to multiples of {step:g}",
+        )
+        for answer, times in zip(says, (1, step), strict=True):
+            if np.array_equal(found, positions // step * times):
+                return answer, "divide positions as real numbers"
     if fits.all() and found[0] > 0 and not np.ptp(found + positions):
         return f"positions are counted back from {found[0]:.0f}", "count positions from 0"
     # Too far off to be found so: where a table ends, its last row may stand for all beyond.
@@ -124,25 +133,37 @@ def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
     if len(found) != len(right):
         answer = f"{2 * len(found)} features rotate instead of {spec.rotary_dim}"
         return answer, f"rotate {spec.rotary_dim} features"
-    if near(found, right):
+    off = np.flatnonzero(~np.isclose(found, right, rtol=CLOSE, atol=1e-12))
+    if not len(off):
         return None
     for answer, frequency in explanations(expected, found):
         if len(frequency) == len(found) and near(found, frequency):
             return answer, "compare ropelab audit on the configuration"
-    for name in HALF_FORMATS:
-        rounded = round_to(right, FORMATS[name])
-        if np.allclose(found, rounded, rtol=2e-4, atol=1e-12):
-            return f"inv_freq is rounded to {name}", "keep inv_freq in float32"
+    if near(-found[off], right[off]):
+        answer = f"{len(off)} of {len(right)} pairs rotate the wrong way, from pair {off[0]} on"
+        return answer, "one sign for all pairs"
+    steps = np.arange(len(right)) / len(right)
+    for name, *cuts in product(HALF_FORMATS, *[("float64", "")] * 3):
+        exponent, power, inverse = (FORMATS[cut or name] for cut in cuts)
+        rounded = round_to(1 / round_to(spec.base ** round_to(steps, exponent), power), inverse)
+        if np.allclose(found, rounded * right * spec.base**steps, rtol=2e-4, atol=1e-12):
+            return f"inv_freq is rounded to {name}", "compute it in float32"
+    if isinstance(spec.scaling, scaling.LongRope):
+        # As if each token chose its table by its own position.
+        places, start = observed.positions, spec.trained_len
+        each = (replace(expected, length=n).rotation.tables(places) for n in (start, start + 1))
+        cos, sin = np.where((places < start)[:, None], *map(np.stack, each))
+        if near(found, frequencies(replace(observed, cos=cos, sin=sin))):
+            return "each token's position chooses its table", "one table for all tokens"
     if isinstance(spec.scaling, scaling.DynamicNtk) and expected.length > spec.trained_len:
         base = scaling.ntk_base(spec.geometry, spec.scaling.stretch(spec.geometry, expected.length))
         spec = replace(spec, base=base, scaling=scaling.Unscaled())
     if fault := wrong_ladder(found, spec) or common_factor(found, right) or wrong_ramp(found, spec):
         return fault
     # Memory that nobody wrote is mostly zeros, or in no order.
-    if (np.abs(found) < 1e-30).mean() > 0.5 or (np.diff(found) > 0).mean() > 0.25:
+    if (np.abs(found) < 1e-30).mean() > 0.5 or 0.25 < (np.diff(found) > 0).mean() < 0.75:
         answer = "the frequencies are no ladder that a configuration makes: uninitialised memory?"
         return answer, "build inv_freq after the weights are on their device"
-    off = np.flatnonzero(~np.isclose(found, right, rtol=CLOSE, atol=1e-12))
     ratio = found[off] / np.where(right[off] == 0, np.nan, right[off])
     times = f", by factors from {np.nanmin(ratio):.4g} to {np.nanmax(ratio):.4g}"
     which = f"{len(off)} of {len(right)} frequencies are wrong, pairs {off[0]} to {off[-1]}"
@@ -159,8 +180,7 @@ def wrong_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
     slope, start = np.polyfit(np.arange(len(found)), np.log(found), 1)
     if not near(found, np.exp(start + slope * np.arange(len(found)))):
         return None
-    step = -2 * math.log(spec.base) / spec.rotary_dim
-    if abs(slope - step) * len(found) < CLOSE:
+    if abs(slope + 2 * math.log(spec.base) / spec.rotary_dim) * len(found) < CLOSE:
         counted = start / slope
         if abs(counted) > 0.5 and abs(counted - round(counted)) < CLOSE:
             return f"pairs are counted from {round(counted)} instead of 0", "2i/d with i from 0"
@@ -215,7 +235,10 @@ def wrong_ramp(found: Pairs, spec: RopeSpec) -> Fault | None:
     if inside.sum() < 3:
         return None
     slope, start = np.polyfit(pairs[inside], share[inside], 1)
-    if not np.allclose(np.clip(start + slope * pairs, 0, 1), share, atol=2 * CLOSE):
+    line = start + slope * pairs
+    if np.allclose(line, share, rtol=CLOSE, atol=2 * CLOSE):
+        return "the ramp goes on beyond its ends", "clip it to 0 and 1"
+    if not np.allclose(np.clip(line, 0, 1), share, atol=2 * CLOSE):
         return None
     answer = f"the ramp runs from pair {-start / slope:.3g} to {(1 - start) / slope:.3g}"
     return answer, "its ends come from the betas, 2 pi, the base and the original length"
@@ -254,14 +277,16 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         answer = f"the ramp's ends are {'not ' * spec.scaling.truncate}rounded to whole pairs"
         yield answer, other.inv_freq(length)
     yield "the rotation has the wrong sign", -right
-    yield "rotated twice: every angle is doubled", 2 * right
     yield "the frequencies are in reverse order", right[::-1]
-    for trained in (n for n in LENGTHS if n != spec.trained_len):
-        other = replace(spec, trained_len=trained)
-        yield f"original length {trained} instead of {spec.trained_len}", other.inv_freq(length)
+    turned = round(math.tau * spec.trained_len)
+    for trained in (n for n in (spec.length, turned, *LENGTHS) if n != spec.trained_len):
+        answer = f"original length {trained} instead of {spec.trained_len}"
+        answer = "the ramp's wavelengths lack their 2 pi" if trained == turned else answer
+        yield answer, replace(spec, trained_len=trained).inv_freq(length)
+    yield "positions are divided by inv_freq", wrapped(1 / np.where(right == 0, 1.0, right))
     for base in (b for b in (*BASES, *fitted) if b != spec.base):
-        other = replace(spec, base=base)
-        yield f"base {typed(base)} instead of {typed(spec.base)}", other.inv_freq(length)
+        answer = f"base {typed(base)} instead of {typed(spec.base)}"
+        yield answer, replace(spec, base=base).inv_freq(length)
     for name, other in expected.others.items():
         yield f"rotates as {name} does ({other.method})", other.inv_freq(length)
 

@@ -37,10 +37,8 @@ def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
     # says how many, as long as its error times the position stays below half a rotation: below
     # 2^6 rad, as its relative error is about 2^-8 where tables are in bfloat16.
     for place, angle in zip(places[start + 1 :], angles[start + 1 :], strict=True):
-        rotations = np.round((found * place - angle) / (2 * np.pi))
-        refined = (angle + 2 * np.pi * rotations) / place
-        sure = np.abs(found) * place < 2**6
-        found = np.where(sure, refined, found)
+        refined = (angle + 2 * np.pi * np.round((found * place - angle) / (2 * np.pi))) / place
+        found = np.where(np.abs(found) * place < 2**6, refined, found)
     return found
 
 

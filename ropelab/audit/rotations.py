@@ -29,6 +29,7 @@ ZERO = 1e-9  # a component below this share of the largest one counts as none
 LEFT_IN_HALVES = "adjacent pairs come back as halves, which scores of q and k alike do not see"
 SHEARED = 0.1  # of the gain: so far apart 8-bit formats do not bring equal numbers
 STILL = 2.0**-7  # of the largest: features that only pass lose less, in bfloat16 or 8 bits
+NOT_PAIRED = ("features do not rotate in pairs", "look at features 0 and 1 at position 1")
 NOT_LINEAR = ("the code does more than rotate", "norms and limits belong outside")
 NOT_ALONE = ("a token is rotated otherwise among other tokens", "rotate each by its own position")
 
@@ -128,9 +129,8 @@ def from_vectors(
         if found.partner == "adjacent":
             return replace(found, note=LEFT_IN_HALVES)
     if pairs is None:
-        look = "look at features 0 and 1 at position 1"
-        return replace(nothing, fault=("features do not rotate in pairs", look))
-    blocks = blocks_of(before, after, *pairs)
+        return replace(nothing, fault=NOT_PAIRED)
+    blocks, _ = blocks_of(before, after, *pairs)
     partner, fault = placed(*pairs, spec)
     rest = np.delete(np.arange(spec.head_dim), np.concatenate(pairs))
     if fault is None and (np.abs(after[:, :, rest] - before[:, rest]) > STILL * most).any():
@@ -167,7 +167,7 @@ def paired(
     """Return first and second features of the pairs; features that mix with none do not rotate."""
     if not np.array_equal(before, np.eye(spec.head_dim)):
         # Few vectors cannot tell which features mix; the layout that explains them best can.
-        found = [(misfit(before, after, *pairs), pairs) for pairs in layouts(spec)]
+        found = [(blocks_of(before, after, *pairs)[1], pairs) for pairs in layouts(spec)]
         best, pairs = min(found, key=lambda each: each[0])
         return pairs if best <= SHEARED * np.abs(before).max() else None
     mixed = np.abs(after[positions > 0]).max(axis=0)
@@ -199,25 +199,17 @@ def layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
 
 def blocks_of(
     before: Vectors, after: Rotated, first: Features, second: Features
-) -> Float[np.ndarray, "n pairs 2 2"]:
-    """Return what the pairs are multiplied by, from all vectors by least squares."""
+) -> tuple[Float[np.ndarray, "n pairs 2 2"], float]:
+    """Return what pairs are multiplied by, by least squares, and the most that it leaves over."""
     x = np.stack([before[:, first], before[:, second]], axis=-1)
     y = np.stack([after[:, :, first], after[:, :, second]], axis=-1)
     gram = np.einsum("vpi,vpj->pij", x, x)
     if np.linalg.cond(gram).max() > 1e6:
         raise InputError("too few vectors to tell what each pair is multiplied by")
-    return np.einsum("nvpo,vpi->npoi", y, x) @ np.linalg.inv(gram)
-
-
-def misfit(before: Vectors, after: Rotated, first: Features, second: Features) -> float:
-    """Return the largest part of the answers that no block of these pairs gives."""
-    blocks = blocks_of(before, after, first, second)
-    x = np.stack([before[:, first], before[:, second]], axis=-1)
-    y = np.stack([after[:, :, first], after[:, :, second]], axis=-1)
+    blocks = np.einsum("nvpo,vpi->npoi", y, x) @ np.linalg.inv(gram)
     inside = np.abs(y - np.einsum("npoi,vpi->nvpo", blocks, x)).max()
     rest = np.delete(np.arange(before.shape[1]), np.concatenate([first, second]))
-    outside = np.abs(after[:, :, rest] - before[:, rest]).max(initial=0.0)
-    return float(max(inside, outside))
+    return blocks, float(max(inside, np.abs(after[:, :, rest] - before[:, rest]).max(initial=0.0)))
 
 
 def placed(first: Features, second: Features, spec: RopeSpec) -> tuple[Partner, Fault | None]:
@@ -254,24 +246,22 @@ Shape = Callable[[Table, Table], tuple[Table, Table, Table, Table]]
 FIRST, SECOND = "x1 cos - x2 sin", "x2 cos + x1 sin"
 # Codes with one mistake: which feature of a pair, its problem, and the block (a, b; c, d) by cos
 # and sin, so that y1 = a x1 + b x2 and y2 = c x1 + d x2.
-_SHAPES: tuple[tuple[str, str, str, Shape], ...] = (
-    ("plus", "first", "has sin with the wrong sign", lambda c, s: (c, s, s, c)),
-    ("minus", "second", "has sin with the wrong sign", lambda c, s: (c, -s, -s, c)),
-    ("first cos", "first", "has cos with the wrong sign", lambda c, s: (-c, -s, s, c)),
-    ("second cos", "second", "has cos with the wrong sign", lambda c, s: (c, -s, s, -c)),
-    ("first still", "first", "is not rotated", lambda c, s: (0 * c + 1, 0 * s, s, c)),
-    ("second still", "second", "is not rotated", lambda c, s: (c, -s, 0 * s, 0 * c + 1)),
-    ("first bare", "first", "lacks its sin term", lambda c, s: (c, 0 * s, s, c)),
-    ("second bare", "second", "lacks its sin term", lambda c, s: (c, -s, 0 * s, c)),
-    # x1 was replaced before the second line read it.
-    ("overwritten", "second", "uses the rotated first", lambda c, s: (c, -s, c * s, c - s * s)),
-)
 SHAPES: dict[str, tuple[str, str, Shape]] = {
     name: (f"the {which} feature of a pair {problem}", FIRST if which == "first" else SECOND, shape)
-    for name, which, problem, shape in _SHAPES
+    for name, which, problem, shape in (
+        ("plus", "first", "has sin with the wrong sign", lambda c, s: (c, s, s, c)),
+        ("minus", "second", "has sin with the wrong sign", lambda c, s: (c, -s, -s, c)),
+        ("first cos", "first", "has cos with the wrong sign", lambda c, s: (-c, -s, s, c)),
+        ("exchanged", "first", "comes back as the second", lambda c, s: (s, c, c, -s)),
+        ("second cos", "second", "has cos with the wrong sign", lambda c, s: (c, -s, s, -c)),
+        ("first still", "first", "is not rotated", lambda c, s: (0 * c + 1, 0 * s, s, c)),
+        ("second still", "second", "is not rotated", lambda c, s: (c, -s, 0 * s, 0 * c + 1)),
+        ("first bare", "first", "lacks its sin term", lambda c, s: (c, 0 * s, s, c)),
+        ("second bare", "second", "lacks its sin term", lambda c, s: (c, -s, 0 * s, c)),
+        # x1 was replaced before the second line read it.
+        ("overwritten", "second", "uses the rotated first", lambda c, s: (c, -s, c * s, c - s * s)),
+    )
 }
-
-
 CROSSED = {"adjacent": "cos = cat(cos, cos), likewise sin", "half": "cos = repeat(cos, 2)"}
 
 

@@ -102,6 +102,5 @@ def tables_of(path: Path, arrays: Arrays, spec: RopeSpec) -> Observed:
     """Return arrays `cos` and `sin`, a row per position."""
     if "cos" not in arrays or "sin" not in arrays:
         raise InputError(f"{path} needs arrays cos and sin, it has {', '.join(arrays) or 'none'}")
-    count = len(arrays["cos"]) if arrays["cos"].ndim else 0
-    positions = positions_of(path, arrays, count)
+    positions = positions_of(path, arrays, len(arrays["cos"]) if arrays["cos"].ndim else 0)
     return from_tables(positions, arrays["cos"], arrays["sin"], spec.rotary_dim // 2)

@@ -13,6 +13,7 @@ import numpy as np
 from ropelab.audit.document import load
 from ropelab.audit.expected import Expected, of_file
 from ropelab.audit.mistakes import mistaken
+from ropelab.audit.overview import GAINS, SHAPE
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.rotations import Positions, Vectors, layout
 from ropelab.audit.runtimes.spec import RopeSpec
@@ -58,7 +59,8 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
             raise InputError(f"{config}: heads of {expected.spec.head_dim} features are too large")
         folder = Path(out) if len(layers) == 1 else Path(out) / name
         arrays, says = sheet(expected)
-        facts = {"layer_type": name, "folder": str(folder), **facts_of(expected)}
+        facts = {"layer_type": name, "folder": str(folder), "length": expected.length}
+        facts |= {key: getattr(expected.spec, key) for key in (*SHAPE, *GAINS)}
         write(folder, arrays, {**facts, "mistakes": says}, whole)
         rows["layers"].append(facts)
         columns = {n: a.tolist() for n, a in arrays.items() if n.startswith(("budget", "posi"))}
@@ -66,13 +68,6 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
             rows["budgets"].append({"layer_type": name, **dict(zip(columns, values, strict=True))})
         rows["mistakes"] += [{"layer_type": name, "name": n, "says": s} for n, s in says.items()]
     return Written(tuple(row["folder"] for row in rows["layers"]), rows)
-
-
-def facts_of(expected: Expected) -> dict[str, Any]:
-    rotation = ("method", "base", "head_dim", "rotary_dim", "pairing")
-    factors = ("attention_factor", "softmax_factor", "logit_multiplier")
-    facts = {name: getattr(expected.spec, name) for name in (*rotation, *factors)}
-    return {**facts, "length": expected.length}
 
 
 def places_of(expected: Expected) -> Positions:
@@ -84,8 +79,7 @@ def places_of(expected: Expected) -> Positions:
 def unrotated(spec: RopeSpec) -> dict[str, Vectors]:
     """Return unit vectors as queries, and keys in eighths, which all formats from 8 bits hold."""
     one, other = np.ogrid[1 : KEYS + 1, 1 : spec.head_dim + 1]
-    keys = ((5 * one * other + other * other + one) % 17 - 8) / 8
-    return {"q": np.eye(spec.head_dim), "k": keys}
+    return {"q": np.eye(spec.head_dim), "k": ((5 * one * other + other * other + one) % 17 - 8) / 8}
 
 
 def sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:

@@ -237,6 +237,7 @@ def by_length(block: dict[str, Any], seq_len: bool, change: str = "") -> Any:
         exponents = -np.arange(32) / 32
         if long_rope:
             switch = 8192 if change == "switch" else 4096
+            switch -= change == "early"
             long = change == "long" or (tokens > switch and change != "short")
             return 500000.0**exponents / block["long_factor" if long else "short_factor"]
         factor = 2.0 if change == "factor" else block["factor"]
@@ -248,6 +249,8 @@ def by_length(block: dict[str, Any], seq_len: bool, change: str = "") -> Any:
         if change == "table" and positions.max() >= 8192:
             raise IndexError("the table has 8192 rows")
         angles = positions[..., None] * inv_freq(tokens)
+        if change == "token":
+            angles = np.where(angles[..., :1] < 4096, positions[..., None] * inv_freq(1), angles)
         factor = math.sqrt(1 + math.log(8) / math.log(4096)) if long_rope else 1.0
         cos, sin = factor * np.cos(angles), factor * np.sin(angles)
         a, b = x[..., :32], x[..., 32:]
@@ -279,6 +282,8 @@ def test_frequencies_may_follow_the_tokens_of_a_call(
     [
         (LONGROPE, "switch", "the short table is used at 4097 tokens"),
         (LONGROPE, "short", "the short table is used at 32768 tokens"),
+        (LONGROPE, "early", "the long table is used at 4096 tokens"),
+        (LONGROPE, "token", "each token's position chooses its table"),
         (DYNAMIC, "power", r"base 6\.5e6 instead of 7\.06069e6"),
         (DYNAMIC, "upside down", r"base 5\.999e6 instead of 7\.06069e6"),
         (DYNAMIC, "factor", "32768 tokens"),

@@ -48,11 +48,11 @@ def ladder(base: float = 500000.0, width: int = HEAD, divided: int = 0) -> np.nd
     return np.array([1 / base ** (2 * i / (divided or width)) for i in range(width // 2)])
 
 
-def llama3(inverted: bool = False) -> np.ndarray:
+def llama3(inverted: bool = False, turn: float = math.tau) -> np.ndarray:
     """The ramp of Llama 3.1, from its published description."""
     found = []
     for theta in ladder():
-        share = (4096 * theta / (2 * math.pi) - 1) / (4 - 1)
+        share = (4096 * theta / turn - 1) / (4 - 1)
         share = min(max(share, 0.0), 1.0)
         share = 1 - share if inverted else share
         found.append(share * theta + (1 - share) * theta / 8)
@@ -74,6 +74,12 @@ def between(low: float, high: float, base: float = 500000.0) -> np.ndarray:
     """YaRN by 4 with a ramp between two pairs."""
     ramp = np.clip((np.arange(HEAD // 2) - low) / (high - low), 0, 1)
     return ladder(base) * (ramp / 4 + 1 - ramp)
+
+
+def unlimited(low: float, high: float) -> np.ndarray:
+    """YaRN by 4 with a ramp that nothing limits to 0 and 1."""
+    ramp = (np.arange(HEAD // 2) - low) / (high - low)
+    return ladder() * (ramp / 4 + 1 - ramp)
 
 
 def banded(blend: Callable[[float], float]) -> np.ndarray:
@@ -104,6 +110,7 @@ def rotating(
     cast: type = np.float64,
     lines: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None,
     gain: float = 1.0,
+    reduce: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """A code that rotates feature by feature, with one thing changed."""
     theta = ladder() if inv_freq is None else inv_freq
@@ -113,7 +120,7 @@ def rotating(
     def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         y = np.array(x, dtype=np.float64)
         places = np.array([place(float(p)) for p in positions])
-        angles = (places[:, None] * theta).astype(cast).astype(np.float64)
+        angles = reduce((places[:, None] * theta).astype(cast).astype(np.float64))
         cos, sin = gain * np.cos(angles), gain * np.sin(angles)
         one, two = x[:, left], x[:, right]
         a, b = one * cos - two * sin, one * sin + two * cos
@@ -130,6 +137,7 @@ def judged(config: dict[str, Any], rotate: Any) -> Check:
 
 EVEN, ODD = np.arange(0, HEAD, 2), np.arange(1, HEAD, 2)
 HALF = ladder(width=32)
+BF16_POWERS = 1 / round_to(500000.0 ** (np.arange(32) / 32), FORMATS["bfloat16"])
 ONE_BACK = np.where(np.arange(HEAD // 2) == 5, -1, 1) * ladder()
 LINEAR = {**PLAIN, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
 TABLES = {"short_factor": [1.0] * 32, "long_factor": [1.0 + i for i in range(32)]}
@@ -268,7 +276,14 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("no rotation", PLAIN, {"inv_freq": 0 * ladder()}, "the output equals the input"),
     # From issue trackers of ports.
     ("betas exchanged", YARN, {"inv_freq": between(20, 13), "gain": GAIN}, "from pair 20 to 13"),
-    ("ramp without 2 pi", YARN, {"inv_freq": between(16, 26), "gain": GAIN}, "from pair 16 to 26"),
+    ("ramp without 2 pi", YARN, {"inv_freq": between(16, 26), "gain": GAIN}, "lack their 2 pi"),
+    ("llama3 without 2 pi", SCALED, {"inv_freq": llama3(turn=1.0)}, "lack their 2 pi"),
+    (
+        "ramp beyond its ends",
+        YARN,
+        {"inv_freq": unlimited(13, 21), "gain": GAIN},
+        "beyond its ends",
+    ),
     ("ramp of features", YARN, {"inv_freq": between(24, 42), "gain": GAIN}, "from pair 24 to 42"),
     ("no blend", SCALED, {"inv_freq": banded(lambda s: 1.0)}, "pairs in the ramp are kept"),
     ("hard step", SCALED, {"inv_freq": banded(lambda s: 0.0)}, "pairs in the ramp are divided"),
@@ -281,7 +296,35 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("exponent of the head", PARTIAL, {"inv_freq": ladder()[:16]}, "by 64 instead of 32"),
     ("half the factor", LINEAR, {"inv_freq": ladder() / 2}, "factor 2 instead of 4"),
     ("back", PLAIN, {"place": lambda p: 32767 - p}, "positions are counted back from 32767"),
-    ("sign of one", PLAIN, {"inv_freq": ONE_BACK}, "pairs 5 to 5, by factors from -1 to -1"),
+    (
+        "sign of one",
+        PLAIN,
+        {"inv_freq": ONE_BACK},
+        "1 of 32 pairs rotate the wrong way, from pair 5 on",
+    ),
+    ("sign of the odd", PLAIN, {"inv_freq": ladder() * (-1.0) ** np.arange(32)}, "16 of 32 pairs"),
+    ("sums", PLAIN, {"inv_freq": np.cumsum(ladder())}, "31 of 32 frequencies are wrong"),
+    ("divided", PLAIN, {"inv_freq": 1 / ladder()}, "positions are divided by inv_freq"),
+    ("halved", PLAIN, {"place": lambda p: p // 2}, "positions are p // 2"),
+    (
+        "floored",
+        LINEAR,
+        {"inv_freq": ladder(), "place": lambda p: p // 4},
+        "rounded down to multiples of 4",
+    ),
+    ("bfloat16 powers", PLAIN, {"inv_freq": BF16_POWERS}, "inv_freq is rounded to bfloat16"),
+    (
+        "a coarse 2 pi",
+        PLAIN,
+        {"reduce": lambda a: a - np.floor(a / 6.2832) * 6.2832},
+        "no known rounding explains it: off by",
+    ),
+    (
+        "outputs exchanged",
+        PLAIN,
+        {"lines": lambda x, y, c, s: halves(x, y, c, s)[::-1]},
+        "the first feature of a pair comes back as the second",
+    ),
     ("degrees", PLAIN, {"inv_freq": ladder() * 180 / math.pi}, "degrees are taken for radians"),
     ("log2 for ln", PLAIN, {"inv_freq": ladder(500000 ** (1 / math.log(2)))}, "instead of 500000"),
     (

@@ -326,6 +326,23 @@ def test_an_engine_may_bring_its_own_vectors(tmp_path: Path) -> None:
         assert says in done.answer
 
 
+def test_heads_that_are_rotated_otherwise_than_others_are_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(PLAIN))
+    ropelab.vectors(str(tmp_path / "config.json"), str(tmp_path))
+    with np.load(tmp_path / "vectors.npz") as stored:
+        given, right, back = stored["k"], stored["k_rotated"], stored["mistake_direction"]
+    for wrong, heads, says in (
+        (np.broadcast_to(given, right.shape), [1, 2, 3], "vector 1, 2, 3 of 4: not rotated"),
+        (back, [2], "vector 2 of 4: rotated otherwise than the others, which are right"),
+        (right, [], "right, as an honest float32 code"),
+    ):
+        rotated = right.copy()
+        rotated[:, heads] = wrong[:, heads]
+        np.savez(tmp_path / "mine.npz", k_rotated=rotated)
+        done = check(str(tmp_path / "mine.npz"))
+        assert (done.wrong, says in done.answer) == (bool(heads), True), done.answer
+
+
 def test_assert_rope(tmp_path: Path) -> None:
     theta = 500000.0 ** (-np.arange(32) / 32)
 

@@ -124,8 +124,7 @@ def scaling_of(
             raise RefusedError(f"{len(short)} divisors for {width // 2} pairs")
         # ops.cpp divides by the tensor and multiplies by freq_scale: both apply.
         short, long = (tuple(factor * value for value in table) for table in (short, long))
-        divided = LongRope(long_factor=long, short_factor=short, factor=1.0, attention_factor=own)
-        return divided, own
+        return LongRope(long_factor=long, short_factor=short, factor=1.0, attention_factor=own), own
     if not weight:
         return PositionInterpolation(factor=factor), own
     fast = flags.get("yarn_beta_fast", fields.get("rope.scaling.yarn_beta_fast", 32.0))

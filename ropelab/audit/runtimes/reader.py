@@ -290,8 +290,7 @@ UNSCALED = dict.fromkeys(("default", "mrope"), Method(unscaled))
 
 
 def linear(settings: Settings) -> Made:
-    scaling = scalings.PositionInterpolation(factor=settings.number("factor"))
-    return scaling, 1.0, settings.longest
+    return scalings.PositionInterpolation(factor=settings.number("factor")), 1.0, settings.longest
 
 
 def dynamic(settings: Settings) -> Made:

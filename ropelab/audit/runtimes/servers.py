@@ -60,8 +60,7 @@ class Server(Transformers5):
     def kind(self, settings: Settings) -> Any:
         # Every scaled model with latent attention but MiniCPM3 gets its type replaced.
         kind, family = settings.get("rope_type"), settings.trace.family
-        replaced = family.latent and kind != "default" and family.name != "minicpm3"
-        return LATENT if replaced else kind
+        return LATENT if family.latent and kind != "default" and family.name != "minicpm3" else kind
 
     def width(self, settings: Settings, head_dim: int) -> int:
         # The share in the block counts also where transformers' class rotates the whole head.
