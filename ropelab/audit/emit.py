@@ -36,10 +36,6 @@ RAISED = ("linear", "yarn", "llama3")
 TRAINED = {("qwen3", 40960): 32768, ("qwen3_moe", 40960): 32768}
 SHARE = "partial_rotary_factor"
 BETAS = {"beta_fast": 32, "beta_slow": 1}
-# Keys of a block that are written anew.
-WRITTEN = ("type", "rope_type", "rope_theta")
-# Keys of a block that say what the position of an image's patch is, with any scaling.
-AXES = ("mrope_section", "mrope_interleaved")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +133,7 @@ def emit(
             if reach < context:
                 raise InputError(f"{scaling.label} reaches {reach} tokens, not {context}")
         attention = scaling.plan(spec.geometry, context).attention_factor
-        axes = {key: block[key] for key in AXES if key in block}
+        axes = {key: value for key, value in block.items() if key.startswith("mrope_")}
         about |= {"scaling": scaling, "axes": axes, "claimed_len": context}
         about |= {"attention_factor": attention, "softmax_factor": 1.0}
     wanted = Wanted(**{**vars(spec), **about})
@@ -179,7 +175,7 @@ def laid_over(config: Mapping[str, Any], patch: Fragment, nest: Sequence[str]) -
 
 def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Fragment, str]:
     """Return the file's own block, its factor raised if the context needs it, and a note then."""
-    own = {key: value for key, value in block.items() if key not in WRITTEN}
+    own = {k: v for k, v in block.items() if k not in ("type", "rope_type", "rope_theta")}
     kind = block.get("rope_type") or block.get("type")
     own = {"rope_type": "longrope" if isinstance(spec.scaling, scalings.LongRope) else kind, **own}
     factor, limit = getattr(spec.scaling, "factor", 1.0), spec.length
@@ -371,8 +367,7 @@ def llamafactory(spec: Wanted) -> dict[str, Any]:
 
 
 def llamacpp(spec: Wanted) -> dict[str, Any]:
-    flags: dict[str, Any] = {"ctx_size": spec.context}
-    scaling = spec.scaling
+    scaling, flags = spec.scaling, dict[str, Any](ctx_size=spec.context)
     if spec.own and not spec.raised:
         return flags  # the converter writes the file's own scaling
     if isinstance(scaling, scalings.PositionInterpolation):

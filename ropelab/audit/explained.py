@@ -103,13 +103,9 @@ def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
         answer = f"positions are shifted by {later[0]:.0f}"
         return answer if moved[0] else f"{answer} from 1 on", "count positions from 0"
     for step in FACTORS if fits.all() else ():
-        says = (
-            f"positions are p // {step:g}",
-            f"positions are rounded down to multiples of {step:g}",
-        )
-        for answer, times in zip(says, (1, step), strict=True):
-            if np.array_equal(found, positions // step * times):
-                return answer, "divide positions as real numbers"
+        for how, by in ((f"p // {step:g}", 1), (f"rounded down to multiples of {step:g}", step)):
+            if np.array_equal(found, positions // step * by):
+                return f"positions are {how}", "divide positions as real numbers"
     if fits.all() and found[0] > 0 and not np.ptp(found + positions):
         return f"positions are counted back from {found[0]:.0f}", "count positions from 0"
     # Too far off to be found so: where a table ends, its last row may stand for all beyond.
