@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from threading import Timer
+from threading import Timer, main_thread
 from typing import TYPE_CHECKING, Any
 
 from ropelab.cli.flags import Options
@@ -179,21 +179,24 @@ def _lab(options: Options) -> Lab:
 @contextmanager
 def at_most(minutes: float | None) -> Iterator[None]:
     """Interrupt the block as Ctrl-C does when so many minutes have passed."""
+    if not minutes:
+        yield
+        return
 
     def end() -> None:
         say(f"--max-minutes {minutes:g} are over")
-        signal.raise_signal(signal.SIGINT)
+        # To the main thread, which may wait for a worker: sent to this one it would go on waiting.
+        send = getattr(signal, "pthread_kill", lambda _, number: signal.raise_signal(number))
+        send(main_thread().ident, signal.SIGINT)
 
-    timer = Timer(60 * (minutes or 0), end)
-    if minutes:
-        before = signal.signal(signal.SIGINT, interrupt)  # behind `&` in a script it was ignored
-        timer.start()
+    timer = Timer(60 * minutes, end)
+    before = signal.signal(signal.SIGINT, interrupt)  # behind `&` in a script it was ignored
+    timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        if minutes:
-            signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

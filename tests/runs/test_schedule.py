@@ -47,7 +47,7 @@ def begun(made):
 def order(room, *pieces):
     """The numbers of cells as they are begun when each ends before the next."""
     made, found = schedule(room, *pieces), []
-    while not made.is_done:
+    while made.undone:
         ((number, _),) = begun(made)
         found.append(number)
         made.end(number, None)
@@ -135,7 +135,7 @@ def test_a_failure_ends_all_that_starts_from_it_and_frees_its_place():
     assert made.end(0, error) == {0: error, 1: error, 2: error}
     assert begun(made) == [(3, 0)]
     assert made.end(3, None) == {3: None}
-    assert made.is_done
+    assert not made.undone
 
 
 def test_a_lost_cell_is_begun_again_the_last_time_with_nothing_beside_it():
@@ -152,7 +152,7 @@ def test_a_lost_cell_is_begun_again_the_last_time_with_nothing_beside_it():
     (error,) = made.end(second, LostError()).values()
     assert isinstance(error, MachineError)
     assert str(error).startswith(f"the process computing 'piece {second}' ended {TRIES} times")
-    assert made.is_done
+    assert not made.undone
 
 
 def test_workers_are_as_many_as_fit_into_memory(monkeypatch):

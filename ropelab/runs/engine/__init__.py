@@ -101,7 +101,7 @@ class Engine:
         def keep_busy() -> None:
             schedule = Schedule(cells, self.place)
             try:
-                while not (schedule.is_done or stopping.is_set()):
+                while schedule.undone and not stopping.is_set():
                     while taken := schedule.begin():
                         number, gpu = taken
                         self.begin(number, cells[number], gpu)
@@ -109,7 +109,7 @@ class Engine:
                         for one in schedule.end(number, error).items():
                             board.finish(one[0])
                             ended.put(one)
-                self.close(interrupted=not schedule.is_done)
+                self.close(interrupted=bool(schedule.undone))
                 ended.put(None)
             except BaseException as error:
                 self.close(interrupted=False)

@@ -77,12 +77,8 @@ class Schedule:
             cells, key=lambda n: (needs[n].size > MOMENT, n not in awaited, -needs[n].size, n)
         )
         self._running: dict[int, int] = {}
-        self._undone = set(cells)
+        self.undone = set(cells)
         self._lost: Counter[int] = Counter()
-
-    @property
-    def is_done(self) -> bool:
-        return not self._undone
 
     def begin(self) -> tuple[int, int] | None:
         """Return the next cell that there is room for, and the number of its GPU."""
@@ -91,7 +87,7 @@ class Schedule:
         if last & self._running.keys():
             return None
         for number in sorted(self._waiting, key=last.__contains__):
-            if self._starts[number] & self._undone or (number in last and self._running):
+            if self._starts[number] & self.undone or (number in last and self._running):
                 continue
             running = [(self._needs[other], gpu) for other, gpu in self._running.items()]
             gpu = self._place(self._needs[number], running)
@@ -125,5 +121,5 @@ class Schedule:
                 if self._starts[other] & ended.keys():
                     ended[other] = error
                     self._waiting.remove(other)
-        self._undone -= ended.keys()
+        self.undone -= ended.keys()
         return ended
