@@ -245,7 +245,7 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
     # Runtimes compute in float32, so smaller differences mean nothing.
     tables = ((got.inv_freq(n), wanted.inv_freq(n)) for n in lengths)
     if not all(np.allclose(*pair, rtol=1e-6, atol=0) for pair in tables):
-        start = f" from {got.trained_len} tokens" if got.scaling.name == wanted.scaling.name else ""
+        start = f" from {got.trained_len} tokens" if got.trained_len != wanted.trained_len else ""
         words.append(f"frequencies: {got.method}{start} instead of {wanted.method}")
     if not math.isclose(got.logit_multiplier, wanted.logit_multiplier, rel_tol=1e-6):
         words.append(f"logits x {got.logit_multiplier:.6g}, not {wanted.logit_multiplier:.6g}")
