@@ -499,6 +499,7 @@ def test_the_base_of_the_file_is_the_one_to_write(tmp_path: Path) -> None:
         {"rotary_emb_scale_base": None},
         {"rope_scaling_layers": None},
         {"use_3d_rope": True, "rope_is_neox_style": True},
+        {"rope_scaling": {"rope_type": "default", "xdrope_section": [16, 16, 16, 16]}},
     ],
 )
 def test_published_keys_raise_no_alarm(keys: dict[str, Any], tmp_path: Path) -> None:
