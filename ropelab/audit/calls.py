@@ -207,8 +207,8 @@ def between(way: Way, width: int, last: int) -> tuple[Vectors, Positions, dict[s
 
 def alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(
-        one[name].shape == other[name].shape and np.allclose(one[name], other[name], atol=1e-3)
-        for name in one
+        part.shape == other[n].shape and np.allclose(part, other[n], atol=1e-3, equal_nan=True)
+        for n, part in one.items()
     )
 
 

@@ -188,7 +188,7 @@ def check_rotated(
     if observed.fault == rotations.NOT_PAIRED and len(wrong) < len(before) and dense:
         still = np.abs(after[:, wrong] - before[wrong]).max() <= rotations.STILL
         how = "not rotated" if still else "rotated otherwise than the others, which are right"
-        which = f"vector {', '.join(map(str, wrong))} of {len(before)}"
+        which = f"vector{'s' * (len(wrong) > 1)} {', '.join(map(str, wrong))} of {len(before)}"
         return Check(f"{which}: {how}", True, "rotate all heads alike")
     if done.wrong or observed.note:
         return done
@@ -234,9 +234,8 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     if fault := fault or explained.wrong_gain(observed.gain, spec.attention_factor):
         return Check(fault[0], True, fault[1], rows=tables)
 
-    positions = observed.positions.astype(np.float64)
-    off = np.arctan2(observed.sin, observed.cos) - expected.inv_freq * positions[:, None]
-    errors, honest = np.abs(explained.wrapped(off)), expected.budget().angles(positions)
+    off = np.arctan2(observed.sin, observed.cos) - expected.inv_freq * observed.positions[:, None]
+    errors, honest = np.abs(explained.wrapped(off)), expected.budget().angles(observed.positions)
     beyond = np.flatnonzero((~(errors <= tolerance + honest)).any(axis=1))
     if not rows:
         answer = f"cos and sin times {spec.attention_factor:g} overflow float32"
@@ -260,10 +259,9 @@ def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
     """Return a row per cast plan, nearest first: mean distance of its tables from the observed."""
     spec, gain = expected.spec, expected.spec.attention_factor
     spectrum = Spectrum(expected.inv_freq, spec.base, spec.rotary_dim)
-    positions = observed.positions.astype(np.float64)
     rows: list[dict[str, Any]] = []
     for name, plan in plans().items():
-        angles = Chain(plan, spectrum).angles(positions).T
+        angles = Chain(plan, spectrum).angles(observed.positions.astype(np.float64)).T
         # Every observed number is finite, so that no plan overflows (float16 does at 65520).
         if not np.isfinite(angles).all():
             continue

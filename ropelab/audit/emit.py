@@ -132,10 +132,9 @@ def emit(
             reach = round(scaling.factor * spec.trained_len)
             if reach < context:
                 raise InputError(f"{scaling.label} reaches {reach} tokens, not {context}")
-        attention = scaling.plan(spec.geometry, context).attention_factor
-        axes = {key: value for key, value in block.items() if key.startswith("mrope_")}
-        about |= {"scaling": scaling, "axes": axes, "claimed_len": context}
-        about |= {"attention_factor": attention, "softmax_factor": 1.0}
+        about |= {"scaling": scaling, "claimed_len": context, "softmax_factor": 1.0}
+        about["attention_factor"] = scaling.plan(spec.geometry, context).attention_factor
+        about["axes"] = {key: value for key, value in block.items() if key.startswith("mrope_")}
     wanted = Wanted(**{**vars(spec), **about})
     if scaled and method and wanted.scaling != spec.scaling:
         replaced = f"the file's own {spec.method} is replaced by {wanted.method}"
@@ -245,7 +244,8 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
     # Runtimes compute in float32, so smaller differences mean nothing.
     tables = ((got.inv_freq(n), wanted.inv_freq(n)) for n in lengths)
     if not all(np.allclose(*pair, rtol=1e-6, atol=0) for pair in tables):
-        start = f" from {got.trained_len} tokens" if got.scaling.name == wanted.scaling.name else ""
+        other = got.scaling.name == wanted.scaling.name and got.trained_len != wanted.trained_len
+        start = f" from {got.trained_len} tokens" if other else ""
         words.append(f"frequencies: {got.method}{start} instead of {wanted.method}")
     if not math.isclose(got.logit_multiplier, wanted.logit_multiplier, rel_tol=1e-6):
         words.append(f"logits x {got.logit_multiplier:.6g}, not {wanted.logit_multiplier:.6g}")

@@ -321,6 +321,8 @@ def wrong_gain(gain: float, wanted: float) -> Fault | None:
 
 def uneven_gain(observed: Observed) -> Fault | None:
     """Return the place where cos and sin are multiplied by another factor than elsewhere."""
+    if not observed.gain:
+        return "most of cos and sin are zero", "see how they are made"
     factors = np.hypot(observed.cos, observed.sin) / observed.gain
     place, pair = np.unravel_index(np.abs(factors - 1).argmax(), factors.shape)
     if abs(factors[place, pair] - 1) <= UNEVEN:

@@ -62,6 +62,8 @@ def first(positions, x):
     return turned(x, positions)
 def first_wrong(positions, x):
     return turned(x, positions, 2 * INV)
+def no_numbers(x, positions):
+    return turned(x, positions) * np.nan
 def nameless(a, b):
     return turned(b, a.reshape(len(a)))
 
@@ -181,6 +183,7 @@ def test_a_right_function_is_right_in_the_way_that_it_was_called(
         ("meta", "xq and xk: adjacent pairing instead of half"),
         ("Halved", "every angle is halved"),
         ("late", "positions are shifted by 1"),
+        ("no_numbers", "rotated vectors are not finite"),
         ("unused", "the positions that are given are not used"),
         ("first_of_all", "a token is rotated otherwise among other tokens"),
         ("last_of_all", "every position is rotated alike"),

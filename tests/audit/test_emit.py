@@ -712,6 +712,15 @@ KIMI = {"model_type": "deepseek_v3", **LATENT, "rope_theta": 50000.0, "rope_scal
         # The flat keys are in a part by the time that a flag sets them.
         (IMAGES, "", "sglang", ""),
         (IMAGES, "", "axolotl", "sets no keys inside text_config"),
+        # The length that a scaling starts from is named where it is another one.
+        (
+            {"model_type": "llama", "max_position_embeddings": 10000},
+            *("yarn", "llamafactory", ") instead of yarn(factor=13.1072)"),
+        ),
+        (
+            {"model_type": "mixtral", "max_position_embeddings": 32768},
+            *("yarn", "sglang", "frequencies: unscaled instead of yarn(factor=4)"),
+        ),
         # The class stops at a file without a block.
         ({"model_type": "mllama_text_model", "rope_scaling": LLAMA31}, "ntk", "hf4", ""),
         # A configuration class checks the type for servers, too.

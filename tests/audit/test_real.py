@@ -450,6 +450,8 @@ def test_scalings_that_vllm_alone_reads() -> None:
     assert spec.attention_factor == pytest.approx(0.07 * np.log(8) + 1)
     assert spec.claimed_len == 8192
     assert spec.scaling == Yarn(factor=8.0, attention_factor=spec.attention_factor)
+    reading = registry.read(vllm, {**config, "rope_scaling": block | {"factor": 0}})
+    assert "factor must be a number of at least 1" in reading.problem
     # The base times 8, and each frequency by 8^(2/d) on top.
     block = {"type": "ntk", "factor": 8.0}
     config = {**SIZES, "model_type": "gte", "architectures": ["GteModel"], "rope_theta": 2e4}
@@ -458,6 +460,9 @@ def test_scalings_that_vllm_alone_reads() -> None:
     assert spec is not None
     pairs = np.arange(0, 128, 2) / 128
     np.testing.assert_allclose(spec.inv_freq(64), (8 * 2e4) ** -pairs / 8 ** (2 / 128))
+    half = registry.read(vllm, {**config, "partial_rotary_factor": 0.5}).main
+    assert half is not None
+    np.testing.assert_allclose(half.inv_freq(64), (8 * 2e4) ** -pairs[::2] / 8 ** (2 / 64))
     block["mixed_b"] = 0.6
     assert registry.read(vllm, config).outcome == "not modelled"
     assert registry.read(registry.RUNTIMES["transformers-5"], config).outcome == "refused"
@@ -494,6 +499,7 @@ def test_the_base_of_the_file_is_the_one_to_write(tmp_path: Path) -> None:
         {"rotary_emb_scale_base": None},
         {"rope_scaling_layers": None},
         {"use_3d_rope": True, "rope_is_neox_style": True},
+        {"rope_scaling": {"rope_type": "default", "xdrope_section": [16, 16, 16, 16]}},
     ],
 )
 def test_published_keys_raise_no_alarm(keys: dict[str, Any], tmp_path: Path) -> None:

@@ -192,6 +192,7 @@ def test_the_commands_and_their_statuses(tmp_path: Path, call: Any) -> None:
         ({}, 0, "q: right, as an honest float32 code loses as much (0, allowed"),
         ({"k_rotated": arrays["mistake_shifted"]}, 3, "k: positions are shifted by 1"),
         ({"k_rotated": arrays["k_rotated"] * np.nan}, 3, "k: rotated vectors are not finite"),
+        ({"k_rotated": arrays["k_rotated"] * 0}, 3, "k: most of cos and sin are zero"),
         ({"k": arrays["k"] * 0, "k_rotated": arrays["k_rotated"] * 0}, 2, "k needs finite numbers"),
         ({"k": arrays["k"] * np.nan}, 2, "k needs finite numbers, and none"),
         ({"q_rotated": arrays["k_rotated"]}, 2, "q_rotated has shape (13, 4, 64) instead of"),
@@ -332,8 +333,8 @@ def test_heads_that_are_rotated_otherwise_than_others_are_named(tmp_path: Path) 
     with np.load(tmp_path / "vectors.npz") as stored:
         given, right, back = stored["k"], stored["k_rotated"], stored["mistake_direction"]
     for wrong, heads, says in (
-        (np.broadcast_to(given, right.shape), [1, 2, 3], "vector 1, 2, 3 of 4: not rotated"),
-        (back, [2], "vector 2 of 4: rotated otherwise than the others, which are right"),
+        (np.broadcast_to(given, right.shape), [1, 2, 3], "k: vectors 1, 2, 3 of 4: not rotated"),
+        (back, [2], "k: vector 2 of 4: rotated otherwise than the others, which are right"),
         (right, [], "right, as an honest float32 code"),
     ):
         rotated = right.copy()

@@ -5,7 +5,6 @@ config/model.py) and sglang 0.5.23 (srt/layers/rotary_embedding, srt/models/llam
 srt/utils/hf_transformers/common.py).
 """
 
-import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -132,7 +131,7 @@ def vllm_yarn(settings: Settings) -> Made:
     # attention_factor counts, as in transformers.
     factor, trained = settings.number("factor"), settings.original()
     if settings.get("rope_type") == "telechat3-yarn":
-        return reader.coded_yarn(settings, factor, 0.07 * math.log(factor) + 1)
+        return reader.coded_yarn(settings, factor, reader.magnitude(factor, 0.7))
     # The table of models with position axes is longer, and the ramp comes from its length.
     if settings.get("mrope_section") and not settings.trace.model_type.startswith(UNLENGTHENED):
         trained *= 4
@@ -143,8 +142,9 @@ def vllm_ntk(settings: Settings) -> Made:
     # The base times the factor, and each frequency divided by factor^(2/width) on top.
     if settings.get("mixed_b") is not None:
         raise NotModelledError("ntk with mixed_b")
-    factor, width = settings.number("factor"), reader.head_dim_of(settings.trace)
-    divisors = tuple(factor ** (2 * pair / width) for pair in range(1, width // 2 + 1))
+    server, factor = Vllm(), settings.number("factor")
+    pairs = server.width(settings, server.head_dim(settings.trace)) // 2
+    divisors = tuple(factor ** (pair / pairs) for pair in range(1, pairs + 1))
     return reader.longrope((divisors, divisors), 1.0, settings.longest)
 
 
