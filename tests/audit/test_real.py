@@ -486,6 +486,17 @@ def test_the_base_of_the_file_is_the_one_to_write(tmp_path: Path) -> None:
         assert fix == f'write "rope_theta": {float(base)!r} at top level'
 
 
+def test_advice_names_no_text_that_the_file_has_already(tmp_path: Path) -> None:
+    falcon = {"model_type": "falcon", **SIZES, "rope_theta": 500042.0}
+    assert findings_of(falcon, tmp_path)["E03"] == "--rope-freq-base 500042.0"
+    yarn = {"type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096}
+    llama = {"model_type": "llama", **SIZES, "max_position_embeddings": 131072}
+    assert findings_of({**llama, "rope_scaling": yarn}, tmp_path)["W03"] == ""
+    outside = {"original_max_position_embeddings": yarn.pop("original_max_position_embeddings")}
+    found = findings_of({**llama, **outside, "rope_scaling": yarn}, tmp_path)
+    assert found["W03"] == "original_max_position_embeddings inside the block"
+
+
 @pytest.mark.parametrize(
     "keys",
     [
