@@ -354,6 +354,10 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         {"head_dim": 64, "rope_freq_constant": 2e4, "max_context_length": 2048},
         *((2e4, 64, 64), {"llama.cpp"}),
     ),
+    (
+        *("neobert", "NeoBERTLMHead", {"max_position_embeddings": None, "max_length": 4096}),
+        *((1e4, 128, 128), {"llama.cpp"}),
+    ),
     ("codeshell", "CodeShellForCausalLM", {}, (1e4, 128, 128), {"llama.cpp"}),
     (
         "stablelm_epoch",
