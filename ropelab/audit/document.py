@@ -76,13 +76,11 @@ def from_json(name: str, raw: bytes) -> Document:
             raise InputError(f"{name}: model_type must be a name, not {short(part['model_type'])}")
     if why := unrotated(text):
         raise InputError(f"{name} has no rotary positions: {why}")
-    if text.get("model_type") in ROTATED:
-        return Document(name, "config", config)
     sized = any(key in text for key in ("num_attention_heads", "n_head", "n_heads", "head_dim"))
     paths = " ".join(rope_paths(text))
     rotates = "max_position_embeddings" in text or "rope" in paths or "rotary" in paths
-    if not (sized and rotates):
-        raise InputError(f"{name} is no configuration of a model with rotary positions")
+    if text.get("model_type") not in ROTATED and not (sized and rotates):
+        raise InputError(f"{name} has no keys of a model with rotary positions")
     return Document(name, "config", config)
 
 

@@ -86,11 +86,14 @@ def errors(case: Case) -> Iterator[Finding]:
     for reason, stopped in case.unread("refused").items():
         yield blamed(case, "E02", stopped, reason=reason)
 
+    config = case.document.config
     for base, names in case.grouped(lambda spec: spec.base).items():
         if not math.isclose(base, right.base, rel_tol=1e-7):  # float32 holds it in a GGUF file
             source = next(spec.base_source for _, spec in case.read if spec.base == base)
-            wanted = base if base == case.document.config.get("rotary_emb_base") else right.base
+            wanted = base if base == config.get("rotary_emb_base") else right.base
             fix = f'write "rope_theta": {wanted!r} at top level'
+            if config.get("rope_theta") == wanted:  # passed over
+                fix = f"--rope-freq-base {wanted!r}" if "llama.cpp" in names else ""
             fix = f"leave {source} off" if source.startswith("--") else fix
             about: dict[str, Any] = {"base": typed(base), "right": typed(right.base)}
             yield blamed(case, "E03", names.split(", "), source=source, fix=fix, **about)
@@ -121,11 +124,11 @@ def _plain(spec: RopeSpec) -> bool:
 
 def contradicting_keys(case: Case) -> Iterator[Finding]:
     """Find keys that contradict each other, or that few or no runtimes read."""
-    maximum = case.maximum
+    stated = language_part(case.document.config)[1].values()
     for name, spec in case.read:
-        claimed = spec.claimed_len or 0
-        if spec.multiplied and isinstance(maximum, int) and claimed > maximum:
-            yield found("E07", name=name, claimed=claimed, maximum=maximum)
+        claimed, length = spec.claimed_len or 0, spec.multiplied
+        if length and claimed > length and claimed not in stated:
+            yield found("E07", name=name, claimed=claimed, length=length)
 
     paths = [use.path for use in case.reference.keys]
     for path in paths:
@@ -133,14 +136,13 @@ def contradicting_keys(case: Case) -> Iterator[Finding]:
         # A name that holds a known one is a key of its own: indexer_rope_interleave.
         if not meaning(path) and close and close not in path:
             yield found("W01", "unknown", path=path, close=close)
-    for path in paths:
-        if path.endswith(".attn_factor"):
+        elif path.endswith(".attn_factor"):
             yield found("W01", "one", path=path)
 
     # Some runtimes take the factor from the file, others the ratio of the lengths.
     if (fix := of_ratio(case)) and not unscaled(case):
         factor, original = case.block["factor"], case.block[ORIGINAL]
-        ratio = maximum / original
+        maximum, ratio = case.maximum, case.maximum / original
         yield found("W02", factor=factor, maximum=maximum, original=original, ratio=ratio, fix=fix)
 
 
@@ -153,7 +155,9 @@ def differences(case: Case) -> Iterator[Finding]:
         lambda s: s.trained_len != right.trained_len and case.apart(s)[2] is not None
     ):
         groups = case.grouped(lambda spec: spec.trained_len)
-        yield found("W03", by="; ".join(f"{names} {length}" for length, names in groups.items()))
+        fix = "" if ORIGINAL in case.block else f"{ORIGINAL} inside the block"
+        by = "; ".join(f"{names} {length}" for length, names in groups.items())
+        yield found("W03", by=by, fix=fix)
 
     wanted, reference = right.logit_multiplier, case.reference.runtime.name
     # Rounded, because runtimes form the same factor in several orders.

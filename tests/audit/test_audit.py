@@ -136,6 +136,21 @@ def test_a_length_that_counts_the_factor_twice():
     assert "E07" in codes(audited(config))
 
 
+def test_a_length_that_the_file_states_is_not_counted_twice():
+    """Vicuna 1.5 16k: vLLM multiplies 4096, which is right; SGLang 16384, the length after it."""
+    lengths = {"max_position_embeddings": 4096, "max_sequence_length": 16384}
+    config = {**LLAMA, **lengths, "rope_scaling": {"factor": 4.0, "type": "linear"}}
+    (one,) = [finding for finding in audited(config).findings if finding.code == "E07"]
+    assert one.says.startswith("sglang allows 65536 tokens: it multiplies a length of 16384 by")
+
+
+def test_a_factor_of_1_is_no_scaling() -> None:
+    """InternLM 2 in vLLM, and what llama.cpp's converter writes without a block."""
+    dynamic = {"rope_scaling": {"type": "dynamic", "factor": 2.0}, **LENGTH}
+    assert spec_of({**LLAMA, **dynamic}, "vllm").method == "unscaled"
+    assert spec_of({**LLAMA, **LENGTH}, "llama.cpp").method == "unscaled"
+
+
 def test_claimed_lengths_that_differ():
     """Command-R's file: vLLM and SGLang read model_max_length, the others do not."""
     config = {**LLAMA, "max_position_embeddings": 8192, "model_max_length": 131072}
@@ -359,7 +374,7 @@ def test_the_command_and_its_statuses(tmp_path):
     nothing = run("audit", "-", text="{}")
     assert nothing.returncode == 2
     assert nothing.stderr.count("\n") == 1
-    assert "no configuration" in nothing.stderr
+    assert "no keys of a model with rotary positions" in nothing.stderr
 
 
 def test_the_command_imports_nothing_heavy(tmp_path):

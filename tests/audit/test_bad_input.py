@@ -106,7 +106,7 @@ def test_mutated_configurations_are_audited_or_refused(golden, count):
         (b"\xff\xfe\x00", "not valid JSON"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b" " * (MOST_BYTES + 1), "larger than 16 MB"),
-        (b'{"vocab_size": 1000000000000}', "no configuration"),
+        (b'{"vocab_size": 1000000000000}', "no keys of a model"),
     ],
 )
 def test_what_is_no_configuration_is_one_line(raw, says):

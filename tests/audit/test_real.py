@@ -354,6 +354,10 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         {"head_dim": 64, "rope_freq_constant": 2e4, "max_context_length": 2048},
         *((2e4, 64, 64), {"llama.cpp"}),
     ),
+    (
+        *("neobert", "NeoBERTLMHead", {"max_position_embeddings": None, "max_length": 4096}),
+        *((1e4, 128, 128), {"llama.cpp"}),
+    ),
     ("codeshell", "CodeShellForCausalLM", {}, (1e4, 128, 128), {"llama.cpp"}),
     (
         "stablelm_epoch",
@@ -489,6 +493,17 @@ def test_the_base_of_the_file_is_the_one_to_write(tmp_path: Path) -> None:
     for config, base in ((qwen, 1e6), (nomic, 10000)):
         fix = findings_of({**config, "rotary_emb_base": base}, tmp_path)["E03"]
         assert fix == f'write "rope_theta": {float(base)!r} at top level'
+
+
+def test_advice_names_no_text_that_the_file_has_already(tmp_path: Path) -> None:
+    falcon = {"model_type": "falcon", **SIZES, "rope_theta": 500042.0}
+    assert findings_of(falcon, tmp_path)["E03"] == "--rope-freq-base 500042.0"
+    yarn = {"type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096}
+    llama = {"model_type": "llama", **SIZES, "max_position_embeddings": 131072}
+    assert findings_of({**llama, "rope_scaling": yarn}, tmp_path)["W03"] == ""
+    outside = {"original_max_position_embeddings": yarn.pop("original_max_position_embeddings")}
+    found = findings_of({**llama, **outside, "rope_scaling": yarn}, tmp_path)
+    assert found["W03"] == "original_max_position_embeddings inside the block"
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,8 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
     usual = fields.get("rope.scaling.original_context_length", context)
     trained = whole(flags.get("yarn_orig_ctx") or usual, "original context length")
     scaling, attention = scaling_of(fields, flags, kind, factor, width)
-    claimed = context
-    if kind == "yarn" and flags.get("rope_scaling") and factor != factor_of(fields, {}):
-        claimed = int(trained * factor)
+    longer = kind == "yarn" and flags.get("rope_scaling") and factor != factor_of(fields, {})
+    claimed = int(trained * factor) if longer else context
 
     softmax, multiplier = 1.0, fields.get("rope.scaling.yarn_log_multiplier")
     if multiplier and trace.model_type.startswith(("deepseek", "kimi")):
@@ -88,8 +87,7 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
         pairing=trace.family.pairing,
         base_source=source,
     ).checked()
-    local = fields.get("rope.freq_base_swa")
-    if local is None:
+    if (local := fields.get("rope.freq_base_swa")) is None:
         return {"all": spec}
     sliding = spec.unscaled(number(local, "rope.freq_base_swa")).checked()
     return {"full_attention": spec, "sliding_attention": sliding}
@@ -151,16 +149,14 @@ def converted(trace: Trace) -> Fields:
         raise NotModelledError(f"the converter's class for '{family.name}' was not read")
     if missing := [key for key in NAMES["needs"].get(family.name, ()) if not trace.has(key)]:
         raise NotModelledError(f"the converter asks for {missing[0]}, which is missing")
-    local_block = block.get("sliding_attention")
-    sliding = local_block if isinstance(local_block, Mapping) else {}
+    sliding = one if isinstance(one := block.get("sliding_attention"), Mapping) else {}
     if nested := block.get("full_attention"):
         block, name = nested if isinstance(nested, Mapping) else {}, f"{name}.full_attention"
     settings = Settings(trace, block, name)
     for key in block:
         settings.mark(key, "ignored")
 
-    lengths = (MAXIMUM, "n_ctx", "n_positions", "model_max_length")
-    context, _ = trace.first(lengths, family.max_position_embeddings)
+    context, _ = trace.first((MAXIMUM, *NAMES["lengths"]), family.max_position_embeddings)
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
     keys = ("qk_rope_head_dim",) if family.latent else family.head_keys

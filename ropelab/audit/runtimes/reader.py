@@ -160,10 +160,10 @@ class Reader:
             raise RefusedError(f"{MAXIMUM} is missing")
         return whole(given, path or MAXIMUM)
 
-    def claimed(self, settings: Settings) -> tuple[int | None, bool]:
-        """Return the length that the runtime allows, and whether it is one times the factor."""
+    def claimed(self, settings: Settings) -> tuple[int | None, int]:
+        """Return the length that the runtime allows, and the one that it is the factor times."""
         given = self.allows_usual or settings.trace.first(self.lengths)[1]
-        return (settings.longest if given else None), False
+        return (settings.longest if given else None), 0
 
     def head_dim(self, trace: Trace) -> int:
         return head_dim_of(trace)

@@ -85,33 +85,33 @@ class Vllm(Server):
             settings.put_first(ORIGINAL, (ORIGINAL, f"rope_scaling.{ORIGINAL}", MAXIMUM), None, "")
         return super().spec(settings)
 
-    def claimed(self, settings: Settings) -> tuple[int, bool]:
+    def claimed(self, settings: Settings) -> tuple[int, int]:
         trace = settings.trace
         length = min(lengths(trace, VLLM_LENGTHS), default=2048)
         if trace.text.get("model_max_length"):
             length = whole(trace.get("model_max_length"), "model_max_length")
         kind, factor = settings.get("rope_type"), settings.get("factor")
         if kind == "longrope" and (original := trace.get(ORIGINAL)) is not None:
-            return whole(original, "original length"), False
+            return whole(original, "original length"), 0
         # Gemma 3 files state the length after scaling: _get_and_verify_max_len leaves them alone.
         if kind in UNMULTIPLIED or factor is None or "gemma3" in trace.model_type:
-            return length, False
-        return int(length * number(factor, "factor")), True
+            return length, 0
+        return int(length * number(factor, "factor")), length
 
 
 class Sglang(Server):
     def kind(self, settings: Settings) -> Any:
         return "default" if settings.trace.family.name in UNSCALED else super().kind(settings)
 
-    def claimed(self, settings: Settings) -> tuple[int, bool]:
+    def claimed(self, settings: Settings) -> tuple[int, int]:
         trace, factor = settings.trace, settings.get("factor")
         length = next(lengths(trace, SGLANG_LENGTHS), 2048)
         # The factor multiplies in a flat block only, and only without an original length.
         nested = trace.family.layers or settings.sources.get("rope_type", "").count(".") > 1
         known = ORIGINAL in settings.values or settings.get("rope_type") == "llama3"
         if nested or known or factor is None:
-            return length, False
-        return int(length * number(factor, "factor")), True
+            return length, 0
+        return int(length * number(factor, "factor")), length
 
     def width(self, settings: Settings, head_dim: int) -> int:
         # SGLang's Llama takes the share from an attribute of the class, not from the block.

@@ -32,7 +32,7 @@ class RopeSpec:
     softmax_factor: float = 1.0  # on whole scores
     pairing: Literal["half", "interleaved"] = "half"
     base_source: str = field(default="", compare=False)  # key path, flag, or default in words
-    multiplied: bool = field(default=False, compare=False)  # claimed_len is a length times factor
+    multiplied: int = field(default=0, compare=False)  # claimed_len is this length times factor
 
     @property
     def geometry(self) -> Geometry:
@@ -51,7 +51,8 @@ class RopeSpec:
         if isinstance(self.scaling, LongRope):
             same = self.scaling.long_factor == self.scaling.short_factor
             return f"longrope({'one table' if same else 'two tables'})"
-        return self.scaling.label
+        # By a factor of 1.
+        return "unscaled" if self.scaling.label in ("pi", "ntk") else self.scaling.label
 
     def plan(self, length: int) -> RopePlan:
         return self.scaling.plan(self.geometry, length)
@@ -62,7 +63,7 @@ class RopeSpec:
 
     def unscaled(self, base: float) -> "RopeSpec":
         """Return the spec of layers beside these that are never scaled and have their own base."""
-        plain = replace(self, base=base, base_source="", multiplied=False, scaling=Unscaled())
+        plain = replace(self, base=base, base_source="", multiplied=0, scaling=Unscaled())
         return replace(plain, attention_factor=1.0, softmax_factor=1.0)
 
     def checked(self) -> "RopeSpec":
@@ -83,7 +84,8 @@ class RopeSpec:
 def number(value: Any, name: str) -> float:
     """Return a finite number, or raise RefusedError."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise RefusedError(f"{name} must be a number, not {short(value)}")
+        given = f"'{short(value)}'" if isinstance(value, str) else short(value)
+        raise RefusedError(f"{name} must be a number, not {given}")
     if not -1e300 < value < 1e300:  # beyond, products of two numbers overflow
         raise RefusedError(f"{name} must be a finite number, not {short(value)}")
     return float(value)
