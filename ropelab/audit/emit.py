@@ -162,8 +162,12 @@ def specs_of(name: str, config: Mapping[str, Any]) -> Mapping[str, RopeSpec]:
     spec, ours = reading.layers[reading.label], reading.runtime.name == registry.REFERENCE
     if not ours and isinstance(spec.scaling, scalings.LongRope):  # vLLM allows less by itself
         spec = replace(spec, claimed_len=language_part(config)[1].get(MAXIMUM))
+    scaled = round(getattr(spec.scaling, "factor", 1.0) * spec.length)
+    if scaled in map(language_part(config)[1].get, VLLM_LENGTHS):  # the maximum is before it
+        spec = replace(spec, claimed_len=scaled)
     # Another runtime's layer types are not the reference's.
-    return {reading.label: spec, **reading.layers} if ours else {"all": spec}
+    main = {reading.label: spec}
+    return {**main, **reading.layers, **main} if ours else {"all": spec}
 
 
 def laid_over(config: Mapping[str, Any], patch: Fragment, nest: Sequence[str]) -> Fragment:

@@ -9,6 +9,7 @@ from ropelab.audit.beside import Aspect
 from ropelab.audit.overview import TOLERANCE, Case, distance, grouped
 from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
+from ropelab.audit.runtimes.servers import VLLM_LENGTHS
 from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, language_part
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
@@ -64,9 +65,8 @@ def unscaled(case: Case) -> list[str]:
 def explained(case: Case) -> set[str]:
     """Return the runtimes whose difference has a cause of its own: base, width, no scaling."""
     right = case.spec
-    other = {name for name, spec in case.read if spec.rotary_dim != right.rotary_dim}
-    other |= {n for n, s in case.read if not math.isclose(s.base, right.base, rel_tol=1e-7)}
-    return other | {*unscaled(case)}
+    other = {n for n, s in case.read if s.rotary_dim != right.rotary_dim} | {*unscaled(case)}
+    return other | {n for n, s in case.read if not math.isclose(s.base, right.base, rel_tol=1e-7)}
 
 
 def blamed(case: Case, code: str, names: Collection[str], **values: Any) -> Finding:
@@ -124,10 +124,10 @@ def _plain(spec: RopeSpec) -> bool:
 
 def contradicting_keys(case: Case) -> Iterator[Finding]:
     """Find keys that contradict each other, or that few or no runtimes read."""
-    stated = language_part(case.document.config)[1].values()
+    text = language_part(case.document.config)[1]
     for name, spec in case.read:
         claimed, length = spec.claimed_len or 0, spec.multiplied
-        if length and claimed > length and claimed not in stated:
+        if length and claimed > length and claimed not in map(text.get, VLLM_LENGTHS):
             yield found("E07", name=name, claimed=claimed, length=length)
 
     paths = [use.path for use in case.reference.keys]
@@ -174,13 +174,10 @@ def differences(case: Case) -> Iterator[Finding]:
     if isinstance(right.scaling, DynamicNtk):
         yield found("W07", trained=right.trained_len)
 
-    if isinstance(right.scaling, LongRope):
-        # 64 tokens are below every original length, so that the short table is the right one.
-        names = case.named(
-            lambda s: s.rotary_dim != right.rotary_dim or distance(s, right, 64)[1] is not None
-        )
-        if names:
-            yield found("W08", names=names)
+    # 64 tokens are below every original length, so that the short table is the right one.
+    names = case.named(lambda s: distance(s, right, 64)[1] is not None)
+    if names and isinstance(right.scaling, LongRope):
+        yield found("W08", names=names)
 
 
 def lengths(case: Case) -> Iterator[Finding]:
@@ -241,8 +238,7 @@ def collect(case: Case, beside: Sequence[Aspect]) -> tuple[Finding, ...]:
     """Return all findings, worst first; those of one level in the order of the rules."""
     every = [*errors(case)]
     every += [found("W16", aspect=one.in_words()) for one in beside if one.differs]
-    unread = (one for one in beside if one.unread and not one.differs)
-    every += [found("N04", aspect=one.in_words()) for one in unread]
+    every += [found("N04", aspect=a.in_words()) for a in beside if a.unread and not a.differs]
     for rule in (contradicting_keys, differences, lengths, files, notes):
         every += rule(case)
     return tuple(sorted(every, key=lambda finding: LEVELS.index(finding.level)))

@@ -142,6 +142,8 @@ def test_a_length_that_the_file_states_is_not_counted_twice():
     config = {**LLAMA, **lengths, "rope_scaling": {"factor": 4.0, "type": "linear"}}
     (one,) = [finding for finding in audited(config).findings if finding.code == "E07"]
     assert one.says.startswith("sglang allows 65536 tokens: it multiplies a length of 16384 by")
+    other = {**config, "max_sequence_length": None, "vocab_size": 16384}
+    assert codes(audited(other)) >= {"E07"}
 
 
 def test_a_factor_of_1_is_no_scaling() -> None:

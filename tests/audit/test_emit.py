@@ -315,6 +315,18 @@ def test_linear_keeps_its_factor(tmp_path: Path) -> None:
     assert "factor is raised from 4 to 8" in more.note
 
 
+@pytest.mark.parametrize("target", ["hf4", "hf5", "vllm", "sglang", "mlx"])
+def test_a_length_after_the_factor_is_reached_by_it(target: str, tmp_path: Path) -> None:
+    """Vicuna 1.5 16k was trained with a factor of 4; its maximum is the length before that."""
+    path = tmp_path / "config.json"
+    lengths = {"max_position_embeddings": 4096, "max_sequence_length": 16384}
+    block = {"type": "linear", "factor": 4.0}
+    path.write_text(json.dumps({**MODEL, **lengths, "rope_scaling": block}))
+    done = emit(str(path), context=16384, target=target)
+    assert (done.note, done.wanted.method, done.wanted.length) == ("", "pi(factor=4)", 16384)
+    assert done.targets[0].lost == ()
+
+
 def test_a_longer_context_raises_the_factor_and_says_so(tmp_path: Path) -> None:
     done = emit(str(own_file(tmp_path, "llama-3.1")), context=262144, target="hf5")
     assert json.loads(done.targets[0].text)["rope_parameters"]["factor"] == 16.0
