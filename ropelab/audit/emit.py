@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ropelab.audit.document import Document, load
-from ropelab.audit.flags import Flags
+from ropelab.audit.flags import Flags, is_moved
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.families import CLASSES, Family, family_of, table
+from ropelab.audit.runtimes.families import Family, family_of, table
 from ropelab.audit.runtimes.reader import longrope_attention, magnitude
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
 from ropelab.audit.runtimes.spec import RopeSpec
@@ -151,9 +151,8 @@ def from_name(name: str) -> Mapping[str, Any]:
     model = model_named(name)
     sizes = {"head_dim": model.head_dim, "hidden_size": model.head_dim, "num_attention_heads": 1}
     values = {**sizes, MAXIMUM: model.trained_len, "rope_theta": model.base}
-    if model.rotated == model.head_dim:
-        return {"model_type": "llama", **values}
-    return {"model_type": "phi", **values, SHARE: model.rotated / model.head_dim}
+    share = {} if model.rotated == model.head_dim else {SHARE: model.rotated / model.head_dim}
+    return {"model_type": model.model_type, **values, **share}
 
 
 def specs_of(name: str, config: Mapping[str, Any]) -> Mapping[str, RopeSpec]:
@@ -210,8 +209,8 @@ def emitted(
     if flags and written.base != wanted.base:
         flags["rope_freq_base"] = written.base
     patch, given = fragment, "{json}" in chosen.text  # as a flag
-    if given and model.get("model_type") in CLASSES["flat"]:
-        nest = nest or ("text_config",)  # where the class has moved the flat keys
+    if given and is_moved(model):
+        nest = ("text_config",)
     for part in reversed(nest):
         patch = {part: patch}
     lost = [f"it cannot reach {wanted.beyond} tokens"] if wanted.beyond else []

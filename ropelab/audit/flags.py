@@ -37,8 +37,7 @@ class Flags:
         changes = self.overrides.get(runtime)
         if not isinstance(changes, Mapping):
             return config
-        flat = config.get("model_type") in CLASSES["flat"] and not language_part(config)[0]
-        if flat and not self.nested:  # the class has moved the flat keys into a part
+        if is_moved(config) and not self.nested:
             inner = Flags(overrides={runtime: changes.get("text_config", {})}, nested=True)
             return inner.applied(runtime, config)
         if runtime == "axolotl":
@@ -55,6 +54,11 @@ class Flags:
                 inner = Flags(overrides={runtime: changes[part]}, nested=True)
                 result[part] = inner.applied(runtime, config[part])
         return result
+
+
+def is_moved(config: Mapping[str, Any]) -> bool:
+    """Return True for a flat file whose keys its class moves into text_config."""
+    return config.get("model_type") in CLASSES["flat"] and not language_part(config)[0]
 
 
 def merged(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class KnownModel:
     method: str = "unscaled"
     sections: tuple[int, ...] = ()
     note: str = ""
+    model_type: str = "llama"
 
     @property
     def rotated(self) -> int:

@@ -200,6 +200,15 @@ def test_less_than_the_trained_length_is_refused():
         emit(model="llama-3-8b", context=4096)
 
 
+@pytest.mark.parametrize("name", ["gpt-neox-20b", "pythia-6.9b"])
+def test_a_known_model_is_asked_by_its_own_type(name: str) -> None:
+    """SGLang has no class of GPT-NeoX; that of Phi, which passes no scaling on, says nothing."""
+    (emission,) = emit(model=name, context=8192, target="sglang").targets
+    assert [words.partition(";")[0] for words in emission.lost] == [
+        "sglang was not asked: 'gpt_neox' is not in that release"
+    ]
+
+
 def test_the_usual_attention_factor_of_yarn():
     wanted = emit(model="llama-3-8b", context=32768).wanted
     assert usual_attention(wanted) == pytest.approx(1.138629436111989)

@@ -18,7 +18,7 @@ FAMILIES = table("families")
 _TYPES = table("model_types")
 UNROTATED = frozenset(_TYPES["unrotated"].split())
 PARTS, WHOLES, RENAMED = (_TYPES[name] for name in ("parts", "wholes", "renamed"))
-REMOTE, FLAT = _TYPES["remote"], _TYPES["flat"]
+REMOTE, READ_FLAT = _TYPES["remote"], _TYPES["read_flat"]
 KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
 CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))

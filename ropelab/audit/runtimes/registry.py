@@ -202,7 +202,7 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     part = families.PARTS.get(outer)
     named = trace.whole.get("architectures")
     named = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
-    own = {*named} & {*families.FLAT.get(runtime.name, ())}
+    own = {*named} & {*families.READ_FLAT.get(runtime.name, ())}
     flat = own or family.flat or trace.prefix or outer in families.CLASSES["flat"]
     if outer in families.CLASSES["texts"] and not (trace.prefix.startswith(part) if part else flat):
         part = part or "text_config"

@@ -73,11 +73,8 @@ def replaced(trace: Trace, kind: str) -> dict[str, Any]:
     factor = math.ceil(number(trace.flags.get("cutoff_len", 2048), "--cutoff-len") / old)
     if factor <= 1:
         return {}
-    block: dict[str, Any] = {"rope_type": kind, "factor": float(factor)}
-    if kind != "linear":
-        block[ORIGINAL] = old
-    if kind == "llama3":
-        block |= KEPT
+    block = {"rope_type": kind, "factor": float(factor), **(KEPT if kind == "llama3" else {})}
+    block |= {} if kind == "linear" else {ORIGINAL: old}
     return {MAXIMUM: old * factor, "rope_scaling": block}
 
 
