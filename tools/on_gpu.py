@@ -92,7 +92,8 @@ def device_name(device: str) -> str:
 def answer(part: Part, folder: Path) -> str:
     """Run a part in a process of its own; what it printed, or in one line why there is nothing."""
     words = [word.replace("RESULTS", str(folder / "results")) for word in part.words.split()]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": places, "COLUMNS": "100"}
     start = time.perf_counter()
     try:
         done = subprocess.run(
