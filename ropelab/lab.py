@@ -173,9 +173,8 @@ class Lab:
     def run_all(self, plans: Sequence[Plan]) -> Iterator[tuple[int, Run]]:
         """Make runs side by side, and yield the number of a plan and its run when it is finished.
 
-        Raises:
-            InputError: a run cannot be made, or only beyond the limits; nothing was computed.
-            RopelabError: a run failed; the others are finished.
+        InputError: a run cannot be made, or only beyond the limits; nothing was computed.
+        RopelabError: a run failed; the others are finished.
         """
         numbers: dict[Plan, list[int]] = {}
         for number, plan in enumerate(plans):

@@ -19,11 +19,10 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
-SEEDS = "0,1,2,3,4"
 SMALLEST = "--preset tiny --steps 4 --train-len 64 --test-len 128 --documents 2 --sequences 1"
 """What stands for every training under `--tiny`."""
-
-CASTS = ("transformers_llama", "transformers_to_bfloat16", "half_cache_bfloat16", "tf32_matmul")
+SAME_TOKENS = "--steps 1200 --tokens-per-step 4096 --methods unscaled,ntk,yarn --documents 12"
+"""Of a larger model, as many tokens as the default one learns from, and few questions."""
 
 
 @dataclass(frozen=True)
@@ -38,25 +37,19 @@ class Part:
 def parts(device: str, tiny: bool) -> list[Part]:
     """Return all parts, the quickest and surest first."""
     here = f"tools/on_gpu.py --device {device}{' --tiny' * tiny} --part"
-    extrapolate = f"-m ropelab extrapolate --device {device} --no-figures --results RESULTS"
-    sizes = [
-        ("five models of 1.1 million, trained side by side", f"--seeds {SEEDS} --workers 5", 140),
-        ("ten million parameters", "--preset base --steps 600", 80),
-        ("120 million parameters, a short training", "--preset large --steps 100", 80),
-    ]
+    options = f"--device {device} {SMALLEST if tiny else ''} --no-figures --results RESULTS"
+    large = f"-m ropelab extrapolate --preset large {SAME_TOKENS} {options}"
     shape, tokens = ("tiny", "256") if tiny else ("7b", "32768 131072")
     reading = f"--shape {shape} --device {device} --tokens {tokens} --rounds 1"
-    return [
+    found = [
         Part("Does the device round as the cast plans say?", f"{here} casts", 30),
-        Part("By how much does a model differ from the CPU's?", f"{here} model", 30),
-        Part("Are the verdicts those of the CPU?", f"{here} verdicts", 75),
-        *(
-            Part(f"extrapolate: {name}", f"{extrapolate} {SMALLEST if tiny else asked}", seconds)
-            for name, asked, seconds in sizes[: 1 if tiny else None]
-        ),
-        Part("Tokens per second, and GiB at most", f"benchmarks/bench_reading.py {reading}", 70),
-        Part("What is said where memory does not suffice?", f"{here} memory", 30),
+        Part("By how much does a model differ from the CPU's?", f"{here} model", 45),
+        Part("What is said where memory does not suffice?", f"{here} memory", 45),
+        Part("Tokens per second, and GiB at most", f"benchmarks/bench_reading.py {reading}", 95),
+        Part("How long does one answer take?", f"-m ropelab extrapolate {options}", 100),
+        Part("Are the verdicts those of the CPU?", f"{here} verdicts", 110),
     ]
+    return found if tiny else [*found, Part("And of 38 million parameters?", large, 110)]
 
 
 def main() -> None:
@@ -124,26 +117,51 @@ def casts(device: str, tiny: bool) -> Iterator[str]:
     at = torch.arange(count, device=device, dtype=torch.float32)
     exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim
     stored = 1 / base**exponents
+    # Seven further terms of zero: products of one term are not given to the TF32 units.
+    long = [torch.zeros(8, len(each), device=device) for each in (stored, at)]
+    long[0][0], long[1][0] = stored, at
     computed = {
-        "transformers_llama": lambda: stored[:, None] * at,
-        "transformers_to_bfloat16": lambda: stored.bfloat16().float()[:, None] * at,
-        "half_cache_bfloat16": lambda: stored.bfloat16()[:, None] * at.bfloat16(),
-        "tf32_matmul": lambda: stored[:, None] @ at[None],
+        "transformers_llama": {"elementwise": lambda: stored[:, None] * at},
+        "transformers_to_bfloat16": {
+            "elementwise": lambda: stored.bfloat16().float()[:, None] * at
+        },
+        "half_cache_bfloat16": {"elementwise": lambda: stored.bfloat16()[:, None] * at.bfloat16()},
+        "tf32_matmul": {
+            "[64, 1] @ [1, n]": lambda: stored[:, None] @ at[None],
+            "one of a batch of 2": lambda: (
+                stored[None, :, None].expand(2, -1, 1) @ at[None, None].expand(2, 1, -1)
+            )[1],
+            "[n, 1] @ [1, 64]": lambda: (at[:, None] @ stored[None]).T,
+            "[64, 8] @ [8, n]": lambda: long[0].T @ long[1],
+            "tl.dot": lambda: triton_product(long[0].T, long[1]),
+        },
     }
     torch.set_float32_matmul_precision("high")  # TF32 where the device has it
-    for name in CASTS:
+    for name, forms in computed.items():
         predicted = Chain(preset_named(name).plan, spectrum).angles(positions)
-        measured = computed[name]().double().cpu().numpy()
         exact = spectrum.inv_freq[:, None] * positions
-        worst = [np.abs(angles - exact).max() for angles in (predicted, measured)]
-        equal = (predicted == measured).mean()
-        yield f"{name:26} {equal:8.4%} of the angles as predicted; worst error " + (
-            f"{worst[0]:.3g} rad predicted, {worst[1]:.3g} rad measured"
-        )
+        expected = np.abs(predicted - exact).max()
+        yield f"{name}: worst error {expected:.3g} rad predicted"
+        for form, compute in forms.items():
+            if form == "tl.dot" and device != "cuda":
+                continue
+            angles = compute().double().cpu().numpy()
+            equal, worst = (predicted == angles).mean(), np.abs(angles - exact).max()
+            # The frequency of the first pair is 1: its angle is what the position was rounded to.
+            told = " ".join(f"{at:g}" for at in angles[0, 2049:2056])
+            line = f"{form:20} {equal:9.4%} as predicted; worst {worst:.3g} rad"
+            yield f"  {line}; 2049 to 2055: {told}"
     angles = (stored[:, None] * at).double().cpu()
     for name, cosine in cosines(device).items():
         error = (cosine(stored[:, None] * at).double().cpu() - angles.cos()).abs().max().item()
         yield f"{name:26} worst error of a cosine {error:.3g}"
+
+
+def triton_product(a: Any, b: Any) -> Any:
+    """Multiply [m, 8] by [8, n] with Triton's `tl.dot` as it is by default."""
+    from triton_dot import product
+
+    return product(a, b)
 
 
 def cosines(device: str) -> dict[str, Any]:
@@ -189,16 +207,19 @@ def verdicts(device: str, tiny: bool) -> Iterator[str]:
 
     import pandas as pd
 
-    asked = SMALLEST if tiny else "--preset tiny --train-len 256 --test-len 1024"
+    asked = SMALLEST if tiny else "--preset tiny --train-len 256 --test-len 1024 --seeds 0,1"
     with tempfile.TemporaryDirectory() as folder:
+        words = f"extrapolate {asked} --dtype float32 --methods unscaled,ntk,yarn --json"
+        begun = [
+            typing(f"{words} --device {where} --results {folder}/{where}")
+            for where in ("cpu", device)
+        ]
         tables = []
-        for where in ("cpu", device):
-            done = typed(
-                f"extrapolate {asked} --device {where} --dtype float32 --json "
-                f"--results {folder}/{where}"
-            )
-            done.check_returncode()
-            tables.append(pd.DataFrame(json.loads(done.stdout)["tables"]["comparisons"]))
+        for each in begun:
+            out, error = each.communicate()
+            if each.returncode:
+                sys.exit(error)
+            tables.append(pd.DataFrame(json.loads(out)["tables"]["comparisons"]))
     pair = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
     both = tables[0].merge(tables[1], on=pair, suffixes=("_cpu", "_device"))
     same = both.verdict_cpu == both.verdict_device
@@ -214,21 +235,23 @@ def memory(device: str, tiny: bool) -> Iterator[str]:
     """A context for which no device has memory: status, and the one line."""
     import tempfile
 
-    from random_llama import SMOLLM2_WIDTH, save
-
     with tempfile.TemporaryDirectory() as folder:
-        save(Path(folder, "model"), SMOLLM2_WIDTH | {"num_hidden_layers": 2}, "bfloat16")
-        length = "--limit-memory 1GB --context 65536" if tiny else "--context 64M"
-        words = f"evaluate {folder}/model {length} --tasks copy --device {device}"
-        done = typed(f"{words} --results {folder}/results")
-        lines = done.stderr.strip().splitlines()
-    yield f"status {done.returncode}, {len(lines)} line(s): {lines[-1] if lines else ''}"
+        words = "extrapolate --preset xl --steps 1 --tokens-per-step 4194304 --test-len 4096"
+        if device == "cpu":  # where all memory would be taken before it is refused
+            from random_llama import SMOLLM2_WIDTH, save
+
+            save(Path(folder, "model"), SMOLLM2_WIDTH | {"num_hidden_layers": 2}, "bfloat16")
+            words = f"evaluate {folder}/model --limit-memory 1GB --context 65536 --tasks copy"
+        begun = typing(f"{words} --device {device} --results {folder}/results")
+        lines = begun.communicate()[1].strip().splitlines()
+    yield f"status {begun.returncode}, {len(lines)} line(s): {lines[-1] if lines else ''}"
 
 
-def typed(words: str) -> subprocess.CompletedProcess[str]:
-    """Run one command of ropelab, quietly."""
+def typing(words: str) -> "subprocess.Popen[str]":
+    """Begin one command of ropelab, quietly."""
     line = [sys.executable, "-m", "ropelab", *words.split(), "-q", "--no-figures"]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(line, cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
 
 
 ANSWERS = {"casts": casts, "model": model, "verdicts": verdicts, "memory": memory}

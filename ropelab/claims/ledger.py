@@ -59,11 +59,9 @@ class Question:
 def _claim(family: str, record: dict[str, Any]) -> Claim:
     passages = tuple(Passage(**passage) for passage in record.pop("passages"))
     # Encodings are tried as they are programmed.
-    usual: dict[str, Any] = {
-        "command": f"ropelab claims --id {record['id']}",
-        "needs_torch": family == "encodings",
-    }
-    return Claim(family=family, passages=passages, **usual | record)
+    record = {"command": f"ropelab claims --id {record['id']}", **record}
+    record = {"needs_torch": family == "encodings", **record}
+    return Claim(family=family, passages=passages, **record)
 
 
 SOURCES: dict[str, Source] = {

@@ -46,9 +46,7 @@ class Turn:
 def turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
     """Return the rotations by distances, by layer that keeps keys; None where nothing moves.
 
-    Args:
-        case: the model.
-        positions: the distances of one token each [positions], or [axes, positions].
+    Positions are the distances of one token each [positions], or [axes, positions].
     """
     # Some recurrent layers begin anew at position 0, so that no rotation starts there.
     start = torch.ones_like(positions[..., :1]) - min(0, int(positions.min()))

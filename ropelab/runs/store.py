@@ -235,11 +235,7 @@ def has_whole_figures(folder: Path) -> bool:
 
 
 def read_png(path: Path) -> bytes:
-    """Return a figure that is whole, by the checksums that a PNG carries.
-
-    Raises:
-        OSError: it is anything else, or larger than figures are.
-    """
+    """Return a whole PNG, by its checksums; OSError if it is none, or larger than figures are."""
     from PIL import Image
 
     content = read_regular(path, LARGEST_PICTURE)

@@ -50,10 +50,10 @@ PRESETS = {
     "small": Preset(3, 192, 1, 1200, 4096),
     # A quarter of an hour on one core: 4 million.
     "medium": Preset(5, 256, 4, 1200, 4096, 0.02, 4.5e-3),
-    # Minutes on one GPU: about 11 million.
+    # On one GPU minutes, ten, and half an hour: about 11, 38 and 120 million.
     "base": Preset(6, 384, 6, 3000, 65536, 0.02, 3e-3),
-    # An hour or more on one GPU: about 120 million.
-    "large": Preset(17, 768, 12, 6000, 131072, 0.01, 3e-3),
+    "large": Preset(12, 512, 8, 4500, 65536, 0.02, 2.25e-3),
+    "xl": Preset(17, 768, 12, 6000, 131072, 0.02, 1.5e-3),
 }
 
 
@@ -76,8 +76,8 @@ class ExtrapolateConfig(config.TaskConfig):
     search: Natural = Field(0, description=config.TEXTS["extrapolate"]["search"])
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
     head_dim: config.RotatedHeadDim = 64
-    preset: Literal["tiny", "small", "medium", "base", "large"] = Field(
-        "small", description="size of the model: about 0.4, 1, 4, 11 or 120 million parameters"
+    preset: Literal["tiny", "small", "medium", "base", "large", "xl"] = Field(
+        "small", description="size of the model: about 0.4, 1, 4, 11, 38 or 120 million parameters"
     )
     steps: Count | None = Field(None, description="training steps, if not the preset's")
     tokens_per_step: Own = Field(None, description="tokens in a training step, likewise")

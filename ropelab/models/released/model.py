@@ -153,6 +153,8 @@ class ReleasedModel:
             element = next(self.lm.parameters()).element_size()
             self.shape = ModelShape.of(self.text, element, fused)
             self.head = Head(self.lm)
+            # Bytes that the activations of a pass over any length may take.
+            self.room = torch.cuda.mem_get_info()[1] // 4 if fused and device == "cuda" else 0
             self.layers = self.head.layers
             self.closed = self.positions.objection(self.facts.geometry())
             self.in_parts = False
@@ -217,7 +219,13 @@ class ReleasedModel:
         attention = positions.Attention(patch, self.positions.by_layer_type)
         changed = positions.attending(self.lm, attention) if patch.attends else nullcontext()
         with self.positions.patched(patch, length), changed:
-            if length <= most or not self.in_parts:
+            # On a GPU one pass is three times as quick, where its memory has room for that.
+            room = 0 if longest or patch.attends else self.room
+            if (
+                length <= most
+                or not self.in_parts
+                or tokens.numel() * self.shape.activations < room
+            ):
                 whole: Tensor = self.layers(tokens, use_cache=False).last_hidden_state
                 return whole
             from transformers import DynamicCache

@@ -176,8 +176,7 @@ class SineTables:
 class Positions:
     """The rotary modules of a model (none if it does not rotate), unmodified unless patched.
 
-    Unmodified they hold for `longest` tokens (None: any), `by_layer_type` if windows have their
-    own.
+    Unmodified they hold for `longest` tokens (None: any), `by_layer_type` if windows have others.
     """
 
     def __init__(self, model: nn.Module, text: Any) -> None:

@@ -57,8 +57,7 @@ JOIN = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_leve
 class OnRay(Engine):
     """An engine of Ray tasks, at most `count` at once.
 
-    Without an address (`auto` or HOST:PORT) it is RAY_ADDRESS, and without that a cluster of this
-    machine alone, which ends with this engine.
+    Without an address it is RAY_ADDRESS, else a cluster of this machine, which ends with it.
     """
 
     def __init__(self, address: str | None = None, count: int | None = None) -> None:

@@ -1,5 +1,6 @@
 """Text: no document in both halves, the same windows every time, clear refusals."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from ropelab.models.lm.corpus import (
+    STANDARD,
     Corpus,
     Document,
     from_documents,
@@ -171,3 +173,15 @@ def test_a_corpus_that_is_too_small_says_what_is_needed() -> None:
         corpus.check(50, 101, 2)
     with pytest.raises(InputError, match="no document of at least 2049 bytes to learn from"):
         corpus.check(2049, 101, 1)
+
+
+def test_of_the_library_of_a_python_without_tests_fewer_documents_are_read(capsys) -> None:
+    texts = (Document(b"%04d" % n * (30 if n < 12 else 10)) for n in range(30))
+    library = Corpus(STANDARD, (b"abcd" * 50,), tuple(texts), "")
+    library.check(50, 100, 20)
+    assert "has 12 documents of 100 bytes, not 20" in capsys.readouterr().err
+    assert len(library.held_out_windows(100, 20)) == 12
+    with pytest.raises(InputError, match="12 held-out documents of at least 100 bytes, 20 are"):
+        replace(library, name="my text").check(50, 100, 20)
+    with pytest.raises(InputError, match="has 0 held-out documents"):
+        replace(library, held_out=()).check(50, 100, 20)
