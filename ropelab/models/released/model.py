@@ -219,7 +219,7 @@ class ReleasedModel:
         attention = positions.Attention(patch, self.positions.by_layer_type)
         changed = positions.attending(self.lm, attention) if patch.attends else nullcontext()
         with self.positions.patched(patch, length), changed:
-            # On a GPU one pass is three times as quick, where its memory has room for that.
+            # In parts a GPU has too little to do at once.
             room = 0 if longest or patch.attends else self.room
             if (
                 length <= most

@@ -41,8 +41,8 @@ class Machine:
 
 def machine_for(asked: int | None, needs: Sequence[Needs]) -> Machine:
     """Make room for as many cells as asked, else as there are cores and memory for."""
-    # The smallest cell decides how many may fit. A GPU computes one cell at a time: processes that
-    # share it take turns, and steps of twelve models took 50 times as long side by side as alone.
+    # The smallest cell decides how many may fit. A GPU computes one cell at a time, unless more
+    # workers are asked for than there are GPUs: nothing is known of its memory.
     gpus, most = 1, cores()
     if any(each.gpu for each in needs):
         import torch
