@@ -54,15 +54,18 @@ def test_a_defect_is_one_line_and_its_traceback_a_file(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "error",
     [
-        "x.so: failed to map segment: Cannot allocate memory",
-        "x.so: failed to map segment from shared object",
+        ImportError("x.so: failed to map segment: Cannot allocate memory"),
+        ImportError("x.so: failed to map segment from shared object"),
+        RuntimeError("CUDA out of memory. Tried to allocate 12.00 GiB."),
     ],
 )
-def test_a_library_without_room_is_no_defect(capsys: pytest.CaptureFixture[str], said: str) -> None:
+def test_too_little_memory_is_no_defect(
+    capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
     def command() -> None:
-        raise ImportError(said)
+        raise error
 
     assert outcome.status_of(command) == 1
     assert capsys.readouterr().err.startswith("ropelab: memory ran out")

@@ -161,3 +161,13 @@ def test_workers_are_as_many_as_fit_into_memory(monkeypatch):
     assert machine_for(None, [Needs(memory_bytes=3), Needs(memory_bytes=9)]).workers == 3
     assert machine_for(None, [Needs(memory_bytes=99)]).workers == 1
     assert machine_for(7, [Needs(memory_bytes=99)]).workers == 7
+
+
+def test_cells_that_all_need_a_gpu_get_no_process_that_would_wait_for_one(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("ropelab.runs.engine.schedule.cores", lambda: 16)
+    on_gpu, small = Needs(memory_bytes=1, gpu=True), Needs(memory_bytes=1)
+    made = machine_for(None, [on_gpu] * 20)
+    assert (made.workers, made.gpus, made.cells_per_gpu) == (2, 2, 1)
+    assert machine_for(None, [on_gpu, small]).workers == 16
+    assert machine_for(6, [on_gpu] * 20).cells_per_gpu == 6
