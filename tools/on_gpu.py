@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -88,18 +89,21 @@ def answer(part: Part, folder: Path) -> str:
     places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": places, "COLUMNS": "100"}
     start = time.perf_counter()
+    begun = subprocess.Popen(
+        [sys.executable, *words], cwd=ROOT, env=environment, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
     try:
-        done = subprocess.run(
-            [sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, text=True,
-            timeout=part.seconds,
-        )  # fmt: skip
+        out, error = begun.communicate(timeout=part.seconds)
     except subprocess.TimeoutExpired:
+        os.killpg(begun.pid, signal.SIGKILL)  # with all that it has begun
+        begun.communicate()
         return f"Ended after {part.seconds} seconds without an answer."
     seconds = f"{time.perf_counter() - start:.0f} seconds: `{' '.join(words)}`"
-    if done.returncode:
-        last = (done.stderr or done.stdout).strip().rpartition("\n")[2]
-        return f"Failed with status {done.returncode}: {last}\n\n{seconds}"
-    return f"```\n{done.stdout.strip() or done.stderr.strip()}\n```\n\n{seconds}"
+    if begun.returncode:
+        last = (error or out).strip().rpartition("\n")[2]
+        return f"Failed with status {begun.returncode}: {last}\n\n{seconds}"
+    return f"```\n{out.strip() or error.strip()}\n```\n\n{seconds}"
 
 
 def casts(device: str, tiny: bool) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A released model: unmodified beside the methods, what it cannot do, advice, refusals."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ropelab.experiments.evaluate import EvaluateConfig, results
 from ropelab.experiments.evaluate.results import model_table, recommendation
 from ropelab.lab import Lab
 from ropelab.models.released import forward, loading
+from ropelab.models.released.forward import LONGEST_PASS
 from ropelab.models.tasks import cells, grid
 from ropelab.models.tasks.tables import BUCKET, NLL, comparisons, losses
 from ropelab.models.tasks.task import Texts
@@ -411,6 +413,18 @@ def test_what_cannot_be_read_in_parts_is_planned_for_whole(config, monkeypatch):
     more = model.bytes_of_reading(4096) - in_parts
     activations = (8 * 32 + 3 * 48) * 4 * (4096 - 128)
     assert more == pytest.approx(activations, abs=2**20)  # other memory may come and go
+
+
+def test_on_a_gpu_contexts_are_read_at_once_where_there_is_room_and_keep_no_keys(config):
+    shape = config().reference().model().shape
+    far = 2**20
+    roomy = replace(shape, room=far * shape.activations)
+    assert (shape.longest(), roomy.longest()) == (LONGEST_PASS, far)
+    assert roomy.longest(rows=2) == far // 2
+    keys = far * shape.layers * shape.kept * shape.element
+    activations = (far - LONGEST_PASS) * shape.activations
+    assert roomy.bytes_of_reading(far) == shape.bytes_of_reading(far) - keys + activations
+    assert roomy.bytes_of_reading(2 * far) > roomy.bytes_of_reading(far) + keys
 
 
 def test_where_and_whether_it_is_computed_does_not_name_the_run(config):

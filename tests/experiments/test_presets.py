@@ -23,7 +23,9 @@ def training(corpora: tuple[str, str], preset: str) -> Training:
     return described
 
 
-@pytest.mark.parametrize(("preset", "millions"), [("small", 1.13), ("base", 10.8), ("large", 121)])
+@pytest.mark.parametrize(
+    ("preset", "millions"), [("small", 1.13), ("base", 10.8), ("large", 38.0), ("xl", 121)]
+)
 def test_the_models_of_a_preset_have_its_size_and_read(
     preset: str, millions: float, corpora: tuple[str, str]
 ) -> None:

@@ -169,5 +169,6 @@ def test_cells_that_all_need_a_gpu_get_no_process_that_would_wait_for_one(monkey
     on_gpu, small = Needs(memory_bytes=1, gpu=True), Needs(memory_bytes=1)
     made = machine_for(None, [on_gpu] * 20)
     assert (made.workers, made.gpus, made.cells_per_gpu) == (2, 2, 1)
-    assert machine_for(None, [on_gpu, small]).workers == 16
+    assert machine_for(None, [*[on_gpu] * 20, small]).workers == 3
+    assert machine_for(None, [on_gpu, *[small] * 20]).workers == 16
     assert machine_for(6, [on_gpu] * 20).cells_per_gpu == 6

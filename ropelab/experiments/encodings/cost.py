@@ -222,10 +222,12 @@ def training_step(config: EncodingsConfig, name: str) -> Work:
     """Return one optimizer step on rows of symbols at the full trained length."""
     model = untrained(config, name).to(config.device)
     recipe = recipe_of(config, config.first_window)
-    optimizers, last = make_optimizers(model, recipe, config.dtype), recipe.steps - 1
-    rows = max(1, recipe.tokens_per_step // recipe.window)
-    batch = periodic_batch(np.random.default_rng(last), recipe.window, rows)
-    return lambda: one_step(model, optimizers, lambda *_: batch, recipe, last, config.dtype)
+    optimizers = make_optimizers(model, recipe, config.dtype)
+
+    def data(step: int, window: int, rows: int) -> Batch:
+        return periodic_batch(np.random.default_rng(step), window, rows)
+
+    return lambda: one_step(model, optimizers, data, recipe, recipe.steps - 1, config.dtype)
 
 
 def decoding(model: LanguageModel, context: int) -> Work:

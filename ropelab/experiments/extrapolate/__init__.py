@@ -50,7 +50,7 @@ PRESETS = {
     "small": Preset(3, 192, 1, 1200, 4096),
     # A quarter of an hour on one core: 4 million.
     "medium": Preset(5, 256, 4, 1200, 4096, 0.02, 4.5e-3),
-    # On one GPU minutes, ten, and half an hour: about 11, 38 and 120 million.
+    # On one GPU two minutes, seven and more than half an hour: about 11, 38 and 120 million.
     "base": Preset(6, 384, 6, 3000, 65536, 0.02, 3e-3),
     "large": Preset(12, 512, 8, 4500, 65536, 0.02, 2.25e-3),
     "xl": Preset(17, 768, 12, 6000, 131072, 0.02, 1.5e-3),

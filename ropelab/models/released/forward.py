@@ -32,6 +32,7 @@ class ModelShape:
     kept: int  # numbers of a token's keys and values in a layer
     element: int  # bytes of a number
     fused: bool = True  # attention never holds all its scores at once
+    room: int = 0  # bytes of a GPU that the activations of a pass of any length may take
 
     @classmethod
     def of(cls, text: Any, element: int, fused: bool = True) -> "ModelShape":
@@ -58,14 +59,15 @@ class ModelShape:
         most = max(USUAL_PASS, ACTIVATIONS_AT_ONCE // self.activations)
         if not self.fused:
             most = min(most, max(1, math.isqrt(SCORES_AT_ONCE // (rows * self.heads))))
-        return min(LONGEST_PASS, most)
+        return max(min(LONGEST_PASS, most), self.room // (rows * self.activations))
 
     def bytes_of_reading(self, length: int, in_parts: bool = True) -> int:
         """Bytes that a pass over a context adds to those of the weights."""
         # Keys and values of all layers, the hidden states, the widest activations of one layer,
         # the scores of all heads where attention makes them at once, the logits of a chunk.
         at_once = min(length, self.longest()) if in_parts else length
-        held = length * (self.layers * self.kept + 2 * self.width) * self.element
+        kept = 0 if self.room and at_once == length else self.layers * self.kept
+        held = length * (kept + 2 * self.width) * self.element
         scores = 0 if self.fused else 4 * self.heads * at_once * length
         return held + at_once * self.activations + scores + 4 * 4 * LOGITS_PER_CHUNK
 

@@ -18,7 +18,7 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import LogN, Rope, SelfExtend
 from ropelab.models.lm.trained import LIBRARIES
 from ropelab.models.released import loading, positions
-from ropelab.models.released.facts import facts_of
+from ropelab.models.released.facts import facts_of, layer_windows
 from ropelab.models.released.folder import fingerprint_of, located, weight_bytes
 from ropelab.models.released.forward import Head, ModelShape, upcast
 from ropelab.models.released.loading import ModelDtype, load
@@ -153,8 +153,9 @@ class ReleasedModel:
             element = next(self.lm.parameters()).element_size()
             self.shape = ModelShape.of(self.text, element, fused)
             self.head = Head(self.lm)
-            # Bytes that the activations of a pass over any length may take.
-            self.room = torch.cuda.mem_get_info()[1] // 4 if fused and device == "cuda" else 0
+            # In parts a GPU has too little to do; windows make masks of the whole context.
+            if fused and device == "cuda" and not (device_map or layer_windows(self.text)):
+                self.shape = replace(self.shape, room=torch.cuda.mem_get_info()[0] // 2)
             self.layers = self.head.layers
             self.closed = self.positions.objection(self.facts.geometry())
             self.in_parts = False
@@ -215,17 +216,12 @@ class ReleasedModel:
         RuntimeError: the patch changes attention, and the layers do not call the interface.
         """
         rows, length = tokens.shape
-        most = longest or self.shape.longest(rows)
+        shape = replace(self.shape, room=0) if patch.attends else self.shape
+        most = longest or shape.longest(rows)
         attention = positions.Attention(patch, self.positions.by_layer_type)
         changed = positions.attending(self.lm, attention) if patch.attends else nullcontext()
         with self.positions.patched(patch, length), changed:
-            # In parts a GPU has too little to do at once.
-            room = 0 if longest or patch.attends else self.room
-            if (
-                length <= most
-                or not self.in_parts
-                or tokens.numel() * self.shape.activations < room
-            ):
+            if length <= most or not self.in_parts:
                 whole: Tensor = self.layers(tokens, use_cache=False).last_hidden_state
                 return whole
             from transformers import DynamicCache

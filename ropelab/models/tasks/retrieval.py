@@ -200,8 +200,9 @@ class Retrieval(EvaluationTask):
         tokens = self.corpus.symbols[symbols]
         if self.reads_text:
             held_out = self.corpus.documents(place.context, count)[0][:, front.shape[1] :]
-            again = held_out[torch.arange(count) % len(held_out)]  # where there are fewer
-            text = self.corpus.windows(seed, context, count) if seed else again
+            if len(held_out) < count:
+                raise InputError(f"{self.name} needs {count} texts of {context} tokens")
+            text = self.corpus.windows(seed, context, count) if seed else held_out
             tokens = torch.where(made.tokens == BLANK, text, tokens)
 
         unscored = torch.zeros_like(front, dtype=torch.bool)

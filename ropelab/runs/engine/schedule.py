@@ -48,7 +48,7 @@ def machine_for(asked: int | None, needs: Sequence[Needs]) -> Machine:
         import torch
 
         gpus = max(1, torch.cuda.device_count())
-        most = gpus if all(each.gpu for each in needs) else most
+        most = min(most, gpus + sum(not each.gpu for each in needs))
     if asked is not None:
         return Machine(asked, gpus=gpus, cells_per_gpu=asked)
     memory = available_memory()
