@@ -30,6 +30,7 @@ DENSE, FURTHER = 1024, (2, 2048)
 # Of a function that names none.
 BARE = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("x", "positions")]
 ASK = "call the parameters x, q, k, positions, offset, seq_len, cos, sin"
+EXCHANGED = ("another vector comes back in its place", "return each vector rotated")
 UNUSED = ("the positions that are given are not used", "rotate each token by its position")
 
 
@@ -41,6 +42,7 @@ class Way:
     roles: Mapping[str, str]
     shapes: tuple[str, str]
     tables: "Way | None" = None
+    only: str = ""  # the parameter beside which all other vectors are zeros
 
     def __str__(self) -> str:
         axes = {"vectors": self.shapes[0], "positions": self.shapes[1]}
@@ -63,7 +65,9 @@ class Way:
             # A code that takes positions, too, looks them up in the whole table.
             rows = np.arange(last + 1) if {*PLACES} & {*roles.values()} else places
             values |= self.tables.answer(np.ones((len(rows), vectors.shape[1])), rows)
-        found = call(self.function, {name: values[role] for name, role in roles.items()})
+        given = {name: values[role] for name, role in roles.items()}
+        zero = [n for n, role in roles.items() if self.only not in ("", n) and role == "vectors"]
+        found = call(self.function, given | {name: np.zeros(x) for name in zero})
         parts = named(found, [name for name, role in roles.items() if role == "vectors"])
         if "length" in roles.values() and not {"cos", "table"}.isdisjoint(parts):
             parts = {n: t.reshape(-1, t.shape[-1])[places] for n, t in parts.items()}
@@ -181,6 +185,10 @@ def from_function(
     else:
         rotate = {n: lambda x, p, n=n: way.rows(x, p)[n] for n in parts}
         found = {n: rotations.from_rotation(rotate[n], spec, positions) for n in parts}
+        for n in {*parts} & {*way.roles}:
+            alone = replace(way, only=n).rows(np.eye(head), np.ones(head, np.int64))[n]
+            if found[n].fault is None and not alone.any():
+                found[n] = replace(found[n], fault=EXCHANGED)
     result = {part: replace(observed, called=str(way)) for part, observed in found.items()}
     if any(observed.fault for observed in found.values()):
         return result

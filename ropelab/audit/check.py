@@ -111,8 +111,9 @@ def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
                 rows = Observed(one.positions[:-1], one.cos[:-1], one.sin[:-1])
                 follows |= bool(explained.wrong_frequencies(rows, expected))
                 if fault := explained.wrong_frequencies(rows, at(one, expected)):
-                    wrong[name] = Check(f"{fault[0]} ({length} tokens)", True, fault[1], one.called)
                     known &= follows
+                if fault := fault or explained.wrong_gain(rows.gain, spec.attention_factor):
+                    wrong[name] = Check(f"{fault[0]} ({length} tokens)", True, fault[1], one.called)
         if wrong and known:
             return joined(wrong)
         unseen = unseen if known else f"; no other frequencies were seen at {length} tokens"

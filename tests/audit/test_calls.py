@@ -56,6 +56,10 @@ def both(q, k, positions):
     return turned(q, positions[:, None]), turned(k, positions[:, None])
 def both_wrong(q, k, positions):
     return turned(q, positions[:, None]), turned(k, positions[:, None] + 1)
+def exchanged(q, k, positions):
+    return both(k, q, positions)
+def copied(q, k, positions):
+    return both(q, q, positions)
 
 # f(positions, x)
 def first(positions, x):
@@ -177,6 +181,8 @@ def test_a_right_function_is_right_in_the_way_that_it_was_called(
     [
         ("of_ids_wrong", "positions are shifted by 1"),
         ("both_wrong", "k: positions are shifted by 1"),
+        ("exchanged", "q and k: another vector comes back in its place"),
+        ("copied", "k: another vector comes back in its place"),
         ("first_wrong", "rotated twice: every angle is doubled"),
         ("with_tables_wrong", "k: no rotation: the output equals the input"),
         ("whole_wrong", "q and k: cos and sin are swapped"),
@@ -255,6 +261,7 @@ def by_length(block: dict[str, Any], seq_len: bool, change: str = "") -> Any:
         if change == "token":
             angles = np.where(angles[..., :1] < 4096, positions[..., None] * inv_freq(1), angles)
         factor = math.sqrt(1 + math.log(8) / math.log(4096)) if long_rope else 1.0
+        factor = 1.0 if change == "no factor" and tokens <= 4096 else factor
         cos, sin = factor * np.cos(angles), factor * np.sin(angles)
         a, b = x[..., :32], x[..., 32:]
         return np.concatenate([a * cos - b * sin, a * sin + b * cos], -1)
@@ -287,6 +294,7 @@ def test_frequencies_may_follow_the_tokens_of_a_call(
         (LONGROPE, "short", "the short table is used at 32768 tokens"),
         (LONGROPE, "early", "the long table is used at 4096 tokens"),
         (LONGROPE, "token", "each token's position chooses its table"),
+        (LONGROPE, "no factor", r"the attention factor 1\.1180\d* is missing \(4095 tokens\)"),
         (DYNAMIC, "power", r"base 6\.5e6 instead of 7\.06069e6"),
         (DYNAMIC, "upside down", r"base 5\.999e6 instead of 7\.06069e6"),
         (DYNAMIC, "factor", "32768 tokens"),
