@@ -249,7 +249,8 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
     if not all(np.allclose(*pair, rtol=1e-6, atol=0) for pair in tables):
         other = got.scaling.name == wanted.scaling.name and got.trained_len != wanted.trained_len
         start = f" from {got.trained_len} tokens" if other else ""
-        words.append(f"frequencies: {got.method}{start} instead of {wanted.method}")
+        base = f" at base {got.base:g}" if got.base != wanted.base else ""
+        words.append(f"frequencies: {got.method}{start}{base} instead of {wanted.method}")
     if not math.isclose(got.logit_multiplier, wanted.logit_multiplier, rel_tol=1e-6):
         words.append(f"logits x {got.logit_multiplier:.6g}, not {wanted.logit_multiplier:.6g}")
     if got.claimed_len is not None and got.claimed_len != wanted.length:

@@ -22,8 +22,7 @@ from ropelab.runs.stats import Interval, mean_interval
 from ropelab.runs.thresholds import CLOSE, LEARNED
 
 # Parameters of the presets, whose runs store no sizes.
-SIZES = {"tiny": "0.4 M", "small": "1 M", "medium": "4 M", "base": "11 M"}
-SIZES |= {"large": "38 M", "xl": "120 M"}
+SIZES = {"tiny": 0.4, "small": 1, "medium": 4, "base": 11, "large": 38, "xl": 120}  # millions
 BYTES = 256
 COPYING = "copy accuracy"
 Check = Callable[..., None]

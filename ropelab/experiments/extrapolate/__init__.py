@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from ropelab.models.methods.registry import METHODS
 from ropelab.models.tasks import config
 from ropelab.runs.config import Base, Count, Natural, Some
+from ropelab.runs.files import table_beside
 
 if TYPE_CHECKING:
     from ropelab.math.frequencies import Geometry
@@ -39,22 +40,11 @@ class Preset(NamedTuple):
     steps: int
     tokens_per_step: int
     # The highest learning rates: of the matrices, and of everything else.
-    matrix_rate: float = 0.02
-    other_rate: float = 6e-3
+    matrix_rate: float
+    other_rate: float
 
 
-PRESETS = {
-    # Half a minute on one core: 0.4 million parameters.
-    "tiny": Preset(2, 128, 1, 300, 2048),
-    # Minutes on one core: 1.1 million parameters.
-    "small": Preset(3, 192, 1, 1200, 4096),
-    # A quarter of an hour on one core: 4 million.
-    "medium": Preset(5, 256, 4, 1200, 4096, 0.02, 4.5e-3),
-    # On one GPU two minutes, seven and more than half an hour: about 11, 38 and 120 million.
-    "base": Preset(6, 384, 6, 3000, 65536, 0.02, 3e-3),
-    "large": Preset(12, 512, 8, 4500, 65536, 0.02, 2.25e-3),
-    "xl": Preset(17, 768, 12, 6000, 131072, 0.02, 1.5e-3),
-}
+PRESETS = {name: Preset(**row) for name, row in table_beside(__file__, "presets").items()}
 
 
 class ExtrapolateConfig(config.TaskConfig):
