@@ -495,6 +495,25 @@ def test_the_base_of_the_file_is_the_one_to_write(tmp_path: Path) -> None:
         assert fix == f'write "rope_theta": {float(base)!r} at top level'
 
 
+def test_nomic_claims_what_its_classes_and_the_converter_take() -> None:
+    nomic = {"model_type": "nomic_bert", "architectures": ["NomicBertModel"], "n_head": 12}
+    for given, converted in ((8192, 2048), (2048, 512)):
+        config = {**nomic, "n_embd": 768, "n_positions": given, "max_trained_positions": 2048}
+        for name, length in (("transformers-5", 2048), ("vllm", 2048), ("llama.cpp", converted)):
+            main = registry.read(registry.RUNTIMES[name], config).main
+            assert main is not None
+            assert main.claimed_len == length
+
+
+def test_the_converter_of_llama_cpp_takes_the_class_of_the_language_part() -> None:
+    text = {"model_type": "qwen2", **SIZES, "architectures": ["Qwen2ForCausalLM"]}
+    for key, kind in (("text_config", "internvl"), ("llm_config", "internvl_chat")):
+        config = {"model_type": kind, "architectures": ["InternVLChatModel"], key: text}
+        assert registry.read(registry.RUNTIMES["llama.cpp"], config).outcome == "read"
+        config[key] = {**text, "architectures": ["NoSuchModel"]}
+        assert "not in that" in registry.read(registry.RUNTIMES["llama.cpp"], config).problem
+
+
 def test_advice_names_no_text_that_the_file_has_already(tmp_path: Path) -> None:
     falcon = {"model_type": "falcon", **SIZES, "rope_theta": 500042.0}
     assert findings_of(falcon, tmp_path)["E03"] == "--rope-freq-base 500042.0"

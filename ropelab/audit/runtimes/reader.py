@@ -155,7 +155,9 @@ class Reader:
 
     def longest(self, trace: Trace) -> int:
         usual = trace.family.max_position_embeddings or self.usual_longest
-        given, path = trace.first(self.lengths, usual)
+        # A class with a maximum of its own takes n_positions for no other name of it (NomicBERT).
+        keys = self.lengths[:1] if trace.family.max_position_embeddings else self.lengths
+        given, path = trace.first(keys, usual)
         if given is None:
             raise RefusedError(f"{MAXIMUM} is missing")
         return whole(given, path or MAXIMUM)
