@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from PIL import Image
 
-from ropelab.experiments.extrapolate import PRESETS, Preset
+from ropelab.experiments.extrapolate import PRESETS
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("hunt", deadline=None, max_examples=1000, print_blob=True)
@@ -67,7 +67,7 @@ def corpus(corpora) -> str:
 def tiny_preset():
     """The preset `small` made smaller still, for tests in which nothing needs to be learned."""
     with pytest.MonkeyPatch.context() as patch:
-        tiny = Preset(layers=1, width=32, heads=1, steps=4, tokens_per_step=512)
+        tiny = PRESETS["small"]._replace(layers=1, width=32, heads=1, steps=4, tokens_per_step=512)
         patch.setitem(PRESETS, "small", tiny)
         yield
 

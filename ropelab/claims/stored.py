@@ -316,8 +316,7 @@ def described(config: Mapping[str, Any]) -> str:
         layer = 4 * width * heads * head_dim + 8 * width**2
         size = f"{(layers * layer + 2 * BYTES * width) / 1e6:.1f} M"
     else:
-        known = SIZES.get(str(config.get("preset")))
-        size = f"about {known}" if known else "unknown"
+        size = f"about {n:g} M" if (n := SIZES.get(str(config.get("preset")))) else "unknown"
     amount = count_of(len(config.get("seeds", ())), "seed")
     base = f", base {config['base']:g}" if config.get("base", 1e4) != 1e4 else ""
     return f"{size} parameters, {amount}, trained at {config['train_len']} tokens{base}"

@@ -44,10 +44,7 @@ class Turn:
 
 
 def turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
-    """Return the rotations by distances, by layer that keeps keys; None where nothing moves.
-
-    Positions are the distances of one token each [positions], or [axes, positions].
-    """
+    """Return rotations by distances [positions] or [axes, positions], by layer; None: none."""
     # Some recurrent layers begin anew at position 0, so that no rotation starts there.
     start = torch.ones_like(positions[..., :1]) - min(0, int(positions.min()))
     sample = _parts(case, start, 1)

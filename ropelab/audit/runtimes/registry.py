@@ -200,12 +200,10 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
     outer = str(trace.whole.get("model_type") or "")
     part = families.PARTS.get(outer)
-    lists = [trace.whole.get("architectures")]
-    if runtime.name == "llama.cpp":  # its converter looks into the language part
-        lists.append(trace.text.get("architectures"))
-    named = [
-        name for one in lists if isinstance(one, list) for name in one if isinstance(name, str)
-    ]
+    # llama.cpp's converter looks into the language part.
+    parts = (trace.whole, trace.text) if runtime.name == "llama.cpp" else (trace.whole,)
+    lists = [found for part in parts if isinstance(found := part.get("architectures"), list)]
+    named = [name for found in lists for name in found if isinstance(name, str)]
     own = {*named} & {*families.READ_FLAT.get(runtime.name, ())}
     flat = own or family.flat or trace.prefix or outer in families.CLASSES["flat"]
     if outer in families.CLASSES["texts"] and not (trace.prefix.startswith(part) if part else flat):

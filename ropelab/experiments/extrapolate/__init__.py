@@ -119,8 +119,7 @@ class ExtrapolateConfig(config.TaskConfig):
     @property
     def sizes(self) -> Preset:
         """The preset, with what this config has instead."""
-        given = {name: getattr(self, name) for name in ("steps", "tokens_per_step", "heads")}
-        own = {name: count for name, count in given.items() if count is not None}
+        own = {n: v for n in ("steps", "tokens_per_step", "heads") if (v := getattr(self, n))}
         return PRESETS[self.preset]._replace(**own)
 
     def geometry(self) -> "Geometry":
