@@ -137,9 +137,12 @@ def casts(device: str, tiny: bool) -> Iterator[str]:
             )[1],
             "[n, 1] @ [1, 64]": lambda: (at[:, None] @ stored[None]).T,
             "[64, 8] @ [8, n]": lambda: long[0].T @ long[1],
-            "tl.dot": lambda: triton_product(long[0].T, long[1]),
         },
     }
+    if device == "cuda":
+        from triton_dot import product
+
+        computed["tf32_matmul"]["tl.dot"] = lambda: product(long[0].T, long[1])
     torch.set_float32_matmul_precision("high")  # TF32 where the device has it
     for name, forms in computed.items():
         predicted = Chain(preset_named(name).plan, spectrum).angles(positions)
@@ -147,8 +150,6 @@ def casts(device: str, tiny: bool) -> Iterator[str]:
         expected = np.abs(predicted - exact).max()
         yield f"{name}: worst error {expected:.3g} rad predicted"
         for form, compute in forms.items():
-            if form == "tl.dot" and device != "cuda":
-                continue
             angles = compute().double().cpu().numpy()
             equal, worst = (predicted == angles).mean(), np.abs(angles - exact).max()
             # The frequency of the first pair is 1: its angle is what the position was rounded to.
@@ -159,13 +160,6 @@ def casts(device: str, tiny: bool) -> Iterator[str]:
     for name, cosine in cosines(device).items():
         error = (cosine(stored[:, None] * at).double().cpu() - angles.cos()).abs().max().item()
         yield f"{name:26} worst error of a cosine {error:.3g}"
-
-
-def triton_product(a: Any, b: Any) -> Any:
-    """Multiply [m, 8] by [8, n] with Triton's `tl.dot` as it is by default."""
-    from triton_dot import product
-
-    return product(a, b)
 
 
 def cosines(device: str) -> dict[str, Any]:

@@ -59,9 +59,9 @@ class Question:
 def _claim(family: str, record: dict[str, Any]) -> Claim:
     passages = tuple(Passage(**passage) for passage in record.pop("passages"))
     # Encodings are tried as they are programmed.
-    record = {"command": f"ropelab claims --id {record['id']}", **record}
-    record = {"needs_torch": family == "encodings", **record}
-    return Claim(family=family, passages=passages, **record)
+    command = f"ropelab claims --id {record['id']}"
+    usual: dict[str, Any] = {"command": command, "needs_torch": family == "encodings"}
+    return Claim(family=family, passages=passages, **usual | record)
 
 
 SOURCES: dict[str, Source] = {

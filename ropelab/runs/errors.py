@@ -114,7 +114,7 @@ def naming(origin: str) -> Iterator[None]:
 def defect(error: BaseException) -> int:
     """Say an error in one line on stderr, put its traceback into a file; the exit status."""
     # A library that finds no room for itself is an ImportError.
-    no_room = ("annot allocate memory", "failed to map segment", "out of memory")  # the last: CUDA
+    no_room = ("annot allocate memory", "failed to map segment", "out of memory")  # CUDA's
     if isinstance(error, MemoryError) or any(part in str(error) for part in no_room):
         text = "memory ran out; nothing half-written was left behind"
     else:

@@ -155,7 +155,7 @@ class Reader:
 
     def longest(self, trace: Trace) -> int:
         usual = trace.family.max_position_embeddings or self.usual_longest
-        # A class with a maximum of its own takes n_positions for no other name of it (NomicBERT).
+        # A class that has a maximum does not take n_positions for it (NomicBERT).
         keys = self.lengths[:1] if trace.family.max_position_embeddings else self.lengths
         given, path = trace.first(keys, usual)
         if given is None:

@@ -201,8 +201,8 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     outer = str(trace.whole.get("model_type") or "")
     part = families.PARTS.get(outer)
     # llama.cpp's converter looks into the language part.
-    parts = (trace.whole, trace.text) if runtime.name == "llama.cpp" else (trace.whole,)
-    lists = [found for part in parts if isinstance(found := part.get("architectures"), list)]
+    places = (trace.whole, trace.text) if runtime.name == "llama.cpp" else (trace.whole,)
+    lists = [found for each in places if isinstance(found := each.get("architectures"), list)]
     named = [name for found in lists for name in found if isinstance(name, str)]
     own = {*named} & {*families.READ_FLAT.get(runtime.name, ())}
     flat = own or family.flat or trace.prefix or outer in families.CLASSES["flat"]

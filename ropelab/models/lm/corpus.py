@@ -36,7 +36,7 @@ ALPHABET = np.frombuffer(
 HELD_OUT = 0.2
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__"}
-# Many Pythons come without their tests, two thirds of that text.
+# Many Pythons come without their tests, two thirds of that text: fewer documents do.
 STANDARD, FEWEST = "the standard library", 10
 # Text has no zero byte among its first.
 BINARY_PROBE = 8192
@@ -104,12 +104,12 @@ class Corpus:
         return _cut(texts, draws - places[documents], window)
 
     def long_enough(self, length: int, documents: int) -> list[Document]:
-        """Return the first held-out documents of that many bytes; InputError if there are few."""
+        """Return the first held-out documents of that many bytes; InputError if too few."""
         found = [document for document in self.held_out if len(document.text) >= length]
-        if len(found) < (min(documents, FEWEST) if self.name == STANDARD else documents):
+        if len(found) < (enough := min(documents, FEWEST) if self.name == STANDARD else documents):
             raise InputError(
                 f"{self.name} has {len(found)} held-out documents of at least {length} bytes, "
-                f"{documents} are needed; give more or longer text, or ask for fewer documents"
+                f"{enough} are needed; give more or longer text, or ask for fewer documents"
             )
         return found[:documents]
 
@@ -192,7 +192,7 @@ class CorpusRef:
         corpus = self.corpus()
         there = sum(len(document.text) >= length for document in corpus.held_out)
         if not there:
-            raise InputError(f"{corpus.name} has no held-out document of {length} bytes (--corpus)")
+            raise InputError(f"{corpus.name} has no text of {length} bytes; give a longer --corpus")
         found: list[int] = _held_out(self, length, there)[number % there].tolist()
         return found
 

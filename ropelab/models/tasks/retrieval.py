@@ -201,7 +201,7 @@ class Retrieval(EvaluationTask):
         if self.reads_text:
             held_out = self.corpus.documents(place.context, count)[0][:, front.shape[1] :]
             if len(held_out) < count:
-                raise InputError(f"{self.name} needs {count} texts of {context} tokens")
+                raise InputError(f"{self.name} has {len(held_out)} texts for {count} sequences")
             text = self.corpus.windows(seed, context, count) if seed else held_out
             tokens = torch.where(made.tokens == BLANK, text, tokens)
 

@@ -5,13 +5,14 @@ import pytest
 import torch
 from torch import nn
 
-from ropelab.models.lm.corpus import CorpusRef
+from ropelab.models.lm.corpus import STANDARD, Corpus, CorpusRef, Document
 from ropelab.models.lm.source import KEY
 from ropelab.models.tasks.grid import Place, distances, places, retrieval_contexts
 from ropelab.models.tasks.modes import AsTrained, SlidingWindow
 from ropelab.models.tasks.retrieval import GRAMS, TASKS, NgramBaseline, Retrieval
 from ropelab.models.tasks.task import SEARCH_SEED
 from ropelab.runs.cell import Context
+from ropelab.runs.errors import InputError
 from tests.models.tasks.certain import Certain, looking_back, matching
 from tests.models.tasks.running import corpus_of, nothing
 
@@ -117,3 +118,14 @@ def test_a_search_is_for_less_loss(name, corpus):
     asked = task(name, corpus)
     knowing = matching(KEY)
     assert asked.search_loss(knowing, AsTrained()) < asked.search_loss(looking_back(1), AsTrained())
+
+
+def test_a_text_is_given_to_one_sequence_only() -> None:
+    # A Python's library may have fewer texts than are asked for.
+    texts = tuple(Document(bytes([65 + n]) * 300) for n in range(12))
+    few = CorpusRef("", 257, "few", "few")
+    few.provide(Corpus(STANDARD, (b"abcd" * 100,), texts, "few"))
+    task("copy_in_text", few, Place(64, 256), sequences=12).check()
+    with pytest.raises(InputError, match="copy_in_text has 12 texts for 13 sequences"):
+        task("copy_in_text", few, Place(64, 256), sequences=13).check()
+    task("copy", few, Place(64, 256), sequences=13).check()
