@@ -218,8 +218,17 @@ def alive(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
+IN_A_CALL = """
+    import ray
+    known = ray.cluster_resources
+    ray.cluster_resources = lambda: (members[0].kill(), known())[1]
+"""
+
+
 @pytest.mark.parametrize(
-    "kill", ["members[0].kill()", "time.sleep(0.4 + 0.3 * len(begun)); members[0].kill()"]
+    "kill",
+    ["members[0].kill()", "time.sleep(0.4 + 0.3 * len(begun)); members[0].kill()", IN_A_CALL],
+    ids=["at once", "a little later", "in a call that then waits"],
 )
 def test_a_script_that_loses_the_control_store_ends_and_keeps_finished_cells(tmp_path, kill):
     """It has more cells than fit, and neither catches the error nor stops the engine."""

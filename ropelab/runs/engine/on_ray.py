@@ -154,9 +154,8 @@ class OnRay(Engine):
             except RayTaskError as error:
                 yield number, error.cause or error
             except RayError as error:
-                reason = _first_line(error)
-                text = f"'{cell.title}' was lost {TRIES} times with its worker or machine: {reason}"
-                yield number, MachineError(text)
+                text = f"'{cell.title}' was lost {TRIES} times with its worker or machine: "
+                yield number, MachineError(text + _first_line(error))
             except OSError as error:
                 yield number, error
             else:
@@ -332,18 +331,19 @@ def _leave(store: _Store) -> None:
     """End this process in place of Ray's own end, if that would wait for its store and abort."""
     import ray
 
-    if not ray.is_initialized():
-        return
     with suppress(MachineError):
-        store.look()
+        if ray.is_initialized():
+            store.look()
         return
-    atexit.unregister(_leave)
-    atexit.unregister(ray.shutdown)
-    atexit._run_exitfuncs()  # of others
     _end_now()
 
 
 def _end_now() -> None:
+    import ray
+
+    atexit.unregister(_leave)
+    atexit.unregister(ray.shutdown)
+    atexit._run_exitfuncs()  # of others
     _end_processes()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
