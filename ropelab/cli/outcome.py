@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from ropelab.runs import interrupts, own
+from ropelab.runs import interrupts
 from ropelab.runs.errors import InputError, RopelabError, defect, printable
 
 # What a command returns that ended by KeyboardInterrupt, whichever signal it was.
@@ -38,6 +38,8 @@ def status_of(command: Callable[[], Any]) -> int:
     except BaseException as error:
         # An interrupted import may end in an error of its own, as where __set_name__ is called.
         if not interrupts.received:
+            from ropelab.runs import own  # here: most commands end well
+
             if place := own.place_of(error):
                 return _fail(f"{place}: {type(error).__name__}: {error}", InputError.exit_status)
             if isinstance(error, SystemExit):

@@ -25,9 +25,8 @@ from ropelab.runs.errors import InputError, MachineError, RopelabError
 Kind = Literal["methods", "encodings", "tasks", "casts"]
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 HERE = __name__.partition(".")[0]
-# Those that were asked for, by kind and the text that names them (a reference is of any kind), and
-# sources; each with the import that it is from: a reload makes another one, perhaps into the same
-# objects.
+# Those that were asked for, by kind and text (a reference is of any kind), and sources; each with
+# the import that it is from: a reload makes another one, perhaps into the same objects.
 _found: dict[tuple[str, str], tuple[Any, object]] = {}
 _sources: dict[Any, tuple[str, object]] = {}
 
@@ -182,8 +181,7 @@ def place_of(error: BaseException) -> str:
     found = (_module_of(value) for value, _ in _found.values())
     modules = (sys.modules.get(name) for name in found if name.partition(".")[0] != HERE)
     files = {getattr(module, "__file__", None) for module in modules}
-    # The text has the frames of a worker, too.
-    text = "".join(traceback.format_exception(error))
+    text = "".join(traceback.format_exception(error))  # with the frames of a worker
     frames = re.findall(r'File "(.+?)", line (\d+)', text)
     own = [(Path(file).name, line) for file, line in frames if file in files]
     return f"{own[-1][0]}, line {own[-1][1]}" if own else ""
