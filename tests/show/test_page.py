@@ -44,7 +44,7 @@ from ropelab.show.page.views import (
     intervals,
     kinds_of,
     labelled,
-    views_of,
+    view_of,
 )
 from tests.show.made import NASTY, accuracies, claims, write_run
 
@@ -61,10 +61,15 @@ def test_columns_are_told_apart():
     assert kinds["train_len_tokens"] == "setting"
 
 
+def with_kinds(table):
+    table = labelled(table)
+    return table, kinds_of(table)
+
+
 def test_a_table_without_a_hint_is_drawn_over_its_tokens():
     table = accuracies(0.0).rename(columns={"distance_tokens": "maximum_distance_tokens"})
     wanted = View("maximum_distance_tokens", ("accuracy",), ("label",))
-    assert views_of("something_new", labelled(table)) == wanted
+    assert view_of("something_new", *with_kinds(table)) == wanted
 
 
 def test_rows_that_differ_in_more_than_the_axes_are_narrowed_to_one_kind():
@@ -72,19 +77,19 @@ def test_rows_that_differ_in_more_than_the_axes_are_narrowed_to_one_kind():
         [accuracies(0.0).assign(task=task) for task in ("copy", "associative_recall")]
     )
     view = View("distance_tokens", ("accuracy",), ("label",))
-    assert views_of("copy_accuracy", labelled(accuracies(0.0))) == view
+    assert view_of("copy_accuracy", *with_kinds(accuracies(0.0))) == view
     narrowed = replace(view, where={"task": "copy"})
-    assert views_of("copy_accuracy", labelled(table)) == narrowed
+    assert view_of("copy_accuracy", *with_kinds(table)) == narrowed
 
 
 def test_a_table_of_words_is_not_drawn():
-    assert views_of("findings", claims()[["statement", "source"]]) is None
+    assert view_of("findings", *with_kinds(claims()[["statement", "source"]])) is None
 
 
 @pytest.mark.parametrize("path", sorted(REFERENCE.glob("*/*/tables/*.csv")), ids=lambda p: p.stem)
 def test_every_reference_view_names_columns_that_are_there(path):
-    table = labelled(pd.read_csv(path))
-    view = views_of(path.stem, table)
+    table, kinds = with_kinds(pd.read_csv(path))
+    view = view_of(path.stem, table, kinds)
     assert view is None or view.columns() <= set(table.columns)
 
 

@@ -45,17 +45,16 @@ def kinds_of(table: pd.DataFrame) -> dict[str, str]:
 
 
 def _kind(column: pd.Series) -> str:
-    name, known = str(column.name), column.dropna()
+    name, distinct = str(column.name), column.dropna().unique()
     if name in FIXED:
         return FIXED[name]
-    distinct = known.nunique()
     if not is_number(column):
-        short = known.astype(str).str.len().max() <= SHORT if distinct else False
-        return "key" if distinct <= MANY and short else "words"
+        few = 0 < len(distinct) <= MANY
+        return "key" if few and all(len(str(word)) <= SHORT for word in distinct) else "words"
     if unit_of(name) == "tokens" or name in ("pair", "position") or name.startswith("position_"):
         return "key"
-    repeated = distinct <= FEW and len(column) >= 3 * distinct
-    return "key" if repeated and (known % 1 == 0).all() else "measure"
+    repeated = len(distinct) <= FEW and len(column) >= 3 * len(distinct)
+    return "key" if repeated and (distinct % 1 == 0).all() else "measure"
 
 
 def is_number(column: pd.Series) -> bool:
@@ -75,9 +74,8 @@ def intervals(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     }
 
 
-def views_of(name: str, table: pd.DataFrame) -> View | None:
+def view_of(name: str, table: pd.DataFrame, kinds: Mapping[str, str]) -> View | None:
     """Return how the table of that name is first drawn; None if nothing in it can be."""
-    kinds = kinds_of(table)
     fitting = (view for view in HINTS.get(name, ()) if view.columns() <= set(kinds))
     view = next(fitting, None) or _derived(table, kinds)
     if view is None or len(table) < 2 or name in UNDRAWN:
@@ -120,7 +118,8 @@ def _derived(table: pd.DataFrame, kinds: Mapping[str, str]) -> View | None:
 def for_script(name: str, table: pd.DataFrame) -> dict[str, Any]:
     """Return one table as the script reads it: columns, their bounds, how it is first drawn."""
     table = labelled(table)
-    kinds, view = kinds_of(table), views_of(name, table)
+    kinds = kinds_of(table)
+    view = view_of(name, table, kinds)
     choices = {column: _choice(value) for column, value in view.where.items()} if view else {}
     return {
         "name": name,
