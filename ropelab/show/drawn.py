@@ -59,21 +59,22 @@ def as_files(
 ) -> dict[str, bytes]:
     """Encode figures; in the style of a paper a file is called `<figure>-paper.<format>`."""
     from matplotlib import rc_context
+    from matplotlib.backend_bases import get_registered_canvas_class
 
     dpi, ending = DOTS_PER_INCH[style], "" if style == "screen" else f"-{style}"
     files = {}
     for name, figure in figures.items():
-        # Find room for labels once, at the resolution of the file; saving would do it twice more.
-        engine = figure.get_layout_engine()
-        if engine is not None and figure.axes:
-            figure.set_dpi(dpi)
+        # Room for labels is found once; `savefig` would do it twice more, and draw once in vain.
+        figure.set_dpi(dpi)
+        if figure.axes and (engine := figure.get_layout_engine()):
             engine.execute(figure)
             figure.set_layout_engine("none")
         for kind in formats:
             # In memory first: the writer of PDF hides a full disk behind an error of its own.
-            content = BytesIO()
+            content, canvas = BytesIO(), get_registered_canvas_class(kind)(figure)
+            figure.set_dpi(dpi)  # that of SVG leaves its own behind
             with rc_context({"svg.hashsalt": f"{name}{ending}", "pdf.fonttype": 42}):
-                figure.savefig(content, format=kind, dpi=dpi, metadata=DATELESS[kind])
+                getattr(canvas, f"print_{kind}")(content, metadata=DATELESS[kind])
             files[f"{name}{ending}.{kind}"] = content.getvalue()
     return files
 
