@@ -25,7 +25,7 @@ second-corpus: $(READY) ## fetch Django's documentation from PyPI into build/ an
 	$(BIN)/ropelab run configs/corpora --results results/reference --index README.md
 
 test: lint             ## lint, types, tests
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -rs --ignore=tests/runs/test_ray.py
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -rs --ignore=tests/runs/test_ray.py
 	OMP_NUM_THREADS=1 $(BIN)/pytest -rs tests/runs/test_ray.py
 
 stress: $(READY)       ## break everything on purpose (docs/promises.md), then property tests on more examples

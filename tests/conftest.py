@@ -20,7 +20,7 @@ settings.register_profile("hunt", deadline=None, max_examples=1000, print_blob=T
 settings.load_profile("repeatable")
 
 
-# What takes a minute in one file goes first: the last file has one of two workers to itself.
+# What takes a minute in one file goes first: the last file has one worker to itself.
 LONG = ("tests/stress/", "tests/installed/", "tests/runs/", "tests/test_values.py", "tests/laws/")
 
 
