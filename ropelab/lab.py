@@ -210,8 +210,8 @@ class Lab:
     def announce(self, work: Work) -> None:
         """Say the cost of what is left if it takes more than a minute; refuse it beyond limits."""
         self._refuse(work)
-        workers = work.workers(self.workers)
-        if self.notice and work.left and work.estimate.on(workers) >= MINUTE:
+        workers = work.workers(self.workers) if work.left else 0
+        if self.notice and workers and work.estimate.on(workers) >= MINUTE:
             self.notice(work.estimate.text(workers))
 
     def _refuse(self, work: Work) -> None:
