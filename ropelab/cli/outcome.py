@@ -38,9 +38,8 @@ def status_of(command: Callable[[], Any]) -> int:
     except BaseException as error:
         # An interrupted import may end in an error of its own, as where __set_name__ is called.
         if not interrupts.received:
-            from ropelab.runs import own  # here: most commands end well
-
-            if place := own.place_of(error):
+            own = sys.modules.get("ropelab.runs.own")  # else nothing of one's own was asked for
+            if own and (place := own.place_of(error)):
                 return _fail(f"{place}: {type(error).__name__}: {error}", InputError.exit_status)
             if isinstance(error, SystemExit):
                 raise

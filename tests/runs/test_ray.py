@@ -235,7 +235,9 @@ def test_a_script_that_loses_the_control_store_ends_and_keeps_finished_cells(tmp
     command = [sys.executable, "-c", LOSING.replace("KILL", kill), str(tmp_path)]
     begun = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    assert (done.returncode, done.stdout) == (1, "at the end\n")
+    # A call that waits for the store is ended from beside it, and nothing that could wait is begun.
+    said = {"", "at the end\n"} if kill != IN_A_CALL else {""}
+    assert done.returncode == 1 and done.stdout in said
     # A thread of Ray's own may say, until the very end, what it could not tell its store.
     lines = [line for line in done.stderr.splitlines() if "task_manager.cc:" not in line]
     assert lines[-1].endswith("the connection to Ray was lost: Connection refused"), lines

@@ -335,15 +335,13 @@ def _leave(store: _Store) -> None:
         if ray.is_initialized():
             store.look()
         return
+    atexit.unregister(_leave)
+    atexit.unregister(ray.shutdown)
+    atexit._run_exitfuncs()  # of others
     _end_now()
 
 
 def _end_now() -> None:
-    import ray
-
-    atexit.unregister(_leave)
-    atexit.unregister(ray.shutdown)
-    atexit._run_exitfuncs()  # of others
     _end_processes()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):

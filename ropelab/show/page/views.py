@@ -45,7 +45,7 @@ def kinds_of(table: pd.DataFrame) -> dict[str, str]:
 
 
 def _kind(column: pd.Series) -> str:
-    name, distinct = str(column.name), column.dropna().unique()
+    name, distinct = str(column.name), column.dropna().drop_duplicates()
     if name in FIXED:
         return FIXED[name]
     if not is_number(column):
