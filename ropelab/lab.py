@@ -209,15 +209,15 @@ class Lab:
 
     def announce(self, work: Work) -> None:
         """Say the cost of what is left if it takes more than a minute; refuse it beyond limits."""
+        if not work.left:
+            return
         self._refuse(work)
-        workers = work.workers(self.workers) if work.left else 0
-        if self.notice and workers and work.estimate.on(workers) >= MINUTE:
+        workers = work.workers(self.workers)
+        if self.notice and work.estimate.on(workers) >= MINUTE:
             self.notice(work.estimate.text(workers))
 
     def _refuse(self, work: Work) -> None:
         """Raise InputError for work beyond the limits."""
-        if not work.left:
-            return
         estimate, workers = work.estimate, work.workers(self.workers)
         if self.most_seconds < inf:
             refuse_longer(estimate.on(workers), self.most_seconds)

@@ -39,7 +39,7 @@ from ropelab.runs.temporary import TemporaryFolder
 if TYPE_CHECKING:
     from ray import ObjectRef
 
-VERSION = ropelab.__version__
+VERSION, LOST = ropelab.__version__, "the connection to Ray was lost"
 Code = tuple[str, dict[str, str]]  # a version, and sources of code from outside
 # How many texts and weights are kept in the object store for cells to come.
 KEPT = 64
@@ -49,8 +49,8 @@ LONGEST_FOLDER = 32
 SECONDS_TO_REACH = 5.0
 SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_TO_JOIN = 30.0
-# A call that began before the store was lost is waited for so long.
-SECONDS_TO_LEAVE = 20.0
+SECONDS_TO_LEAVE = 20.0  # for a call that began before the store was lost
+SECONDS_TO_END = 5.0
 JOIN = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_level='CRITICAL')"
 
 
@@ -70,7 +70,7 @@ class OnRay(Engine):
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
         if _Store.is_lost:
-            raise MachineError("the connection to Ray was lost before; start Python again")
+            raise MachineError(f"{LOST} before; start Python again")
         if self._folder is None:
             cpus = machine_for(self._count, [cell.needs for cell in cells]).workers
             self._folder = self._connection.enter_context(
@@ -145,7 +145,7 @@ class OnRay(Engine):
             for message in self._queue.get_nowait_batch(self._queue.qsize()):
                 self._board.take(message)
         except Exception as error:
-            raise MachineError(f"the connection to Ray was lost: {_first_line(error)}") from None
+            raise MachineError(f"{LOST}: {_first_line(error)}") from None
         for reference in done:
             number, cell = self._running.pop(reference)
             try:
@@ -197,8 +197,7 @@ class _Store:
         except OSError as error:
             _Store.is_lost = True
             sys.excepthook = sys.__excepthook__  # Ray's tells its store of the error first
-            reason = error.strerror or error
-            raise MachineError(f"the connection to Ray was lost: {reason}") from None
+            raise MachineError(f"{LOST}: {error.strerror or error}") from None
 
     def _watch(self, resting: threading.Event) -> None:
         """End this process if a call waits for a lost store: nobody else can any more."""
@@ -208,6 +207,10 @@ class _Store:
             except MachineError as error:
                 if not resting.wait(SECONDS_TO_LEAVE):
                     say(f"ropelab: {error}")
+                    # What others registered may itself wait for the thread that makes the call.
+                    threading.Timer(SECONDS_TO_END, _end_now).start()
+                    if threading.main_thread().is_alive():  # otherwise it has begun that
+                        _leave(self)
                     _end_now()
                 return
 
