@@ -87,9 +87,8 @@ def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     losses = ok.groupby(["encoding", "bucket_end_tokens"])["nll_nats_per_byte"]
     spread = losses.agg(["mean", "min", "max"]).reset_index(level=1)
     families = [family for family in FAMILIES if family in set(cost["family"])]
-    shared = {"sharex": True, "sharey": True}
-    rows = -(-len(families) // 2)
-    figure, axes = shapes.panels(rows, 2, (9, 3.1 * rows), len(families), **shared)
+    rows, count = -(-len(families) // 2), len(families)
+    figure, axes = shapes.panels(rows, 2, (9, 3.4 * rows), count, sharex=True, sharey=True)
     for ax, family in zip(axes.flat, families, strict=False):
         for number, one in enumerate(shapes.records(cost[cost["encoding"].isin(spread.index)])):
             its = spread.loc[[one.encoding]]
@@ -101,17 +100,18 @@ def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
             else:
                 ax.plot(*xy, color="#cccccc", linewidth=0.8, zorder=1)
         ax.set_title(FAMILIES[family], fontsize=9, fontweight="normal")
-        ax.legend(loc="upper left", fontsize=8, frameon=True, framealpha=0.85, edgecolor="none")
         shapes.token_axis(ax)
         shapes.mark(ax, table["train_len_tokens"].iloc[0], "trained length", "x")
-    figure.supxlabel("position in the text (tokens, end of bucket)")
+    for ax in axes[-1]:
+        ax.set_xlabel("position in the text (tokens, end of bucket)")
+    shapes.legend_below(figure, list(axes.flat), 4)
     figure.supylabel("loss (nats per byte)")
     end = ok["bucket_end_tokens"].max()
     means = ok[ok["bucket_end_tokens"] == end].groupby("encoding")["nll_nats_per_byte"].mean()
     best = cost.set_index("encoding")["label"][means.idxmin()]
     found = f"{best} has the lowest loss: {means.min():.2f} nats per byte"
     shapes.headline(figure, f"Near {shapes.tokens_label(end)} tokens {found}")
-    # Room above for the legends; lines that run away leave the picture.
+    # Lines that run away leave the picture.
     low, middle = ok["nll_nats_per_byte"].min(), ok["nll_nats_per_byte"].median()
     axes[0, 0].set_ylim(low - 0.1 * (middle - low), middle + 3 * (middle - low))
     return figure
