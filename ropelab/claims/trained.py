@@ -423,13 +423,6 @@ def detail_and_whole(found: Findings, run: stored.Frequencies) -> None:
 
 
 @stored.asked_of(stored.Frequencies)
-def fast_ones_extrapolate(found: Findings, run: stored.Frequencies) -> None:
-    # A pair that has turned fully meets no new angle, so that alone cannot come out otherwise.
-    what = "a model in which only fast pairs go beyond the trained length"
-    found.part(what, "none: in every stored run all pairs do", None)
-
-
-@stored.asked_of(stored.Frequencies)
 def slow_ones_mark_far(found: Findings, run: stored.Frequencies, scheme: str) -> None:
     rows = run.compared("comparisons", scheme, far=True)
     what = f"copying of a model trained {scheme} against {run.plain}"

@@ -122,9 +122,8 @@ def of_fields(config: "type[Config]") -> list[Parameter]:
         else:
             made.append(_parameter(name, _option(name, info)))
             if theirs := others.get(name):  # a flag of its own, so that both are not the last one
-                made.append(
-                    _parameter(theirs, _option(theirs, info, f"the same as {flag_of(name)}"))
-                )
+                same = _option(theirs, info, f"the same as {flag_of(name)}")
+                made.append(_parameter(theirs, same))
     if "rotary_dim" in config.model_fields:
         text = "rotary_dim as a share of head_dim"
         share = Option(flag_of(PARTIAL), metavar="X", help=text)

@@ -101,9 +101,7 @@ def compare(
         terminal.show_places({"next": shlex.join(["ropelab", "report", str(first), str(second)])})
 
 
-def schema(
-    command: Annotated[str, Argument(metavar="COMMAND", help="One that takes --json.")],
-) -> None:
+def schema(command: Annotated[str, Argument(metavar="COMMAND", help="One with --json.")]) -> None:
     """Print the JSON schema of what a command prints with --json."""
     from ropelab.cli.schema import schema_of
 

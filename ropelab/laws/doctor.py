@@ -104,10 +104,8 @@ def peak_bytes() -> int:
         return int(psutil.Process().memory_info().peak_wset)
     import resource
 
-    # In kilobytes, but on macOS in bytes.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def name_of(dtype: torch.dtype) -> str:

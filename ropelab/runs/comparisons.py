@@ -34,6 +34,8 @@ MEASURES = [
 ]
 Measure = Literal["loss", "share", "log_probability"]
 TESTED, FAILING, SAME, MIXED = "ok", "a row fails", "same values", "seeds of two kinds"
+# Of copying beyond the trained length: judged with the others, and no evidence either.
+UNLEARNED = "did not learn"
 
 
 @dataclass(frozen=True)

@@ -204,10 +204,8 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     if between := SPAN.fullmatch(str(problem["input"])):
         low, high = map(int, between.groups())
         if low < high < low + LONGEST_SPAN and len(location) > 1:
-            numbers = ",".join(map(str, range(low, high + 1)))
-            return (
-                f"{name(str(location[0]))} takes a list; type: {name(str(location[0]))} {numbers}"
-            )
+            flag, numbers = name(str(location[0])), ",".join(map(str, range(low, high + 1)))
+            return f"{flag} takes a list; type: {flag} {numbers}"
     if not location:
         return text
     for pattern, words in WORDS["plain_words"].items():

@@ -40,10 +40,8 @@ class Task:
 
 def files_of(run: Shown, tables: Tables) -> dict[str, dict[str, Any]]:
     """Return documents by the path of their file below the folder of the export."""
-    if (experiment := run.manifest["experiment"]) != "evaluate":
-        raise InputError(
-            f"lm-eval is for runs of evaluate; those of {experiment} have no place there"
-        )
+    if (name := run.manifest["experiment"]) != "evaluate":
+        raise InputError(f"lm-eval is for runs of evaluate; those of {name} have no place there")
     return of_released_model(run.manifest, tables)
 
 

@@ -102,6 +102,4 @@ def _keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...]:
     theirs |= {other: ours for ours, other in spellings(type(plans[0].config).model_fields).items()}
     named = dict.fromkeys(theirs.get(key, key) for case in cases for key in case if key != "title")
     configs = [plan.config for plan in plans]
-    return tuple(
-        key for key in named if any(getattr(c, key) != getattr(configs[0], key) for c in configs)
-    )
+    return tuple(k for k in named if any(getattr(c, k) != getattr(configs[0], k) for c in configs))

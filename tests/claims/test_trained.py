@@ -164,6 +164,9 @@ def test_verdicts_on_scaling_follow_the_stored_numbers(id_, stored, expected):
 RISES = {"alibi": -0.01, "t5": 0.015, "rope": 0.5, "sinusoidal": 0.9, "nope": 0.3}
 FAR_COPIES = {"alibi": 0.9, "t5": 0.6, "rope": 0.05, "sinusoidal": 0.02, "nope": 0.2}
 FAR_COPIES |= {"transformer_xl": 0.9}
+# RoPE whose pairs rotate fully within the trained length, or not at all, keeps neither.
+FAST = "rope(fast=0.375)"
+RISES[FAST], FAR_COPIES[FAST] = 0.3, 0.6
 # Loss at the trained length, above RoPE's.
 NEAR_LOSSES = {"sinusoidal": 0.1, "t5": -0.02, "transformer_xl": 0.0}
 
@@ -216,6 +219,9 @@ def encodings(rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004, unlearned=
         ("sinusoidal-extrapolates", {"rises": RISES | {"sinusoidal": 0.0}}, CONDITION),
         ("t5-extrapolates", {}, CONDITION),
         ("t5-extrapolates", {"rises": RISES | {"t5": 0.6}}, WRONG),
+        ("fast-ones-extrapolate", {}, WRONG),
+        ("fast-ones-extrapolate", {"rises": RISES | {FAST: 0.01}}, CONDITION),
+        ("fast-ones-extrapolate", {"unlearned": (FAST,)}, OPEN),
         ("alibi-beats-others", {}, HOLDS),
         ("alibi-beats-others", {"rises": RISES | {"sinusoidal": -0.1}}, WRONG),
         ("alibi-beats-others", {"rises": RISES | {"t5": -0.005}}, OPEN),
@@ -472,7 +478,6 @@ NO_SLOW, ONE = "without(band=slow)/none", "one(period=1e+06)/none"
         # At the usual base the slow third hardly rotates in 128 tokens.
         ("detail-and-whole", {"base": 1e4}, OPEN),
         ("slow-ones-mark-far", {"base": 1e4}, OPEN),
-        ("fast-ones-extrapolate", {}, OPEN),
         ("slow-ones-mark-far", {}, WRONG),
         ("slow-ones-mark-far", {NO_SLOW: (0.97, 0.83)}, OPEN),
         ("slow-ones-mark-far", {NO_SLOW: (0.97, 0.4)}, HOLDS),
@@ -711,7 +716,7 @@ def really_run(corpora, tiny_preset) -> dict[str, Stored]:
     """Runs of the labs themselves, too short to learn anything."""
     on: Values = {"corpus": corpora[0]}
     few: Values = {"methods": "unscaled,pi,ntk,yarn", "head_dim": 16, "tasks": "text,copy"}
-    chosen: Values = {"encodings": "nope,sinusoidal,t5,alibi,rope"}
+    chosen: Values = {"encodings": f"nope,sinusoidal,t5,alibi,rope,{FAST}"}
     schemes: Values = {
         "schemes": "unscaled,one(period=1e6),without(band=slow)",
         "tasks": "copy",

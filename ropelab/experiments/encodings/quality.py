@@ -32,7 +32,7 @@ from ropelab.models.tasks.cells import Evaluation, collected
 from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.runs.cell import Cell, Values
-from ropelab.runs.comparisons import Measure, Pair, compared, significance
+from ropelab.runs.comparisons import UNLEARNED, Measure, Pair, compared, significance
 from ropelab.runs.own import find, sources
 from ropelab.runs.sentences import sentences_of
 from ropelab.runs.tables import Tables
@@ -44,6 +44,8 @@ BASELINE = "rope"
 TEXT, COPY = "text loss", "copy accuracy"
 MEASURE: dict[str, Measure] = {TEXT: "loss", COPY: "share"}
 ROW = ["encoding", "seed"]
+# Comparisons at several contexts.
+COMPARED = ("comparisons", "extrapolation")
 # Encodings whose text losses at the trained length the literature sets against each other.
 PAIRS = (("learned", "sinusoidal"), ("deberta", "transformer_xl"), ("rope_values", "rope"))
 # The verdicts of the table `literature` that decide nothing, and that decide against a statement.
@@ -105,7 +107,9 @@ def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
         by_place = common.accuracies(copied["trials"], [*ROW, *common.PLACE])
         found["copy_accuracy"] = _everywhere(by_place, places, config, "accuracy")
     rows = _rows(answers, config)
-    return {**found, "quality": _quality(rows, config), **comparisons(rows, config)}
+    quality = _quality(rows, config)
+    found |= {"quality": quality, **comparisons(rows, config)}
+    return found | {name: mark_unlearned(found[name], quality) for name in COMPARED}
 
 
 def times(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
@@ -129,6 +133,11 @@ def _everywhere(
 
 # The values of a metric under an encoding at a multiple of the trained length; none if undefined.
 Rows = dict[tuple[Hashable, ...], pd.DataFrame]
+# How the answer says that none is better than the baseline, and which one is best.
+SAID = {
+    TEXT: ("no encoding", "read text better", "reads text best, at", "{:.3f} nats per byte"),
+    COPY: ("none", "copy more", "copies most,", "{:.0%}"),
+}
 
 
 def _multiples(config: EncodingsConfig) -> list[int]:
@@ -208,41 +217,61 @@ def comparisons(rows: Rows, config: EncodingsConfig) -> dict[str, pd.DataFrame]:
     }
 
 
+def learners(quality: pd.DataFrame) -> set[str]:
+    """Return the encodings that copy with every seed from half of the trained length back."""
+    inside = quality[(quality["metric"] == COPY) & (quality["times_trained_len"] == 1)]
+    return set(inside[inside["worst_seed_value"] >= LEARNED]["encoding"])
+
+
+def mark_unlearned(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
+    """Mark comparisons of copying beyond the trained length by models that did not learn it."""
+    beyond = (table["metric"] == COPY) & (table["times_trained_len"] > 1)
+    able = table.filter(like="encoding").isin(learners(quality)).all(axis=1)
+    return table.assign(status=table["status"].mask(beyond & ~able, UNLEARNED))
+
+
 def answer(tables: Tables) -> str:
-    """Name the best encodings at the longest context, and count differences and statements."""
+    """Name what is shown to be better than the baseline at the longest context, and count."""
     labels = tables["cost"].set_index("encoding")["label"]
     defined = tables["quality"][tables["quality"]["status"] == "ok"]
     tested, reached = (table["times_trained_len"].max() for table in (tables["quality"], defined))
-    longest, best = defined[defined["times_trained_len"] == reached], []
-    text, copying = (longest[longest["metric"] == metric] for metric in (TEXT, COPY))
-    if not text.empty:
-        row = text.sort_values("value").iloc[0]
-        best.append(
-            f"at {reached}x the trained length {labels[row['encoding']]} has the lowest mean loss "
-            f"in text ({row['value']:.3f} nats per byte)"
-        )
-    if not copying.empty:
-        # An encoding that did not learn the task says nothing about extrapolation.
-        inside = defined[(defined["metric"] == COPY) & (defined["times_trained_len"] == 1)]
-        able = inside[inside["worst_seed_value"] >= LEARNED]["encoding"]
-        copying = copying[copying["encoding"].isin(able)]
-        if copying.empty:
-            best.append("none learned to copy")
-        else:
-            row = copying.sort_values("value").iloc[-1]
-            best.append(
-                f"of {len(able)} that learned to copy with every seed {labels[row['encoding']]} "
-                f"copies most in the mean, {row['value']:.0%} at {reached}x"
-            )
-    finding = " and ".join(best)
+    judged, able = tables["comparisons"], learners(tables["quality"])
+    judged = judged[(judged["times_trained_len"] == reached) & (judged["status"] != UNLEARNED)]
+    ahead = judged[judged["verdict"] == judged["encoding_a"]]
+    baseline = BASELINE if BASELINE in labels else labels.index[0]
+    plain, best = labels[baseline], []
+    for metric, (none, more, most, form) in SAID.items():
+        values = defined[defined["metric"] == metric].set_index("encoding")
+        at = values[values["times_trained_len"] == reached]["value"]
+        of, its, cut = "", "", ""
+        if metric == COPY and len(at):
+            # An encoding that did not learn the task says nothing about extrapolation.
+            at, of = at.filter(able), f"of {len(able)} that learned to copy with every seed "
+            if len(able) < 2:
+                who = f"only {labels[able.pop()]}" if able else "none"
+                best.append(f"{who} learned to copy{' with every seed' * len(at)}")
+                continue
+        if baseline in at and len(at) > 1:
+            its = form.format(at[baseline])
+            if metric == TEXT and reached > 1:
+                near = values[values["times_trained_len"] == 1]["value"][baseline]
+                cut = f", and {near:.3f} if that is cut to 1x"
+            at = at.filter(ahead[ahead["metric"] == metric]["encoding_a"])
+        if len(at):
+            name = at.idxmin() if metric == TEXT else at.idxmax()
+            against = its and f" against {plain}'s {its.split()[0]}{cut}"
+            best.append(f"{of}{labels[name]} {most} {form.format(at[name])}{against}")
+        elif its:
+            best.append(f"{of}{none} is shown to {more} than {plain}, {its}{cut}")
+    finding = f"at {reached}x the trained length {'; '.join(best)}"
     if reached < tested:
         finding = f"no encoding has a value beyond {reached}x the trained length; {finding}"
     counts = significance(tables["comparisons"])
     verdicts = tables["literature"]["verdict"] if "literature" in tables else pd.Series([])
     if len(decided := verdicts[verdicts != UNDECIDED]):
         shown = (decided != NOT_REPRODUCED).sum()
-        judged = f"{len(decided)} published statements decided here {shown} are reproduced"
-        counts = f"{counts[:-1]}; of {judged}."
+        of = f"{shown} of {len(decided)} published statements decided here are reproduced"
+        counts = f"{counts[:-1]}; {of}."
     return f"{sentences_of([finding])} {counts}"
 
 

@@ -176,9 +176,8 @@ def _why_many(tables: Tables) -> str:
     margin = margin.set_index("scheme")
     if not {"single", "rope"} <= set(margin.index):
         return ""
-    own = tables["resolution"].query(
-        "scheme == 'single' and component == 'pair' and format == 'float32'"
-    )
+    float32 = "scheme == 'single' and component == 'pair' and format == 'float32'"
+    own = tables["resolution"].query(float32)
     if own.empty or (own["distinct_codes"] < own["positions"]).any():
         return ""
     period = tables["pairs"].query("scheme == 'single'")["wavelength_tokens"].iloc[0]

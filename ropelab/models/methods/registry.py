@@ -104,9 +104,7 @@ def catalogue() -> "pd.DataFrame":
                 "usable_in": usable,
                 "does": (method.__doc__ or "").splitlines()[0],
                 "source": method.source,
-                "aliases": ", ".join(
-                    alias for alias, meant in methods.ALIASES.items() if meant == name
-                ),
+                "aliases": ", ".join(a for a, meant in methods.ALIASES.items() if meant == name),
             }
         )
     return pd.DataFrame(rows)

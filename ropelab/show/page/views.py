@@ -69,9 +69,7 @@ def intervals(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     {'accuracy': ('ci_low', 'ci_high')}
     """
     triples = zip(names, names[1:], names[2:], strict=False)
-    return {
-        value: (low, high) for value, low, high in triples if "ci_low" in low and "ci_high" in high
-    }
+    return {name: (a, b) for name, a, b in triples if "ci_low" in a and "ci_high" in b}
 
 
 def view_of(name: str, table: pd.DataFrame, kinds: Mapping[str, str]) -> View | None:
