@@ -94,14 +94,6 @@ def test_what_was_not_written_is_not_read(tmp_path, file, damage):
         read(tmp_path)
 
 
-def test_an_entry_may_be_the_hash_alone_as_in_older_cells(tmp_path):
-    write(tmp_path, pd.DataFrame({"x": [1.25]}))
-    about = FORMAT.description(tmp_path)
-    assert about is not None
-    alone = {"tables": {"t": about["tables"]["t"]["sha256"]}}
-    assert FORMAT.tables(tmp_path, alone)["t"]["x"].tolist() == [1.25]
-
-
 @pytest.mark.parametrize(
     ("column", "unit"),
     [

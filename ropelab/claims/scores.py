@@ -57,10 +57,8 @@ def multiplying_changes_more(
 def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
     x, angles = arrays.gaussian(seed, TOKENS, WIDTH), position * arrays.frequencies(WIDTH, BASE)
     after = arrays.rotated(x, angles, "interleaved")
-    pairs, rotated_pairs = (
-        first + 1j * second
-        for first, second in (arrays.split(y, "interleaved") for y in (x, after))
-    )
+    halves = (arrays.split(y, "interleaved") for y in (x, after))
+    pairs, rotated_pairs = (first + 1j * second for first, second in halves)
     off = arrays.largest(rotated_pairs - pairs * np.exp(1j * angles))
     # Quantiles, as a feature that is nearly 0 gives any factor.
     low, high = np.quantile(after / x, (0.05, 0.95), axis=0)

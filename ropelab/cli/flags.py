@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 
 def _flag(default: Any, metavar: str | None, text: str, *names: str, **more: Any) -> Any:
-    return field(
-        default=default, metadata={"names": names, "metavar": metavar, "help": text, **more}
-    )
+    metadata = {"names": names, "metavar": metavar, "help": text, **more}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)

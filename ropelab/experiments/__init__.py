@@ -38,10 +38,7 @@ if TYPE_CHECKING:
 
 # Every package beside this file, found without importing it; the ledger is above them all, since it
 # reads their runs.
-NAMES = (
-    *sorted(found.name.replace("_", "-") for found in iter_modules(__path__) if found.ispkg),
-    "claims",
-)
+NAMES = (*sorted(m.name.replace("_", "-") for m in iter_modules(__path__) if m.ispkg), "claims")
 # The options of every run: type, default, description.
 KEPT = {
     "results": (str | Path | None, None, "folder in which the run is kept; None: in memory only"),

@@ -77,10 +77,10 @@ def _parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tensor]]
     places, cache = positions.shape[-1], case.subject.new_cache()
     at = positions.repeat_interleave(count, dim=-1)[..., None]
     case.subject.read(tokens.repeat(places)[:, None], at, cache=cache)
-    entries = {n: entry for n, entry in enumerate(case.subject.entries(cache)) if entry}
     return {
         n: [part.reshape(places, -1, part.shape[-1]) for part in entry]
-        for n, entry in entries.items()
+        for n, entry in enumerate(case.subject.entries(cache))
+        if entry
     }
 
 

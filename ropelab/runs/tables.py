@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import pandas as pd
@@ -47,8 +46,8 @@ class Table:
     sha256: str
 
 
-# Names become paths: they stay inside the folder. Older cells have the hash alone.
-Entries = dict[Annotated[str, StringConstraints(pattern=r"^\w[\w-]*$")], Table | str]
+# Names become paths: they stay inside the folder.
+Entries = dict[Annotated[str, StringConstraints(pattern=r"^\w[\w-]*$")], Table]
 
 
 @dataclass(frozen=True)
@@ -112,9 +111,9 @@ class Format:
         found = {}
         for name, entry in sorted(about["tables"].items()):
             path = folder / self.inside / f"{name}.csv"
-            content = check_written(path, entry if isinstance(entry, str) else entry["sha256"])
+            content = check_written(path, entry["sha256"])
             try:
-                found[name] = _from_csv(content, {} if isinstance(entry, str) else entry["columns"])
+                found[name] = _from_csv(content, entry["columns"])
             except ValueError as error:
                 raise DamagedError(f"{path} is no table ({error})") from None
         return found
@@ -146,9 +145,7 @@ def _as_csv(table: pd.DataFrame) -> bytes:
     return table.to_csv(index=False, lineterminator="\n").encode()
 
 
-def _from_csv(
-    content: bytes, columns: Mapping[str, str | None] = MappingProxyType({})
-) -> pd.DataFrame:
+def _from_csv(content: bytes, columns: Mapping[str, str | None]) -> pd.DataFrame:
     texts = {name: str for name, unit in columns.items() if unit == TEXT}
     return pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""], dtype=texts)
 
@@ -158,7 +155,7 @@ def _columns(table: pd.DataFrame) -> dict[str, str | None]:
     columns = {str(column): unit_of(str(column)) for column in table.columns}
     for name in [name for name in table if is_string_dtype(table[name].dropna())]:
         words = table[[name]].dropna().drop_duplicates()
-        if len(words) and not is_string_dtype(_from_csv(_as_csv(words)).iloc[:, 0]):
+        if len(words) and not is_string_dtype(_from_csv(_as_csv(words), {}).iloc[:, 0]):
             columns[str(name)] = TEXT
     return columns
 

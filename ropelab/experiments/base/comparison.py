@@ -271,10 +271,8 @@ def answer(tables: Tables) -> str:
     # On the paper's contexts if possible: an exponent depends on the range it is fitted to.
     where = " of its contexts" if "exact values of its contexts" in fitted.index else ""
     names = ("exact values" + where, "recommended bases" + where, "paper values")
-    own, usable, paper = (
-        f"context^({fitted.exponent[name]:.2f} ± {fitted.standard_error[name]:.2f})"
-        for name in names
-    )
+    powers = fitted.loc[[*names], ["exponent", "standard_error"]].to_numpy()
+    own, usable, paper = ("context^({:.2f} ± {:.2f})".format(*power) for power in powers)
     loose = published[published.verdict == "loose"]
     worst = loose.times_exact.max() if len(loose) else 1.0
     return (

@@ -270,8 +270,8 @@ def answer(tables: Tables) -> str:
     verdicts = tables["literature"]["verdict"] if "literature" in tables else pd.Series([])
     if len(decided := verdicts[verdicts != UNDECIDED]):
         shown = (decided != NOT_REPRODUCED).sum()
-        of = f"{shown} of {len(decided)} published statements decided here are reproduced"
-        counts = f"{counts[:-1]}; {of}."
+        published = f"{shown} of {len(decided)} published statements decided here are reproduced."
+        counts = f"{counts[:-1]}; {published}"
     return f"{sentences_of([finding])} {counts}"
 
 

@@ -98,12 +98,11 @@ class EvaluateConfig(Config):
         from ropelab.models.methods.method import Reading
 
         config.roundings(self)
-        if self.train_len < config.SHORTEST:
-            raise ValueError(
-                f"the model has {self.train_len} tokens, at least {config.SHORTEST} needed"
-            )
-        if self.context < config.SHORTEST:
-            raise ValueError(f"context must be at least {config.SHORTEST}, got {self.context}")
+        least = config.SHORTEST
+        if self.train_len < least:
+            raise ValueError(f"the model has {self.train_len} tokens, at least {least} needed")
+        if self.context < least:
+            raise ValueError(f"context must be at least {least}, got {self.context}")
         config.check_depths(self.depths)
         for method in self.parsed_methods():
             if not isinstance(method, Reading) or method.recalibration:

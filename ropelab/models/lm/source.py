@@ -160,10 +160,8 @@ def mixed_batch(mixture: Mixture, random: np.random.Generator, text: np.ndarray)
     rows, window = text.shape
     stretches = draw_stretches(mixture, random, rows, window)
     # A quotation's source ends before the quotation begins, and is anywhere before that.
-    share, which = (
-        np.take_along_axis(random.random((rows, window)), stretches.number, axis=1)
-        for _ in range(2)
-    )
+    drawn = (random.random((rows, window)) for _ in range(2))
+    share, which = (np.take_along_axis(draw, stretches.number, axis=1) for draw in drawn)
     distance = drawn_distance(mixture, share, which, stretches.length, stretches.start)
     origin = np.arange(rows * window)
     origin -= np.where(stretches.kind == QUOTATION, distance, 0).ravel()
