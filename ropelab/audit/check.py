@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import product
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +34,7 @@ from ropelab.runs.files import MOST_BYTES, parse, read_regular
 
 # The stages that a table shows: position, inv_freq, angle, table.
 CASTS = STAGES[:4]
-# Positions at which errors show: small ones, and both sides of the ends of formats and tables.
-PROBES = (
-    *(0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 127, 255, 256, 257, 1023, 2047, 2048, 2049),
-    *(4095, 4096, 4097, 8191, 16383, 32767, 65519, 65520, 131071),
-)
+PROBES = tuple(explained.USUAL["positions"])  # at which errors show
 Ask = Callable[[RopeSpec, Positions], dict[str, Observed]]
 
 
@@ -68,8 +66,7 @@ def check(
         dtype: the format that a folder's module is asked for.
         tolerance: radians that a phase may be off beyond what float32 loses.
     """
-    if not 0 < tolerance < math.inf:
-        raise InputError(f"tolerance must be a positive number of radians, not {tolerance:g}")
+    check_tolerance(tolerance)
     path = Path(target)
     if dtype != "float32" and not path.is_dir():
         raise InputError("--dtype is for a model's folder: all else has numbers of its own")
@@ -82,15 +79,16 @@ def check(
     main = layers[main_of(layers)]
     if not path.is_dir():
         return asked(lambda spec, places: observe(target, spec, places), main, tolerance)
-    module = rotary_module(path)
-    if not layered(module):
-        return diagnose(from_module(module, main.spec, probes(main), dtype), main, tolerance)
-    for name, expected in layers.items():
+    module, done = rotary_module(path), {}
+    for name, expected in (layers if layered(module) else {"": main}).items():
         observed = from_module(module, expected.spec, probes(expected), dtype, name)
-        done = diagnose(observed, expected, tolerance)
-        if done.wrong:
-            return replace(done, answer=f"{name}: {done.answer}")
-    return replace(done, answer=f"{done.answer} ({', '.join(layers)})")
+        done[name] = diagnose(observed, expected, tolerance)
+    return joined(done)
+
+
+def check_tolerance(tolerance: float) -> None:
+    if not (isinstance(tolerance, Real) and 0 < tolerance < math.inf):
+        raise InputError(f"tolerance must be a positive number of radians, not {tolerance!r}")
 
 
 def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
@@ -277,11 +275,10 @@ def plans() -> dict[str, CastPlan]:
     """Return float32 throughout, and the same with one or two stages in a smaller format."""
     stages: dict[str, Any] = dict.fromkeys(CASTS, FORMATS["float32"])
     clean = CastPlan(**stages, frequencies="float32_pow")
+    rounded: dict[str, tuple[str, ...]] = {stage: (stage,) for stage in CASTS}
+    rounded |= {f"{stage} and table": (stage, "table") for stage in CASTS[:-1]}
     found = {"float32": clean}
-    for name in explained.HALF_FORMATS:
-        rounded: dict[str, tuple[str, ...]] = {stage: (stage,) for stage in CASTS}
-        rounded |= {f"{stage} and table": (stage, "table") for stage in CASTS[:-1]}
-        for what, chosen in {**rounded, "everything": CASTS}.items():
-            changes: dict[str, Any] = dict.fromkeys(chosen, FORMATS[name])
-            found[f"{what} in {name}"] = replace(clean, **changes)
+    for name, what in product(explained.HALF_FORMATS, [*rounded, "everything"]):
+        changes: dict[str, Any] = dict.fromkeys(rounded.get(what, CASTS), FORMATS[name])
+        found[f"{what} in {name}"] = replace(clean, **changes)
     return found
