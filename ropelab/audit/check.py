@@ -215,7 +215,7 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
 
 
 def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
-    if not observed.finite:
+    if not (rotations.bounded(observed.cos) and rotations.bounded(observed.sin)):
         return Check("tables hold numbers that are not finite", True, "see how they are made")
     spec, wanted = expected.spec, expected.rotation.tables(observed.positions)
     fault = observed.fault

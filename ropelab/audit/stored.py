@@ -102,5 +102,7 @@ def tables_of(path: Path, arrays: Arrays, spec: RopeSpec) -> Observed:
     """Return arrays `cos` and `sin`, a row per position."""
     if "cos" not in arrays or "sin" not in arrays:
         raise InputError(f"{path} needs arrays cos and sin, it has {', '.join(arrays) or 'none'}")
-    positions = positions_of(path, arrays, len(arrays["cos"]) if arrays["cos"].ndim else 0)
-    return from_tables(positions, arrays["cos"], arrays["sin"], spec.rotary_dim // 2)
+    positions = positions_of(path, arrays, len(np.atleast_1d(arrays["cos"])))
+    if 1 not in positions:
+        raise InputError(f"{path} has no row for position 1")
+    return from_tables(positions, arrays["cos"], arrays["sin"], spec)
