@@ -137,11 +137,11 @@ def check_arrays(path: Path, config: str, length: int | None, tolerance: float) 
         except (OSError, KeyError, TypeError, ValueError, AttributeError, RefusedError):
             raise InputError(f"{about} was not written by ropelab vectors: give --config") from None
     arrays = stored.read_arrays(path)
-    given = {name: stored.rotated_of(path, arrays, name, expected) for name in ("q", "k")}
-    found = {name: rotated for name, rotated in given.items() if rotated is not None}
-    asked = [n for n in arrays if n[:1] in "qkQK" and n.endswith("_rotated")]
-    if strange := {*asked} - {"q_rotated", "k_rotated"}:
+    asked = {name for name in arrays if name[:1] in "qkQK" and name.endswith("_rotated")}
+    if strange := asked - {"q_rotated", "k_rotated"}:
         raise InputError(f"{path}: {min(strange)} is not read, call it q_rotated or k_rotated")
+    given = sorted(name[0] for name in asked)[::-1]  # q first
+    found = {name: stored.rotated_of(path, arrays, name, expected) for name in given}
     done = {name: check_rotated(*one, expected, tolerance) for name, one in found.items()}
     if not found or {"cos", "sin"} <= arrays.keys():
         for *_, places in found.values():
@@ -171,29 +171,37 @@ def check_rotated(
     before: Vectors, after: Rotated, places: Positions, expected: Expected, tolerance: float
 ) -> Check:
     """Judge rotated vectors by what honest codes lose, then by the mistakes that explain them."""
-    apart = np.abs(after - expected.rotation.applied(before, places)).max(axis=2)
-    errors = np.nan_to_num(apart.max(axis=1), nan=math.inf)
-    for kind in KINDS:
-        bound = rotated_bound(expected, kind, before, places)
-        if (errors <= bound).all():
-            at = int((errors / bound).argmax())
-            most = f"{errors[at]:.2g}, allowed {bound[at]:.2g}, at position {places[at]}"
-            return Check(f"right, as an honest {kind} code loses as much ({most})", False)
-    observed = from_vectors(before, after, places, expected.spec)
-    done = diagnose(observed, expected, tolerance)
+    spec, right = expected.spec, expected.rotation.applied(before, places)
+    bounds = {kind: rotated_bound(expected, kind, before, places) for kind in KINDS}
+    orders = {"": after}
+    if spec.pairing == "interleaved":
+        orders = {f"; {rotations.LEFT_IN_HALVES}": rotations.in_pairs(after, spec)} | orders
+    for note, given in orders.items():
+        apart = np.abs(given - right).max(axis=2)
+        errors = np.nan_to_num(apart.max(axis=1), nan=math.inf)
+        for kind, bound in bounds.items():
+            at = int((errors - bound).argmax())
+            if (errors <= bound).all():
+                most = f"{errors[at]:.2g}, allowed {bound[at]:.2g}, at position {places[at]}"
+                return Check(f"right, as an honest {kind} code loses as much ({most}){note}", False)
+    off = f"off by {errors[at]:.3g} at position {places[at]}"
+    off = f"{off}, where an honest {kind} code loses {bound[at]:.3g}; "
+    try:
+        observed = from_vectors(before, after, places, spec)
+    except InputError as error:  # of vectors that are too few
+        return Check(f"{off}{error}", True, "compare position by position")
     wrong = np.flatnonzero((apart > bound[:, None]).any(axis=0))
     # A mistake in pairs shows in every vector, unless it has zeros there.
-    dense = (before[:, : expected.spec.rotary_dim] != 0).mean(axis=1).min() > 0.5
-    if observed.fault == rotations.NOT_PAIRED and len(wrong) < len(before) and dense:
-        still = np.abs(after[:, wrong] - before[wrong]).max() <= rotations.STILL
+    dense = (before[..., : spec.rotary_dim] != 0).mean(axis=-1).min() > 0.5
+    if observed.fault == rotations.NOT_PAIRED and len(wrong) < len(apart[0]) and dense:
+        still = np.abs((after - before)[:, wrong]).max() <= rotations.STILL
         how = "not rotated" if still else "rotated otherwise than the others, which are right"
-        which = f"vector{'s' * (len(wrong) > 1)} {', '.join(map(str, wrong))} of {len(before)}"
+        which = f"vector{'s' * (len(wrong) > 1)} {', '.join(map(str, wrong))} of {len(apart[0])}"
         return Check(f"{which}: {how}", True, "rotate all heads alike")
-    if done.wrong or observed.note:
-        return done
-    at = int((errors / bound).argmax())
-    answer = f"off by {errors[at]:.3g} at position {places[at]}, where an honest {kind} code loses "
-    return replace(done, answer=f"{answer}{bound[at]:.3g}; {done.answer}", wrong=True)
+    if observed.fault is None and 1 not in places:
+        return Check(f"{off}without position 1 the mistake has no name", True, "add position 1")
+    done = diagnose(observed, expected, tolerance)
+    return done if done.wrong else replace(done, answer=off + done.answer, wrong=True)
 
 
 def probes(expected: Expected) -> np.ndarray:
