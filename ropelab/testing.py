@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.audit.calls import from_function
-from ropelab.audit.check import asked, diagnose, probes
+from ropelab.audit.check import asked, check_tolerance, diagnose, probes
 from ropelab.audit.expected import main_of, of_config, of_file
 from ropelab.audit.observed import from_module, layered
 from ropelab.runs.errors import known
@@ -29,6 +29,7 @@ def assert_rope(
         layer_type: of a model with several, by default that of full attention.
         tolerance: radians that a phase may be off beyond what float32 loses.
     """
+    check_tolerance(tolerance)
     if isinstance(config, Mapping):
         layers = of_config("the configuration", config, length)
     else:
@@ -57,8 +58,7 @@ def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
     from ropelab.laws.doctor import doctor  # imports torch
 
     done = doctor(model)
-    broken = [row for row in done.rows["trials"] if row["verdict"] == "broken"]
-    wrong = [row for row in broken if row["law"] not in allowed]
+    wrong = [r for r in done.rows["trials"] if r["verdict"] == "broken" and r["law"] not in allowed]
     if wrong:
         said = [f"{r['law']}, {r['trial']}: {r['says'] or format(r['size'], '.1e')}" for r in wrong]
         raise AssertionError("\n".join([done.answer, *said]))

@@ -105,9 +105,7 @@ def named(answer: Any, vectors: list[str]) -> dict[str, Any]:
 def tabled(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return parts with cos and sin in place of one table of cos + i sin."""
     table = parts.get("table")
-    if table is None:
-        return parts
-    return {"cos": table.real.astype(np.float64), "sin": table.imag.astype(np.float64)}
+    return parts if table is None else {"cos": table.real, "sin": table.imag}
 
 
 def parameters_of(function: Any) -> list[inspect.Parameter]:
@@ -178,10 +176,9 @@ def from_function(
             raise InputError(f"{name}: {way} and {other} both work and differ: {ask}")
     if "length" in {*way.roles.values(), *(way.tables or way).roles.values()}:
         positions = positions[positions < LONGEST]
-    tables, pairs = {"cos", "sin"} <= {*parts}, spec.rotary_dim // 2
-    if tables:
+    if tables := {"cos", "sin"} <= {*parts}:
         table = way.rows(np.ones((len(positions), head)), positions)
-        found = {"": rotations.from_tables(positions, table["cos"], table["sin"], pairs)}
+        found = {"": rotations.from_tables(positions, table["cos"], table["sin"], spec)}
     else:
         rotate = {n: lambda x, p, n=n: way.rows(x, p)[n] for n in parts}
         found = {n: rotations.from_rotation(rotate[n], spec, positions) for n in parts}
@@ -194,7 +191,7 @@ def from_function(
         return result
     signs, places, rows = between(way, head, int(positions[-1]))
     if tables:
-        more = {"": rotations.from_tables(places, rows["cos"], rows["sin"], pairs)}
+        more = {"": rotations.from_tables(places, rows["cos"], rows["sin"], spec)}
     else:
         more = {n: rotations.from_signs(signs, rows[n], places, spec, found[n].note) for n in parts}
     return {part: replace(observed, between=more[part]) for part, observed in result.items()}
@@ -249,4 +246,4 @@ def as_numbers(value: Any) -> np.ndarray:
         value = value.detach().cpu()
         value = (value if value.is_complex() else value.double()).numpy()
     array = np.asarray(value)
-    return array if array.dtype.kind == "c" else array.astype(np.float64)
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

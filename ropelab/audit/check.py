@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import product
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +34,7 @@ from ropelab.runs.files import MOST_BYTES, parse, read_regular
 
 # The stages that a table shows: position, inv_freq, angle, table.
 CASTS = STAGES[:4]
-# Positions at which errors show: small ones, and both sides of the ends of formats and tables.
-PROBES = (
-    *(0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 127, 255, 256, 257, 1023, 2047, 2048, 2049),
-    *(4095, 4096, 4097, 8191, 16383, 32767, 65519, 65520, 131071),
-)
+PROBES = tuple(explained.USUAL["positions"])  # at which errors show
 Ask = Callable[[RopeSpec, Positions], dict[str, Observed]]
 
 
@@ -68,8 +66,7 @@ def check(
         dtype: the format that a folder's module is asked for.
         tolerance: radians that a phase may be off beyond what float32 loses.
     """
-    if not 0 < tolerance < math.inf:
-        raise InputError(f"tolerance must be a positive number of radians, not {tolerance:g}")
+    check_tolerance(tolerance)
     path = Path(target)
     if dtype != "float32" and not path.is_dir():
         raise InputError("--dtype is for a model's folder: all else has numbers of its own")
@@ -82,15 +79,16 @@ def check(
     main = layers[main_of(layers)]
     if not path.is_dir():
         return asked(lambda spec, places: observe(target, spec, places), main, tolerance)
-    module = rotary_module(path)
-    if not layered(module):
-        return diagnose(from_module(module, main.spec, probes(main), dtype), main, tolerance)
-    for name, expected in layers.items():
+    module, done = rotary_module(path), {}
+    for name, expected in (layers if layered(module) else {"": main}).items():
         observed = from_module(module, expected.spec, probes(expected), dtype, name)
-        done = diagnose(observed, expected, tolerance)
-        if done.wrong:
-            return replace(done, answer=f"{name}: {done.answer}")
-    return replace(done, answer=f"{done.answer} ({', '.join(layers)})")
+        done[name] = diagnose(observed, expected, tolerance)
+    return joined(done)
+
+
+def check_tolerance(tolerance: float) -> None:
+    if not (isinstance(tolerance, Real) and 0 < tolerance < math.inf):
+        raise InputError(f"tolerance must be a positive number of radians, not {tolerance!r}")
 
 
 def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
@@ -139,11 +137,11 @@ def check_arrays(path: Path, config: str, length: int | None, tolerance: float) 
         except (OSError, KeyError, TypeError, ValueError, AttributeError, RefusedError):
             raise InputError(f"{about} was not written by ropelab vectors: give --config") from None
     arrays = stored.read_arrays(path)
-    given = {name: stored.rotated_of(path, arrays, name, expected) for name in ("q", "k")}
-    found = {name: rotated for name, rotated in given.items() if rotated is not None}
-    asked = [n for n in arrays if n[:1] in "qkQK" and n.endswith("_rotated")]
-    if strange := {*asked} - {"q_rotated", "k_rotated"}:
+    asked = {name for name in arrays if name[:1] in "qkQK" and name.endswith("_rotated")}
+    if strange := asked - {"q_rotated", "k_rotated"}:
         raise InputError(f"{path}: {min(strange)} is not read, call it q_rotated or k_rotated")
+    given = sorted(name[0] for name in asked)[::-1]  # q first
+    found = {name: stored.rotated_of(path, arrays, name, expected) for name in given}
     done = {name: check_rotated(*one, expected, tolerance) for name, one in found.items()}
     if not found or {"cos", "sin"} <= arrays.keys():
         for *_, places in found.values():
@@ -173,29 +171,37 @@ def check_rotated(
     before: Vectors, after: Rotated, places: Positions, expected: Expected, tolerance: float
 ) -> Check:
     """Judge rotated vectors by what honest codes lose, then by the mistakes that explain them."""
-    apart = np.abs(after - expected.rotation.applied(before, places)).max(axis=2)
-    errors = np.nan_to_num(apart.max(axis=1), nan=math.inf)
-    for kind in KINDS:
-        bound = rotated_bound(expected, kind, before, places)
-        if (errors <= bound).all():
-            at = int((errors / bound).argmax())
-            most = f"{errors[at]:.2g}, allowed {bound[at]:.2g}, at position {places[at]}"
-            return Check(f"right, as an honest {kind} code loses as much ({most})", False)
-    observed = from_vectors(before, after, places, expected.spec)
-    done = diagnose(observed, expected, tolerance)
+    spec, right = expected.spec, expected.rotation.applied(before, places)
+    bounds = {kind: rotated_bound(expected, kind, before, places) for kind in KINDS}
+    orders = {"": after}
+    if spec.pairing == "interleaved":
+        orders = {f"; {rotations.LEFT_IN_HALVES}": rotations.in_pairs(after, spec)} | orders
+    for note, given in orders.items():
+        apart = np.abs(given - right).max(axis=2)
+        errors = np.nan_to_num(apart.max(axis=1), nan=math.inf)
+        for kind, bound in bounds.items():
+            at = int((errors - bound).argmax())
+            if (errors <= bound).all():
+                most = f"{errors[at]:.2g}, allowed {bound[at]:.2g}, at position {places[at]}"
+                return Check(f"right, as an honest {kind} code loses as much ({most}){note}", False)
+    off = f"off by {errors[at]:.3g} at position {places[at]}"
+    off = f"{off}, where an honest {kind} code loses {bound[at]:.3g}; "
+    try:
+        observed = from_vectors(before, after, places, spec)
+    except InputError as error:  # of vectors that are too few
+        return Check(f"{off}{error}", True, "compare position by position")
     wrong = np.flatnonzero((apart > bound[:, None]).any(axis=0))
     # A mistake in pairs shows in every vector, unless it has zeros there.
-    dense = (before[:, : expected.spec.rotary_dim] != 0).mean(axis=1).min() > 0.5
-    if observed.fault == rotations.NOT_PAIRED and len(wrong) < len(before) and dense:
-        still = np.abs(after[:, wrong] - before[wrong]).max() <= rotations.STILL
+    dense = (before[..., : spec.rotary_dim] != 0).mean(axis=-1).min() > 0.5
+    if observed.fault == rotations.NOT_PAIRED and len(wrong) < len(apart[0]) and dense:
+        still = np.abs((after - before)[:, wrong]).max() <= rotations.STILL
         how = "not rotated" if still else "rotated otherwise than the others, which are right"
-        which = f"vector{'s' * (len(wrong) > 1)} {', '.join(map(str, wrong))} of {len(before)}"
+        which = f"vector{'s' * (len(wrong) > 1)} {', '.join(map(str, wrong))} of {len(apart[0])}"
         return Check(f"{which}: {how}", True, "rotate all heads alike")
-    if done.wrong or observed.note:
-        return done
-    at = int((errors / bound).argmax())
-    answer = f"off by {errors[at]:.3g} at position {places[at]}, where an honest {kind} code loses "
-    return replace(done, answer=f"{answer}{bound[at]:.3g}; {done.answer}", wrong=True)
+    if observed.fault is None and 1 not in places:
+        return Check(f"{off}without position 1 the mistake has no name", True, "add position 1")
+    done = diagnose(observed, expected, tolerance)
+    return done if done.wrong else replace(done, answer=off + done.answer, wrong=True)
 
 
 def probes(expected: Expected) -> np.ndarray:
@@ -217,7 +223,7 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
 
 
 def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
-    if not observed.finite:
+    if not (rotations.bounded(observed.cos) and rotations.bounded(observed.sin)):
         return Check("tables hold numbers that are not finite", True, "see how they are made")
     spec, wanted = expected.spec, expected.rotation.tables(observed.positions)
     fault = observed.fault
@@ -277,11 +283,10 @@ def plans() -> dict[str, CastPlan]:
     """Return float32 throughout, and the same with one or two stages in a smaller format."""
     stages: dict[str, Any] = dict.fromkeys(CASTS, FORMATS["float32"])
     clean = CastPlan(**stages, frequencies="float32_pow")
+    rounded: dict[str, tuple[str, ...]] = {stage: (stage,) for stage in CASTS}
+    rounded |= {f"{stage} and table": (stage, "table") for stage in CASTS[:-1]}
     found = {"float32": clean}
-    for name in explained.HALF_FORMATS:
-        rounded: dict[str, tuple[str, ...]] = {stage: (stage,) for stage in CASTS}
-        rounded |= {f"{stage} and table": (stage, "table") for stage in CASTS[:-1]}
-        for what, chosen in {**rounded, "everything": CASTS}.items():
-            changes: dict[str, Any] = dict.fromkeys(chosen, FORMATS[name])
-            found[f"{what} in {name}"] = replace(clean, **changes)
+    for name, what in product(explained.HALF_FORMATS, [*rounded, "everything"]):
+        changes: dict[str, Any] = dict.fromkeys(rounded.get(what, CASTS), FORMATS[name])
+        found[f"{what} in {name}"] = replace(clean, **changes)
     return found

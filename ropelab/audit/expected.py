@@ -10,10 +10,12 @@ from ropelab.audit.document import load
 from ropelab.audit.rotations import Pairs, Positions, Rotated, Shape, Table, Vectors, layout
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.math.frequencies import rotations
 from ropelab.math.numerics.budget import Budget, Kind
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.rotary import Pairing
+from ropelab.math.scaling import Llama3
 from ropelab.runs.errors import InputError
 
 
@@ -38,11 +40,11 @@ class Rotation:
         return (sin, cos) if self.swapped else (cos, sin)
 
     def applied(self, vectors: Vectors, positions: Positions) -> Rotated:
-        """Return the vectors rotated at each position."""
+        """Return the vectors rotated at each position; each position may have its own."""
         first, second = layout(self.pairing, 2 * len(self.inv_freq), self.start)
         a, b, c, d = (part[:, None] for part in self.shape(*self.tables(positions)))
-        result = np.repeat(vectors[None], len(positions), axis=0)
-        x, y = vectors[:, first], vectors[:, second]
+        result = np.broadcast_to(vectors, (len(positions), *vectors.shape[-2:])).copy()
+        x, y = vectors[..., first], vectors[..., second]
         result[:, :, first], result[:, :, second] = a * x + b * y, c * x + d * y
         return result
 
@@ -54,6 +56,7 @@ class Expected:
     spec: RopeSpec
     length: int
     others: Mapping[str, RopeSpec]  # as other runtimes read the same file
+    layers: Mapping[str, RopeSpec] = field(default_factory=dict)  # all types in this file
 
     @property
     def inv_freq(self) -> Pairs:
@@ -62,6 +65,15 @@ class Expected:
     @property
     def rotation(self) -> Rotation:
         return Rotation(self.inv_freq, self.spec.attention_factor, self.spec.pairing)
+
+    def scaled(self, ladder: Pairs) -> Pairs:
+        """Return what the scaling makes of these frequencies instead of the plain ones."""
+        method, spec = self.spec.scaling, self.spec
+        if isinstance(method, Llama3):  # its ramp follows the frequency, those of others the pair
+            ends = (method.low_freq_factor, method.high_freq_factor)
+            turns = rotations(ladder, spec.trained_len)
+            return ladder * np.interp(turns, ends, (1 / method.factor, 1))
+        return ladder * self.inv_freq / spec.geometry.inv_freq
 
     def budget(self, kind: Kind = "float32") -> Budget:
         """Return what an honest code may lose."""
@@ -78,15 +90,13 @@ def of_file(source: str, length: int | None) -> dict[str, Expected]:
 
 def of_config(name: str, config: Mapping[str, Any], length: int | None) -> dict[str, Expected]:
     """Return the rotation that the reference computes for each layer type."""
+    if length is not None and not (isinstance(length, int | np.integer) and 2 <= length <= 2**40):
+        raise InputError(f"length must be a whole number of tokens from 2 to 2^40, not {length!r}")
     main = registry.reference(name, config)
     readings = {n: registry.read(r, config) for n, r in registry.RUNTIMES.items()}
-    mains = {n: reading.main for n, reading in readings.items()}
-    others = {n: s for n, s in mains.items() if s and s.rotary_dim == main.rotary_dim}
+    others = {name: reading.main for name, reading in readings.items() if reading.main}
     layers = readings[registry.REFERENCE].layers or {"all": main}
-    return {
-        layer: Expected(spec, length or spec.length, others if spec == main else {})
-        for layer, spec in layers.items()
-    }
+    return {n: Expected(s, length or s.length, others, layers) for n, s in layers.items()}
 
 
 def main_of(layers: Mapping[str, Expected]) -> str:

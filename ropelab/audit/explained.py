@@ -12,8 +12,8 @@ from ropelab.audit.observed import frequencies
 from ropelab.audit.rotations import SHEARED, Fault, Observed, Pairs, Table
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.math import scaling
-from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.runs.files import table_beside
 from ropelab.runs.sentences import typed
 
 BY_FACTOR = (scaling.Llama3, scaling.Yarn, scaling.DynamicNtk, scaling.PositionInterpolation)
@@ -21,22 +21,11 @@ BY_FACTOR = (scaling.Llama3, scaling.Yarn, scaling.DynamicNtk, scaling.PositionI
 CLOSE = 2e-3
 SAME_POSITION = 2e-2  # rad; tables in bfloat16 are off by less
 ENOUGH_PAIRS = 8  # that fix a position: with fewer, another one may fit as well
-# As a share of the gain; 8-bit formats round a factor by less.
-UNEVEN = 0.1
+UNEVEN = 0.1  # as a share of the gain; 8-bit formats round a factor by less
 ENDS = "look at where the table ends and at what positions are counted from"
-HALF_FORMATS = ("bfloat16", "float16", "tf32")
-# Original lengths and bases that may have been taken by mistake.
-LENGTHS = tuple(2**k for k in range(9, 21))
-FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)
-BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)
-# Factors on all frequencies that have a usual reason.
-REASONS = {
-    2.0: "rotated twice: every angle is doubled",
-    0.5: "every angle is halved",
-    math.tau: "angles count rotations, 2 pi rad",
-    math.pi / 180: "angles are taken for degrees",
-    180 / math.pi: "angles in degrees are taken for radians",
-}
+USUAL = table_beside(__file__)
+HALF_FORMATS, LENGTHS = USUAL["formats"], USUAL["lengths"]
+FACTORS, BASES = USUAL["factors"], USUAL["bases"]
 
 
 def near(one: Pairs, other: Pairs) -> bool:
@@ -52,9 +41,9 @@ def wrong_tables(observed: Observed, expected: Expected) -> Fault | None:
     """Name tables that are swapped or negated, or whose factors differ."""
     # By small positions, where all codes are precise.
     first, factor = observed.positions <= 4, expected.spec.attention_factor
-    cos, sin = right = expected.rotation.tables(observed.positions[first])
-    ours = observed.cos[first], observed.sin[first]
-    if ours[0].shape != cos.shape:
+    cos, sin = right = np.stack(expected.rotation.tables(observed.positions[first]))
+    ours = np.stack([observed.cos[first], observed.sin[first]])
+    if ours.shape != right.shape:
         return None
     known = {
         "cos and sin are swapped": (sin, cos),
@@ -64,17 +53,14 @@ def wrong_tables(observed: Observed, expected: Expected) -> Fault | None:
         "cos holds sin": (sin, sin),
     }
     for answer, tables in known.items():
-        if all(np.abs(x - y).max() <= SHEARED * factor for x, y in zip(ours, tables, strict=True)):
+        if np.abs(ours - tables).max() <= SHEARED * factor:
             return answer, "check the signs" if "negated" in answer else "return cos, then sin"
-    factors = []
-    for table, wanted in zip(ours, right, strict=True):
-        times = float((table * wanted).sum() / (wanted**2).sum())
-        if np.abs(table - times * wanted).max() > SAME_POSITION * factor:
-            return None
-        factors.append(times * factor)
-    if min(factors) <= 0 or math.isclose(*factors, rel_tol=SAME_POSITION):
+    times = (ours * right).sum(axis=(1, 2)) / (right**2).sum(axis=(1, 2))
+    fits = np.abs(ours - times[:, None, None] * right).max() <= SAME_POSITION * factor
+    if not fits or times.min() <= 0 or math.isclose(*times, rel_tol=SAME_POSITION):
         return None
-    return "cos is multiplied by {:.4g}, sin by {:.4g}".format(*factors), f"both by {factor:.6g}"
+    answer = "cos is multiplied by {:.4g}, sin by {:.4g}".format(*times * factor)
+    return answer, f"both by {factor:.6g}"
 
 
 def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
@@ -142,7 +128,7 @@ def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
     for name, *cuts in product(HALF_FORMATS, *[("float64", "")] * 3):
         exponent, power, inverse = (FORMATS[cut or name] for cut in cuts)
         rounded = round_to(1 / round_to(spec.base ** round_to(steps, exponent), power), inverse)
-        if np.allclose(found, rounded * right * spec.base**steps, rtol=2e-4, atol=1e-12):
+        if np.allclose(found, expected.scaled(rounded), rtol=2e-4, atol=1e-12):
             return f"inv_freq is rounded to {name}", "compute it in float32"
     if isinstance(spec.scaling, scaling.LongRope):
         # As if each token chose its table by its own position.
@@ -167,7 +153,7 @@ def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
 
 
 def wrong_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
-    """Name the base or exponent of frequencies that fall by one ratio from pair to pair."""
+    """Name the base, or the count, of frequencies that fall by one ratio from pair to pair."""
     if not (found > 0).all() or len(found) < 3:
         return None
     if near(found, found[:1]):
@@ -183,14 +169,6 @@ def wrong_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
         return None
     if abs(start) > CLOSE:
         return None
-    # A ladder with another slope has two causes: the base, or the width in the exponent.
-    width = -2 * math.log(spec.base) / slope
-    even = round(width / 2) * 2
-    if math.isclose(width, even, rel_tol=1e-3) and (
-        even > spec.rotary_dim or even in (spec.rotary_dim - 2, spec.rotary_dim / 2)
-    ):
-        answer = f"the exponent divides by {even} instead of {spec.rotary_dim}"
-        return answer, f"divide by the rotated width, {spec.rotary_dim}"
     base = math.exp(-slope * spec.rotary_dim / 2)
     short = next(s for n in (4, 7, 17) if (s := float(f"{base:.{n}g}")) != spec.base)
     answer, fix = f"base {typed(short)} instead of {typed(spec.base)}", f"base {typed(spec.base)}"
@@ -215,7 +193,7 @@ def common_factor(found: Pairs, right: Pairs) -> Fault | None:
     fits = near(found[slow], factor * right[slow]) and apart <= CLOSE
     if not factor or math.isclose(factor, 1, rel_tol=CLOSE) or not fits:
         return None
-    for value, reason in REASONS.items():
+    for reason, value in USUAL["reasons"].items():
         if math.isclose(factor, value, rel_tol=CLOSE):
             return reason, "multiply positions by inv_freq once"
     return f"every angle is {factor:.4g} times what it should be", "angle = position * inv_freq"
@@ -225,7 +203,7 @@ def wrong_ramp(found: Pairs, spec: RopeSpec) -> Fault | None:
     """Name other ends of YaRN's ramp, between which the share that is divided grows evenly."""
     if not isinstance(spec.scaling, scaling.Yarn):
         return None
-    plain, pairs = inverse_frequencies(spec.rotary_dim, spec.base), np.arange(len(found))
+    plain, pairs = spec.geometry.inv_freq, np.arange(len(found))
     share = (1 - found / plain) / (1 - 1 / spec.scaling.factor)
     inside = (share > UNEVEN / 2) & (share < 1 - UNEVEN / 2)
     if inside.sum() < 3:
@@ -243,8 +221,10 @@ def wrong_ramp(found: Pairs, spec: RopeSpec) -> Fault | None:
 def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]]:
     """Yield mistakes with the frequencies that they give, the likeliest first."""
     spec, length, right = expected.spec, expected.length, expected.inv_freq
-    fitted: list[float] = []
-    plain = inverse_frequencies(spec.rotary_dim, spec.base)
+    head, width, plain = spec.head_dim, spec.rotary_dim, spec.geometry.inv_freq
+    for name, other in expected.layers.items():
+        answer = f"rotates as {name} layers should (base {typed(other.base)}, {other.method})"
+        yield answer, other.inv_freq(length)
     if isinstance(spec.scaling, scaling.LongRope):
         for name in ("short", "long"):
             divisors = np.array(getattr(spec.scaling, f"{name}_factor"))
@@ -252,7 +232,8 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
             yield f"the {name} table multiplies the frequencies", plain * divisors
     if not isinstance(spec.scaling, scaling.Unscaled):
         yield f"the scaling is not applied: {spec.method} is missing", plain
-        yield "the factor is applied twice", right**2 / plain
+        for twice in (expected.scaled(right), right**2 / plain):
+            yield "the factor is applied twice", twice
     if isinstance(spec.scaling, scaling.Llama3 | scaling.Yarn):
         divided = plain / spec.scaling.factor
         inverted = plain + divided - right
@@ -261,9 +242,6 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         ramp = ~(np.isclose(right, plain, rtol=CLOSE) | np.isclose(right, divided, rtol=CLOSE))
         for done, pairs in (("kept", plain), ("divided", divided), ("blended backwards", inverted)):
             yield f"pairs in the ramp are {done}", np.where(ramp, pairs, right)
-        # Pair 1 is not scaled, so that it has the base.
-        digits = -spec.rotary_dim / 2 * math.log10(max(abs(found[:2].min()), 1e-300))
-        fitted = [float(f"{10**digits:.3g}")] if 1 < digits < 12 else []
     if isinstance(spec.scaling, BY_FACTOR):
         for factor in FACTORS:
             other = replace(spec, scaling=replace(spec.scaling, factor=factor))
@@ -275,14 +253,27 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
     yield "the rotation has the wrong sign", -right
     yield "the frequencies are in reverse order", right[::-1]
     turned = round(math.tau * spec.trained_len)
-    for trained in (n for n in (spec.length, turned, *LENGTHS) if n != spec.trained_len):
+    for trained in (spec.length, turned, *LENGTHS):
         answer = f"original length {trained} instead of {spec.trained_len}"
         answer = "the ramp's wavelengths lack their 2 pi" if trained == turned else answer
         yield answer, replace(spec, trained_len=trained).inv_freq(length)
     yield "positions are divided by inv_freq", wrapped(1 / np.where(right == 0, 1.0, right))
-    for base in (b for b in (*BASES, *fitted) if b != spec.base):
+
+    def based(base: float) -> tuple[str, Pairs]:
         answer = f"base {typed(base)} instead of {typed(spec.base)}"
-        yield answer, replace(spec, base=base).inv_freq(length)
+        return answer, replace(spec, base=base).inv_freq(length)
+
+    yield from map(based, BASES)
+    # Multiples of the head, as far as usual sizes of the hidden state, and slips of the width.
+    for divisor in (*range(head, 129 * head, head), 2 * width, width // 2, max(width - 2, 1)):
+        power = width / divisor
+        dynamic = isinstance(spec.scaling, scaling.DynamicNtk)  # another base at each length
+        ladder = right**power if dynamic else expected.scaled(plain**power)
+        yield f"the exponent divides by {divisor} instead of {width}", ladder
+    # Pair 1 is not scaled by these two, so that it has the base.
+    digits = -width / 2 * math.log10(max(abs(found[:2].min()), 1e-300))
+    if isinstance(spec.scaling, scaling.Llama3 | scaling.Yarn) and 1 < digits < 12:
+        yield based(float(f"{10**digits:.3g}"))
     for name, other in expected.others.items():
         yield f"rotates as {name} does ({other.method})", other.inv_freq(length)
 

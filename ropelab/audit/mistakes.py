@@ -20,9 +20,8 @@ def mistaken(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
     width, base = spec.rotary_dim, spec.base
     plain, theta = inverse_frequencies(width, base), good.inv_freq
     other: Pairing = "interleaved" if spec.pairing == "half" else "half"
-    names = {"half": "half", "interleaved": "adjacent"}
-    says = f"{names[other]} pairing instead of {names[spec.pairing]}"
-    yield "pairing", says, replace(good, pairing=other)
+    given, wanted = ("half", "adjacent") if other == "half" else ("adjacent", "half")
+    yield "pairing", f"{given} pairing instead of {wanted}", replace(good, pairing=other)
     yield "direction", "the rotation has the wrong sign", replace(good, inv_freq=-theta)
     for name in ("minus", "overwritten"):
         says, _, shape = SHAPES[name]
@@ -42,7 +41,7 @@ def mistaken(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
     elif not np.allclose(theta, plain):
         says = f"the scaling is not applied: {spec.method} is missing"
         yield "unscaled", says, replace(good, inv_freq=plain)
-        twice = replace(good, inv_freq=theta**2 / plain)
+        twice = replace(good, inv_freq=expected.scaled(theta))
         yield "scaled_twice", "the factor is applied twice", twice
     if spec.attention_factor != 1:
         says = f"the attention factor {spec.attention_factor:.6g} is missing"

@@ -1,7 +1,8 @@
 """A rotary code's answers at given positions, from a function or from a class of transformers."""
 
-import importlib
+import importlib.util
 import inspect
+import os
 import pickle
 import re
 import subprocess
@@ -44,21 +45,22 @@ def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
 
 # The path comes first: what is unpickled after it is imported from there.
 CHILD = """
-import os, pickle, sys
+import pickle, sys
 sys.path = pickle.load(sys.stdin.buffer)
-answers, *job = pickle.load(sys.stdin.buffer)
-from ropelab.audit.observed import from_factory
-from ropelab.runs.errors import RopelabError
-me = os.getpid()
-try:
-    answer = from_factory(*job)
-except RopelabError as error:
-    answer = error
-if os.getpid() == me:
-    with open(answers, "wb") as file:
-        pickle.dump(answer, file)
-os._exit(0)
+from ropelab.audit.observed import answer_job
+answer_job(*pickle.load(sys.stdin.buffer))
 """
+
+
+def answer_job(answers: str, *job: Any) -> None:
+    me = os.getpid()
+    try:
+        answer: Any = from_factory(*job)
+    except RopelabError as error:
+        answer = error
+    if os.getpid() == me:  # the factory may have forked
+        Path(answers).write_bytes(pickle.dumps(answer))
+    os._exit(0)
 
 
 def observe(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
@@ -72,15 +74,13 @@ def observe(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Obse
     with TemporaryFolder() as place:
         answers, printed = Path(place, "answers"), Path(place, "printed")
         job = (str(answers), module, factory, spec, positions)
+        sent = pickle.dumps(sys.path) + pickle.dumps(job)
+        command = [sys.executable, "-P", "-u", "-c", CHILD]
         # A file for its output: what it forks may hold a pipe open.
         with printed.open("wb") as output:
             try:
                 done = subprocess.run(
-                    [sys.executable, "-P", "-u", "-c", CHILD],
-                    input=pickle.dumps(sys.path) + pickle.dumps(job),
-                    stdout=output,
-                    stderr=output,
-                    timeout=LONGEST_SECONDS,
+                    command, input=sent, stdout=output, stderr=output, timeout=LONGEST_SECONDS
                 )
                 problem = f"ended with status {done.returncode}, no answer"
             except subprocess.TimeoutExpired:
@@ -125,8 +125,7 @@ def from_module(
     """Ask a rotary class of transformers, for layers of that type if it has several."""
     import torch
 
-    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    chosen = kinds[known("--dtype", dtype, kinds)]
+    chosen = getattr(torch, known("--dtype", dtype, ("float32", "bfloat16", "float16")))
     arguments = (torch.zeros(1, dtype=chosen), torch.from_numpy(positions)[None])
     with torch.no_grad():
         try:
@@ -134,11 +133,11 @@ def from_module(
         except RuntimeError as error:  # at sections of another sum
             raise InputError(f"{type(module).__name__} stops: {error}") from None
     parts = tabled({name: as_numbers(part) for name, part in named(answer, []).items()})
-    return from_tables(positions, parts["cos"][0], parts["sin"][0], spec.rotary_dim // 2)
+    return from_tables(positions, parts["cos"][0], parts["sin"][0], spec)
 
 
 def layered(module: Any) -> bool:
-    return isinstance(getattr(module, "rope_type", None), dict)
+    return isinstance(getattr(module, "rope_type", None) or None, dict)  # ESM's is empty
 
 
 def rotary_module(folder: Path) -> Any:
@@ -150,12 +149,17 @@ def rotary_module(folder: Path) -> Any:
         text = config
     require("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
     if (kind := str(text.get("model_type"))) not in CONFIG_MAPPING:
         raise InputError(f"the installed transformers has no model type '{kind}'")
     try:
         made = CONFIG_MAPPING[kind].from_dict(dict(text)).get_text_config()
-        return rotary_class(type(made))(config=made)
+        own = type(made)
+        if not importlib.util.find_spec(own.__module__.replace("configuration", "modeling")):
+            model: Any = MODEL_MAPPING[own]  # InternLM3's are Llamas
+            own = model.config_class
+        return rotary_class(own)(config=made)
     except InputError:
         raise
     except Exception as error:  # of the class, or of what checks its fields

@@ -6,6 +6,7 @@ become a 2 x 2 block times them, and a block that is no rotation is a fault.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -27,6 +28,7 @@ Fault = tuple[str, str]  # a sentence, and what to do instead
 LARGEST_FACTOR = 1e100  # on cos and sin; sums of such numbers do not overflow
 ZERO = 1e-9  # a component below this share of the largest one counts as none
 LEFT_IN_HALVES = "adjacent pairs come back as halves, which scores of q and k alike do not see"
+NOT_SHOWN = "pairs were not judged, as tables do not show them"
 SHEARED = 0.1  # of the gain: so far apart 8-bit formats do not bring equal numbers
 STILL = 2.0**-7  # of the largest: features that only pass lose less, in bfloat16 or 8 bits
 NOT_PAIRED = ("features do not rotate in pairs", "look at features 0 and 1 at position 1")
@@ -45,16 +47,12 @@ class Observed:
     fault: Fault | None = None  # in pairs or place
     blocks: Float[np.ndarray, "n pairs 2 2"] | None = None  # that multiply the pairs of vectors
     called: str = ""  # the function, with what it was given
-    note: str = ""  # on rotated vectors in another order, which scores do not see
+    note: str = ""  # on an order of features that scores or tables do not show
     between: "Observed | None" = None  # at further positions
 
     @property
     def gain(self) -> float:
         return float(np.median(np.hypot(self.cos, self.sin)))
-
-    @property
-    def finite(self) -> bool:
-        return bounded(self.cos) and bounded(self.sin)
 
 
 def bounded(array: np.ndarray) -> bool:
@@ -62,18 +60,22 @@ def bounded(array: np.ndarray) -> bool:
     return bool((np.abs(array) < LARGEST_FACTOR).all())
 
 
-def from_tables(positions: Positions, cos: Table, sin: Table, pairs: int | None) -> Observed:
+def from_tables(positions: Positions, cos: Table, sin: Table, spec: RopeSpec) -> Observed:
     """Return tables with a column per pair; given one per feature, each angle is there twice."""
     if cos.shape != sin.shape or cos.ndim != 2 or len(cos) != len(positions):
         raise InputError(f"cos {cos.shape} and sin {sin.shape} for {len(positions)} positions")
     width = cos.shape[1]
     if not width:
         raise InputError("cos and sin have no columns")
-    if width % 2 == 0 and width != pairs:
-        for columns, others in (layout("half", width), layout("adjacent", width)):
-            if all(np.array_equal(t[:, columns], t[:, others]) for t in (cos, sin)):
-                return Observed(positions, cos[:, columns], sin[:, columns])
-    return Observed(positions, cos, sin)
+    doubled = width % 2 == 0 and width != spec.rotary_dim // 2
+    for order in ("half", "interleaved") if doubled else ():
+        columns, others = layout(order, width)
+        if all(np.array_equal(t[:, columns], t[:, others]) for t in (cos, sin)):
+            # Codes of adjacent pairs read tables of either layout (GLM, DeepSeek).
+            fault = crossed("adjacent") if order != "half" == spec.pairing else None
+            note = "" if order == spec.pairing else NOT_SHOWN
+            return Observed(positions, cos[:, columns], sin[:, columns], fault=fault, note=note)
+    return Observed(positions, cos, sin, note=NOT_SHOWN)
 
 
 def layout(pairing: str, width: int, start: int = 0) -> tuple[Features, Features]:
@@ -120,7 +122,7 @@ def from_vectors(
     if not bounded(after):
         return replace(nothing, fault=("rotated vectors are not finite", "see how they are made"))
     most = np.abs(before).max()
-    if np.abs(after[moving] - before).max() <= ZERO * most:
+    if np.abs((after - before)[moving]).max() <= ZERO * most:
         answer = "no rotation: the output equals the input"
         return replace(nothing, fault=(answer, "rotate queries and keys"))
     pairs = paired(before, after, positions, spec)
@@ -133,7 +135,7 @@ def from_vectors(
     blocks, _ = blocks_of(before, after, *pairs)
     partner, fault = placed(*pairs, spec)
     rest = np.delete(np.arange(spec.head_dim), np.concatenate(pairs))
-    if fault is None and (np.abs(after[:, :, rest] - before[:, rest]) > STILL * most).any():
+    if fault is None and (np.abs((after - before)[..., rest]) > STILL * most).any():
         fault = (f"features {rest[0]} to {rest[-1]} do not rotate, but change", "leave them alone")
     return Observed(positions, blocks[..., 0, 0], blocks[..., 1, 0], partner, fault, blocks)
 
@@ -192,29 +194,28 @@ def layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
     """Yield the right layout of the pairs first, then the others that codes have."""
     width, head = spec.rotary_dim, spec.head_dim
     order = ("half", "adjacent") if spec.pairing == "half" else ("adjacent", "half")
-    for size, start in ((width, 0), (width, head - width), (head, 0)):
-        for pairing in order:
-            yield layout(pairing, size, start)
+    for (size, start), pairing in product(((width, 0), (width, head - width), (head, 0)), order):
+        yield layout(pairing, size, start)
 
 
 def blocks_of(
     before: Vectors, after: Rotated, first: Features, second: Features
 ) -> tuple[Float[np.ndarray, "n pairs 2 2"], float]:
     """Return what pairs are multiplied by, by least squares, and the most that it leaves over."""
-    x = np.stack([before[:, first], before[:, second]], axis=-1)
-    y = np.stack([after[:, :, first], after[:, :, second]], axis=-1)
-    gram = np.einsum("vpi,vpj->pij", x, x)
+    pairs = np.stack([first, second], axis=-1)
+    x, y = np.broadcast_to(before, after.shape)[..., pairs], after[..., pairs]
+    gram = np.einsum("nvpi,nvpj->npij", x, x)
     if np.linalg.cond(gram).max() > 1e6:
         raise InputError("too few vectors to tell what each pair is multiplied by")
-    blocks = np.einsum("nvpo,vpi->npoi", y, x) @ np.linalg.inv(gram)
-    inside = np.abs(y - np.einsum("npoi,vpi->nvpo", blocks, x)).max()
-    rest = np.delete(np.arange(before.shape[1]), np.concatenate([first, second]))
-    return blocks, float(max(inside, np.abs(after[:, :, rest] - before[:, rest]).max(initial=0.0)))
+    blocks = np.einsum("nvpo,nvpi->npoi", y, x) @ np.linalg.inv(gram)
+    inside = np.abs(y - np.einsum("npoi,nvpi->nvpo", blocks, x)).max()
+    rest = np.delete(np.arange(before.shape[-1]), np.concatenate([first, second]))
+    return blocks, float(max(inside, np.abs((after - before)[..., rest]).max(initial=0.0)))
 
 
 def placed(first: Features, second: Features, spec: RopeSpec) -> tuple[Partner, Fault | None]:
     """Return the pairing, and a fault if it or the place of the block is another."""
-    wanted = "half" if spec.pairing == "half" else "adjacent"
+    wanted, step = ("half", spec.rotary_dim // 2) if spec.pairing == "half" else ("adjacent", 1)
     fix = f"pair {'i and i + d/2' if wanted == 'half' else '2i and 2i + 1'}"
     gaps, width = np.unique(second - first), 2 * len(first)
     partner: Partner = "irregular"
@@ -223,7 +224,6 @@ def placed(first: Features, second: Features, spec: RopeSpec) -> tuple[Partner, 
     elif np.array_equal(gaps, [width // 2]):
         partner = "half" if width > 2 else "unknown"
     if partner == "irregular" and len(gaps) == 1:
-        step = spec.rotary_dim // 2 if wanted == "half" else 1
         if gaps[0] == step:
             still = np.setdiff1d(layout(spec.pairing, spec.rotary_dim)[0], first)
             if not len(still):
@@ -265,21 +265,23 @@ SHAPES: dict[str, tuple[str, str, Shape]] = {
 CROSSED = {"adjacent": "cos = cat(cos, cos), likewise sin", "half": "cos = repeat(cos, 2)"}
 
 
+def crossed(order: str) -> Fault:
+    return f"the columns of cos and sin are laid out for {order} pairs", CROSSED[order]
+
+
 def known_blocks(right: tuple[Table, Table]) -> Iterator[tuple[Fault, tuple[Table, ...]]]:
     """Yield mistakes, each with the blocks (a, b, c, d) that it makes of the right cos and sin."""
     for answer, fix, shape in SHAPES.values():
         yield (answer, fix), shape(*right)
-    # Columns laid out for the other pairing.
+    # Columns laid out for the other pairing: the pairs that each feature then takes them of.
     pairs = right[0].shape[1]
-    doubled = (np.repeat(table, 2, axis=1) for table in right)
-    joined = (np.concatenate([table, table], axis=1) for table in right)
-    for order, tables in (
-        ("adjacent", [(t[:, :pairs], t[:, pairs:]) for t in doubled]),
-        ("half", [(t[:, ::2], t[:, 1::2]) for t in joined]),
+    i = np.arange(pairs)
+    for order, first, second in (
+        ("adjacent", i // 2, (i + pairs) // 2),
+        ("half", 2 * i % pairs, (2 * i + 1) % pairs),
     ):
-        cos, sin = tables
-        answer = f"the columns of cos and sin are laid out for {order} pairs"
-        yield (answer, CROSSED[order]), (cos[0], -sin[0], sin[1], cos[1])
+        cos, sin = ((table[:, first], table[:, second]) for table in right)
+        yield crossed(order), (cos[0], -sin[0], sin[1], cos[1])
 
 
 def sheared(blocks: Float[np.ndarray, "n pairs 2 2"], right: tuple[Table, Table]) -> Fault | None:

@@ -1,7 +1,6 @@
 """Arrays that an engine wrote: tables, or rotated queries and keys."""
 
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,12 +17,6 @@ from ropelab.runs.files import check_regular
 SUFFIXES = (".npz", ".safetensors")
 MOST_BYTES = 2**32
 LARGEST_POSITION = 2**53  # positions beyond are not exact in float64
-# numpy and zipfile raise these for damaged files; NotImplementedError for a compression that Python
-# does not know, RuntimeError for an encrypted file.
-UNREADABLE = (
-    *(OSError, ValueError, EOFError, NotImplementedError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error, MemoryError),
-)
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -32,7 +25,7 @@ def read_arrays(path: Path) -> Arrays:
     try:
         check_regular(path)
         return tensors(path) if path.suffix == ".safetensors" else archive(path)
-    except UNREADABLE as error:
+    except Exception as error:  # at damaged files numpy, zipfile and zlib raise many kinds
         problem = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read {path}: {problem}") from None
 
@@ -53,13 +46,9 @@ def archive(path: Path) -> Arrays:
 
 def tensors(path: Path) -> Arrays:
     # By way of torch: numpy has no bfloat16.
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
-        found = load_file(path)
-    except SafetensorError as error:
-        raise ValueError(error) from None
+    found = load_file(path)
     if wrong := [name for name, tensor in found.items() if tensor.is_complex()]:
         raise ValueError(f"{wrong[0]} holds complex numbers, not real ones")
     return {name: tensor.double().numpy() for name, tensor in found.items()}
@@ -71,30 +60,31 @@ def positions_of(path: Path, arrays: Arrays, count: int) -> Positions:
     exact = (places >= 0) & (places <= LARGEST_POSITION) & (np.floor(places) == places)
     if places.ndim != 1 or not exact.all():
         raise InputError(f"{path}: positions must be a list of whole numbers from 0 to 2^53")
-    if 1 not in places:
-        raise InputError(f"{path} has no row for position 1")
+    if len(places) != count:
+        raise InputError(f"{path}: {len(places)} positions for {count} rows")
     return places.astype(np.int64)
 
 
 def rotated_of(
     path: Path, arrays: Arrays, name: str, expected: Expected
-) -> tuple[Vectors, Rotated, Positions] | None:
+) -> tuple[Vectors, Rotated, Positions]:
     """Return vectors, their rotations and the positions; without vectors, those of `vectors`."""
-    after = arrays.get(f"{name}_rotated")
-    if after is None:
-        return None
-    if after.ndim != 3:
-        shape = f"[positions, vectors, {expected.spec.head_dim}]"
-        raise InputError(f"{path}: {name}_rotated has shape {after.shape} instead of {shape}")
+    after, head = arrays[f"{name}_rotated"], expected.spec.head_dim
     before = arrays.get(name, unrotated(expected.spec)[name])
+    if before.shape == after.shape and before.shape[1:] == (head,):  # one at each position
+        before, after = before[:, None], after[:, None]
+    shapes = (after.shape, after.shape[1:])
+    if after.ndim != 3 or before.shape not in shapes or before.shape[-1] != head:
+        wanted = f"[positions, heads, {head}], beside {name} likewise or [heads, {head}]"
+        problem = f"{name}_rotated has shape {after.shape} instead of {wanted}"
+        raise InputError(f"{path}: {problem}; {name} has {before.shape}")
+    if not (bounded(before) and before.reshape(-1, head).any(axis=0).all()):
+        raise InputError(f"{path}: {name} needs finite numbers, and none of its columns only zeros")
     places = places_of(expected)
     if "positions" in arrays or len(after) != len(places):
         places = positions_of(path, arrays, len(after))
-    wanted = (len(places), *before.shape)
-    if before.shape[1:] != (expected.spec.head_dim,) or after.shape != wanted:
-        raise InputError(f"{path}: {name}_rotated has shape {after.shape} instead of {wanted}")
-    if not (bounded(before) and before.any(axis=0).all()):
-        raise InputError(f"{path}: {name} needs finite numbers, and none of its columns only zeros")
+    if not places.any():
+        raise InputError(f"{path} has no position above 0")
     return before, after, places
 
 
@@ -102,5 +92,7 @@ def tables_of(path: Path, arrays: Arrays, spec: RopeSpec) -> Observed:
     """Return arrays `cos` and `sin`, a row per position."""
     if "cos" not in arrays or "sin" not in arrays:
         raise InputError(f"{path} needs arrays cos and sin, it has {', '.join(arrays) or 'none'}")
-    positions = positions_of(path, arrays, len(arrays["cos"]) if arrays["cos"].ndim else 0)
-    return from_tables(positions, arrays["cos"], arrays["sin"], spec.rotary_dim // 2)
+    positions = positions_of(path, arrays, len(np.atleast_1d(arrays["cos"])))
+    if 1 not in positions:
+        raise InputError(f"{path} has no row for position 1")
+    return from_tables(positions, arrays["cos"], arrays["sin"], spec)

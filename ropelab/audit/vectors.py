@@ -106,7 +106,7 @@ def rotated_bound(
     """Bound the errors of these vectors' rotations, which have the right pairs."""
     first, second = layout(expected.spec.pairing, expected.spec.rotary_dim)
     budget = expected.budget(kind)
-    return budget.rotated(places.astype(np.float64), before[:, first], before[:, second])
+    return budget.rotated(places.astype(np.float64), before[..., first], before[..., second])
 
 
 def write(folder: Path, arrays: Mapping[str, np.ndarray], about: Facts, config: Facts) -> None:

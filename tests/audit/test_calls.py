@@ -232,6 +232,58 @@ def test_assert_rope_calls_in_the_same_ways() -> None:
         assert_rope(twice, LLAMA)
 
 
+LAYERS = (("full", 1e6, 8), ("sliding", 1e4, 1))
+ODD: list[Any] = [-1, 0, math.inf, math.nan, "x", None]
+LENGTHS: list[Any] = [0, 1, -4096, 2**45, 4096.5, math.nan, "4k"]
+GEMMA: dict[str, Any] = {
+    "model_type": "gemma3_text",
+    "hidden_size": 512,
+    "num_attention_heads": 4,
+    "head_dim": 128,
+    "num_hidden_layers": 6,
+    "sliding_window_pattern": 6,
+    "max_position_embeddings": 131072,
+    "rope_theta": 1e6,
+    "rope_local_base_freq": 1e4,
+    "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+}
+
+
+@pytest.mark.parametrize(
+    ("layer", "other", "says"),
+    [
+        ("full", "sliding", r"sliding_attention layers should \(base 10000, unscaled\)"),
+        ("sliding", "full", r"full_attention layers should \(base 1e6, pi\(factor=8\)\)"),
+    ],
+)
+def test_a_rotation_of_the_other_layers_is_named_so(layer: str, other: str, says: str) -> None:
+    ladders = {name: 1 / (base ** (np.arange(64) / 64)) / by for name, base, by in LAYERS}
+
+    def tables(name: str) -> Any:
+        def made(positions: np.ndarray) -> Any:
+            angles = positions[:, None] * ladders[name]
+            return np.cos(angles), np.sin(angles)
+
+        return made
+
+    assert_rope(tables(layer), GEMMA, layer_type=f"{layer}_attention")
+    with pytest.raises(AssertionError, match=f"rotates as {says}"):
+        assert_rope(tables(other), GEMMA, layer_type=f"{layer}_attention")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        *(({"tolerance": t}, "tolerance must be a positive number") for t in ODD),
+        *(({"length": n}, "length must be a whole number of tokens") for n in LENGTHS),
+    ],
+)
+def test_assert_rope_refuses_what_the_command_refuses(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        assert_rope(lambda positions: positions, LLAMA, **given)
+    assert "\n" not in str(caught.value)
+
+
 LONGROPE: dict[str, Any] = {"short_factor": [1.0] * 32, "long_factor": [1.0 + i for i in range(32)]}
 LONGROPE |= {"rope_type": "longrope", "original_max_position_embeddings": 4096}
 DYNAMIC = {"rope_type": "dynamic", "factor": 4.0}

@@ -5,14 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.esm.modeling_esm import EsmRotaryEmbedding
 
 from ropelab.audit.check import check
 from ropelab.runs.errors import InputError
+from ropelab.testing import assert_rope
 from tests.models.released.architectures import ARCHITECTURES
 from tests.models.released.tiny import config
 
 # Rotation by a function of the module, not by a class.
 NO_CLASS = {"codegen", "gptj"}
+ESM: dict[str, Any] = {"position_embedding_type": "rotary", "max_position_embeddings": 1026}
+ESM |= {"hidden_size": 1280, "num_attention_heads": 20}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -31,9 +36,29 @@ def test_no_class_of_transformers_is_accused(name: str, tmp_path: Path) -> None:
 
 def test_every_layer_type_is_looked_at(tmp_path: Path) -> None:
     config("gemma3_text", **ARCHITECTURES["gemma3_text"]).save_pretrained(tmp_path)
-    assert "(sliding_attention, full_attention)" in check(str(tmp_path)).answer or (
-        "(full_attention, sliding_attention)" in check(str(tmp_path)).answer
-    )
+    answer = check(str(tmp_path)).answer
+    assert answer.startswith("full_attention and sliding_attention: within 0.01 rad")
+
+
+@pytest.mark.parametrize("kind", ["internlm3", "iquestcoder"])
+def test_a_model_type_without_a_module_of_its_own_has_the_class_of_its_model(
+    tmp_path: Path, kind: str
+) -> None:
+    """transformers builds these two as Llamas."""
+    config = {"model_type": kind, "hidden_size": 1024, "num_attention_heads": 8, "head_dim": 128}
+    config["rope_scaling"] = {"rope_type": "linear", "factor": 2.0}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = check(str(tmp_path))
+    assert not done.wrong, done.answer
+
+
+def test_a_class_that_takes_a_layer_type_and_has_one_kind_of_layers(tmp_path: Path) -> None:
+    config: Any = CONFIG_MAPPING["esm"].from_dict(ESM)
+    config.save_pretrained(tmp_path)
+    assert check(str(tmp_path)).answer == "within 0.01 rad up to position 1025; nearest to float32"
+    assert_rope(EsmRotaryEmbedding(config), tmp_path)
+    with pytest.raises(AssertionError, match="base 10000 instead of 500000"):
+        assert_rope(EsmRotaryEmbedding(config), {**config.to_dict(), "rope_theta": 5e5})
 
 
 @pytest.mark.parametrize(

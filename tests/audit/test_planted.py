@@ -48,10 +48,12 @@ def ladder(base: float = 500000.0, width: int = HEAD, divided: int = 0) -> np.nd
     return np.array([1 / base ** (2 * i / (divided or width)) for i in range(width // 2)])
 
 
-def llama3(inverted: bool = False, turn: float = math.tau) -> np.ndarray:
+def llama3(
+    inverted: bool = False, turn: float = math.tau, plain: np.ndarray | None = None
+) -> np.ndarray:
     """The ramp of Llama 3.1, from its published description."""
     found = []
-    for theta in ladder():
+    for theta in ladder() if plain is None else plain:
         share = (4096 * theta / turn - 1) / (4 - 1)
         share = min(max(share, 0.0), 1.0)
         share = 1 - share if inverted else share
@@ -143,6 +145,9 @@ LINEAR = {**PLAIN, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
 TABLES = {"short_factor": [1.0] * 32, "long_factor": [1.0 + i for i in range(32)]}
 LONGROPE = {**PLAIN, "model_type": "phi3", "original_max_position_embeddings": 4096}
 LONGROPE["rope_scaling"] = {"type": "longrope", **TABLES}
+HALF_TABLES = {name: factors[:16] for name, factors in TABLES.items()}
+PARTIAL_LONGROPE = {**LONGROPE, "partial_rotary_factor": 0.5}
+PARTIAL_LONGROPE["rope_scaling"] = {"type": "longrope", **HALF_TABLES}
 WIDER = math.sqrt(1 + math.log(8) / math.log(4096))
 STATIC = 500000.0 * 2.0 ** (64 / 62)  # dynamic scaling by 2 at 49152 of 32768 tokens: 2 * 1.5 - 1
 PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
@@ -339,6 +344,38 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"inv_freq": ladder() * TABLES["long_factor"], "gain": WIDER},
         "the long table multiplies the frequencies",
     ),
+    # A mistake before or after the scaling.
+    ("llama3 twice", SCALED, {"inv_freq": llama3(plain=llama3())}, "the factor is applied twice"),
+    (
+        "linspace, llama3",
+        SCALED,
+        {"inv_freq": llama3(plain=ladder(divided=62))},
+        "62 instead of 64",
+    ),
+    (
+        "exponent of the head, longrope",
+        PARTIAL_LONGROPE,
+        {"inv_freq": ladder()[:16] / TABLES["long_factor"][:16], "gain": WIDER},
+        "the exponent divides by 64 instead of 32",
+    ),
+    (
+        "exponent of the hidden state, yarn",
+        YARN,
+        {"inv_freq": yarn() / ladder() * ladder(divided=256), "gain": GAIN},
+        "the exponent divides by 256 instead of 64",
+    ),
+    (
+        "exponent, dynamic",
+        DYNAMIC,
+        {"inv_freq": ladder(divided=128)},
+        "the exponent divides by 128 instead of 64",
+    ),
+    (
+        "bfloat16 before llama3",
+        SCALED,
+        {"inv_freq": llama3(plain=BF16_POWERS)},
+        "inv_freq is rounded to bfloat16",
+    ),
     ("mscale's root", YARN, {"inv_freq": "right", "gain": GAIN**0.5}, "by 1.06707 instead of"),
 ]
 
@@ -398,15 +435,30 @@ def test_neighbours_that_come_back_as_halves_give_the_same_scores() -> None:
     assert judged(PLAIN, rotate).answer == "adjacent pairing instead of half"
 
 
-def test_tables_say_nothing_about_pairs() -> None:
+def test_tables_in_halves_say_nothing_about_adjacent_pairs() -> None:
     """Codes that rotate neighbours read tables of either layout (GLM, DeepSeek)."""
     wanted = expected({**PLAIN, "model_type": "cohere", "head_dim": HEAD})
     assert wanted.spec.pairing == "interleaved"
     cos, sin = wanted.rotation.tables(probes(wanted))
     for double in (lambda t: np.concatenate([t, t], -1), lambda t: np.repeat(t, 2, -1)):
-        observed = from_tables(probes(wanted), double(cos), double(sin), 32)
+        observed = from_tables(probes(wanted), double(cos), double(sin), wanted.spec)
         assert (observed.partner, observed.cos.shape) == ("unknown", cos.shape)
         assert not diagnose(observed, wanted, 0.01).wrong
+
+
+def test_columns_of_adjacent_pairs_are_wrong_for_halves_and_half_a_table_is_not_judged() -> None:
+    wanted = expected(PLAIN)
+    tables, places = wanted.rotation.tables(probes(wanted)), probes(wanted)
+    for double, wrong, says in (
+        (lambda t: np.repeat(t, 2, -1), True, "the columns of cos and sin are laid out for adjace"),
+        (lambda t: np.concatenate([t, t], -1), False, "nearest to float32"),
+        (lambda t: t, False, "pairs were not judged, as tables do not show them"),
+        (lambda t: np.repeat(0 * t + 1, 2, -1), True, "every position is rotated alike"),
+    ):
+        cos, sin = (double(table) for table in tables)
+        done = diagnose(from_tables(places, cos, sin, wanted.spec), wanted, 0.01)
+        assert done.wrong == wrong, done.answer
+        assert says in done.answer
 
 
 def test_few_vectors_show_pairs_and_blocks_as_unit_vectors_do() -> None:

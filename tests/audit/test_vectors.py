@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import ropelab
-from ropelab.audit.check import check
+from ropelab.audit.check import Check, check
 from ropelab.runs.errors import InputError
 from ropelab.testing import assert_rope
 from tests.audit.test_planted import HEAD, LLAMA3, PLAIN
@@ -175,7 +175,10 @@ def test_layer_types_have_a_folder_each_and_their_own_answers(tmp_path: Path) ->
     with np.load(local / "vectors.npz") as one, np.load(whole / "vectors.npz") as other:
         wrong = {"k_rotated": one["k_rotated"], "q_rotated": other["q_rotated"]}
     np.savez(whole / "mine.npz", **wrong)
-    assert check(str(whole / "mine.npz")).answer == "k: base 10000 instead of 1e6"
+    assert (
+        check(str(whole / "mine.npz")).answer
+        == "k: rotates as sliding_attention layers should (base 10000, unscaled)"
+    )
     assert not check(str(whole / "vectors.npz")).wrong
 
 
@@ -325,6 +328,88 @@ def test_an_engine_may_bring_its_own_vectors(tmp_path: Path) -> None:
         np.savez(tmp_path / "own.npz", q=given, q_rotated=rotated, positions=places)
         done = check(str(tmp_path / "own.npz"), config=str(tmp_path / "config.json"))
         assert says in done.answer
+
+
+def rotations(x: np.ndarray, angles: np.ndarray, sign: int = 1) -> np.ndarray:
+    cos, sin, (one, two) = np.cos(angles), np.sin(angles), np.split(x, 2, axis=-1)
+    return np.concatenate([one * cos - two * sin, sign * two * cos + one * sin], -1)
+
+
+@pytest.mark.parametrize("shape", [(64,), (1, 64), (2, 64), (3, 64), (8, 64)])
+@pytest.mark.parametrize("first", [0, 1, 7])
+def test_each_position_may_have_vectors_of_its_own(
+    tmp_path: Path, shape: tuple[int, ...], first: int
+) -> None:
+    """The usual dump of an engine: [positions, heads, head_dim], or one head without its axis."""
+    (tmp_path / "config.json").write_text(json.dumps(PLAIN))
+    places = np.arange(first, first + 40, 3)
+    angles = (places[:, None] * 500000.0 ** (-np.arange(32) / 32)).reshape(
+        len(places), *[1] * (len(shape) - 1), 32
+    )
+    given = np.random.default_rng(0).normal(size=(len(places), *shape))
+
+    def answer(rotated: np.ndarray) -> Check:
+        np.savez(tmp_path / "own.npz", q=given, q_rotated=rotated, positions=places)
+        return check(str(tmp_path / "own.npz"), config=str(tmp_path / "config.json"))
+
+    assert answer(rotations(given, angles)).answer.startswith("q: right, as an honest")
+    wrong = answer(rotations(given, -angles))
+    assert wrong.wrong
+    few = len(shape) < 2 or shape[0] < 3
+    reason = "too few vectors" if few else "without position 1 the mistake has no name"
+    named = first == 1 and not few
+    assert ("the rotation has the wrong sign" if named else reason) in wrong.answer
+    if not few:  # a mistake in the pairs needs no position
+        moved = rotations(given[..., ::-1], angles)[..., ::-1]
+        assert answer(moved).wrong
+
+
+def test_vectors_of_each_position_in_another_order_or_with_a_head_left_out(
+    tmp_path: Path,
+) -> None:
+    config = {**PLAIN, "model_type": "cohere", "head_dim": 64}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    places = np.arange(2, 40, 3)
+    angles = (places[:, None] * 500000.0 ** (-np.arange(32) / 32))[:, None]
+
+    def answer(given: np.ndarray, rotated: np.ndarray) -> str:
+        np.savez(tmp_path / "own.npz", k=given, k_rotated=rotated, positions=places)
+        return check(str(tmp_path / "own.npz"), config=str(tmp_path / "config.json")).answer
+
+    for heads in (1, 8):
+        given = np.random.default_rng(0).normal(size=(len(places), heads, 64))
+        halves = rotations(np.concatenate([given[..., ::2], given[..., 1::2]], -1), angles)
+        pairs = np.stack(np.split(halves, 2, axis=-1), -1).reshape(given.shape)
+        assert answer(given, pairs).startswith("k: right, as an honest float32 code")
+        assert answer(given, halves).endswith("which scores of q and k alike do not see")
+        assert "right" not in answer(given, rotations(given, angles))
+    pairs[:, 5] = given[:, 5]
+    assert answer(given, pairs) == "k: vector 5 of 8: not rotated"
+
+
+@pytest.mark.parametrize(
+    ("shape", "rotated", "positions", "says"),
+    [
+        ((1, 5, 8, 64), (1, 5, 8, 64), 5, "shape (1, 5, 8, 64) instead of [positions, heads, 64]"),
+        ((5, 512), (5, 512), 5, "(5, 512) instead of [positions, heads, 64], beside q likewise"),
+        ((5, 8, 64), (5, 4, 64), 5, "q has (5, 8, 64)"),
+        ((5, 8, 64), (5, 8, 64), 4, "4 positions for 5 rows"),
+        ((1, 8, 64), (1, 8, 64), 1, "has no position above 0"),
+    ],
+)
+def test_dumps_of_another_shape_are_told_what_is_expected(
+    tmp_path: Path,
+    shape: tuple[int, ...],
+    rotated: tuple[int, ...],
+    positions: int,
+    says: str,
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(PLAIN))
+    arrays: dict[str, Any] = {"q": np.ones(shape), "q_rotated": np.ones(rotated)}
+    np.savez(tmp_path / "own.npz", positions=np.arange(positions), **arrays)
+    with pytest.raises(InputError, match=re.escape(says)) as caught:
+        check(str(tmp_path / "own.npz"), config=str(tmp_path / "config.json"))
+    assert "\n" not in str(caught.value)
 
 
 def test_heads_that_are_rotated_otherwise_than_others_are_named(tmp_path: Path) -> None:
