@@ -91,7 +91,7 @@ def sentence(case: Case, beside: Sequence[Aspect]) -> str:
         apart = ", ".join(other for other, _ in case.read if other in others)
         agreement = f"{same} of {count} runtimes compute what {name} computes, not {apart}"
     if unread := [aspect.name for aspect in beside if aspect.unread]:
-        agreement += "" if others else " on the frequencies"
+        agreement += "" if others or count == 1 else " on the frequencies"
         agreement = f"{agreement}; not looked at in all: {', '.join(unread)}"
     stopped = [r.runtime.name for r in case.readings if r.outcome == "refused"]
     refused = f"; refused by {', '.join(stopped)}" if stopped else ""

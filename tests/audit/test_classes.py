@@ -35,6 +35,8 @@ FILES: dict[str, dict[str, Any]] = {
     "no dict": {"rope_scaling": "yarn"},
     "alpha": {"rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
     "linear": {"rope_scaling": {"type": "linear", "factor": 2.0}},
+    "axes": {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
+    "axes alone": {"rope_scaling": {"rope_type": "mrope"}},
     "default": {"rope_parameters": {"rope_type": "default", "rope_theta": 54321.0}},
     "by layer": {
         "rope_parameters": {

@@ -198,6 +198,7 @@ def sglang_dynamic(settings: Settings) -> Made:
 
 COMMON = {
     **Transformers5.methods,
+    "mrope": Method(reader.unscaled, ("mrope_section",)),  # of any class
     "linear": Method(linear_of_float, ("factor",)),
     "longrope": Method(longrope, (*LISTS, ORIGINAL)),
     "proportional": Method(partial(reader.proportional, factor=1.0)),

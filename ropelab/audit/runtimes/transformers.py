@@ -20,7 +20,7 @@ Block = Mapping[str, Any]
 SCALED = ("llama3", "yarn", "longrope")
 LAYER_TYPES = ("full_attention", "sliding_attention")  # where the class was not asked
 DEFAULT = {"rope_type": "default"}
-# The classes of transformers 4 that take `mrope` for a name.
+# The classes that take `mrope` for a name; of these, Omni's in transformers 4 only.
 WITH_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
 
 
@@ -215,7 +215,8 @@ def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Se
         settings.values["rope_type"] = "longrope"
     if family.name == "hunyuan_vl_text" and settings.get("rope_type") == "xdrope":
         settings.values["rope_type"] = "dynamic"  # its class renames it
-    if settings.get("rope_type") == "mrope" and "mrope_section" in block:
+    axes = family.name.startswith(WITH_AXES[:2]) or not family.known
+    if settings.get("rope_type") == "mrope" and axes:
         settings.values["rope_type"] = "default"
 
     own: Block = family.filled.get(layer) or {}

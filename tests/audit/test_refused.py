@@ -1,0 +1,41 @@
+"""Files that transformers 5 refuses, as it refuses them; and headlines that hide no difference."""
+
+from typing import Any
+
+import pytest
+
+from ropelab.audit.audited import Audit, audit
+from ropelab.audit.document import Document
+from ropelab.audit.runtimes.registry import RUNTIMES, read
+
+LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 32,
+    "max_position_embeddings": 131072,
+    "rope_theta": 500000.0,
+}
+MROPE = {"type": "mrope", "mrope_section": [16, 24, 24]}
+
+
+def audited(config: dict[str, Any], **options: Any) -> Audit:
+    return audit(Document("test", "config", config), precision=False, **options)
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen2_moe", "qwen3"])
+def test_axes_are_a_type_in_the_classes_of_images_only(kind: str) -> None:
+    config = {**LLAMA, "model_type": kind, "rope_scaling": MROPE}
+    reading = read(RUNTIMES["transformers-5"], config)
+    assert (reading.outcome, reading.problem) == ("refused", "unknown rope type 'mrope'")
+    assert read(RUNTIMES["vllm"], config).main is not None
+    of_images = {**LLAMA, "model_type": "qwen2_vl_text", "rope_scaling": MROPE}
+    assert read(RUNTIMES["transformers-5"], of_images).main is not None
+
+
+def test_one_runtime_reads_and_does_not_agree() -> None:
+    config = {**LLAMA, "rope_scaling": MROPE}
+    answer = audited(config, runtime="transformers-5,vllm").answer
+    assert "one runtime reads it; not looked at" in answer
