@@ -57,7 +57,9 @@ def audit(
     runtimes = registry.chosen(names, document.kind)
     model_format = overview.model_format(document.config, dtype)
     own, given = document.config, settings.settings
-    readings = tuple(registry.read(r, settings.applied(r.name, own), given) for r in runtimes)
+    unfound = registry.untyped(own) if document.kind == "config" else ""
+    applied = ((runtime, settings.applied(runtime.name, own)) for runtime in runtimes)
+    readings = tuple(registry.read(r, config, given, unfound) for r, config in applied)
     # The reference is transformers 5 if it reads the file, else the first runtime that does.
     reference = min(readings, key=lambda r: (not r.layers, r.runtime.name != registry.REFERENCE))
     if reference.main is None:

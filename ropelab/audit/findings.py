@@ -9,6 +9,7 @@ from ropelab.audit.beside import Aspect
 from ropelab.audit.overview import TOLERANCE, Case, distance, grouped
 from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
+from ropelab.audit.runtimes.registry import untyped
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
 from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, language_part
@@ -83,10 +84,12 @@ def errors(case: Case) -> Iterator[Finding]:
     if old and new and old != new and (old, new) not in SAME_TYPES:
         yield found("E01", level="error", old=old, new=new)
 
-    for reason, stopped in case.unread("refused").items():
-        yield blamed(case, "E02", stopped, reason=reason)
-
     config = case.document.config
+    for reason, stopped in case.unread("refused").items():
+        finding = blamed(case, "E02", stopped, reason=reason)
+        # Finding no class is a rule for all model types.
+        yield replace(finding, level="error") if reason == untyped(config) else finding
+
     for base, names in case.grouped(lambda spec: spec.base).items():
         if not math.isclose(base, right.base, rel_tol=1e-7):  # float32 holds it in a GGUF file
             source = next(spec.base_source for _, spec in case.read if spec.base == base)

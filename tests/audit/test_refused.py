@@ -1,8 +1,11 @@
 """Files that transformers 5 refuses, as it refuses them; and headlines that hide no difference."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoConfig
 
 from ropelab.audit.audited import Audit, audit
 from ropelab.audit.document import Document
@@ -39,3 +42,22 @@ def test_one_runtime_reads_and_does_not_agree() -> None:
     config = {**LLAMA, "rope_scaling": MROPE}
     answer = audited(config, runtime="transformers-5,vllm").answer
     assert "one runtime reads it; not looked at" in answer
+
+
+@pytest.mark.parametrize("kind", [None, "", "frobnicator"])
+def test_what_finds_no_class_is_refused_by_all_that_look_for_one(
+    kind: str | None, tmp_path: Path
+) -> None:
+    config = {**LLAMA, "model_type": kind}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="model type"):
+        AutoConfig.from_pretrained(tmp_path)
+    result = audited(config)
+    (found,) = (f for f in result.findings if f.code == "E02")
+    names = {r.runtime.name for r in result.readings if r.outcome == "refused"}
+    assert {"transformers-5", "transformers-4.57", "vllm", "sglang", "tensorrt-llm"} <= names
+    assert found.level == "error"
+    assert "refused by transformers-5" in result.answer
+    # With code of its own the servers may read it.
+    named = audited({**config, "auto_map": {"AutoConfig": "x.Y"}}) if kind else result
+    assert ("E02" in {f.code for f in named.findings}) == (not kind)

@@ -52,6 +52,9 @@ _CLASS_OF = families.REMOTE | dict(pair.split(":") for pair in _LISTS.pop("archi
 LISTS = {name: frozenset(words.split()) for name, words in _LISTS.items()}
 # They run a model without a class of their own by that of transformers.
 BACKED = ("vllm", "sglang")
+# They find their class by the architecture that a file names, or by its sizes; the others by its
+# model_type, most of them through transformers' AutoConfig.
+BY_CLASS = ("exllamav3", "llama.cpp", "ollama", "megatron-lm", "torchtitan")
 # They train the classes of transformers.
 CLASSED = ("unsloth", "llamafactory", "axolotl", "trl", "verl", "prime-rl")
 
@@ -170,13 +173,33 @@ def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
     return able
 
 
+def untyped(config: Mapping[str, Any]) -> str:
+    """Return why no class can be found by a configuration's model_type, or nothing."""
+    kind, named = config.get("model_type"), config.get("architectures")
+    if not kind:
+        return "the class is found by model_type, which is missing"
+    # Servers have classes of their own for types of which no list is here; for none of these does a
+    # file name a class of transformers.
+    own = isinstance(named, list) and {*_CLASS_OF.values()}.issuperset(map(str, named))
+    types = families.UNASKED | families.FAMILIES.keys() | families.ROTATED
+    if str(kind) in types or not own or config.get("auto_map"):
+        return ""
+    return f"'{short(kind)}' is no type of transformers, and no code of its own is named (auto_map)"
+
+
 def read(
-    runtime: Runtime, config: Mapping[str, Any], flags: Mapping[str, Any] | None = None
+    runtime: Runtime,
+    config: Mapping[str, Any],
+    flags: Mapping[str, Any] | None = None,
+    unfound: str = "",
 ) -> Reading:
+    """Read a configuration; ``unfound`` is a reason why no class is found by its model_type."""
     trace = Trace(config, flags, runtime.release)
     layers: dict[str, RopeSpec] = {}
     outcome: Outcome = "not modelled"
     try:
+        if unfound and runtime.name not in BY_CLASS:
+            raise RefusedError(unfound)
         refuse_unread(runtime, trace)
         layers, outcome, problem = runtime.read(trace), "read", ""
     except RefusedError as error:
