@@ -1,10 +1,12 @@
 """Files that transformers 5 refuses, as it refuses them; and headlines that hide no difference."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig
 
 from ropelab.audit.audited import Audit, audit
@@ -36,6 +38,46 @@ def test_axes_are_a_type_in_the_classes_of_images_only(kind: str) -> None:
     assert read(RUNTIMES["vllm"], config).main is not None
     of_images = {**LLAMA, "model_type": "qwen2_vl_text", "rope_scaling": MROPE}
     assert read(RUNTIMES["transformers-5"], of_images).main is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"hidden_size": 4099}, "hidden_size 4099 is not a multiple of 32 heads"),
+        ({"hidden_size": 4099, "head_dim": 128}, "not a multiple of 32 heads"),
+        ({"hidden_size": 4096.0}, "hidden_size must be of type int, not 4096.0"),
+        ({"head_dim": 128.0}, "head_dim must be of type int or null, not 128.0"),
+        ({"num_hidden_layers": "32"}, "num_hidden_layers must be of type int, not 32"),
+        ({"num_attention_heads": None}, "num_attention_heads must be of type int, not None"),
+        ({"max_position_embeddings": None}, "max_position_embeddings must be of type int"),
+        ({"rope_parameters": []}, "rope_parameters must be of type dict or null, not a list"),
+        ({"layer_types": "full_attention"}, "layer_types must be a list of known names"),
+        ({"layer_types": [1, 2, 3]}, "layer_types must be a list of known names, not 1, 2, 3"),
+        ({"layer_types": ["full_attention"]}, "layer_types has 1 names for 32 layers"),
+        ({"dtype": "zfloat"}, "dtype 'zfloat' is no number format of torch"),
+        ({"torch_dtype": "torch.bfloat16"}, "'torch.bfloat16' is no number format of torch"),
+        ({"model_type": "llama4_text", "attn_temperature_tuning": 4}, "must be of type bool"),
+        # What is odd and passes.
+        ({"head_dim": None}, ""),
+        ({"model_type": "mistral", "hidden_size": 4099}, ""),
+        ({"rope_scaling": []}, ""),
+        ({"dtype": "half"}, ""),
+        ({"layer_types": ["full_attention"] * 32}, ""),
+    ],
+)
+def test_the_classes_of_transformers_5_are_strict(
+    changes: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    config = {**LLAMA, **changes}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    refused = pytest.raises((TypeError, ValueError, AttributeError, StrictDataclassError))
+    with refused if says else nullcontext():
+        AutoConfig.from_pretrained(tmp_path)
+    for name in ("transformers-5", "vllm", "sglang"):
+        reading = read(RUNTIMES[name], config)
+        assert reading.outcome == ("refused" if says else "read"), reading.problem
+        assert says in reading.problem
+    assert read(RUNTIMES["llama.cpp"], config).problem != says or not says
 
 
 def test_one_runtime_reads_and_does_not_agree() -> None:

@@ -81,13 +81,16 @@ class Family:
     unread_key: str = ""
     unread_odd: bool = False  # where that is not hidden_size / num_attention_heads
     known: bool = False  # the class was asked
+    # The types of its keys; hidden_size has to be a multiple of the heads.
+    types: Mapping[str, str] = field(default_factory=dict)
+    divides: bool = False
 
 
 def family_of(model_type: str, release: str = RELEASE, whole: str = "") -> Family:
     """Return the facts of a model type; an unknown one has base 10000 and rotates everything."""
     outer, model_type = model_type, CLASSES["texts"].get(model_type, model_type)
     row = dict(CLASSES["classes"].get(model_type, {}))
-    row["known"] = bool(row)
+    row |= {"known": True, "types": CLASSES["types"] | row.get("types", {})} if row else {}
     older = CLASSES["older"].get(release, {}).get(model_type)
     if older:
         # A default that is no literal there is None, and computed from the sizes.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ropelab.audit.runtimes import reader
+from ropelab.audit.runtimes.declared import check_values
 from ropelab.audit.runtimes.reader import Made, Method, Reader, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, OUTSIDE, Trace
@@ -48,6 +49,7 @@ class Transformers5(Transformers):
     multiplies_unscaled = False
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        check_values(trace)
         specs, wide = super().read(trace), trace.family.global_head_dim
         if wide is None or "full_attention" not in specs:
             return specs
