@@ -12,6 +12,9 @@ from transformers import AutoConfig
 from ropelab.audit.audited import Audit, audit
 from ropelab.audit.document import Document
 from ropelab.audit.runtimes.registry import RUNTIMES, read
+from tests.test_cli import call
+
+__all__ = ["call"]  # a fixture
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
@@ -103,3 +106,10 @@ def test_what_finds_no_class_is_refused_by_all_that_look_for_one(
     # With code of its own the servers may read it.
     named = audited({**config, "auto_map": {"AutoConfig": "x.Y"}}) if kind else result
     assert ("E02" in {f.code for f in named.findings}) == (not kind)
+
+
+def test_a_head_of_one_pair_has_strict_json(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "head_dim": 2}))
+    status, out, _ = call("audit", "config.json", "--json", "--fail-on", "never")
+    (file,) = json.loads(out)["files"]
+    assert (status, file["tables"]["context"][0]["base_one_turn"]) == (0, None)
