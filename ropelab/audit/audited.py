@@ -95,6 +95,8 @@ def sentence(case: Case, beside: Sequence[Aspect]) -> str:
     if unread := [aspect.name for aspect in beside if aspect.unread]:
         agreement += "" if others or count == 1 else " on the frequencies"
         agreement = f"{agreement}; not looked at in all: {', '.join(unread)}"
+    if document.encoding:
+        agreement = f"refused as {document.encoding}; saved as UTF-8, {agreement}"
     stopped = [r.runtime.name for r in case.readings if r.outcome == "refused"]
     refused = f"; refused by {', '.join(stopped)}" if stopped else ""
     kind = document.config.get("model_type") or document.kind

@@ -140,6 +140,9 @@ def emit(
         replaced = f"the file's own {spec.method} is replaced by {wanted.method}"
     elif model and (own_method := model_named(model).method) not in ("unscaled", wanted.method):
         replaced = f"{model}'s own {own_method} is replaced by {wanted.method}"
+    if document.encoding:
+        first = f"transformers refuses {document.encoding}: save the file as plain UTF-8"
+        note = "; ".join(filter(None, (first, note)))
     names = list(TARGETS) if target == "all" else split_list(target) or [target]
     done = tuple(emitted(name, wanted, whole, nest) for name in names)
     rows = [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in done]

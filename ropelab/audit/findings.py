@@ -85,6 +85,8 @@ def errors(case: Case) -> Iterator[Finding]:
         yield found("E01", level="error", old=old, new=new)
 
     config = case.document.config
+    if case.document.encoding:
+        yield found("E09", level="error", encoding=case.document.encoding)
     for reason, stopped in case.unread("refused").items():
         finding = blamed(case, "E02", stopped, reason=reason)
         # Finding no class is a rule for all model types.

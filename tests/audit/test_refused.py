@@ -113,3 +113,26 @@ def test_a_head_of_one_pair_has_strict_json(call: Any, tmp_path: Path) -> None:
     status, out, _ = call("audit", "config.json", "--json", "--fail-on", "never")
     (file,) = json.loads(out)["files"]
     assert (status, file["tables"]["context"][0]["base_one_turn"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("codec", "says"),
+    [
+        ("utf-8-sig", "UTF-8 with a byte order mark"),
+        ("utf-16", "UTF-16"),
+        ("utf-16-be", "UTF-16-BE"),
+    ],
+)
+def test_a_file_in_another_encoding_is_refused_and_said_so(
+    codec: str, says: str, call: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding=codec)
+    with pytest.raises((OSError, ValueError)):
+        AutoConfig.from_pretrained(tmp_path)
+    for source in ("config.json", "."):
+        status, out, _ = call("audit", source)
+        assert status == 3
+        assert f"E09 error: the file is {says}: transformers refuses it" in " ".join(out.split())
+        assert f"refused as {says}; saved as UTF-8, all 14" in " ".join(out.split())
+    status, _, notes = call("emit", "--from", "config.json", "--context", "262144")
+    assert f"transformers refuses {says}" in " ".join(notes.split())
