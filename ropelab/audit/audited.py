@@ -87,20 +87,23 @@ def sentence(case: Case, beside: Sequence[Aspect]) -> str:
         ours = aspect.does.get(name)
         others += [other for other, own in aspect.does.items() if ours and own != ours]
     count = len({other for other, _ in case.read})
+    lengths = sorted({own.claimed_len for _, own in case.read if own.claimed_len})
     agreement = f"all {count} runtimes that read it agree" if count > 1 else "one runtime reads it"
     if others:
         same = count - len(set(others))
         apart = ", ".join(other for other, _ in case.read if other in others)
         agreement = f"{same} of {count} runtimes compute what {name} computes, not {apart}"
-    if unread := [aspect.name for aspect in beside if aspect.unread]:
-        agreement += "" if others or count == 1 else " on the frequencies"
+    unread = [aspect.name for aspect in beside if aspect.unread]
+    if not others and count > 1 and (unread or lengths[1:]):
+        agreement += " on the frequencies" + ", not on the length" * bool(lengths[1:])
+    if unread:
         agreement = f"{agreement}; not looked at in all: {', '.join(unread)}"
     if document.encoding:
         agreement = f"refused as {document.encoding}; saved as UTF-8, {agreement}"
     stopped = [r.runtime.name for r in case.readings if r.outcome == "refused"]
     refused = f"; refused by {', '.join(stopped)}" if stopped else ""
     kind = document.config.get("model_type") or document.kind
-    claimed = f", claims {spec.claimed_len}" if spec.claimed_len else ""
+    claimed = f", claims {' or '.join(map(str, lengths))}" if lengths else ""
     # Digits that no one reads: 1.138629436111989.
     method = re.sub(r"\d+\.\d{5,}", lambda found: f"{float(found[0]):.4g}", spec.method)
     return (

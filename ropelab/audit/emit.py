@@ -13,7 +13,7 @@ from ropelab.audit.document import Document, load
 from ropelab.audit.flags import Flags, is_moved
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.families import Family, family_of, table
+from ropelab.audit.runtimes.families import TRAINED, Family, family_of, table
 from ropelab.audit.runtimes.reader import longrope_attention, magnitude
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
 from ropelab.audit.runtimes.spec import RopeSpec
@@ -32,8 +32,6 @@ READERS = registry.RUNTIMES | registry.TRAINERS
 
 # Types of a file whose factor can be raised for a longer context than the file reaches.
 RAISED = ("linear", "yarn", "llama3")
-# Files that allow more tokens than were trained: Qwen3's card scales by YaRN from 32768.
-TRAINED = {("qwen3", 40960): 32768, ("qwen3_moe", 40960): 32768}
 SHARE = "partial_rotary_factor"
 BETAS = {"beta_fast": 32, "beta_slow": 1}
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ropelab.audit.beside import Aspect
 from ropelab.audit.overview import TOLERANCE, Case, distance, grouped
-from ropelab.audit.runtimes.families import meaning, near
+from ropelab.audit.runtimes.families import TRAINED, meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
 from ropelab.audit.runtimes.registry import untyped
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
@@ -232,6 +232,9 @@ def notes(case: Case) -> Iterator[Finding]:
     if case.asked and factor > 1 and case.asked < factor * spec.trained_len:
         need = max(1.0, case.asked / spec.trained_len)
         yield found("N02", asked=case.asked, need=need, factor=factor)
+    kind = (case.reference.model_type, spec.length)
+    if kind in TRAINED and isinstance(spec.scaling, Unscaled):
+        yield found("N07", kind=kind[0], trained=TRAINED[kind], allowed=kind[1])
     if case.document.kind == "config" and not case.reference.model_type:
         yield found("N06")
     if left := case.unread("not modelled"):

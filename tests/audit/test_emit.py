@@ -729,7 +729,7 @@ KIMI = {"model_type": "deepseek_v3", **LATENT, "rope_theta": 50000.0, "rope_scal
     [
         # vLLM's table of position axes is four times as long, and the ramp follows it.
         (IMAGES, "", "vllm", " from 131072 tokens instead of yarn(factor=4)"),
-        ({**IMAGES, "model_type": "qwen3_vl_text"}, "", "vllm", ""),
+        ({**IMAGES, "model_type": "qwen3_vl_text", "rope_scaling": AXES}, "", "vllm", ""),
         # The flat keys are in a part by the time that a flag sets them.
         (IMAGES, "", "sglang", ""),
         (IMAGES, "", "axolotl", "sets no keys inside text_config"),

@@ -136,3 +136,25 @@ def test_a_file_in_another_encoding_is_refused_and_said_so(
         assert f"refused as {says}; saved as UTF-8, all 14" in " ".join(out.split())
     status, _, notes = call("emit", "--from", "config.json", "--context", "262144")
     assert f"transformers refuses {says}" in " ".join(notes.split())
+
+
+def test_lengths_that_differ_are_no_agreement() -> None:
+    cohere = {**LLAMA, "model_type": "cohere", "max_position_embeddings": 8192}
+    del cohere["architectures"]
+    for config, claims in (
+        ({**cohere, "model_max_length": 131072}, "claims 8192 or 131072"),
+        ({**LLAMA, "rope_scaling": {"factor": 2.0}}, "claims 131072 or 262144"),
+    ):
+        answer = audited(config).answer
+        assert "runtimes that read it agree on the frequencies, not on the length" in answer
+        assert claims in answer
+    assert "agree (llama" in audited(LLAMA).answer
+
+
+def test_the_length_that_qwen3_was_trained_with_is_noted() -> None:
+    qwen = {**LLAMA, "model_type": "qwen3", "head_dim": 128, "max_position_embeddings": 40960}
+    (found,) = (f for f in audited(qwen).findings if f.code == "N07")
+    assert "trained with 32768 of the 40960 tokens" in found.says
+    scaled = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    for other in ({**qwen, "max_position_embeddings": 32768}, {**qwen, "rope_scaling": scaled}):
+        assert "N07" not in {f.code for f in audited(other).findings}

@@ -19,6 +19,8 @@ _TYPES = table("model_types")
 UNROTATED = frozenset(_TYPES["unrotated"].split())
 PARTS, WHOLES, RENAMED = (_TYPES[name] for name in ("parts", "wholes", "renamed"))
 REMOTE, READ_FLAT = _TYPES["remote"], _TYPES["read_flat"]
+# Model types with the length that files allow, and the shorter one that was trained.
+TRAINED = {(kind, most): trained for kind, (most, trained) in table("names")["trained"].items()}
 KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
 CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))
