@@ -192,7 +192,14 @@ def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Frag
     if kind not in RAISED:
         return own, f"{reach}, and has no factor to raise; --method replaces it"
     own["factor"] = factor * context / limit
-    return own, f"{reach}: its factor is raised from {factor:g} to {own['factor']:g}"
+    note = f"{reach}: its factor is raised from {factor:g} to {own['factor']:g}"
+    if (given := own.get("attention_factor")) is None:
+        return own, note
+    if not math.isclose(given, magnitude(factor), rel_tol=1e-6):
+        return own, f"{note}, its attention_factor stays {given:g}"
+    own["attention_factor"] = magnitude(own["factor"])  # as without the key
+    follows = f"{given:g}, the default for {factor:g}, to {own['attention_factor']:g}"
+    return own, f"{note}, its attention_factor from {follows}"
 
 
 def emitted(
