@@ -14,6 +14,7 @@ from ropelab.audit.flags import Flags, parse_flags
 from ropelab.audit.overview import Case, grouped
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
+from ropelab.audit.runtimes.spec import short
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import typed
 from ropelab.runs.spelling import split_list
@@ -63,7 +64,7 @@ def audit(
     # The reference is transformers 5 if it reads the file, else the first runtime that does.
     reference = min(readings, key=lambda r: (not r.layers, r.runtime.name != registry.REFERENCE))
     if reference.main is None:
-        raise InputError(f"{document.name}: {reference.problem or 'no runtime reads it'}")
+        raise InputError(f"{document.name}: {reference.stopped or 'no runtime reads it'}")
     length = length or given.get("length")
     case = Case(document, readings, reference, length or reference.main.length, length)
     beside = aspects(case)
@@ -102,13 +103,14 @@ def sentence(case: Case, beside: Sequence[Aspect]) -> str:
         agreement = f"refused as {document.encoding}; saved as UTF-8, {agreement}"
     stopped = [r.runtime.name for r in case.readings if r.outcome == "refused"]
     refused = f"; refused by {', '.join(stopped)}" if stopped else ""
-    kind = document.config.get("model_type") or document.kind
+    kind = short(document.config.get("model_type") or document.kind)
     claimed = f", claims {' or '.join(map(str, lengths))}" if lengths else ""
     # Digits that no one reads: 1.138629436111989.
     method = re.sub(r"\d+\.\d{5,}", lambda found: f"{float(found[0]):.4g}", spec.method)
+    start = f"{spec.trained_len} tokens" if spec.stated else "a length that the file does not state"
     return (
         f"{document.name}: {agreement}{refused} ({kind}: {spec.rotary_dim} of {spec.head_dim} "
-        f"features, base {typed(spec.base)}, {method} from {spec.trained_len} tokens{claimed})."
+        f"features, base {typed(spec.base)}, {method} from {start}{claimed})."
     )
 
 
@@ -146,9 +148,7 @@ def in_words(row: Mapping[str, Any], length: int) -> str:
     layers = "" if row["layers"] == "all" else f"{row['layers']}: "
     pairs = "unscaled"
     if row["pairs_kept"] < row["rotary_dim"] // 2:
-        # A table says no method: llama.cpp writes that of llama3 as such.
-        method = row["method"].partition("(")[0]
-        pairs = "a divisor per pair" if method == "longrope" else method
+        pairs = row["method"].partition("(")[0].replace("longrope", "a divisor per pair")
     if row["pairs_blended"] or row["pairs_divided"]:
         pairs = f"{counted(row)} pairs kept/blended/divided"
     words = [f"base {typed(row['base'])}", f"{row['rotary_dim']} features", pairs]

@@ -148,7 +148,7 @@ def unread(reading: Reading, key: str, value: Any) -> str:
 
 
 def axes(reading: Reading, block: Mapping[str, Any]) -> str:
-    sections, layout = block.get("mrope_section"), READ["axes"].get(reading.model_type)
+    sections, layout = block.get("mrope_section", ()), READ["axes"].get(reading.model_type)
     read = layout and reading.runtime.name in ("transformers-5", "sglang")
     three = isinstance(sections, list) and len(sections) == 3
     counts = read and three and all(isinstance(one, int) and one >= 0 for one in sections)

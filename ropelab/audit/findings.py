@@ -11,7 +11,7 @@ from ropelab.audit.runtimes.families import TRAINED, meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
 from ropelab.audit.runtimes.registry import untyped
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
-from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
+from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, printable, whole
 from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, language_part
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
 from ropelab.runs.files import table_beside
@@ -38,7 +38,8 @@ def found(code: str, which: str = "", level: Level = "warn", **values: Any) -> F
     """Return a finding with the values in its sentence; ``which`` of the code's sentences."""
     row = CODES[code][which] if which else CODES[code]
     level = "note" if code.startswith("N") else level
-    return Finding(code, level, row["says"].format(**values), row.get("do", "").format(**values))
+    says, do = (printable(row.get(part, "").format(**values)) for part in ("says", "do"))
+    return Finding(code, level, says, do)
 
 
 def of_ratio(case: Case) -> str:

@@ -489,7 +489,7 @@ def test_a_table_of_divisors_is_not_called_unscaled() -> None:
     words = [words for words, _ in folded(audited({**llama, "rope_scaling": scaling}))]
     assert [text.split(", ")[2] for text in words] == [
         "29/6/29 pairs kept/blended/divided",
-        "a divisor per pair",
+        "frequency factors in one table",
     ]
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig
+from transformers import AutoConfig, LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from ropelab.audit.audited import Audit, audit
 from ropelab.audit.document import Document
+from ropelab.audit.emit import emit
 from ropelab.audit.runtimes.registry import RUNTIMES, read
 from tests.test_cli import call
 
@@ -158,3 +160,65 @@ def test_the_length_that_qwen3_was_trained_with_is_noted() -> None:
     scaled = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
     for other in ({**qwen, "max_position_embeddings": 32768}, {**qwen, "rope_scaling": scaled}):
         assert "N07" not in {f.code for f in audited(other).findings}
+
+
+STEP3 = {"model_type": "step3_text", "num_attention_heads": 64, "head_dim": 256, "rope_theta": 5e5}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "says"),
+    [
+        ({"max_position_embedding": 65536}, "unscaled from 65536 tokens, claims 65536"),
+        ({"max_seq_len": 65536}, "unscaled from 65536 tokens, claims 65536"),
+        ({}, "unscaled from a length that the file does not state, claims 2048"),
+    ],
+)
+def test_a_trained_length_is_stated_or_said_not_to_be(lengths: dict[str, Any], says: str) -> None:
+    named = {"architectures": ["Step3VLForConditionalGeneration"]}
+    config = {"model_type": "step3_vl", **named, "text_config": {**STEP3, **lengths}}
+    assert says in audited(config, runtime="vllm,sglang").answer
+
+
+LLAMA31 = {"rope_type": "llama3", "factor": 8.0, "high_freq_factor": 4.0}
+LLAMA31 |= {"low_freq_factor": 1.0, "original_max_position_embeddings": 8192}
+
+
+@pytest.mark.parametrize("name", ["low_freq_factor", "high_freq_factor"])
+def test_a_division_by_zero_is_an_error(name: str) -> None:
+    config = {**LLAMA, "rope_scaling": {**LLAMA31, name: 0}}
+    with pytest.raises(ZeroDivisionError):
+        LlamaRotaryEmbedding(LlamaConfig(**config))
+    result = audited(config)
+    (found,) = (f for f in result.findings if f.code == "E02")
+    assert found.level == "error"
+    assert "refused by transformers-5" in found.says
+    assert f"{name} is 0" in found.says
+    assert "longrope" not in result.answer
+
+
+def test_divisors_of_a_gguf_are_no_longrope(tmp_path: Path) -> None:
+    config = {**LLAMA, "rope_scaling": LLAMA31}
+    reading = read(RUNTIMES["llama.cpp"], config)
+    assert reading.main is not None
+    assert reading.main.method == "frequency factors in one table"
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (emission,) = emit(str(tmp_path), context=1048576, target="llama.cpp").targets
+    assert "frequency factors in one table instead of llama3(factor=64)" in emission.lost[0]
+
+
+@pytest.mark.parametrize("name", ["audit", "emit"])
+def test_a_type_that_a_release_lacks_is_an_error_that_names_it(
+    name: str, call: Any, tmp_path: Path
+) -> None:
+    config = {**LLAMA, "model_type": "odd\nname\x1b[31m", "architectures": ["OddForCausalLM"]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    more = ("--from", "config.json", "--context", "262144") if name == "emit" else ("config.json",)
+    status, _, error = call(name, *more)
+    assert status == 2
+    assert r"'odd\nname\x1b[31m' is not in transformers-5 5.23.0" in " ".join(error.split())
+
+
+def test_a_type_of_two_lines_leaves_the_answer_on_one() -> None:
+    result = audited({**LLAMA, "model_type": "odd\nname"})
+    assert r"(odd\nname:" in result.answer
+    assert not [f for f in result.findings if "\n" in f.says + f.do]

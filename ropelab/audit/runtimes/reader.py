@@ -139,6 +139,7 @@ class Reader:
         claimed, multiplied = self.claimed(settings)
         head_dim = self.head_dim(trace)
         scaling, attention, trained = self.method(settings)
+        stated = trace.family.max_position_embeddings or trace.first(self.lengths)[1]
         return RopeSpec(
             base=settings.number("rope_theta"),
             head_dim=head_dim,
@@ -151,6 +152,7 @@ class Reader:
             pairing=self.pairing(trace),
             base_source=settings.sources.get("rope_theta", ""),
             multiplied=multiplied,
+            stated=bool(stated) or trained != settings.longest,
         ).checked()
 
     def longest(self, trace: Trace) -> int:
@@ -314,8 +316,15 @@ def of_alpha(settings: Settings) -> Made:
 
 
 def llama3(settings: Settings) -> Made:
-    bands = {name: settings.number(name) for name in BANDS}
+    bands = divisible({name: settings.number(name) for name in BANDS})
     return scalings.Llama3(**bands), 1.0, settings.original()
+
+
+def divisible(bands: dict[str, float]) -> dict[str, float]:
+    """Return llama3's numbers; RefusedError for a 0 by which a length would be divided."""
+    if zero := [name for name in BANDS[1:] if bands[name] == 0]:
+        raise RefusedError(f"{zero[0]} is 0, and a length is divided by it")
+    return bands
 
 
 def coded_yarn(

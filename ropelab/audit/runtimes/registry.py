@@ -11,7 +11,7 @@ from ropelab.audit.runtimes.engines import Exllama, Mlx, TensorRt, Tgi
 from ropelab.audit.runtimes.families import RELEASE, RELEASES, table
 from ropelab.audit.runtimes.reader import head_dim_of
 from ropelab.audit.runtimes.servers import Sglang, Vllm
-from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, printable, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
 from ropelab.audit.runtimes.trainers import Megatron, MegatronBridge, TorchTitan, Unsloth
 from ropelab.audit.runtimes.transformers import Transformers4, Transformers5
@@ -91,6 +91,13 @@ class Reading:
     def main(self) -> RopeSpec | None:
         """The layer type that sees the whole context: full attention, else the only one."""
         return self.layers.get(self.label)
+
+    @property
+    def stopped(self) -> str:
+        """The problem in a sentence of its own, which names the runtime."""
+        release = f"{self.runtime.name} {self.runtime.version}"
+        words = self.problem.replace("that release", release)
+        return f"refused by {release}: {words}" if self.outcome == "refused" else words
 
     @property
     def label(self) -> str:
@@ -209,7 +216,9 @@ def read(
     except (ArithmeticError, ValueError) as error:  # lengths of 1, factors of 1e300
         problem = f"numbers out of range ({error})"
     # A file can hold names of any length.
-    return Reading(runtime, layers, trace.uses(), outcome, problem[:300], trace.model_type)
+    return Reading(
+        runtime, layers, trace.uses(), outcome, printable(problem[:300]), trace.model_type
+    )
 
 
 def refuse_unread(runtime: Runtime, trace: Trace) -> None:
@@ -262,7 +271,7 @@ def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
         others = (read(runtime, config) for runtime in chosen(()))
         reading = next((other for other in others if other.main is not None), reading)
     if reading.main is None:
-        raise InputError(f"{name}: {reading.problem}")
+        raise InputError(f"{name}: {reading.stopped}")
     return reading
 
 

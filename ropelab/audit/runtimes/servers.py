@@ -33,6 +33,8 @@ def lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
 class Server(Transformers5):
     """The steps that vLLM and SGLang share."""
 
+    lengths = VLLM_LENGTHS  # where the class fills in no maximum
+
     def spec(self, settings: Settings) -> RopeSpec:
         # The loading by transformers has to pass first.
         kind = Transformers5.kind(self, settings)

@@ -18,6 +18,10 @@ class NotModelledError(Exception):
     """The runtime accepts the configuration and does something that no class here computes."""
 
 
+class FrequencyFactors(LongRope):
+    """The tensor of a GGUF file, a divisor per pair, as llama3 is stored there."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RopeSpec:
     """The rotation of one layer type; lengths in tokens."""
@@ -32,6 +36,7 @@ class RopeSpec:
     softmax_factor: float = 1.0  # on whole scores
     pairing: Literal["half", "interleaved"] = "half"
     base_source: str = field(default="", compare=False)  # key path, flag, or default in words
+    stated: bool = field(default=True, compare=False)  # trained_len is no guess of the runtime
     multiplied: int = field(default=0, compare=False)  # claimed_len is this length times factor
 
     @property
@@ -48,6 +53,8 @@ class RopeSpec:
 
     @property
     def method(self) -> str:
+        if isinstance(self.scaling, FrequencyFactors):
+            return "frequency factors in one table"
         if isinstance(self.scaling, LongRope):
             same = self.scaling.long_factor == self.scaling.short_factor
             return f"longrope({'one table' if same else 'two tables'})"
@@ -106,8 +113,13 @@ def numbers(value: Any, name: str) -> tuple[float, ...]:
     return tuple(number(item, name) for item in value)
 
 
+def printable(text: str) -> str:
+    """Return a text on one line: characters that no terminal prints as they are written in JSON."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def short(value: Any) -> str:
     if isinstance(value, list | dict):
         return f"a {type(value).__name__}"
-    text = value if isinstance(value, str) else repr(value)
+    text = printable(value) if isinstance(value, str) else repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
