@@ -14,10 +14,13 @@ from ropelab.audit.flags import Flags, parse_flags
 from ropelab.audit.overview import Case, grouped
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
+from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.spec import short
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import typed
 from ropelab.runs.spelling import split_list
+
+COLUMNS = table("names")["columns"]  # of the runtimes, by their titles
 
 
 @dataclass(frozen=True)
@@ -169,20 +172,11 @@ def short_tables(audit: Audit) -> dict[str, Rows]:
         counts = Counter(row["status"].values()).most_common()
         status = ", ".join(f"{word} {count}" if counts[1:] else word for word, count in counts)
         keys.append({name: row[name] for name in ("key", "value", "does")} | {"status": status})
-    runtimes = [
-        {
-            "runtime": f"{row['runtime']} {row['version']}",
-            "layers": row["layers"],
-            "base": row.get("base"),
-            "width": row.get("rotary_dim"),
-            "pairs kept/ blended/ divided": counted(row) if "pairs_kept" in row else None,
-            "logits x": row.get("logit_multiplier"),
-            "claims": row.get("claimed_tokens"),
-            "ratio": row.get("largest_ratio"),
-            "off from": row.get("first_off_tokens"),
-            "reader": row["problem"] or row["proof"],
-        }
-        for row in audit.rows["runtimes"]
-    ]
+    runtimes = []
+    for row in audit.rows["runtimes"]:
+        named = {"runtime": f"{row['runtime']} {row['version']}"}
+        pairs = {"pairs": counted(row)} if "pairs_kept" in row else {}
+        about = {"reader": row["problem"] or row["proof"], **row, **named, **pairs}
+        runtimes.append({title: about.get(column) for title, column in COLUMNS.items()})
     more = {name: audit.rows[name] for name in ("context", "precision")}
     return {"keys": keys, f"runtimes at {audit.length} tokens": runtimes, **more}

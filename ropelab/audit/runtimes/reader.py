@@ -7,9 +7,11 @@ the keys that it requires, and the defaults of missing ones; a key that the func
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ropelab.audit.runtimes import spec as values
+from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, MSCALES, ORIGINAL, Status, Trace
 from ropelab.math import scaling as scalings
@@ -290,9 +292,6 @@ def unscaled(settings: Settings) -> Made:
     return scalings.Unscaled(), 1.0, settings.longest
 
 
-UNSCALED = dict.fromkeys(("default", "mrope"), Method(unscaled))
-
-
 def linear(settings: Settings) -> Made:
     return scalings.PositionInterpolation(factor=settings.number("factor")), 1.0, settings.longest
 
@@ -301,13 +300,6 @@ def dynamic(settings: Settings) -> Made:
     if settings.trace.family.name.startswith("hunyuan") and settings.get("alpha"):
         return of_alpha(settings)
     return scalings.DynamicNtk(factor=settings.number("factor")), 1.0, settings.longest
-
-
-COMMON = {
-    "default": Method(unscaled),
-    "linear": Method(linear, ("factor",)),
-    "dynamic": Method(dynamic, ("factor",)),
-}
 
 
 def of_alpha(settings: Settings) -> Made:
@@ -366,3 +358,15 @@ def proportional(settings: Settings, factor: float | None = None) -> Made:
         raise NotModelledError(f"proportional with a factor of {factor:g}")
     share = settings.number("partial_rotary_factor", 1.0)
     return scalings.Proportional(p=share), 1.0, settings.longest
+
+
+def methods_of(name: str, functions: Mapping[str, Any] | None = None) -> dict[str, Method]:
+    """Return a table of methods.toml; ``functions`` of the reader's file win over those here."""
+    known, found = {**globals(), **(functions or {})}, {}
+    for kind, row in table("methods")[name].items():
+        make = partial(known[row["make"]], **row.get("fixed", {}))
+        found[kind] = Method(make, tuple(row.get("needs", ())), row.get("defaults", {}))
+    return found
+
+
+COMMON = methods_of("common")

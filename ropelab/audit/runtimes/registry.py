@@ -3,18 +3,15 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.resources import files
 from typing import Any, Literal
 
-from ropelab.audit.runtimes import families, llamacpp, ollama, trainers
-from ropelab.audit.runtimes.engines import Exllama, Mlx, TensorRt, Tgi
+from ropelab.audit.runtimes import families
 from ropelab.audit.runtimes.families import RELEASE, RELEASES, table
 from ropelab.audit.runtimes.reader import head_dim_of
-from ropelab.audit.runtimes.servers import Sglang, Vllm
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, printable, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
-from ropelab.audit.runtimes.trainers import Megatron, MegatronBridge, TorchTitan, Unsloth
-from ropelab.audit.runtimes.transformers import Transformers4, Transformers5
 from ropelab.runs.errors import InputError, unknown_name
 
 # The cast chain of transformers, vLLM and TGI: float32 angles, cos and sin in the model's format.
@@ -32,8 +29,8 @@ class Runtime:
     # kernel's rotations; read: only the source was read, which the reader's file names.
     proof: Literal["run", "parts", "read"]
     read: Callable[[Trace], dict[str, RopeSpec]]
-    compared: frozenset[str] = frozenset()  # model types of the comparison
-    reads: tuple[str, ...] = ("config", "params")  # kinds of documents
+    compared: frozenset[str]  # model types of the comparison
+    reads: tuple[str, ...]  # kinds of documents
     chain: str = MODEL_FORMAT  # of casts; a preset of `precision`
     release: str = RELEASE  # of transformers, whose classes fill in what a file omits
 
@@ -104,61 +101,21 @@ class Reading:
         return "full_attention" if "full_attention" in self.layers else next(iter(self.layers), "")
 
 
-# The model types of the configurations that the runtimes were asked about.
-ASKED = frozenset(table("names")["asked"])
-# Model types that a reader, a release or a converter does not take were not compared.
-_LLAMA_LIKE, _IN_MLX = (ASKED.intersection(reader.types) for reader in (Exllama, Mlx))
-_CONVERTED = ASKED - {"cohere", "glm", "gpt_neox", "granite", "gemma2", "smollm3"}
+def _runtime(name: str, row: Mapping[str, Any]) -> Runtime:
+    """Return a record of runtimes.toml; its reader is a class of a module here, or the module."""
+    file, _, kind = row["reader"].partition(".")
+    reader = import_module(f"{__package__}.{file}")
+    about = {key: value for key, value in row.items() if key not in ("reader", "options")}
+    about["read"] = (getattr(reader, kind)(**row.get("options", {})) if kind else reader).read
+    about["compared"] = frozenset(row.get("compared", "").split())
+    about["reads"] = tuple(row.get("reads", "config params").split())
+    return Runtime(name, **about)
 
 
-def _compared(name: str, kinds: frozenset[str]) -> frozenset[str]:
-    return frozenset(kind for kind in kinds if listed(name, (kind,)))
-
-
-_IN_SGLANG = _compared("sglang", _LLAMA_LIKE | {"gpt_oss"})
-_IN_EXLLAMA = _compared("exllamav3", _LLAMA_LIKE)
-_ANY = ("config", "params", "gguf")
-_OLD = "4.57.1"  # what llama.cpp's converter and TGI load files with is near it
-
-
-def _v4(version: str, reader: Transformers4) -> Runtime:
-    name = f"transformers-{version.rsplit('.', 1)[0]}"
-    compared = ASKED.intersection(RELEASES[version], reader.types or ASKED)
-    return Runtime(name, version, "run", reader.read, compared, release=version)
-
-
-_ROWS = (
-    Runtime("transformers-5", "5.23.0", "run", Transformers5().read, ASKED),
-    _v4("4.57.1", Transformers4("factor", "switch")),
-    _v4("4.55.4", Transformers4("ratio", "switch")),
-    _v4("4.51.3", Transformers4("ratio", "switch", truncate=False)),
-    _v4("4.48.3", Transformers4("maximum", "short", truncate=False, phi3_share=False)),
-    # Only the Llama class was read; others have rules of their own.
-    _v4("4.44.2", Transformers4("maximum", "static", truncate=False, types=("llama", ""))),
-    Runtime("vllm", "0.33.0", "run", Vllm().read, _compared("vllm", ASKED)),
-    Runtime("sglang", "0.5.23", "run", Sglang().read, _IN_SGLANG, chain="float32"),
-    Runtime("mlx-lm", "0.32.2", "run", Mlx().read, _IN_MLX, chain="float32"),
-    Runtime("exllamav3", "1.6.5", "run", Exllama().read, _IN_EXLLAMA, chain="float32"),
-    Runtime("llama.cpp", "0c1e570", "parts", llamacpp.read, _CONVERTED, _ANY, "ggml", _OLD),
-    Runtime("tensorrt-llm", "2026", "read", TensorRt().read, chain="float32"),
-    Runtime("tgi", "db931fc", "read", Tgi().read, release=_OLD),
-    Runtime("ollama", "fb30760", "read", ollama.read, frozenset(), ("config",), "ggml", _OLD),
+RUNTIMES, TRAINERS = (
+    {name: _runtime(name, row) for name, row in table("runtimes")[group].items()}
+    for group in ("runtimes", "trainers")
 )
-RUNTIMES: dict[str, Runtime] = {runtime.name: runtime for runtime in _ROWS}
-# Asked by name only: they serve nothing. The last four train the classes of transformers.
-_BRIDGED, _TITANS = frozenset(MegatronBridge.types), frozenset(TorchTitan.types)
-_TRAINERS = (
-    Runtime("megatron-lm", "0.16.1", "run", Megatron().read, frozenset({"llama"})),
-    Runtime("megatron-bridge", "0.3.1", "run", MegatronBridge().read, _BRIDGED, release=_OLD),
-    Runtime("torchtitan", "0.3.0", "run", TorchTitan().read, _TITANS),
-    Runtime("unsloth", "2026.10.9", "run", Unsloth().read, frozenset(Unsloth.own)),
-    Runtime("llamafactory", "0.9.5", "read", trainers.llamafactory, release=_OLD),
-    Runtime("axolotl", "0.19.0", "run", Transformers5().read, frozenset({"llama"})),
-    Runtime("trl", "1.16.0", "read", Transformers5().read),
-    Runtime("verl", "0.9.1", "read", Transformers5().read),  # FSDP; else megatron-bridge
-    Runtime("prime-rl", "559b447", "read", Transformers5().read),  # or copies of these classes
-)
-TRAINERS = {runtime.name: runtime for runtime in _TRAINERS}
 
 # The runtime against which the others are compared unless another is named.
 REFERENCE = "transformers-5"

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes.declared import check_values
-from ropelab.audit.runtimes.reader import Made, Method, Reader, Settings
+from ropelab.audit.runtimes.reader import Made, Reader, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, OUTSIDE, Trace
+from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, Trace
 
 Block = Mapping[str, Any]
 
@@ -295,13 +295,7 @@ def longrope(settings: Settings, switches: bool = True) -> Made:
     return reader.longrope((short, long), factor, trained, attention)
 
 
-Transformers5.methods = {
-    **reader.COMMON,
-    "yarn": Method(yarn, ("factor", ORIGINAL)),
-    "llama3": Method(reader.llama3, ("factor", ORIGINAL, *BANDS[1:])),
-    "longrope": Method(longrope, (*LISTS, ORIGINAL)),
-    "proportional": Method(reader.proportional),
-}
+Transformers5.methods = reader.COMMON | reader.methods_of("transformers-5", globals())
 
 
 @dataclass
@@ -321,13 +315,8 @@ class Transformers4(Transformers):
     other = "of that release the class of '{}' was not read"
 
     def __post_init__(self) -> None:
-        self.methods = {
-            **reader.COMMON,
-            "origin": Method(reader.unscaled),  # of the first InternLM
-            "yarn": Method(self.yarn, ("factor",)),
-            "llama3": Method(reader.llama3, (*BANDS, ORIGINAL)),
-            "longrope": Method(self.longrope, LISTS),
-        }
+        own = {"yarn": self.yarn, "longrope": self.longrope}
+        self.methods = reader.COMMON | reader.methods_of("transformers-4", own)
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         # Base and share are beside rope_scaling; rope_parameters is not known to these releases.
