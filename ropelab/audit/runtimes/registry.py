@@ -33,6 +33,9 @@ class Runtime:
     reads: tuple[str, ...]  # kinds of documents
     chain: str = MODEL_FORMAT  # of casts; a preset of `precision`
     release: str = RELEASE  # of transformers, whose classes fill in what a file omits
+    by_class: bool = False  # the class follows from a name or sizes in the file, not its model_type
+    backed: bool = False  # where it has no class of its own, that of transformers runs
+    classed: bool = False  # it trains the classes of transformers
 
     def stated(self, model_type: str) -> str:
         """Return in words how far the reader can be trusted for that model type."""
@@ -47,13 +50,6 @@ class Runtime:
 _LISTS = json.loads((files(__package__) / "model_lists.json").read_text(encoding="utf-8"))
 _CLASS_OF = families.REMOTE | dict(pair.split(":") for pair in _LISTS.pop("architectures").split())
 LISTS = {name: frozenset(words.split()) for name, words in _LISTS.items()}
-# They run a model without a class of their own by that of transformers.
-BACKED = ("vllm", "sglang")
-# They find their class by the architecture that a file names, or by its sizes; the others by its
-# model_type, most of them through transformers' AutoConfig.
-BY_CLASS = ("exllamav3", "llama.cpp", "ollama", "megatron-lm", "torchtitan")
-# They train the classes of transformers.
-CLASSED = ("unsloth", "llamafactory", "axolotl", "trl", "verl", "prime-rl")
 
 
 def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -> bool:
@@ -162,7 +158,7 @@ def read(
     layers: dict[str, RopeSpec] = {}
     outcome: Outcome = "not modelled"
     try:
-        if unfound and runtime.name not in BY_CLASS:
+        if unfound and not runtime.by_class:
             raise RefusedError(unfound)
         refuse_unread(runtime, trace)
         layers, outcome, problem = runtime.read(trace), "read", ""
@@ -205,14 +201,14 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     if of_file and not family.known and family.name in families.UNASKED:
         raise NotModelledError(f"the class of '{family.name}' was not read")
     if (kinds or named) and of_file and not listed(runtime.name, kinds[:1], named):
-        more = "; where transformers has a class, that one runs" if runtime.name in BACKED else ""
+        more = "; where transformers has a class, that one runs" if runtime.backed else ""
         raise NotModelledError(f"'{short([*kinds, *named][0])}' is not in that release{more}")
     widths = {"rotary_dim", "rotary_pct", "rope_pct"} - {family.width_key, *family.partial_keys}
     share = [key for key in sorted(widths) if trace.text.get(key) not in (None, 1)]
     if of_file and share and family.name and not family.known:
         raise NotModelledError(f"'{short(family.name)}' has {share[0]}, in code of its own")
     # A release whose name is in read_by runs code that comes with the weights.
-    release = runtime.release if runtime.name in CLASSED else runtime.version
+    release = runtime.release if runtime.classed else runtime.version
     known = kinds if runtime.name in family.read_by else RELEASES.get(release, kinds)
     if unknown := [kind for kind in reversed(kinds) if kind not in known]:
         problem = f"'{short(unknown[0])}' is not in that release"
