@@ -38,7 +38,7 @@ OLDER |= {"head_dim", "qk_rope_head_dim", "rope_scaling", "rope_local_base_freq"
 OLDER |= {"global_rope_theta", "local_rope_theta", "original_max_position_embeddings"}
 # Keys whose declared types are kept, and what nearly all classes declare.
 TYPES = dict.fromkeys(("hidden_size", "num_attention_heads", "num_hidden_layers"), "int")
-TYPES |= {"max_position_embeddings": "int", "rope_parameters": "dict null"}
+TYPES |= {"max_position_embeddings": "int", "rope_parameters": "dict or null"}
 TYPED = (*TYPES, *HEAD_KEYS, *BASE_KEYS, *LOCAL_KEYS, *SHARE_KEYS, "num_key_value_heads")
 TYPED += ("original_max_position_embeddings", "layer_types", "sliding_window", "rope_interleave")
 TYPED += ("attn_temperature_tuning", "floor_scale", "attn_scale", "no_rope_layers", "rotary_dim")
@@ -139,7 +139,7 @@ def declared(config_class: Any) -> dict[str, str]:
         members = get_args(field.type) if union else (field.type,)
         words = (WORDS.get(get_origin(one) or one, "dict") for one in members)
         if field.name in found:
-            found[field.name] = " ".join(dict.fromkeys(words))
+            found[field.name] = " or ".join(dict.fromkeys(words))
     return {key: words for key, words in found.items() if words != TYPES.get(key, "")}
 
 

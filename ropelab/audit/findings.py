@@ -11,11 +11,11 @@ from ropelab.audit.runtimes.families import TRAINED, meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
 from ropelab.audit.runtimes.registry import untyped
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
-from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, printable, whole
+from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, language_part
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
 from ropelab.runs.files import table_beside
-from ropelab.runs.sentences import typed
+from ropelab.runs.sentences import printable, typed
 
 Level = Literal["error", "warn", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warn", "note")
@@ -74,7 +74,10 @@ def explained(case: Case) -> set[str]:
 def blamed(case: Case, code: str, names: Collection[str], **values: Any) -> Finding:
     """Return an error of some runtimes: a warning if none of their readers was compared."""
     named = (r for r in case.readings if r.runtime.name in names)
-    level: Level = "error" if any(r.model_type in r.runtime.compared for r in named) else "warn"
+    sure = any(r.model_type in r.runtime.compared for r in named)
+    # Finding no class is a rule for all model types.
+    sure = sure or values.get("reason") == untyped(case.document.config)
+    level: Level = "error" if sure else "warn"
     return found(code, level=level, names=", ".join(names), **values)
 
 
@@ -89,9 +92,7 @@ def errors(case: Case) -> Iterator[Finding]:
     if case.document.encoding:
         yield found("E09", level="error", encoding=case.document.encoding)
     for reason, stopped in case.unread("refused").items():
-        finding = blamed(case, "E02", stopped, reason=reason)
-        # Finding no class is a rule for all model types.
-        yield replace(finding, level="error") if reason == untyped(config) else finding
+        yield blamed(case, "E02", stopped, reason=reason)
 
     for base, names in case.grouped(lambda spec: spec.base).items():
         if not math.isclose(base, right.base, rel_tol=1e-7):  # float32 holds it in a GGUF file

@@ -14,8 +14,7 @@ def check_values(trace: Trace) -> None:
         value = value_in(text, key)
         kind = "null" if value is None else type(value).__name__
         if kinds and value is not ABSENT and kind not in kinds.split():
-            wanted = kinds.replace(" ", " or ")
-            raise RefusedError(f"{key} must be of type {wanted}, not {short(value)}")
+            raise RefusedError(f"{key} must be of type {kinds}, not {short(value)}")
     hidden = text.get("hidden_size", family.hidden_size)
     heads = text.get("num_attention_heads", family.num_attention_heads)
     if family.divides and heads and hidden % heads:

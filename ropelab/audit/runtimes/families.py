@@ -83,9 +83,8 @@ class Family:
     unread_key: str = ""
     unread_odd: bool = False  # where that is not hidden_size / num_attention_heads
     known: bool = False  # the class was asked
-    # The types of its keys; hidden_size has to be a multiple of the heads.
-    types: Mapping[str, str] = field(default_factory=dict)
-    divides: bool = False
+    types: Mapping[str, str] = field(default_factory=dict)  # of its keys
+    divides: bool = False  # hidden_size has to be a multiple of the heads
 
 
 def family_of(model_type: str, release: str = RELEASE, whole: str = "") -> Family:

@@ -10,9 +10,10 @@ from typing import Any, Literal
 from ropelab.audit.runtimes import families
 from ropelab.audit.runtimes.families import RELEASE, RELEASES, table
 from ropelab.audit.runtimes.reader import head_dim_of
-from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, printable, short
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
 from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.sentences import printable
 
 # The cast chain of transformers, vLLM and TGI: float32 angles, cos and sin in the model's format.
 # In the chain float32 these stay in float32, in a table or in the kernel.
@@ -168,10 +169,8 @@ def read(
         problem = str(error)
     except (ArithmeticError, ValueError) as error:  # lengths of 1, factors of 1e300
         problem = f"numbers out of range ({error})"
-    # A file can hold names of any length.
-    return Reading(
-        runtime, layers, trace.uses(), outcome, printable(problem[:300]), trace.model_type
-    )
+    problem = printable(problem[:300])  # a file can hold names of any length
+    return Reading(runtime, layers, trace.uses(), outcome, problem, trace.model_type)
 
 
 def refuse_unread(runtime: Runtime, trace: Trace) -> None:

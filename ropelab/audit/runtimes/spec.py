@@ -8,6 +8,7 @@ import numpy as np
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import LongRope, RopePlan, Scaling, Unscaled
 from ropelab.runs.arrays import Float
+from ropelab.runs.sentences import printable
 
 
 class RefusedError(Exception):
@@ -111,11 +112,6 @@ def numbers(value: Any, name: str) -> tuple[float, ...]:
     if not isinstance(value, list | tuple) or len(value) > 2**16:
         raise RefusedError(f"{name} must be a list of numbers, not {short(value)}")
     return tuple(number(item, name) for item in value)
-
-
-def printable(text: str) -> str:
-    """Return a text on one line: characters that no terminal prints as they are written in JSON."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def short(value: Any) -> str:

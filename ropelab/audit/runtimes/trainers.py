@@ -13,7 +13,7 @@ from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.reader import KEPT, Made, Reader, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import MAXIMUM, MSCALES, ORIGINAL, Trace, rope_block
-from ropelab.audit.runtimes.transformers import Transformers4, Transformers5, longrope
+from ropelab.audit.runtimes.transformers import Transformers4, Transformers5
 from ropelab.math.scaling import Unscaled
 
 FLAGS, SWITCHES = (table("trainers")[kind] for kind in ("flags", "switches"))
@@ -150,5 +150,4 @@ class Unsloth(Transformers5):
         return {"all": settings}
 
 
-OWN = reader.methods_of("unsloth", {"longrope": longrope})
-Unsloth.methods = {**Transformers5.methods, **OWN}
+Unsloth.methods = {**Transformers5.methods, **reader.methods_of("unsloth", globals())}
