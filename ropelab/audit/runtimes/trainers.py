@@ -8,7 +8,7 @@ Megatron-LM's arguments, and from llamafactory 0.9.5 (model/model_utils/rope.py)
 import math
 from typing import Any
 
-from ropelab.audit.runtimes import reader
+from ropelab.audit.runtimes import reader, transformers
 from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.reader import KEPT, Made, Reader, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
@@ -150,4 +150,4 @@ class Unsloth(Transformers5):
         return {"all": settings}
 
 
-Unsloth.methods = {**Transformers5.methods, **reader.methods_of("unsloth", globals())}
+Unsloth.methods = {**Transformers5.methods, **reader.methods_of("unsloth", vars(transformers))}
