@@ -8,6 +8,7 @@ literal defaults of the classes are read. Result: ropelab/audit/runtimes/classes
 """
 
 import ast
+import dataclasses
 import inspect
 import json
 import logging
@@ -16,7 +17,8 @@ import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 import torch
 import transformers
@@ -34,6 +36,13 @@ SHARE_KEYS = ("partial_rotary_factor", "rotary_pct")
 OLDER = {"rope_theta", "rotary_emb_base", "partial_rotary_factor", "rotary_pct"}
 OLDER |= {"head_dim", "qk_rope_head_dim", "rope_scaling", "rope_local_base_freq", *SIZES}
 OLDER |= {"global_rope_theta", "local_rope_theta", "original_max_position_embeddings"}
+# Keys whose declared types are kept, and what nearly all classes declare.
+TYPES = dict.fromkeys(("hidden_size", "num_attention_heads", "num_hidden_layers"), "int")
+TYPES |= {"max_position_embeddings": "int", "rope_parameters": "dict or null"}
+TYPED = (*TYPES, *HEAD_KEYS, *BASE_KEYS, *LOCAL_KEYS, *SHARE_KEYS, "num_key_value_heads")
+TYPED += ("original_max_position_embeddings", "layer_types", "sliding_window", "rope_interleave")
+TYPED += ("attn_temperature_tuning", "floor_scale", "attn_scale", "no_rope_layers", "rotary_dim")
+WORDS = {NoneType: "null", int: "int", float: "float", bool: "bool", list: "list"}
 ODD, MARK = 12345.0, 0.75  # values that no class has
 NO_TEXT = re.compile("vision|audio|speech|codec|mimi|moshi|kyutai|vq|_tts|esm|timesfm|encoder|lasr")
 
@@ -117,7 +126,29 @@ def row(config_class: Any) -> Row | None:
             found["labels"] = labels
         found |= refused(asked, rotary, found)
     found["shares"] = shares(asked, rotary, rope)
+    found["types"] = declared(config_class) or None
+    found["divides"] = divides(asked, bare)
     return {name: value for name, value in found.items() if value not in (None, False)}
+
+
+def declared(config_class: Any) -> dict[str, str]:
+    """Return the types of keys that are not the usual; nothing for an undeclared key."""
+    found = dict.fromkeys(TYPED, "")
+    for field in dataclasses.fields(config_class):
+        union = get_origin(field.type) in (Union, UnionType)
+        members = get_args(field.type) if union else (field.type,)
+        words = (WORDS.get(get_origin(one) or one, "dict") for one in members)
+        if field.name in found:
+            found[field.name] = " or ".join(dict.fromkeys(words))
+    return {key: words for key, words in found.items() if words != TYPES.get(key, "")}
+
+
+def divides(asked: Asked, bare: Any) -> bool:
+    """Return True if the class insists on a hidden size that is a multiple of the heads."""
+    sizes = {"hidden_size": 64 * bare.num_attention_heads, "head_dim": 64}
+    odd = {**sizes, "hidden_size": sizes["hidden_size"] + 1}
+    # Falcon's class stops at any head_dim.
+    return changed_head(asked, sizes) is not None and changed_head(asked, odd) is None
 
 
 def refused(asked: Asked, rotary: Any, found: Row) -> Row:
@@ -315,7 +346,7 @@ def document(wheels: list[Path]) -> str:
     if not wheels:
         older = json.loads(TARGET.read_text())["older"]
     parts: Row = {"release": transformers.__version__, "texts": texts, "flat": flat_types}
-    parts["classes"] = rows
+    parts |= {"types": TYPES, "classes": rows}
     lines = ["{"]
     for name, value in {**parts, "older": older}.items():
         if not isinstance(value, dict):

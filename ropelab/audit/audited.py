@@ -14,9 +14,13 @@ from ropelab.audit.flags import Flags, parse_flags
 from ropelab.audit.overview import Case, grouped
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
+from ropelab.audit.runtimes.families import table
+from ropelab.audit.runtimes.spec import short
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import typed
 from ropelab.runs.spelling import split_list
+
+COLUMNS = table("names")["columns"]  # of the runtimes, by their titles
 
 
 @dataclass(frozen=True)
@@ -57,11 +61,13 @@ def audit(
     runtimes = registry.chosen(names, document.kind)
     model_format = overview.model_format(document.config, dtype)
     own, given = document.config, settings.settings
-    readings = tuple(registry.read(r, settings.applied(r.name, own), given) for r in runtimes)
+    unfound = registry.untyped(own) if document.kind == "config" else ""
+    applied = ((runtime, settings.applied(runtime.name, own)) for runtime in runtimes)
+    readings = tuple(registry.read(r, config, given, unfound) for r, config in applied)
     # The reference is transformers 5 if it reads the file, else the first runtime that does.
     reference = min(readings, key=lambda r: (not r.layers, r.runtime.name != registry.REFERENCE))
     if reference.main is None:
-        raise InputError(f"{document.name}: {reference.problem or 'no runtime reads it'}")
+        raise InputError(f"{document.name}: {reference.stopped or 'no runtime reads it'}")
     length = length or given.get("length")
     case = Case(document, readings, reference, length or reference.main.length, length)
     beside = aspects(case)
@@ -85,23 +91,29 @@ def sentence(case: Case, beside: Sequence[Aspect]) -> str:
         ours = aspect.does.get(name)
         others += [other for other, own in aspect.does.items() if ours and own != ours]
     count = len({other for other, _ in case.read})
+    lengths = sorted({own.claimed_len for _, own in case.read if own.claimed_len})
     agreement = f"all {count} runtimes that read it agree" if count > 1 else "one runtime reads it"
     if others:
         same = count - len(set(others))
         apart = ", ".join(other for other, _ in case.read if other in others)
         agreement = f"{same} of {count} runtimes compute what {name} computes, not {apart}"
-    if unread := [aspect.name for aspect in beside if aspect.unread]:
-        agreement += "" if others else " on the frequencies"
+    unread = [aspect.name for aspect in beside if aspect.unread]
+    if not others and count > 1 and (unread or lengths[1:]):
+        agreement += " on the frequencies" + ", not on the length" * bool(lengths[1:])
+    if unread:
         agreement = f"{agreement}; not looked at in all: {', '.join(unread)}"
+    if document.encoding:
+        agreement = f"refused as {document.encoding}; saved as UTF-8, {agreement}"
     stopped = [r.runtime.name for r in case.readings if r.outcome == "refused"]
     refused = f"; refused by {', '.join(stopped)}" if stopped else ""
-    kind = document.config.get("model_type") or document.kind
-    claimed = f", claims {spec.claimed_len}" if spec.claimed_len else ""
+    kind = short(document.config.get("model_type") or document.kind)
+    claimed = f", claims {' or '.join(map(str, lengths))}" if lengths else ""
     # Digits that no one reads: 1.138629436111989.
     method = re.sub(r"\d+\.\d{5,}", lambda found: f"{float(found[0]):.4g}", spec.method)
+    start = f"{spec.trained_len} tokens" if spec.stated else "a length that the file does not state"
     return (
         f"{document.name}: {agreement}{refused} ({kind}: {spec.rotary_dim} of {spec.head_dim} "
-        f"features, base {typed(spec.base)}, {method} from {spec.trained_len} tokens{claimed})."
+        f"features, base {typed(spec.base)}, {method} from {start}{claimed})."
     )
 
 
@@ -139,9 +151,7 @@ def in_words(row: Mapping[str, Any], length: int) -> str:
     layers = "" if row["layers"] == "all" else f"{row['layers']}: "
     pairs = "unscaled"
     if row["pairs_kept"] < row["rotary_dim"] // 2:
-        # A table says no method: llama.cpp writes that of llama3 as such.
-        method = row["method"].partition("(")[0]
-        pairs = "a divisor per pair" if method == "longrope" else method
+        pairs = row["method"].partition("(")[0].replace("longrope", "a divisor per pair")
     if row["pairs_blended"] or row["pairs_divided"]:
         pairs = f"{counted(row)} pairs kept/blended/divided"
     words = [f"base {typed(row['base'])}", f"{row['rotary_dim']} features", pairs]
@@ -162,20 +172,11 @@ def short_tables(audit: Audit) -> dict[str, Rows]:
         counts = Counter(row["status"].values()).most_common()
         status = ", ".join(f"{word} {count}" if counts[1:] else word for word, count in counts)
         keys.append({name: row[name] for name in ("key", "value", "does")} | {"status": status})
-    runtimes = [
-        {
-            "runtime": f"{row['runtime']} {row['version']}",
-            "layers": row["layers"],
-            "base": row.get("base"),
-            "width": row.get("rotary_dim"),
-            "pairs kept/ blended/ divided": counted(row) if "pairs_kept" in row else None,
-            "logits x": row.get("logit_multiplier"),
-            "claims": row.get("claimed_tokens"),
-            "ratio": row.get("largest_ratio"),
-            "off from": row.get("first_off_tokens"),
-            "reader": row["problem"] or row["proof"],
-        }
-        for row in audit.rows["runtimes"]
-    ]
+    runtimes = []
+    for row in audit.rows["runtimes"]:
+        named = {"runtime": f"{row['runtime']} {row['version']}"}
+        pairs = {"pairs": counted(row)} if "pairs_kept" in row else {}
+        about = {"reader": row["problem"] or row["proof"], **row, **named, **pairs}
+        runtimes.append({title: about.get(column) for title, column in COLUMNS.items()})
     more = {name: audit.rows[name] for name in ("context", "precision")}
     return {"keys": keys, f"runtimes at {audit.length} tokens": runtimes, **more}

@@ -69,7 +69,7 @@ def rules(case: Case) -> Iterator[tuple[str, Does]]:
     for key in READ["unread"]:
         if text.get(key):
             yield key, partial(unread, key=key, value=text[key])
-    if case.block.get("mrope_section"):
+    if case.block.get("mrope_section") or text.get("rope_3d"):
         yield "pairs per position axis, for images", partial(axes, block=case.block)
 
 
@@ -148,7 +148,7 @@ def unread(reading: Reading, key: str, value: Any) -> str:
 
 
 def axes(reading: Reading, block: Mapping[str, Any]) -> str:
-    sections, layout = block["mrope_section"], READ["axes"].get(reading.model_type)
+    sections, layout = block.get("mrope_section", ()), READ["axes"].get(reading.model_type)
     read = layout and reading.runtime.name in ("transformers-5", "sglang")
     three = isinstance(sections, list) and len(sections) == 3
     counts = read and three and all(isinstance(one, int) and one >= 0 for one in sections)

@@ -3,6 +3,7 @@
 Nobody's code is run: a configuration is JSON of at most 16 MB; of a GGUF only the header is read.
 """
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ class Document:
     kind: str  # config (config.json), params (Mistral's params.json, translated) or gguf
     config: Mapping[str, Any]
     tokenizer_length: int | None = None  # model_max_length of tokenizer_config.json
+    encoding: str = ""  # if not plain UTF-8, which is all that runtimes read
 
 
 def load(source: str) -> Document:
@@ -66,10 +68,12 @@ def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
 
 
 def from_json(name: str, raw: bytes) -> Document:
+    found = json.detect_encoding(raw)
+    encoding = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}.get(found, found.upper())
     # transformers writes `Infinity` for a limit that is none (Nemotron's time_step_limit).
     config = parse(name, raw, finite=False)
     if "n_heads" in config and "dim" in config:
-        return Document(name, "params", from_params(config))
+        return Document(name, "params", from_params(config), encoding=encoding)
     _, text = language_part(config)
     for part in (config, text):
         if not isinstance(part.get("model_type"), str | None):
@@ -81,7 +85,7 @@ def from_json(name: str, raw: bytes) -> Document:
     rotates = "max_position_embeddings" in text or "rope" in paths or "rotary" in paths
     if text.get("model_type") not in ROTATED and not (sized and rotates):
         raise InputError(f"{name} has no keys of a model with rotary positions")
-    return Document(name, "config", config)
+    return Document(name, "config", config, encoding=encoding)
 
 
 def from_params(params: Mapping[str, Any]) -> dict[str, Any]:

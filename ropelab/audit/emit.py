@@ -13,7 +13,7 @@ from ropelab.audit.document import Document, load
 from ropelab.audit.flags import Flags, is_moved
 from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.families import Family, family_of, table
+from ropelab.audit.runtimes.families import TRAINED, Family, family_of, table
 from ropelab.audit.runtimes.reader import longrope_attention, magnitude
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
 from ropelab.audit.runtimes.spec import RopeSpec
@@ -32,8 +32,6 @@ READERS = registry.RUNTIMES | registry.TRAINERS
 
 # Types of a file whose factor can be raised for a longer context than the file reaches.
 RAISED = ("linear", "yarn", "llama3")
-# Files that allow more tokens than were trained: Qwen3's card scales by YaRN from 32768.
-TRAINED = {("qwen3", 40960): 32768, ("qwen3_moe", 40960): 32768}
 SHARE = "partial_rotary_factor"
 BETAS = {"beta_fast": 32, "beta_slow": 1}
 
@@ -140,6 +138,9 @@ def emit(
         replaced = f"the file's own {spec.method} is replaced by {wanted.method}"
     elif model and (own_method := model_named(model).method) not in ("unscaled", wanted.method):
         replaced = f"{model}'s own {own_method} is replaced by {wanted.method}"
+    if document.encoding:
+        first = f"transformers refuses {document.encoding}: save the file as plain UTF-8"
+        note = "; ".join(filter(None, (first, note)))
     names = list(TARGETS) if target == "all" else split_list(target) or [target]
     done = tuple(emitted(name, wanted, whole, nest) for name in names)
     rows = [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in done]
@@ -191,7 +192,14 @@ def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Frag
     if kind not in RAISED:
         return own, f"{reach}, and has no factor to raise; --method replaces it"
     own["factor"] = factor * context / limit
-    return own, f"{reach}: its factor is raised from {factor:g} to {own['factor']:g}"
+    note = f"{reach}: its factor is raised from {factor:g} to {own['factor']:g}"
+    if (given := own.get("attention_factor")) is None:
+        return own, note
+    if not math.isclose(given, magnitude(factor), rel_tol=1e-6):
+        return own, f"{note}, its attention_factor stays {given:g}"
+    own["attention_factor"] = magnitude(own["factor"])  # as without the key
+    follows = f"{given:g}, the default for {factor:g}, to {own['attention_factor']:g}"
+    return own, f"{note}, its attention_factor from {follows}"
 
 
 def emitted(

@@ -7,14 +7,15 @@ from typing import Any, Literal
 
 from ropelab.audit.beside import Aspect
 from ropelab.audit.overview import TOLERANCE, Case, distance, grouped
-from ropelab.audit.runtimes.families import meaning, near
+from ropelab.audit.runtimes.families import TRAINED, meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
+from ropelab.audit.runtimes.registry import untyped
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
 from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, language_part
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
 from ropelab.runs.files import table_beside
-from ropelab.runs.sentences import typed
+from ropelab.runs.sentences import printable, typed
 
 Level = Literal["error", "warn", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warn", "note")
@@ -37,7 +38,8 @@ def found(code: str, which: str = "", level: Level = "warn", **values: Any) -> F
     """Return a finding with the values in its sentence; ``which`` of the code's sentences."""
     row = CODES[code][which] if which else CODES[code]
     level = "note" if code.startswith("N") else level
-    return Finding(code, level, row["says"].format(**values), row.get("do", "").format(**values))
+    says, do = (printable(row.get(part, "").format(**values)) for part in ("says", "do"))
+    return Finding(code, level, says, do)
 
 
 def of_ratio(case: Case) -> str:
@@ -72,7 +74,10 @@ def explained(case: Case) -> set[str]:
 def blamed(case: Case, code: str, names: Collection[str], **values: Any) -> Finding:
     """Return an error of some runtimes: a warning if none of their readers was compared."""
     named = (r for r in case.readings if r.runtime.name in names)
-    level: Level = "error" if any(r.model_type in r.runtime.compared for r in named) else "warn"
+    sure = any(r.model_type in r.runtime.compared for r in named)
+    # Finding no class is a rule for all model types.
+    sure = sure or values.get("reason") == untyped(case.document.config)
+    level: Level = "error" if sure else "warn"
     return found(code, level=level, names=", ".join(names), **values)
 
 
@@ -83,10 +88,12 @@ def errors(case: Case) -> Iterator[Finding]:
     if old and new and old != new and (old, new) not in SAME_TYPES:
         yield found("E01", level="error", old=old, new=new)
 
+    config = case.document.config
+    if case.document.encoding:
+        yield found("E09", level="error", encoding=case.document.encoding)
     for reason, stopped in case.unread("refused").items():
         yield blamed(case, "E02", stopped, reason=reason)
 
-    config = case.document.config
     for base, names in case.grouped(lambda spec: spec.base).items():
         if not math.isclose(base, right.base, rel_tol=1e-7):  # float32 holds it in a GGUF file
             source = next(spec.base_source for _, spec in case.read if spec.base == base)
@@ -227,6 +234,9 @@ def notes(case: Case) -> Iterator[Finding]:
     if case.asked and factor > 1 and case.asked < factor * spec.trained_len:
         need = max(1.0, case.asked / spec.trained_len)
         yield found("N02", asked=case.asked, need=need, factor=factor)
+    kind = (case.reference.model_type, spec.length)
+    if kind in TRAINED and isinstance(spec.scaling, Unscaled):
+        yield found("N07", kind=kind[0], trained=TRAINED[kind], allowed=kind[1])
     if case.document.kind == "config" and not case.reference.model_type:
         yield found("N06")
     if left := case.unread("not modelled"):

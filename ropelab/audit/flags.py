@@ -5,21 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ropelab.audit.runtimes.families import CLASSES
+from ropelab.audit.runtimes.families import CLASSES, table
 from ropelab.audit.runtimes.llamacpp import FLAGS as LLAMACPP
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError
 from ropelab.audit.runtimes.trace import BLOCKS, NESTS, language_part
-from ropelab.audit.runtimes.trainers import FLAGS as TRAINERS
-from ropelab.audit.runtimes.trainers import SWITCHES
+from ropelab.audit.runtimes.trainers import FLAGS, SWITCHES
 from ropelab.audit.runtimes.transformers import loaded_block
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import parse
 from ropelab.runs.spelling import read_number
 
-OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}
-OVERRIDES["--overrides-of-model-config"] = "axolotl"
-SETTINGS = {**LLAMACPP, **TRAINERS, "--rope-factor": "rope_factor"}  # the latter of TGI
-SETTINGS |= dict.fromkeys(("--max-model-len", "--context-length", "--contextsize"), "length")
+OVERRIDES = table("trainers")["overrides"]  # the runtimes of flags that replace keys
+SETTINGS = {**LLAMACPP, **FLAGS}
 KOBOLD = "--ropeconfig"
 KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD)
 

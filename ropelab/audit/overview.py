@@ -195,6 +195,7 @@ def context(case: Case) -> Rows:
         # Pairs that complete no rotation within the trained length have unseen angles beyond it.
         unscaled = np.asarray(spec.geometry.inv_freq, dtype=np.float64)
         unfinished = np.flatnonzero(unscaled * spec.trained_len < 2 * math.pi)
+        one_turn = one_rotation_base(spec.rotary_dim, length)
         slowest = float(rotating.min() * length / (2 * math.pi)) if rotating.size else 0.0
         row = {
             "layers": layer,
@@ -205,7 +206,7 @@ def context(case: Case) -> Rows:
             "critical_pair": int(unfinished[0]) if unfinished.size else None,
             "smallest_factor": max(1.0, length / spec.trained_len),
             "base_asymptotic_bound": su_asymptote(length),
-            "base_one_turn": one_rotation_base(spec.rotary_dim, length),
+            "base_one_turn": one_turn if math.isfinite(one_turn) else None,  # a single pair
             "short_logit_multiplier": spec.logit_multiplier,
         }
         rows.append(row)

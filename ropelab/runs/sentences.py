@@ -68,3 +68,12 @@ def with_scope(answer: str, scope: str) -> str:
         return answer
     first, rest = verdict_and_rest(answer)
     return f"{first.removesuffix('.')} ({scope}). {rest}".rstrip()
+
+
+def printable(text: str) -> str:
+    r"""Return a text on one line, with characters that cannot be printed as escapes.
+
+    >>> printable("two\nlines")
+    'two\\nlines'
+    """
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

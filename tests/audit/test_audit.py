@@ -416,7 +416,7 @@ def test_tables_follow_the_models_format_where_the_runtime_stores_them_so():
 def test_the_files_own_format_counts_unless_another_is_asked_for():
     config = {**LLAMA, "max_position_embeddings": 8192, "torch_dtype": "float16"}
     assert tables_of(config)["vllm"][0] == "float16"
-    assert tables_of({**config, "torch_dtype": "auto"})["vllm"][0] == "bfloat16"
+    assert tables_of({**config, "torch_dtype": None})["vllm"][0] == "bfloat16"
     assert tables_of(config, dtype="float32")["vllm"][0] == "float32"
 
 
@@ -489,7 +489,7 @@ def test_a_table_of_divisors_is_not_called_unscaled() -> None:
     words = [words for words, _ in folded(audited({**llama, "rope_scaling": scaling}))]
     assert [text.split(", ")[2] for text in words] == [
         "29/6/29 pairs kept/blended/divided",
-        "a divisor per pair",
+        "frequency factors in one table",
     ]
 
 

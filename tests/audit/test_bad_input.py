@@ -180,7 +180,7 @@ def test_pairs_that_hardly_rotate_leave_the_json_strict(changes):
 
 
 def test_huge_heads_are_refused():
-    config = {"head_dim": 2**30, "num_attention_heads": 2, "max_position_embeddings": 2048}
+    config = {"model_type": "llama", "head_dim": 2**30, "num_attention_heads": 2}
     with pytest.raises(InputError, match="head_dim"):
         audit(Document("big", "config", config))
 

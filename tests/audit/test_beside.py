@@ -140,6 +140,14 @@ def test_interleaved_axes_get_other_pairs_than_they_ask_for() -> None:
     assert "[16, 24, 24] in runs in sglang" in found
 
 
+def test_axes_of_ernie_are_not_called_agreement() -> None:
+    config = {**QWEN2, "model_type": "ernie4_5_moe_vl", "rope_3d": True, "freq_allocation": 20}
+    config["architectures"] = ["Ernie4_5_VLMoeForConditionalGeneration"]
+    assert "pairs per position axis, for images: not looked at in vllm" in says(config, "N04")
+    assert "agree on the frequencies; not looked at in all" in audited(config).answer
+    assert says({**config, "rope_3d": False}, "N04") == ""
+
+
 def test_bases_of_local_layers_that_a_reader_does_not_know() -> None:
     config = {
         "model_type": "gemma3_text",

@@ -35,6 +35,8 @@ FILES: dict[str, dict[str, Any]] = {
     "no dict": {"rope_scaling": "yarn"},
     "alpha": {"rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
     "linear": {"rope_scaling": {"type": "linear", "factor": 2.0}},
+    "axes": {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
+    "axes alone": {"rope_scaling": {"rope_type": "mrope"}},
     "default": {"rope_parameters": {"rope_type": "default", "rope_theta": 54321.0}},
     "by layer": {
         "rope_parameters": {
@@ -125,6 +127,27 @@ def test_the_reader_computes_what_the_class_does(kind: str) -> None:
     files = {name: keys for name, keys in FILES.items() if name not in EXCEPT.get(kind, ())}
     found = {name: compare(kind, keys) for name, keys in files.items()}
     assert {name: problem for name, problem in found.items() if problem} == {}
+
+
+# What JSON can hold in the place of a whole number, a flag or a list of names.
+ODD: tuple[Any, ...] = (64.0, "64", None, True, [])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OWN if kind in CLASSES["classes"]])
+def test_values_of_another_type_are_refused_as_the_class_refuses_them(kind: str) -> None:
+    for key, types in family_of(kind).types.items():
+        for value in ODD:
+            try:
+                CONFIG_MAPPING[kind].from_dict({key: value})
+                refused = ""
+            except Exception as error:
+                refused = type(error).__name__
+            config = {"model_type": kind, key: value}
+            reading = registry.read(registry.RUNTIMES["transformers-5"], config)
+            by_type = reading.outcome == "refused" and "must be of type" in reading.problem
+            if by_type or (types and refused == "StrictDataclassFieldValidationError"):
+                assert reading.outcome == "refused", f"{config}: {refused}, {reading.problem}"
+                assert refused, f"{config}: {reading.problem}"
 
 
 def test_the_table_is_what_the_installed_classes_say() -> None:

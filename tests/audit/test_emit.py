@@ -452,6 +452,33 @@ def test_the_line_for_llama_cpp_is_one_that_audit_accepts(tmp_path: Path) -> Non
     assert audit(str(path), flags=emission.text).worst() == ""
 
 
+@pytest.mark.parametrize(
+    ("given", "expected", "says"),
+    [
+        (1.2079441541679836, 1.2772588722239782, "from 1.20794, the default for 8, to 1.27726"),
+        (1.0, 1.0, "its attention_factor stays 1"),
+        (None, 1.2772588722239782, "raised from 8 to 16"),
+    ],
+)
+def test_an_attention_factor_that_is_the_default_follows_the_factor(
+    given: float | None, expected: float, says: str, tmp_path: Path
+) -> None:
+    """Olmo 3 writes 0.1 ln 8 + 1 out; gpt-oss leaves it to the factor."""
+    block = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192}
+    block |= {"attention_factor": given} if given else {}
+    path = tmp_path / "config.json"
+    config = {**MODEL, "max_position_embeddings": 65536, "rope_scaling": block}
+    path.write_text(json.dumps(config))
+    done = emit(str(path), context=131072, target="hf5")
+    assert done.note.endswith(says)
+    (emission,) = done.targets
+    assert emission.lost == ()
+    written = json.loads(emission.text)["rope_parameters"]
+    assert written.get("attention_factor", expected) == pytest.approx(expected)
+    assert done.wanted.attention_factor == pytest.approx(expected)
+    assert emit(str(path), context=65536, target="hf5").note == ""
+
+
 AXES = {"mrope_section": [16, 24, 24]}
 IMAGES = {
     "model_type": "qwen2_5_vl",
@@ -729,7 +756,7 @@ KIMI = {"model_type": "deepseek_v3", **LATENT, "rope_theta": 50000.0, "rope_scal
     [
         # vLLM's table of position axes is four times as long, and the ramp follows it.
         (IMAGES, "", "vllm", " from 131072 tokens instead of yarn(factor=4)"),
-        ({**IMAGES, "model_type": "qwen3_vl_text"}, "", "vllm", ""),
+        ({**IMAGES, "model_type": "qwen3_vl_text", "rope_scaling": AXES}, "", "vllm", ""),
         # The flat keys are in a part by the time that a flag sets them.
         (IMAGES, "", "sglang", ""),
         (IMAGES, "", "axolotl", "sets no keys inside text_config"),

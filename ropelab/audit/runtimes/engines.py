@@ -12,9 +12,9 @@ from typing import Any
 
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes.families import table
-from ropelab.audit.runtimes.reader import KEPT, Made, Method, Reader, Settings
+from ropelab.audit.runtimes.reader import Made, Reader, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, number, whole
-from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, MSCALES, ORIGINAL, Trace
+from ropelab.audit.runtimes.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
 from ropelab.audit.runtimes.transformers import Transformers5
 from ropelab.math.scaling import Yarn
 
@@ -85,14 +85,7 @@ def table_by_ratio(settings: Settings) -> Made:
     return reader.one_table(settings, name, trained)
 
 
-Exllama.methods = {
-    **reader.UNSCALED,
-    "linear": Method(reader.linear, defaults={"factor": 1.0}),
-    "llama3": Method(reader.llama3, defaults={"factor": 8.0, **KEPT, ORIGINAL: 8192}),
-    "yarn": Method(exllama_yarn),
-    **dict.fromkeys(("longrope", "su"), Method(table_by_ratio)),
-    "proportional": Method(reader.proportional),
-}
+Exllama.methods = reader.methods_of("unscaled") | reader.methods_of("exllamav3", globals())
 
 
 class TensorRt(Reader):
@@ -132,15 +125,7 @@ def table_by_limit(settings: Settings) -> Made:
     return reader.one_table(settings, "long_factor" if long else "short_factor", trained)
 
 
-TensorRt.methods = {
-    **reader.UNSCALED,
-    "linear": Method(reader.linear, defaults={"factor": 1.0}),
-    "dynamic": Method(reader.of_alpha, defaults={"alpha": 1.0}),
-    "llama3": Method(reader.llama3, defaults={"factor": 1.0, **KEPT}),
-    # A lone mscale counts; attention_factor and truncate are not read.
-    "yarn": Method(reader.mscale_yarn, defaults={"factor": 1.0}),
-    **dict.fromkeys(("longrope", "su"), Method(table_by_limit)),
-}
+TensorRt.methods = reader.methods_of("unscaled") | reader.methods_of("tensorrt-llm", globals())
 
 
 class Tgi(Reader):
@@ -183,13 +168,7 @@ def tgi_longrope(settings: Settings) -> Made:
     raise NotModelledError("two tables inside one sequence: short below the original length")
 
 
-Tgi.methods = {
-    **dict.fromkeys(("default", "linear", "mrope"), Method(tgi_unscaled)),
-    "dynamic": Method(reader.dynamic),
-    "llama3": Method(reader.llama3, (*BANDS, ORIGINAL)),
-    "yarn": Method(tgi_yarn, ("factor", ORIGINAL)),
-    **dict.fromkeys(("longrope", "su"), Method(tgi_longrope)),
-}
+Tgi.methods = reader.methods_of("tgi", globals())
 
 
 FILES = table("mlx")
@@ -272,15 +251,4 @@ def long_table(settings: Settings, trained: int | None = None) -> Made:
     return made
 
 
-Mlx.methods = {
-    **reader.UNSCALED,
-    "linear": Method(reader.linear),
-    "dynamic": Method(mlx_dynamic),
-    **dict.fromkeys(
-        ("yarn", "deepseek_yarn", "telechat3-yarn"),
-        Method(reader.mscale_yarn, defaults={ORIGINAL: 4096}),
-    ),
-    "llama3": Method(reader.llama3, defaults={**KEPT, ORIGINAL: 8192}),
-    "longrope": Method(long_table, (ORIGINAL, *LISTS), {ORIGINAL: 4096}),
-    "proportional": Method(reader.proportional),
-}
+Mlx.methods = reader.methods_of("unscaled") | reader.methods_of("mlx-lm", globals())

@@ -19,6 +19,8 @@ _TYPES = table("model_types")
 UNROTATED = frozenset(_TYPES["unrotated"].split())
 PARTS, WHOLES, RENAMED = (_TYPES[name] for name in ("parts", "wholes", "renamed"))
 REMOTE, READ_FLAT = _TYPES["remote"], _TYPES["read_flat"]
+# Model types with the length that files allow, and the shorter one that was trained.
+TRAINED = {(kind, most): trained for kind, (most, trained) in table("names")["trained"].items()}
 KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
 CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))
@@ -81,13 +83,15 @@ class Family:
     unread_key: str = ""
     unread_odd: bool = False  # where that is not hidden_size / num_attention_heads
     known: bool = False  # the class was asked
+    types: Mapping[str, str] = field(default_factory=dict)  # of its keys
+    divides: bool = False  # hidden_size has to be a multiple of the heads
 
 
 def family_of(model_type: str, release: str = RELEASE, whole: str = "") -> Family:
     """Return the facts of a model type; an unknown one has base 10000 and rotates everything."""
     outer, model_type = model_type, CLASSES["texts"].get(model_type, model_type)
     row = dict(CLASSES["classes"].get(model_type, {}))
-    row["known"] = bool(row)
+    row |= {"known": True, "types": CLASSES["types"] | row.get("types", {})} if row else {}
     older = CLASSES["older"].get(release, {}).get(model_type)
     if older:
         # A default that is no literal there is None, and computed from the sizes.

@@ -122,7 +122,8 @@ def scaling_of(
             raise RefusedError(f"{len(short)} divisors for {width // 2} pairs")
         # ops.cpp divides by the tensor and multiplies by freq_scale: both apply.
         short, long = (tuple(factor * value for value in table) for table in (short, long))
-        return LongRope(long_factor=long, short_factor=short, factor=1.0, attention_factor=own), own
+        one = values.FrequencyFactors if FREQS in fields else LongRope
+        return one(long_factor=long, short_factor=short, factor=1.0, attention_factor=own), own
     if not weight:
         return PositionInterpolation(factor=factor), own
     fast = flags.get("yarn_beta_fast", fields.get("rope.scaling.yarn_beta_fast", 32.0))
@@ -266,5 +267,5 @@ def divisors(block: Mapping[str, Any], original: Any, width: int, base: float) -
     usual = {"factor": 8.0, **reader.KEPT}
     bands = {name: number(block.get(name, value), name) for name, value in usual.items()}
     geometry = Geometry(width, base, whole(original, ORIGINAL))
-    scaled = Llama3(**bands).plan(geometry, 1).inv_freq
+    scaled = Llama3(**reader.divisible(bands)).plan(geometry, 1).inv_freq
     return (np.asarray(geometry.inv_freq) / np.asarray(scaled)).tolist()

@@ -5,12 +5,11 @@ convert_phi3.go, convert_gptoss.go, fs/ggml/gguf.go and llm/llama_server.go of o
 (2026-08-21). Its server starts llama.cpp without any flag for rotation.
 """
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 
 from ropelab.audit.runtimes import llamacpp, reader
 from ropelab.audit.runtimes import spec as values
+from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.llamacpp import LONG, SHORT, Fields
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import BANDS, ORIGINAL, Trace
@@ -203,12 +202,6 @@ def gptoss(trace: Trace) -> Fields:
     return fields
 
 
-WRITERS: Mapping[str, Callable[[Trace], Fields]] = {
-    "LlamaForCausalLM": llama,
-    "MixtralForCausalLM": llama,
-    "Qwen2ForCausalLM": qwen2,
-    "Phi3ForCausalLM": phi3,
-    "GptOssForCausalLM": gptoss,
-}
+WRITERS = {named: globals()[writer] for named, writer in table("names")["ollama"].items()}
 # The architecture of a model type, for a part of a file that names none.
 USUAL = dict(zip(("llama", "mixtral", "qwen2", "phi3", "gpt_oss"), WRITERS, strict=True))

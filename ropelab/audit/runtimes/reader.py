@@ -7,9 +7,11 @@ the keys that it requires, and the defaults of missing ones; a key that the func
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ropelab.audit.runtimes import spec as values
+from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, MSCALES, ORIGINAL, Status, Trace
 from ropelab.math import scaling as scalings
@@ -139,6 +141,7 @@ class Reader:
         claimed, multiplied = self.claimed(settings)
         head_dim = self.head_dim(trace)
         scaling, attention, trained = self.method(settings)
+        stated = trace.family.max_position_embeddings or trace.first(self.lengths)[1]
         return RopeSpec(
             base=settings.number("rope_theta"),
             head_dim=head_dim,
@@ -151,6 +154,7 @@ class Reader:
             pairing=self.pairing(trace),
             base_source=settings.sources.get("rope_theta", ""),
             multiplied=multiplied,
+            stated=bool(stated) or trained != settings.longest,
         ).checked()
 
     def longest(self, trace: Trace) -> int:
@@ -288,9 +292,6 @@ def unscaled(settings: Settings) -> Made:
     return scalings.Unscaled(), 1.0, settings.longest
 
 
-UNSCALED = dict.fromkeys(("default", "mrope"), Method(unscaled))
-
-
 def linear(settings: Settings) -> Made:
     return scalings.PositionInterpolation(factor=settings.number("factor")), 1.0, settings.longest
 
@@ -301,21 +302,21 @@ def dynamic(settings: Settings) -> Made:
     return scalings.DynamicNtk(factor=settings.number("factor")), 1.0, settings.longest
 
 
-COMMON = {
-    "default": Method(unscaled),
-    "linear": Method(linear, ("factor",)),
-    "dynamic": Method(dynamic, ("factor",)),
-}
-
-
 def of_alpha(settings: Settings) -> Made:
     """Raise the base by Hunyuan's alpha, at every length; the factor beside it is not read."""
     return scalings.NtkAware(factor=settings.number("alpha")), 1.0, settings.longest
 
 
 def llama3(settings: Settings) -> Made:
-    bands = {name: settings.number(name) for name in BANDS}
+    bands = divisible({name: settings.number(name) for name in BANDS})
     return scalings.Llama3(**bands), 1.0, settings.original()
+
+
+def divisible(bands: dict[str, float]) -> dict[str, float]:
+    """Return llama3's numbers; RefusedError for a 0 by which a length would be divided."""
+    if zero := [name for name in BANDS[1:] if bands[name] == 0]:
+        raise RefusedError(f"{zero[0]} is 0, and a length is divided by it")
+    return bands
 
 
 def coded_yarn(
@@ -357,3 +358,15 @@ def proportional(settings: Settings, factor: float | None = None) -> Made:
         raise NotModelledError(f"proportional with a factor of {factor:g}")
     share = settings.number("partial_rotary_factor", 1.0)
     return scalings.Proportional(p=share), 1.0, settings.longest
+
+
+def methods_of(name: str, functions: Mapping[str, Any] | None = None) -> dict[str, Method]:
+    """Return a table of methods.toml; ``functions`` of the reader's file win over those here."""
+    known, found = {**globals(), **(functions or {})}, {}
+    for kind, row in table("methods")[name].items():
+        make = partial(known[row["make"]], **row.get("fixed", {}))
+        found[kind] = Method(make, tuple(row.get("needs", ())), row.get("defaults", {}))
+    return found
+
+
+COMMON = methods_of("common")

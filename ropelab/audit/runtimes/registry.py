@@ -3,19 +3,17 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.resources import files
 from typing import Any, Literal
 
-from ropelab.audit.runtimes import families, llamacpp, ollama, trainers
-from ropelab.audit.runtimes.engines import Exllama, Mlx, TensorRt, Tgi
+from ropelab.audit.runtimes import families
 from ropelab.audit.runtimes.families import RELEASE, RELEASES, table
 from ropelab.audit.runtimes.reader import head_dim_of
-from ropelab.audit.runtimes.servers import Sglang, Vllm
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
-from ropelab.audit.runtimes.trainers import Megatron, MegatronBridge, TorchTitan, Unsloth
-from ropelab.audit.runtimes.transformers import Transformers4, Transformers5
 from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.sentences import printable
 
 # The cast chain of transformers, vLLM and TGI: float32 angles, cos and sin in the model's format.
 # In the chain float32 these stay in float32, in a table or in the kernel.
@@ -32,10 +30,13 @@ class Runtime:
     # kernel's rotations; read: only the source was read, which the reader's file names.
     proof: Literal["run", "parts", "read"]
     read: Callable[[Trace], dict[str, RopeSpec]]
-    compared: frozenset[str] = frozenset()  # model types of the comparison
-    reads: tuple[str, ...] = ("config", "params")  # kinds of documents
+    compared: frozenset[str]  # model types of the comparison
+    reads: tuple[str, ...]  # kinds of documents
     chain: str = MODEL_FORMAT  # of casts; a preset of `precision`
     release: str = RELEASE  # of transformers, whose classes fill in what a file omits
+    by_class: bool = False  # the class follows from a name or sizes in the file, not its model_type
+    backed: bool = False  # where it has no class of its own, that of transformers runs
+    classed: bool = False  # it trains the classes of transformers
 
     def stated(self, model_type: str) -> str:
         """Return in words how far the reader can be trusted for that model type."""
@@ -50,10 +51,6 @@ class Runtime:
 _LISTS = json.loads((files(__package__) / "model_lists.json").read_text(encoding="utf-8"))
 _CLASS_OF = families.REMOTE | dict(pair.split(":") for pair in _LISTS.pop("architectures").split())
 LISTS = {name: frozenset(words.split()) for name, words in _LISTS.items()}
-# They run a model without a class of their own by that of transformers.
-BACKED = ("vllm", "sglang")
-# They train the classes of transformers.
-CLASSED = ("unsloth", "llamafactory", "axolotl", "trl", "verl", "prime-rl")
 
 
 def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -> bool:
@@ -90,65 +87,32 @@ class Reading:
         return self.layers.get(self.label)
 
     @property
+    def stopped(self) -> str:
+        """The problem in a sentence of its own, which names the runtime."""
+        release = f"{self.runtime.name} {self.runtime.version}"
+        words = self.problem.replace("that release", release)
+        return f"refused by {release}: {words}" if self.outcome == "refused" else words
+
+    @property
     def label(self) -> str:
         return "full_attention" if "full_attention" in self.layers else next(iter(self.layers), "")
 
 
-# The model types of the configurations that the runtimes were asked about.
-ASKED = frozenset(table("names")["asked"])
-# Model types that a reader, a release or a converter does not take were not compared.
-_LLAMA_LIKE, _IN_MLX = (ASKED.intersection(reader.types) for reader in (Exllama, Mlx))
-_CONVERTED = ASKED - {"cohere", "glm", "gpt_neox", "granite", "gemma2", "smollm3"}
+def _runtime(name: str, row: Mapping[str, Any]) -> Runtime:
+    """Return a record of runtimes.toml; its reader is a class of a module here, or the module."""
+    file, _, kind = row["reader"].partition(".")
+    reader = import_module(f"{__package__}.{file}")
+    about = {key: value for key, value in row.items() if key not in ("reader", "options")}
+    about["read"] = (getattr(reader, kind)(**row.get("options", {})) if kind else reader).read
+    about["compared"] = frozenset(row.get("compared", "").split())
+    about["reads"] = tuple(row.get("reads", "config params").split())
+    return Runtime(name, **about)
 
 
-def _compared(name: str, kinds: frozenset[str]) -> frozenset[str]:
-    return frozenset(kind for kind in kinds if listed(name, (kind,)))
-
-
-_IN_SGLANG = _compared("sglang", _LLAMA_LIKE | {"gpt_oss"})
-_IN_EXLLAMA = _compared("exllamav3", _LLAMA_LIKE)
-_ANY = ("config", "params", "gguf")
-_OLD = "4.57.1"  # what llama.cpp's converter and TGI load files with is near it
-
-
-def _v4(version: str, reader: Transformers4) -> Runtime:
-    name = f"transformers-{version.rsplit('.', 1)[0]}"
-    compared = ASKED.intersection(RELEASES[version], reader.types or ASKED)
-    return Runtime(name, version, "run", reader.read, compared, release=version)
-
-
-_ROWS = (
-    Runtime("transformers-5", "5.23.0", "run", Transformers5().read, ASKED),
-    _v4("4.57.1", Transformers4("factor", "switch")),
-    _v4("4.55.4", Transformers4("ratio", "switch")),
-    _v4("4.51.3", Transformers4("ratio", "switch", truncate=False)),
-    _v4("4.48.3", Transformers4("maximum", "short", truncate=False, phi3_share=False)),
-    # Only the Llama class was read; others have rules of their own.
-    _v4("4.44.2", Transformers4("maximum", "static", truncate=False, types=("llama", ""))),
-    Runtime("vllm", "0.33.0", "run", Vllm().read, _compared("vllm", ASKED)),
-    Runtime("sglang", "0.5.23", "run", Sglang().read, _IN_SGLANG, chain="float32"),
-    Runtime("mlx-lm", "0.32.2", "run", Mlx().read, _IN_MLX, chain="float32"),
-    Runtime("exllamav3", "1.6.5", "run", Exllama().read, _IN_EXLLAMA, chain="float32"),
-    Runtime("llama.cpp", "0c1e570", "parts", llamacpp.read, _CONVERTED, _ANY, "ggml", _OLD),
-    Runtime("tensorrt-llm", "2026", "read", TensorRt().read, chain="float32"),
-    Runtime("tgi", "db931fc", "read", Tgi().read, release=_OLD),
-    Runtime("ollama", "fb30760", "read", ollama.read, frozenset(), ("config",), "ggml", _OLD),
+RUNTIMES, TRAINERS = (
+    {name: _runtime(name, row) for name, row in table("runtimes")[group].items()}
+    for group in ("runtimes", "trainers")
 )
-RUNTIMES: dict[str, Runtime] = {runtime.name: runtime for runtime in _ROWS}
-# Asked by name only: they serve nothing. The last four train the classes of transformers.
-_BRIDGED, _TITANS = frozenset(MegatronBridge.types), frozenset(TorchTitan.types)
-_TRAINERS = (
-    Runtime("megatron-lm", "0.16.1", "run", Megatron().read, frozenset({"llama"})),
-    Runtime("megatron-bridge", "0.3.1", "run", MegatronBridge().read, _BRIDGED, release=_OLD),
-    Runtime("torchtitan", "0.3.0", "run", TorchTitan().read, _TITANS),
-    Runtime("unsloth", "2026.10.9", "run", Unsloth().read, frozenset(Unsloth.own)),
-    Runtime("llamafactory", "0.9.5", "read", trainers.llamafactory, release=_OLD),
-    Runtime("axolotl", "0.19.0", "run", Transformers5().read, frozenset({"llama"})),
-    Runtime("trl", "1.16.0", "read", Transformers5().read),
-    Runtime("verl", "0.9.1", "read", Transformers5().read),  # FSDP; else megatron-bridge
-    Runtime("prime-rl", "559b447", "read", Transformers5().read),  # or copies of these classes
-)
-TRAINERS = {runtime.name: runtime for runtime in _TRAINERS}
 
 # The runtime against which the others are compared unless another is named.
 REFERENCE = "transformers-5"
@@ -170,13 +134,33 @@ def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
     return able
 
 
+def untyped(config: Mapping[str, Any]) -> str:
+    """Return why no class can be found by a configuration's model_type, or nothing."""
+    kind, named = config.get("model_type"), config.get("architectures")
+    if not kind:
+        return "the class is found by model_type, which is missing"
+    # Servers have classes of their own for types of which no list is here; for none of these does a
+    # file name a class of transformers.
+    own = isinstance(named, list) and {*_CLASS_OF.values()}.issuperset(map(str, named))
+    types = families.UNASKED | families.FAMILIES.keys() | families.ROTATED
+    if str(kind) in types or not own or config.get("auto_map"):
+        return ""
+    return f"'{short(kind)}' is no type of transformers, and no code of its own is named (auto_map)"
+
+
 def read(
-    runtime: Runtime, config: Mapping[str, Any], flags: Mapping[str, Any] | None = None
+    runtime: Runtime,
+    config: Mapping[str, Any],
+    flags: Mapping[str, Any] | None = None,
+    unfound: str = "",
 ) -> Reading:
+    """Read a configuration; ``unfound`` is a reason why no class is found by its model_type."""
     trace = Trace(config, flags, runtime.release)
     layers: dict[str, RopeSpec] = {}
     outcome: Outcome = "not modelled"
     try:
+        if unfound and not runtime.by_class:
+            raise RefusedError(unfound)
         refuse_unread(runtime, trace)
         layers, outcome, problem = runtime.read(trace), "read", ""
     except RefusedError as error:
@@ -185,8 +169,8 @@ def read(
         problem = str(error)
     except (ArithmeticError, ValueError) as error:  # lengths of 1, factors of 1e300
         problem = f"numbers out of range ({error})"
-    # A file can hold names of any length.
-    return Reading(runtime, layers, trace.uses(), outcome, problem[:300], trace.model_type)
+    problem = printable(problem[:300])  # a file can hold names of any length
+    return Reading(runtime, layers, trace.uses(), outcome, problem, trace.model_type)
 
 
 def refuse_unread(runtime: Runtime, trace: Trace) -> None:
@@ -216,14 +200,14 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     if of_file and not family.known and family.name in families.UNASKED:
         raise NotModelledError(f"the class of '{family.name}' was not read")
     if (kinds or named) and of_file and not listed(runtime.name, kinds[:1], named):
-        more = "; where transformers has a class, that one runs" if runtime.name in BACKED else ""
+        more = "; where transformers has a class, that one runs" if runtime.backed else ""
         raise NotModelledError(f"'{short([*kinds, *named][0])}' is not in that release{more}")
     widths = {"rotary_dim", "rotary_pct", "rope_pct"} - {family.width_key, *family.partial_keys}
     share = [key for key in sorted(widths) if trace.text.get(key) not in (None, 1)]
     if of_file and share and family.name and not family.known:
         raise NotModelledError(f"'{short(family.name)}' has {share[0]}, in code of its own")
     # A release whose name is in read_by runs code that comes with the weights.
-    release = runtime.release if runtime.name in CLASSED else runtime.version
+    release = runtime.release if runtime.classed else runtime.version
     known = kinds if runtime.name in family.read_by else RELEASES.get(release, kinds)
     if unknown := [kind for kind in reversed(kinds) if kind not in known]:
         problem = f"'{short(unknown[0])}' is not in that release"
@@ -239,7 +223,7 @@ def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
         others = (read(runtime, config) for runtime in chosen(()))
         reading = next((other for other in others if other.main is not None), reading)
     if reading.main is None:
-        raise InputError(f"{name}: {reading.problem}")
+        raise InputError(f"{name}: {reading.stopped}")
     return reading
 
 

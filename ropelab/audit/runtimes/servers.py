@@ -6,14 +6,13 @@ srt/utils/hf_transformers/common.py).
 """
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes.families import table
-from ropelab.audit.runtimes.reader import Made, Method, Settings
+from ropelab.audit.runtimes.reader import Made, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import LISTS, MAXIMUM, MSCALES, ORIGINAL, Trace
+from ropelab.audit.runtimes.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
 from ropelab.audit.runtimes.transformers import Transformers5
 from ropelab.math.scaling import NtkAware
 
@@ -32,6 +31,8 @@ def lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
 
 class Server(Transformers5):
     """The steps that vLLM and SGLang share."""
+
+    lengths = VLLM_LENGTHS  # where the class fills in no maximum
 
     def spec(self, settings: Settings) -> RopeSpec:
         # The loading by transformers has to pass first.
@@ -196,22 +197,6 @@ def sglang_dynamic(settings: Settings) -> Made:
     return NtkAware(factor=factor * factor - (factor - 1)), 1.0, settings.longest
 
 
-COMMON = {
-    **Transformers5.methods,
-    "linear": Method(linear_of_float, ("factor",)),
-    "longrope": Method(longrope, (*LISTS, ORIGINAL)),
-    "proportional": Method(partial(reader.proportional, factor=1.0)),
-}
-Vllm.methods = {
-    **COMMON,
-    **dict.fromkeys(("yarn", "telechat3-yarn"), Method(vllm_yarn, ("factor", ORIGINAL))),
-    "ntk": Method(vllm_ntk, ("factor",)),
-    "dynamic": Method(vllm_dynamic, ("factor",)),
-    LATENT: Method(reader.mscale_yarn),
-}
-Sglang.methods = {
-    **COMMON,
-    "yarn": Method(sglang_yarn, ("factor", ORIGINAL)),
-    "dynamic": Method(sglang_dynamic, ("factor",)),
-    LATENT: Method(sglang_latent_yarn),
-}
+COMMON = {**Transformers5.methods, **reader.methods_of("servers", globals())}
+Vllm.methods = COMMON | reader.methods_of("vllm", globals())
+Sglang.methods = COMMON | reader.methods_of("sglang", globals())

@@ -8,6 +8,7 @@ import numpy as np
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import LongRope, RopePlan, Scaling, Unscaled
 from ropelab.runs.arrays import Float
+from ropelab.runs.sentences import printable
 
 
 class RefusedError(Exception):
@@ -16,6 +17,10 @@ class RefusedError(Exception):
 
 class NotModelledError(Exception):
     """The runtime accepts the configuration and does something that no class here computes."""
+
+
+class FrequencyFactors(LongRope):
+    """The tensor of a GGUF file, a divisor per pair, as llama3 is stored there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +37,7 @@ class RopeSpec:
     softmax_factor: float = 1.0  # on whole scores
     pairing: Literal["half", "interleaved"] = "half"
     base_source: str = field(default="", compare=False)  # key path, flag, or default in words
+    stated: bool = field(default=True, compare=False)  # trained_len is no guess of the runtime
     multiplied: int = field(default=0, compare=False)  # claimed_len is this length times factor
 
     @property
@@ -48,6 +54,8 @@ class RopeSpec:
 
     @property
     def method(self) -> str:
+        if isinstance(self.scaling, FrequencyFactors):
+            return "frequency factors in one table"
         if isinstance(self.scaling, LongRope):
             same = self.scaling.long_factor == self.scaling.short_factor
             return f"longrope({'one table' if same else 'two tables'})"
@@ -109,5 +117,5 @@ def numbers(value: Any, name: str) -> tuple[float, ...]:
 def short(value: Any) -> str:
     if isinstance(value, list | dict):
         return f"a {type(value).__name__}"
-    text = value if isinstance(value, str) else repr(value)
+    text = printable(value) if isinstance(value, str) else repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -6,15 +6,14 @@ Megatron-LM's arguments, and from llamafactory 0.9.5 (model/model_utils/rope.py)
 """
 
 import math
-from functools import partial
 from typing import Any
 
-from ropelab.audit.runtimes import reader
+from ropelab.audit.runtimes import reader, transformers
 from ropelab.audit.runtimes.families import table
-from ropelab.audit.runtimes.reader import KEPT, Made, Method, Reader, Settings
+from ropelab.audit.runtimes.reader import KEPT, Made, Reader, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import LISTS, MAXIMUM, MSCALES, ORIGINAL, Trace, rope_block
-from ropelab.audit.runtimes.transformers import Transformers4, Transformers5, longrope
+from ropelab.audit.runtimes.trace import MAXIMUM, MSCALES, ORIGINAL, Trace, rope_block
+from ropelab.audit.runtimes.transformers import Transformers4, Transformers5
 from ropelab.math.scaling import Unscaled
 
 FLAGS, SWITCHES = (table("trainers")[kind] for kind in ("flags", "switches"))
@@ -53,17 +52,19 @@ class Megatron(Reader):
         return "interleaved" if trace.flags.get("rotary_interleaved") else "half"
 
 
-Megatron.methods = {**reader.COMMON, "llama3": Method(reader.llama3)}
+Megatron.methods = reader.COMMON | reader.methods_of("megatron")
 
 
-def llamafactory(trace: Trace) -> dict[str, RopeSpec]:
-    """Return what transformers reads after LLaMA-Factory has replaced the block."""
-    kind = trace.flags.get("rope_scaling", "null")
-    if kind not in (*LLAMAFACTORY, "null"):
-        raise RefusedError(f"rope_scaling must be one of {', '.join(LLAMAFACTORY)}")
-    if kind != "null":
-        trace.text = {**trace.text, **replaced(trace, kind)}
-    return Transformers4("factor", "switch").read(trace)
+class LlamaFactory(Transformers4):
+    """transformers 4 after LLaMA-Factory has replaced the block."""
+
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        kind = trace.flags.get("rope_scaling", "null")
+        if kind not in (*LLAMAFACTORY, "null"):
+            raise RefusedError(f"rope_scaling must be one of {', '.join(LLAMAFACTORY)}")
+        if kind != "null":
+            trace.text = {**trace.text, **replaced(trace, kind)}
+        return super().read(trace)
 
 
 def replaced(trace: Trace, kind: str) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def bridged_yarn(settings: Settings) -> Made:
     return Unscaled(), attention, settings.longest
 
 
-MegatronBridge.methods = {**Megatron.methods, "yarn": Method(bridged_yarn)}
+MegatronBridge.methods = {**Megatron.methods, **reader.methods_of("megatron-bridge", globals())}
 
 
 class TorchTitan(Transformers5):
@@ -149,8 +150,4 @@ class Unsloth(Transformers5):
         return {"all": settings}
 
 
-Unsloth.methods = {
-    **Transformers5.methods,
-    "dynamic": Method(reader.unscaled),
-    "longrope": Method(partial(longrope, switches=False), (*LISTS, ORIGINAL)),
-}
+Unsloth.methods = {**Transformers5.methods, **reader.methods_of("unsloth", vars(transformers))}

@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.reader import Made, Method, Reader, Settings
+from ropelab.audit.runtimes.declared import check_values
+from ropelab.audit.runtimes.reader import Made, Reader, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, OUTSIDE, Trace
+from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, Trace
 
 Block = Mapping[str, Any]
 
 SCALED = ("llama3", "yarn", "longrope")
 LAYER_TYPES = ("full_attention", "sliding_attention")  # where the class was not asked
 DEFAULT = {"rope_type": "default"}
-# The classes of transformers 4 that take `mrope` for a name.
+# The classes that take `mrope` for a name; of these, Omni's in transformers 4 only.
 WITH_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
 
 
@@ -48,6 +49,7 @@ class Transformers5(Transformers):
     multiplies_unscaled = False
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        check_values(trace)
         specs, wide = super().read(trace), trace.family.global_head_dim
         if wide is None or "full_attention" not in specs:
             return specs
@@ -215,7 +217,8 @@ def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Se
         settings.values["rope_type"] = "longrope"
     if family.name == "hunyuan_vl_text" and settings.get("rope_type") == "xdrope":
         settings.values["rope_type"] = "dynamic"  # its class renames it
-    if settings.get("rope_type") == "mrope" and "mrope_section" in block:
+    axes = family.name.startswith(WITH_AXES[:2]) or not family.known
+    if settings.get("rope_type") == "mrope" and axes:
         settings.values["rope_type"] = "default"
 
     own: Block = family.filled.get(layer) or {}
@@ -292,13 +295,7 @@ def longrope(settings: Settings, switches: bool = True) -> Made:
     return reader.longrope((short, long), factor, trained, attention)
 
 
-Transformers5.methods = {
-    **reader.COMMON,
-    "yarn": Method(yarn, ("factor", ORIGINAL)),
-    "llama3": Method(reader.llama3, ("factor", ORIGINAL, *BANDS[1:])),
-    "longrope": Method(longrope, (*LISTS, ORIGINAL)),
-    "proportional": Method(reader.proportional),
-}
+Transformers5.methods = reader.COMMON | reader.methods_of("transformers-5", globals())
 
 
 @dataclass
@@ -318,13 +315,8 @@ class Transformers4(Transformers):
     other = "of that release the class of '{}' was not read"
 
     def __post_init__(self) -> None:
-        self.methods = {
-            **reader.COMMON,
-            "origin": Method(reader.unscaled),  # of the first InternLM
-            "yarn": Method(self.yarn, ("factor",)),
-            "llama3": Method(reader.llama3, (*BANDS, ORIGINAL)),
-            "longrope": Method(self.longrope, LISTS),
-        }
+        own = {"yarn": self.yarn, "longrope": self.longrope}
+        self.methods = reader.COMMON | reader.methods_of("transformers-4", own)
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         # Base and share are beside rope_scaling; rope_parameters is not known to these releases.
