@@ -8,9 +8,7 @@ from typing import Any
 
 POWER_OF_TWO = re.compile(r"\s*2\^(\d{1,3})\s*")
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-NUMBER = re.compile(
-    r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*", re.IGNORECASE
-)
+NUMBER = re.compile(r"(?i)\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*")
 
 
 def read_number(value: object) -> object:

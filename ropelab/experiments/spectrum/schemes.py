@@ -147,17 +147,15 @@ def representable(config: SpectrumConfig) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def _compared(
-    measured: pd.DataFrame, column: str, reference: str, others: list[str]
-) -> pd.DataFrame:
-    """Compare every other value of a column with `reference`, at each place of each metric."""
+def _compared(measured: pd.DataFrame, column: str, plain: str, others: list[str]) -> pd.DataFrame:
+    """Compare every other value of a column with the plain one, at each place of each metric."""
     pairs = []
     for place, group in measured.groupby(["metric", *PLACE], sort=False):
         values = dict(list(group.set_index(["seed", "unit"]).groupby(column)["value"]))
         for other in others:
             measure: Measure = "loss" if place[0] == TEXT else "share"
-            names, about = (other, reference), (other, reference, *place)
-            pairs.append(Pair(about, values[other], values[reference], names, measure, place))
+            names, about = (other, plain), (other, plain, *place)
+            pairs.append(Pair(about, values[other], values[plain], names, measure, place))
     columns = [f"{column}_a", f"{column}_b", "metric", *PLACE]
     return _without_text_distances(compared(pairs, columns))
 

@@ -75,12 +75,10 @@ class PositionEncoding:
         return self.pairs[: -(-48 // (fmt.precision + 2))]
 
 
-def neighbour_steps(
-    encoding: PositionEncoding, fmt: FloatFormat, positions: Positions
-) -> Positions:
+def neighbour_steps(encoding: PositionEncoding, fmt: FloatFormat, places: Positions) -> Positions:
     """Return the largest change of a number from m to m+1, in units of the last place of `fmt`."""
     # Before rounding, spacing at the larger of the two. Below one half, neighbours mostly collide.
-    here, there = (encoding.values(m, encoding.pairs) for m in (positions, positions + 1))
+    here, there = (encoding.values(m, encoding.pairs) for m in (places, places + 1))
     unit = spacing(np.maximum(np.abs(here), np.abs(there)), fmt)
     return np.max(np.abs(there - here) / unit, axis=0)
 

@@ -139,12 +139,10 @@ def _of_text(values: Measured, config: Evaluated, plain: str) -> dict[str, pd.Da
     return {name: table for name, table in tables.items() if not table.empty}
 
 
-def comparisons(
-    measured: Mapping[str, Measured], short: Sequence[int], longest: int
-) -> pd.DataFrame:
+def comparisons(found: Mapping[str, Measured], short: Sequence[int], longest: int) -> pd.DataFrame:
     """Compare all rows of each task under each of its metrics."""
     pairs = []
-    for task, values in measured.items():
+    for task, values in found.items():
         for about, group, unit, column in _metrics(task, values, short, longest):
             measure = MEASURES.get(column, "share")
             labels = pd.Series(row_labels(group), group.index)
