@@ -72,7 +72,8 @@ def from_tables(positions: Positions, cos: Table, sin: Table, spec: RopeSpec) ->
         columns, others = layout(order, width)
         if all(np.array_equal(t[:, columns], t[:, others]) for t in (cos, sin)):
             # Codes of adjacent pairs read tables of either layout (GLM, DeepSeek).
-            fault = crossed("adjacent") if order != "half" == spec.pairing else None
+            wrong = (order, spec.pairing) == ("interleaved", "half")
+            fault = crossed("adjacent") if wrong else None
             note = "" if order == spec.pairing else NOT_SHOWN
             return Observed(positions, cos[:, columns], sin[:, columns], fault=fault, note=note)
     return Observed(positions, cos, sin, note=NOT_SHOWN)

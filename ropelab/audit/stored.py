@@ -1,6 +1,7 @@
 """Arrays that an engine wrote: tables, or rotated queries and keys."""
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from ropelab.runs.files import check_regular
 
 SUFFIXES = (".npz", ".safetensors")
 MOST_BYTES = 2**32
+# Of damaged files; a RuntimeError also for an encrypted one, and for an unknown compression.
+UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError)
 LARGEST_POSITION = 2**53  # positions beyond are not exact in float64
 Arrays = Mapping[str, np.ndarray]
 
@@ -25,7 +28,7 @@ def read_arrays(path: Path) -> Arrays:
     try:
         check_regular(path)
         return tensors(path) if path.suffix == ".safetensors" else archive(path)
-    except Exception as error:  # at damaged files numpy, zipfile and zlib raise many kinds
+    except (*UNREADABLE, zipfile.BadZipFile, zlib.error) as error:
         problem = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read {path}: {problem}") from None
 
@@ -46,9 +49,13 @@ def archive(path: Path) -> Arrays:
 
 def tensors(path: Path) -> Arrays:
     # By way of torch: numpy has no bfloat16.
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    found = load_file(path)
+    try:
+        found = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(error) from None
     if wrong := [name for name, tensor in found.items() if tensor.is_complex()]:
         raise ValueError(f"{wrong[0]} holds complex numbers, not real ones")
     return {name: tensor.double().numpy() for name, tensor in found.items()}

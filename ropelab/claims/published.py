@@ -157,14 +157,12 @@ def year_of(found: Findings, name: str, arxiv: str, printed: int, said: int) -> 
 
 
 def is_configured(found: Findings, models: Sequence[str]) -> None:
-    shown = "; ".join(
+    said = "; ".join(
         f"{name}: base {model.base:g}, {model.rotated} of {model.head_dim} features"
         for name in models
         if (model := MODELS.get(name))
     )
-    found.part(
-        "what the configurations say", shown or "nothing", MODELS.keys() >= {*models} or None
-    )
+    found.part("what the configurations say", said or "nothing", MODELS.keys() >= {*models} or None)
 
 
 def could_use(found: Findings, name: str, user: str) -> None:

@@ -378,6 +378,16 @@ def test_only_encodings_that_learned_to_copy_can_copy_best(
     assert text.startswith(f"At 4x the trained length {said} ")
 
 
+def test_the_only_one_that_learned_is_named_also_where_it_ends_with_its_table(
+    found: dict[str, pd.DataFrame],
+) -> None:
+    table = copied(learned=(0.9, 0.9), rope=(0.5, 0.1)).drop(1)  # learned, at 4x
+    judged = against_rope(found["comparisons"], learned="~")
+    text = quality.answer({**found, "quality": table, "comparisons": judged})
+    label = ENCODINGS["learned"].label
+    assert text.startswith(f"At 4x the trained length only {label} learned to copy with every seed")
+
+
 def test_comparisons_of_copying_by_models_that_did_not_learn_say_so(
     found: dict[str, pd.DataFrame],
 ) -> None:

@@ -44,8 +44,6 @@ BASELINE = "rope"
 TEXT, COPY = "text loss", "copy accuracy"
 MEASURE: dict[str, Measure] = {TEXT: "loss", COPY: "share"}
 ROW = ["encoding", "seed"]
-# Comparisons at several contexts.
-COMPARED = ("comparisons", "extrapolation")
 # Encodings whose text losses at the trained length the literature sets against each other.
 PAIRS = (("learned", "sinusoidal"), ("deberta", "transformer_xl"), ("rope_values", "rope"))
 # The verdicts of the table `literature` that decide nothing, and that decide against a statement.
@@ -109,7 +107,8 @@ def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
     rows = _rows(answers, config)
     quality = _quality(rows, config)
     found |= {"quality": quality, **comparisons(rows, config)}
-    return found | {name: mark_unlearned(found[name], quality) for name in COMPARED}
+    marked = {n: mark_unlearned(found[n], quality) for n in ("comparisons", "extrapolation")}
+    return found | marked
 
 
 def times(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
@@ -235,9 +234,8 @@ def answer(tables: Tables) -> str:
     labels = tables["cost"].set_index("encoding")["label"]
     defined = tables["quality"][tables["quality"]["status"] == "ok"]
     tested, reached = (table["times_trained_len"].max() for table in (tables["quality"], defined))
-    judged, able = tables["comparisons"], learners(tables["quality"])
-    judged = judged[(judged["times_trained_len"] == reached) & (judged["status"] != UNLEARNED)]
-    ahead = judged[judged["verdict"] == judged["encoding_a"]]
+    better = "times_trained_len == @reached and status != @UNLEARNED and verdict == encoding_a"
+    ahead, able = tables["comparisons"].query(better), learners(tables["quality"])
     baseline = BASELINE if BASELINE in labels else labels.index[0]
     plain, best = labels[baseline], []
     for metric, (none, more, most, form) in SAID.items():
@@ -248,8 +246,8 @@ def answer(tables: Tables) -> str:
             # An encoding that did not learn the task says nothing about extrapolation.
             at, of = at.filter(able), f"of {len(able)} that learned to copy with every seed "
             if len(able) < 2:
-                who = f"only {labels[able.pop()]}" if able else "none"
-                best.append(f"{who} learned to copy{' with every seed' * len(at)}")
+                only = [f"only {labels[name]} learned to copy with every seed" for name in able]
+                best += only or ["none learned to copy"]
                 continue
         if baseline in at and len(at) > 1:
             its = form.format(at[baseline])

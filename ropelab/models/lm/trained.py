@@ -117,11 +117,9 @@ class Training:
         """
         model = self.untrained(context)
         doing = "training" if self.start is None else "fine-tuning"
-        progress = partial(context.progress, f"{called}{doing} a model, seed {self.seed}")
+        shown = partial(context.progress, f"{called}{doing} a model, seed {self.seed}")
         with context.cells.directory(CellName("model", VERSION, self.key)) as folder:
-            losses = train(
-                model, self.batch, self.recipe, folder, progress, self.dtype, context.cores
-            )
+            losses = train(model, self.batch, self.recipe, folder, shown, self.dtype, context.cores)
         return model.eval().requires_grad_(False), losses
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
