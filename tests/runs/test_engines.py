@@ -17,6 +17,7 @@ from ropelab.runs.engine import Here, local
 from ropelab.runs.engine.local import Workers
 from ropelab.runs.engine.schedule import TRIES
 from ropelab.runs.errors import MachineError
+from tests.processes import is_alive
 from tests.runs.cells_of_tests import (
     Alone,
     Chatters,
@@ -234,17 +235,10 @@ def working(tmp_path, request):
 def all_gone_within(pids: list[int], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if not any(_alive(pid) for pid in pids):
+        if not any(map(is_alive, pids)):
             return True
         time.sleep(0.05)
     return False
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:  # it may end between any two looks
-        return False
 
 
 SLEEPING = pytest.mark.parametrize("working", [("", "Sleeps")], ids=[""], indirect=True)

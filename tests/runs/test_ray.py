@@ -11,7 +11,6 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ropelab.cli.app import main
@@ -20,6 +19,7 @@ from ropelab.runs.cell import CellName, Cells, Context, with_starts
 from ropelab.runs.engine import Here
 from ropelab.runs.engine.on_ray import OnRay, check_joinable, check_ray
 from ropelab.runs.errors import InputError, MachineError
+from tests.processes import descendants, is_alive
 from tests.runs.cells_of_tests import Disk, Fails, Killed, Sequel, Sum, Waits
 from tests.small import SMALL
 
@@ -197,14 +197,14 @@ def test_a_cluster_of_this_machine_leaves_nothing_behind(tmp_path, which, monkey
     with told.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)
         wait_until(lambda: len(begun(tmp_path)) == 2)
-        family = psutil.Process(process.pid).children(recursive=True)
-        assert any("raylet" in member.name() for member in family)
+        assert descendants(process.pid, "raylet")
         # After a SIGKILL Ray's two agents, which compute nothing, take a minute to notice.
         killed = which == signal.SIGKILL
-        workers = [each for each in family if not (killed and "Agent" in each.name())]
+        agents = descendants(process.pid, "gent") if killed else []
+        workers = {*descendants(process.pid)} - {*agents}
         process.send_signal(which)
         assert process.wait(timeout=SECONDS) != 0
-    wait_until(lambda: not any(map(alive, workers)))
+    wait_until(lambda: not any(map(is_alive, workers)))
     assert list(home.iterdir()) == []
     lines = told.read_text().splitlines()
     if not killed:
@@ -212,10 +212,6 @@ def test_a_cluster_of_this_machine_leaves_nothing_behind(tmp_path, which, monkey
     assert not [line for line in lines if "ray::" in line or "raylet" in line]
     parcel = Cells(tmp_path / "cells").packed(CellName("sum", 1, {"seed": 0}))
     assert parcel and len(parcel.files) == 2
-
-
-def alive(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 IN_A_CALL = """
@@ -283,13 +279,14 @@ time.sleep(600)
 
 LOSING = """
 import atexit
+import os
 import sys
 import threading
 import time
 from pathlib import Path
-import psutil
 from ropelab.runs.cell import Cells, Context
 from ropelab.runs.engine.on_ray import OnRay
+from tests.processes import descendants
 from tests.runs.cells_of_tests import Slow, Sum
 atexit.register(print, "at the end")
 folder = Path(sys.argv[1])
@@ -298,8 +295,7 @@ context, engine = Context(cells=Cells(folder / "cells")), OnRay(count=2)
 def lose_it():
     while not (begun := list(folder.glob("slow-*"))):
         time.sleep(0.05)
-    family = psutil.Process().children(recursive=True)
-    members = [each for each in family if "gcs_server" in each.name()]
+    members = descendants(os.getpid(), "gcs_server")
     KILL
     (folder / "killed").write_text(str(time.monotonic()))
 

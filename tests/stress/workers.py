@@ -6,13 +6,13 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
 
+from tests.processes import descendants, is_alive
 from tests.stress.bench import PAUSE, Told, told
 from tests.stress.kills import child
 from tests.stress.promise import State, Trial, ended, everything, state, whole
@@ -28,27 +28,9 @@ Way = Callable[[int], object]
 """Disturbs a process and its family; LookupError where there is nobody to disturb."""
 
 
-def family(process: int, *names: str) -> list[psutil.Process]:
-    """The descendants of a process with one of those words in their commands."""
-    found = []
-    with suppress(psutil.Error):
-        for each in psutil.Process(process).children(recursive=True):
-            with suppress(psutil.Error):
-                command = " ".join([each.name(), *each.cmdline()])
-                if not names or any(name in command for name in names):
-                    found.append(each)
-    return found
-
-
-def is_alive(process: psutil.Process) -> bool:
-    with suppress(psutil.Error):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
-
-
 def kill(*names: str) -> Way:
     """Kill the first descendant with such a name."""
-    return lambda process: family(process, *names)[0].kill()
+    return lambda process: descendants(process, *names)[0].kill()
 
 
 LOCAL: dict[str, Way] = {
@@ -108,15 +90,16 @@ class Disturbed:
     def made(self, what: str, way: Way, seconds: float) -> Trial:
         """Disturb it so long after its first step, and give the command again."""
         process = child(self._work)
-        met, members = True, list[psutil.Process]()
+        met, workers = True, set[psutil.Process]()
         try:
-            wait_until(lambda: self._has_begun() or not is_alive(psutil.Process(process)))
+            wait_until(lambda: self._has_begun() or not is_alive(process))
             time.sleep(seconds)
-            members = family(process)
+            # Ray's agents, which compute nothing, take a minute to notice.
+            workers = {*descendants(process)} - {*descendants(process, "gent")}
             way(process)
         except (LookupError, OSError, psutil.Error, TimeoutError):
             met = False
-        problems = list(self._after(process, members))
+        problems = list(self._after(process, workers))
         problems += everything(told(*self.again), self.results, self.right)
         return Trial(f"{what} after {seconds:.2f} s", "; ".join(problems), met)
 
@@ -132,19 +115,17 @@ class Disturbed:
         models = self.results.glob(".cells/model/*/cell.json")
         return any(self.steps.iterdir()) or any(models)
 
-    def _after(self, process: int, members: list[psutil.Process]) -> Iterator[str]:
+    def _after(self, process: int, workers: set[psutil.Process]) -> Iterator[str]:
         try:
             wait_until(lambda: os.waitpid(process, os.WNOHANG)[0])
         except TimeoutError:
             os.killpg(process, signal.SIGKILL)
             os.waitpid(process, 0)
             yield "did not end"
-        # Ray's agents, which compute nothing, take a minute to notice.
-        workers = [each for each in members if not family_of_agents(each)]
         try:
             wait_until(lambda: not any(map(is_alive, workers)), 20)
         except TimeoutError:
-            yield f"still there: {[each.name() for each in workers if is_alive(each)]}"
+            yield f"still there: {[each for each in workers if is_alive(each)]}"
         if not self.answer.exists():
             yield from whole(self.results, {}, self.right)
             return
@@ -154,13 +135,6 @@ class Disturbed:
         elif not answer.err.splitlines()[-1].startswith("ropelab: interrupted"):
             yield f"stderr {answer.err!r}"
         yield from whole(self.results, {}, self.right)
-
-
-def family_of_agents(process: psutil.Process) -> bool:
-    """Whether a process is one of Ray's agents, or gone."""
-    with suppress(psutil.Error):
-        return "gent" in " ".join([process.name(), *process.cmdline()])
-    return True
 
 
 def wait_until(condition: Callable[[], object], seconds: float = SECONDS) -> None:
