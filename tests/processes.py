@@ -1,8 +1,39 @@
-"""The processes below another; any of them may end between two looks."""
+"""Processes that tests start, and those below another; any may end between two looks."""
 
-from contextlib import suppress
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import psutil
+
+
+@contextmanager
+def started(*arguments: str, **options: Any) -> Iterator[Any]:  # a Popen whose pipes are there
+    """Start Python with these arguments; after the block it is killed with all below it."""
+    # A shell that starts the tests in the background has Ctrl-C ignored, which is inherited.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with subprocess.Popen([sys.executable, *arguments], text=True, **options) as process:
+        signal.signal(signal.SIGINT, before)
+        try:
+            yield process
+        finally:
+            # Once it has ended its number may be that of another process.
+            below = descendants(process.pid) if process.poll() is None else []
+            for each in (process, *below):
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Wait for what comes soon; minutes, on a busy machine."""
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def descendants(process: int, *names: str) -> list[psutil.Process]:

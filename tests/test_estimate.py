@@ -1,9 +1,9 @@
 """What work costs is told before it begins, and what is beyond the limits is refused."""
 
 import signal
+import threading
 import time
 from collections import Counter
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,19 @@ from typing import Any
 import pytest
 
 import ropelab
+from ropelab.cli import runs
 from ropelab.cli.runs import at_most
 from ropelab.experiments import load
 from ropelab.lab import Lab
 from ropelab.models.lm.training import Recipe
 from ropelab.runs import cell, estimate, machine
 from ropelab.runs.cell import Context, Needs
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, say
 from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness
 from tests.test_cli import call, visible
+from tests.test_interrupts import heard
 
-__all__ = ["call"]  # a fixture
+__all__ = ["call", "heard"]  # fixtures
 
 GB = 10**9
 SMALL = {
@@ -218,20 +220,47 @@ def test_more_minutes_than_allowed_are_refused_before_anything_is_trained(call):
     assert visible(Path.cwd()) == []
 
 
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("before", [signal.default_int_handler, signal.SIG_IGN])
-def test_work_ends_when_the_minutes_are_over(capsys, before, request):
+def test_work_ends_when_the_minutes_are_over(capsys, monkeypatch, before):
     # A script's `&` starts commands that ignore Ctrl-C; their minutes end, too.
-    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
     signal.signal(signal.SIGINT, before)
-    start = time.monotonic()
+    inside, start = threading.Event(), time.monotonic()
+
+    def say_inside(text):
+        assert inside.wait(60)
+        say(text)
+
+    monkeypatch.setattr(runs, "say", say_inside)
     with pytest.raises(KeyboardInterrupt), at_most(0.002):
-        time.sleep(30)
-    assert time.monotonic() - start < 15  # it waits for nothing
+        inside.set()
+        time.sleep(600)
+    assert time.monotonic() - start < 300  # it waits for nothing
     assert capsys.readouterr().err == "--max-minutes 0.002 are over\n"
     assert signal.getsignal(signal.SIGINT) is before
-    with at_most(0.002):
+
+
+@pytest.mark.usefixtures("heard")
+def test_nothing_is_left_of_minutes_that_are_not_over():
+    with at_most(1):
         pass
-    time.sleep(0.3)
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("heard")
+def test_minutes_that_are_over_as_the_work_ends_interrupt_it_and_nothing_later(monkeypatch):
+    over, ended = threading.Event(), threading.Event()
+
+    def say_late(_):
+        over.set()
+        assert ended.wait(60)
+
+    monkeypatch.setattr(runs, "say", say_late)
+    monkeypatch.setattr(threading.Timer, "cancel", lambda _: ended.set())
+    with pytest.raises(KeyboardInterrupt), at_most(1e-9):
+        assert over.wait(60)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_quick_keeps_a_length_in_either_spelling(monkeypatch, corpus):

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from filelock import FileLock
 
 from ropelab.runs.folders import fingerprint, locked, replaced, replaced_file
+from tests.processes import started
 
 
 def contents(folder):
@@ -69,19 +71,16 @@ target = Path(sys.argv[1])
 with locked(target), replaced(target) as fresh:
     (fresh / "half").write_text("1")
     print("holding", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
 @pytest.fixture
 def holder(tmp_path):
     """Another process that holds the folder `run` and is half through writing it."""
-    command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+    with started("-c", HOLD, str(tmp_path / "run"), stdout=PIPE) as process:
         assert process.stdout.readline() == "holding\n"
         yield process
-        process.kill()
 
 
 def test_kill_minus_nine_while_writing(tmp_path, holder):
@@ -207,13 +206,11 @@ def test_what_a_living_writer_of_a_file_has_written_stays(tmp_path, monkeypatch)
         return acquire(lock, *arguments, **named)
 
     monkeypatch.setattr(FileLock, "acquire", watched)
-    command = [sys.executable, "-c", LAST, str(target)]
-    pipe = subprocess.PIPE
+    # The first is killed before the pool is left, which waits for the second.
     with (
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as first,
         ThreadPoolExecutor() as pool,
+        started("-c", LAST, str(target), stdin=PIPE, stdout=PIPE) as first,
     ):
-        assert first.stdin is not None and first.stdout is not None
         assert first.stdout.readline() == "holding\n"
         second = pool.submit(write, target, "second")
         while len(tried) < 2:  # the second try is the one that waits
@@ -248,7 +245,7 @@ def test_whatever_it_is_it_is_removed_at_once(tmp_path: Path, kind: str) -> None
 @pytest.mark.skipif(sys.platform != "linux", reason="nothing can be made in /proc")
 def test_where_no_lock_can_be_made_nobody_waits_for_one():
     command = [sys.executable, "-c", IN_PROC]
-    assert subprocess.run(command, timeout=30).returncode == 0
+    assert subprocess.run(command, timeout=60).returncode == 0
 
 
 IN_PROC = """

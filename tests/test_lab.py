@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pandas as pd
@@ -27,6 +28,7 @@ from ropelab.runs.store import read_manifest, read_png
 from ropelab.runs.tables import DamagedError
 from ropelab.show.page.report import write_report
 from ropelab.show.page.shown import find_runs
+from tests.processes import started
 from tests.small import as_person
 from tests.toy import Toy, ToyConfig, plan, toy
 
@@ -574,10 +576,10 @@ print(run.reused, run.folder.name)
 
 
 def test_two_processes_that_make_the_same_run_agree(tmp_path):
-    command = [sys.executable, "-c", TWICE, str(tmp_path / "results")]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [process.communicate(timeout=120)[0].split() for process in both]
-    assert [process.returncode for process in both] == [0, 0]
+    command = ["-c", TWICE, str(tmp_path / "results")]
+    with started(*command, stdout=PIPE) as one, started(*command, stdout=PIPE) as other:
+        told = [process.communicate(timeout=120)[0].split() for process in (one, other)]
+    assert (one.returncode, other.returncode) == (0, 0)
     assert told[0][1] == told[1][1]
     assert len(list(store.finished(tmp_path / "results"))) == 1
 

@@ -298,16 +298,19 @@ def reports() -> dict[str, tuple[int, int]]:
 
 
 def encodings(name: str, order: Sequence[str]) -> str:
-    """A row per encoding: recall by the worst seed and the mean, 4 times further, and text."""
+    """A row per encoding: recall by the worst seed and the mean, in 512 tokens, and text."""
     from ropelab.models.encoding.registry import record_of
 
     quality, lines = run(f"encodings/{name}").table("quality"), []
+    copies = run(f"encodings/{name}").rows("copy_accuracy", distance_tokens=384)
+    far = copies.groupby("encoding")["accuracy"].mean()
     for encoding in order:
         mine = quality[quality["encoding"] == encoding]
         wide = mine.pivot(index="metric", columns="times_trained_len", values="value")
         worst = mine[(mine["metric"] == "copy accuracy") & (mine["times_trained_len"] == 1)]
         cells = [f2(worst["worst_seed_value"].item())]
         cells += [f2(wide.loc["copy accuracy", times]) for times in (1, 4)]
+        cells.append(f2(far.get(encoding, math.nan)))
         cells += [f3(wide.loc["text loss", times]) for times in (1, 4)]
         lines.append(row(f"`{encoding}`" if "(" in encoding else record_of(encoding).label, *cells))
     return "\n".join(lines)

@@ -86,15 +86,15 @@ def audit(
 def sentence(case: Case, beside: Sequence[Aspect]) -> str:
     """Say which runtimes agree, and in brackets on what."""
     document, spec, name = case.document, case.spec, case.reference.runtime.name
-    others = [other for other, own in case.read if not overview.agrees(own, spec)]
+    others = {other for other, own in case.read if not overview.agrees(own, spec)}
     for aspect in beside:
         ours = aspect.does.get(name)
-        others += [other for other, own in aspect.does.items() if ours and own != ours]
-    count = len({other for other, _ in case.read})
+        others |= {other for other, own in aspect.does.items() if ours and own != ours}
+    count = len(case.read)
     lengths = sorted({own.claimed_len for _, own in case.read if own.claimed_len})
     agreement = f"all {count} runtimes that read it agree" if count > 1 else "one runtime reads it"
     if others:
-        same = count - len(set(others))
+        same = count - len(others)
         apart = ", ".join(other for other, _ in case.read if other in others)
         agreement = f"{same} of {count} runtimes compute what {name} computes, not {apart}"
     unread = [aspect.name for aspect in beside if aspect.unread]

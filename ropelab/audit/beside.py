@@ -47,9 +47,9 @@ def aspects(case: Case) -> list[Aspect]:
     """Return what a file says beside the frequencies of its main layers."""
     found = []
     for name, does in rules(case):
-        told = {r.runtime.name: does(r) for r in case.readings if r.layers}
-        known = {runtime: words for runtime, words in told.items() if words}
-        found.append(Aspect(name, known, tuple(one for one in told if one not in known)))
+        said = {r.runtime.name: does(r) for r in case.readings if r.layers}
+        known = {runtime: words for runtime, words in said.items() if words}
+        found.append(Aspect(name, known, tuple(one for one in said if one not in known)))
     return found
 
 
@@ -67,8 +67,8 @@ def rules(case: Case) -> Iterator[tuple[str, Does]]:
     if case.block.get("llama_4_scaling_beta"):
         yield "factor on queries (llama_4_scaling_beta)", beta
     for key in READ["unread"]:
-        if text.get(key):
-            yield key, partial(unread, key=key, value=text[key])
+        if value := text.get(key) or case.document.config.get(key):
+            yield key, partial(unread, key=key, value=value)
     if case.block.get("mrope_section") or text.get("rope_3d"):
         yield "pairs per position axis, for images", partial(axes, block=case.block)
 

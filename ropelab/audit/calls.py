@@ -54,13 +54,13 @@ class Way:
         name = getattr(self.function, "__name__", type(self.function).__name__)
         return f"{name}({', '.join(words)}){made}"
 
-    def answer(self, vectors: Vectors, places: Positions) -> dict[str, Any]:
+    def answer(self, vectors: Vectors, places: Positions, length: int = 0) -> dict[str, Any]:
         """Return the parts of the function's answer by name, as it gives them."""
         last, roles = int(places.max()), self.roles
         sizes = {"n": len(vectors), "d": vectors.shape[1]}
         x, p = (tuple(sizes.get(axis, 1) for axis in shape) for shape in self.shapes)
-        values: dict[str, Any] = {"vectors": vectors.reshape(x), "offset": last, "length": last + 1}
-        values["positions"] = places.reshape(p) if p else last
+        values: dict[str, Any] = {"vectors": vectors.reshape(x), "length": length or last + 1}
+        values |= {"positions": places.reshape(p) if p else last, "offset": last}
         if self.tables:
             # A code that takes positions, too, looks them up in the whole table.
             rows = np.arange(last + 1) if {*PLACES} & {*roles.values()} else places
@@ -69,16 +69,17 @@ class Way:
         zero = [n for n, role in roles.items() if self.only not in ("", n) and role == "vectors"]
         found = call(self.function, given | {name: np.zeros(x) for name in zero})
         parts = named(found, [name for name, role in roles.items() if role == "vectors"])
-        if "length" in roles.values() and not {"cos", "table"}.isdisjoint(parts):
+        if {*roles.values()} <= {"length", "vectors"} and not {"cos", "table"}.isdisjoint(parts):
             parts = {n: t.reshape(-1, t.shape[-1])[places] for n, t in parts.items()}
         return parts
 
-    def rows(self, vectors: Vectors, places: Positions) -> dict[str, np.ndarray]:
+    def rows(self, vectors: Vectors, places: Positions, length: int = 0) -> dict[str, np.ndarray]:
         """Return the parts as arrays with a row per position."""
-        if len(vectors) > 1 and not (self.shapes[1] or "length" in self.roles.values()):
-            each = [self.rows(x[None], p[None]) for x, p in zip(vectors, places, strict=True)]
+        end = length or int(places.max()) + 1
+        if len(vectors) > 1 and not self.shapes[1]:
+            each = [self.rows(x[None], p[None], end) for x, p in zip(vectors, places, strict=True)]
             return {name: np.concatenate([one[name] for one in each]) for name in each[0]}
-        found = {name: as_numbers(part) for name, part in self.answer(vectors, places).items()}
+        found = {n: as_numbers(part) for n, part in self.answer(vectors, places, end).items()}
         for array in found.values():
             if [n for n in array.shape[:-1] if n > 1] != [len(vectors)] * (len(vectors) > 1):
                 raise InputError(f"gives shape {array.shape} for {len(vectors)} positions")
@@ -137,13 +138,13 @@ def ways(function: Any, tables: Any = None) -> Iterator[Way]:
     """Yield every way in which the function may be meant, the likeliest first."""
     makers: list[Way | None] = [None] if tables is None else [*ways(tables)]
     for roles in roles_of(function, tables is not None):
-        taken = [*roles.values()]
-        if len([role for role in taken if role == "vectors"]) > 2:
+        taken = {*roles.values()} - {"vectors"}
+        if [*roles.values()].count("vectors") > 2:
             continue
-        if tables is None and {*TABLES} & {*taken}:
+        if tables is None and {*TABLES} & taken:
             wanted = "a factory that returns (tables, f), a maker of tables and the code"
             raise InputError(f"({', '.join(roles)}) takes tables: give {wanted}")
-        shapes = ARRAYS[::2] if {*TABLES, "length"} & {*taken} else (*ARRAYS, *SINGLE)
+        shapes = (*ARRAYS, *SINGLE) if taken - {"length"} == {"positions"} else ARRAYS[::2]
         for shape, maker in product(SINGLE if "offset" in taken else shapes, makers):
             yield Way(function, roles, shape, maker)
 

@@ -26,9 +26,9 @@ from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, whole
 from ropelab.audit.vectors import ABOUT, rotated_bound
 from ropelab.math.numerics.budget import KINDS
 from ropelab.math.numerics.casts import STAGES, CastPlan
-from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.formats import FORMATS, round_to
-from ropelab.math.scaling import DynamicNtk, LongRope
+from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, parse, read_regular
 
@@ -92,30 +92,37 @@ def check_tolerance(tolerance: float) -> None:
 
 
 def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
-    """Judge a code at its length, and its frequencies where the scaling has others."""
-    spec, places, start = expected.spec, probes(expected), expected.spec.trained_len
-    found = ask(spec, places)
+    """Judge a code at its length, and at others, where its scaling is another or must not be."""
+    spec, start, method = expected.spec, expected.spec.trained_len, type(expected.spec.scaling)
+    found = ask(spec, probes(expected))
     done = joined({n: diagnose(one, at(one, expected), tolerance) for n, one in found.items()})
-    others = {LongRope: {start - 1, start, start + 1}, DynamicNtk: {4 * start}}
+    inside, beyond = start // 4 + 1, max(expected.length, min(2 * start, spec.length))
+    # Dynamic scaling at no power of two, to which some codes round.
+    others = {LongRope: {start - 1, start, start + 1}, DynamicNtk: {inside, 3 * start // 2 + 1}}
+    lengths = others.get(method, {inside, beyond}) - {expected.length, 1, 2, 3}
     follows, unseen = False, ""  # whether it has had other frequencies at another length
-    lengths = others.get(type(spec.scaling), set()) - {expected.length, 1, 2, 3}
-    for length in sorted(lengths) * (not done.wrong):
-        wrong, known = dict[str, Check](), False
-        with suppress(Exception):  # a table may end before
-            found = ask(spec, np.append(places[places < length - 1], length - 1))
-            known = not any(one.fault for one in found.values())
-            for name, one in found.items() if known else ():
-                # The last row only tells the code how many tokens there are.
-                rows = Observed(one.positions[:-1], one.cos[:-1], one.sin[:-1])
-                follows |= bool(explained.wrong_frequencies(rows, expected))
-                if fault := explained.wrong_frequencies(rows, at(one, expected)):
-                    known &= follows
-                if fault := fault or explained.wrong_gain(rows.gain, spec.attention_factor):
-                    wrong[name] = Check(f"{fault[0]} ({length} tokens)", True, fault[1], one.called)
-        if wrong and known:
-            return joined(wrong)
-        unseen = unseen if known else f"; no other frequencies were seen at {length} tokens"
+    for length in sorted(lengths) if method is not Unscaled and not done.wrong else ():
+        rows = rows_at(length, ask, expected)
+        follows |= any(judged(one, expected, tolerance).wrong for one, _ in rows.values())
+        here = joined({n: diagnose(*each, tolerance) for n, each in rows.items()} or {"": done})
+        if here.wrong and follows:
+            return replace(here, answer=f"{here.answer} ({length} tokens)")
+        if (here.wrong or not rows) and method in others:
+            unseen = f"; no other frequencies were seen at {length} tokens"
     return replace(done, answer=done.answer + unseen)
+
+
+def rows_at(length: int, ask: Ask, expected: Expected) -> dict[str, tuple[Observed, Expected]]:
+    """Return what a code does among so many tokens, and what it should; nothing if it stops."""
+    places, found = probes(expected), dict[str, Observed]()
+    with suppress(Exception):  # a table may end before
+        found = ask(expected.spec, np.append(places[places < length - 1], length - 1))
+    faulty = any(one.fault for one in found.values())
+    # The last row only tells the code how many tokens there are.
+    return {
+        n: (Observed(o.positions[:-1], o.cos[:-1], o.sin[:-1], called=o.called), at(o, expected))
+        for n, o in ({} if faulty else found).items()
+    }
 
 
 def at(observed: Observed, expected: Expected) -> Expected:
@@ -137,10 +144,10 @@ def check_arrays(path: Path, config: str, length: int | None, tolerance: float) 
         except (OSError, KeyError, TypeError, ValueError, AttributeError, RefusedError):
             raise InputError(f"{about} was not written by ropelab vectors: give --config") from None
     arrays = stored.read_arrays(path)
-    asked = {name for name in arrays if name[:1] in "qkQK" and name.endswith("_rotated")}
-    if strange := asked - {"q_rotated", "k_rotated"}:
+    names = {name for name in arrays if name[:1] in "qkQK" and name.endswith("_rotated")}
+    if strange := names - {"q_rotated", "k_rotated"}:
         raise InputError(f"{path}: {min(strange)} is not read, call it q_rotated or k_rotated")
-    given = sorted(name[0] for name in asked)[::-1]  # q first
+    given = sorted(name[0] for name in names)[::-1]  # q first
     found = {name: stored.rotated_of(path, arrays, name, expected) for name in given}
     done = {name: check_rotated(*one, expected, tolerance) for name, one in found.items()}
     if not found or {"cos", "sin"} <= arrays.keys():
@@ -226,9 +233,8 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     if not (rotations.bounded(observed.cos) and rotations.bounded(observed.sin)):
         return Check("tables hold numbers that are not finite", True, "see how they are made")
     spec, wanted = expected.spec, expected.rotation.tables(observed.positions)
-    fault = observed.fault
-    if fault is None and observed.blocks is not None:
-        fault = sheared(observed.blocks, wanted)
+    blocks = observed.blocks
+    fault = observed.fault or (None if blocks is None else sheared(blocks, wanted))
     fault = fault or explained.wrong_tables(observed, expected)
     if fault := fault or explained.wrong_positions(observed, expected):
         return Check(fault[0], True, fault[1])
@@ -251,8 +257,8 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     if not beyond.size:
         largest = max(tolerance, float(errors.max()))
         within = f"within {largest:.2g} rad up to position {observed.positions.max()}"
-        answer = "; ".join(filter(None, (within, f"nearest to {best}", observed.note)))
-        return Check(answer, False, rows=tables)
+        parts = (within, f"nearest to {best}", observed.note, expected.note)
+        return Check("; ".join(filter(None, parts)), False, rows=tables)
     first = int(observed.positions[beyond].min())
     off_by = f"off by {errors.max():.3g} rad, more than {tolerance:g} rad from position {first}"
     fix = "form angles in float32 and round only the table"
@@ -264,8 +270,7 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
 
 def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
     """Return a row per cast plan, nearest first: mean distance of its tables from the observed."""
-    spec, gain = expected.spec, expected.spec.attention_factor
-    spectrum = Spectrum(expected.inv_freq, spec.base, spec.rotary_dim)
+    spectrum, gain = expected.budget().spectrum, expected.spec.attention_factor
     rows: list[dict[str, Any]] = []
     for name, plan in plans().items():
         angles = Chain(plan, spectrum).angles(observed.positions.astype(np.float64)).T

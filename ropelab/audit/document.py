@@ -4,6 +4,7 @@ Nobody's code is run: a configuration is JSON of at most 16 MB; of a GGUF only t
 """
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.audit.gguf import Length, read_header
-from ropelab.audit.runtimes.families import ROTATED, table, unrotated
+from ropelab.audit.runtimes.families import ROTATED, UNROTATED, table, unrotated
 from ropelab.audit.runtimes.spec import short
 from ropelab.audit.runtimes.trace import language_part, rope_paths
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, check_regular, parse
 
-PARAMS = table("names")["params"]  # in the words of a config.json
-PARAMS_YARN = {"beta": "beta_fast", "alpha": "beta_slow"}
+PARAMS, PARAMS_YARN, META = (table("names")[name] for name in ("params", "params_yarn", "meta"))
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def load(source: str) -> Document:
     if source == "-":
         return from_json("standard input", sys.stdin.buffer.read(MOST_BYTES + 1))
     path = Path(source)
-    if not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112 (Path.is_dir stops at names that are too long)
         if read_bytes(path, 4) == b"GGUF":
             return from_gguf(path)
         return from_json(source, read_bytes(path))
@@ -72,7 +72,9 @@ def from_json(name: str, raw: bytes) -> Document:
     encoding = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}.get(found, found.upper())
     # transformers writes `Infinity` for a limit that is none (Nemotron's time_step_limit).
     config = parse(name, raw, finite=False)
-    if "n_heads" in config and "dim" in config:
+    if "n_heads" in config and "dim" in config and str(config.get("model_type")) not in UNROTATED:
+        if META.keys() & config.keys():
+            raise InputError(f"{name} is Meta's params.json: runtimes read config.json beside it")
         return Document(name, "params", from_params(config), encoding=encoding)
     _, text = language_part(config)
     for part in (config, text):
@@ -89,16 +91,17 @@ def from_json(name: str, raw: bytes) -> Document:
 
 
 def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a params.json under the names of a config.json."""
-    config = {PARAMS.get(name, name): value for name, value in params.items() if name != "yarn"}
-    config.setdefault("model_type", "mistral")
-    yarn = params.get("yarn")
-    if isinstance(yarn, Mapping):
+    """Return the keys of a params.json under the names of a config.json, as vLLM does."""
+    moe = params.get("moe") or {"num_shared_experts": params.get("qk_nope_head_dim")}
+    latent = isinstance(moe, Mapping) and bool(moe.get("num_shared_experts"))  # Mistral Large 3
+    others = ("yarn", "sliding_window", "head_dim" * latent)
+    config = {PARAMS.get(key, key): value for key, value in params.items() if key not in others}
+    config.setdefault("max_position_embeddings", 128000)
+    config.setdefault("model_type", "deepseek_v3" if latent else "mistral")
+    if isinstance(yarn := params.get("yarn"), Mapping):
         block = {PARAMS_YARN.get(n, n): v for n, v in yarn.items() if n != "apply_scale"}
-        block["rope_type"] = "yarn"
-        if yarn.get("apply_scale") is False:
-            block["attention_factor"] = 1.0
-        config["rope_scaling"] = block
+        attention = {"attention_factor": 1.0} if yarn.get("apply_scale") is False else {}
+        config["rope_scaling"] = {**block, "rope_type": "yarn", "mscale_all_dim": 1, **attention}
     return config
 
 

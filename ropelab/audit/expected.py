@@ -10,6 +10,7 @@ from ropelab.audit.document import load
 from ropelab.audit.rotations import Pairs, Positions, Rotated, Shape, Table, Vectors, layout
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.audit.runtimes.trace import language_part, rope_block
 from ropelab.math.frequencies import rotations
 from ropelab.math.numerics.budget import Budget, Kind
 from ropelab.math.numerics.chain import Spectrum
@@ -57,6 +58,7 @@ class Expected:
     length: int
     others: Mapping[str, RopeSpec]  # as other runtimes read the same file
     layers: Mapping[str, RopeSpec] = field(default_factory=dict)  # all types in this file
+    note: str = ""  # on what is not judged
 
     @property
     def inv_freq(self) -> Pairs:
@@ -92,11 +94,12 @@ def of_config(name: str, config: Mapping[str, Any], length: int | None) -> dict[
     """Return the rotation that the reference computes for each layer type."""
     if length is not None and not (isinstance(length, int | np.integer) and 2 <= length <= 2**40):
         raise InputError(f"length must be a whole number of tokens from 2 to 2^40, not {length!r}")
-    main = registry.reference(name, config)
     readings = {n: registry.read(r, config) for n, r in registry.RUNTIMES.items()}
     others = {name: reading.main for name, reading in readings.items() if reading.main}
-    layers = readings[registry.REFERENCE].layers or {"all": main}
-    return {n: Expected(s, length or s.length, others, layers) for n, s in layers.items()}
+    layers = readings[registry.REFERENCE].layers or {"all": registry.reference(name, config)}
+    sections = rope_block(language_part(config)[1])[1].get("mrope_section")
+    note = "axes of positions were not judged" if sections else ""
+    return {n: Expected(s, length or s.length, others, layers, note) for n, s in layers.items()}
 
 
 def main_of(layers: Mapping[str, Expected]) -> str:

@@ -11,8 +11,8 @@ from ropelab.audit.runtimes.families import TRAINED, meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
 from ropelab.audit.runtimes.registry import untyped
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
-from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, language_part
+from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, short, whole
+from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, language_part, value_in
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
 from ropelab.runs.files import table_beside
 from ropelab.runs.sentences import printable, typed
@@ -57,11 +57,13 @@ def of_ratio(case: Case) -> str:
 
 
 def unscaled(case: Case) -> list[str]:
-    """Return the runtimes that pass over a scaling that others apply."""
+    """Return the runtimes that pass over a scaling."""
     if not isinstance(case.kind, str) or case.kind in ("default", "mrope"):
         return []
     without = [name for name, spec in case.read if _plain(spec)]
-    return without if len(without) < len(case.read) else []
+    factor, table = (case.block.get(name) for name in ("factor", "long_factor"))
+    scales = factor not in (None, 1) or (isinstance(table, list) and table != [1] * len(table))
+    return without if scales or len(without) < len(case.read) else []
 
 
 def explained(case: Case) -> set[str]:
@@ -94,6 +96,9 @@ def errors(case: Case) -> Iterator[Finding]:
     for reason, stopped in case.unread("refused").items():
         yield blamed(case, "E02", stopped, reason=reason)
 
+    for reason, left in case.unread("not modelled").items():
+        if reason.startswith("base must be"):
+            yield found("E03", "none", level="error", names=", ".join(left), reason=reason)
     for base, names in case.grouped(lambda spec: spec.base).items():
         if not math.isclose(base, right.base, rel_tol=1e-7):  # float32 holds it in a GGUF file
             source = next(spec.base_source for _, spec in case.read if spec.base == base)
@@ -109,8 +114,7 @@ def errors(case: Case) -> Iterator[Finding]:
     without, fix = unscaled(case), of_ratio(case)
     by_ratio = [n for n, s in case.read if n in without and fix and isinstance(s.scaling, Yarn)]
     if by_ratio:
-        ratio = case.maximum / case.block[ORIGINAL]
-        why = f": their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
+        why = f": their factor is {MAXIMUM} / {ORIGINAL} = {case.maximum / case.block[ORIGINAL]:g}"
         yield blamed(case, "E08", by_ratio, kind=case.kind, why=why, fix=fix)
     if rest := [name for name in without if name not in by_ratio]:
         instead = "ropelab emit --target, for the form that it reads"
@@ -137,8 +141,7 @@ def contradicting_keys(case: Case) -> Iterator[Finding]:
         if length and claimed > length and claimed not in map(text.get, VLLM_LENGTHS):
             yield found("E07", name=name, claimed=claimed, length=length)
 
-    paths = [use.path for use in case.reference.keys]
-    for path in paths:
+    for path in (use.path for use in case.reference.keys):
         close = near(path)
         # A name that holds a known one is a key of its own: indexer_rope_interleave.
         if not meaning(path) and close and close not in path:
@@ -207,16 +210,20 @@ def lengths(case: Case) -> Iterator[Finding]:
 def files(case: Case) -> Iterator[Finding]:
     """Find entries of a file that do nothing, entries that it lacks, and a tokenizer's limit."""
     if stray := [use.path for use in case.reference.keys if use.note == OUTSIDE]:
-        yield found("W11", paths=", ".join(stray))
+        yield found("W11", "outside", paths=", ".join(stray))
+    takes = {"rope_theta": case.spec.base, "rotary_dim": case.spec.rotary_dim}
+    uses = ((use.path, use.status) for r in case.readings if r.layers for use in r.keys)
+    for path, statuses in grouped(uses).items():
+        own, value = takes.get(path.split(".")[-1]), value_in(case.document.config, path)
+        if own and {*statuses} == {"ignored"} and value not in (None, own) and path not in stray:
+            yield found("W11", "unread", path=path, value=short(value), own=typed(own))
 
     if case.document.kind == "gguf":
         fields = case.document.config
-        if "rope.freq_base" not in fields:
-            yield found("W12", "base")
-        if "rope.scaling.factor" in fields and "rope.scaling.type" not in fields:
-            yield found("W12", "untyped")
-        if "rope.scaling.yarn_attn_factor" in fields:
-            yield found("W12", "dead")
+        kinds = {"base": "rope.freq_base" not in fields}
+        kinds["untyped"] = "rope.scaling.factor" in fields and "rope.scaling.type" not in fields
+        kinds["dead"] = "rope.scaling.yarn_attn_factor" in fields
+        yield from (found("W12", kind) for kind, there in kinds.items() if there)
 
     limit, claimed = case.document.tokenizer_length, case.spec.claimed_len
     if limit and claimed and limit < claimed:

@@ -102,6 +102,8 @@ def parse_flags(text: str) -> Flags:
             settings[SWITCHES[name]] = True
         else:
             settings[SETTINGS[name]] = setting(name, value)
+    if settings.get("rope_scale", 1) <= 0:
+        raise InputError("--rope-scale must be above 0: frequencies are divided by it")
     return Flags(settings, overrides)
 
 

@@ -105,10 +105,10 @@ def from_factory(
         sys.path.insert(0, str(Path.cwd()))
         try:
             made = getattr(importlib.import_module(module), factory)
-            if not inspect.isfunction(made) or not required(parameters_of(made)):
-                made = made()
         except (ImportError, AttributeError) as error:
             raise InputError(f"cannot load {name}: {error}") from None
+        if not inspect.isfunction(made) or not required(parameters_of(made)):
+            made = made()
         return from_function(made, name, spec, positions)
     except RopelabError:
         raise
@@ -171,11 +171,8 @@ def rotary_class(config_class: Any) -> Any:
     """Return the rotary class of a configuration class's language model."""
     package, _, name = config_class.__module__.rpartition(".configuration_")
     module = importlib.import_module(f"{package}.modeling_{name}")
-    found = [
-        value
-        for name, value in vars(module).items()
-        if name.endswith("RotaryEmbedding") and getattr(value, "__module__", "") == module.__name__
-    ]
+    rotary = [v for name, v in vars(module).items() if name.endswith("RotaryEmbedding")]
+    found = [v for v in rotary if getattr(v, "__module__", "") == module.__name__]
     # A model of several parts has a class for each; its annotation names the configuration.
     given = {v: inspect.signature(v.__init__).parameters["config"].annotation for v in found}
     words = {v: re.findall(r"\w+", str(getattr(a, "__name__", a))) for v, a in given.items()}

@@ -256,7 +256,7 @@ def precision(case: Case, dtype: FloatFormat) -> Rows:
 
 
 def agrees(ours: RopeSpec, theirs: RopeSpec) -> bool:
-    """Return True for the same frequencies at all lengths and the same factor on the logits."""
+    """Return True for the same frequencies, near and far, and the same factor on the logits."""
     # Inside the trained length and far beyond it; other widths are off at any length.
     lengths = (64, 2 * max(theirs.trained_len, theirs.length))
     equal = all(distance(ours, theirs, length)[1] is None for length in lengths)

@@ -53,10 +53,11 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
     # A file from elsewhere may have chosen the names.
     if odd := [name for name in layers if not re.fullmatch(r"[\w.-]*\w", name)]:
         raise InputError(f"{config}: layer type '{odd[0]}' is no name for a folder")
+    for expected in layers.values():
+        if (size := expected.spec.head_dim) > LARGEST_HEAD:
+            raise InputError(f"{config}: heads of {size} features are too large")
     rows: dict[str, list[dict[str, Any]]] = {"layers": [], "budgets": [], "mistakes": []}
     for name, expected in layers.items():
-        if expected.spec.head_dim > LARGEST_HEAD:
-            raise InputError(f"{config}: heads of {expected.spec.head_dim} features are too large")
         folder = Path(out) if len(layers) == 1 else Path(out) / name
         arrays, says = sheet(expected)
         facts = {"layer_type": name, "folder": str(folder), "length": expected.length}

@@ -86,12 +86,10 @@ def order_in_scores(found: Findings, tokens: int = 3, seed: int = 0) -> None:
 
 def softmax_as_printed(found: Findings, inside: bool = True, seed: int = 0) -> None:
     x = arrays.gaussian(seed, 3, WIDTH)
-    printed = (
-        arrays.softmax(x @ x.T @ x) if inside else arrays.softmax(x @ x.T / math.sqrt(WIDTH)) @ x
-    )
-    found.within(
-        "the two outputs", arrays.largest(printed - attention(x, x, x)), SUMS, "{:.2f} apart"
-    )
+    scores, scale = x @ x.T, math.sqrt(WIDTH)
+    printed = arrays.softmax(scores @ x) if inside else arrays.softmax(scores / scale) @ x
+    off = arrays.largest(printed - attention(x, x, x))
+    found.within("the two outputs", off, SUMS, "{:.2f} apart")
 
 
 def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
@@ -191,11 +189,8 @@ def knows_absolute(
     what = "weight of the first of n + 1 equal tokens under a causal mask"
     text = f"1/(n + 1): {different} values at {TOKENS} positions"
     found.part(what, text, different == TOKENS, different)
-    what = (
-        "what the rotation adds to that: attention's output after all positions move by up to "
-        f"{max(SHIFTS)}"
-    )
-    found.beyond(what, moved, EXACT, role="limit")
+    what = "what the rotation adds to that: attention's output after all positions move by up to"
+    found.beyond(f"{what} {max(SHIFTS)}", moved, EXACT, role="limit")
 
 
 def values_left_alone(found: Findings, shift: int = 100, seed: int = 0) -> None:
@@ -203,8 +198,7 @@ def values_left_alone(found: Findings, shift: int = 100, seed: int = 0) -> None:
         arrays.largest(attended_from(shift, positions, seed) - attended_from(0, positions, seed))
         for positions in ("rotated", "values too")
     )
-    what = f"output after all positions move by {shift}, values as they are"
-    found.within(what, plain, EXACT)
+    found.within(f"output after all positions move by {shift}, values as they are", plain, EXACT)
     found.beyond("the same with rotated values", turned, EXACT, "{:.2f} apart")
 
 

@@ -213,7 +213,6 @@ def unstable_or_coarse(found: Findings, length: int = 1 << 20) -> None:
     error = angle_errors("float32", length).error_rad
     counted = census(many(64, 10000.0), "vector", length)
     shared = {fmt: one.adjacent_collisions for fmt, one in counted.items()}
-    what = f"worst angle error in float32 up to {length:,}"
-    found.beyond(what, error, ANGLE_RAD, "{:.2g} rad")
+    found.beyond(f"worst angle error in float32 up to {length:,}", error, ANGLE_RAD, "{:.2g} rad")
     shown = ", ".join(f"{count} in {fmt}" for fmt, count in shared.items())
     found.limit("neighbours with the same code", shown, any(shared.values()))

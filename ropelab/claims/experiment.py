@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from ropelab.runs.config import Config, Natural
-from ropelab.runs.errors import is_installed, unknown_name
+from ropelab.runs.errors import is_installed, known
 from ropelab.runs.files import table_beside
 from ropelab.runs.folders import digest
 
@@ -51,8 +51,8 @@ class ClaimsConfig(Config):
 
             if self.id:
                 find(self.id)
-            elif self.source not in SOURCES:
-                raise unknown_name("source", self.source, SOURCES)
+            else:
+                known("source", self.source, SOURCES)
         return self
 
     def inputs(self) -> dict[str, str]:

@@ -110,8 +110,7 @@ def dense_product(found: Findings, head_dim: int = 64) -> None:
     zeros, dense, elementwise = int((matrix == 0).sum()), matrix.size, 2 * head_dim
     found.part("zeros in the matrix", f"{zeros} of {dense}", zeros > dense / 2, zeros / dense)
     what = f"multiplications for a head of {head_dim}, matrix and elementwise"
-    text = f"{dense} and {elementwise}"
-    found.part(what, text, elementwise < dense, dense / elementwise)
+    found.part(what, f"{dense} and {elementwise}", elementwise < dense, dense / elementwise)
 
 
 def is_one_rotation(found: Findings) -> None:
@@ -141,10 +140,8 @@ def rotate_half_equivalent(found: Findings, head_dim: int = HEAD, seed: int = 0)
     apart = arrays.largest(scores(q, k, here, there) - pairwise)
     found.within("features reordered once, scores", same, EXACT)
     found.within("features as they are, scores", apart, EXACT, "{:.1f} apart", "limit")
-    what = (
-        "rotate_half with tables for neighbouring features, "
-        f"change of scores when both positions move by {POSITION}"
-    )
+    change = f"change of scores when both positions move by {POSITION}"
+    what = f"rotate_half with tables for neighbouring features, {change}"
     found.within(what, arrays.largest(mixed(POSITION) - mixed(0)), EXACT, "{:.1f}", "limit")
 
 
@@ -199,9 +196,8 @@ def listing_with_position_ids(
         ids = np.tile(np.arange(start, start + tokens), (batch, 1))
         angles = table.squeeze(1).squeeze(0)[ids][:, None]
         scores.append(_listed(q, angles, swap) @ np.swapaxes(_listed(k, angles, swap), -1, -2))
-    moved = arrays.largest(scores[1] - scores[0])
     what = f"change of scores when all position ids grow by {SHIFT}, shape {scores[0].shape}"
-    found.within(what, moved, FLOAT32_SCORES, "{}")
+    found.within(what, arrays.largest(scores[1] - scores[0]), FLOAT32_SCORES, "{}")
 
 
 def halves_in_words(found: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)) -> None:

@@ -34,8 +34,7 @@ class Source:
 
     @property
     def label(self) -> str:
-        said = " ".join(str(x) for x in (self.author, self.year) if x)
-        return said or f"“{self.title}”"
+        return " ".join(str(x) for x in (self.author, self.year) if x) or f"“{self.title}”"
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,6 @@ def judged(
         found = claim.evidence(runs=(run,)) if claim.reads == experiment else None
         if found is not None and not found.is_missing:
             about = (claim.id, cited(claim.passages[0]), claim.statement, str(claim.kind))
-            verdict = str(found.verdict(claim.kind))
-            rows.append((*about, verdict, found.measured, found.expected))
+            rows.append((*about, str(found.verdict(claim.kind)), found.measured, found.expected))
     columns = ["id", "source", "statement", "evidence", "verdict", "measured", "expected"]
     return pd.DataFrame(rows, columns=columns)

@@ -225,9 +225,8 @@ def angles(
     for position, index, said in printed:
         degrees = math.degrees(position * float(frequencies(HEAD, base)[index]))
         # Full turns are not printed, so the shorter way round counts.
-        off = abs((degrees - said + 180) % 360 - 180)
+        right = abs((degrees - said + 180) % 360 - 180) <= tolerance_degrees
         text = f"{degrees % 360:.1f}, printed {said:g}"
-        right = off <= tolerance_degrees
         found.part(f"degrees at {position}, pair {index}", text, right, degrees % 360)
 
 

@@ -251,8 +251,7 @@ def angles_good_enough(
         error = angle_errors(preset, end)
         text = f"{{:.2g}} rad at {error.position} (pair {error.pair})"
         role: Role = "part" if end == FLOAT32_LENGTH else "limit"
-        what = f"worst angle error up to {end:,}"
-        found.within(what, error.error_rad, ANGLE_RAD, text, role)
+        found.within(f"worst angle error up to {end:,}", error.error_rad, ANGLE_RAD, text, role)
     everything = worst_by_octave(chain(preset), 0, max(lengths))
     first = first_beyond(chain(preset), everything, ANGLE_RAD)
     where = "nowhere" if first is None else f"position {first:,}"
@@ -274,8 +273,7 @@ def shift_breaks_scores(
         moved = shift_errors(implementation, draws, 0, distance, np.array(SHIFTS, dtype=float))
         typical = np.sqrt(np.square(scores(implementation, draws, distance, nothing)).mean())
         shares = (np.sqrt(np.square(moved).mean((1, 2))) / typical).tolist()
-        shown = " and ".join(f"{share:.1%}" for share in shares)
-        return shown, min(shares) > BROKEN, max(shares)
+        return " and ".join(f"{x:.1%}" for x in shares), min(shares) > BROKEN, max(shares)
 
     far = " and ".join(f"{shift:,}" for shift in SHIFTS)
     what = f"change of a typical score when both positions move by {far}, {preset}"

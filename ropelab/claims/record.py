@@ -193,8 +193,7 @@ class Claim:
     @property
     def function(self) -> Callable[..., None]:
         # Imported on demand, so that the ledger can be read without the libraries of the checks.
-        module = import_module(f"ropelab.claims.{self.family}")
-        return getattr(module, self.check)
+        return getattr(import_module(f"ropelab.claims.{self.family}"), self.check)
 
     @property
     def kind(self) -> Kind:

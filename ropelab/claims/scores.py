@@ -75,8 +75,7 @@ def coefficients_are_fixed(found: Findings, encoding: str = "sinusoidal", tokens
     count = trains(encoding)
     found.part("numbers that the code trains", f"{count:,}", count == 0, count)
     what = f"a learned projection of the code picks out each of {tokens} positions, d = {TOKENS}"
-    text = "to {}: it learns the coefficients instead"
-    found.beyond(what, off, ROUNDING, text, "limit")
+    found.beyond(what, off, ROUNDING, "to {}: it learns the coefficients instead", "limit")
 
 
 def only_at_the_product(found: Findings, name: str = "rope", seed: int = 0) -> None:
@@ -87,10 +86,7 @@ def only_at_the_product(found: Findings, name: str = "rope", seed: int = 0) -> N
     placed, moved = (encoded(layer, q, k, start) for start in (0, shift))
     scores, shifted = (layer.scores(*at).detach().tril() for at in (placed, moved))
     product = (placed[0] @ placed[1].mT / q.shape[-1] ** 0.5).tril()
-    change, added = (
-        arrays.largest((shifted - scores).numpy()),
-        arrays.largest((scores - product).numpy()),
-    )
+    change, added = (arrays.largest(x.numpy()) for x in (shifted - scores, scores - product))
     what = f"{name}: what is done to the product, while moving both tokens by {shift} changes the "
     what += f"score by {arrays.tiny(change)}"
     text = "nothing" if added <= ROUNDING else f"scores change by {added:.1f}"
@@ -128,9 +124,8 @@ def _weights(seed: int) -> Float[arrays.Array, "w w"]:
 
 def _terms(shift: int, weights: Float[arrays.Array, "w w"], seed: int) -> dict[str, float]:
     """Return the four products of content x and position p under W_q^T W_k."""
-    contents = arrays.gaussian(seed, 2, WIDTH)
     positions = code([QUERY + shift, KEY + shift], arrays.frequencies(WIDTH, BASE))
-    sides = (("content", contents), ("position", positions))
+    sides = (("content", arrays.gaussian(seed, 2, WIDTH)), ("position", positions))
     return {f"{a}-{b}": float(x[0] @ weights @ y[1]) for a, x in sides for b, y in sides}
 
 
@@ -154,9 +149,8 @@ def position_terms_absolute(found: Findings, shift: int = 100, seed: int = 0) ->
     listed = ", ".join(f"{term} by {change:.2f}" for term, change in random.items())
     what = f"terms that change when both move by {shift}, random weights"
     found.part(what, listed, min(random.values()) > EXACT, min(random.values()))
-    identity = changes(np.eye(WIDTH))["position-position"]
-    what = "position-position with W_q^T W_k = 1"
-    found.beyond(what, identity, EXACT, "changes by {}", "limit")
+    off, what = changes(np.eye(WIDTH)), "position-position with W_q^T W_k = 1"
+    found.beyond(what, off["position-position"], EXACT, "changes by {}", "limit")
 
 
 def query_bias_matters(found: Findings, seed: int = 0) -> None:

@@ -148,10 +148,8 @@ def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic") -> None
     omega = np.sort(spaced(spacing, 64, 512))
     ratios, exponential = omega[1:] / omega[:-1], frequencies(64, BASE)
     own = exponential[:-1] / exponential[1:]
-    text = (
-        f"{ratios.min():.3g} to {ratios.max():.3g} (the Transformer's are all "
-        f"{own.mean():.4g}: its own spacing is the geometric one)"
-    )
+    said = f"the Transformer's are all {own.mean():.4g}: its own spacing is the geometric one"
+    text = f"{ratios.min():.3g} to {ratios.max():.3g} ({said})"
     equal, spread = bool(np.ptp(ratios) <= EXACT), float(ratios.max() / ratios.min())
     found.part("ratios of neighbouring evenly spaced frequencies", text, equal, spread)
 

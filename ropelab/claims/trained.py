@@ -15,7 +15,7 @@ import pandas as pd
 from ropelab.claims import stored
 from ropelab.claims.record import Finding, Findings, Role
 from ropelab.runs.cell import Stored
-from ropelab.runs.comparisons import between
+from ropelab.runs.comparisons import FAILING, between
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.thresholds import CLOSE, FAILS, HARMLESS, LEARNED, LOW_LOSS, MISSED, WORKS
@@ -289,7 +289,7 @@ def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) ->
         agrees = {a: True, b: False}.get(better) if abs(difference) >= CLOSE else None
     shown = f"{ ({a: '>', b: '<', '~': '~'}[better]) } ({difference:+.3f})"
     # What fails here after minutes of training refutes no published order.
-    if agrees is False and row.get("status") == "a row fails":
+    if agrees is False and row.get("status") == FAILING:
         agrees, shown = None, f"{shown}, one of them fails"
     found.part(f"{a} {'~' if same else '>'} {b}", shown, agrees, difference)
 
@@ -304,9 +304,11 @@ def extrapolates(found: Findings, run: stored.Encodings, encoding: str) -> None:
     else:
         found.part(what, _loss_change(row), _harmless(row), float(row["difference"]))
     stored.guard(found, run, encoding)
-    near, far = (run.at(encoding, stored.COPYING, longest=longest) for longest in (False, True))
+    names = (encoding, run.plain)
+    near, far = ([run.at(n, stored.COPYING, longest) for n in names] for longest in (False, True))
     what = "copy accuracy at the trained length and at the longest"
-    found.limit(what, f"{near:.2f} and {far:.2f}", stored.at_least(far - WORKS * near, 0), far)
+    shown = f"{near[0]:.2f} and {far[0]:.2f} ({run.plain}: {near[1]:.2f} and {far[1]:.2f})"
+    found.limit(what, shown, stored.at_least(far[0] - WORKS * near[0], 0), far[0])
     stored.guard(found, run, encoding)
 
 

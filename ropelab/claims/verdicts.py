@@ -197,8 +197,7 @@ def answer(tables: Tables) -> str:
             numbers = {verdict: int(counts.get(str(verdict), 0)) for verdict in OUTCOMES[kind]}
             said = (f"{n} {WORDS['counted'][v][n != 1]}" for v, n in numbers.items())
             sentences.append(f"Of {len(mine)} statements {WORDS['about'][kind]} {', '.join(said)}.")
-    elsewhere = int((claims["decided_from"] == COMMITTED).sum())
-    if elsewhere:
+    if elsewhere := int((claims["decided_from"] == COMMITTED).sum()):
         sentences.append(
             f"No run stored here decides {elsewhere} of them: their verdicts are those of the "
             "committed results, and `ropelab claims --run` decides them anew."

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -47,10 +47,10 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
     share = {"rotary_dim", PARTIAL} if {"rotary_dim", PARTIAL} & {*fields} else set()
     given = {name: value for name, value in values.items() if name not in share} | fields
     lab = _lab(options)
-    if options.quick:
-        given, less = experiment.quickly(given)
-        say(f"--quick: {less}; a first look, and no verdict on longer work")
+    given, less = experiment.quickly(given) if options.quick else (given, "")
     plan = lab.prepare(experiment.name, given, flag_of)
+    if less:
+        say(f"--quick: {less}; a first look, and no verdict on longer work")
     with _engine(options) as engine, at_most(options.max_minutes):
         run = replace(lab, engine=engine).run(replace(plan, label=label))
     draw_more(run)
@@ -190,13 +190,13 @@ def at_most(minutes: float | None) -> Iterator[None]:
         send(main_thread().ident, signal.SIGINT)
 
     timer = Timer(60 * minutes, end)
-    before = signal.signal(signal.SIGINT, interrupt)  # behind `&` in a script it was ignored
-    timer.start()
-    try:
+    with ExitStack() as ending:  # a late signal interrupts one step of it, not the others
+        before = signal.signal(signal.SIGINT, interrupt)  # behind `&` in a script it was ignored
+        ending.callback(signal.signal, signal.SIGINT, before)
+        timer.start()
+        ending.callback(timer.join)  # after it none can come
+        ending.callback(timer.cancel)
         yield
-    finally:
-        timer.cancel()
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

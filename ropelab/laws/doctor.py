@@ -80,10 +80,9 @@ def examine(
     """Return a row per trial of each law, and one per layer that rotates."""
     # float32 first: some trials change what a faulty model remembers.
     more = [subject.dtype, torch.float64] if subject.convertible else []
-    formats = dict.fromkeys([torch.float32, *more])
     found: dict[tuple[Law, Trial], dict[str, Any]] = {}
     layers: list[dict[str, Any]] = []
-    for dtype in formats:
+    for dtype in dict.fromkeys([torch.float32, *more]):
         with evaluating(subject.code), subject.computing(dtype):
             case = Case(subject, dtype)
             if not found:
@@ -91,8 +90,7 @@ def examine(
             for law in laws:
                 for trial in law.trials:
                     if dtype == torch.float32 or not trial.once:
-                        answers = found.setdefault((law, trial), {})
-                        answers[name_of(dtype)] = asked(trial, case)
+                        found.setdefault((law, trial), {})[name_of(dtype)] = asked(trial, case)
             layers = layers or case.layers
     own = name_of(subject.dtype)
     return [row_of(*asked_of, own, each) for asked_of, each in found.items()], layers

@@ -205,8 +205,7 @@ def row_of(law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]
         worst = next((each for each in unasked if each.verdict == "broken"), unasked[0])
         row |= worst._asdict()
         if worst.verdict == "broken":
-            says = ": ".join(filter(None, (worst.says, words.get("says"))))
-            row |= words | {"says": says}
+            row |= words | {"says": ": ".join(filter(None, (worst.says, words.get("says"))))}
         return row
     sizes = {name: each for name, each in found.items() if isinstance(each, Violation)}
     single, exact = sizes["float32"], sizes.get("float64")

@@ -52,8 +52,7 @@ def subject_at(target: str, dtype: loading.ModelDtype = "auto", device: str = "c
         return Transformers(loading.load(folder, device, dtype, None), folder.name)
     with loading.refusing("cannot build a model from", folder):
         stated = loading.checkpoint_dtype(folder) if dtype == "auto" else dtype
-        format_ = getattr(torch, stated, torch.float32)
-        model, smaller = random_model(config, format_)
+        model, smaller = random_model(config, getattr(torch, stated, torch.float32))
         words = "random weights, sizes reduced" if smaller else "random weights"
         return Transformers(model.to(device), f"{folder.name} ({words})")
 

@@ -95,8 +95,7 @@ def _continued(case: Case, cache: Any, text: Tokens, first: int = 0) -> Pair:
     at = case.at(first + places.start, len(places))
     got = case.subject.read(text[:, places.start :], at, cache=cache)
     whole = case.subject.read(text, case.at(first, length) if first else None)
-    expected = [stage[:, places.start :] for stage in whole]
-    return Pair(got, expected, places, reach=first + TOKENS)
+    return Pair(got, [stage[:, places.start :] for stage in whole], places, reach=first + TOKENS)
 
 
 def short_after_long(case: Case) -> Pair:
@@ -143,8 +142,7 @@ def autocast(case: Case) -> Found:
         with torch.autocast(_transformers(case).device.type, torch.bfloat16):
             apart = (module.cosines(at).double() - plain.double()).abs().max()
         if apart > 0:
-            says = f"rotary module {number}: cosines in bfloat16"
-            return Found("broken", says, float(apart))
+            return Found("broken", f"rotary module {number}: cosines in bfloat16", float(apart))
     return Found("holds", "cosines are the same bit for bit")
 
 

@@ -168,11 +168,9 @@ def rotations(case: Case) -> list[dict[str, Any]]:
             blocks=None if observed.blocks is None else observed.blocks * [[1, sign], [sign, 1]],
         )
         done = diagnose(observed, Expected(spec, max(places) + 2, {}), TOLERANCE)
-        rows.append(
-            {"layer": layer, "base": _base(observed), "rotary_dim": 2 * observed.cos.shape[1]}
-            | {"pairing": observed.partner, "sign": sign}
-            | {"wrong": done.wrong, "says": done.answer}
-        )
+        row = {"layer": layer, "base": _base(observed), "rotary_dim": 2 * observed.cos.shape[1]}
+        row |= {"pairing": observed.partner, "sign": sign, "wrong": done.wrong, "says": done.answer}
+        rows.append(row)
     return rows
 
 

@@ -138,12 +138,9 @@ class Transformers(Subject):
         original = [part.get("original_max_position_embeddings") for part in places]
         claimed = getattr(self.text, "max_position_embeddings", None)
         self.across = next(filter(None, original), claimed)
-        layers = [
-            module
-            for module in model.modules()
-            if isinstance(module, nn.ModuleList) and len(module) == self.text.num_hidden_layers
-        ]
-        self.layers = list(layers[0]) if layers else []
+        lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
+        count = self.text.num_hidden_layers
+        self.layers = list(next((each for each in lists if len(each) == count), ()))
 
     def read(
         self, tokens: Tokens, positions: Given = None, segments: Given = None, cache: Any = None
@@ -182,11 +179,10 @@ class Transformers(Subject):
         layers = getattr(cache["held"], "layers", None)
         if not layers:
             raise UnaskedError("its cache holds no keys")
-        keys = [getattr(layer, "keys", None) for layer in layers]
-        usable = [isinstance(k, Tensor) and k.ndim == 4 and k.numel() > 0 for k in keys]
+        held = ((layer, getattr(layer, "keys", None)) for layer in layers)
         return [
-            (layer.keys, layer.values) if here else None
-            for layer, here in zip(layers, usable, strict=True)
+            (k, layer.values) if isinstance(k, Tensor) and k.ndim == 4 and k.numel() > 0 else None
+            for layer, k in held
         ]
 
     def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:

@@ -60,7 +60,6 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pai
 
 def wavelengths(inv_freq: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
     """Return lambda_i = 2 pi / theta_i, tokens per rotation; infinite for a dropped pair."""
-    # Dropped pairs have frequency 0, and an infinite wavelength on purpose.
     with np.errstate(divide="ignore"):
         return 2 * math.pi / inv_freq
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 # or one axis after the other, each with its own frequencies (2D RoPE, FLUX's axes_dim).
 Layout = Literal["mrope", "mrope_interleaved", "axial"]
 
+# Fields of configs about the rotary embedding, and attributes of a `KnownModel`.
+EMBEDDING = {name: name for name in ("base", "head_dim", "rotary_dim", "method")}
+EMBEDDING |= {"train_len": "trained_len"}
 # Fields of configs from which a factor would follow.
 LENGTHS = ("context", "test_len", "train_len", "factor")
 
@@ -73,14 +76,7 @@ def fill(values: Any, others: Mapping[str, str]) -> Any:
     if given.get("method") == model.method.partition("(")[0] and given.keys().isdisjoint(LENGTHS):
         # Its own method by name, without parameters: the model's are meant.
         del given["method"]
-    known = {
-        "base": model.base,
-        "head_dim": model.head_dim,
-        "rotary_dim": model.rotary_dim,
-        "train_len": model.trained_len,
-        "method": model.method,
-    }
-    known |= {field: getattr(model, name) for field, name in others.items()}
+    known = {field: getattr(model, name) for field, name in {**EMBEDDING, **others}.items()}
     if not given.keys().isdisjoint(known.keys() - {"test_len", "sections"}):
         # The training after its own scaling says nothing about another one.
         known.pop("extended_len", None)

@@ -42,7 +42,6 @@ class Progress(Protocol):
 @contextmanager
 def silent(description: str, total: float | None = None) -> Iterator[Advance]:
     """Show no progress, as in tests and notebooks."""
-
     yield lambda steps=1, *, note="", left=None: None
 
 
@@ -167,15 +166,13 @@ class Cells:
         folder = self._folder(name)
         with locked(folder, self._waiting):
             try:
-                found = self._read(folder)
+                if (found := self._read(folder)) is not None:
+                    return found
             except DamagedError as error:
                 say(f"{error}: computed again")
-                found = None
-            if found is None:
-                made = make()
-                with replaced(folder) as fresh:
-                    found = CELL.write(fresh, made, self._about(name))
-        return found
+            made = make()
+            with replaced(folder) as fresh:
+                return CELL.write(fresh, made, self._about(name))
 
     def finished(self, name: Named) -> bool:
         """Return True if the tables of a cell are there, undamaged, and need not be made anew."""

@@ -127,8 +127,8 @@ def between(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
     return rows.assign(difference=sign * rows["difference"], ci_low=low, ci_high=high)
 
 
-def indistinguishable(best: str, table: pd.DataFrame, about: Mapping[str, Hashable]) -> list[str]:
-    """Return the methods that are indistinguishable from one of them, where columns are `about`."""
+def not_different(best: str, table: pd.DataFrame, about: Mapping[str, Hashable]) -> list[str]:
+    """Return the methods not significantly different from one, where columns are `about`."""
     pair = ["method_a", "method_b"]
     chosen = (table[pair] == best).any(axis=1) & (table["verdict"] == "~")
     for column, value in about.items():
@@ -137,14 +137,13 @@ def indistinguishable(best: str, table: pd.DataFrame, about: Mapping[str, Hashab
 
 
 def tied_with(names: Sequence[str]) -> str:
-    """End a sentence about the best where others are indistinguishable from it.
+    """End a sentence about the best where others are not significantly different from it.
 
-    >>> tied_with([]), tied_with(["pi", "ntk"]), tied_with("abcd")
-    ('', ', indistinguishable from pi and ntk', ', indistinguishable from 4 others')
+    >>> tied_with(["pi", "ntk"]), tied_with([])
+    (', not significantly different from pi and ntk', '')
     """
-    if len(names) > 3:
-        return f", indistinguishable from {len(names)} others"
-    return f", indistinguishable from {listed(names)}" if names else ""
+    others = f"{len(names)} others" if len(names) > 3 else listed(names)
+    return f", not significantly different from {others}" if names else ""
 
 
 def significance(table: pd.DataFrame) -> str:

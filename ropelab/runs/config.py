@@ -69,8 +69,6 @@ Bases = Some[Base]
 Device = Annotated[Literal["auto", "cpu", "cuda"], AfterValidator(resolve_device)]
 # The number format of training and evaluation; `auto` is resolved by `device`, a field before it.
 Dtype = Annotated[DtypeName, AfterValidator(_resolved_dtype)]
-
-
 # Plain words for pydantic's.
 WORDS: dict[str, dict[str, str]] = table_beside(__file__)
 
@@ -163,7 +161,8 @@ class Config(BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """Change some fields, and check the config again as a whole."""
-        return type(self).model_validate({**self.model_dump(), **changes})
+        given = self.model_dump(include=self.model_fields_set)
+        return type(self).model_validate({**given, **changes})
 
 
 C = TypeVar("C", bound=Config)

@@ -13,8 +13,6 @@ from importlib.util import find_spec
 
 # Unicode's categories of what steers a terminal or cannot be seen; line ends are let through.
 UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-
-
 # Names that engines and people give to what has another name here.
 ALSO_CALLED = {
     "gpu": "cuda",
@@ -90,7 +88,7 @@ def require(package: str) -> None:
 
 @contextmanager
 def needing_packages() -> Iterator[None]:
-    """Make an error of this house of a package that is not installed, naming its extra."""
+    """Turn a missing package into an InputError that names its extra."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -112,7 +110,7 @@ def naming(origin: str) -> Iterator[None]:
 
 
 def defect(error: BaseException) -> int:
-    """Say an error in one line on stderr, put its traceback into a file; the exit status."""
+    """Report a defect in one line on stderr, save its traceback, and return the exit status."""
     # A library that finds no room for itself is an ImportError.
     no_room = ("annot allocate memory", "failed to map segment", "out of memory")  # CUDA's
     if isinstance(error, MemoryError) or any(part in str(error) for part in no_room):
@@ -135,12 +133,8 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'
     """
-    return "".join(
-        letter.encode("unicode_escape").decode()
-        if letter != "\n" and unicodedata.category(letter) in UNSEEN
-        else letter
-        for letter in text
-    )
+    unseen = {each for each in text if each != "\n" and unicodedata.category(each) in UNSEEN}
+    return "".join(c.encode("unicode_escape").decode() if c in unseen else c for c in text)
 
 
 def say(text: str) -> None:

@@ -6,7 +6,7 @@ formulas fitted to measured peaks. Every cell states both (`Cell.needs`).
 """
 
 import math
-import time
+import timeit
 from dataclasses import dataclass
 from functools import cache
 
@@ -79,12 +79,7 @@ def slowness() -> float:
 
     # The best of some passes of cosines: the work of most arithmetic here, and on one core.
     angles = np.linspace(0.0, 1e3, COSINES)
-    best = math.inf
-    for _ in range(8):
-        start = time.perf_counter()
-        np.cos(angles)
-        best = min(best, time.perf_counter() - start)
-    return best / SECONDS_OF_COSINES
+    return min(timeit.repeat(lambda: np.cos(angles), number=1, repeat=8)) / SECONDS_OF_COSINES
 
 
 def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float) -> None:

@@ -39,7 +39,7 @@ def fingerprint(value: Mapping[str, Any]) -> str:
 
 @contextmanager
 def locked(folder: Path, waiting: Waiting = quietly) -> Iterator[None]:
-    """Hold `folder` for this process (`waiting` if another one does); remove a dead one's rest."""
+    """Hold `folder` for this process (`waiting` if another does); remove what a dead one left."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder.with_name(f".{folder.name}.lock"), lambda: waiting(folder)):
         _recover(folder)

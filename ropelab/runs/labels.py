@@ -38,8 +38,7 @@ def name_in(label: str) -> str:
 
 def row_labels(table: pd.DataFrame) -> list[str]:
     """Return the label of every row of a table with the columns method, factor and arm."""
-    columns = (table["method"], table["factor"], table["arm"])
-    return [method_label(*row) for row in zip(*columns, strict=True)]
+    return list(map(method_label, table["method"], table["factor"], table["arm"]))
 
 
 def roughly(value: float) -> str:

@@ -34,8 +34,7 @@ def sentences_of(parts: Iterable[str]) -> str:
     return " ".join(
         # A name with digits, such as bfloat16, is written as it is.
         f"{part if re.search('[0-9]', part.split()[0]) else part[0].upper() + part[1:]}."
-        for part in parts
-        if part
+        for part in filter(None, parts)
     )
 
 

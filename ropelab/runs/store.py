@@ -197,8 +197,7 @@ class RunFolder:
 
 def _readable(text: str, longest: int = 48) -> str:
     """Keep the part of a text that a folder's name can hold everywhere."""
-    plain = re.sub(r"[^A-Za-z0-9.+]+", "-", text).replace("-.", "_")
-    return plain[:longest].strip("-_.")
+    return re.sub(r"[^A-Za-z0-9.+]+", "-", text).replace("-.", "_")[:longest].strip("-_.")
 
 
 def check_writable(results: Path) -> None:
@@ -317,15 +316,12 @@ def _finished_in(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         say_once(f"left out: {experiment} cannot be listed: {error.strerror}")
         return
     for folder in folders:
-        manifest = read_manifest(folder)
-        if manifest is None:
-            continue
         try:
-            check_name(folder)
-        except InputError as error:
+            if (manifest := RUN.description(folder)) is not None:
+                check_name(folder)
+                yield folder, manifest
+        except (DamagedError, InputError) as error:
             say_once(f"left out: {error}")
-        else:
-            yield folder, manifest
 
 
 def _listed(folder: Path) -> list[Path]:

@@ -111,9 +111,8 @@ class Format:
         found = {}
         for name, entry in sorted(about["tables"].items()):
             path = folder / self.inside / f"{name}.csv"
-            content = check_written(path, entry["sha256"])
             try:
-                found[name] = _from_csv(content, entry["columns"])
+                found[name] = _from_csv(check_written(path, entry["sha256"]), entry["columns"])
             except ValueError as error:
                 raise DamagedError(f"{path} is no table ({error})") from None
         return found

@@ -11,7 +11,7 @@ import pandas as pd
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.sentences import verdict_and_rest
 from ropelab.runs.tables import Tables, as_markdown
-from ropelab.show.harness import files_of
+from ropelab.show.harness import of_released_model
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
 
@@ -101,7 +101,7 @@ def as_files(run: Shown, tables: Tables, kind: str) -> dict[str, bytes]:
     """Encode a file per table, or for evaluation results those that the harness would write."""
     if kind == "lm-eval":
         style: dict[str, Any] = {"indent": 2, "ensure_ascii": False, "allow_nan": False}
-        documents = files_of(run, tables).items()
+        documents = of_released_model(run.manifest, tables).items()
         return {path: f"{json.dumps(one, **style)}\n".encode() for path, one in documents}
     try:
         return {f"{name}.{ENDINGS[kind]}": ENCODERS[kind](tables[name]) for name in tables}

@@ -18,7 +18,7 @@ from ropelab.show.page.document import rendered
 from ropelab.show.terminal import format_value
 
 LONGEST_NAME = 80
-# What Markdown reads as more than a letter; `_` inside a word and `|` (see as_markdown) are none.
+# What Markdown reads as more than a letter; `_` inside a word and `|` (as_markdown) are not.
 SPECIAL = re.compile(r"([\\`*\[\]<>&~]|(?<!\w)_|_(?!\w))")
 # Characters of a folder's name that stay themselves in a link.
 SAFE = "/+"
@@ -29,10 +29,8 @@ def check_index(name: str) -> None:
     path = Path(name)
     plain = path.name == name and name.isprintable() and len(name) <= LONGEST_NAME
     if not plain or path.suffix != ".md":
-        raise InputError(
-            "--index must be the name of a file in the results folder that ends in .md, "
-            f"got '{shorten(name, LONGEST_NAME)}'"
-        )
+        wanted = "the name of a file in the results folder that ends in .md"
+        raise InputError(f"--index must be {wanted}, got '{shorten(name, LONGEST_NAME)}'")
 
 
 def escaped(text: str) -> str:

@@ -18,7 +18,6 @@ import pandas as pd
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 from ropelab.runs.tables import Tables
-from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import labelled
 
 # The tasks of RULER (Hsieh et al. 2024, arXiv:2404.06654) as lm-evaluation-harness 0.4.9 has them.
@@ -36,13 +35,6 @@ class Task:
     samples: int  # documents or rows that were evaluated
     config: Mapping[str, Any]
     alias: str = ""
-
-
-def files_of(run: Shown, tables: Tables) -> dict[str, dict[str, Any]]:
-    """Return documents by the path of their file below the folder of the export."""
-    if (name := run.manifest["experiment"]) != "evaluate":
-        raise InputError(f"lm-eval is for runs of evaluate; those of {name} have no place there")
-    return of_released_model(run.manifest, tables)
 
 
 def _document(
@@ -79,6 +71,8 @@ def _document(
 
 def of_released_model(manifest: Mapping[str, Any], tables: Tables) -> dict[str, dict[str, Any]]:
     """Return the documents of all rows by their paths, as the harness names its files."""
+    if (name := manifest["experiment"]) != "evaluate":
+        raise InputError(f"lm-eval is for runs of evaluate; those of {name} have no place there")
     config, known = manifest["config"], (*KEYS, TEXT)
     measured = {name: table for name, table in tables.items() if name in known}
     if not measured:

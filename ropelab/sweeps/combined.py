@@ -48,7 +48,6 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
     def make() -> store.Made:
         tables = combined(sweep, runs, list(inputs))
         manifests = [store.read_manifest(folder) for folder in folders]
-        seconds = sum(manifest["seconds"] for manifest in manifests if manifest)
         experiment = runs[0].experiment
         over = f"{experiment.name} over {' and '.join(sweep.keys)}"
         about = {
@@ -59,7 +58,7 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
             "summary": store.to_records(tables[EXPERIMENT].head(SHOWN)),
             "command": command_of("run", {"file": sweep.path.as_posix()}, "file"),
             "start": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": seconds,
+            "seconds": sum(manifest["seconds"] for manifest in manifests if manifest),
         }
         return store.Made(tables, as_files(finished(draw, tables)), about)
 
@@ -82,8 +81,7 @@ def combined(sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]) -> dict[
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
         trained, tested = (getattr(run.config, one, None) for one in ("train_len", "test_len"))
         own = {key: _value(run, key) for key in sweep.keys}
-        names = {key: f"{key}_found" for key in sweep.keys}
-        table = run.summary().rename(columns=names)
+        table = run.summary().rename(columns={key: f"{key}_found" for key in sweep.keys})
         for digits in range(3, 18):
             columns = [relative(str(name), trained, tested, digits) for name in table]
             if len({*columns}) == len(columns):  # neighbouring distances take more digits
@@ -108,9 +106,8 @@ def relative(name: str, trained: int | None, tested: int | None, digits: int = 3
     result, _, at = name.partition(" @")
     if not at.isdecimal() or not trained or not tested:
         return name
-    inside = int(at) <= trained
-    share = int(at) / (trained if inside else tested)
-    return f"{result} @{share:.{digits}g}{'L' if inside else 'T'}"
+    length, unit = (trained, "L") if int(at) <= trained else (tested, "T")
+    return f"{result} @{int(at) / length:.{digits}g}{unit}"
 
 
 def _value(run: Run, key: str) -> object:

@@ -115,6 +115,5 @@ def _unit(cell: Cell) -> str:
 def compute(share: Work, lab: Lab) -> None:
     lab.announce(share)
     finished = lab.engine.compute(list(share.left.values()), lab.context())
-    errors = [error for _, error in finished if error]
-    if errors:
+    if errors := [error for _, error in finished if error]:
         raise errors[0]

@@ -109,6 +109,17 @@ def adjacent(xq, xk, freqs_cis):
     return found
 def meta(): return complex_tables, adjacent
 
+# positions and a length, as transformers had them
+def with_length(positions, seq_len):
+    angles = positions[:, None] * INV
+    return np.cos(angles), np.sin(angles)
+def older(x, position_ids, seq_len):
+    return tables(position_ids)
+def older_wrong(x, position_ids, seq_len):
+    return tables(position_ids + 1)
+def from_offset(x, offset, seq_len):
+    return turned(x, np.arange(x.shape[-2]) + offset)
+
 class Rotary(torch.nn.Module):
     factor = 1.0
     def forward(self, x, position_ids):
@@ -161,6 +172,9 @@ RIGHT = {
     "whole": "looked_up(q [n, d], k [n, d], cos, sin, positions [n]), with tables from "
     "by_length(seq_len)",
     "by_length": "by_length(seq_len)",
+    "with_length": "with_length(positions [n], seq_len)",
+    "older": "older(x [n, d], position_ids [1, n], seq_len)",
+    "from_offset": "from_offset(x [1, d], offset, seq_len)",
     "Rotary": "Rotary(x [n, d], position_ids [1, n])",
     "Named": "Named(x [n, d], position_ids [1, n])",
     "Offset": "Offset(x [1, d], offset)",
@@ -189,6 +203,7 @@ def test_a_right_function_is_right_in_the_way_that_it_was_called(
         ("meta", "xq and xk: adjacent pairing instead of half"),
         ("Halved", "every angle is halved"),
         ("late", "positions are shifted by 1"),
+        ("older_wrong", "positions are shifted by 1"),
         ("no_numbers", "rotated vectors are not finite"),
         ("unused", "the positions that are given are not used"),
         ("first_of_all", "a token is rotated otherwise among other tokens"),
@@ -292,10 +307,14 @@ SHORT = {**LLAMA, "max_position_embeddings": 8192}
 
 def by_length(block: dict[str, Any], seq_len: bool, change: str = "") -> Any:
     """A code that takes its frequencies from the tokens of the call, with one thing changed."""
-    long_rope = "long_factor" in block
+    long_rope, kept = "long_factor" in block, [0]
 
     def inv_freq(tokens: int) -> np.ndarray:
         exponents = -np.arange(32) / 32
+        tokens = int(tokens) - (change == "last")
+        tokens = 1 << (tokens - 1).bit_length() if change == "rounded" else tokens
+        kept[0] = max(tokens, kept[0])
+        tokens = kept[0] if change == "kept" else tokens
         if long_rope:
             switch = 8192 if change == "switch" else 4096
             switch -= change == "early"
@@ -347,9 +366,11 @@ def test_frequencies_may_follow_the_tokens_of_a_call(
         (LONGROPE, "early", "the long table is used at 4096 tokens"),
         (LONGROPE, "token", "each token's position chooses its table"),
         (LONGROPE, "no factor", r"the attention factor 1\.1180\d* is missing \(4095 tokens\)"),
-        (DYNAMIC, "power", r"base 6\.5e6 instead of 7\.06069e6"),
-        (DYNAMIC, "upside down", r"base 5\.999e6 instead of 7\.06069e6"),
-        (DYNAMIC, "factor", "32768 tokens"),
+        (DYNAMIC, "power", r"base 1\.5e6 instead of 1\.55437e6"),
+        (DYNAMIC, "upside down", r"base 1\.45e6 instead of 1\.55437e6"),
+        (DYNAMIC, "factor", "12289 tokens"),
+        (DYNAMIC, "last", r"off by .* rad from position \d+ \(12289 tokens\)"),
+        (DYNAMIC, "rounded", "12289 tokens"),
     ],
 )
 def test_scaling_by_the_length_is_judged_on_both_sides_of_where_it_begins(
@@ -364,8 +385,9 @@ def test_scaling_by_the_length_is_judged_on_both_sides_of_where_it_begins(
     ("change", "says"),
     [
         ("", "within 0.01 rad up to position 8191; nearest to float32"),
-        ("static", "nearest to float32; no other frequencies were seen at 32768 tokens"),
-        ("table", "nearest to float32; no other frequencies were seen at 32768 tokens"),
+        ("kept", "within 0.01 rad up to position 8191; nearest to float32"),
+        ("static", "nearest to float32; no other frequencies were seen at 12289 tokens"),
+        ("table", "nearest to float32; no other frequencies were seen at 12289 tokens"),
     ],
 )
 def test_a_scaling_that_was_not_seen_is_not_called_right(change: str, says: str) -> None:
@@ -374,6 +396,15 @@ def test_a_scaling_that_was_not_seen_is_not_called_right(change: str, says: str)
     done = asked(lambda spec, at: from_function(code, "code", spec, at), expected, 0.01)
     assert not done.wrong
     assert done.answer.endswith(says)
+
+
+def test_axes_of_positions_are_said_not_to_be_judged() -> None:
+    block = {"type": "mrope", "mrope_section": [8, 12, 12]}
+    config = {**LLAMA, "model_type": "qwen2_5_vl", "rope_scaling": block}
+    expected, code = of_config("config.json", config, None)["all"], in_form("vectors", lambda p: p)
+    done = asked(lambda spec, at: from_function(code, "code", spec, at), expected, 0.01)
+    assert not done.wrong
+    assert done.answer.endswith("nearest to float32; axes of positions were not judged")
 
 
 def clamped(p: np.ndarray) -> np.ndarray:

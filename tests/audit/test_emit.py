@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 import ropelab
 from ropelab.audit.audited import audit
-from ropelab.audit.emit import TARGETS, Wanted, differences, emit, emitted, usual_attention
+from ropelab.audit.emit import differences, emit, emitted
 from ropelab.audit.flags import parse_flags
 from ropelab.audit.observed import rotary_module
 from ropelab.audit.runtimes import registry
+from ropelab.audit.targets import TARGETS, usual_attention
+from ropelab.audit.wanted import Source, Wanted
 from ropelab.cli import audit as commands
 from ropelab.math.scaling import (
     DynamicNtk,
@@ -65,14 +67,16 @@ def specs(draw):
     scaling = draw(scalings())
     trained = draw(st.sampled_from((2048, 4096, 8192, 32768)))
     factor = getattr(scaling, "factor", 1.0)
+    base = draw(st.sampled_from((10000.0, 500000.0, 1e6)))
     spec = Wanted(
-        base=draw(st.sampled_from((10000.0, 500000.0, 1e6))),
+        base=base,
         head_dim=64,
         rotary_dim=64,
         scaling=scaling,
         trained_len=trained,
         claimed_len=round(trained * factor),
         context=round(trained * factor),
+        source=Source({**MODEL, "rope_theta": base, "max_position_embeddings": trained}),
     )
     attention = scaling.plan(spec.geometry, spec.context).attention_factor
     return replace(spec, attention_factor=attention)
@@ -92,13 +96,9 @@ def as_llamafactory(config: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     return {**config, "max_position_embeddings": limit * factor, "rope_scaling": block}
 
 
-def unscaled(spec):
-    return {**MODEL, "rope_theta": spec.base, "max_position_embeddings": spec.trained_len}
-
-
 def read_back(target, text, spec):
     """The target's reader on the text alone, laid over a file of the unscaled model."""
-    plain, name = unscaled(spec), TARGETS[target].runtimes[0]
+    plain, name = spec.source.config, TARGETS[target].runtimes[0]
     # Of trainers, the classes that they train.
     trained = {"axolotl": "transformers-5", "llamafactory": "transformers-4.57"}
     runtime = registry.RUNTIMES[trained.get(name, name)]
@@ -121,7 +121,7 @@ def read_back(target, text, spec):
 @settings(max_examples=40)
 @given(spec=specs())
 def test_what_was_emitted_reads_back_as_what_was_wanted(target, spec):
-    emission = emitted(target, spec, unscaled(spec))
+    emission = emitted(target, spec)
     got = read_back(target, emission.text, spec)
     if emission.lost:
         assert got is None or differences(got, spec)
@@ -655,13 +655,15 @@ def test_each_layer_type_keeps_its_own_rotation(kind: str, times: int, tmp_path:
         if "original" in name:
             continue
         layer = name.removesuffix("_inv_freq")
-        wanted = done.wanted if layer == done.wanted.main else done.wanted.beside[layer]
+        wanted = (
+            done.wanted if layer == done.wanted.source.main else done.wanted.source.beside[layer]
+        )
         np.testing.assert_allclose(table.numpy(), wanted.inv_freq(64), rtol=2e-6, atol=1e-12)
         factor = getattr(after, f"{layer}_attention_scaling")
         assert factor == pytest.approx(wanted.attention_factor, rel=1e-6)
         if table.shape != tables[name].shape or not (table == tables[name]).all():
             changed.add(layer)
-    assert changed == ({done.wanted.main} if times == 2 else set())
+    assert changed == ({done.wanted.source.main} if times == 2 else set())
 
 
 @pytest.mark.parametrize("target", ["vllm", "sglang"])

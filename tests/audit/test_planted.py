@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from ropelab.audit.calls import from_function
-from ropelab.audit.check import Check, diagnose, joined, probes
+from ropelab.audit.check import Check, asked, diagnose, joined, probes
 from ropelab.audit.expected import Expected
 from ropelab.audit.rotations import from_rotation, from_tables, from_vectors
 from ropelab.audit.runtimes.registry import RUNTIMES, read
@@ -413,6 +414,48 @@ def test_at_least_25_bugs_are_planted_and_the_codes_without_one_are_right() -> N
     ):
         done = judged(config, code)
         assert not done.wrong, done.answer
+
+
+ALWAYS: Callable[[int], bool] = lambda last: True  # noqa: E731
+OF_SHORT: dict[str, Any] = {"rope_type": "yarn", "factor": 4.0}
+OF_SHORT |= {"original_max_position_embeddings": 32768}
+SHORT = {**PLAIN, "max_position_embeddings": 131072, "rope_scaling": OF_SHORT}
+
+
+@pytest.mark.parametrize(
+    ("scaled", "length", "says"),
+    [
+        (ALWAYS, 131072, "nearest to float32"),
+        (ALWAYS, 16384, "nearest to float32"),
+        (lambda last: last >= 32768, 131072, "is missing (8193 tokens)"),
+        (lambda last: last < 32768, 16384, "is missing (65536 tokens)"),
+    ],
+)
+def test_a_static_scaling_is_the_same_in_every_context(
+    scaled: Callable[[int], bool], length: int, says: str
+) -> None:
+    wanted = replace(expected(SHORT), length=length)
+
+    def rope(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        inv_freq = yarn() if scaled(positions.max()) else ladder()
+        return rotating(inv_freq, gain=GAIN)(x, positions)
+
+    done = asked(lambda spec, at: from_function(rope, "rope", spec, at), wanted, 0.01)
+    assert done.wrong == ("missing" in says)
+    assert done.answer.endswith(says)
+
+
+def test_a_code_that_stops_in_other_contexts_is_not_accused() -> None:
+    wanted = expected(SHORT)
+
+    def stops(positions: np.ndarray) -> Any:
+        if 2 < positions.max() < 131071:
+            raise IndexError("a context of another length")
+        angles = positions[:, None] * yarn()
+        return GAIN * np.cos(angles), GAIN * np.sin(angles)
+
+    done = asked(lambda spec, at: from_function(stops, "stops", spec, at), wanted, 0.01)
+    assert (done.wrong, "were seen" in done.answer) == (False, False)
 
 
 def test_a_shift_is_named_of_codes_in_float32_at_far_positions() -> None:

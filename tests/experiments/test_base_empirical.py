@@ -131,8 +131,8 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail() -> None:
     said = answer({"predictions": found})
     assert "tokens; the bound says 46 (1.44" in said
     assert said.startswith("With base 100 copy works up to a distance between 16 and 64 tokens")
-    assert "About every distance the bound is right for 1 of 1 bases: where it" in said
-    assert "predicts no failure, retrieval fails at 0 of 1 distances" in said
+    assert "Over all distances the bound is right for 1 of 1 bases: where it" in said
+    assert "predicts success, retrieval fails at 0 of 1 distances" in said
     assert len(summary({"predictions": found})) == 2
 
 

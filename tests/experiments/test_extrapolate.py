@@ -465,7 +465,7 @@ def told(verdict: str, task: str = "copy") -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "rivals"), [("yarn ×4", ""), ("~", ", indistinguishable from unscaled")]
+    ("verdict", "rivals"), [("yarn ×4", ""), ("~", ", not significantly different from unscaled")]
 )
 def test_the_answer_follows_from_the_tables(verdict, rivals):
     said = results.answer({"copy_accuracy": copied(0.99), "comparisons": told(verdict)})

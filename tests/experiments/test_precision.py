@@ -121,8 +121,8 @@ def test_the_answer_begins_with_the_verdict_and_ends_with_what_float32_holds() -
         "inv_freq in long contexts"
     )
     assert worst == (
-        "Rounding angle (0.57) and position (0.54) makes a score depend on the places of its "
-        "tokens, by so much of its deviation"
+        "Rounding angle (0.57) and position (0.54) makes a score vary with position, by "
+        "that share of its standard deviation"
     )
     assert fine == (
         "With only inv_freq, table, rotation or score rounded scores depend on the distance alone "

@@ -113,7 +113,7 @@ class Steps(Sum):
 
         with held() as interrupted:
             (Path(self.folder) / f"pid-{os.getpid()}").touch()
-            end = time.monotonic() + 100
+            end = time.monotonic() + 600
             while not interrupted() and time.monotonic() < end:
                 time.sleep(0.05)
             time.sleep(0.3)
@@ -153,7 +153,7 @@ class Waits(Sum):
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         (Path(self.folder) / f"begun-{self.seed}-{os.getpid()}").touch()
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + 600
         while not (Path(self.folder) / "go").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         return Sum.tables(self, context)

@@ -1,5 +1,6 @@
 """One line for each cell that is computed, and one for the whole that moves with all of them."""
 
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -103,7 +104,8 @@ def test_a_message_that_comes_after_the_end_of_its_cell_is_let_go(board, shown):
     assert shown.far[WHOLE] == pytest.approx(30)
 
 
-def test_the_time_left_of_the_whole_comes_from_what_cells_were_expected_to_cost(shown):
+def test_the_time_left_of_the_whole_comes_from_what_cells_were_expected_to_cost(shown, monkeypatch):
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     cells = [Takes(0, seconds=3600), Takes(1, seconds=3600)]
     with Board(shown, cells) as board:
         board.workers = 2

@@ -2,10 +2,8 @@
 
 import os
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from ropelab.runs import temporary
 from ropelab.runs.cell import Cells
 from ropelab.runs.temporary import TemporaryFolder
+from tests.processes import started, wait_until
 
 WORKING = """
 import sys
@@ -39,18 +38,13 @@ def place(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="semaphores are files in /dev/shm")
 def test_what_a_killed_family_leaves_goes_with_the_next_start(tmp_path, place):
-    command = [sys.executable, "-c", WORKING, str(tmp_path)]
-    process = subprocess.Popen(command, start_new_session=True)
-    deadline = time.monotonic() + 60
-    while len(list(tmp_path.glob("pid-*"))) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    theirs = f"sem.loky-{process.pid}-*"
-    with TemporaryFolder():  # nobody takes what belongs to a living process
-        assert len(list(place.iterdir())) == 3
-        assert list(temporary.SHARED.glob(theirs))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with started("-c", WORKING, str(tmp_path), start_new_session=True) as process:
+        wait_until(lambda: len(list(tmp_path.glob("pid-*"))) == 2)
+        theirs = f"sem.loky-{process.pid}-*"
+        with TemporaryFolder():  # nobody takes what belongs to a living process
+            assert len(list(place.iterdir())) == 3
+            assert list(temporary.SHARED.glob(theirs))
+        os.killpg(process.pid, signal.SIGKILL)
     assert Path((tmp_path / "root").read_text()).is_dir()
     other = temporary.SHARED / f"sem.loky-{process.pid}-another"
     other.touch()

@@ -54,7 +54,7 @@ class Family:
     refuses: tuple[str, ...] = ()
     refuses_without_head_dim: tuple[str, ...] = ()
     flat: bool = False  # the class of the whole model reads these keys, too
-    unscaled: bool = False  # the class reads no scaling
+    constants: Mapping[str, Any] = field(default_factory=dict)  # in the code of its class
     needs_block: bool = False  # it stops without rope_scaling
     block_keys: tuple[str, ...] = ()  # that transformers 4 insists on
     # The keys of these; head_keys in the order in which they win.

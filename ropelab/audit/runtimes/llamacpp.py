@@ -84,7 +84,7 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
         claimed_len=claimed,
         attention_factor=attention,
         softmax_factor=softmax,
-        pairing=trace.family.pairing,
+        pairing="half" if trace.get("qk_rope_head_dim") == 0 else trace.family.pairing,
         base_source=source,
     ).checked()
     if (local := fields.get("rope.freq_base_swa")) is None:
@@ -162,7 +162,8 @@ def converted(trace: Trace) -> Fields:
         context = {8192: 2048, 2048: 512}.get(whole(context, path), context)
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
-    keys = ("qk_rope_head_dim",) if family.latent else family.head_keys
+    ocr = "DeepseekOCRForCausalLM" in str(trace.whole.get("architectures"))  # as DeepSeek 1
+    keys = () if ocr else ("qk_rope_head_dim",) if family.latent else family.head_keys
     head_dim = reader.head_dim_of(trace, keys)
     filled = trace.model_type in RELEASES[trace.release]  # by a class
     if family.head_dim and not filled and trace.first(keys)[0] is None:
@@ -197,8 +198,8 @@ def converted(trace: Trace) -> Fields:
         fields["rope.freq_base_swa"] = number(local, "local base")
 
     first, second = ("type", "rope_type") if name == "rope_scaling" else ("rope_type", "type")
-    if family.converted:  # of a class that writes no scaling
-        return {**fields, **family.converted}
+    if family.converted or ocr:  # of a class that writes no scaling
+        return {**fields, **(family.converted or {"rope.scaling.type": "none"})}
     kind = block.get(first, block.get(second))
     if kind is not None:
         settings.mark(first if first in block else second, "translated")

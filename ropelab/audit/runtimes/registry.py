@@ -105,7 +105,7 @@ def _runtime(name: str, row: Mapping[str, Any]) -> Runtime:
     about = {key: value for key, value in row.items() if key not in ("reader", "options")}
     about["read"] = (getattr(reader, kind)(**row.get("options", {})) if kind else reader).read
     about["compared"] = frozenset(row.get("compared", "").split())
-    about["reads"] = tuple(row.get("reads", "config params").split())
+    about["reads"] = tuple(row.get("reads", "config").split())
     return Runtime(name, **about)
 
 

@@ -42,6 +42,8 @@ class Trace:
         self.whole = config
         self.release = release  # of transformers, whose classes fill in what the file omits
         self.prefix, self.text = language_part(config)
+        if self.model_type == "zamba2" and self.text.get("use_long_context") is True:
+            self.text = {**self.text, MAXIMUM: 16384}  # as its class sets it
         self.flags = dict(flags or {})
         self._marks: dict[str, KeyUse] = {}
 

@@ -29,7 +29,11 @@ class Transformers(Reader):
     """Both versions, whose classes stop at some blocks."""
 
     def method(self, settings: Settings) -> Made:
-        family, kind = settings.trace.family, settings.get("rope_type")
+        family = settings.trace.family
+        for name, value in family.constants.items():
+            settings.mark(name, "ignored", "a constant of this class")
+            settings.put(name, value, "constant of its class")
+        kind = settings.get("rope_type")
         block, keys = {*(settings.trace.block("rope_scaling") or ())}, {*family.block_keys}
         if family.needs_block and not block:
             raise RefusedError(f"'{family.name}' needs a block rope_scaling")
@@ -41,6 +45,11 @@ class Transformers(Reader):
         if without and kind in family.refuses_without_head_dim:
             raise RefusedError(f"'{family.name}' with '{kind}' needs a head_dim")
         return super().method(settings)
+
+    def kind(self, settings: Settings) -> Any:
+        if settings.get("rope_type") == "axial":
+            raise RefusedError("rope type 'axial' needs a vision model")
+        return settings.get("rope_type")
 
 
 class Transformers5(Transformers):
@@ -81,11 +90,6 @@ class Transformers5(Transformers):
         if not inner:
             return {"all": filled(trace, name, block)}
         return {k: filled(trace, f"{name}.{k}", v, k) for k, v in nested(trace, name, block, inner)}
-
-    def kind(self, settings: Settings) -> Any:
-        if settings.get("rope_type") == "axial":
-            raise RefusedError("rope type 'axial' needs a vision model")
-        return settings.get("rope_type")
 
     def width(self, settings: Settings, head_dim: int) -> int:
         kind, family = settings.get("rope_type"), settings.trace.family
@@ -343,12 +347,6 @@ class Transformers4(Transformers):
             share = width
         settings.put("partial_rotary_factor", share, source)
         return {"all": settings}
-
-    def kind(self, settings: Settings) -> Any:
-        if settings.trace.family.unscaled:
-            settings.mark("rope_type", "ignored", "this class reads no scaling")
-            return "default"
-        return settings.get("rope_type")
 
     def width(self, settings: Settings, head_dim: int) -> int:
         # Phi-3 of 4.48 and before wants longrope's lists for all of the head.

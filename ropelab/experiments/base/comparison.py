@@ -164,8 +164,7 @@ def _given_base(config: BaseConfig, similarity: Similarity, rotating: list[int])
             break
         scaling, factor = scaling_for(config, context)
         plan = scaling.plan(Geometry(config.rotated, base, config.train_len), context)
-        inv_freq = plan.inv_freq[rotating]
-        scaled = Fixed(similarity.exponents, similarity.unrotated, tuple(inv_freq))
+        scaled = Fixed(similarity.exponents, similarity.unrotated, tuple(plan.inv_freq[rotating]))
         fails = first_negative(scaled, base, context)
         place, value = lowest(scaled, base, context)
         failing = math.nan if fails is None else float(fails)

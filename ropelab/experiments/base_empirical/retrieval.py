@@ -211,8 +211,8 @@ def answer(tables: Tables) -> str:
         for (base, bound, quarter, low, high, bound_ratio, quarter_ratio), tasks in found
     ]
     sentences.append(
-        f"About every distance the bound is right for {right} of {len(judged)} {judgements}: where "
-        f"it predicts no failure, retrieval fails at {failing} of {nearer} distances"
+        f"Over all distances the bound is right for {right} of {len(judged)} {judgements}: where "
+        f"it predicts success, retrieval fails at {failing} of {nearer} distances"
     )
     superficial = judged[judged["outcome"] == Outcome.SUPERFICIAL]
     if len(superficial):

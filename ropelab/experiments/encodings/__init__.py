@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.models.encoding.registry import ENCODINGS, FURTHER, SIZES, STANDARD, Shape, record_of
+from ropelab.models.encoding.registry import ENCODINGS, FURTHER, STANDARD, Shape, record_of
 from ropelab.models.tasks.config import FirstWindow, ShapedConfig, TestLen, TokensPerStep, TrainLen
 from ropelab.runs.config import Count, Names, Some
 
@@ -20,9 +20,10 @@ CANNOT_SHOW = (
     "what windows of attention save: here they hide keys that are computed and kept all the same."
 )
 VERSION = 5
-# `designs`: layers that rotate or not, with windows or without, and RoPE's fast pairs alone.
+# `designs`: slow pairs at rest; layers that do not rotate, and windows in the others.
 WINDOW = "window(rope,64)"
-DESIGNS = ("rope", "layers(rope,nope)", f"every(2,nope,{WINDOW})", f"every(2,rope,{WINDOW})")
+ROTATING = ("rope", "rope(fast=0.375)", "layers(rope,nope)")
+DESIGNS = (*ROTATING, f"every(2,nope,{WINDOW})", f"every(2,rope,{WINDOW})")
 BODY = "ropelab.experiments.encodings.quality"
 
 
@@ -44,6 +45,11 @@ class EncodingsConfig(ShapedConfig):
     first_window: FirstWindow = 16
     sequences: Count = Field(8, description="copy sequences per distance")
 
+    def shape(self, trained_len: int | None = None) -> Shape:
+        """Return the shape of the model around every encoding, trained at that length."""
+        sizes = {name: getattr(self, name) for name in ("layers", "width", "heads", "head_dim")}
+        return Shape(trained_len=trained_len or self.train_len, **sizes)
+
     @field_validator("encodings")
     @classmethod
     def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -51,7 +57,7 @@ class EncodingsConfig(ShapedConfig):
         if not names:
             raise ValueError(f"must name at least one of {', '.join(ENCODINGS)}")
         for name in names:
-            record_of(name)
+            record_of(name, "designs")
         return tuple(dict.fromkeys("".join(name.split()) for name in names))
 
     @model_validator(mode="after")
@@ -59,9 +65,8 @@ class EncodingsConfig(ShapedConfig):
         if made := [name for name in self.encodings if name not in ENCODINGS]:
             from ropelab.models.encoding.composed import compose
 
-            shape = Shape(**{size: getattr(self, size, self.train_len) for size in SIZES})
             for name in made:
-                last = compose(name, shape).max_position
+                last = compose(name, self.shape()).max_position
                 if last is not None and last < self.train_len - 1:
                     raise ValueError(f"{name} ends at position {last}, inside the trained length")
         for name in self.encodings:

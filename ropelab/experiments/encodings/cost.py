@@ -42,12 +42,6 @@ STEADY = 0.15
 Work = Callable[[], object]
 
 
-def shape_of(config: EncodingsConfig, trained_len: int | None = None) -> Shape:
-    """Return the shape of the model around every encoding, trained at that length."""
-    sizes = {name: getattr(config, name) for name in ("layers", "width", "heads", "head_dim")}
-    return Shape(trained_len=trained_len or config.train_len, **sizes)
-
-
 def encoding_of(shape: Shape, name: str, seed: int = 0) -> Encoding:
     """Return the encoding as the models of the experiment carry it."""
     # Separate products for all, also where a fused kernel is allowed: times then differ by the
@@ -56,7 +50,7 @@ def encoding_of(shape: Shape, name: str, seed: int = 0) -> Encoding:
 
 
 def untrained(config: EncodingsConfig, name: str) -> LanguageModel:
-    return LanguageModel(model_size(config), encoding_of(shape_of(config), name))
+    return LanguageModel(model_size(config), encoding_of(config.shape(), name))
 
 
 def costs(config: EncodingsConfig) -> pd.DataFrame:
@@ -64,7 +58,7 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
     rows = []
     for name in config.encodings:
         record = record_of(name)
-        encoding = compose(name, shape_of(config))
+        encoding = compose(name, config.shape())
         last, limit = encoding.max_position, defined_length(encoding, config.test_len)
         decoding = decode_flops(config, name, limit) / decode_flops(config, PLAIN, limit)
         rows.append(
@@ -84,7 +78,7 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
 
 def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
     """Count the numbers that the encoding adds to those that are trained."""
-    return sum(p.numel() for p in compose(name, shape_of(config, trained_len)).parameters())
+    return sum(p.numel() for p in compose(name, config.shape(trained_len)).parameters())
 
 
 def train_flops(config: EncodingsConfig, name: str) -> int:
@@ -118,7 +112,7 @@ def memory(config: EncodingsConfig) -> pd.DataFrame:
     rows = []
     for name in config.encodings:
         for length in MEMORY_LENGTHS:
-            encoding = compose(name, shape_of(config, length))
+            encoding = compose(name, config.shape(length))
             model = LanguageModel(model_size(config), encoding)
             with torch.no_grad(), LargestTensor() as largest:
                 model.hidden(torch.zeros(1, length, dtype=torch.long))

@@ -23,7 +23,7 @@ import pandas as pd
 
 from ropelab.experiments.encodings import EncodingsConfig
 from ropelab.experiments.encodings.behaviour import Behaviour
-from ropelab.experiments.encodings.cost import Timing, costs, encoding_of, memory, shape_of
+from ropelab.experiments.encodings.cost import Timing, costs, encoding_of, memory
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
@@ -34,7 +34,7 @@ from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.comparisons import UNLEARNED, Measure, Pair, compared, significance
 from ropelab.runs.own import find, sources
-from ropelab.runs.sentences import sentences_of
+from ropelab.runs.sentences import listed, sentences_of
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import LEARNED
 
@@ -84,7 +84,7 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
     key |= {"version": LEARNING_VERSION, **sources(*(find("encodings", part) for part in parts))}
     plans = {p: c.label for p in parts if isinstance(c := find("casts", p.strip()), CastPlan)}
     key |= {"casts": plans} if plans else {}
-    make = partial(encoding_of, shape_of(config), encoding, seed)
+    make = partial(encoding_of, config.shape(), encoding, seed)
     return training_of(config, seed, make, key, encoding, config.first_window, fused=False)
 
 
@@ -132,11 +132,12 @@ def _everywhere(
 
 # The values of a metric under an encoding at a multiple of the trained length; none if undefined.
 Rows = dict[tuple[Hashable, ...], pd.DataFrame]
-# How the answer says that none is better than the baseline, and which one is best.
+# How the answer says that one is better than another, what is measured, in which form and unit.
 SAID = {
-    TEXT: ("no encoding", "read text better", "reads text best, at", "{:.3f} nats per byte"),
-    COPY: ("none", "copy more", "copies most,", "{:.0%}"),
+    TEXT: ("read text better", "text losses", "{:.3f}", " nats per byte"),
+    COPY: ("copy more", "shares copied", "{:.0%}", ""),
 }
+NAMED = 3  # of those that are better, the rest is counted
 
 
 def _multiples(config: EncodingsConfig) -> list[int]:
@@ -231,46 +232,60 @@ def mark_unlearned(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
 
 def answer(tables: Tables) -> str:
     """Name what is shown to be better than the baseline at the longest context, and count."""
-    labels = tables["cost"].set_index("encoding")["label"]
     defined = tables["quality"][tables["quality"]["status"] == "ok"]
     tested, reached = (table["times_trained_len"].max() for table in (tables["quality"], defined))
-    better = "times_trained_len == @reached and status != @UNLEARNED and verdict == encoding_a"
-    ahead, able = tables["comparisons"].query(better), learners(tables["quality"])
-    baseline = BASELINE if BASELINE in labels else labels.index[0]
-    plain, best = labels[baseline], []
-    for metric, (none, more, most, form) in SAID.items():
-        values = defined[defined["metric"] == metric].set_index("encoding")
-        at = values[values["times_trained_len"] == reached]["value"]
-        of, its, cut = "", "", ""
-        if metric == COPY and len(at):
-            # An encoding that did not learn the task says nothing about extrapolation.
-            at, of = at.filter(able), f"of {len(able)} that learned to copy with every seed "
-            if len(able) < 2:
-                only = [f"only {labels[name]} learned to copy with every seed" for name in able]
-                best += only or ["none learned to copy"]
-                continue
-        if baseline in at and len(at) > 1:
-            its = form.format(at[baseline])
-            if metric == TEXT and reached > 1:
-                near = values[values["times_trained_len"] == 1]["value"][baseline]
-                cut = f", and {near:.3f} if that is cut to 1x"
-            at = at.filter(ahead[ahead["metric"] == metric]["encoding_a"])
-        if len(at):
-            name = at.idxmin() if metric == TEXT else at.idxmax()
-            against = its and f" against {plain}'s {its.split()[0]}{cut}"
-            best.append(f"{of}{labels[name]} {most} {form.format(at[name])}{against}")
-        elif its:
-            best.append(f"{of}{none} is shown to {more} than {plain}, {its}{cut}")
-    finding = f"at {reached}x the trained length {'; '.join(best)}"
+    findings = (finding(metric, tables, reached) for metric in SAID)
+    said = f"at {reached}x the trained length {'; '.join(filter(None, findings))}"
     if reached < tested:
-        finding = f"no encoding has a value beyond {reached}x the trained length; {finding}"
+        said = f"no encoding has a value beyond {reached}x the trained length; {said}"
     counts = significance(tables["comparisons"])
     verdicts = tables["literature"]["verdict"] if "literature" in tables else pd.Series([])
     if len(decided := verdicts[verdicts != UNDECIDED]):
         shown = (decided != NOT_REPRODUCED).sum()
         published = f"{shown} of {len(decided)} published statements decided here are reproduced."
         counts = f"{counts[:-1]}; {published}"
-    return f"{sentences_of([finding])} {counts}"
+    return f"{sentences_of([said])} {counts}"
+
+
+def finding(metric: str, tables: Tables, times: int) -> str:
+    """Say which encodings are better than the baseline, by the means; nothing without values."""
+    better, what, form, unit = SAID[metric]
+    labels = tables["cost"].set_index("encoding")["label"]
+    baseline = BASELINE if BASELINE in labels else labels.index[0]
+    values = tables["quality"].query("metric == @metric and status == 'ok'").set_index("encoding")
+    means, among = values[values["times_trained_len"] == times]["value"], ""
+    if metric == COPY and len(means):
+        # An encoding that did not learn the task says nothing about extrapolation.
+        able = learners(tables["quality"])
+        if not able:
+            return "none learned to copy"
+        if len(able) == 1:
+            return f"only {labels[able.pop()]} learned to copy with every seed"
+        means, among = (
+            means.filter([*able]),
+            f"of {len(able)} that learned to copy with every seed ",
+        )
+    if baseline not in means or len(means) == 1:
+        listing = _ranked(means, metric, labels)
+        return f"{among}the {what} are {listing}{unit}" if len(means) else ""
+    than = f"{better} than {labels[baseline]} at {form.format(means[baseline])}{unit}"
+    if metric == TEXT and times > 1:
+        near = values[values["times_trained_len"] == 1]["value"][baseline]
+        than += f", at {near:.3f} if that is cut to 1x"
+    rows = tables["comparisons"].query("metric == @metric and times_trained_len == @times")
+    ahead = means.filter(rows.query("status != @UNLEARNED and verdict == encoding_a")["encoding_a"])
+    if ahead.empty:
+        return f"{among}{'none' if among else 'no encoding'} is shown to {than}"
+    verb = "are" if len(ahead) > 1 else "is"
+    return f"{among}{_ranked(ahead, metric, labels)} {verb} shown to {than}"
+
+
+def _ranked(means: pd.Series, metric: str, labels: pd.Series) -> str:
+    """List the best by their means, and count the others."""
+    first = means.sort_values(ascending=metric == TEXT)[:NAMED]
+    form, rest = SAID[metric][2], len(means) - len(first)
+    names = [f"{labels[str(name)]} at {form.format(mean)}" for name, mean in first.items()]
+    return listed([*names, f"{rest} more"] if rest else names)
 
 
 def summary(tables: Tables) -> pd.DataFrame:

@@ -120,7 +120,7 @@ class EvaluateConfig(Config):
 
     def asks(self, question: str) -> str:
         """Return the question with the lengths of the model and of this config."""
-        return config.ASKED.format(self.train_len, self.context)
+        return config.question(self.train_len, self.context)
 
     @property
     def scope(self) -> str:

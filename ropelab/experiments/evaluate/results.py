@@ -225,8 +225,12 @@ def _finding(row: pd.Series, model: pd.Series, alone: bool) -> str:
     if row["status"] == UNDECIDABLE:
         cases = f"in fewer than half of the cases inside {model['train_len_tokens']} tokens"
         return f"unmodified it {does} {cases}, so nothing is decided beyond"
-    unit = " nats per byte in the last bucket of text_nll" if row["task"] == "text" else ""
-    rivals = f", indistinguishable from {row['not_significant']}" if row["not_significant"] else ""
+    unit = " nats per byte in the last bucket of positions" if row["task"] == "text" else ""
+    rivals = (
+        f", not significantly different from {row['not_significant']}"
+        if row["not_significant"]
+        else ""
+    )
     lead = f"at {row['at_tokens']} tokens"
     if alone:
         return f"{lead} the unmodified model {does}: {row['value']:.3f}{unit}"

@@ -129,7 +129,7 @@ class ExtrapolateConfig(config.TaskConfig):
 
     def asks(self, question: str) -> str:
         """Return the question with the lengths of this config."""
-        return config.ASKED.format(self.train_len, self.test_len)
+        return config.question(self.train_len, self.test_len)
 
     def parsed_methods(self) -> "tuple[Method, ...]":
         from ropelab.models.methods.registry import parse_methods

@@ -103,7 +103,6 @@ def _pairs(
 ) -> pd.DataFrame:
     original, inv_freq = geometry.inv_freq, plan.inv_freq
     trained_phase, phase = original * geometry.trained_len, inv_freq * test_len
-    extended_phase = np.maximum(trained_phase, inv_freq * (extended_len or 0))
 
     def unseen(trained: Float[np.ndarray, " pairs"]) -> np.ndarray:
         # The last bits of a phase are rounding.
@@ -129,7 +128,7 @@ def _pairs(
             "trained_phase_rad": trained_phase,
             "test_phase_rad": phase,
             "unseen": unseen(trained_phase),
-            "unseen_extended": unseen(extended_phase),
+            "unseen_extended": unseen(np.maximum(trained_phase, inv_freq * (extended_len or 0))),
         }
     ).replace(math.inf, math.nan)
 

@@ -89,12 +89,8 @@ def summary(tables: Tables) -> pd.DataFrame:
     plans, named = _plans(casts)
     if not named:
         return _stages(casts[casts["kind"] == "stage"])
-    shown = {
-        "name": "plan",
-        SPREAD: "score_spread",
-        "max_angle_error_rad": "worst_rad",
-        WRONG_FROM: "wrong_from",
-    }
+    shown = {"name": "plan", SPREAD: SPREAD, "max_angle_error_rad": "worst_rad"}
+    shown |= {WRONG_FROM: "wrong_from"}
     cures = [_cure(casts, row)[0] for row in plans.to_dict("records")]
     found = plans[list(shown)].rename(columns=shown).reset_index(drop=True)
     return found.assign(fix_first=pd.Series(cures, dtype=object))
@@ -142,8 +138,8 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
         yield "bfloat16 is not precise enough for RoPE at any stage"
     if named:
         yield (
-            f"rounding {_spreads(places, 'stage')} makes a score depend on the places of its "
-            "tokens, by so much of its deviation"
+            f"rounding {_spreads(places, 'stage')} makes a score vary with position, by "
+            "that share of its standard deviation"
         )
     if len(fine):
         yield f"with only {listed(fine['stage'].tolist(), 'or')} rounded {_of_distance(fine)}"

@@ -288,8 +288,7 @@ def explain_table(config: PrecisionConfig, position: int) -> pd.DataFrame:
             known = bool(np.isfinite(value))
             at = float(value) if known else math.nan
             step = float(spacing(asked, fmt)) if known else math.nan
-            status = "ok" if known else "overflow"
             numbers = (at, step, config.explain_pair, at * theta, math.cos(at * theta))
-            rows.append((fmt.name, what, *numbers, status))
+            rows.append((fmt.name, what, *numbers, "ok" if known else "overflow"))
     columns = ["format", "what", "position", "step_tokens", "pair", "angle_rad", "cos", "status"]
     return pd.DataFrame(rows, columns=columns)

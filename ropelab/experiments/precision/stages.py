@@ -170,14 +170,13 @@ def measure_plans(config: PrecisionConfig, *, plans: Sequence[str], advance: Adv
         distinct = count_distinct(chain, list(stored), offset, length)
         for member in members:
             found = scores.scores(member, drawn, queries, keys)
-            spread = scores.score_spread(member, drawn, offset, length, config.seed)
             row = {
                 "plan": member.plan.label,
                 **angles,
                 "max_table_error": errors[member.plan.table],
                 "distinct_positions": distinct[member.plan.table],
                 "rms_score_error": scores.rms_error(found, exact),
-                "score_spread": spread,
+                "score_spread": scores.score_spread(member, drawn, offset, length, config.seed),
                 "grows_with_position": _grows(octaves),
                 "status": f"overflows from position {angles['worst_position']}" if lost else "ok",
             }

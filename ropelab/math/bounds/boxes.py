@@ -115,10 +115,8 @@ def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
     # ``Undecided`` needs its positions grouped by interval.
     order = np.argsort(boxes.low, kind="stable")
     lows, owner = np.unique(boxes.low[order], return_inverse=True)
-    same = np.ones_like(lows)
-    curvature = similarity.curvature_bounds(lows)
-    width = boxes.width
-    rows = (lows, lows + width, width * same, fine * same, *curvature)
+    width, same = boxes.width, np.ones_like(lows)
+    rows = (lows, lows + width, width * same, fine * same, *similarity.curvature_bounds(lows))
     return Undecided(np.stack(rows), boxes.first[order], owner)
 
 

@@ -54,5 +54,4 @@ def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
 
 def _compare(exact: float, printed: float) -> str:
     # By way of text, which gives the same float64 as the literals above.
-    rounded = float(f"{exact:.{DIGITS - 1}e}")
-    return "agrees" if rounded == printed else "loose"
+    return "agrees" if float(f"{exact:.{DIGITS - 1}e}") == printed else "loose"

@@ -33,13 +33,12 @@ def critical_dimension(geometry: Geometry) -> int:
 def critical_base(geometry: Geometry, context: int) -> float:
     """Return b^(log_{L/2pi}(L'/2pi)); the pair that just rotates once in L then does so in L'."""
     # The same number as the logarithmic rule of koboldcpp (pull request 910).
-    trained = math.log(geometry.trained_len / (2 * math.pi))
-    if trained <= 0:
-        raise InputError(
-            f"the critical base needs more than 6 trained tokens, not {geometry.trained_len}"
-        )
+    length = geometry.trained_len
+    if length <= 2 * math.pi:
+        raise InputError(f"the critical base needs more than 6 trained tokens, not {length}")
+    grown = math.log(context / (2 * math.pi)) / math.log(length / (2 * math.pi))
     try:
-        return float(geometry.base ** (math.log(context / (2 * math.pi)) / trained))
+        return float(geometry.base**grown)
     except OverflowError:
         return math.inf
 

@@ -82,8 +82,7 @@ def first_beyond(chain: Chain, found: Iterable[Worst], tolerance_rad: float) -> 
         if octave.error_rad <= tolerance_rad:
             continue
         for low, high in blocks(octave.start, octave.stop, BLOCK // chain.spectrum.pairs):
-            errors = wrapped(chain.angle_errors(span(low, high))).max(0)
-            beyond = ~(errors <= tolerance_rad)
+            beyond = ~(wrapped(chain.angle_errors(span(low, high))).max(0) <= tolerance_rad)
             if beyond.any():
                 return low + int(beyond.argmax())
     return None
@@ -93,9 +92,8 @@ def first_overflow(chain: Chain, offset: int, length: int) -> int | None:
     # Stored angles grow with the position, so bisection finds it.
     if not _lost(chain, offset + length - 1).any():
         return None
-    candidates = range(offset, offset + length)
-    place = bisect_left(candidates, True, key=lambda m: bool(_lost(chain, m).any()))
-    return candidates[place]
+    places = range(offset, offset + length)
+    return places[bisect_left(places, True, key=lambda m: bool(_lost(chain, m).any()))]
 
 
 def _lost(chain: Chain, position: int) -> Bool[np.ndarray, " pairs"]:

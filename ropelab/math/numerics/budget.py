@@ -59,8 +59,7 @@ class Budget:
     def tables(self, positions: Float[np.ndarray, " n"]) -> PerPair:
         """Bound the error of each cos and sin."""
         computed = np.minimum(self.angles(positions), 2.0) + COSINE + UNIT
-        largest = self.factor * (1 + computed)
-        return self.factor * computed + spacing(largest, self.stored) / 2
+        return self.factor * computed + spacing(self.factor * (1 + computed), self.stored) / 2
 
     def rotated(
         self,

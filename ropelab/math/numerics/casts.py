@@ -54,10 +54,7 @@ class CastPlan:
         >>> CastPlan(table=FORMATS["bfloat16"]).label
         'table=bfloat16'
         """
-        parts = [
-            f"{name}={value.name if isinstance(value, FloatFormat) else value}"
-            for name, value in self.inexact()
-        ]
+        parts = [f"{name}={getattr(value, 'name', value)}" for name, value in self.inexact()]
         return ",".join(parts) or EXACT.name
 
     @property
@@ -93,8 +90,7 @@ def parse_cast(text: str) -> CastPlan:
             values[name] = known(f"value of {name}", value, RULES[name])
         else:
             stage = known("stage", name, ("all", *STAGES, *RULES))
-            chosen = STAGES if stage == "all" else (stage,)
-            values |= dict.fromkeys(chosen, format_named(value))
+            values |= dict.fromkeys(STAGES if stage == "all" else (stage,), format_named(value))
     return CastPlan(**values)
 
 

@@ -65,8 +65,7 @@ class PositionEncoding:
 
     def packs(self, fmt: FloatFormat) -> bool:
         """Return True if it has at most 64 bits: one number, or two of up to 32 bits."""
-        two = len(self.pairs) * self.per_pair == 2
-        return self.single or (two and fmt.precision <= 24)
+        return self.single or (len(self.pairs) * self.per_pair == 2 and fmt.precision <= 24)
 
     def leading(self, fmt: FloatFormat) -> range:
         """Return the pairs to compare first: enough bits to separate most positions."""

@@ -113,8 +113,7 @@ class KeyFormat:
 
 def _ggml(x: Float[np.ndarray, "... 32"], number: str) -> Float[np.ndarray, "... 32"]:
     """Round blocks as quantize_row_q8_0_ref and quantize_row_q4_0_ref of ggml-quants.c do."""
-    place = np.abs(x).argmax(-1)[..., None]
-    extreme = np.take_along_axis(x, place, -1)  # with its sign
+    extreme = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)  # with its sign
     scale = np.abs(extreme) / np.float32(127) if number == "q8_0" else extreme / np.float32(-8)
     inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale != 0)
     product = x * inverse

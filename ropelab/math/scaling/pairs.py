@@ -45,8 +45,7 @@ class Proportional(PRope):
     ranges: ClassVar = {"factor": FACTOR}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        kept = super().plan(geometry, length).inv_freq
-        return RopePlan(kept / self.factor, stretch=self.factor)
+        return RopePlan(super().plan(geometry, length).inv_freq / self.factor, stretch=self.factor)
 
 
 @method("clipped", "Li et al. 2026, arXiv:2602.05258; hrlics/CoPE")
@@ -116,10 +115,8 @@ class LongRope(Scaling):
         long = length > geometry.trained_len
         divisors = self.long_factor if long else self.short_factor or (1.0,) * geometry.pairs
         if len(divisors) != geometry.pairs:
-            which = "long_factor" if long else "short_factor"
-            raise InputError(
-                f"longrope: {which} has {len(divisors)} numbers for {geometry.pairs} pairs"
-            )
+            numbers = f"{len(divisors)} numbers for {geometry.pairs} pairs"
+            raise InputError(f"longrope: {'long' if long else 'short'}_factor has {numbers}")
         inv_freq = geometry.inv_freq / np.array(divisors, dtype=np.float64)
         attention = self.attention(geometry.trained_len)
         return RopePlan(inv_freq, attention, stretch=self.factor if long else 1.0)
@@ -165,10 +162,9 @@ class Spaced(Scaling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.longest <= self.shortest:
-            raise InputError(
-                f"spaced: longest {self.longest:g} is not above shortest {self.shortest:g}"
-            )
+        long, short = self.longest, self.shortest
+        if long <= short:
+            raise InputError(f"spaced: longest {long:g} is not above shortest {short:g}")
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the plan; InputError if there are fewer pairs than frequencies."""

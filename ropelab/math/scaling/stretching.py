@@ -58,8 +58,7 @@ class DynamicNtk(NtkAware):
     def stretch(self, geometry: Geometry, length: int) -> float:
         # Below L the bracket falls below 1, and further down becomes negative, where the base would
         # be complex. In this form it is exactly 1 at L.
-        excess = max(length, geometry.trained_len) / geometry.trained_len - 1
-        return 1 + self.factor * excess
+        return 1 + self.factor * (max(length, geometry.trained_len) / geometry.trained_len - 1)
 
 
 @method("abf", "Xiong et al. 2023, arXiv:2309.16039")
@@ -187,8 +186,7 @@ class _CodedRamp(Scaling):
         """Return 0 for pairs up to the ramp, 1 for those behind it."""
         low, high = self.ramp_range(geometry)
         width = high - low if high != low else 0.001  # the runtimes' guard
-        index = np.arange(geometry.pairs, dtype=np.float64)
-        return np.clip((index - low) / width, 0, 1)
+        return np.clip((np.arange(geometry.pairs, dtype=np.float64) - low) / width, 0, 1)
 
     def ramped(self, geometry: Geometry, stretch: float) -> Float[np.ndarray, " pairs"]:
         return blend(geometry.inv_freq, 1 - self.ramp(geometry), stretch)

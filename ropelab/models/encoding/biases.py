@@ -41,8 +41,7 @@ class DistanceBias(AdditiveBias):
 
     def bias(self, at_q: Positions, at_k: Positions) -> Bias:
         # Later keys get the bias of distance 0: they are masked, but must be finite.
-        falling = distances(at_q, at_k)[:-1].clamp(min=0)
-        by_distance = self.by_distance(falling)
+        by_distance = self.by_distance(distances(at_q, at_k)[:-1].clamp(min=0))
         # From falling distances to queries and keys: row i starts at column queries - 1 - i.
         keys = by_distance.shape[-1] - len(at_q) + 1
         return by_distance.unfold(-1, keys, 1).flip(-2)
@@ -195,8 +194,7 @@ class Tupe(AdditiveBias):
 
     def bias(self, at_q: Positions, at_k: Positions) -> Bias:
         q, k = self._projected(self.to_query, at_q), self._projected(self.to_key, at_k)
-        absolute = (q * (2 * q.shape[-1]) ** -0.5) @ k.mT
-        return absolute + self.relative.bias(at_q, at_k)
+        return (q * (2 * q.shape[-1]) ** -0.5) @ k.mT + self.relative.bias(at_q, at_k)
 
     def _projected(
         self, projection: nn.Linear, positions: Positions

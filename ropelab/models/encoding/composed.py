@@ -58,8 +58,7 @@ class LogScaled(Around):
         self.trained_len = trained_len
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        beyond = ((positions + 1) // self.trained_len).float()
-        scale = 1 + TEMPERATURE * beyond.log1p()
+        scale = 1 + TEMPERATURE * ((positions + 1) // self.trained_len).float().log1p()
         return super().query(q, positions) * scale[:, None].to(q.dtype)
 
 

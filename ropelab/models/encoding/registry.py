@@ -70,15 +70,18 @@ STANDARD = {name: record for name, record in ENCODINGS.items() if not record.fur
 FURTHER = {name: record for name, record in ENCODINGS.items() if record.further}
 
 
-def record_of(name: str) -> Record:
-    """Return the record of an encoding, also of one from outside; InputError if there is none."""
+def record_of(name: str, *groups: str) -> Record:
+    """Return the record of an encoding, also of one from outside; InputError if there is none.
+
+    The error suggests the names of `groups`, too.
+    """
     if name in ENCODINGS:
         return ENCODINGS[name]
     if "(" in name:
         return Record(label=name, source="composed of encodings by name", make="composed")
     found = find("encodings", name)
     if found is None:
-        raise unknown_name("encoding", name, ENCODINGS)
+        raise unknown_name("encoding", name, (*ENCODINGS, *groups))
     from ropelab.models.encoding.base import Encoding
 
     if not (isinstance(found, type) and issubclass(found, Encoding)):

@@ -27,8 +27,7 @@ Rows = Float[Tensor, "heads rows head_dim"]
 def distances(at_q: Positions, at_k: Positions) -> Falling:
     """Return the queries + keys distances that `relative_shift` expects, falling."""
     # From the last query to the first key on; those below 0 are masked, the very last is not used.
-    columns = torch.arange(len(at_q) + len(at_k), device=at_q.device)
-    return at_q[-1] - at_k[0] - columns
+    return at_q[-1] - at_k[0] - torch.arange(len(at_q) + len(at_k), device=at_q.device)
 
 
 def relative_shift(by_distance: ByColumn, keys: int) -> ByKey:

@@ -88,12 +88,7 @@ class Rope(Encoding):
 
     @classmethod
     def unscaled(
-        cls,
-        head_dim: int,
-        share: float = 1.0,
-        base: float = BASE,
-        fast: float = 1.0,
-        **options: Any,
+        cls, head_dim: int, share: float = 1.0, base: float = BASE, fast: float = 1.0, **more: Any
     ) -> Self:
         """Rotate the first `share` of every head; of its pairs only the `fast` share moves."""
         if not (0 < share <= 1 and 0 <= fast <= 1 and base > 1):
@@ -104,7 +99,7 @@ class Rope(Encoding):
         inv_freq = inverse_frequencies(2 * int(share * head_dim / 2), base)
         # Rounded down, as in PRope.
         inv_freq[int(fast * len(inv_freq)) :] = 0.0
-        return cls(RopePlan(inv_freq), **options)
+        return cls(RopePlan(inv_freq), **more)
 
     def query(self, q: Heads, positions: Positions) -> Heads:
         return self.rotated(q, positions)
@@ -249,8 +244,7 @@ class LogN(Around):
         self.trained_len = trained_len
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        seen = (positions + 1).float()
-        scale = (seen.log() / math.log(self.trained_len)).clamp(min=1.0)
+        scale = ((positions + 1).float().log() / math.log(self.trained_len)).clamp(min=1.0)
         return super().query(q, positions) * scale[:, None].to(q.dtype)
 
 

@@ -30,8 +30,7 @@ class RoundedRope(Rope):
         self.rounding = rounding
         # Keys carry the attention factor already when they are moved.
         self.mover = Rope(RopePlan(rope.plan.inv_freq), rope.pairing)
-        spectrum = Spectrum(rope.plan.inv_freq, base, self.rotary_dim)
-        self.chain = Chain(rounding.cast, spectrum)
+        self.chain = Chain(rounding.cast, Spectrum(rope.plan.inv_freq, base, self.rotary_dim))
         self.fused = rounding.cast.score.precision == 53
 
     def key(self, k: Heads, positions: Positions) -> Heads:

@@ -86,8 +86,7 @@ def training_batch(
     text = corpus.windows(seed, step, window, rows).numpy()
     batch = mixed_batch(mixture, random, text)
     for row in np.flatnonzero(random.random(rows) < mixture.lists):
-        found = list_row(random, text[row])
-        batch.tokens[row], batch.scored[row] = map(torch.from_numpy, found)
+        batch.tokens[row], batch.scored[row] = map(torch.from_numpy, list_row(random, text[row]))
     return batch
 
 

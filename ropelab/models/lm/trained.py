@@ -53,7 +53,6 @@ class Training:
 
     @property
     def key(self) -> dict[str, Any]:
-        start = {"start": self.start.key} if self.start else {}
         return {
             "task": {"corpus": self.corpus.fingerprint, "mixture": self.mixture.key},
             "size": asdict(self.size),
@@ -61,7 +60,7 @@ class Training:
             "seed": self.seed,
             "encoding": self.encoding_key,
             "dtype": self.dtype,
-            **start,
+            **({"start": self.start.key} if self.start else {}),
         }
 
     @property
@@ -96,8 +95,7 @@ class Training:
         return (*starts, CellName("model", VERSION, self.key))
 
     def batch(self, step: int, window: int, rows: int) -> Batch:
-        corpus = self.corpus.corpus()
-        return training_batch(self.mixture, corpus, self.seed, step, window, rows)
+        return training_batch(self.mixture, self.corpus.corpus(), self.seed, step, window, rows)
 
     def untrained(self, context: Context) -> LanguageModel:
         model = LanguageModel(self.size, self.encoding(), self.seed).to(self.device)

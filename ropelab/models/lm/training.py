@@ -179,13 +179,15 @@ def train(
     windows = [recipe.window_at(step) for step in range(recipe.steps)]
     operations = [operations_per_token(model.size, window) for window in windows]
     work = [each * recipe.steps / sum(operations) for each in operations]
-    pool: AbstractContextManager[Executor | None] = one_thread()
+    threads_of_step: AbstractContextManager[Executor | None] = one_thread()
     # An encoding of one's own may keep something from one call to the next.
     if cores > 1 and not any(is_own(type(part)) for part in parts_of(model.encoding)):
-        pool = ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,))
+        threads_of_step = ThreadPoolExecutor(
+            cores, initializer=torch.set_num_threads, initargs=(1,)
+        )
     with (
         progress(sum(work[len(losses) :])) as advance,
-        pool as threads,
+        threads_of_step as threads,
         interrupts.held() as interrupted,
         torch.random.fork_rng(devices=[]),
     ):

@@ -247,8 +247,7 @@ class Unrotated(Reading):
     def encoding(self, geometry: Geometry, length: int) -> "Encoding":
         from ropelab.models.encoding.rope import Dropped
 
-        times = max(1.0, length / geometry.trained_len)
-        return Dropped(1 + self.sharpen * math.log(times))
+        return Dropped(1 + self.sharpen * math.log(max(1.0, length / geometry.trained_len)))
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
         return max(length, geometry.trained_len) if self.sharpen else None

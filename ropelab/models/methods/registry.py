@@ -86,15 +86,13 @@ def catalogue() -> "pd.DataFrame":
     rows = []
     for name in (*METHODS, *named("methods")):
         method = method_class(name)
+        acts_on = "frequencies" if issubclass(method, Scaling) else method.acts_on
         if issubclass(method, Scaling):
-            acts_on, usable = "frequencies", "freqs, precision, extrapolate, evaluate"
-        else:
-            acts_on = method.acts_on
-            tunable = issubclass(method, Reading)
-            usable = "extrapolate" if tunable else "extrapolate (zero_shot)"
-            # Weights of a released model stay as they are, and nothing is searched on it.
-            if acts_on == "attention":
-                usable = "extrapolate, evaluate"
+            usable = "freqs, precision, extrapolate, evaluate"
+        elif acts_on == "attention":
+            usable = "extrapolate, evaluate"
+        else:  # weights of a released model stay as they are, and nothing is searched on it
+            usable = "extrapolate" if issubclass(method, Reading) else "extrapolate (zero_shot)"
         rows.append(
             {
                 "method": name,

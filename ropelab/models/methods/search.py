@@ -25,12 +25,8 @@ STEP = 0.25
 # Ends of a ramp, the smaller one first.
 ORDERED = (("alpha", "beta"), ("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast"))
 # The parameters that are searched: from 1/x to x times the published value.
-SPREAD = {
-    "factor": 4.0,
-    **dict.fromkeys(chain(*ORDERED), 8.0),
-    "attention_factor": 1.5,
-    "base": 64.0,
-}
+SPREAD = {"factor": 4.0, "attention_factor": 1.5, "base": 64.0}
+SPREAD |= dict.fromkeys(chain(*ORDERED), 8.0)
 
 
 @method("longrope_search", "Ding et al. 2024, arXiv:2402.13753; beyond_critical: arXiv:2502.20082")

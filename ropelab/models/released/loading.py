@@ -22,6 +22,8 @@ ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
 LONGEST_REASON = 240
 # The most numbers in tables that are no weights (rotary tables, masks).
 BUFFERS = 2**28
+# No download, no foreign code.
+LOCAL = {"local_files_only": True, "trust_remote_code": False}
 # Keys of transformers' report on a loading, and their meaning.
 INCOMPLETE = {
     "mismatched_keys": "has weights of another shape than its configuration says",
@@ -98,9 +100,7 @@ def configuration(folder: Path) -> Any:
         version = transformers.__version__
         raise InputError(f"{folder}: transformers {version} has no '{architecture[:40]}'")
     with refusing("no configuration of a language model in", folder):
-        config = transformers.AutoConfig.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
+        config = transformers.AutoConfig.from_pretrained(folder, **LOCAL)
         if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
             raise InputError(f"{folder}: {architecture} is no causal LM in transformers")
         return config
@@ -124,8 +124,7 @@ def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -
             model, info = transformers.AutoModelForCausalLM.from_pretrained(
                 folder,
                 config=config,
-                local_files_only=True,
-                trust_remote_code=False,
+                **LOCAL,
                 attn_implementation=attention,
                 dtype="auto" if dtype == "auto" else getattr(torch, dtype),
                 device_map=device_map,
@@ -168,9 +167,7 @@ def _checked_skeleton(transformers: Any, config: Any, folder: Path, weights: int
 @_read_once
 def load_tokenizer(path: Path) -> Any:
     with refusing("no tokenizer in", path):
-        tokenizer = import_transformers().AutoTokenizer.from_pretrained(
-            path, local_files_only=True, trust_remote_code=False
-        )
+        tokenizer = import_transformers().AutoTokenizer.from_pretrained(path, **LOCAL)
         # Texts longer than the model are measured here on purpose: no warning.
         tokenizer.model_max_length = int(1e30)
         tokenizer("a text", add_special_tokens=False)

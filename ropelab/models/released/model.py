@@ -150,8 +150,7 @@ class ReleasedModel:
             raise InputError(f"{path}: this architecture has no rotary frequencies to patch")
         with loading.refusing("cannot take apart the model in", path):
             fused = self.lm.config._attn_implementation != "eager"
-            element = next(self.lm.parameters()).element_size()
-            self.shape = ModelShape.of(self.text, element, fused)
+            self.shape = ModelShape.of(self.text, next(self.lm.parameters()).element_size(), fused)
             self.head = Head(self.lm)
             # In parts a GPU has too little to do; windows make masks of the whole context.
             if fused and device == "cuda" and not (device_map or layer_windows(self.text)):

@@ -181,17 +181,10 @@ class Positions:
 
     def __init__(self, model: nn.Module, text: Any) -> None:
         own: list[Any] = list(model.modules())
-        rotary = [
-            module
-            for module in own
-            if hasattr(module, "rope_type") and any(n.endswith("inv_freq") for n in module._buffers)
-        ]
-        tables = [
-            module
-            for module in own
-            if hasattr(module, "rotary_dim")
-            and isinstance(getattr(module, "embed_positions", None), Tensor)
-        ]
+        ropes = [module for module in own if hasattr(module, "rope_type")]
+        rotary = [m for m in ropes if any(name.endswith("inv_freq") for name in m._buffers)]
+        rotating = [module for module in own if hasattr(module, "rotary_dim")]
+        tables = [m for m in rotating if isinstance(getattr(m, "embed_positions", None), Tensor)]
         self.modules: list[Frequencies | SineTables] = [Frequencies(each) for each in rotary]
         self.modules += [SineTables(tables)] if tables else []
         self.longest = min((m.longest for m in self.modules if m.longest), default=None)
@@ -199,10 +192,8 @@ class Positions:
         factors = [(module, _softmax_factor(module, rope_parameters(text))) for module in own]
         self.unscaled = [(module, module.scaling / factor) for module, factor in factors if factor]
         self.softmax_factor = next((factor for _, factor in factors if factor), 1.0)
-        self.saved = [
-            (module, dict(vars(module)), dict(module._buffers))
-            for module in (*rotary, *tables, *(module for module, _ in self.unscaled))
-        ]
+        patched = (*rotary, *tables, *(module for module, _ in self.unscaled))
+        self.saved = [(module, dict(vars(module)), dict(module._buffers)) for module in patched]
 
     @contextmanager
     def patched(self, patch: Patch, length: int) -> Iterator[None]:

@@ -49,8 +49,6 @@ In = Annotated[
         "units for it, else float32"
     ),
 ]
-
-
 # Tasks and options in sentences.
 TEXTS = table_beside(__file__)
 DOES = TEXTS["does"]
@@ -77,13 +75,16 @@ def _apart(names: tuple[str, ...]) -> tuple[str, ...]:
 # Of those, and of tasks from outside.
 Task = Annotated[str, AfterValidator(_task)]
 Tasks = Annotated[Some[Task], AfterValidator(_apart), Field(description=TEXTS["about"]["tasks"])]
-# The question of a config, with the trained and the tested length.
-ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 Depths = Annotated[Naturals, Field(description="depths of a pass key in its text, in percent")]
 MOST_DEPTHS = 16
 # Below this many tokens rotary geometry and the grids of positions degenerate, and there is no
 # curriculum.
 SHORTEST = 64
+
+
+def question(trained: int, tested: int) -> str:
+    methods = " with PI, NTK, YaRN" if tested > trained else ""
+    return f"My model was trained at {trained} tokens: what happens at {tested}{methods}?"
 
 
 Casts = Annotated[Names, Field(description=TEXTS["about"]["casts"])]

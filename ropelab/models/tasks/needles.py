@@ -159,15 +159,9 @@ class Needles(EvaluationTask):
         names = random.permutation(NAMES)[: len(depths)].tolist()
         # Five digits, none of them a leading zero.
         values = (random.choice(90_000, len(names), replace=False) + 10_000).tolist()
-        wording = WORDINGS[self.name]
-        statement, question = wording["statement"], wording["question"]
+        state, ask = (WORDINGS[self.name][part].format for part in ("statement", "question"))
         return [
-            Asked(
-                depth,
-                statement.format(name=name, value=value),
-                question.format(name=name),
-                f" {value}",
-            )
+            Asked(depth, state(name=name, value=value), ask(name=name), f" {value}")
             for depth, name, value in zip(depths, names, values, strict=True)
         ]
 

@@ -4,7 +4,7 @@ Symbols are bytes for a model trained here, and ordinary tokens for a released o
 pure functions of their arguments. Their questions are at the end, and the answer occurs once more,
 exactly `distance` tokens before.
 
-copy                256 random symbols, repeated at the end of a context of random symbols
+copy                up to 256 random symbols, repeated at the end of a context of random symbols
 copy_in_text        64 random symbols in a context of real text, repeated at its end
 associative_recall  records of a key and a value among random symbols; the values are asked for
 most_recent         the same, each key twice, with two values: the nearer one's is right

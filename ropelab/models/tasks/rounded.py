@@ -52,11 +52,8 @@ def casts_table(
     config: Roundable, methods: Sequence[Method], geometry: Geometry, comparisons: pd.DataFrame
 ) -> Tables:
     """Return `casts`, of the methods on frequencies, or nothing where nothing is rounded."""
-    scalings = {(AS_SHIPPED, 1.0): Unscaled()} | {
-        (method.label, method.factor): method.scaling
-        for method in methods
-        if isinstance(method, Scaled)
-    }
+    scaled = {(m.label, m.factor): m.scaling for m in methods if isinstance(m, Scaled)}
+    scalings = {(AS_SHIPPED, 1.0): Unscaled(), **scaled}
 
     @cache
     def predicted(row: tuple[str, float], rounding: Rounding, length: int) -> tuple[float, float]:
@@ -66,9 +63,8 @@ def casts_table(
     records = []
     for row in scalings:
         for rounding in roundings(config):
-            exact, rounded = (
-                method_label(name, row[1]) for name in (row[0], f"{row[0]} + {rounding.label}")
-            )
+            exact = method_label(*row)
+            rounded = method_label(f"{row[0]} + {rounding.label}", row[1])
             about = (*row, rounding.label, "keys" if rounding.keys else "rotation")
             for pair in between(comparisons, rounded, exact).to_dict("records"):
                 ends = [pair[name] for name in ("difference", "ci_low", "ci_high")]

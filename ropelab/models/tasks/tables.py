@@ -200,5 +200,4 @@ def by_label(table: pd.DataFrame, value: str) -> pd.Series:
 
 def sentences(findings: Sequence[str], comparisons: pd.DataFrame, more: Sequence[str] = ()) -> str:
     """Return an answer: a sentence for each finding, then the counts of comparisons and more."""
-    said = [*findings, "; ".join([significance(comparisons)[:-1], *more])]
-    return sentences_of(said)
+    return sentences_of([*findings, "; ".join([significance(comparisons)[:-1], *more])])

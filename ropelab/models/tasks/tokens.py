@@ -197,8 +197,7 @@ def _beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
     by_kind: dict[str, list[Document]] = defaultdict(list)
     for document in _whole(text).held_out:
         by_kind[document.kind].append(document)
-    sizes = {kind: sum(len(each.text) for each in found) for kind, found in by_kind.items()}
-    kinds = sorted(by_kind, key=lambda kind: (-sizes[kind], kind))
+    kinds = sorted(by_kind, key=lambda kind: (-sum(len(d.text) for d in by_kind[kind]), kind))
 
     def long_enough(kind: str) -> Iterator[Piece]:
         for document in by_kind[kind]:

@@ -17,10 +17,9 @@ def draw(tables: Tables) -> dict[str, Figure]:
     runtimes, pairs, context = tables["runtimes"], tables["pairs"], tables["context"]
     layers = runtimes.loc[runtimes["outcome"] == "read", "layers"].tolist()
     layer = "full_attention" if "full_attention" in layers else layers[0]
-    rows = pairs[pairs["layers"].isin([layer, "all"])]
     # Runtimes whose frequencies are the same to nine digits are one line.
     groups: dict[tuple[str, ...], list[tuple[str, pd.DataFrame]]] = {}
-    for name, mine in shapes.each(rows, "runtime"):
+    for name, mine in shapes.each(pairs[pairs["layers"].isin([layer, "all"])], "runtime"):
         same = tuple(f"{value:.9g}" for value in mine["inv_freq"])
         groups.setdefault(same, []).append((name, mine))
     ratios, ax = _lines(groups.values(), "ratio")

@@ -83,11 +83,10 @@ def rotation(vectors: pd.DataFrame) -> Figure:
             name, center = f"{row.vector} at {row.position}", {"ha": "center", "va": "center"}
             ax.text(1.42 * row.x, 1.16 * row.y, name, color=style.color, **center)
         ax.set_title(f"{case}: score {scores[-1]:.2f}", fontweight="normal", loc="center")
-    # Scores of unit vectors from float64 rotations: equal ones differ by rounding, about 1e-16.
-    same = abs(scores[0] - scores[1]) < 1e-9
     title = "Equal scores: both vectors rotate, the angle between them stays"
     other = "Different scores: both vectors rotate, the angle between them changes"
-    shapes.headline(figure, title if same else other)
+    # Scores of unit vectors from float64 rotations: equal ones differ by rounding, about 1e-16.
+    shapes.headline(figure, title if abs(scores[0] - scores[1]) < 1e-9 else other)
     return figure
 
 

@@ -126,9 +126,8 @@ def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     labels = cost.set_index("encoding")["label"].to_dict()
     wide = wide.reindex(cost["encoding"])[columns].rename(labels)
     wide = wide.loc[wide.fillna(0).mean(axis=1).sort_values(ascending=False).index]
-    distances = [str(distance) for _, distance in columns]
     figure, ax = plt.subplots(figsize=(8, max(2.8, 1.6 + 0.3 * len(wide))))
-    wide.columns = pd.Index(distances)
+    wide.columns = pd.Index([str(distance) for _, distance in columns])
     shapes.heat_map(ax, wide, shapes.shares(wide, missing="–"), size=8)
     # A line parts the two contexts, which are named above it.
     edge = sum(context <= trained for context, _ in columns) - 0.5

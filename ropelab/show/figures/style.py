@@ -97,8 +97,7 @@ def for_paper(figure: Figure) -> None:
         ax.set_ylabel(textwrap.fill(ax.get_ylabel(), SHORT + 4))
         for text in ax.texts:
             text.set_fontsize(min(text.get_fontsize(), SMALL))
-    height = max(width * high / wide, LOWEST) + 0.16 * (rows + more)
-    figure.set_size_inches(width, height)
+    figure.set_size_inches(width, max(width * high / wide, LOWEST) + 0.16 * (rows + more))
     for line in figure.findobj(Line2D):
         line.set_markersize(min(line.get_markersize(), MARKER))
         line.set_linewidth(min(line.get_linewidth(), LINE))

@@ -37,9 +37,8 @@ def known() -> dict[str, Any]:
         methods[name] = {"parameters": plain, "source": kind.source}
     # JSON has neither infinity nor NaN: the script reads them from words.
     words = {"inf": "Infinity", "nan": "NaN"}
-    facts = ("name", "precision", "min_exponent", "largest")
     formats = [
-        {fact: getattr(one, fact) for fact in facts}
+        {fact: getattr(one, fact) for fact in ("name", "precision", "min_exponent", "largest")}
         | {"overflow": words.get(str(one.overflow), one.overflow)}
         for one in FORMATS.values()
     ]

@@ -51,9 +51,11 @@ class Shown:
 
         >>> Shown(Path("x"), {"command": "ropelab base --context 32768 --no-slow"}).settings
         [('context', '32768'), ('slow', 'no')]
+        >>> Shown(Path("x"), {"command": "ropelab evaluate gpt2 --length 4096"}).settings
+        [('model', 'gpt2'), ('length', '4096')]
         """
         words = [*shlex.split(self.manifest["command"])[2:], "--"]
-        found = []
+        found = [] if words[0].startswith("--") else [("model", words[0])]
         for word, following in pairwise(words):
             name = word.removeprefix("--").replace("-", " ")
             if word.startswith("--") and not following.startswith("--"):

@@ -1,0 +1,156 @@
+"""A rotation that is to be written into a model's file: its own scaling, or another."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ropelab.audit.runtimes import registry
+from ropelab.audit.runtimes.families import TRAINED, Family, family_of
+from ropelab.audit.runtimes.reader import magnitude
+from ropelab.audit.runtimes.servers import VLLM_LENGTHS
+from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.audit.runtimes.trace import BLOCKS, MAXIMUM, language_part, rope_block
+from ropelab.audit.runtimes.transformers import loaded_block
+from ropelab.math import scaling as scalings
+from ropelab.math.methods import parse_scaling
+from ropelab.runs.errors import InputError
+
+Fragment = dict[str, Any]  # keys of a configuration
+
+# Types of a file whose factor can be raised for a longer context than the file reaches.
+RAISED = ("linear", "yarn", "llama3")
+SHARE = "partial_rotary_factor"
+BETAS = {"beta_fast": 32, "beta_slow": 1}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model's file, the part that a text changes, and the rotations of its other layers."""
+
+    config: Mapping[str, Any]
+    nest: Sequence[str] = ()  # the keys that lead to the part
+    text: Mapping[str, Any] = field(default_factory=dict)  # the part
+    main: str = ""  # the layer type that is scaled
+    layers: Fragment = field(default_factory=dict)  # the blocks, where each type has one
+    beside: Mapping[str, RopeSpec] = field(default_factory=dict)  # the rotations of the others
+
+    @property
+    def block(self) -> tuple[str, Mapping[str, Any]]:
+        """Name and content of the block that is scaled."""
+        name, block = rope_block(self.text)
+        return name, self.layers.get(self.main, block)
+
+    @property
+    def present(self) -> set[str]:
+        """The names among its keys of blocks and lengths, and of the head's size."""
+        names, block = (*BLOCKS, "head_dim", SHARE, *BETAS, *VLLM_LENGTHS), self.block[1]
+        return {name for name in names if self.text.get(name) or block.get(name)}
+
+    @property
+    def older(self) -> Family:
+        """Its class in transformers 4."""
+        kind = str(self.text.get("model_type"))
+        return family_of(kind, registry.RUNTIMES["transformers-4.57"].release)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted(RopeSpec):
+    """A rotation to be written into a file."""
+
+    context: int  # as asked; the file itself may allow more
+    source: Source
+    beyond: int = 0  # as asked, where the file's own scaling does not reach it
+    own: Fragment | None = None  # the file's own block, which stays
+    raised: bool = False  # but for its factor
+    axes: Fragment = field(default_factory=dict)  # keys of the block that any scaling keeps
+
+
+def source_of(name: str, config: Mapping[str, Any]) -> tuple[Source, RopeSpec]:
+    """Return a file and the rotation that is to be scaled in it, as the reference reads them."""
+    prefix, text = language_part(config)
+    reading = registry.reading_of(name, config)
+    spec, ours = reading.layers[reading.label], reading.runtime.name == registry.REFERENCE
+    if not ours and isinstance(spec.scaling, scalings.LongRope):  # vLLM allows less by itself
+        spec = replace(spec, claimed_len=text.get(MAXIMUM))
+    scaled = round(getattr(spec.scaling, "factor", 1.0) * spec.length)
+    if scaled in map(text.get, VLLM_LENGTHS):  # the maximum is before it
+        spec = replace(spec, claimed_len=scaled)
+    # Another runtime's layer types are not the reference's.
+    main = reading.label if ours else "all"
+    beside = {k: v for k, v in reading.layers.items() if ours and k != main}
+    layers = loaded_block(text) if main != "all" else {}
+    return Source(config, prefix.split(".")[:-1], text, main, layers, beside), spec
+
+
+def with_own_scaling(name: str, source: Source, spec: RopeSpec, context: int) -> tuple[Wanted, str]:
+    """Return a file's scaling, its factor raised if the context needs it, and a note then."""
+    key, block = source.block
+    own, note = raised(spec, block, context)
+    extended = bool(note) and own["rope_type"] in RAISED
+    beyond = context if note and not extended else 0
+    reached = spec.length if beyond else context
+    # Dynamic scaling starts at this length, and longrope's factor comes from it.
+    fixed = isinstance(spec.scaling, scalings.DynamicNtk | scalings.LongRope)
+    longest = spec.length if fixed else max(spec.length, reached)
+    kept: Fragment = {**own, "rope_theta": spec.base}
+    patched: Fragment = {**source.text, MAXIMUM: longest, key: kept}
+    if source.layers:  # as transformers 5 has them
+        patched |= {"rope_scaling": None, "rope_parameters": {**source.layers, source.main: kept}}
+    found = registry.reference(name, laid_over(source.config, patched, source.nest))
+    rotation = {**vars(found), "claimed_len": longest, "context": reached, "source": source}
+    return Wanted(**rotation, beyond=beyond, own=own, raised=extended), note
+
+
+def with_new_scaling(
+    source: Source, spec: RopeSpec, context: int, method: str
+) -> tuple[Wanted, str]:
+    """Return the scaling that was asked for, or YaRN if one is needed, and a note on its start."""
+    kind, note = (str(source.text.get("model_type")), spec.trained_len), ""
+    unscaled = isinstance(spec.scaling, scalings.Unscaled)
+    if kind in TRAINED and context > spec.trained_len and unscaled:
+        spec = replace(spec, trained_len=TRAINED[kind])
+        note = f"{kind[0]} was trained with {spec.trained_len} of the {kind[1]} tokens allowed"
+    factor = context / spec.trained_len
+    scaling = parse_scaling(method or ("yarn" if factor > 1 else "unscaled"), factor)
+    if isinstance(scaling, scalings.Yarn | scalings.PositionInterpolation | scalings.Llama3):
+        reach = round(scaling.factor * spec.trained_len)
+        if reach < context:
+            raise InputError(f"{scaling.label} reaches {reach} tokens, not {context}")
+    attention = scaling.plan(spec.geometry, context).attention_factor
+    spec = replace(spec, scaling=scaling, claimed_len=context, attention_factor=attention)
+    axes = {key: value for key, value in source.block[1].items() if key.startswith("mrope_")}
+    rotation = vars(replace(spec, softmax_factor=1.0))
+    return Wanted(**rotation, context=context, source=source, axes=axes), note
+
+
+def laid_over(config: Mapping[str, Any], patch: Fragment, nest: Sequence[str]) -> Fragment:
+    """Return a file with other values of some keys of its part ``nest``."""
+    inner = {nest[0]: laid_over(config[nest[0]], patch, nest[1:])} if nest else patch
+    return {**config, **inner}
+
+
+def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Fragment, str]:
+    """Return the file's own block, its factor raised if the context needs it, and a note then."""
+    own = {k: v for k, v in block.items() if k not in ("type", "rope_type", "rope_theta")}
+    kind = block.get("rope_type") or block.get("type")
+    own = {"rope_type": "longrope" if isinstance(spec.scaling, scalings.LongRope) else kind, **own}
+    factor, limit = getattr(spec.scaling, "factor", 1.0), spec.length
+    reach = round(factor * spec.trained_len)
+    if isinstance(spec.scaling, scalings.Yarn | scalings.Llama3):
+        limit = max(limit, reach)
+    if context <= limit or isinstance(spec.scaling, scalings.DynamicNtk):
+        return own, ""
+    limit = reach if isinstance(spec.scaling, scalings.Yarn) else limit  # not the file's maximum
+    reach = f"the file's own {kind} reaches {limit} tokens"
+    if kind not in RAISED:
+        return own, f"{reach}, and has no factor to raise; --method replaces it"
+    own["factor"] = factor * context / limit
+    note = f"{reach}: its factor is raised from {factor:g} to {own['factor']:g}"
+    if (given := own.get("attention_factor")) is None:
+        return own, note
+    if not math.isclose(given, magnitude(factor), rel_tol=1e-6):
+        return own, f"{note}, its attention_factor stays {given:g}"
+    own["attention_factor"] = magnitude(own["factor"])  # as without the key
+    follows = f"{given:g}, the default for {factor:g}, to {own['attention_factor']:g}"
+    return own, f"{note}, its attention_factor from {follows}"

@@ -1,0 +1,208 @@
+"""Files of which something was passed over: constants of a class, other formats, other parts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoConfig
+from transformers.models.codegen.modeling_codegen import CodeGenAttention
+from transformers.models.esm.modeling_esm import EsmRotaryEmbedding
+from transformers.models.gptj.modeling_gptj import GPTJAttention
+
+from ropelab.audit.audited import Audit, audit
+from ropelab.audit.document import Document, from_json
+from ropelab.audit.emit import emit
+from ropelab.audit.flags import parse_flags
+from ropelab.audit.runtimes.registry import RUNTIMES, read
+from ropelab.runs.errors import InputError
+from tests.test_cli import call
+
+__all__ = ["call"]  # a fixture
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+GPTJ = {"model_type": "gptj", "n_embd": 256, "n_head": 4, "rotary_dim": 32, "n_positions": 2048}
+ESM = {
+    "model_type": "esm",
+    "position_embedding_type": "rotary",
+    "vocab_size": 33,
+    "hidden_size": 256,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 1026,
+}
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 8192,
+    "rope_theta": 500000.0,
+}
+PARAMS = {"dim": 4096, "n_layers": 32, "head_dim": 128, "n_heads": 32, "rope_theta": 1e6}
+
+
+def audited(config: dict[str, Any]) -> Audit:
+    return audit(Document("config.json", "config", config), precision=False)
+
+
+def of_params(params: dict[str, Any]) -> Audit:
+    return audit(from_json("params.json", json.dumps(params).encode()), precision=False)
+
+
+def says(result: Audit, code: str) -> str:
+    return "; ".join(finding.says for finding in result.findings if finding.code == code)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # ESM's class sets rope_scaling
+@pytest.mark.parametrize("keys", [{"rope_theta": 5e5}, {"rope_scaling": YARN, "rope_theta": 5e5}])
+@pytest.mark.parametrize("kind", ["gptj", "codegen", "esm"])
+def test_constants_of_a_class_are_what_it_computes(
+    kind: str, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    config = {**(ESM if kind == "esm" else GPTJ), "model_type": kind, **keys}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    loaded: Any = AutoConfig.from_pretrained(tmp_path)
+    reading = read(RUNTIMES["transformers-5"], config)
+    assert reading.main is not None
+    ours = reading.main.inv_freq(8192)
+    if kind == "esm":
+        theirs = EsmRotaryEmbedding(loaded).inv_freq.numpy()
+    else:  # sines of the positions, then cosines
+        built = (GPTJAttention if kind == "gptj" else CodeGenAttention)(loaded, layer_idx=0)
+        theirs = built.embed_positions[1, : len(ours)].arcsin().numpy()
+        theirs[0] = 1.0  # radian
+    assert ours == pytest.approx(theirs, rel=1e-5)
+    older = read(RUNTIMES["transformers-4.57"], config).main
+    assert older is not None
+    assert (older.base, older.method) == (10000.0, "unscaled")
+
+
+@pytest.mark.parametrize("config", [GPTJ, {**GPTJ, "model_type": "codegen"}, ESM])
+def test_emit_says_what_a_class_does_not_read(config: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = emit(str(tmp_path / "config.json"), context=4096, target="hf5,hf4,axolotl")
+    assert all("unscaled instead of yarn" in target.lost[0] for target in done.targets)
+
+
+@pytest.mark.parametrize(
+    ("config", "code", "words"),
+    [
+        ({**GPTJ, "rope_theta": 5e5}, "E03", "vllm, sglang takes base 500000"),
+        ({**GPTJ, "rope_scaling": YARN}, "E08", "not applied by transformers-5"),
+        ({**ESM, "rope_theta": 5e5}, "E03", "takes base 10000 (constant of its class), not 500000"),
+        # No runtime that reads the file applies it.
+        ({**ESM, "rope_scaling": {**YARN, "type": "yarn"}}, "E08", "yarn is declared, but not"),
+        ({**LLAMA, "rope_scaling": {"type": "linear", "factor": 1.0}}, "E08", ""),
+        ({**GPTJ, "model_type": "codegen", "rope_theta": 5e5}, "W11", "rope_theta is 500000.0"),
+        ({**LLAMA, "model_type": "minimax", "head_dim": 128, "rotary_dim": 64}, "W11", "take 128"),
+        ({**LLAMA, "model_type": "minimax", "head_dim": 128, "rotary_dim": 128}, "W11", ""),
+        ({**LLAMA, "rope_theta": 0}, "E03", "transformers-5, transformers-4.57"),
+        (
+            {**LLAMA, "rope_theta": 1e-300},
+            "E03",
+            "base must be a finite number above 1, not 1e-300",
+        ),
+    ],
+)
+def test_what_has_no_effect_is_found(config: dict[str, Any], code: str, words: str) -> None:
+    found = says(audited(config), code)
+    assert words in found if words else not found
+
+
+@pytest.mark.parametrize(
+    ("params", "facts"),
+    [
+        (PARAMS, (128, "half", 128000, 128000)),
+        ({**PARAMS, "max_seq_len": 32768}, (128, "half", 128000, 32768)),
+        ({**PARAMS, "sliding_window": [None, 1024, 1024, 1024]}, (128, "half", 128000, 128000)),
+        (
+            {**PARAMS, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128},
+            (64, "interleaved", 128000, 128000),
+        ),
+        (
+            {**PARAMS, "qk_rope_head_dim": 64, "moe": {"num_shared_experts": 1}},
+            (64, "interleaved", 128000, 128000),
+        ),
+        ({**PARAMS, "moe": {"num_experts": 8}}, (128, "half", 128000, 128000)),
+    ],
+)
+def test_mistrals_params_are_read_as_vllm_reads_them(
+    params: dict[str, Any], facts: tuple[Any, ...]
+) -> None:
+    result = of_params({**params, "llama_4_scaling": {"beta": 0.1}})
+    spec = result.spec
+    assert (spec.rotary_dim, spec.pairing, spec.trained_len, spec.claimed_len) == facts
+    assert [reading.runtime.name for reading in result.readings] == ["vllm"]
+    assert "llama_4_scaling: not looked at in vllm" in says(result, "N04")
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ({"dim": 4096, "n_heads": 32, "n_layers": 32, "multiple_of": 256}, "Meta's params.json"),
+        ({**PARAMS, "use_scaled_rope": True}, "Meta's params.json"),
+        ({"model_type": "distilbert", "dim": 768, "n_heads": 12}, "no rotary positions"),
+    ],
+)
+def test_other_files_with_dim_and_n_heads(file: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        of_params(file)
+
+
+def test_emit_wants_a_config(tmp_path: Path) -> None:
+    (tmp_path / "params.json").write_text(json.dumps(PARAMS))
+    with pytest.raises(InputError, match=r"wants a config\.json"):
+        emit(str(tmp_path / "params.json"), context=8192)
+
+
+def test_deepseek_ocr_rotates_whole_heads_in_llama_cpp() -> None:
+    latent = {"use_mla": False, "qk_rope_head_dim": 0, "qk_nope_head_dim": 0, "v_head_dim": 0}
+    text = {**LLAMA, "model_type": "deepseek_v2", "rope_theta": 10000.0, **latent}
+    named = {"model_type": "deepseek_vl_v2", "architectures": ["DeepseekOCRForCausalLM"]}
+    reading = read(RUNTIMES["llama.cpp"], {**named, "language_config": text})
+    assert reading.main is not None, reading.problem
+    assert (reading.main.rotary_dim, reading.main.pairing) == (128, "half")
+    assert (reading.main.base, reading.main.method) == (10000.0, "unscaled")
+
+
+@pytest.mark.parametrize(("long", "tokens"), [(True, 16384), (False, 4096)])
+def test_zamba2_sets_its_length_for_long_contexts(long: bool, tokens: int) -> None:
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "max_position_embeddings": 4096}
+    config: dict[str, Any] = {
+        "model_type": "zamba2",
+        "use_mem_rope": True,
+        **sizes,
+        "use_long_context": long,
+    }
+    reading = read(RUNTIMES["transformers-5"], config)
+    assert reading.main is not None
+    assert AutoConfig.for_model(**config).max_position_embeddings == tokens
+    assert (reading.main.trained_len, reading.main.claimed_len) == (tokens, tokens)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [("t5gemma", ("decoder", "encoder")), ("dia", ("decoder_config", "encoder_config"))],
+)
+def test_an_encoder_beside_the_decoder_is_named(
+    kind: str, parts: tuple[str, str], tmp_path: Path
+) -> None:
+    text: dict[str, Any] = {"model_type": {"t5gemma": "t5_gemma_module"}.get(kind, "dia_decoder")}
+    text |= {"max_position_embeddings": 4096}
+    config = {"model_type": kind, parts[0]: text, parts[1]: {"max_position_embeddings": 4096}}
+    assert f"{parts[1]}: not looked at in transformers-5" in says(audited(config), "N04")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    for context, loss in ((8192, True), (4096, False)):
+        (target,) = emit(str(path), context=context, target="hf5").targets
+        assert ("it leaves the rotation of the encoder as it is" in target.lost) == loss
+
+
+@pytest.mark.parametrize("scale", ["0", "-4", "0.0"])
+def test_a_scale_of_zero_is_bad_input(scale: str) -> None:
+    with pytest.raises(InputError, match="--rope-scale must be above 0"):
+        parse_flags(f"--rope-scale {scale}")
+
+
+def test_a_name_that_no_file_can_have_is_one_line(call: Any) -> None:
+    status, _, err = call("audit", "a" * 5000)
+    assert (status, "File name too long" in err) == (2, True)
