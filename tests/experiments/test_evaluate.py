@@ -300,7 +300,7 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
     tables["model"] = model_table(asked)
     said = results.answer(tables)
     assert said.startswith("At 256 tokens yarn reads text best, -0.4")
-    assert " nats per byte in the last bucket of text_nll against the unmodified model" in said
+    assert " nats per byte in the last bucket of positions against the unmodified model" in said
     assert "in short contexts yarn costs +0.1" in said
     emitted = f"ropelab emit --from {asked.model} --context 256 --method yarn"
     assert results.following(asked, tables) == emitted
@@ -311,7 +311,7 @@ def test_the_advice_from_one_document_has_no_interval(config):
     _, tables = advised(asked, unmodified=(2.0, 3.0), yarn=(2.1, 2.5))
     tables["recommendation"] = recommendation(asked, tables)
     tables["model"] = model_table(asked)
-    assert " (n = 1) nats per byte in the last bucket of text_nll" in results.answer(tables)
+    assert " (n = 1) nats per byte in the last bucket of positions" in results.answer(tables)
     assert asked.scope.endswith(", 1 document")
 
 

@@ -152,7 +152,13 @@ class Attention(nn.Module):
         return encoding.query(q[:, :, -last:], positions[-last:]), k, v
 
     def forward(
-        self, x: Tensor, at: Tensor, encoding: Encoding, layer: int, cache: Cache | None, last: int
+        self,
+        x: Tensor,
+        at: Tensor,
+        encoding: Encoding,
+        layer: int,
+        cache: Cache | None,
+        last: int = 0,
     ) -> Float[Tensor, "batch last width"]:
         # Keys are cached with their positions, so none is ever rotated twice.
         q, k, v = self.encoded(x, at, encoding, last)
