@@ -96,12 +96,14 @@ def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
     spec, start, method = expected.spec, expected.spec.trained_len, type(expected.spec.scaling)
     found = ask(spec, probes(expected))
     done = joined({n: diagnose(one, at(one, expected), tolerance) for n, one in found.items()})
+    if done.wrong or method is Unscaled:
+        return done
     inside, beyond = start // 4 + 1, max(expected.length, min(2 * start, spec.length))
     # Dynamic scaling at no power of two, to which some codes round.
     others = {LongRope: {start - 1, start, start + 1}, DynamicNtk: {inside, 3 * start // 2 + 1}}
     lengths = others.get(method, {inside, beyond}) - {expected.length, 1, 2, 3}
     follows, unseen = False, ""  # whether it has had other frequencies at another length
-    for length in sorted(lengths) if method is not Unscaled and not done.wrong else ():
+    for length in sorted(lengths):
         rows = rows_at(length, ask, expected)
         follows |= any(judged(one, expected, tolerance).wrong for one, _ in rows.values())
         here = joined({n: diagnose(*each, tolerance) for n, each in rows.items()} or {"": done})

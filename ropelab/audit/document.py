@@ -92,9 +92,11 @@ def from_json(name: str, raw: bytes) -> Document:
 
 def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a params.json under the names of a config.json, as vLLM does."""
-    moe = params.get("moe") or {"num_shared_experts": params.get("qk_nope_head_dim")}
-    latent = isinstance(moe, Mapping) and bool(moe.get("num_shared_experts"))  # Mistral Large 3
-    others = ("yarn", "sliding_window", "head_dim" * latent)
+    moe, others = params.get("moe"), {"yarn", "sliding_window"}
+    shared = moe.get("num_shared_experts") if isinstance(moe, Mapping) else None
+    latent = bool(shared if moe else params.get("qk_nope_head_dim"))  # Mistral Large 3
+    if latent:
+        others.add("head_dim")
     config = {PARAMS.get(key, key): value for key, value in params.items() if key not in others}
     config.setdefault("max_position_embeddings", 128000)
     config.setdefault("model_type", "deepseek_v3" if latent else "mistral")

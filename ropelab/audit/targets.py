@@ -1,4 +1,4 @@
-"""What each target is given: keys of a configuration, or flags, for a wanted rotation."""
+"""The keys of a configuration, or flags, that each target is given for a wanted rotation."""
 
 import math
 from collections.abc import Callable, Sequence

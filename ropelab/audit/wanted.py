@@ -25,7 +25,7 @@ BETAS = {"beta_fast": 32, "beta_slow": 1}
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelFile:
     """A model's file, the part that a text changes, and the rotations of its other layers."""
 
     config: Mapping[str, Any]
@@ -59,14 +59,14 @@ class Wanted(RopeSpec):
     """A rotation to be written into a file."""
 
     context: int  # as asked; the file itself may allow more
-    source: Source
+    source: ModelFile
     beyond: int = 0  # as asked, where the file's own scaling does not reach it
     own: Fragment | None = None  # the file's own block, which stays
     raised: bool = False  # but for its factor
     axes: Fragment = field(default_factory=dict)  # keys of the block that any scaling keeps
 
 
-def source_of(name: str, config: Mapping[str, Any]) -> tuple[Source, RopeSpec]:
+def source_of(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, RopeSpec]:
     """Return a file and the rotation that is to be scaled in it, as the reference reads them."""
     prefix, text = language_part(config)
     reading = registry.reading_of(name, config)
@@ -80,10 +80,12 @@ def source_of(name: str, config: Mapping[str, Any]) -> tuple[Source, RopeSpec]:
     main = reading.label if ours else "all"
     beside = {k: v for k, v in reading.layers.items() if ours and k != main}
     layers = loaded_block(text) if main != "all" else {}
-    return Source(config, prefix.split(".")[:-1], text, main, layers, beside), spec
+    return ModelFile(config, prefix.split(".")[:-1], text, main, layers, beside), spec
 
 
-def with_own_scaling(name: str, source: Source, spec: RopeSpec, context: int) -> tuple[Wanted, str]:
+def with_own_scaling(
+    name: str, source: ModelFile, spec: RopeSpec, context: int
+) -> tuple[Wanted, str]:
     """Return a file's scaling, its factor raised if the context needs it, and a note then."""
     key, block = source.block
     own, note = raised(spec, block, context)
@@ -103,7 +105,7 @@ def with_own_scaling(name: str, source: Source, spec: RopeSpec, context: int) ->
 
 
 def with_new_scaling(
-    source: Source, spec: RopeSpec, context: int, method: str
+    source: ModelFile, spec: RopeSpec, context: int, method: str
 ) -> tuple[Wanted, str]:
     """Return the scaling that was asked for, or YaRN if one is needed, and a note on its start."""
     kind, note = (str(source.text.get("model_type")), spec.trained_len), ""

@@ -73,8 +73,10 @@ class Findings:
     findings: list[Finding] = field(default_factory=list)
     series: dict[str, pd.DataFrame] = field(default_factory=dict)  # tables behind figures
 
-    def add(self, role: Role, what: str, shown: str, agrees: Agrees, value: Number = None) -> None:
-        new = Finding(what=what, measured=shown, agrees=agrees, role=role, value=value)
+    def add(
+        self, role: Role, what: str, measured: str, agrees: Agrees, value: Number = None
+    ) -> None:
+        new = Finding(what=what, measured=measured, agrees=agrees, role=role, value=value)
         self.findings.append(new)
 
     def part(self, what: str, measured: str, agrees: Agrees, value: Number = None) -> None:

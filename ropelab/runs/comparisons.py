@@ -127,7 +127,7 @@ def between(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
     return rows.assign(difference=sign * rows["difference"], ci_low=low, ci_high=high)
 
 
-def not_different(best: str, table: pd.DataFrame, about: Mapping[str, Hashable]) -> list[str]:
+def rivals_of(best: str, table: pd.DataFrame, about: Mapping[str, Hashable]) -> list[str]:
     """Return the methods not significantly different from one, where columns are `about`."""
     pair = ["method_a", "method_b"]
     chosen = (table[pair] == best).any(axis=1) & (table["verdict"] == "~")

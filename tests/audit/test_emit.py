@@ -20,7 +20,7 @@ from ropelab.audit.flags import parse_flags
 from ropelab.audit.observed import rotary_module
 from ropelab.audit.runtimes import registry
 from ropelab.audit.targets import TARGETS, usual_attention
-from ropelab.audit.wanted import Source, Wanted
+from ropelab.audit.wanted import ModelFile, Wanted
 from ropelab.cli import audit as commands
 from ropelab.math.scaling import (
     DynamicNtk,
@@ -76,7 +76,7 @@ def specs(draw):
         trained_len=trained,
         claimed_len=round(trained * factor),
         context=round(trained * factor),
-        source=Source({**MODEL, "rope_theta": base, "max_position_embeddings": trained}),
+        source=ModelFile({**MODEL, "rope_theta": base, "max_position_embeddings": trained}),
     )
     attention = scaling.plan(spec.geometry, spec.context).attention_factor
     return replace(spec, attention_factor=attention)

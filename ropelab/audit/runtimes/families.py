@@ -55,6 +55,8 @@ class Family:
     refuses_without_head_dim: tuple[str, ...] = ()
     flat: bool = False  # the class of the whole model reads these keys, too
     constants: Mapping[str, Any] = field(default_factory=dict)  # in the code of its class
+    # Keys that set others to these values in its class, if they are true.
+    switches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     needs_block: bool = False  # it stops without rope_scaling
     block_keys: tuple[str, ...] = ()  # that transformers 4 insists on
     # The keys of these; head_keys in the order in which they win.

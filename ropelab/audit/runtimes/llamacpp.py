@@ -84,7 +84,7 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
         claimed_len=claimed,
         attention_factor=attention,
         softmax_factor=softmax,
-        pairing="half" if trace.get("qk_rope_head_dim") == 0 else trace.family.pairing,
+        pairing="half" if is_ocr(trace) else trace.family.pairing,
         base_source=source,
     ).checked()
     if (local := fields.get("rope.freq_base_swa")) is None:
@@ -140,6 +140,11 @@ def scaling_of(
     return scaling, attention
 
 
+def is_ocr(trace: Trace) -> bool:
+    """Return True for DeepSeek-OCR, whose attention is that of DeepSeek's first models."""
+    return "DeepseekOCRForCausalLM" in str(trace.whole.get("architectures"))
+
+
 def converted(trace: Trace) -> Fields:
     """Return what the converter writes: rope_parameters if the key is there, else rope_scaling."""
     # It loads files with transformers 4.57.6, where `type` wins and the class fills in a base.
@@ -162,8 +167,8 @@ def converted(trace: Trace) -> Fields:
         context = {8192: 2048, 2048: 512}.get(whole(context, path), context)
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
-    ocr = "DeepseekOCRForCausalLM" in str(trace.whole.get("architectures"))  # as DeepSeek 1
-    keys = () if ocr else ("qk_rope_head_dim",) if family.latent else family.head_keys
+    keys = ("qk_rope_head_dim",) if family.latent else family.head_keys
+    keys = () if is_ocr(trace) else keys
     head_dim = reader.head_dim_of(trace, keys)
     filled = trace.model_type in RELEASES[trace.release]  # by a class
     if family.head_dim and not filled and trace.first(keys)[0] is None:
@@ -198,7 +203,7 @@ def converted(trace: Trace) -> Fields:
         fields["rope.freq_base_swa"] = number(local, "local base")
 
     first, second = ("type", "rope_type") if name == "rope_scaling" else ("rope_type", "type")
-    if family.converted or ocr:  # of a class that writes no scaling
+    if family.converted or is_ocr(trace):  # of a class that writes no scaling
         return {**fields, **(family.converted or {"rope.scaling.type": "none"})}
     kind = block.get(first, block.get(second))
     if kind is not None:

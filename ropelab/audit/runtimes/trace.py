@@ -42,8 +42,8 @@ class Trace:
         self.whole = config
         self.release = release  # of transformers, whose classes fill in what the file omits
         self.prefix, self.text = language_part(config)
-        if self.model_type == "zamba2" and self.text.get("use_long_context") is True:
-            self.text = {**self.text, MAXIMUM: 16384}  # as its class sets it
+        for key, values in self.family.switches.items():
+            self.text = {**self.text, **values} if self.text.get(key) is True else self.text
         self.flags = dict(flags or {})
         self._marks: dict[str, KeyUse] = {}
 

@@ -21,9 +21,10 @@ CANNOT_SHOW = (
 )
 VERSION = 5
 # `designs`: slow pairs at rest; layers that do not rotate, and windows in the others.
-WINDOW = "window(rope,64)"
-ROTATING = ("rope", "rope(fast=0.375)", "layers(rope,nope)")
-DESIGNS = (*ROTATING, f"every(2,nope,{WINDOW})", f"every(2,rope,{WINDOW})")
+DESIGNS = (
+    *("rope", "rope(fast=0.375)", "layers(rope,nope)"),
+    *("every(2,nope,window(rope,64))", "every(2,rope,window(rope,64))"),
+)
 BODY = "ropelab.experiments.encodings.quality"
 
 

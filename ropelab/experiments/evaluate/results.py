@@ -27,9 +27,9 @@ from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.rounded import casts_table, rounded_rows, said_of_casts
 from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Values
-from ropelab.runs.comparisons import between
+from ropelab.runs.comparisons import between, tied_with
 from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, method_label
-from ropelab.runs.spelling import command_of
+from ropelab.runs.spelling import command_of, split_list
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import HARDLY_READ
 
@@ -226,11 +226,7 @@ def _finding(row: pd.Series, model: pd.Series, alone: bool) -> str:
         cases = f"in fewer than half of the cases inside {model['train_len_tokens']} tokens"
         return f"unmodified it {does} {cases}, so nothing is decided beyond"
     unit = " nats per byte in the last bucket of positions" if row["task"] == "text" else ""
-    rivals = (
-        f", not significantly different from {row['not_significant']}"
-        if row["not_significant"]
-        else ""
-    )
+    rivals = tied_with(split_list(row["not_significant"]))
     lead = f"at {row['at_tokens']} tokens"
     if alone:
         return f"{lead} the unmodified model {does}: {row['value']:.3f}{unit}"

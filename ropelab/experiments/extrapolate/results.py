@@ -31,7 +31,7 @@ from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.models.tasks.rounded import casts_table, rounded_rows, said_of_casts
 from ropelab.runs import labels
 from ropelab.runs.cell import Values
-from ropelab.runs.comparisons import not_different, tied_with
+from ropelab.runs.comparisons import rivals_of, tied_with
 from ropelab.runs.own import sources
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import LEARNED
@@ -310,7 +310,7 @@ def _retrieval(tables: Tables, task: str) -> str:
     published, searched = longest[~is_searched], longest[is_searched]
     at = common.by_label(published, "accuracy").sort_values(ascending=False, kind="stable")
     about = {"at_tokens": distance, "context_tokens": context, "metric": f"{task}_accuracy"}
-    rivals = not_different(str(at.index[0]), tables["comparisons"], about)
+    rivals = rivals_of(str(at.index[0]), tables["comparisons"], about)
     rivals = [name for name in rivals if name in at.index]
     finding = f"{where} {at.index[0]} {does} best: {at.iloc[0]:.2f} right{tied_with(rivals)}"
     if "unscaled" in at.index[1:]:
@@ -339,10 +339,9 @@ def _text(tables: Tables) -> str:
         window = tuned if tuned in losses else labels.WINDOW
         pair = rows[(rows["method_a"] == best) & (rows["method_b"] == window)]
         verdict = str(pair["verdict"].iloc[0])
-        found = {best: "beats", window: "is worse than"}.get(
-            verdict, "does not differ significantly from"
-        )
-        rivals = [name for name in not_different(best, rows, {}) if name in shown.index]
+        same = "does not differ significantly from"
+        found = {best: "beats", window: "is worse than"}.get(verdict, same)
+        rivals = [name for name in rivals_of(best, rows, {}) if name in shown.index]
         loss = f"{losses[best]:.3f} nats per byte"
         finding += f"the best method is {best} ({loss}){tied_with(rivals)}"
         # Runs from before that window have only the one of the model before fine-tuning.

@@ -89,8 +89,12 @@ def summary(tables: Tables) -> pd.DataFrame:
     plans, named = _plans(casts)
     if not named:
         return _stages(casts[casts["kind"] == "stage"])
-    shown = {"name": "plan", SPREAD: SPREAD, "max_angle_error_rad": "worst_rad"}
-    shown |= {WRONG_FROM: "wrong_from"}
+    shown = {
+        "name": "plan",
+        SPREAD: "score_spread",
+        "max_angle_error_rad": "worst_rad",
+        WRONG_FROM: "wrong_from",
+    }
     cures = [_cure(casts, row)[0] for row in plans.to_dict("records")]
     found = plans[list(shown)].rename(columns=shown).reset_index(drop=True)
     return found.assign(fix_first=pd.Series(cures, dtype=object))

@@ -83,6 +83,7 @@ SHORTEST = 64
 
 
 def question(trained: int, tested: int) -> str:
+    """Ask what happens at another length; methods are for those beyond the trained one."""
     methods = " with PI, NTK, YaRN" if tested > trained else ""
     return f"My model was trained at {trained} tokens: what happens at {tested}{methods}?"
 

@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ropelab.runs.comparisons import not_different, tied_with
+from ropelab.runs.comparisons import rivals_of, tied_with
 from ropelab.runs.labels import AS_SHIPPED, CACHE, ROUNDED, WINDOW, name_in, row_labels
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables, in_longest_context
@@ -165,7 +165,7 @@ def _retrieval_title(table: pd.DataFrame, comparisons: pd.DataFrame, task: str, 
     best = str(means.idxmax())
     plain = f"; unscaled {means['unscaled']:.2f}" if "unscaled" in means.drop(best) else ""
     about = {"at_tokens": at, "context_tokens": context, "metric": f"{task}_accuracy"}
-    rivals = [x for x in not_different(best, comparisons, about) if x in means.index]
+    rivals = [x for x in rivals_of(best, comparisons, about) if x in means.index]
     where = f"{tokens_label(at)} back in {tokens_label(context)} tokens"
     share = f"{means.max():.2f}{tied_with(rivals)}{plain}"
     return f"From {where} {best} {words_of(task)[1]} best:\n{share} ({HOW[arm]})"
