@@ -77,9 +77,11 @@ def audit(
     difference = audited.compare(*audits) if len(audits) == 2 else None
     as_draft = [*findings.of_draft(*audits)] if len(audits) == 2 else []
     if figures:
+        from ropelab.runs.store import check_writable
         from ropelab.show import drawn
         from ropelab.show.figures.audit import draw
 
+        check_writable(Path(figures), "figures")
         for number, one in enumerate(audits, 1):
             place = Path(figures) if len(audits) == 1 else Path(figures) / str(number)
             drawn.write(drawn.as_files(drawn.finished(draw, one.tables)), place)

@@ -200,18 +200,18 @@ def _readable(text: str, longest: int = 48) -> str:
     return re.sub(r"[^A-Za-z0-9.+]+", "-", text).replace("-.", "_")[:longest].strip("-_.")
 
 
-def check_writable(results: Path) -> None:
-    """Raise InputError for a results folder that cannot be written."""
+def check_writable(folder: Path, name: str = "results") -> None:
+    """Raise InputError for the folder of the flag of that name, if it cannot be written."""
     # One name for all: what a failure leaves goes with the next one that looks.
-    probe = results / ".writable"
+    probe = folder / ".writable"
     try:
-        results.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         probe.touch()
         probe.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
-            f"cannot write to the results folder {results}: {reason}; choose another --results"
+            f"cannot write to the {name} folder {folder}: {reason}; choose another --{name}"
         ) from None
 
 

@@ -206,3 +206,11 @@ def test_a_scale_of_zero_is_bad_input(scale: str) -> None:
 def test_a_name_that_no_file_can_have_is_one_line(call: Any) -> None:
     status, _, err = call("audit", "a" * 5000)
     assert (status, "File name too long" in err) == (2, True)
+
+
+def test_figures_that_cannot_be_written_are_bad_input(call, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    (tmp_path / "file").touch()
+    status, out, err = call("audit", tmp_path / "config.json", "--figures", tmp_path / "file")
+    assert (status, out) == (2, "")
+    assert err.startswith(f"ropelab: cannot write to the figures folder {tmp_path / 'file'}: ")
