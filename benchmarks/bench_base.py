@@ -1,8 +1,9 @@
 """The certified search for admissible bases against the direct scan, side by side.
 
-The direct scan is what one would write first: every position for every base of a grid, in float64,
-until a base has no negative sum. Its time grows with context x grid, and a grid of relative step h
-can still step over windows narrower than h. The search needs no grid.
+The direct scan is what one would write first: every position for every base of a grid,
+in float64, until a base has no negative sum. Its time grows with context x grid, and a
+grid of relative step h can still step over windows narrower than h. The search needs no
+grid.
 
     python benchmarks/bench_base.py
 """
@@ -32,7 +33,9 @@ def direct(similarity: Similarity, context: int) -> float:
 
 
 def direct_by_products(similarity: Similarity, context: int) -> float:
-    """The same grid, with the sums as a matrix product: the search's own scan at every base."""
+    """The same grid, with the sums as a matrix product: the search's own scan at every
+    base.
+    """
     u = START
     while (scan(similarity, u, 0, context) < 0).any():
         u += STEP
@@ -52,7 +55,10 @@ def _first(walk: Walk, start: float) -> float:
 def main() -> None:
     """Print the ratios, then the times of the published contexts."""
     similarity = Similarity.of_head(128)
-    print(f"smallest admissible base, head_dim 128, from base 3500; grid step {STEP:g} (relative)")
+    print(
+        "smallest admissible base, head_dim 128, from base 3500; grid step"
+        f" {STEP:g} (relative)"
+    )
     print(f"{'context':>8} {'method':<22} {'base':>10} {'seconds':>9} {'ratio':>8}")
     seconds = _timed(certified, similarity, None)
     for method in (direct_by_products, direct):
@@ -64,7 +70,9 @@ def main() -> None:
         u = _first(Walk(similarity, 2**power), u)
         if power >= 10:
             seconds = time.perf_counter() - start
-            print(f"{2**power:>8} {'certified':<22} {math.exp(u):>10.6g} {seconds:>9.3f}")
+            print(
+                f"{2**power:>8} {'certified':<22} {math.exp(u):>10.6g} {seconds:>9.3f}"
+            )
 
 
 def _timed(method: Method, similarity: Similarity, reference: float | None) -> float:
@@ -72,7 +80,9 @@ def _timed(method: Method, similarity: Similarity, reference: float | None) -> f
     base = method(similarity, CONTEXT)
     seconds = time.perf_counter() - start
     ratio = "1" if reference is None else f"{seconds / reference:.1f}"
-    print(f"{CONTEXT:>8} {method.__name__:<22} {base:>10.6g} {seconds:>9.3f} {ratio:>8}")
+    print(
+        f"{CONTEXT:>8} {method.__name__:<22} {base:>10.6g} {seconds:>9.3f} {ratio:>8}"
+    )
     return seconds
 
 

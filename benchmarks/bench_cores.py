@@ -1,8 +1,8 @@
 """What do several cores bring to the training of one model, and what do they change?
 
-A step of the model of `extrapolate`, by window: as a whole on one thread, the batch in parts on one
-core and on several, and as a whole on torch's own threads, in turns in one run. Ratios are to the
-first; the weights after a few steps are compared byte for byte.
+A step of the model of `extrapolate`, by window: as a whole on one thread, the batch in
+parts on one core and on several, and as a whole on torch's own threads, in turns in one
+run. Ratios are to the first; the weights after a few steps are compared byte for byte.
 """
 
 import argparse
@@ -31,35 +31,45 @@ WINDOWS = (64, 512, 1024, 2048)
 def main() -> None:
     """Print a line per window."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7, help="steps of which the median counts")
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="steps of which the median counts"
+    )
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     cores = options.cores
     with (
         ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as one,
-        ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as several,
+        ThreadPoolExecutor(
+            cores, initializer=torch.set_num_threads, initargs=(1,)
+        ) as several,
     ):
         for window in WINDOWS:
             ways = {
                 "whole, one thread": Way(window, None, parts=1),
                 "parts, one core": Way(window, one),
                 f"parts, {cores} cores": Way(window, several),
-                f"whole, torch's {cores} threads": Way(window, None, parts=1, threads=cores),
+                f"whole, torch's {cores} threads": Way(
+                    window, None, parts=1, threads=cores
+                ),
             }
             taken: dict[str, list[float]] = {name: [] for name in ways}
             for way in ways.values():
-                way.step()  # tables and the state of optimizers are made in the first one
+                # tables and the state of optimizers are made in the first one
+                way.step()
             for _ in range(options.rounds):
                 for name, way in ways.items():
                     taken[name].append(way.step())
             first = statistics.median(taken["whole, one thread"])
             ratios = ", ".join(
-                f"{name} {first / statistics.median(times):.2f}" for name, times in taken.items()
+                f"{name} {first / statistics.median(times):.2f}"
+                for name, times in taken.items()
             )
             weights = [way.weights() for way in ways.values()]
             same = "the same" if torch.equal(weights[1], weights[2]) else "DIFFERENT"
             print(
-                f"{window}: {first * 1e3:.0f} ms; times as fast: {ratios}; {same} bytes", flush=True
+                f"{window}: {first * 1e3:.0f} ms; times as fast: {ratios};"
+                f" {same} bytes",
+                flush=True,
             )
 
 
@@ -67,7 +77,11 @@ class Way:
     """A model, and one way to make its steps."""
 
     def __init__(
-        self, window: int, pool: Executor | None, parts: int = training.PARTS, threads: int = 1
+        self,
+        window: int,
+        pool: Executor | None,
+        parts: int = training.PARTS,
+        threads: int = 1,
     ) -> None:
         plan = RopePlan(Geometry(SIZE.head_dim, 10000.0, WINDOWS[-1]).inv_freq)
         self.model = LanguageModel(SIZE, Rope(plan, "interleaved"))
@@ -87,7 +101,9 @@ class Way:
         return time.perf_counter() - start
 
     def weights(self) -> torch.Tensor:
-        return torch.cat([weight.detach().flatten() for weight in self.model.parameters()])
+        return torch.cat(
+            [weight.detach().flatten() for weight in self.model.parameters()]
+        )
 
 
 def random_batch(step: int, window: int, rows: int) -> Batch:

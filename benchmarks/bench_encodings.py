@@ -1,7 +1,8 @@
-"""The cost of every encoding in time, against the model without positions in the same run.
+"""The cost of every encoding in time, against the model without positions in the same
+run.
 
-Beside the measured ratios stand those of the matrix products that `ropelab encodings` counts,
-which are the same on every machine.
+Beside the measured ratios stand those of the matrix products that `ropelab encodings`
+counts, which are the same on every machine.
 
     python benchmarks/bench_encodings.py [--train-len 512] [--test-len 2048] [--rounds 7]
 """
@@ -32,8 +33,9 @@ def main() -> None:
     config = build(EncodingsConfig, lengths)
     counted = cost.costs(config).set_index("encoding")
     print(
-        f"{config.layers} layers, width {config.width}, {config.heads} heads; training windows of "
-        f"{config.train_len} tokens; {torch.get_num_threads()} threads; ratios to nope"
+        f"{config.layers} layers, width {config.width}, {config.heads} heads; training"
+        f" windows of {config.train_len} tokens; {torch.get_num_threads()} threads;"
+        " ratios to nope"
     )
     print(
         f"{'encoding':<17}{'tokens/s':>9}{'train time':>12}{'(products)':>12}"
@@ -41,7 +43,9 @@ def main() -> None:
     )
     cost.ROUNDS = typed.rounds
     for row in cost.Timing(config).tables(Context())["times"].to_dict("records"):
-        train, decode = counted.loc[row["encoding"], ["train_flops_ratio", "decode_flops_ratio"]]
+        train, decode = counted.loc[
+            row["encoding"], ["train_flops_ratio", "decode_flops_ratio"]
+        ]
         print(
             f"{row['encoding']:<17}{row['training_tokens_per_second']:>9,.0f}"
             f"{row['training_time_ratio'] or math.nan:>12.2f}{train:>12.2f}"

@@ -2,16 +2,19 @@
 
 Side by side on the same cores, in one process:
 
-training     the model of ropelab against a transformers LlamaForCausalLM of the same depth and
+training     the model of ropelab against a transformers LlamaForCausalLM of the same
+depth and
              width, trained with AdamW at the fixed length, to the same loss on the same mixture
              of text, quotations, symbols and look-ups
-evaluation   one causal pass over a text against the sliding evaluation with stride 256, per
+evaluation   one causal pass over a text against the sliding evaluation with stride 256,
+per
              scored token
-attention    queries and keys turned and attended to against torch's scaled_dot_product_attention
+attention    queries and keys turned and attended to against torch's
+scaled_dot_product_attention
 
-Numbers are ratios; the machine should be idle. A Llama that has not reached the loss after
-PATIENCE times ropelab's time is reported with `>`. It gets the better of two learning rates: both
-are tried, and the faster one counts.
+Numbers are ratios; the machine should be idle. A Llama that has not reached the loss
+after PATIENCE times ropelab's time is reported with `>`. It gets the better of two
+learning rates: both are tried, and the faster one counts.
 """
 
 import argparse
@@ -70,12 +73,16 @@ def main() -> None:
     """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--length", type=int, default=512, help="trained length")
-    parser.add_argument("--steps", type=int, default=500, help="training steps of ropelab's model")
+    parser.add_argument(
+        "--steps", type=int, default=500, help="training steps of ropelab's model"
+    )
     parser.add_argument("--test-length", type=int, default=8192)
     given = parser.parse_args()
     least = Mixture().periodic_steps + AVERAGED
     if given.steps < least:
-        parser.error(f"--steps must be at least {least}: training begins with periodic rows")
+        parser.error(
+            f"--steps must be at least {least}: training begins with periodic rows"
+        )
     corpus = read_corpus(None, given.length + 1)
     source, mixed = (
         partial(training_batch, mixture, corpus, 0)
@@ -95,7 +102,8 @@ def ropelab_model(length: int) -> LanguageModel:
 
 
 def llama(length: int) -> LlamaForCausalLM:
-    """A Llama of the same depth and width, its feed-forward part with as many parameters.
+    """A Llama of the same depth and width, its feed-forward part with as many
+    parameters.
 
     It has a head of 64 for every 64 features, as is usual.
     """
@@ -123,7 +131,9 @@ def training(lesson: Lesson, length: int) -> str:
         losses = train(model, lesson.batches, recipe, Path(folder), silently, DTYPE)
     ours = time.perf_counter() - start
     target = sum(losses[-AVERAGED:]) / AVERAGED
-    tries = [llama_seconds(lesson, length, target, PATIENCE * ours, rate) for rate in RATES]
+    tries = [
+        llama_seconds(lesson, length, target, PATIENCE * ours, rate) for rate in RATES
+    ]
     theirs, loss = min(tries, key=lambda found: (max(found[1], target), found[0]))
     sign, stopped = ("", "") if loss <= target else ("> ", f" (stopped at {loss:.3f})")
     return (
@@ -136,12 +146,18 @@ def training(lesson: Lesson, length: int) -> str:
 def llama_seconds(
     lesson: Lesson, length: int, target: float, patience: float, rate: float
 ) -> tuple[float, float]:
-    """How long the Llama takes to an averaged loss of `target`, and the loss when it stopped."""
+    """How long the Llama takes to an averaged loss of `target`, and the loss when it
+    stopped.
+    """
     model = llama(length)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98), fused=True)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=rate, betas=(0.9, 0.98), fused=True
+    )
     start, losses = time.perf_counter(), []
     while time.perf_counter() - start < patience:
-        batch = lesson.mixed(step=len(losses), window=length, rows=max(1, 8192 // length))
+        batch = lesson.mixed(
+            step=len(losses), window=length, rows=max(1, 8192 // length)
+        )
         with computing_in(DTYPE, "cpu"):
             logits = model(batch.tokens[:, :-1]).logits
         scored = batch.scored[:, 1:]
@@ -171,8 +187,9 @@ def evaluation(length: int, test_length: int) -> str:
 
     sliding = seconds(window) / STRIDE
     return (
-        f"evaluation at length {test_length}: one pass {1e6 * one_pass:.0f} us per token, "
-        f"sliding by {STRIDE} {1e6 * sliding:.0f} us per token, ratio {sliding / one_pass:.1f}"
+        f"evaluation at length {test_length}: one pass {1e6 * one_pass:.0f} us per"
+        f" token, sliding by {STRIDE} {1e6 * sliding:.0f} us per token, ratio"
+        f" {sliding / one_pass:.1f}"
     )
 
 
@@ -182,7 +199,9 @@ def attention(length: int) -> str:
     positions = torch.arange(length)
     rope = Rope(RopePlan(Geometry(64, 10000.0, length).inv_freq), "interleaved")
     bare = seconds(lambda: scaled_dot_product_attention(q, k, v, is_causal=True))
-    turned = seconds(lambda: fused_attention(rope.query(q, positions), rope.key(k, positions), v))
+    turned = seconds(
+        lambda: fused_attention(rope.query(q, positions), rope.key(k, positions), v)
+    )
     return f"attention at length {length}: {bare / turned:.0%} of the kernel's own rate"
 
 

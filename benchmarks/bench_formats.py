@@ -1,11 +1,11 @@
 """What number format should this machine train in, and how far is a step from its peak?
 
-For both number formats, one thread, side by side: the rate of a square product, and for the model
-of `extrapolate` the tokens trained per second by window, the share of a step that the
-optimizer takes, and the rate of a step as a share of the product's.
+For both number formats, one thread, side by side: the rate of a square product, and for
+the model of `extrapolate` the tokens trained per second by window, the share of a step
+that the optimizer takes, and the rate of a step as a share of the product's.
 
-`ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2` in the environment
-shows what a processor without wide vectors and matrix units would do.
+`ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2` in the
+environment shows what a processor without wide vectors and matrix units would do.
 """
 
 import argparse
@@ -19,7 +19,12 @@ from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.source import Batch
-from ropelab.models.lm.training import Recipe, batch_loss, make_optimizers, operations_per_token
+from ropelab.models.lm.training import (
+    Recipe,
+    batch_loss,
+    make_optimizers,
+    operations_per_token,
+)
 from ropelab.runs.machine import DtypeName, about_dtype, computing_in, resolve_dtype
 
 SIZE = ModelSize(vocabulary=256, layers=3, width=192, heads=1, head_dim=64)
@@ -33,7 +38,9 @@ SIDE = 1024
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3, help="steps of which the fastest counts")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="steps of which the fastest counts"
+    )
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
     print(torch.backends.cpu.get_cpu_capability(), "|", about_dtype(resolved(), "cpu"))
@@ -57,7 +64,9 @@ def product_rate(dtype: DtypeName, rounds: int) -> float:
 
 
 def window_report(dtype: DtypeName, window: int, peak: float, rounds: int) -> str:
-    """For one window: tokens per second, the optimizer's share, and the share of the peak."""
+    """For one window: tokens per second, the optimizer's share, and the share of the
+    peak.
+    """
     plan = RopePlan(Geometry(SIZE.head_dim, 10000.0, WINDOWS[-1]).inv_freq)
     model = LanguageModel(SIZE, Rope(plan, "interleaved"))
     optimizers = make_optimizers(model, Recipe(steps=1, window=window), dtype)

@@ -1,7 +1,8 @@
-"""What light commands cost beside imports that `freqs --json` cannot do without: numpy, pandas.
+"""What light commands cost beside imports that `freqs --json` cannot do without: numpy,
+pandas.
 
-Processor time of processes of their own, started in turns, the quickest of several, so that a busy
-machine disturbs all alike.
+Processor time of processes of their own, started in turns, the quickest of several, so
+that a busy machine disturbs all alike.
 
     python benchmarks/bench_freqs.py
 """
@@ -19,13 +20,20 @@ IMPORTS = [sys.executable, "-c", "import numpy, pandas"]
 ROPELAB = [sys.executable, "-m", "ropelab"]
 FREQS = [*ROPELAB, "freqs", "--json", "--results"]
 PRECISION = [*ROPELAB, "precision", "--base", "1e6", "--json", "--force", "--results"]
-LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 5e5}
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "rope_theta": 5e5,
+}
 
 
 def seconds(command: Sequence[str]) -> float:
     """Processor seconds of one process and its children."""
     start = _used()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     return _used() - start
 
 

@@ -1,7 +1,8 @@
-"""How often the 95 % intervals of the one rule hold the truth, over seeds, documents and effects.
+"""How often the 95 % intervals of the one rule hold the truth, over seeds, documents
+and effects.
 
-Beside them stand what one might use instead: Student's interval over the seeds alone, and over the
-documents alone. The tests check a few of these places.
+Beside them stand what one might use instead: Student's interval over the seeds alone,
+and over the documents alone. The tests check a few of these places.
 
     python benchmarks/bench_intervals.py [--draws 4000]
 """
@@ -23,11 +24,16 @@ TRIALS = 200
 
 def main() -> None:
     """Print a row per number of seeds and documents, and effect."""
-    parser = argparse.ArgumentParser(description="Coverage of the intervals, by simulation.")
+    parser = argparse.ArgumentParser(
+        description="Coverage of the intervals, by simulation."
+    )
     parser.add_argument("--draws", type=int, default=4000)
     draws = parser.parse_args().draws
     random = np.random.default_rng(0)
-    print("seeds documents   sd seeds  sd documents   both   seeds alone   documents alone")
+    print(
+        "seeds documents   sd seeds  sd documents   both   seeds alone   documents"
+        " alone"
+    )
     for seeds, units in ((3, 6), (3, 50), (5, 6), (5, 50)):
         for effect in EFFECTS:
             x = drawn(random, draws, seeds, units, *effect)
@@ -36,7 +42,8 @@ def main() -> None:
                 f"{seeds:5}{units:10}{effect[0]:11}{effect[1]:14}{both:7.3f}{one:14.3f}{other:18.3f}"
             )
     print(
-        "\nseed effects that are not normal, five seeds, 50 documents: coverage, and share tested"
+        "\nseed effects that are not normal, five seeds, 50 documents: coverage, and"
+        " share tested"
     )
     for name in ("lognormal", "one in five does not learn"):
         shape = (draws, 5, 1)
@@ -51,16 +58,25 @@ def main() -> None:
         tested = (steps <= TWO_KINDS).all(axis=1)
         coverage = holding([crossed_mean(each).interval() for each in x], float(truth))
         print(f"{name:28}{coverage:7.3f}{tested.mean():7.2f}")
-    print("\nproportions, six sequences of 200 trials, standard deviations of 0.5 in the logits")
+    print(
+        "\nproportions, six sequences of 200 trials, standard deviations of 0.5 in the"
+        " logits"
+    )
     for seeds in (3, 5):
         found = [
-            f"{share}: {proportions(random, draws // 4, seeds, share):.3f}" for share in SHARES
+            f"{share}: {proportions(random, draws // 4, seeds, share):.3f}"
+            for share in SHARES
         ]
         print(f"{seeds} seeds  {'  '.join(found)}")
 
 
 def drawn(
-    random: np.random.Generator, draws: int, seeds: int, units: int, by_seed: float, by_unit: float
+    random: np.random.Generator,
+    draws: int,
+    seeds: int,
+    units: int,
+    by_seed: float,
+    by_unit: float,
 ) -> NDArray[np.float64]:
     """[draws, seeds, units] values with mean 0."""
     return (
@@ -77,11 +93,17 @@ def covered(x: NDArray[np.float64], kept: tuple[int, ...]) -> float:
     return holding([crossed_mean(each).interval() for each in values], 0.0)
 
 
-def proportions(random: np.random.Generator, draws: int, seeds: int, share: float) -> float:
-    """The share of intervals that hold a proportion whose seeds and sequences differ."""
+def proportions(
+    random: np.random.Generator, draws: int, seeds: int, share: float
+) -> float:
+    """The share of intervals that hold a proportion whose seeds and sequences
+    differ.
+    """
     rates = expit(logit(share) + drawn(random, draws, seeds, 6, 0.5, 0.5))
     truth = expit(logit(share) + random.normal(0, np.sqrt(1.5), 10**6)).mean()
-    found = [crossed_proportion(random.binomial(TRIALS, p) / TRIALS, TRIALS) for p in rates]
+    found = [
+        crossed_proportion(random.binomial(TRIALS, p) / TRIALS, TRIALS) for p in rates
+    ]
     return holding(found, float(truth))
 
 

@@ -1,9 +1,10 @@
 """How much memory does a context take in a model given, and how much was said before?
 
-Random Llamas of SmolLM2's width read contexts at once and in parts, each in a process of its own.
-What a context adds to the memory in use is measured as the highest resident size while it is read
-(Linux counts it), and stands beside the bound by which `ropelab evaluate` plans. The last
-row is of a vocabulary sixteen times as large, which may add little.
+Random Llamas of SmolLM2's width read contexts at once and in parts, each in a process
+of its own. What a context adds to the memory in use is measured as the highest resident
+size while it is read (Linux counts it), and stands beside the bound by which `ropelab
+evaluate` plans. The last row is of a vocabulary sixteen times as large, which may add
+little.
 
 Bytes do not depend on how busy a machine is. A minute.
 """
@@ -22,7 +23,9 @@ NOW = "VmRSS"
 
 @dataclass(frozen=True)
 class Case:
-    """One reading; `at_once` is how many tokens. Layers beyond a few add keys and values only."""
+    """One reading; `at_once` is how many tokens. Layers beyond a few add keys and
+    values only.
+    """
 
     tokens: int
     at_once: int
@@ -71,7 +74,8 @@ def measure(case: Case, folder: Path) -> None:
     token_losses(model, tokens[:, :129])
     before = resident(NOW)
     said = model.bytes_of_reading(case.tokens)
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forgets the highest size
+    # forgets the highest size
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     token_losses(model, tokens)
     print(json.dumps({"said": said, "measured": resident(HIGHEST) - before}))
 
@@ -79,7 +83,14 @@ def measure(case: Case, folder: Path) -> None:
 def asked(case: Case) -> dict[str, int]:
     """The two numbers, from a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, __file__, "--case", json.dumps(asdict(case)), "--folder", folder]
+        command = [
+            sys.executable,
+            __file__,
+            "--case",
+            json.dumps(asdict(case)),
+            "--folder",
+            folder,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -97,7 +108,10 @@ def main() -> None:
     if not Path("/proc/self/clear_refs").exists():
         print("not measured: only Linux says what a process took at most")
         return
-    print(f"{'tokens':>8} {'at once':>8} {'layers':>7} {'vocabulary':>11} {'format':>9}", end="")
+    print(
+        f"{'tokens':>8} {'at once':>8} {'layers':>7} {'vocabulary':>11} {'format':>9}",
+        end="",
+    )
     print(f" {'said, MiB':>10} {'measured':>9} {'ratio':>6}")
     for case in QUICK if arguments.quick else CASES:
         found = asked(case)

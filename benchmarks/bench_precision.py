@@ -1,8 +1,9 @@
-"""What the precision experiment costs, in passes: one pass is cos and sin in float64 over a grid.
+"""What the precision experiment costs, in passes: one pass is cos and sin in float64
+over a grid.
 
-The grid is positions x pairs, computed by NumPy into memory that is already there. Ratios are of
-processor time, measured side by side in one run, the best of several, so that a busy machine
-disturbs both sides alike.
+The grid is positions x pairs, computed by NumPy into memory that is already there.
+Ratios are of processor time, measured side by side in one run, the best of several, so
+that a busy machine disturbs both sides alike.
 """
 
 import resource
@@ -45,7 +46,9 @@ def one_pass(config: PrecisionConfig) -> Callable[[], object]:
     return work
 
 
-def compare(title: str, config: PrecisionConfig, work: Callable[[], object], repeats: int) -> None:
+def compare(
+    title: str, config: PrecisionConfig, work: Callable[[], object], repeats: int
+) -> None:
     """Print the cost of some work in passes over the grid of a config."""
     reference = one_pass(config)
     reference(), work()
@@ -62,13 +65,16 @@ def compute(config: PrecisionConfig, kind: str) -> None:
 
 
 def long_run() -> None:
-    """In a process of its own: the encodings of 2^24 positions, and the memory they took."""
+    """In a process of its own: the encodings of 2^24 positions, and the memory they
+    took.
+    """
     config = PrecisionConfig(length=LONG, long_lengths=())
     start = time.perf_counter()
     tables(config, Values())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
-        f"{'everything at 2^24 positions':44} {time.perf_counter() - start:8.1f} s {peak:6.2f} GiB"
+        f"{'everything at 2^24 positions':44} {time.perf_counter() - start:8.1f} s"
+        f" {peak:6.2f} GiB"
     )
 
 
@@ -78,7 +84,12 @@ def main() -> None:
     compare("default run, all of it", config, lambda: tables(config, Values()), 3)
     compare("  the encodings", config, lambda: compute(config, "precision-encoding"), 3)
     compare("  the casts", config, lambda: compute(config, "precision-casts"), 3)
-    compare("the encodings, four formats", large, lambda: compute(large, "precision-encoding"), 1)
+    compare(
+        "the encodings, four formats",
+        large,
+        lambda: compute(large, "precision-encoding"),
+        1,
+    )
     subprocess.run([sys.executable, __file__, "long"], check=True)
 
 

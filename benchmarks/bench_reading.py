@@ -1,8 +1,10 @@
-"""How quickly is a long text read, beside transformers' own evaluation of the same model?
+"""How quickly is a long text read, beside transformers' own evaluation of the same
+model?
 
-A random Llama reads the same tokens by turns: as `ropelab evaluate` does (losses in chunks
-of the vocabulary, long contexts in parts), and by transformers' forward pass with labels. Where
-one side runs out of memory it says so. On CUDA the peak of memory stands beside it.
+A random Llama reads the same tokens by turns: as `ropelab evaluate` does (losses in
+chunks of the vocabulary, long contexts in parts), and by transformers' forward pass
+with labels. Where one side runs out of memory it says so. On CUDA the peak of memory
+stands beside it.
 
     python benchmarks/bench_reading.py                                  # a small one, a minute
     python benchmarks/bench_reading.py --shape 7b --device cuda --tokens 32768 131072
@@ -31,7 +33,9 @@ SHAPES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tiny model, one short text")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tiny model, one short text"
+    )
     parser.add_argument("--shape", choices=SHAPES, default="small")
     parser.add_argument("--tokens", type=int, nargs="+", default=[2048, 8192])
     parser.add_argument("--device", default="cpu")
@@ -43,13 +47,17 @@ def main() -> None:
         save(Path(folder), SHAPES[asked.shape], "bfloat16", asked.device)
         model = ReleasedModel(Path(folder), device=asked.device, dtype="bfloat16")
     compare(model, 256, 1)  # neither side shall pay for what a first pass sets up
-    print(f"{'tokens':>8} {'ropelab, tokens/s':>18} {'transformers':>13} {'ratio':>6} {'GiB':>12}")
+    print(
+        f"{'tokens':>8} {'ropelab, tokens/s':>18} {'transformers':>13} {'ratio':>6} {'GiB':>12}"
+    )
     for tokens in asked.tokens:
         print(compare(model, tokens, asked.rounds))
 
 
 def compare(model: ReleasedModel, tokens: int, rounds: int) -> str:
-    """Return a line: the best rate of either side, taken by turns, and the peaks of memory."""
+    """Return a line: the best rate of either side, taken by turns, and the peaks of
+    memory.
+    """
     device = model.head.weight.device
     text = torch.randint(model.size.vocabulary, (1, tokens + 1), device=device)
 
@@ -71,7 +79,9 @@ def compare(model: ReleasedModel, tokens: int, rounds: int) -> str:
 
 
 def timed(read: Callable[[], float], device: torch.device) -> tuple[float, int]:
-    """Seconds of one reading (infinite: no memory for it), and its peak in bytes on CUDA."""
+    """Seconds of one reading (infinite: no memory for it), and its peak in bytes on
+    CUDA.
+    """
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.empty_cache()
@@ -82,7 +92,9 @@ def timed(read: Callable[[], float], device: torch.device) -> tuple[float, int]:
             read()
     except torch.OutOfMemoryError:
         return float("inf"), 0
-    return time.perf_counter() - start, torch.cuda.max_memory_allocated(device) if cuda else 0
+    return time.perf_counter() - start, (
+        torch.cuda.max_memory_allocated(device) if cuda else 0
+    )
 
 
 if __name__ == "__main__":

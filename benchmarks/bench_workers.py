@@ -2,13 +2,15 @@
 
 In one run on one machine, so that all sides see the same processor:
 
-efficiency   trainings on 1, 2, 4 ... workers: the time of one worker for two of them over that of
+efficiency   trainings on 1, 2, 4 ... workers: the time of one worker for two of them
+over that of
              n workers for 2 n, in short windows and in long ones
-ray          the same trainings on Ray, on this machine alone, against as many local workers
-finished     a run whose cells are all there, with workers and on Ray against without
+ray          the same trainings on Ray, on this machine alone, against as many local
+workers finished     a run whose cells are all there, with workers and on Ray against
+without
 
-Before the clock starts, all processes have loaded torch and the text. Numbers are ratios; the
-machine should be idle. One to four minutes, the more the more cores.
+Before the clock starts, all processes have loaded torch and the text. Numbers are
+ratios; the machine should be idle. One to four minutes, the more the more cores.
 """
 
 import argparse
@@ -54,7 +56,9 @@ numbers = count()
 
 @dataclass(frozen=True)
 class Meeting:
-    """Ends when as many are computed at once as there are workers, and each has read the text."""
+    """Ends when as many are computed at once as there are workers, and each has read
+    the text.
+    """
 
     corpus: CorpusRef
     folder: str
@@ -90,7 +94,9 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=cores(), help="workers at most")
     most = parser.parse_args().most
     print(
-        about_dtype(plan_config(64, 1).dtype, "cpu"), f"and {cores()} cores; torch:", capability()
+        about_dtype(plan_config(64, 1).dtype, "cpu"),
+        f"and {cores()} cores; torch:",
+        capability(),
     )
     for window in WINDOWS:
         steps = steps_of(window)
@@ -99,13 +105,17 @@ def main() -> None:
             local = seconds(Workers(workers), workers, window, steps)
             met = "aim met" if alone / local >= AIM else f"aim {AIM} MISSED"
             print(
-                f"window {window}: {workers} workers, efficiency {alone / local:.2f} ({met})",
+                f"window {window}: {workers} workers, efficiency"
+                f" {alone / local:.2f} ({met})",
                 flush=True,
             )
         if find_spec("ray"):
             ratio = seconds(OnRay(None, most), most, window, steps) / local
             met = "aim met" if ratio <= RAY_AIM else f"aim {RAY_AIM} MISSED"
-            print(f"window {window}: Ray over {most} local workers {ratio:.2f} ({met})", flush=True)
+            print(
+                f"window {window}: Ray over {most} local workers {ratio:.2f} ({met})",
+                flush=True,
+            )
     finished(most)
 
 
@@ -154,7 +164,11 @@ def seconds(engine: Engine, workers: int, window: int, steps: int) -> float:
     try:
         with tempfile.TemporaryDirectory() as folder:
             compute(
-                engine, [Meeting(corpus, folder, workers, next(numbers)) for _ in range(workers)]
+                engine,
+                [
+                    Meeting(corpus, folder, workers, next(numbers))
+                    for _ in range(workers)
+                ],
             )
         start = time.perf_counter()
         compute(engine, trainings(config, 2 * workers))
@@ -179,8 +193,13 @@ def finished(most: int) -> None:
         plain = command(folder, ["--workers", "1"])
         timed(plain)
         for name, flags in ways.items():
-            ratios = [timed(command(folder, flags)) / timed(plain) for _ in range(ROUNDS)]
-            print(f"a finished run: with {name} over without {statistics.median(ratios):.2f}")
+            ratios = [
+                timed(command(folder, flags)) / timed(plain) for _ in range(ROUNDS)
+            ]
+            print(
+                f"a finished run: with {name} over without"
+                f" {statistics.median(ratios):.2f}"
+            )
 
 
 def command(folder: str, flags: Sequence[str]) -> list[str]:

@@ -1,4 +1,6 @@
-"""Random Llamas in the Hugging Face format: shapes of models as people have them, no weights."""
+"""Random Llamas in the Hugging Face format: shapes of models as people have them, no
+weights.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ SMOLLM2_WIDTH = {
 
 
 def save(folder: Path, shape: dict[str, Any], dtype: str, device: str = "cpu") -> None:
-    """Write a random model of that shape, made on that device: on a CPU a large one takes minutes.
+    """Write a random model of that shape, made on that device: on a CPU a large one
+    takes minutes.
 
     `shape` is in LlamaConfig's terms, `dtype` a format of torch by name.
     """

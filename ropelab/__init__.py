@@ -1,6 +1,7 @@
 """ropelab: a laboratory for rotary position embeddings.
 
-Every command of the command line is a function here that returns a `Run` with DataFrames:
+Every command of the command line is a function here that returns a `Run` with
+DataFrames:
 
     import ropelab
     ropelab.precision(base=1e6).tables["resolution"]
@@ -34,11 +35,15 @@ __all__ = ["__version__", *ELSEWHERE, *(name.replace("-", "_") for name in NAMES
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for; an experiment is a function, made when it is first asked for."""
+    """Import what is asked for; an experiment is a function, made when it is first
+    asked for.
+    """
     if name not in __all__:
         raise AttributeError(f"module 'ropelab' has no attribute '{name}'")
     return (
-        resolve_name(ELSEWHERE[name]) if name in ELSEWHERE else command_of(name.replace("_", "-"))
+        resolve_name(ELSEWHERE[name])
+        if name in ELSEWHERE
+        else command_of(name.replace("_", "-"))
     )
 
 
@@ -48,7 +53,9 @@ def __dir__() -> list[str]:
 
 @cache
 def command_of(name: str) -> "Callable[..., Run]":
-    """Return the function of an experiment: its parameters are the fields of the config."""
+    """Return the function of an experiment: its parameters are the fields of the
+    config.
+    """
     from ropelab.experiments import load
 
     def command(**values: Any) -> "Run":

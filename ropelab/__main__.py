@@ -1,4 +1,6 @@
-"""`python -m ropelab` is the `ropelab` command; it can be interrupted from its first moment."""
+"""`python -m ropelab` is the `ropelab` command; it can be interrupted from its first
+moment.
+"""
 
 import sys
 

@@ -1,4 +1,6 @@
-"""Make runs: validate configs, compute the union of their cells, store tables, hand them over."""
+"""Make runs: validate configs, compute the union of their cells, store tables, hand
+them over.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -16,7 +18,16 @@ from ropelab import experiments
 from ropelab.experiments import Experiment
 from ropelab.runs import cell as jobs
 from ropelab.runs import store
-from ropelab.runs.cell import Cell, Cells, Context, Needs, Progress, Stored, Values, name_of
+from ropelab.runs.cell import (
+    Cell,
+    Cells,
+    Context,
+    Needs,
+    Progress,
+    Stored,
+    Values,
+    name_of,
+)
 from ropelab.runs.config import Config, Label, build, respelled
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.engine.schedule import machine_for
@@ -42,7 +53,8 @@ class Run:
     experiment: Experiment
     config: Config
     tables: Tables
-    answer: str  # the verdict with its scope, then at most three sentences; from the tables
+    # the verdict with its scope, then at most three sentences; from the tables
+    answer: str
     folder: Path | None = None  # None: kept in memory
     reused: bool = False
 
@@ -51,11 +63,15 @@ class Run:
         return f"<Run of {self.experiment.name}{where}: {shorten(self.answer, 100)}>"
 
     def _repr_html_(self) -> str:
-        """Show question, answer, the short table and the names of the tables in a notebook."""
+        """Show question, answer, the short table and the names of the tables in a
+        notebook.
+        """
         from ropelab.show.terminal import format_value
 
         shown = self.summary().map(format_value).to_html(index=False, border=0)
-        names = ", ".join(f"{name} ({len(table)} rows)" for name, table in self.tables.items())
+        names = ", ".join(
+            f"{name} ({len(table)} rows)" for name, table in self.tables.items()
+        )
         return (
             f"<p><b>{escape(self.config.asks(self.experiment.question))}</b></p>"
             f"<p>{escape(self.answer)}</p>{shown}<p>tables: {escape(names)}</p>"
@@ -71,7 +87,9 @@ class Run:
         return self.experiment.summary(self.tables)
 
     def figures(self, style: str = "screen") -> "dict[str, Figure]":
-        """Draw the figures from the tables; `paper` for a printed column, 3.3 in of 8 pt."""
+        """Draw the figures from the tables; `paper` for a printed column, 3.3 in of 8
+        pt.
+        """
         from ropelab.show.drawn import finished
 
         return finished(self.experiment.draw, self.tables, style)
@@ -85,31 +103,40 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run to be made: an experiment, its validated config, and its name for people."""
+    """A run to be made: an experiment, its validated config, and its name for
+    people.
+    """
 
     experiment: Experiment
     config: Config
     label: Label = field(default_factory=Label)
 
     def tables(self, values: Values) -> Tables:
-        """Make the tables; those of experiments that the ledger judges end in `literature`."""
+        """Make the tables; those of experiments that the ledger judges end in
+        `literature`.
+        """
         tables = dict(self.experiment.tables(self.config, values))
         if self.experiment.name in JUDGED:
-            # Imported here: the mathematics answers without torch, and the ledger is above them.
+            # Imported here: the mathematics answers without torch, and the ledger is
+            # above them.
             from ropelab.claims.ledger import judged
 
             config = self.config.model_dump(mode="json")
             tables["literature"] = judged(self.experiment.name, config, tables)
         return tables
 
-    def finished(self, tables: Tables, folder: Path | None = None, reused: bool = False) -> Run:
+    def finished(
+        self, tables: Tables, folder: Path | None = None, reused: bool = False
+    ) -> Run:
         answer = with_scope(self.experiment.answer(tables), self.config.scope)
         return Run(self.experiment, self.config, tables, answer, folder, reused)
 
 
 @dataclass(frozen=True)
 class Work:
-    """The cells of runs by name, starts before what starts from them; and those to be computed."""
+    """The cells of runs by name, starts before what starts from them; and those to be
+    computed.
+    """
 
     cells: Mapping[str, Cell]
     left: Mapping[str, Cell]
@@ -119,7 +146,9 @@ class Work:
         return sum((cell.needs.estimate() for cell in self.left.values()), Estimate())
 
     def workers(self, asked: int | None) -> int:
-        """Return the number of processes that compute side by side, as the engine will decide."""
+        """Return the number of processes that compute side by side, as the engine will
+        decide.
+        """
         return machine_for(asked, [cell.needs for cell in self.left.values()]).workers
 
     @property
@@ -148,10 +177,13 @@ class Lab:
     figures: bool = True  # draw figures where there are none yet
     progress: Progress = jobs.silent
     waiting: Waiting = quietly  # called with a folder when another process holds it
-    notice: Callable[[str], None] | None = None  # says what is to be seen before long work
+    # says what is to be seen before long work
+    notice: Callable[[str], None] | None = None
     engine: Engine = field(default_factory=Here)
-    workers: int | None = 1  # processes of the engine, for estimates; None: as many as fit
-    limits: bool = True  # refuse work of more than a day, or of more memory than is free
+    # processes of the engine, for estimates; None: as many as fit
+    workers: int | None = 1
+    # refuse work of more than a day, or of more memory than is free
+    limits: bool = True
     most_seconds: float = inf  # refuse work that is estimated longer
 
     def __post_init__(self) -> None:
@@ -160,7 +192,9 @@ class Lab:
     def prepare(
         self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
     ) -> Plan:
-        """Return a validated plan; InputError where the experiment or a value does not exist."""
+        """Return a validated plan; InputError where the experiment or a value does not
+        exist.
+        """
         experiment = experiments.load(name)
         config = build(experiment.config, values, called)
         experiment.check(config)
@@ -171,16 +205,19 @@ class Lab:
         return next(run for _, run in self.run_all([plan]))
 
     def run_all(self, plans: Sequence[Plan]) -> Iterator[tuple[int, Run]]:
-        """Make runs side by side, and yield the number of a plan and its run when it is finished.
+        """Make runs side by side, and yield the number of a plan and its run when it is
+        finished.
 
-        InputError: a run cannot be made, or only beyond the limits; nothing was computed.
-        RopelabError: a run failed; the others are finished.
+        InputError: a run cannot be made, or only beyond the limits; nothing was
+        computed. RopelabError: a run failed; the others are finished.
         """
         numbers: dict[Plan, list[int]] = {}
         for number, plan in enumerate(plans):
             numbers.setdefault(plan, []).append(number)
         # In memory no other run could read what is required.
-        required = [r for plan in numbers for r in plan.config.requires() if self.results]
+        required = [
+            r for plan in numbers for r in plan.config.requires() if self.results
+        ]
         for name, values in required:
             numbers.setdefault(self.prepare(name, values), [])
         # Runs that read the results of others follow them, one after another.
@@ -199,7 +236,11 @@ class Lab:
         """Return the cells of a run, and those that are left to compute."""
         with naming(plan.label.origin):
             cells = jobs.with_starts(plan.experiment.cells(plan.config))
-        left = {name: cell for name, cell in cells.items() if not context.cells.finished(cell)}
+        left = {
+            name: cell
+            for name, cell in cells.items()
+            if not context.cells.finished(cell)
+        }
         return Work(cells, left)
 
     def is_finished(self, plan: Plan) -> bool:
@@ -208,7 +249,9 @@ class Lab:
         return place is not None and not self.force and place.find() is not None
 
     def announce(self, work: Work) -> None:
-        """Say the cost of what is left if it takes more than a minute; refuse it beyond limits."""
+        """Say the cost of what is left if it takes more than a minute; refuse it beyond
+        limits.
+        """
         if not work.left:
             return
         self._refuse(work)
@@ -236,7 +279,9 @@ class Lab:
     def _side_by_side(
         self, plans: Sequence[Plan], failures: list[Exception]
     ) -> Iterator[tuple[Plan, Run]]:
-        """Make runs that do not read each other; errors of runs that fail go to `failures`."""
+        """Make runs that do not read each other; errors of runs that fail go to
+        `failures`.
+        """
         context, start = self.context(), datetime.now(UTC)
         places = {plan: self._folder(plan) for plan in plans}
         found: dict[Plan, Run] = {}
@@ -261,7 +306,9 @@ class Lab:
         if works and self.results is not None:
             store.check_writable(self.results)
         yield from found.items()
-        with closing(self.engine.compute(list(every.left.values()), context)) as finished:
+        with closing(
+            self.engine.compute(list(every.left.values()), context)
+        ) as finished:
             for plan, errors in _completed(works, finished):
                 try:
                     with naming(plan.label.origin):
@@ -287,7 +334,9 @@ class Lab:
         if self.results is None:
             return None
         experiment, config = plan.experiment, plan.config
-        read = [Path(run.path) for name in config.reads() for run in self._stored_runs(name)]
+        read = [
+            Path(run.path) for name in config.reads() for run in self._stored_runs(name)
+        ]
         inputs = config.inputs() | store.as_inputs(self.results, read)
         inputs |= mentioned(config.model_dump(mode="json"))
         about = (experiment.name, experiment.version, config, inputs, plan.label)
@@ -298,7 +347,9 @@ class Lab:
             return []
         return store.stored_runs(self.results, name, experiments.load(name).version)
 
-    def _made(self, plan: Plan, values: Values, work: Work, start: datetime) -> store.Made:
+    def _made(
+        self, plan: Plan, values: Values, work: Work, start: datetime
+    ) -> store.Made:
         experiment, config, tables = plan.experiment, plan.config, plan.tables(values)
         run, times = plan.finished(tables), experiment.times(config, values)
         about = {
@@ -334,8 +385,12 @@ def _completed(
 
 
 def _one_error(errors: Sequence[Exception]) -> Exception:
-    """Make one error of those of all cells of a run; one that is a bug stays unchanged."""
-    first = next((error for error in errors if not isinstance(error, RopelabError)), errors[0])
+    """Make one error of those of all cells of a run; one that is a bug stays
+    unchanged.
+    """
+    first = next(
+        (error for error in errors if not isinstance(error, RopelabError)), errors[0]
+    )
     if len(errors) == 1 or not isinstance(first, RopelabError):
         return first
     return type(first)(f"{first} (and {len(errors) - 1} more failed)")
@@ -352,8 +407,9 @@ def run(
 ) -> Run:
     """Run an experiment from Python: `run("precision", base=1e6).tables["resolution"]`.
 
-    Values are fields of its config, as on the command line; the other parameters are those of
-    `Lab`. Raises InputError for a value that is not allowed, and for work beyond the limits.
+    Values are fields of its config, as on the command line; the other parameters are
+    those of `Lab`. Raises InputError for a value that is not allowed, and for work
+    beyond the limits.
     """
     folder = Path(results) if results is not None else None
     lab = Lab(results=folder, force=force, limits=limits)

@@ -19,7 +19,8 @@ def assert_rope(
     layer_type: str = "",
     tolerance: float = 0.01,
 ) -> None:
-    """Raise AssertionError with the mistake unless a rotary code follows a configuration.
+    """Raise AssertionError with the mistake unless a rotary code follows a
+    configuration.
 
     Args:
         module: a rotary class of transformers, a function of positions that returns cos and sin, or
@@ -34,21 +35,28 @@ def assert_rope(
         layers = of_config("the configuration", config, length)
     else:
         layers = of_file(str(config), length)
-    layer_type = known("layer type", layer_type, layers) if layer_type else main_of(layers)
+    layer_type = (
+        known("layer type", layer_type, layers) if layer_type else main_of(layers)
+    )
     expected = layers[layer_type]
     name = getattr(module, "__name__", type(module).__name__)
     if layered(module):
-        found = from_module(module, expected.spec, probes(expected), "float32", layer_type)
+        found = from_module(
+            module, expected.spec, probes(expected), "float32", layer_type
+        )
         done = diagnose(found, expected, tolerance)
     else:
-        done = asked(lambda spec, at: from_function(module, name, spec, at), expected, tolerance)
+        done = asked(
+            lambda spec, at: from_function(module, name, spec, at), expected, tolerance
+        )
     if done.wrong:
         called = f" (called as {done.called})" if done.called else ""
         raise AssertionError(f"{name}: {done.answer}{called}; fix: {done.fix}")
 
 
 def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
-    """Raise AssertionError with each broken law unless a model's code keeps all it can be asked.
+    """Raise AssertionError with each broken law unless a model's code keeps all it can
+    be asked.
 
     Args:
         model: a model of transformers, a callable from token ids, positions and a mask to logits,
@@ -58,9 +66,16 @@ def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
     from ropelab.laws.doctor import doctor  # imports torch
 
     done = doctor(model)
-    wrong = [r for r in done.rows["trials"] if r["verdict"] == "broken" and r["law"] not in allowed]
+    wrong = [
+        r
+        for r in done.rows["trials"]
+        if r["verdict"] == "broken" and r["law"] not in allowed
+    ]
     if wrong:
-        said = [f"{r['law']}, {r['trial']}: {r['says'] or format(r['size'], '.1e')}" for r in wrong]
+        said = [
+            f"{r['law']}, {r['trial']}: {r['says'] or format(r['size'], '.1e')}"
+            for r in wrong
+        ]
         raise AssertionError("\n".join([done.answer, *said]))
 
 

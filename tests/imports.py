@@ -1,4 +1,6 @@
-"""What a command has imported by the time it ends, seen from outside; files as modules."""
+"""What a command has imported by the time it ends, seen from outside; files as
+modules.
+"""
 
 import importlib.util
 import json
@@ -19,7 +21,9 @@ except SystemExit as stop:
 
 
 def imported_by(*arguments, among=LARGE):
-    """The exit status of a command in a process of its own, and which modules it imported."""
+    """The exit status of a command in a process of its own, and which modules it
+    imported.
+    """
     command = [sys.executable, "-c", CODE, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

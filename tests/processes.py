@@ -1,4 +1,6 @@
-"""Processes that tests start, and those below another; any may end between two looks."""
+"""Processes that tests start, and those below another; any may end between two
+looks.
+"""
 
 import signal
 import subprocess
@@ -12,11 +14,17 @@ import psutil
 
 
 @contextmanager
-def started(*arguments: str, **options: Any) -> Iterator[Any]:  # a Popen whose pipes are there
-    """Start Python with these arguments; after the block it is killed with all below it."""
-    # A shell that starts the tests in the background has Ctrl-C ignored, which is inherited.
+# a Popen whose pipes are there
+def started(*arguments: str, **options: Any) -> Iterator[Any]:
+    """Start Python with these arguments; after the block it is killed with all below
+    it.
+    """
+    # A shell that starts the tests in the background has Ctrl-C ignored, which is
+    # inherited.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with subprocess.Popen([sys.executable, *arguments], text=True, **options) as process:
+    with subprocess.Popen(
+        [sys.executable, *arguments], text=True, **options
+    ) as process:
         signal.signal(signal.SIGINT, before)
         try:
             yield process

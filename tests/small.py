@@ -1,4 +1,6 @@
-"""The smallest models, which learn nothing and take no time, and commands of an ordinary user."""
+"""The smallest models, which learn nothing and take no time, and commands of an
+ordinary user.
+"""
 
 import os
 import shutil
@@ -21,12 +23,15 @@ SMALL = {
     "device": "cpu",
 }
 
-# Root is refused nothing; without these two capabilities it obeys the permissions of its files.
+# Root is refused nothing; without these two capabilities it obeys the permissions of
+# its files.
 PERSON = ("setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search")
 
 
 def as_person(*arguments: object, **options: Any) -> "subprocess.CompletedProcess[str]":
-    """Run a command in a process that permissions hold for; skip the test where there is none."""
+    """Run a command in a process that permissions hold for; skip the test where there
+    is none.
+    """
     prefix = PERSON if os.geteuid() == 0 else ()
     if prefix and not shutil.which("setpriv"):
         pytest.skip("root without setpriv is refused nothing")

@@ -93,7 +93,9 @@ def test_a_notebook_shows_question_answer_and_table():
 
 
 def test_what_a_notebook_shows_is_escaped():
-    run = dataclasses.replace(ropelab.freqs(head_dim=8), answer="<script>alert(1)</script>")
+    run = dataclasses.replace(
+        ropelab.freqs(head_dim=8), answer="<script>alert(1)</script>"
+    )
     assert "<script>" not in run._repr_html_()
 
 

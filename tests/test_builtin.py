@@ -1,4 +1,6 @@
-"""The configs that come with ropelab, and what a package index and a citation say of it."""
+"""The configs that come with ropelab, and what a package index and a citation say of
+it.
+"""
 
 import tomllib
 from pathlib import Path
@@ -30,7 +32,9 @@ def call(tmp_path, monkeypatch, capsys):
 def test_run_without_arguments_lists_every_config_with_what_it_is(call, tmp_path):
     status, out, err = call("run")
     assert (status, err) == (0, "")
-    lines = [line.split(maxsplit=1) for line in out.splitlines() if line.startswith("  ")]
+    lines = [
+        line.split(maxsplit=1) for line in out.splitlines() if line.startswith("  ")
+    ]
     names = {name for name, _ in lines}
     files = [file.relative_to(CONFIGS) for file in CONFIGS.rglob("*.toml")]
     assert names == {file.with_suffix("").as_posix() for file in files}
@@ -67,7 +71,10 @@ def test_a_config_that_comes_along_is_run_by_its_name(call, tmp_path):
 
 
 def test_a_name_of_nothing_is_refused_in_one_line(call):
-    for typed, nearest in (("precison", "precision"), ("extrapolate.tml", "extrapolate")):
+    for typed, nearest in (
+        ("precison", "precision"),
+        ("extrapolate.tml", "extrapolate"),
+    ):
         sentence = f"no config file at {typed}; did you mean '{nearest}'?"
         assert call("run", typed) == (2, "", f"ropelab: {sentence}\n")
 
@@ -79,4 +86,6 @@ def test_the_version_stands_in_the_citation_and_in_the_changes():
 
 def test_a_package_index_has_something_to_show():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {"description", "readme", "license", "keywords", "classifiers"} <= set(project)
+    assert {"description", "readme", "license", "keywords", "classifiers"} <= set(
+        project
+    )

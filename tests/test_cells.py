@@ -34,7 +34,9 @@ def test_a_finished_cell_is_read_back(tmp_path):
     assert first["t"].x[0] == second["t"].x[0] == 0.1 + 0.2
 
 
-@pytest.mark.parametrize("changes", [{"version": 2}, {"key": {"seed": 1}}, {"kind": "other"}])
+@pytest.mark.parametrize(
+    "changes", [{"version": 2}, {"key": {"seed": 1}}, {"kind": "other"}]
+)
 def test_whatever_a_cell_depends_on_makes_another_cell(tmp_path, changes):
     make = Maker()
     Cells(tmp_path).tables(SAME, make)
@@ -68,7 +70,9 @@ def test_a_directory_keeps_its_files_between_visits(tmp_path):
             seen = (folder / "step").exists()
             (folder / "step").write_text("7")
     assert seen
-    with Cells(tmp_path, again="a run").directory(CellName("model", 1, {"seed": 0})) as folder:
+    with Cells(tmp_path, again="a run").directory(
+        CellName("model", 1, {"seed": 0})
+    ) as folder:
         assert not (folder / "step").exists()
 
 
@@ -180,7 +184,9 @@ def test_cells_are_computed_as_torch_does_by_default_and_its_settings_come_back(
     # One's own method, or a notebook, may set these; a cell's name does not say so.
     import torch
 
-    cell = Computation(kind="x", version=1, title="", function=settings_of_torch, inputs={})
+    cell = Computation(
+        kind="x", version=1, title="", function=settings_of_torch, inputs={}
+    )
     torch.set_default_dtype(torch.float64)
     torch.set_float32_matmul_precision("medium")
     try:

@@ -1,4 +1,6 @@
-"""The command line as a person meets it: help, bad input, JSON, interruption, a full disk."""
+"""The command line as a person meets it: help, bad input, JSON, interruption, a full
+disk.
+"""
 
 import errno
 import json
@@ -39,7 +41,9 @@ def call(tmp_path, monkeypatch, capsys):
 
 def visible(folder):
     """Everything in a folder that is not a lock."""
-    return sorted(str(p) for p in folder.rglob("*") if p.is_file() and p.suffix != ".lock")
+    return sorted(
+        str(p) for p in folder.rglob("*") if p.is_file() and p.suffix != ".lock"
+    )
 
 
 def test_version(call):
@@ -70,7 +74,10 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
         (["precison"], "No such command 'precison'"),
         (["precision", "--bse", "1"], "No such option: --bse"),
         (["precision", "--head-dim", "7"], "--head-dim must be even"),
-        (["precision", "--head-dim", "0"], "--head-dim must be greater than or equal to 2"),
+        (
+            ["precision", "--head-dim", "0"],
+            "--head-dim must be greater than or equal to 2",
+        ),
         (["precision", "--base", "1"], "--base must be greater than 1"),
         (["precision", "--base", "nan"], "--base must be a number"),
         (["precision", "--length", "-5"], "--length must be"),
@@ -78,14 +85,29 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
         (["precision", "--config", "none.toml"], "no config file at none.toml"),
         (["extrapolate", "--train-len", "2048", "--test-len", "1024"], "test"),
         (["extrapolate", "--methods", "yarm"], "did you mean 'yarn'?"),
-        (["extrapolate", "--methods", "yarm", "--method", "pi"], "did you mean 'yarn'?"),
-        (["freqs", "--method", "rerope"], "rerope is not a change of frequencies alone"),
+        (
+            ["extrapolate", "--methods", "yarm", "--method", "pi"],
+            "did you mean 'yarn'?",
+        ),
+        (
+            ["freqs", "--method", "rerope"],
+            "rerope is not a change of frequencies alone",
+        ),
         (["extrapolate", "--corpus", "/no/such/folder"], "/no/such/folder"),
         (["run", "nowhere"], "no config file at nowhere"),
-        (["freqs", "--test-len", "1e300"], "--test-len must be less than or equal to 900719925474"),
+        (
+            ["freqs", "--test-len", "1e300"],
+            "--test-len must be less than or equal to 900719925474",
+        ),
         (["freqs", "--method", "ntk(factor=1e308)"], "inf tokens are more than 2^53"),
-        (["freqs", "--head-dim", "1e7"], "--head-dim must be less than or equal to 1048576"),
-        (["freqs", "--head-dim", "9e15"], "--head-dim must be less than or equal to 1048576"),
+        (
+            ["freqs", "--head-dim", "1e7"],
+            "--head-dim must be less than or equal to 1048576",
+        ),
+        (
+            ["freqs", "--head-dim", "9e15"],
+            "--head-dim must be less than or equal to 1048576",
+        ),
         (["claims", "--source", "06"], "unknown source '06'"),
         (
             ["precision", "--schemes", "single", "--components", "score"],
@@ -93,38 +115,91 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
         ),
         (["spectrum", "--schemes", "one(period=1e400)"], "above 2, not inf"),
         (["spectrum", "--schemes", "ntk(factor=1e308)"], "needs a base beyond float64"),
-        (["spectrum", "--schemes", "spaced(n=17)"], "n must be at most 16, the number of pairs"),
+        (
+            ["spectrum", "--schemes", "spaced(n=17)"],
+            "n must be at most 16, the number of pairs",
+        ),
         (["spectrum", "--schemes", "without(band=fsat)"], "did you mean 'fast'?"),
         (["spectrum", "--schemes", "one(period=\x1b[2J)"], r"not '\x1b[2J'"),
-        (["spectrum", "--draws", "1e15"], "--draws must be less than or equal to 65536"),
+        (
+            ["spectrum", "--draws", "1e15"],
+            "--draws must be less than or equal to 65536",
+        ),
         (["encodings", "--encodings", "gausian"], "did you mean 'gaussian'?"),
-        (["encodings", "--encodings", ","], "--encodings must name at least one of nope"),
+        (
+            ["encodings", "--encodings", ","],
+            "--encodings must name at least one of nope",
+        ),
         (["encodings", "--encodings", "mla", "--head-dim", "2"], "at least 4 for mla"),
-        (["evaluate", "", "--context", "16384"], "the argument after 'evaluate' is empty"),
-        (["extrapolate", "--search", "-1"], "--search must be greater than or equal to 0"),
-        (["extrapolate", "--search", "5", "--arms", "finetuned"], "which arms leaves out"),
+        (
+            ["evaluate", "", "--context", "16384"],
+            "the argument after 'evaluate' is empty",
+        ),
+        (
+            ["extrapolate", "--search", "-1"],
+            "--search must be greater than or equal to 0",
+        ),
+        (
+            ["extrapolate", "--search", "5", "--arms", "finetuned"],
+            "which arms leaves out",
+        ),
         (["extrapolate", "--engine", "rya"], "did you mean 'ray'?"),
-        (["extrapolate", "--engine", "local", "--address", "x:1"], "give --engine ray with it"),
+        (
+            ["extrapolate", "--engine", "local", "--address", "x:1"],
+            "give --engine ray with it",
+        ),
         (["audit", "/dev/zero"], "/dev/zero"),
         (["audit", "nothing.json"], "nothing.json"),
-        (["emit", "--context", "1e300", "--model", "llama-3"], "from 2 to 2^40, got '1e300'"),
-        (["emit", "--context", "8k", "--model", "lama-3-8b"], "did you mean 'llama-3-8b'?"),
-        (["emit", "--context", "8k", "--model", "llama-3-8b", "--target", "vlm"], "'vllm'?"),
+        (
+            ["emit", "--context", "1e300", "--model", "llama-3"],
+            "from 2 to 2^40, got '1e300'",
+        ),
+        (
+            ["emit", "--context", "8k", "--model", "lama-3-8b"],
+            "did you mean 'llama-3-8b'?",
+        ),
+        (
+            ["emit", "--context", "8k", "--model", "llama-3-8b", "--target", "vlm"],
+            "'vllm'?",
+        ),
         (["check", "nothing.npz"], "give --config FILE"),
         (["check", "x", "--config", "nothing.json"], "nothing.json"),
         (["report", "nothing"], "no finished run in nothing"),
         (["run", "\x1b[2J.toml"], r"no config file at \x1b[2J.toml"),
         (["run", "smoke/freqs", "--shard", "1/0"], "--shard takes I/N"),
-        (["run", "smoke/freqs", "--index", ".cells"], "--index must be the name of a file"),
-        (["extrapolate", "--methods", "log_n(inner=" * 400 + "yarn" + ")" * 400], "too deeply"),
-        (["precision", "--period", "1e-300"], "--period must be greater than or equal to"),
-        (["freqs", "--rope-theta", "1e4", "--base", "5e5"], "--base and --rope-theta are the same"),
-        (["freqs", "--rotary-dim", "8", "--partial-rotary-factor", "0.5"], "are the same"),
-        (["claims", "--seed", "9007199254740993"], "--seed must be less than or equal to"),
-        (["claims", "--seed", "1e30"], "--seed must be less than or equal to 9007199254740992"),
+        (
+            ["run", "smoke/freqs", "--index", ".cells"],
+            "--index must be the name of a file",
+        ),
+        (
+            ["extrapolate", "--methods", "log_n(inner=" * 400 + "yarn" + ")" * 400],
+            "too deeply",
+        ),
+        (
+            ["precision", "--period", "1e-300"],
+            "--period must be greater than or equal to",
+        ),
+        (
+            ["freqs", "--rope-theta", "1e4", "--base", "5e5"],
+            "--base and --rope-theta are the same",
+        ),
+        (
+            ["freqs", "--rotary-dim", "8", "--partial-rotary-factor", "0.5"],
+            "are the same",
+        ),
+        (
+            ["claims", "--seed", "9007199254740993"],
+            "--seed must be less than or equal to",
+        ),
+        (
+            ["claims", "--seed", "1e30"],
+            "--seed must be less than or equal to 9007199254740992",
+        ),
     ],
 )
-def test_bad_input_is_one_line_with_status_2_and_writes_nothing(call, arguments, sentence):
+def test_bad_input_is_one_line_with_status_2_and_writes_nothing(
+    call, arguments, sentence
+):
     status, out, err = call(*arguments)
     assert status == 2
     assert sentence in err
@@ -144,7 +219,10 @@ def test_a_config_with_an_unknown_key_names_the_nearest(call):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (f'experiment = "freqs"\nbase = {"[" * 5000}{"]" * 5000}', "x.toml is nested too deeply"),
+        (
+            f'experiment = "freqs"\nbase = {"[" * 5000}{"]" * 5000}',
+            "x.toml is nested too deeply",
+        ),
         ('experiment = "evaluate"\nmodel = 128', "model must be text, got 128"),
         (
             f'experiment = "freqs"\nbase = 1{"0" * 5000}',
@@ -187,7 +265,9 @@ def test_json_is_one_document_and_equals_the_tables(call):
     assert set(document) == {"experiment", "config", "answer", "tables", "run"}
     for name, rows in document["tables"].items():
         table = pd.read_csv(
-            Path(document["run"]) / f"tables/{name}.csv", keep_default_na=False, na_values=[""]
+            Path(document["run"]) / f"tables/{name}.csv",
+            keep_default_na=False,
+            na_values=[""],
         )
         assert rows == store.to_records(table)
 
@@ -197,9 +277,13 @@ def test_methods_are_listed_with_what_their_factor_means(call):
     assert status == 0
     assert all(f"\n{name}\n" in f"\n{out}" for name in METHODS)
     rows = {
-        row["method"]: row for row in json.loads(call("methods", "--json")[1])["tables"]["methods"]
+        row["method"]: row
+        for row in json.loads(call("methods", "--json")[1])["tables"]["methods"]
     }
-    assert rows["dynamic_ntk"]["factor"] == "factor on length/L - 1; 1 stretches by length/L"
+    assert (
+        rows["dynamic_ntk"]["factor"]
+        == "factor on length/L - 1; 1 stretches by length/L"
+    )
     assert f"\n{rows['rerope']['method']}\n    parameters: window=..." in out
 
 
@@ -219,7 +303,9 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(call):
     # Whatever either of them calls it.
     text = 'experiment = "freqs"\nrope_theta = 5e5\npartial_rotary_factor = 0.5\n'
     Path("y.toml").write_text(text)
-    _, out, _ = call("freqs", "--config", "y.toml", "--base", "7e5", "--rotary-dim", "8", "--json")
+    _, out, _ = call(
+        "freqs", "--config", "y.toml", "--base", "7e5", "--rotary-dim", "8", "--json"
+    )
     found = json.loads(out)["config"]
     assert (found["base"], found["rotary_dim"]) == (7e5, 8)
 
@@ -267,16 +353,22 @@ def test_a_full_disk_is_one_line_status_1_and_nothing_half_written(call, monkeyp
     assert json.loads(manifest.read_text())["measurements"]["computed"] == 0
 
 
-@pytest.mark.parametrize(("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
 def test_an_interrupted_run_leaves_no_results(tmp_path, stop, status):
-    command = ["-m", "ropelab", "precision", "--length", "8e10", "--no-limits"]  # it takes days
+    # it takes days
+    command = ["-m", "ropelab", "precision", "--length", "8e10", "--no-limits"]
     with started(*command, cwd=tmp_path, stderr=PIPE) as process:
         assert any("%" in line for line in process.stderr)  # it is in the middle of it
         process.send_signal(stop)
         _, err = process.communicate(timeout=60)
     assert process.returncode == status
     assert "Traceback" not in err
-    assert "ropelab: interrupted; finished parts are kept and the same command continues" in err
+    assert (
+        "ropelab: interrupted; finished parts are kept and the same command continues"
+        in err
+    )
     assert not list((tmp_path / "results").glob("*/*/*"))
 
 

@@ -1,4 +1,6 @@
-"""The commands for what has been run: the page, the sliders, the exported tables, more figures."""
+"""The commands for what has been run: the page, the sliders, the exported tables, more
+figures.
+"""
 
 import signal
 from pathlib import Path
@@ -59,13 +61,19 @@ def test_further_formats_and_the_paper_style_stand_beside_the_usual_figures(call
     usual = {path.name: path.read_bytes() for path in only_run().glob("figures/*")}
     assert call(*FREQS, "--format", "pdf,svg", "--style", "paper")[0] == 0
     names = {path.name for path in only_run().glob("figures/*")}
-    more = {f"{Path(name).stem}-paper.{kind}" for name in usual for kind in ("pdf", "svg")}
+    more = {
+        f"{Path(name).stem}-paper.{kind}" for name in usual for kind in ("pdf", "svg")
+    }
     assert names == {*usual, *more}
-    assert all((only_run() / "figures" / name).read_bytes() == usual[name] for name in usual)
+    assert all(
+        (only_run() / "figures" / name).read_bytes() == usual[name] for name in usual
+    )
 
 
 @pytest.mark.parametrize("flags", [("--format", "jpeg"), ("--style", "poster")])
-def test_unknown_formats_and_styles_are_refused_before_anything_is_computed(call, flags):
+def test_unknown_formats_and_styles_are_refused_before_anything_is_computed(
+    call, flags
+):
     status, out, err = call(*FREQS, *flags)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert not Path("results").exists()
@@ -73,27 +81,46 @@ def test_unknown_formats_and_styles_are_refused_before_anything_is_computed(call
 
 def test_export_prints_or_writes(call):
     call(*FREQS)
-    status, out, _ = call("export", only_run(), "--table", "scaling", "--format", "markdown")
+    status, out, _ = call(
+        "export", only_run(), "--table", "scaling", "--format", "markdown"
+    )
     assert status == 0
     assert out.startswith("| method |")
     assert call("export", only_run(), "--format", "parquet", "-o", "out")[0] == 0
-    assert {path.name for path in Path("out").iterdir()} >= {"pairs.parquet", "scaling.parquet"}
+    assert {path.name for path in Path("out").iterdir()} >= {
+        "pairs.parquet",
+        "scaling.parquet",
+    }
     assert call("export", only_run(), "--table", "scalings")[0] == 2
     assert call("export", only_run(), "--format", "parquet")[0] == 2
     status, out, err = call("export", only_run(), "--format", "lm-eval")
     assert (status, out) == (2, "")
-    assert err == "ropelab: lm-eval is for runs of evaluate; those of freqs have no place there\n"
+    assert (
+        err == "ropelab: lm-eval is for runs of evaluate; those of freqs have no place"
+        " there\n"
+    )
 
 
 def test_what_was_asked_to_be_explained_is_printed(call):
-    flags = ("--head-dim", "8", "--length", "64", "--schemes", "", "--preset", "float32")
+    flags = (
+        "--head-dim",
+        "8",
+        "--length",
+        "64",
+        "--schemes",
+        "",
+        "--preset",
+        "float32",
+    )
     status, out, _ = call("precision", *flags, "--explain", "33")
     assert status == 0
     assert "as asked with --explain" in out
     assert "stored" in out.split("as asked with --explain")[1]
 
 
-@pytest.mark.parametrize("output", ["folder", "", "file/page.html", "file/more/page.html"])
+@pytest.mark.parametrize(
+    "output", ["folder", "", "file/page.html", "file/more/page.html"]
+)
 def test_an_output_that_cannot_be_is_bad_input(call, tmp_path, output):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()

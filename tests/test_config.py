@@ -59,7 +59,10 @@ def test_the_spellings_of_hugging_face_are_read():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"base": 1e4, "rope_theta": 1e4}, "base and rope_theta are the same; give one"),
+        (
+            {"base": 1e4, "rope_theta": 1e4},
+            "base and rope_theta are the same; give one",
+        ),
         ({"rotary_dim": 8, "partial_rotary_factor": 0.5}, "are the same; give one"),
         ({"partial_rotary_factor": 1.5}, "above 0 and up to 1, got 1.5"),
         ({"partial_rotary_factor": "half"}, "must be a number"),
@@ -101,11 +104,16 @@ def test_numbers_read_as_people_write_them(text, number):
 
 
 def test_lists_split_outside_parentheses_only():
-    assert read_list("yarn(factor=4,beta_fast=8), pi,") == ("yarn(factor=4,beta_fast=8)", "pi")
+    assert read_list("yarn(factor=4,beta_fast=8), pi,") == (
+        "yarn(factor=4,beta_fast=8)",
+        "pi",
+    )
     assert read_list(["a", "b"]) == ("a", "b")
 
 
-@pytest.mark.parametrize("contexts", ["1k,1024,2k,1_024", [1024, "1k", 2048], (1024.0, 1024, 2048)])
+@pytest.mark.parametrize(
+    "contexts", ["1k,1024,2k,1_024", [1024, "1k", 2048], (1024.0, 1024, 2048)]
+)
 def test_what_is_given_twice_counts_once(contexts):
     config = build(Sample, {"contexts": contexts, "methods": "pi,yarn,pi"})
     assert config == Sample(contexts=(1024, 2048), methods=("pi", "yarn"))
@@ -118,7 +126,12 @@ def test_only_sections_may_be_equal():
 
 
 def test_text_and_typed_values_give_the_same_config():
-    typed = {"head_dim": 128, "base": 5e5, "contexts": [1024, 2048], "methods": ["pi", "ntk"]}
+    typed = {
+        "head_dim": 128,
+        "base": 5e5,
+        "contexts": [1024, 2048],
+        "methods": ["pi", "ntk"],
+    }
     text = {"head_dim": "128", "base": "5e5", "contexts": "1k,2k", "methods": "pi,ntk"}
     assert build(Sample, typed) == build(Sample, text)
 
@@ -126,7 +139,10 @@ def test_text_and_typed_values_give_the_same_config():
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"head_dim": "7"}, "head_dim must be even: rotary features come in pairs, got '7'"),
+        (
+            {"head_dim": "7"},
+            "head_dim must be even: rotary features come in pairs, got '7'",
+        ),
         ({"head_dim": "0"}, "head_dim must be greater than or equal to 2, got '0'"),
         ({"base": "1"}, "base must be greater than 1, got '1'"),
         ({"base": "nan"}, "base must be a number such as 4096, 1e6 or 128k, got 'nan'"),
@@ -141,8 +157,14 @@ def test_text_and_typed_values_give_the_same_config():
         ({"base": [1.5]}, "base must be a number, got [1.5]"),
         ({"length": True}, "length must be a number, not true or false"),
         ({"contexts": ""}, "contexts must have at least one value, got ''"),
-        ({"contexts": "1k,x"}, "contexts must be a number such as 4096, 1e6 or 128k, got 'x'"),
-        ({"kind": "txt"}, "unknown kind 'txt'; did you mean 'text'? allowed: copy, text"),
+        (
+            {"contexts": "1k,x"},
+            "contexts must be a number such as 4096, 1e6 or 128k, got 'x'",
+        ),
+        (
+            {"kind": "txt"},
+            "unknown kind 'txt'; did you mean 'text'? allowed: copy, text",
+        ),
         ({"device": "gpu"}, "unknown device 'gpu'"),
         ({"reverse": "perhaps"}, "reverse must be true or false, got 'perhaps'"),
         ({"hed_dim": 64}, "unknown key 'hed_dim'; did you mean 'head_dim'?"),

@@ -26,7 +26,8 @@ NUMBER = re.compile(r"\d[\d,]*\.\d+(?:e-?\d+)?|\d+e-?\d+|\d+(?=\s%)|\d+(?=\sof\s
 CODE = re.compile(
     r"\{\{.*?\}\}|\{%.*?%\}|^```.*?^```|`[^`\n]+`|\]\([^)]*\)", re.MULTILINE | re.DOTALL
 )
-# Numbers that are no results of committed runs: thresholds, versions, sizes, lengths in L.
+# Numbers that are no results of committed runs: thresholds, versions, sizes, lengths in
+# L.
 CONSTANTS = {
     "README.md": (
         "base 1e6",
@@ -83,7 +84,11 @@ def test_no_result_is_typed(template):
         found = [match.span() for match in re.finditer(re.escape(constant), text)]
         assert found, f"{constant!r} is declared for {template} and is not in it"
         covered += found
-    loose = [m for m in NUMBER.finditer(text) if not any(inside(m.span(), c) for c in covered)]
+    loose = [
+        m
+        for m in NUMBER.finditer(text)
+        if not any(inside(m.span(), c) for c in covered)
+    ]
     assert not [text[max(0, m.start() - 30) : m.end() + 20] for m in loose]
 
 
@@ -143,7 +148,11 @@ QWEN = {
     "num_key_value_heads": 4,
     "max_position_embeddings": 32768,
     "rope_theta": 1000000.0,
-    "rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 32768, "type": "yarn"},
+    "rope_scaling": {
+        "factor": 4.0,
+        "original_max_position_embeddings": 32768,
+        "type": "yarn",
+    },
     "torch_dtype": "bfloat16",
 }
 
@@ -151,12 +160,16 @@ QWEN = {
 def test_readme_shows_what_the_command_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (shown,) = re.findall(r"```\n\$ ropelab (.*?)\[...\]\n```", WRITTEN["README.md"], re.DOTALL)
+    (shown,) = re.findall(
+        r"```\n\$ ropelab (.*?)\[...\]\n```", WRITTEN["README.md"], re.DOTALL
+    )
     command, _, output = shown.partition("\n")
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text(json.dumps(QWEN))
     # As wide as a terminal; a pipe is not wrapped.
-    monkeypatch.setattr("ropelab.show.terminal.console", lambda: Console(width=80, markup=False))
+    monkeypatch.setattr(
+        "ropelab.show.terminal.console", lambda: Console(width=80, markup=False)
+    )
     assert application()(command.split(), standalone_mode=False) == 3
     assert lines(capsys.readouterr().out)[: len(lines(output))] == lines(output)
 

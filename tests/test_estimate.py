@@ -1,4 +1,6 @@
-"""What work costs is told before it begins, and what is beyond the limits is refused."""
+"""What work costs is told before it begins, and what is beyond the limits is
+refused.
+"""
 
 import signal
 import threading
@@ -62,12 +64,20 @@ def _the_machine_whose_rates_are_known(monkeypatch):
         ("extrapolate --head-dim 1048576", "of memory"),
         ("spectrum --head-dim 1048576", "of memory"),
         ("extrapolate --search 1e11", "years, more than a day"),
-        ("extrapolate --methods longrope_search(budget=100000000000)", "years, more than a day"),
+        (
+            "extrapolate --methods longrope_search(budget=100000000000)",
+            "years, more than a day",
+        ),
         ("extrapolate --steps 1e12", "years, more than a day"),
-        ("extrapolate --finetune-steps 1e14 --arms finetuned", "a million years or more"),
+        (
+            "extrapolate --finetune-steps 1e14 --arms finetuned",
+            "a million years or more",
+        ),
     ],
 )
-def test_work_beyond_the_limits_is_refused_in_one_line(call, corpora, command, sentence):
+def test_work_beyond_the_limits_is_refused_in_one_line(
+    call, corpora, command, sentence
+):
     name, *flags = command.split()
     small = [*SMALL[name], "--corpus", corpora[0]] if name in SMALL else []
     status, out, err = call(name, *flags, *small)
@@ -169,7 +179,9 @@ def test_emulated_bfloat16_takes_longest(monkeypatch):
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 100, 801])
-@pytest.mark.parametrize(("window", "first"), [(64, 64), (100, 16), (65, 64), (2048, 16)])
+@pytest.mark.parametrize(
+    ("window", "first"), [(64, 64), (100, 16), (65, 64), (2048, 16)]
+)
 def test_stages_count_the_steps_of_each_window(steps, window, first):
     recipe = Recipe(steps=steps, window=window, first_window=first)
     counted = Counter(recipe.window_at(step) for step in range(steps))
@@ -181,7 +193,12 @@ def test_stages_count_the_steps_of_each_window(steps, window, first):
 
 @pytest.mark.parametrize(
     ("name", "grown"),
-    [("freqs", "head_dim"), ("base", "context"), ("precision", "length"), ("claims", "")],
+    [
+        ("freqs", "head_dim"),
+        ("base", "context"),
+        ("precision", "length"),
+        ("claims", ""),
+    ],
 )
 def test_arithmetic_knows_its_cost_at_every_size(name, grown):
     others = {"windows_up_to": 2**20} if name == "base" else {}
@@ -193,8 +210,12 @@ def test_arithmetic_knows_its_cost_at_every_size(name, grown):
     assert all(a.seconds <= b.seconds for a, b in pairwise(costs))
 
 
-@pytest.mark.parametrize("name", ["extrapolate", "encodings", "base-empirical", "spectrum"])
-def test_quick_is_estimated_below_a_minute_and_keeps_what_is_given(name, monkeypatch, corpus):
+@pytest.mark.parametrize(
+    "name", ["extrapolate", "encodings", "base-empirical", "spectrum"]
+)
+def test_quick_is_estimated_below_a_minute_and_keeps_what_is_given(
+    name, monkeypatch, corpus
+):
     monkeypatch.setattr(machine, "has_instructions", lambda name: False)
     lab, experiment = Lab(), load(name)
     given = {"corpus": corpus, "documents": 3, "device": "cpu"}
@@ -244,12 +265,18 @@ def test_work_ends_when_the_minutes_are_over(capsys, monkeypatch, before):
 def test_nothing_is_left_of_minutes_that_are_not_over():
     with at_most(1):
         pass
-    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    assert not [
+        thread
+        for thread in threading.enumerate()
+        if isinstance(thread, threading.Timer)
+    ]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.usefixtures("heard")
-def test_minutes_that_are_over_as_the_work_ends_interrupt_it_and_nothing_later(monkeypatch):
+def test_minutes_that_are_over_as_the_work_ends_interrupt_it_and_nothing_later(
+    monkeypatch,
+):
     over, ended = threading.Event(), threading.Event()
 
     def say_late(_):

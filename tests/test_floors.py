@@ -63,7 +63,9 @@ def test_imports_go_down_only(path):
     if here == "__init__":
         return
     for other in imported_rooms(path):
-        assert HEIGHT[other] <= HEIGHT[here], f"{here} imports {other}, which lies above it"
+        assert HEIGHT[other] <= HEIGHT[here], (
+            f"{here} imports {other}, which lies above it"
+        )
         assert other not in NEVER.get(here, ()), f"{here} must not know {other}"
 
 
@@ -95,7 +97,9 @@ def test_every_room_has_a_floor():
     assert {room(path) for path in modules()} - {"__init__"} == set(HEIGHT)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["precision", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["precision", "--help"], ["--version"]]
+)
 def test_help_imports_nothing_heavy(arguments):
     assert imported_by(*arguments) == (0, set())
 

@@ -145,7 +145,9 @@ with replaced_file(Path(sys.argv[1])) as fresh:
 """
 
 
-def test_what_a_dead_writer_of_a_file_left_goes_with_the_next_one_of_that_file(tmp_path):
+def test_what_a_dead_writer_of_a_file_left_goes_with_the_next_one_of_that_file(
+    tmp_path,
+):
     for name in ("index.md", "index.html"):
         subprocess.run([sys.executable, "-c", DIE, str(tmp_path / name)])
     write(tmp_path / "index.md", "whole")
@@ -178,8 +180,17 @@ with locked(target):
 @pytest.mark.skipif(sys.platform == "win32", reason="locks are others there")
 def test_a_file_system_without_locks_serves_as_well(tmp_path):
     for code in (0, 9, 0):  # the second dies with the folder in its hands
-        command = [sys.executable, "-W", "error", "-c", WITHOUT_LOCKS, str(tmp_path / "run")]
-        done = subprocess.run([*command, str(code)], capture_output=True, text=True, timeout=60)
+        command = [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            WITHOUT_LOCKS,
+            str(tmp_path / "run"),
+        ]
+        done = subprocess.run(
+            [*command, str(code)], capture_output=True, text=True, timeout=60
+        )
         assert (done.returncode, done.stderr) == (code, "")
     assert contents(tmp_path / "run") == ["a"]
     assert (tmp_path / "index.md").read_text() == "whole"
@@ -234,9 +245,15 @@ def test_whatever_it_is_it_is_removed_at_once(tmp_path: Path, kind: str) -> None
     kept.mkdir()
     makers: dict[str, Callable[[Path], object]]
     makers = {"a pipe": os.mkfifo, "a folder": Path.mkdir, "a file": Path.touch}
-    makers |= {"a link": lambda path: path.symlink_to(kept), "nothing": lambda path: None}
+    makers |= {
+        "a link": lambda path: path.symlink_to(kept),
+        "nothing": lambda path: None,
+    }
     makers[kind](path)
-    code = "import sys; from pathlib import Path; from ropelab.runs.folders import remove; "
+    code = (
+        "import sys; from pathlib import Path; from ropelab.runs.folders import"
+        " remove; "
+    )
     command = [sys.executable, "-c", code + "remove(Path(sys.argv[1]))", str(path)]
     assert subprocess.run(command, timeout=60).returncode == 0
     assert list(tmp_path.iterdir()) == [kept]

@@ -1,4 +1,6 @@
-"""Signals: the first ends the work in good order, the second at once, none with a traceback."""
+"""Signals: the first ends the work in good order, the second at once, none with a
+traceback.
+"""
 
 import signal
 import time
@@ -30,7 +32,9 @@ sys.exit(outcome.status_of(one_long_call))
 started = partial(processes.started, stdout=PIPE, stderr=PIPE)
 
 
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM], ids=lambda which: which.name)
+@pytest.mark.parametrize(
+    "which", [signal.SIGINT, signal.SIGTERM], ids=lambda which: which.name
+)
 def test_a_second_signal_ends_what_python_cannot_interrupt(which):
     with started("-c", LONG) as process:
         assert process.stdout.readline() == "inside\n"
@@ -47,7 +51,8 @@ def test_a_second_signal_ends_what_python_cannot_interrupt(which):
         _, err = process.communicate(timeout=60)
     assert process.returncode == 128 + which
     assert err.splitlines() == [
-        "ropelab: stopped at once; finished parts are kept and the same command continues"
+        "ropelab: stopped at once; finished parts are kept and the same command"
+        " continues"
     ]
 
 
@@ -97,7 +102,9 @@ def test_the_status_is_kept_wherever_the_interrupt_came(tmp_path):
     assert err.startswith("ropelab: interrupted")
 
 
-@pytest.mark.parametrize(("which", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("which", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
 def test_a_held_signal_is_told_and_its_status_kept(which, status, capsys):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
 
@@ -109,7 +116,9 @@ def test_a_held_signal_is_told_and_its_status_kept(which, status, capsys):
         raise KeyboardInterrupt
 
     assert outcome.status_of(command) == status
-    assert capsys.readouterr().err.startswith("ropelab: interrupted; finished parts are kept")
+    assert capsys.readouterr().err.startswith(
+        "ropelab: interrupted; finished parts are kept"
+    )
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
@@ -132,7 +141,9 @@ def test_an_error_that_an_interrupt_ended_in_is_an_interrupt(capsys):
             raise RuntimeError("Error calling __set_name__") from interrupt
 
     assert outcome.status_of(command) == 130
-    assert capsys.readouterr().err.startswith("ropelab: interrupted; finished parts are kept")
+    assert capsys.readouterr().err.startswith(
+        "ropelab: interrupted; finished parts are kept"
+    )
 
 
 def test_ctrl_c_in_training_keeps_the_step(tmp_path, corpora):
@@ -146,8 +157,12 @@ def test_ctrl_c_in_training_keeps_the_step(tmp_path, corpora):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.splitlines()[-1].startswith("ropelab: interrupted; finished parts are kept")
-    assert len(list(tmp_path.glob("results/.cells/model/*/checkpoint.safetensors"))) == 1
+    assert err.splitlines()[-1].startswith(
+        "ropelab: interrupted; finished parts are kept"
+    )
+    assert (
+        len(list(tmp_path.glob("results/.cells/model/*/checkpoint.safetensors"))) == 1
+    )
 
 
 def test_what_is_ignored_stays_ignored():

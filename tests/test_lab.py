@@ -1,4 +1,6 @@
-"""Runs are stored where their config says, reused while they fit, and never half-written."""
+"""Runs are stored where their config says, reused while they fit, and never
+half-written.
+"""
 
 import errno
 import json
@@ -72,7 +74,10 @@ def test_a_run_leaves_everything_that_describes_it(lab):
     manifest = json.loads((run.folder / "manifest.json").read_text())
     assert manifest["schema"] == store.SCHEMA
     assert manifest["config"] == {"base": 500000.0, "seed": 0}
-    assert manifest["tables"]["toy"]["columns"] == {"base": None, "length_tokens": "tokens"}
+    assert manifest["tables"]["toy"]["columns"] == {
+        "base": None,
+        "length_tokens": "tokens",
+    }
     assert manifest["tables"]["toy"]["rows"] == 1
     assert manifest["command"] == "ropelab toy --base 500000.0"
     assert manifest["packages"]["torch"]
@@ -172,12 +177,16 @@ def _header(side: int) -> bytes:
     """Make a PNG that claims to have so many pixels across and down, and has none."""
     about = b"IHDR" + side.to_bytes(4, "big") * 2 + b"\x08\x02\x00\x00\x00"
     content = about + zlib.crc32(about).to_bytes(4, "big")
-    return b"\x89PNG\r\n\x1a\n\x00\x00\x00\r" + content + b"\x00\x00\x00\x00IEND\xaeB`\x82"
+    return (
+        b"\x89PNG\r\n\x1a\n\x00\x00\x00\r" + content + b"\x00\x00\x00\x00IEND\xaeB`\x82"
+    )
 
 
 SPOILT: dict[str, Callable[[bytes], bytes]] = {
     "cut short": lambda whole: whole[:-20],
-    "a bit": lambda whole: whole[: len(whole) // 2] + b"?" + whole[len(whole) // 2 + 1 :],
+    "a bit": lambda whole: (
+        whole[: len(whole) // 2] + b"?" + whole[len(whole) // 2 + 1 :]
+    ),
     "7000 x 7000": lambda whole: _header(7000),
     "10000 x 10000": lambda whole: _header(10000),
     "50000 x 50000": lambda whole: _header(50000),
@@ -228,7 +237,10 @@ def test_runs_that_cannot_be_listed_are_said(tmp_path: Path) -> None:
     assert as_person("freqs", "-q", cwd=tmp_path).returncode == 0
     assert as_person("precision", "-q", cwd=tmp_path).returncode == 0
     (tmp_path / "results/freqs").chmod(0o311)
-    shown, again = as_person("report", cwd=tmp_path), as_person("freqs", "-q", cwd=tmp_path)
+    shown, again = (
+        as_person("report", cwd=tmp_path),
+        as_person("freqs", "-q", cwd=tmp_path),
+    )
     (tmp_path / "results/freqs").chmod(0o755)
     assert (shown.returncode, again.returncode) == (0, 1)
     assert "left out: results/freqs cannot be listed: Permission denied" in shown.stderr
@@ -245,7 +257,9 @@ def test_a_folder_that_does_not_read_back_takes_no_place(
     write_bytes = Path.write_bytes
 
     def lose(path: Path, content: bytes) -> int:
-        return write_bytes(path, content[:-1] if path.as_posix().endswith(name) else content)
+        return write_bytes(
+            path, content[:-1] if path.as_posix().endswith(name) else content
+        )
 
     def copy(source: Path, target: Path) -> None:
         target.write_bytes(source.read_bytes())
@@ -260,7 +274,10 @@ def test_a_folder_that_does_not_read_back_takes_no_place(
 @pytest.mark.parametrize("name", ["config.toml", "metrics.json"])
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{}")])
 def test_a_damaged_config_or_metric_is_said_and_the_run_made_again(
-    lab: Lab, capsys: pytest.CaptureFixture[str], name: str, damage: Callable[[Path], object]
+    lab: Lab,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    damage: Callable[[Path], object],
 ) -> None:
     folder = folder_of(lab.run(plan()))
     before = (folder / name).read_bytes()
@@ -276,7 +293,9 @@ def test_a_damaged_table_is_said_and_the_run_made_again(lab, capsys):
     assert store.stored_runs(lab.results, "toy", 1) == []
     assert "left out" in capsys.readouterr().err
     assert lab.run(plan()).tables["toy"].base[0] == 1e4
-    assert capsys.readouterr().err.endswith("is not what was written: the run is made again\n")
+    assert capsys.readouterr().err.endswith(
+        "is not what was written: the run is made again\n"
+    )
 
 
 def test_reading_a_finished_run_writes_nothing(lab, monkeypatch):
@@ -292,7 +311,9 @@ def test_reading_a_finished_run_writes_nothing(lab, monkeypatch):
     assert again.tables["toy"].equals(run.tables["toy"])
 
 
-def test_a_run_without_figures_is_reused_where_none_can_be_drawn(lab, monkeypatch, capsys):
+def test_a_run_without_figures_is_reused_where_none_can_be_drawn(
+    lab, monkeypatch, capsys
+):
     replace(lab, figures=False).run(plan())
 
     def read_only(*_, **__):
@@ -300,13 +321,24 @@ def test_a_run_without_figures_is_reused_where_none_can_be_drawn(lab, monkeypatc
 
     monkeypatch.setattr("pathlib.Path.touch", read_only)
     assert lab.run(plan()).reused
-    assert "figures are not drawn: cannot write to the results folder" in capsys.readouterr().err
+    assert (
+        "figures are not drawn: cannot write to the results folder"
+        in capsys.readouterr().err
+    )
     for asked in (replace(lab, redraw=True), replace(lab, force=True)):
         with pytest.raises(InputError, match="Read-only file system"):
             asked.run(plan())
 
 
-FOREIGN = ["[]", "{}", '{"experiment": "toy"}', "not JSON", "[" * 100_000, '{"tables": 3}', "\0"]
+FOREIGN = [
+    "[]",
+    "{}",
+    '{"experiment": "toy"}',
+    "not JSON",
+    "[" * 100_000,
+    '{"tables": 3}',
+    "\0",
+]
 
 
 @pytest.mark.parametrize("text", FOREIGN, ids=lambda text: text[:10])
@@ -316,7 +348,9 @@ def test_a_foreign_manifest_is_left_alone_and_said_once(lab, capsys, text):
     foreign.parent.mkdir()
     foreign.write_text(text)
     for _ in range(2):
-        assert [run.path for run in store.stored_runs(lab.results, "toy", 1)] == [str(whole.folder)]
+        assert [run.path for run in store.stored_runs(lab.results, "toy", 1)] == [
+            str(whole.folder)
+        ]
     assert capsys.readouterr().err.count("left out") == 1
     assert foreign.read_text() == text
 
@@ -324,7 +358,10 @@ def test_a_foreign_manifest_is_left_alone_and_said_once(lab, capsys, text):
 def test_names_in_a_manifest_stay_inside_its_folder(lab):
     folder = lab.run(plan()).folder
     manifest = json.loads((folder / "manifest.json").read_text())
-    for changes in ({"figures": ["../x.png"]}, {"tables": {"../x": manifest["tables"]["toy"]}}):
+    for changes in (
+        {"figures": ["../x.png"]},
+        {"tables": {"../x": manifest["tables"]["toy"]}},
+    ):
         store.RUN.describe(folder / "manifest.json", {**manifest, **changes})
         assert read_manifest(folder) is None
     store.RUN.describe(folder / "manifest.json", manifest)
@@ -355,7 +392,9 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("entry", CHANGES)
-def test_a_sentence_changed_in_a_manifest_is_noticed_and_the_run_made_again(lab, capsys, entry):
+def test_a_sentence_changed_in_a_manifest_is_noticed_and_the_run_made_again(
+    lab, capsys, entry
+):
     run = lab.run(plan())
     path = run.folder / "manifest.json"
     manifest = json.loads(path.read_text())
@@ -377,7 +416,9 @@ def test_the_hash_of_a_manifest_is_of_what_it_says_not_of_how_it_is_spaced(lab):
 
 def test_the_command_can_be_pasted_into_a_shell(lab, tmp_path):
     text = f"x'; touch {tmp_path}/pasted; echo 'y $(touch {tmp_path}/pasted)"
-    command = NamedConfig(name=text).command("toy").replace("ropelab", "printf '%s\n'", 1)
+    command = (
+        NamedConfig(name=text).command("toy").replace("ropelab", "printf '%s\n'", 1)
+    )
     told = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert told.stdout.splitlines() == ["toy", "--name", text]
     assert not (tmp_path / "pasted").exists()
@@ -389,7 +430,9 @@ def git(folder, *arguments):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A repository with one commit, and a copy of the package in it that it does not track."""
+    """A repository with one commit, and a copy of the package in it that it does not
+    track.
+    """
     git(tmp_path, "init")
     (tmp_path / "tracked").touch()
     git(tmp_path, "add", "tracked")
@@ -403,7 +446,10 @@ ASK = "from ropelab.runs import store; print(store._commit())"
 
 def test_a_package_inside_another_repository_claims_no_commit(checkout):
     told = subprocess.run(
-        [sys.executable, "-c", ASK], cwd=checkout / "venv", capture_output=True, text=True
+        [sys.executable, "-c", ASK],
+        cwd=checkout / "venv",
+        capture_output=True,
+        text=True,
     )
     assert told.stdout == "{'commit': None, 'dirty': None}\n", told.stderr
 
@@ -412,9 +458,17 @@ def test_the_commit_is_not_that_of_git_dir(checkout):
     head = ["git", "rev-parse", "HEAD"]
     here = Path(store.__file__).parents[2]
     ours = subprocess.run(head, cwd=here, capture_output=True, text=True).stdout.strip()
-    environment = {**os.environ, "GIT_DIR": str(checkout / ".git"), "PYTHONPATH": str(here)}
+    environment = {
+        **os.environ,
+        "GIT_DIR": str(checkout / ".git"),
+        "PYTHONPATH": str(here),
+    }
     told = subprocess.run(
-        [sys.executable, "-c", ASK], env=environment, cwd=here, capture_output=True, text=True
+        [sys.executable, "-c", ASK],
+        env=environment,
+        cwd=here,
+        capture_output=True,
+        text=True,
     )
     assert f"'commit': {ours or None!r}" in told.stdout
 
@@ -442,7 +496,9 @@ def test_stored_runs_are_found_with_their_tables(lab):
 
 
 def test_records_for_json_have_no_numbers_that_json_lacks():
-    table = pd.DataFrame({"x": [1.5, math.nan, math.inf], "y": [1, 2, 3], "z": ["a", None, "nan"]})
+    table = pd.DataFrame(
+        {"x": [1.5, math.nan, math.inf], "y": [1, 2, 3], "z": ["a", None, "nan"]}
+    )
     assert store.to_records(table) == [
         {"x": 1.5, "y": 1, "z": "a"},
         {"x": None, "y": 2, "z": None},
@@ -463,7 +519,11 @@ def test_a_run_is_called_after_its_config_file_and_found_under_any_name(lab):
 def test_a_config_file_may_have_a_title(tmp_path):
     path = tmp_path / "three seeds.toml"
     label, values = take_label(path, {"title": "Three seeds", "base": 1})
-    assert (label.name, label.title, values) == ("three seeds", "Three seeds", {"base": 1})
+    assert (label.name, label.title, values) == (
+        "three seeds",
+        "Three seeds",
+        {"base": 1},
+    )
     with pytest.raises(InputError, match="title must be text"):
         take_label(path, {"title": 3})
 
@@ -488,7 +548,11 @@ def test_a_cell_of_several_runs_is_computed_once_and_counted_in_each_manifest(la
     lab = replace(lab, engine=engine)
     runs = dict(lab.run_all([plan(base=2.0), plan(base=3.0), plan(base=4.0, seed=1)]))
     assert len(engine.computed) == Toy.cells_computed == 2
-    assert [runs[number].tables["toy"].base[0] for number in range(3)] == [2.0, 3.0, 4.0]
+    assert [runs[number].tables["toy"].base[0] for number in range(3)] == [
+        2.0,
+        3.0,
+        4.0,
+    ]
     later = lab.run(plan(base=5.0, seed=1))
     assert len(engine.computed) == 2
     measured = [manifest_of(run.folder)["measurements"] for run in (runs[0], later)]
@@ -545,7 +609,9 @@ class Reads(ToyConfig):
         return (("toy", {"base": 3.0}),)
 
 
-def test_a_run_that_reads_others_follows_them_and_what_it_requires_is_made_first(lab, monkeypatch):
+def test_a_run_that_reads_others_follows_them_and_what_it_requires_is_made_first(
+    lab, monkeypatch
+):
     monkeypatch.setattr(experiments, "load", lambda name: toy())
     seen: list[float] = []
 
@@ -585,7 +651,10 @@ def test_two_processes_that_make_the_same_run_agree(tmp_path):
 
 
 def test_a_run_in_memory_equals_the_stored_one(tmp_path):
-    lab, small = Lab(figures=False), {"length": 64, "head_dim": 8, "samples": 16, "draws": 2}
+    lab, small = (
+        Lab(figures=False),
+        {"length": 64, "head_dim": 8, "samples": 16, "draws": 2},
+    )
     wanted = lab.prepare("precision", {**small, "model_dim": 8, "long_lengths": 128})
     fleeting, stored = lab.run(wanted), replace(lab, results=tmp_path).run(wanted)
     assert fleeting.answer == stored.answer
@@ -594,8 +663,12 @@ def test_a_run_in_memory_equals_the_stored_one(tmp_path):
         pd.testing.assert_frame_equal(fleeting.tables[name], table, check_exact=True)
 
 
-def test_config_files_are_answered_from_a_folder_that_is_only_read(tmp_path: Path) -> None:
-    (tmp_path / "many.toml").write_text('experiment = "freqs"\n[grid]\nbase = [1e4, 1e6]\n')
+def test_config_files_are_answered_from_a_folder_that_is_only_read(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "many.toml").write_text(
+        'experiment = "freqs"\n[grid]\nbase = [1e4, 1e6]\n'
+    )
     (tmp_path / "more.toml").write_text('experiment = "freqs"\nbase = 5e5\n')
     assert as_person("run", "many.toml", "-q", cwd=tmp_path).returncode == 0
     results = tmp_path / "results"
@@ -609,7 +682,9 @@ def test_config_files_are_answered_from_a_folder_that_is_only_read(tmp_path: Pat
         folder.chmod(0o755)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("(reused)") == 2
-    problem = "cannot write to the results folder results: Permission denied; choose another"
+    problem = (
+        "cannot write to the results folder results: Permission denied; choose another"
+    )
     assert f"index and page are not written: {problem} --results\n" in done.stderr
     assert unfinished.returncode == 2
     assert unfinished.stderr == f"ropelab: {problem} --results\n"
@@ -625,7 +700,9 @@ def test_many_runs_at_once_take_no_thread_each() -> None:
     found = set()
     for number, run in Lab().run_all(plans):
         most = max(most, threading.active_count())
-        found.add((number, run.tables["toy"].base[0], run.tables["toy"].length_tokens[0]))
+        found.add(
+            (number, run.tables["toy"].base[0], run.tables["toy"].length_tokens[0])
+        )
     assert found == {(number, 1000.0 + number, number + 20) for number in range(300)}
     assert most <= before + 2
 

@@ -14,7 +14,9 @@ def processor(monkeypatch):
 
     def say(units: bool, library: bool) -> None:
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": units})
-        ops = type("mkldnn", (), {"_is_mkldnn_bf16_supported": staticmethod(lambda: library)})
+        ops = type(
+            "mkldnn", (), {"_is_mkldnn_bf16_supported": staticmethod(lambda: library)}
+        )
         monkeypatch.setattr(torch.ops, "mkldnn", ops, raising=False)
 
     return say
@@ -48,10 +50,18 @@ def test_a_format_asked_for_is_taken(processor, asked):
 @pytest.mark.parametrize(
     ("dtype", "units", "sentence"),
     [
-        ("bfloat16", True, "computing in bfloat16: this CPU has matrix units for bfloat16"),
+        (
+            "bfloat16",
+            True,
+            "computing in bfloat16: this CPU has matrix units for bfloat16",
+        ),
         ("float16", True, "computing in float16"),
         ("auto", False, "computing in the format of the model"),
-        ("float32", False, "computing in float32: this CPU has no matrix units for bfloat16"),
+        (
+            "float32",
+            False,
+            "computing in float32: this CPU has no matrix units for bfloat16",
+        ),
         (
             "float32",
             True,
@@ -70,7 +80,9 @@ def test_the_line_says_which_and_why(processor, dtype, units, sentence):
     assert machine.about_dtype(dtype, "cpu") == sentence
 
 
-@pytest.mark.parametrize(("dtype", "expected"), [("float32", False), ("bfloat16", True)])
+@pytest.mark.parametrize(
+    ("dtype", "expected"), [("float32", False), ("bfloat16", True)]
+)
 def test_products_are_made_in_the_format(dtype, expected):
     one = torch.ones(4, 4)
     with machine.computing_in(dtype, "cpu"):

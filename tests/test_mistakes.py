@@ -1,4 +1,6 @@
-"""What newcomers type: one line that says what to type instead, status 2, nothing written."""
+"""What newcomers type: one line that says what to type instead, status 2, nothing
+written.
+"""
 
 import json
 from pathlib import Path
@@ -26,7 +28,10 @@ QWEN = {
         ("base qwen.json", "type: ropelab audit qwen.json"),
         ("precision qwen.json", "type: ropelab audit qwen.json"),
         ("emit qwen.json", "type: ropelab emit --from qwen.json --context 128k"),
-        ("emit qwen.json --context 64k", "type: ropelab emit --from qwen.json --context 64k"),
+        (
+            "emit qwen.json --context 64k",
+            "type: ropelab emit --from qwen.json --context 64k",
+        ),
         (
             "emit --from qwen.json --max-model-len 65536",
             "type: ropelab emit --from qwen.json --context 65536",
@@ -37,7 +42,10 @@ QWEN = {
         ),
         (
             "audit qwen.json --max-model-len 131072 --length 64k",
-            "type: ropelab audit qwen.json --length 64k --flags '--max-model-len 131072'",
+            (
+                "type: ropelab audit qwen.json --length 64k --flags '--max-model-len"
+                " 131072'"
+            ),
         ),
         (
             "audit --use-rope-scaling qwen.json",
@@ -82,5 +90,9 @@ def test_an_empty_argument_is_not_the_working_folder(call, command: str) -> None
     Path("config.json").write_text('{"model_type": "llama", "hidden_size": 64}')
     Path("x.toml").write_text('experiment = "freqs"\nhead_dim = 16\n')
     status, out, err = call(command, "")
-    assert (status, out, err) == (2, "", f"ropelab: the argument after '{command}' is empty\n")
+    assert (status, out, err) == (
+        2,
+        "",
+        f"ropelab: the argument after '{command}' is empty\n",
+    )
     assert not Path("results").exists()

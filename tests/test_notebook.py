@@ -8,16 +8,22 @@ NOTEBOOK = Path(__file__).parents[1] / "docs" / "ropelab.ipynb"
 
 
 def run_cell(source, names):
-    """Execute a cell as a notebook does: the value of its last expression is what it shows."""
+    """Execute a cell as a notebook does: the value of its last expression is what it
+    shows.
+    """
     tree = ast.parse(source)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, NOTEBOOK.name, "exec"), names)
-    return last and eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names)
+    return last and eval(
+        compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names
+    )
 
 
 def test_the_notebook_prints_what_it_shows(capsys):
     names: dict[str, object] = {}
-    cells = [c for c in json.loads(NOTEBOOK.read_text())["cells"] if c["cell_type"] == "code"]
+    cells = [
+        c for c in json.loads(NOTEBOOK.read_text())["cells"] if c["cell_type"] == "code"
+    ]
     for cell in cells:
         shown = run_cell("".join(cell["source"]), names)
         printed = capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""What surrounds a command: streams of any kind, errors in one line, nothing that steers."""
+"""What surrounds a command: streams of any kind, errors in one line, nothing that
+steers.
+"""
 
 import errno
 import json
@@ -25,13 +27,16 @@ def test_an_error_of_the_system_is_one_line(number, capsys):
         raise OSError(number, os.strerror(number), "tables/x.csv")
 
     assert outcome.status_of(command) == 1
-    assert capsys.readouterr().err == (
-        f"ropelab: {os.strerror(number)} (tables/x.csv); nothing half-written was left behind\n"
+    assert (
+        capsys.readouterr().err
+        == f"ropelab: {os.strerror(number)} (tables/x.csv); nothing half-written was"
+        " left behind\n"
     )
 
 
 @pytest.mark.parametrize(
-    "error", [OSError("surprise"), RecursionError("deep"), OverflowError(), ImportError("x")]
+    "error",
+    [OSError("surprise"), RecursionError("deep"), OverflowError(), ImportError("x")],
 )
 def test_a_defect_is_one_line_and_its_traceback_a_file(
     capsys: pytest.CaptureFixture[str],
@@ -46,8 +51,9 @@ def test_a_defect_is_one_line_and_its_traceback_a_file(
     assert outcome.status_of(command) == 1
     (file,) = tmp_path.iterdir()
     name = type(error).__name__
-    assert capsys.readouterr().err == (
-        f"ropelab: a defect, please report it with its traceback, {file}: {name}\n"
+    assert (
+        capsys.readouterr().err
+        == f"ropelab: a defect, please report it with its traceback, {file}: {name}\n"
     )
     assert file.read_text().startswith("Traceback")
     assert name in file.read_text()
@@ -73,7 +79,9 @@ def test_too_little_memory_is_no_defect(
 
 def test_a_closed_stdin_holds_no_configuration(tmp_path: Path) -> None:
     command = f"{sys.executable} -m ropelab audit - <&-"
-    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
@@ -103,7 +111,9 @@ def test_what_steers_a_terminal_is_written_out(capsys):
 
 
 def ropelab(*arguments, **options):
-    return subprocess.run([sys.executable, "-m", "ropelab", *arguments], text=True, **options)
+    return subprocess.run(
+        [sys.executable, "-m", "ropelab", *arguments], text=True, **options
+    )
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp437"])
@@ -111,19 +121,28 @@ def ropelab(*arguments, **options):
 def test_every_encoding_of_stdout_takes_what_is_told(encoding, arguments):
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     done = subprocess.run(
-        [sys.executable, "-m", "ropelab", *arguments], env=environment, capture_output=True
+        [sys.executable, "-m", "ropelab", *arguments],
+        env=environment,
+        capture_output=True,
     )
     assert (done.returncode, done.stderr) == (0, b"")
     text = done.stdout.decode(encoding)
     if "--json" in arguments:
-        assert json.loads(text) == json.loads(ropelab(*arguments, capture_output=True).stdout)
+        assert json.loads(text) == json.loads(
+            ropelab(*arguments, capture_output=True).stdout
+        )
 
 
 @pytest.mark.parametrize("closed", ["1", "2", "0 1 2"])
 def test_closed_streams_disturb_nothing(tmp_path, closed):
     closing = " ".join(f"{number}>&-" for number in closed.split())
-    command = f"{sys.executable} -m ropelab base --context 64 --results results --json {closing}"
-    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    command = (
+        f"{sys.executable} -m ropelab base --context 64 --results results --json"
+        f" {closing}"
+    )
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     if "1" not in closed:
@@ -140,7 +159,9 @@ def test_a_reader_that_goes_away_is_no_error_message():
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")  # noqa: PTH110
 def test_a_full_stdout_is_one_line():
     done = subprocess.run(
-        f"{sys.executable} -m ropelab methods > /dev/full", shell=True, capture_output=True
+        f"{sys.executable} -m ropelab methods > /dev/full",
+        shell=True,
+        capture_output=True,
     )
     assert done.returncode == 1
     assert done.stderr.startswith(b"ropelab: No space left on device")
@@ -150,7 +171,16 @@ def test_a_full_stdout_is_one_line():
 @pytest.mark.parametrize(
     "name",
     [
-        *("../x.md", "sub/x.md", "/tmp/x.md", "..", ".", "", "two\nlines.md", "a\x1b.md"),
+        *(
+            "../x.md",
+            "sub/x.md",
+            "/tmp/x.md",
+            "..",
+            ".",
+            "",
+            "two\nlines.md",
+            "a\x1b.md",
+        ),
         *(".cells", "freqs", "index.html", ".md", "x" * 300 + ".md"),
     ],
 )
@@ -162,7 +192,9 @@ def test_an_index_outside_the_results_is_refused(tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["a pipe", "a device", "large", "a folder", "deep", "not text"])
+@pytest.mark.parametrize(
+    "kind", ["a pipe", "a device", "large", "a folder", "deep", "not text"]
+)
 def test_what_is_no_config_file_is_refused_at_once(tmp_path, kind):
     path = tmp_path / "x.toml"
     content = {
@@ -178,7 +210,9 @@ def test_what_is_no_config_file_is_refused_at_once(tmp_path, kind):
         path.mkdir()
     else:
         path.write_bytes(content[kind])
-    done = ropelab("base", "--config", str(path), cwd=tmp_path, capture_output=True, timeout=60)
+    done = ropelab(
+        "base", "--config", str(path), cwd=tmp_path, capture_output=True, timeout=60
+    )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert str(path) in done.stderr
@@ -198,7 +232,10 @@ def test_a_name_that_is_not_utf_8_is_refused_at_the_start(
 ) -> None:
     assert ropelab("freqs", "-q", cwd=tmp_path).returncode == 0
     shutil.copytree(tmp_path / "results", tmp_path / "\udcff")
-    for folder, content in (("text", "words " * 20_000), ("configs", 'experiment = "freqs"')):
+    for folder, content in (
+        ("text", "words " * 20_000),
+        ("configs", 'experiment = "freqs"'),
+    ):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "\udcff.toml").write_text(content)
     before = sorted(tmp_path.rglob("*"))

@@ -90,13 +90,23 @@ def keys(experiment: str, **values: object) -> set[str]:
 
 
 def test_the_example_has_12_lines(mymodule) -> None:
-    lines = [line for line in MODULE.splitlines() if line.strip() and not line.startswith("#")]
+    lines = [
+        line
+        for line in MODULE.splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
     assert len(lines) <= 12
 
 
 def test_the_example_does_what_it_says(mymodule, capsys) -> None:
     status, out, _ = typed(
-        capsys, "freqs", "--method", "mymodule:MyRoPE(factor=4)", "--train-len", "4096", "--json"
+        capsys,
+        "freqs",
+        "--method",
+        "mymodule:MyRoPE(factor=4)",
+        "--train-len",
+        "4096",
+        "--json",
     )
     assert status == 0
     rows = json.loads(out)["tables"]["pairs"]
@@ -148,7 +158,9 @@ class Sharper(Reading):
 """
 
 
-def test_a_method_that_trains_on_is_trained_for_each_of_its_parameters(mymodule, corpus) -> None:
+def test_a_method_that_trains_on_is_trained_for_each_of_its_parameters(
+    mymodule, corpus
+) -> None:
     mymodule(RECALIBRATED)
     values = {**SMALL, "corpus": corpus, "preset": "tiny", "tasks": "text"}
     found = [
@@ -159,7 +171,9 @@ def test_a_method_that_trains_on_is_trained_for_each_of_its_parameters(mymodule,
     assert len(found[0] - found[1]) == len(found[1] - found[0]) >= 2
 
 
-def test_two_tasks_of_ones_own_with_one_name_are_refused(mymodule, capsys, tmp_path) -> None:
+def test_two_tasks_of_ones_own_with_one_name_are_refused(
+    mymodule, capsys, tmp_path
+) -> None:
     mymodule(MODULE + MORE)
     Path("mymodule2.py").write_text(MODULE + MORE)
     tasks = "mymodule:my_task,mymodule2:my_task"
@@ -170,14 +184,21 @@ def test_two_tasks_of_ones_own_with_one_name_are_refused(mymodule, capsys, tmp_p
 def test_evaluations_of_a_changed_method_are_other_cells_and_those_of_yarn_the_same(
     mymodule, corpus
 ) -> None:
-    values = {**SMALL, "corpus": corpus, "tasks": "copy", "methods": "mymodule:MyRoPE,yarn"}
+    values = {
+        **SMALL,
+        "corpus": corpus,
+        "tasks": "copy",
+        "methods": "mymodule:MyRoPE,yarn",
+    }
     before = keys("extrapolate", **values)
     mymodule(MODULE.replace("6.283", "3.14"))
     after = keys("extrapolate", **values)
     assert len(before - after) == len(after - before) == 1
 
 
-def test_a_trained_encoding_is_trained_anew_when_its_file_changes(mymodule, corpus) -> None:
+def test_a_trained_encoding_is_trained_anew_when_its_file_changes(
+    mymodule, corpus
+) -> None:
     inside = "layers(window(mymodule:MyEncoding,16),rope)"
     names = f"mymodule:MyEncoding,rope,{inside}"
     values = {**SMALL, "corpus": corpus, "tasks": "copy", "encodings": names}
@@ -185,7 +206,9 @@ def test_a_trained_encoding_is_trained_anew_when_its_file_changes(mymodule, corp
     def models() -> dict[str, str]:
         plan = Lab().prepare("encodings", values)
         cells = with_starts(plan.experiment.cells(plan.config)).values()
-        return {cell.called: name_of(cell) for cell in cells if isinstance(cell, Training)}
+        return {
+            cell.called: name_of(cell) for cell in cells if isinstance(cell, Training)
+        }
 
     before = models()
     mymodule(MODULE + MORE.replace("q * 2.0", "q * 3.0"))
@@ -195,7 +218,9 @@ def test_a_trained_encoding_is_trained_anew_when_its_file_changes(mymodule, corp
     assert before[inside] != after[inside]
 
 
-def test_everything_of_ones_own_is_compared_in_one_run(mymodule, corpus, tiny_preset) -> None:
+def test_everything_of_ones_own_is_compared_in_one_run(
+    mymodule, corpus, tiny_preset
+) -> None:
     run = ropelab.extrapolate(
         **SMALL, corpus=corpus, methods="mymodule:MyRoPE,pi", tasks="mymodule:my_task"
     )
@@ -235,7 +260,9 @@ def test_a_model_trained_under_a_plan_of_ones_own_is_named_by_what_the_plan_says
         for module in (casts, quality):
             monkeypatch.setattr(module, "find", lambda *asked: plans.get(asked))
         encodings = "rounded(rope, mine)"
-        config = build(EncodingsConfig, {**SMALL, "corpus": str(corpus), "encodings": encodings})
+        config = build(
+            EncodingsConfig, {**SMALL, "corpus": str(corpus), "encodings": encodings}
+        )
         return quality.training(config, config.encodings[0], 0).key
 
     assert key("table=bfloat16") == key("table=bfloat16") != key("table=float16")
@@ -257,7 +284,9 @@ def test_from_python_an_object_is_what_would_be_typed(mymodule, monkeypatch) -> 
 
     run = ropelab.freqs(method=mine.MyRoPE(factor=4))
     assert run.config.method == "mymodule:MyRoPE(factor=4)"
-    config = Lab().prepare("extrapolate", {**SMALL, "methods": [mine.MyRoPE, "yarn"]}).config
+    config = (
+        Lab().prepare("extrapolate", {**SMALL, "methods": [mine.MyRoPE, "yarn"]}).config
+    )
     assert config.methods == ("mymodule:MyRoPE", "yarn")  # type: ignore[attr-defined]
 
 
@@ -311,8 +340,11 @@ called, bound = Called(), partial(copy_trials)
         ("extrapolate", "--tasks", "bound"),
     ],
 )
-def test_what_other_code_has_made_is_refused(mymodule, capsys, command, flag, name) -> None:
-    # Its own name leads elsewhere or to another one, so that a change is not seen and two are one.
+def test_what_other_code_has_made_is_refused(
+    mymodule, capsys, command, flag, name
+) -> None:
+    # Its own name leads elsewhere or to another one, so that a change is not seen and
+    # two are one.
     mymodule(MADE)
     name = name if "," in name else f"mymodule:{name}"
     status, out, err = typed(capsys, command, flag, name)
@@ -330,7 +362,9 @@ def test_two_classes_of_one_name_are_not_taken_for_one(mymodule, monkeypatch) ->
         ropelab.freqs(method=mine.Two())
 
 
-def test_a_file_that_was_changed_after_its_import_is_refused(mymodule, monkeypatch) -> None:
+def test_a_file_that_was_changed_after_its_import_is_refused(
+    mymodule, monkeypatch
+) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     monkeypatch.syspath_prepend(Path.cwd())
     importlib.invalidate_caches()
@@ -338,10 +372,15 @@ def test_a_file_that_was_changed_after_its_import_is_refused(mymodule, monkeypat
 
     Path("mymodule.py").write_text(MODULE.replace("6.283", "3.1"))
     # Its first use: the old code would be kept under the new file's name.
-    with pytest.raises(InputError, match=r"mymodule\.py has changed since it was imported"):
+    with pytest.raises(
+        InputError, match=r"mymodule\.py has changed since it was imported"
+    ):
         ropelab.freqs(method=mine.MyRoPE(factor=4))
     mine = importlib.reload(mine)
-    assert ropelab.freqs(method=mine.MyRoPE(factor=4)).tables["pairs"]["divided_by"].max() == 4
+    assert (
+        ropelab.freqs(method=mine.MyRoPE(factor=4)).tables["pairs"]["divided_by"].max()
+        == 4
+    )
 
 
 TEXT = """
@@ -354,13 +393,17 @@ class Spelled(Scaling):
 """
 
 
-def test_text_of_a_parameter_keeps_its_capitals_and_is_one_parameter(mymodule, monkeypatch) -> None:
+def test_text_of_a_parameter_keeps_its_capitals_and_is_one_parameter(
+    mymodule, monkeypatch
+) -> None:
     mymodule(MODULE + TEXT)
     monkeypatch.syspath_prepend(Path.cwd())
     import mymodule as mine
 
     divided = [
-        ropelab.freqs(method=mine.Spelled(letter=letter)).tables["pairs"]["divided_by"][0]
+        ropelab.freqs(method=mine.Spelled(letter=letter)).tables["pairs"]["divided_by"][
+            0
+        ]
         for letter in "aA"
     ]
     assert divided == [1, 2]
@@ -394,7 +437,9 @@ def test_a_module_that_was_reloaded_is_another_one(mymodule, monkeypatch) -> Non
 EMPTY = Computation(kind="empty", version=1, title="nothing", function=dict, inputs={})
 
 
-def test_a_worker_refuses_a_module_that_changed_since_the_run_began(mymodule, tmp_path) -> None:
+def test_a_worker_refuses_a_module_that_changed_since_the_run_began(
+    mymodule, tmp_path
+) -> None:
     own.find("methods", "mymodule:MyRoPE")
     own.source(own.find("methods", "mymodule:MyRoPE"))
     Path("mymodule.py").write_text(MODULE.replace("6.283", "3.14"))
@@ -414,7 +459,9 @@ def test_so_does_a_worker_on_ray(mymodule) -> None:
         on_ray.computed(known, 0, EMPTY, "", "", None)
 
 
-def test_a_task_of_ones_own_is_asked_of_a_released_model(mymodule, corpus, tmp_path) -> None:
+def test_a_task_of_ones_own_is_asked_of_a_released_model(
+    mymodule, corpus, tmp_path
+) -> None:
     model = reader_of_bytes(tmp_path / "model")
     asked = ropelab.evaluate(
         model=model, corpus=corpus, tasks="mymodule:my_task", methods="pi", context=128,
@@ -429,11 +476,17 @@ def test_a_task_of_ones_own_is_asked_of_a_released_model(mymodule, corpus, tmp_p
     [
         "copy_trials(seed, distance, 2 * context, rows, background)",
         "copy_trials(seed, distance, context, 1, background)",
-        "Batch((made := copy_trials(seed, distance, context, rows)).tokens - 40, made.scored)",
+        (
+            "Batch((made := copy_trials(seed, distance, context, rows)).tokens - 40,"
+            " made.scored)"
+        ),
     ],
 )
-def test_rows_or_symbols_that_were_not_asked_for_are_refused(mymodule, corpus, wrong: str) -> None:
-    # Longer rows would be taken for the context asked for, other symbols for the nearest ones.
+def test_rows_or_symbols_that_were_not_asked_for_are_refused(
+    mymodule, corpus, wrong: str
+) -> None:
+    # Longer rows would be taken for the context asked for, other symbols for the
+    # nearest ones.
     right = "copy_trials(seed, distance, context, rows, background)"
     assert right in MORE
     start = "from ropelab.models.lm.source import Batch\n"
@@ -442,7 +495,9 @@ def test_rows_or_symbols_that_were_not_asked_for_are_refused(mymodule, corpus, w
     config: Any = Lab().prepare("extrapolate", values).config
     task = beyond_training(config, "mymodule:my_task")
     assert isinstance(task, Retrieval)
-    with pytest.raises(InputError, match="mymodule:my_task must return 2 rows of 64 symbols"):
+    with pytest.raises(
+        InputError, match="mymodule:my_task must return 2 rows of 64 symbols"
+    ):
         task.sequences_at(0, task.places[0], 2)
 
 
@@ -455,7 +510,9 @@ def test_code_that_ends_the_process_is_an_error_in_it(mymodule, capsys) -> None:
 
 def test_entry_points_are_names_without_a_module(mymodule, monkeypatch, capsys) -> None:
     point = EntryPoint("my_rope", "mymodule:MyRoPE", "ropelab.methods")
-    monkeypatch.setattr(own, "named", lambda kind: {"my_rope": point} if kind == "methods" else {})
+    monkeypatch.setattr(
+        own, "named", lambda kind: {"my_rope": point} if kind == "methods" else {}
+    )
     monkeypatch.setattr(own, "_found", {})
     from ropelab.models.methods import registry
 
@@ -470,13 +527,17 @@ def test_entry_points_are_names_without_a_module(mymodule, monkeypatch, capsys) 
 def test_a_name_means_one_thing_of_each_kind(mymodule, monkeypatch) -> None:
     points = {
         "methods": {"mine": EntryPoint("mine", "mymodule:MyRoPE", "ropelab.methods")},
-        "encodings": {"mine": EntryPoint("mine", "othermodule:MyEncoding", "ropelab.encodings")},
+        "encodings": {
+            "mine": EntryPoint("mine", "othermodule:MyEncoding", "ropelab.encodings")
+        },
     }
     Path("othermodule.py").write_text(MORE.replace("2.0", "3.0"))
     monkeypatch.setattr(own, "named", lambda kind: points.get(kind, {}))
     monkeypatch.setattr(own, "_found", {})
     kinds: tuple[own.Kind, own.Kind] = ("methods", "encodings")
-    found = [getattr(own.find(kind, "mine"), "__name__", "") for kind in (*kinds, *kinds)]
+    found = [
+        getattr(own.find(kind, "mine"), "__name__", "") for kind in (*kinds, *kinds)
+    ]
     assert found == ["MyRoPE", "MyEncoding"] * 2
     # Both are in the key, since a text tells no kind.
     (both,) = own.mentioned(["mine"]).values()
@@ -484,10 +545,14 @@ def test_a_name_means_one_thing_of_each_kind(mymodule, monkeypatch) -> None:
     sys.modules.pop("othermodule")
 
 
-def test_an_error_in_an_entry_point_has_its_place(mymodule, monkeypatch, capsys) -> None:
+def test_an_error_in_an_entry_point_has_its_place(
+    mymodule, monkeypatch, capsys
+) -> None:
     mymodule(MODULE.replace("slow = ", "1 / 0\n        slow = "))
     point = EntryPoint("mine", "mymodule:MyRoPE", "ropelab.methods")
-    monkeypatch.setattr(own, "named", lambda kind: {"mine": point} if kind == "methods" else {})
+    monkeypatch.setattr(
+        own, "named", lambda kind: {"mine": point} if kind == "methods" else {}
+    )
     monkeypatch.setattr(own, "_found", {})
     status, _, err = typed(capsys, "freqs", "--method", "mine(factor=4)")
     assert status == 2
@@ -504,19 +569,25 @@ def test_an_error_in_an_entry_point_has_its_place(mymodule, monkeypatch, capsys)
         ("mymodule:MyRoPE(fctor=4)", "did you mean 'factor'?"),
     ],
 )
-def test_what_cannot_be_used_is_one_line(mymodule, capsys, method: str, says: str) -> None:
+def test_what_cannot_be_used_is_one_line(
+    mymodule, capsys, method: str, says: str
+) -> None:
     status, out, err = typed(capsys, "freqs", "--method", method)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert says in err
 
 
 def test_a_number_is_no_cast_plan(mymodule, capsys) -> None:
-    status, out, err = typed(capsys, "precision", "--length", "64", "--preset", "mymodule:SLOW")
+    status, out, err = typed(
+        capsys, "precision", "--length", "64", "--preset", "mymodule:SLOW"
+    )
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "mymodule:SLOW" in err
 
 
-@pytest.mark.parametrize("command", ["freqs", "precision --length 64", "base --base 1e4"])
+@pytest.mark.parametrize(
+    "command", ["freqs", "precision --length 64", "base --base 1e4"]
+)
 @pytest.mark.parametrize(
     "plan",
     [
@@ -531,9 +602,13 @@ def test_a_number_is_no_cast_plan(mymodule, capsys) -> None:
         "geometry.inv_freq, 1.0, 0.0",
     ],
 )
-def test_a_plan_of_no_frequencies_is_refused(mymodule, capsys, command: str, plan: str) -> None:
+def test_a_plan_of_no_frequencies_is_refused(
+    mymodule, capsys, command: str, plan: str
+) -> None:
     mymodule(re.sub(r"RopePlan\(.*\)\n", f"RopePlan({plan})\n", MODULE))
-    status, out, err = typed(capsys, *command.split(), "--method", "mymodule:MyRoPE(factor=4)")
+    status, out, err = typed(
+        capsys, *command.split(), "--method", "mymodule:MyRoPE(factor=4)"
+    )
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "plan() must return" in err
 
@@ -550,12 +625,16 @@ class Stretched(Stretching):
 
 def test_a_class_that_only_stretches_is_checked_too(mymodule, capsys) -> None:
     mymodule(STRETCHED)
-    status, out, err = typed(capsys, "freqs", "--method", "mymodule:Stretched(factor=4)")
+    status, out, err = typed(
+        capsys, "freqs", "--method", "mymodule:Stretched(factor=4)"
+    )
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "plan() must return frequencies of" in err
 
 
-@pytest.mark.parametrize("command", ["freqs --method", "extrapolate --tasks copy --methods"])
+@pytest.mark.parametrize(
+    "command", ["freqs --method", "extrapolate --tasks copy --methods"]
+)
 def test_an_error_in_ones_own_code_is_its_line(mymodule, capsys, command: str) -> None:
     mymodule(MODULE.replace("geometry.trained_len < 6.283", "geometry.nothing < 6.283"))
     status, _, err = typed(capsys, *command.split(), "mymodule:MyRoPE(factor=4)")

@@ -1,4 +1,6 @@
-"""For scripts: JSON schemas, codes of findings, SARIF, runs compared, agents' page, hooks."""
+"""For scripts: JSON schemas, codes of findings, SARIF, runs compared, agents' page,
+hooks.
+"""
 
 import json
 import re
@@ -37,7 +39,9 @@ CONFIG = {
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     """Type a command beside a configuration; returns status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text(json.dumps(CONFIG))
@@ -98,14 +102,17 @@ def test_every_code_of_a_finding_is_in_the_one_table() -> None:
     assert used == set(CODES)
     rows = dict(
         re.findall(
-            r"^\| ([EWN]\d\d) \| (.+) \|$", (ROOT / "docs/audit.md").read_text(), re.MULTILINE
+            r"^\| ([EWN]\d\d) \| (.+) \|$",
+            (ROOT / "docs/audit.md").read_text(),
+            re.MULTILINE,
         )
     )
     assert rows == CODES
 
 
 def test_sarif_has_every_finding_under_a_rule(call: Any) -> None:
-    # The properties that the schema of SARIF 2.1.0 requires, and those that code scanning reads.
+    # The properties that the schema of SARIF 2.1.0 requires, and those that code
+    # scanning reads.
     status, out, _ = call("audit config.json --format sarif")
     document, tables = json.loads(out), json.loads(call("audit config.json --json")[1])
     assert status == 3
@@ -114,7 +121,9 @@ def test_sarif_has_every_finding_under_a_rule(call: Any) -> None:
     driver = run["tool"]["driver"]
     assert (driver["name"], driver["version"]) == ("ropelab", ropelab.__version__)
     expected = tables["files"][0]["tables"]["findings"]
-    assert [result["ruleId"] for result in run["results"]] == [one["code"] for one in expected]
+    assert [result["ruleId"] for result in run["results"]] == [
+        one["code"] for one in expected
+    ]
     assert len(expected) > 2
     for result, one in zip(run["results"], expected, strict=True):
         assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
@@ -130,14 +139,19 @@ def test_sarif_has_every_finding_under_a_rule(call: Any) -> None:
 def test_sarif_has_what_is_wrong_with_a_draft_model(call: Any) -> None:
     model = {"model_type": "llama", "num_attention_heads": 32, "rope_theta": 500000.0}
     for name, width, length in (("target", 4096, 32768), ("draft", 2048, 8192)):
-        sizes = {"hidden_size": width, "num_hidden_layers": 32, "max_position_embeddings": length}
+        sizes = {
+            "hidden_size": width,
+            "num_hidden_layers": 32,
+            "max_position_embeddings": length,
+        }
         Path(f"{name}.json").write_text(json.dumps({**model, **sizes}))
     _, out, _ = call("audit target.json draft.json --format sarif")
     assert "W17" in {each["ruleId"] for each in json.loads(out)["runs"][0]["results"]}
 
 
 def test_sarif_of_an_absolute_path_is_a_uri(call: Any) -> None:
-    # Microsoft's validator refuses a relative reference that begins with a slash (SARIF1004).
+    # Microsoft's validator refuses a relative reference that begins with a slash
+    # (SARIF1004).
     _, out, _ = call(f"audit '{Path('config.json').resolve()}' --format sarif")
     (run,) = json.loads(out)["runs"]
     for result in run["results"]:
@@ -174,7 +188,8 @@ def test_one_format_is_asked_for_at_a_time(call: Any) -> None:
 
 def test_two_runs_are_compared(call: Any) -> None:
     one, two, third = (
-        ropelab.freqs(head_dim=16, base=base, results="kept").folder for base in (1e4, 1e5, 1e4 + 1)
+        ropelab.freqs(head_dim=16, base=base, results="kept").folder
+        for base in (1e4, 1e5, 1e4 + 1)
     )
     other = ropelab.base(context=64, head_dim=8, results="kept").folder
     status, out, _ = call(f"compare {one} {two} --json")
@@ -195,7 +210,9 @@ def test_two_runs_are_compared(call: Any) -> None:
     assert call("compare kept kept")[0] == 2
 
 
-def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_named() -> None:
+def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_named() -> (
+    None
+):
     def run(columns: dict[str, list[Any]], says: str = "yes") -> Shown:
         about = {"experiment": "x", "config": {}, "tables": {"t": {}, "u": {}}}
         shown = Shown(Path("x"), {**about, "inputs": {}, "version": 1})
@@ -221,7 +238,9 @@ def test_measured_words_are_compared_and_identify_no_row() -> None:
         return shown
 
     one = run(measured=["0.4 apart", "same"], id=["a", "b"], value=[0.4, 1.0])
-    two = run(measured=["0.9 apart", "same", "new"], id=["a", "b", "c"], value=[0.9, 1.0, 2.0])
+    two = run(
+        measured=["0.9 apart", "same", "new"], id=["a", "b", "c"], value=[0.9, 1.0, 2.0]
+    )
     answer, tables = compare.compared(one, two)
     assert answer.startswith("2 of 2 columns of values differ")
     assert "rows of one run alone in t" in answer
@@ -229,7 +248,10 @@ def test_measured_words_are_compared_and_identify_no_row() -> None:
     assert values["rows"].tolist() == [2, 2]
     assert values["alone"].tolist() == [1, 1]
     assert values.loc["value", "largest"] == "0.4 -> 0.9"
-    assert list(values.loc["measured", ["largest", "where"]]) == ["0.4 apart -> 0.9 apart", "a"]
+    assert list(values.loc["measured", ["largest", "where"]]) == [
+        "0.4 apart -> 0.9 apart",
+        "a",
+    ]
 
 
 def test_what_two_runs_have_read_and_their_versions_are_compared_as_settings() -> None:
@@ -240,10 +262,15 @@ def test_what_two_runs_have_read_and_their_versions_are_compared_as_settings() -
         run.__dict__["stored"] = {}
     answer, tables = compare.compared(one, two)
     assert "2 settings differ" in answer
-    assert tables["settings"].values.tolist() == [["corpus", "aaaa", "bbbb"], ["version", "1", "2"]]
+    assert tables["settings"].values.tolist() == [
+        ["corpus", "aaaa", "bbbb"],
+        ["version", "1", "2"],
+    ]
 
 
-def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another_kind() -> None:
+def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another_kind() -> (
+    None
+):
     def run(config: dict[str, int], **columns: list[Any]) -> Shown:
         table = pd.DataFrame(columns)
         about = {"experiment": "x", "config": config, "tables": {"t": {}}}
@@ -252,12 +279,21 @@ def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another
         return shown
 
     one = run({"old": 1}, source=[1, 2], name=["a", "b"], lost=[3, 3], share=[0.5, 0.5])
-    two = run({"new": 2}, source=["x", "y"], name=["a", "b"], lost=[3, 300_000], share=[0.5, 0.5])
+    two = run(
+        {"new": 2},
+        source=["x", "y"],
+        name=["a", "b"],
+        lost=[3, 300_000],
+        share=[0.5, 0.5],
+    )
     answer, tables = compare.compared(one, two)
     assert answer.startswith("2 of 3 columns of values differ")
     values = tables["values"].set_index("value")
     assert values.loc["source", "largest"] == "1 -> x"
-    assert (values.loc["lost", "largest"], values.loc["lost", "where"]) == ("3 -> 300000", "b")
+    assert (values.loc["lost", "largest"], values.loc["lost", "where"]) == (
+        "3 -> 300000",
+        "b",
+    )
     assert tables["settings"]["setting"].tolist() == ["old", "new"]
     apart = run({}, source=[8, 9], name=["c", "d"], lost=[9, 9], share=[0.1, 0.2])
     assert compare.compared(one, apart)[0].startswith("0 of 0 columns")
@@ -272,7 +308,9 @@ def test_truth_values_words_and_columns_of_one_run_alone_are_not_passed_over() -
         }
         return shown
 
-    one = run(admissible=[True, True], sign=[None, None], says=["yes", "yes"], old=[1, 2])
+    one = run(
+        admissible=[True, True], sign=[None, None], says=["yes", "yes"], old=[1, 2]
+    )
     two = run(admissible=[True, False], sign=[None, "-"], says=["yes", "no"])
     answer, tables = compare.compared(one, two)
     assert answer.startswith("3 of 3 columns of values differ")
@@ -301,12 +339,20 @@ def test_commands_on_the_page_for_agents_exist(call: Any) -> None:
 def test_the_hook_and_the_action_call_a_command_that_exists(call: Any) -> None:
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     assert call(f"{hook['entry'].removeprefix('ropelab ')} config.json")[0] == 3
-    for name, matched in (("a/config.json", True), ("params.json", True), ("myconfig.json", False)):
+    for name, matched in (
+        ("a/config.json", True),
+        ("params.json", True),
+        ("myconfig.json", False),
+    ):
         assert bool(re.search(hook["files"], name)) == matched
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     steps = action["runs"]["steps"]
     runs = [step["run"] for step in steps if "run" in step and "ropelab" in step["run"]]
     assert len(runs) == 2
     for run in runs:
-        line = run.split(">")[0].replace("$FILES", "config.json").replace("$OPTIONS", "")
-        assert call(line.strip().removeprefix("ropelab "))[0] == (0 if "never" in line else 3)
+        line = (
+            run.split(">")[0].replace("$FILES", "config.json").replace("$OPTIONS", "")
+        )
+        assert call(line.strip().removeprefix("ropelab "))[0] == (
+            0 if "never" in line else 3
+        )

@@ -18,7 +18,9 @@ from ropelab.runs.stats import (
 def test_mean_interval_equals_scipys_t_interval():
     samples = np.random.default_rng(0).normal(3, 2, size=20)
     interval = mean_interval(samples)
-    low, high = scipy_stats.t.interval(0.95, 19, samples.mean(), scipy_stats.sem(samples))
+    low, high = scipy_stats.t.interval(
+        0.95, 19, samples.mean(), scipy_stats.sem(samples)
+    )
     assert (interval.low, interval.high) == pytest.approx((low, high))
     assert interval.value == samples.mean()
 
@@ -43,7 +45,9 @@ def test_wilson_by_hand():
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
     interval = proportion_interval(k, n)
-    assert (interval.low, interval.high) == pytest.approx((centre - half, centre + half))
+    assert (interval.low, interval.high) == pytest.approx(
+        (centre - half, centre + half)
+    )
 
 
 def test_a_proportion_stays_inside_its_range():
@@ -58,7 +62,9 @@ def by_hand(x: np.ndarray) -> tuple[float, float]:
     seeds, documents, mean = x.mean(axis=1), x.mean(axis=0), x.mean()
     vs = sum((m - mean) ** 2 for m in seeds) / (k - 1) / k
     vd = sum((m - mean) ** 2 for m in documents) / (n - 1) / n
-    rest = [x[i, j] - seeds[i] - documents[j] + mean for i in range(k) for j in range(n)]
+    rest = [
+        x[i, j] - seeds[i] - documents[j] + mean for i in range(k) for j in range(n)
+    ]
     vr = sum(r**2 for r in rest) / ((k - 1) * (n - 1)) / (k * n)
     v = max(vs + vd - vr, vs, vd)
     return v, max(1.0, v**2 / (vs**2 / (k - 1) + vd**2 / (n - 1)))
@@ -67,12 +73,18 @@ def by_hand(x: np.ndarray) -> tuple[float, float]:
 @pytest.mark.parametrize("shape", [(3, 6), (5, 50), (2, 2)])
 def test_the_variance_over_seeds_and_documents_by_hand(shape):
     rng = np.random.default_rng(2)
-    x = rng.normal(size=shape) + rng.normal(size=(shape[0], 1)) + rng.normal(size=(1, shape[1]))
+    x = (
+        rng.normal(size=shape)
+        + rng.normal(size=(shape[0], 1))
+        + rng.normal(size=(1, shape[1]))
+    )
     mean = crossed_mean(x)
     assert (mean.variance, mean.freedom) == pytest.approx(by_hand(x))
     half = scipy_stats.t.ppf(0.975, mean.freedom) * math.sqrt(mean.variance)
     interval = mean.interval()
-    assert (interval.low, interval.high) == pytest.approx((x.mean() - half, x.mean() + half))
+    assert (interval.low, interval.high) == pytest.approx(
+        (x.mean() - half, x.mean() + half)
+    )
 
 
 def test_without_seeds_it_is_students_interval_and_test():
@@ -89,7 +101,8 @@ def test_what_never_varies_is_as_certain_as_it_gets(values, p):
 
 def test_false_discovery_rates_are_those_of_benjamini_and_hochberg():
     p = [0.01, 0.04, 0.03, 0.005, math.nan, 0.5]
-    # By hand: sorted p * 5 / rank = 0.025, 0.025, 0.05, 0.05, 0.5, each the least from there on.
+    # By hand: sorted p * 5 / rank = 0.025, 0.025, 0.05, 0.05, 0.5, each the least from
+    # there on.
     assert discovery_rates(p) == pytest.approx(
         [0.025, 0.05, 0.05, 0.025, math.nan, 0.5], nan_ok=True
     )

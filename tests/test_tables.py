@@ -27,9 +27,9 @@ def read(folder: Path) -> pd.DataFrame:
 
 
 def test_floats_read_back_bit_for_bit(tmp_path):
-    values = np.random.default_rng(0).normal(size=1000) * 10.0 ** np.arange(-500, 500).clip(
-        -300, 300
-    )
+    values = np.random.default_rng(0).normal(size=1000) * 10.0 ** np.arange(
+        -500, 500
+    ).clip(-300, 300)
     table = pd.DataFrame({"x": [*values, math.inf, -math.inf, 5e-324, 0.1 + 0.2]})
     pd.testing.assert_frame_equal(write(tmp_path, table), table, check_exact=True)
     pd.testing.assert_frame_equal(read(tmp_path), table, check_exact=True)
@@ -51,7 +51,9 @@ def test_text_numbers_and_missing_values_keep_their_meaning(tmp_path):
 
 
 def test_text_that_looks_like_numbers_stays_text(tmp_path):
-    table = pd.DataFrame({"kind": ["01", "1", "1e2", None], "name": ["True", "False"] * 2})
+    table = pd.DataFrame(
+        {"kind": ["01", "1", "1e2", None], "name": ["True", "False"] * 2}
+    )
     back = write(tmp_path, table)
     assert back["kind"].tolist()[:3] == ["01", "1", "1e2"]
     assert back["kind"].isna().tolist() == [False] * 3 + [True]
@@ -65,7 +67,9 @@ def test_the_same_table_is_the_same_bytes(tmp_path):
     back = write(tmp_path / "a", pd.DataFrame({"x": np.linspace(0, 1, 7)}))
     write(tmp_path / "b", back)
     for name in ("about.json", "tables/t.csv"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        assert (tmp_path / "a" / name).read_bytes() == (
+            tmp_path / "b" / name
+        ).read_bytes()
 
 
 def test_an_empty_table_keeps_its_columns_and_one_without_columns_is_no_table(tmp_path):
@@ -85,7 +89,11 @@ def test_what_was_not_written_is_not_read(tmp_path, file, damage):
     if damage == "a folder":
         path.mkdir()
     elif damage != "gone":
-        changed = {"a digit": content.replace(b"1", b"2"), "a cut": content[:-3], "empty": b""}
+        changed = {
+            "a digit": content.replace(b"1", b"2"),
+            "a cut": content[:-3],
+            "empty": b"",
+        }
         path.write_bytes(changed[damage])
     if (file, damage) == ("about.json", "gone"):
         assert FORMAT.description(tmp_path) is None

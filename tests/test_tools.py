@@ -43,14 +43,20 @@ def test_only_text_of_the_documentation_is_written_with_its_source(tool, tmp_pat
     folder = tmp_path / "text"
     docs = tool("django_docs")
     docs.unpack(packed(tmp_path / "sdist.tar.gz", files), folder)
-    written = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    written = {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
     assert written == {"ref/forms.txt", ".source"}
     assert (folder / "ref/forms.txt").read_text() == "Forms"
     assert docs.SHA256 in (folder / ".source").read_text()
 
 
 def test_an_archive_that_reaches_outside_is_refused(tool, tmp_path):
-    archive = packed(tmp_path / "sdist.tar.gz", {"django-5.2.8/docs/../../evil.txt": "text"})
+    archive = packed(
+        tmp_path / "sdist.tar.gz", {"django-5.2.8/docs/../../evil.txt": "text"}
+    )
     with pytest.raises(SystemExit, match="outside"):
         tool("django_docs").unpack(archive, tmp_path / "text" / "inner")
     assert not list(tmp_path.rglob("evil.txt"))
@@ -88,11 +94,19 @@ def test_the_script_for_a_gpu_compares_what_a_device_computes_with_the_cast_plan
     assert not any("100.0000%" in line for line in told["tf32_matmul"])
 
 
-def test_the_script_for_a_gpu_asks_for_nothing_that_the_command_line_refuses(tool, capsys):
-    trainings = [each for each in tool("on_gpu").parts("cpu", False) if "-m ropelab" in each.words]
+def test_the_script_for_a_gpu_asks_for_nothing_that_the_command_line_refuses(
+    tool, capsys
+):
+    trainings = [
+        each
+        for each in tool("on_gpu").parts("cpu", False)
+        if "-m ropelab" in each.words
+    ]
     assert len(trainings) == 2
     for part in trainings:
-        words = part.words.replace("--results RESULTS", "--max-minutes 0.01").split()[2:]
+        words = part.words.replace("--results RESULTS", "--max-minutes 0.01").split()[
+            2:
+        ]
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert ended.value.code == 2
@@ -100,7 +114,9 @@ def test_the_script_for_a_gpu_asks_for_nothing_that_the_command_line_refuses(too
     assert sum(each.seconds for each in tool("on_gpu").parts("cuda", False)) < 9 * 60
 
 
-def test_the_script_for_a_gpu_goes_on_after_a_part_that_fails_or_takes_too_long(tool, tmp_path):
+def test_the_script_for_a_gpu_goes_on_after_a_part_that_fails_or_takes_too_long(
+    tool, tmp_path
+):
     gpu = tool("on_gpu")
     failing = gpu.Part("?", "-m ropelab freqs --base nonsense", 60)
     told = gpu.answer(failing, tmp_path)

@@ -1,4 +1,6 @@
-"""A run is a value: its cells follow from its config, and their keys hold all they depend on."""
+"""A run is a value: its cells follow from its config, and their keys hold all they
+depend on.
+"""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -31,7 +33,9 @@ def test_a_run_asks_for_exactly_the_cells_that_its_config_lists(path, monkeypatc
     lab = Lab()
     plan = lab.prepare(*read_toml(path))
     work, context = lab.work(plan, lab.context()), lab.context()
-    errors = [error for _, error in lab.engine.compute(list(work.cells.values()), context)]
+    errors = [
+        error for _, error in lab.engine.compute(list(work.cells.values()), context)
+    ]
     assert errors == [None] * len(work.cells)
     values = Recorded(context)
     plan.experiment.tables(plan.config, values)
@@ -132,7 +136,9 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def lab_of(tmp_path_factory, corpora):
-    """A lab in which the cells of an experiment's small config are finished, and that config."""
+    """A lab in which the cells of an experiment's small config are finished, and that
+    config.
+    """
 
     @cache
     def found(name):
@@ -145,7 +151,8 @@ def lab_of(tmp_path_factory, corpora):
 
 
 @pytest.mark.parametrize(
-    ("name", "changed"), [(name, each) for name, others in OTHERS.items() for each in others]
+    ("name", "changed"),
+    [(name, each) for name, others in OTHERS.items() for each in others],
 )
 def test_finished_cells_of_another_config_are_used_only_where_they_are_the_same(
     lab_of, tmp_path, name, changed

@@ -41,7 +41,12 @@ class Toy(Experiment):
         inputs = {"seed": config.seed}
         return [
             Computation(
-                kind="toy", version=1, title="a toy", function=measured, inputs=inputs, needs=needs
+                kind="toy",
+                version=1,
+                title="a toy",
+                function=measured,
+                inputs=inputs,
+                needs=needs,
             )
         ]
 
@@ -49,7 +54,11 @@ class Toy(Experiment):
         """One row; the config decides its value."""
         Toy.runs += 1
         (cell,) = self.cells(config)
-        return {"toy": values[cell]["seed"].assign(base=config.base)[["base", "length_tokens"]]}
+        return {
+            "toy": values[cell]["seed"].assign(base=config.base)[
+                ["base", "length_tokens"]
+            ]
+        }
 
     def times(self, config, values):
         """Nothing is timed."""

@@ -2,9 +2,10 @@
 
 python tools/class_defaults.py [WHEEL ...]
 
-The classes of the installed release are built and asked: a key is changed, and what follows from it
-is read off the object and off the rotary class. Of older releases, given as wheels, only the
-literal defaults of the classes are read. Result: ropelab/audit/runtimes/classes.json.
+The classes of the installed release are built and asked: a key is changed, and what
+follows from it is read off the object and off the rotary class. Of older releases,
+given as wheels, only the literal defaults of the classes are read. Result:
+ropelab/audit/runtimes/classes.json.
 """
 
 import ast
@@ -22,7 +23,10 @@ from typing import Any, Union, get_args, get_origin
 
 import torch
 import transformers
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
+from transformers.models.auto.configuration_auto import (
+    CONFIG_MAPPING,
+    CONFIG_MAPPING_NAMES,
+)
 
 from ropelab.audit.observed import rotary_class
 from ropelab.runs.errors import InputError
@@ -30,21 +34,54 @@ from ropelab.runs.errors import InputError
 TARGET = Path(__file__).parents[1] / "ropelab/audit/runtimes/classes.json"
 SIZES = ("hidden_size", "num_attention_heads", "max_position_embeddings")
 HEAD_KEYS = ("qk_rope_head_dim", "attention_head_dim", "kv_channels", "head_dim")
-BASE_KEYS = ("rope_theta", "rotary_emb_base", "global_rope_theta", "compress_rope_theta")
+BASE_KEYS = (
+    "rope_theta",
+    "rotary_emb_base",
+    "global_rope_theta",
+    "compress_rope_theta",
+)
 LOCAL_KEYS = ("rope_local_base_freq", "local_rope_theta", "rope_theta")
 SHARE_KEYS = ("partial_rotary_factor", "rotary_pct")
 OLDER = {"rope_theta", "rotary_emb_base", "partial_rotary_factor", "rotary_pct"}
-OLDER |= {"head_dim", "qk_rope_head_dim", "rope_scaling", "rope_local_base_freq", *SIZES}
+OLDER |= {
+    "head_dim",
+    "qk_rope_head_dim",
+    "rope_scaling",
+    "rope_local_base_freq",
+    *SIZES,
+}
 OLDER |= {"global_rope_theta", "local_rope_theta", "original_max_position_embeddings"}
 # Keys whose declared types are kept, and what nearly all classes declare.
-TYPES = dict.fromkeys(("hidden_size", "num_attention_heads", "num_hidden_layers"), "int")
+TYPES = dict.fromkeys(
+    ("hidden_size", "num_attention_heads", "num_hidden_layers"), "int"
+)
 TYPES |= {"max_position_embeddings": "int", "rope_parameters": "dict or null"}
-TYPED = (*TYPES, *HEAD_KEYS, *BASE_KEYS, *LOCAL_KEYS, *SHARE_KEYS, "num_key_value_heads")
-TYPED += ("original_max_position_embeddings", "layer_types", "sliding_window", "rope_interleave")
-TYPED += ("attn_temperature_tuning", "floor_scale", "attn_scale", "no_rope_layers", "rotary_dim")
+TYPED = (
+    *TYPES,
+    *HEAD_KEYS,
+    *BASE_KEYS,
+    *LOCAL_KEYS,
+    *SHARE_KEYS,
+    "num_key_value_heads",
+)
+TYPED += (
+    "original_max_position_embeddings",
+    "layer_types",
+    "sliding_window",
+    "rope_interleave",
+)
+TYPED += (
+    "attn_temperature_tuning",
+    "floor_scale",
+    "attn_scale",
+    "no_rope_layers",
+    "rotary_dim",
+)
 WORDS = {NoneType: "null", int: "int", float: "float", bool: "bool", list: "list"}
 ODD, MARK = 12345.0, 0.75  # values that no class has
-NO_TEXT = re.compile("vision|audio|speech|codec|mimi|moshi|kyutai|vq|_tts|esm|timesfm|encoder|lasr")
+NO_TEXT = re.compile(
+    "vision|audio|speech|codec|mimi|moshi|kyutai|vq|_tts|esm|timesfm|encoder|lasr"
+)
 
 Row = dict[str, Any]
 BLOCKS: dict[str, Row] = {
@@ -68,7 +105,9 @@ def types() -> Iterator[tuple[str, Any]]:
 
 
 def head_of(config: Any) -> int | None:
-    """Return the head's size as the rotary classes take it; None where it varies by layer."""
+    """Return the head's size as the rotary classes take it; None where it varies by
+    layer.
+    """
     try:
         given = getattr(config, "head_dim", None)
     except Exception:
@@ -86,7 +125,9 @@ class Asked:
         return self.config_class.from_dict(json.loads(json.dumps(keys)))
 
     def head(self, rotary: Any, **keys: Any) -> int | None:
-        """Return the pairs of the first table of such a file, None where the classes stop."""
+        """Return the pairs of the first table of such a file, None where the classes
+        stop.
+        """
         try:
             tables = rotary(config=self.made(**keys)).named_buffers()
         except Exception:
@@ -115,11 +156,14 @@ def row(config_class: Any) -> Row | None:
     names = {k: v for k, v in asked.config_class.attribute_map.items() if k in SIZES}
     found["aliases"] = names or None
     # DeepSeek's attention, which has a factor on whole scores.
-    found["latent"] = "mscale_all_dim" in inspect.getsource(sys.modules[rotary.__module__])
+    found["latent"] = "mscale_all_dim" in inspect.getsource(
+        sys.modules[rotary.__module__]
+    )
     rope = asked.rope()
     found |= layered(asked, rotary, rope) if is_nested(rope) else flat(asked, rope)
     if "layers" not in found:
-        # A dict per layer type stops a class that declares these types, others pass over it.
+        # A dict per layer type stops a class that declares these types, others pass
+        # over it.
         labels = sorted(set(getattr(bare, "layer_types", None) or ()))
         part: Row = {"rope_type": "default", "rope_theta": 1e4}
         if asked.head(rotary, rope_parameters=dict.fromkeys(labels, part)) is None:
@@ -132,7 +176,9 @@ def row(config_class: Any) -> Row | None:
 
 
 def declared(config_class: Any) -> dict[str, str]:
-    """Return the types of keys that are not the usual; nothing for an undeclared key."""
+    """Return the types of keys that are not the usual; nothing for an undeclared
+    key.
+    """
     found = dict.fromkeys(TYPED, "")
     for field in dataclasses.fields(config_class):
         union = get_origin(field.type) in (Union, UnionType)
@@ -144,7 +190,9 @@ def declared(config_class: Any) -> dict[str, str]:
 
 
 def divides(asked: Asked, bare: Any) -> bool:
-    """Return True if the class insists on a hidden size that is a multiple of the heads."""
+    """Return True if the class insists on a hidden size that is a multiple of the
+    heads.
+    """
     sizes = {"hidden_size": 64 * bare.num_attention_heads, "head_dim": 64}
     odd = {**sizes, "hidden_size": sizes["hidden_size"] + 1}
     # Falcon's class stops at any head_dim.
@@ -152,13 +200,17 @@ def divides(asked: Asked, bare: Any) -> bool:
 
 
 def refused(asked: Asked, rotary: Any, found: Row) -> Row:
-    """Return the scaling types at which the class stops, always or without a head_dim."""
+    """Return the scaling types at which the class stops, always or without a
+    head_dim.
+    """
     always, without = [], []
     for kind, block in BLOCKS.items():
         if asked.head(rotary, rope_parameters={"rope_type": kind, **block}) is not None:
             continue
         with_head: Row = dict.fromkeys(found.get("head_keys") or ["head_dim"], 64)
-        built = asked.head(rotary, rope_parameters={"rope_type": kind, **block}, **with_head)
+        built = asked.head(
+            rotary, rope_parameters={"rope_type": kind, **block}, **with_head
+        )
         (always if built is None else without).append(kind)
     return {"refuses": always or None, "refuses_without_head_dim": without or None}
 
@@ -178,7 +230,9 @@ def sizes(asked: Asked, bare: Any) -> Row:
     elif wide != other:
         found["head_scale"] = wide // other  # Zamba 2: heads of twice the size
     # Keys of the head's size, the one that wins first.
-    keys = [key for key in HEAD_KEYS if changed_head(asked, {key: 2 * head}) == 2 * head]
+    keys = [
+        key for key in HEAD_KEYS if changed_head(asked, {key: 2 * head}) == 2 * head
+    ]
     if keys[1:]:
         both = changed_head(asked, {keys[0]: 2 * head, keys[1]: 4 * head})
         keys = keys if both == 2 * head else keys[::-1]
@@ -201,10 +255,17 @@ def is_nested(rope: Mapping[str, Any]) -> bool:
 def flat(asked: Asked, rope: Row) -> Row:
     """Return what a class with one dict for all layers fills in."""
     least = asked.rope(rope_parameters={"rope_type": "default"})
-    found: Row = {"base": least["rope_theta"], "partial": least.get("partial_rotary_factor")}
-    found["base_keys"] = [k for k in BASE_KEYS if asked.rope(**{k: ODD}).get("rope_theta") == ODD]
+    found: Row = {
+        "base": least["rope_theta"],
+        "partial": least.get("partial_rotary_factor"),
+    }
+    found["base_keys"] = [
+        k for k in BASE_KEYS if asked.rope(**{k: ODD}).get("rope_theta") == ODD
+    ]
     found["partial_keys"] = [
-        key for key in SHARE_KEYS if asked.rope(**{key: MARK}).get("partial_rotary_factor") == MARK
+        key
+        for key in SHARE_KEYS
+        if asked.rope(**{key: MARK}).get("partial_rotary_factor") == MARK
     ]
     share = asked.rope(rotary_dim=2).get("partial_rotary_factor")
     if share != rope.get("partial_rotary_factor"):
@@ -220,23 +281,35 @@ def flat(asked: Asked, rope: Row) -> Row:
 
 def layered(asked: Asked, rotary: Any, rope: Row) -> Row:
     """Return what a class with a dict per layer type fills in."""
-    least = asked.rope(rope_parameters={label: {"rope_type": "default"} for label in rope})
+    least = asked.rope(
+        rope_parameters={label: {"rope_type": "default"} for label in rope}
+    )
     found: Row = {"layers": rope, "filled": least}
     found["refuses_flat"] = not asked.rope(rope_parameters={"rope_type": "default"})
     if asked.rope(partial_rotary_factor=MARK) == rope:
         found["partial_keys"] = []
     if head := head_of(asked.made()):
         part: Row = {"rope_type": "default", "rope_theta": 1e4}
-        pairs = asked.head(rotary, rope_parameters={label: dict(part) for label in rope})
+        pairs = asked.head(
+            rotary, rope_parameters={label: dict(part) for label in rope}
+        )
         # The share of a bare dict, which the rotary class itself assumes.
-        given = any("partial_rotary_factor" in (value or {}) for value in least.values())
+        given = any(
+            "partial_rotary_factor" in (value or {}) for value in least.values()
+        )
         if pairs and 2 * pairs != head and not given:
             found["usual_share"] = 2 * pairs / head
     scaled = asked.rope(rope_scaling={"rope_type": "linear", "factor": 2.0})
-    if any("factor" in (part or {}) for part in scaled.values() if isinstance(part, dict | None)):
-        # Classes that take a block of transformers 4: into which layers it goes, and by which
-        # keys the bases are given.
-        found["scaled"] = [k for k, v in scaled.items() if isinstance(v, dict) and "factor" in v]
+    if any(
+        "factor" in (part or {})
+        for part in scaled.values()
+        if isinstance(part, dict | None)
+    ):
+        # Classes that take a block of transformers 4: into which layers it goes, and by
+        # which keys the bases are given.
+        found["scaled"] = [
+            k for k, v in scaled.items() if isinstance(v, dict) and "factor" in v
+        ]
     keys: dict[str, str] = {}
     for label in rope:
         for key in (*BASE_KEYS, *LOCAL_KEYS):
@@ -248,22 +321,37 @@ def layered(asked: Asked, rotary: Any, rope: Row) -> Row:
 
 def shares(asked: Asked, rotary: Any, rope: Row) -> bool:
     """Return True if the class reads a rotated share without a scaling."""
-    least: Row = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    least: Row = {
+        "rope_type": "default",
+        "rope_theta": 1e4,
+        "partial_rotary_factor": 0.5,
+    }
     block = dict.fromkeys(rope, least) if is_nested(rope) else least
     widths = []
-    for part in (block, {**block, "partial_rotary_factor": 1.0} if block is least else whole(rope)):
+    for part in (
+        block,
+        {**block, "partial_rotary_factor": 1.0} if block is least else whole(rope),
+    ):
         built = rotary(config=asked.made(rope_parameters=part))
-        widths.append(min(len(b) for n, b in built.named_buffers() if n.endswith("inv_freq")))
+        widths.append(
+            min(len(b) for n, b in built.named_buffers() if n.endswith("inv_freq"))
+        )
     return widths[0] != widths[1]
 
 
 def whole(rope: Row) -> Row:
-    full: Row = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0}
+    full: Row = {
+        "rope_type": "default",
+        "rope_theta": 1e4,
+        "partial_rotary_factor": 1.0,
+    }
     return dict.fromkeys(rope, full)
 
 
 def pairing(config_class: Any, bare: Any) -> Row:
-    """Return which features the module's own function pairs, from a rotated unit vector."""
+    """Return which features the module's own function pairs, from a rotated unit
+    vector.
+    """
     module = sys.modules[rotary_class(config_class).__module__]
     if hasattr(module, "apply_rotary_pos_emb_interleave"):
         if not hasattr(bare, "rope_interleave"):
@@ -293,7 +381,9 @@ def pairing(config_class: Any, bare: Any) -> Row:
 
 
 def literals(wheel: Path) -> dict[str, Row]:
-    """Return the literal defaults of the configuration classes in a wheel of transformers 4."""
+    """Return the literal defaults of the configuration classes in a wheel of
+    transformers 4.
+    """
     found = {}
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
@@ -308,7 +398,10 @@ def of_class(node: ast.stmt) -> tuple[str, Row] | None:
         return None
     kind, defaults = "", {}
     for item in node.body:
-        if isinstance(item, ast.Assign) and getattr(item.targets[0], "id", "") == "model_type":
+        if (
+            isinstance(item, ast.Assign)
+            and getattr(item.targets[0], "id", "") == "model_type"
+        ):
             kind = ast.literal_eval(item.value)
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
             pairs = zip(item.args.args[::-1], item.args.defaults[::-1], strict=False)
@@ -321,21 +414,35 @@ def of_class(node: ast.stmt) -> tuple[str, Row] | None:
 
 
 def classes() -> tuple[dict[str, Row], dict[str, str], list[str]]:
-    """Return the rows by model type; for outer types that of their language part; flat ones."""
+    """Return the rows by model type; for outer types that of their language part; flat
+    ones.
+    """
     rows, texts, without_part = {}, {}, []
     for kind, config_class in types():
         try:
             if made := row(config_class):
                 rows[kind] = made
-            elif (inner := config_class().get_text_config().model_type) not in ("", kind):
+            elif (inner := config_class().get_text_config().model_type) not in (
+                "",
+                kind,
+            ):
                 texts[kind] = inner
-                # Some read a file without a language part of its own, of before they had one.
-                if config_class.from_dict({"hidden_size": 64}).get_text_config().hidden_size == 64:
+                # Some read a file without a language part of its own, of before they
+                # had one.
+                if (
+                    config_class.from_dict({"hidden_size": 64})
+                    .get_text_config()
+                    .hidden_size
+                    == 64
+                ):
                     without_part.append(kind)
         except (InputError, ImportError):
             continue  # no rotary class
         except Exception as error:
-            print(f"{kind}: left out, {type(error).__name__}: {str(error)[:90]}", file=sys.stderr)
+            print(
+                f"{kind}: left out, {type(error).__name__}: {str(error)[:90]}",
+                file=sys.stderr,
+            )
     texts = {outer: inner for outer, inner in texts.items() if inner in rows}
     return rows, texts, [kind for kind in without_part if kind in texts]
 
@@ -345,7 +452,11 @@ def document(wheels: list[Path]) -> str:
     older = {wheel.name.split("-")[1]: literals(wheel) for wheel in wheels}
     if not wheels:
         older = json.loads(TARGET.read_text())["older"]
-    parts: Row = {"release": transformers.__version__, "texts": texts, "flat": flat_types}
+    parts: Row = {
+        "release": transformers.__version__,
+        "texts": texts,
+        "flat": flat_types,
+    }
     parts |= {"types": TYPES, "classes": rows}
     lines = ["{"]
     for name, value in {**parts, "older": older}.items():

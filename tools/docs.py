@@ -1,10 +1,12 @@
-"""README.md and docs/findings.md: templates in docs/templates, numbers from committed tables.
+"""README.md and docs/findings.md: templates in docs/templates, numbers from committed
+tables.
 
     python tools/docs.py            name the files that differ from what the tables say
     python tools/docs.py --write    write them (`make docs`)
 
-A template is Markdown with Jinja expressions; this file has the functions that they call. A number
-that is a result is never typed: `tests/test_docs.py` looks for digits in the templates.
+A template is Markdown with Jinja expressions; this file has the functions that they
+call. A number that is a result is never typed: `tests/test_docs.py` looks for digits in
+the templates.
 """
 
 import json
@@ -35,7 +37,11 @@ class Run:
 
     def __init__(self, experiment: str, name: str) -> None:
         exact = REFERENCE / experiment / name
-        folders = [exact] if exact.is_dir() else (REFERENCE / experiment).glob(f"{name}-????????")
+        folders = (
+            [exact]
+            if exact.is_dir()
+            else (REFERENCE / experiment).glob(f"{name}-????????")
+        )
         self.folder = only(folders)
 
     @cached_property
@@ -93,20 +99,34 @@ class Run:
         return list(dict.fromkeys(self.rows("text_nll", arm=arm)["label"]))
 
     def recall(
-        self, label: str, back: float, context: float, arm: str = "zero_shot", task: str = "copy"
+        self,
+        label: str,
+        back: float,
+        context: float,
+        arm: str = "zero_shot",
+        task: str = "copy",
     ) -> float:
-        """The accuracy of a task at a distance in a context; nan where it was not measured."""
-        at = {"distance_tokens": back * self.trained, "context_tokens": context * self.trained}
+        """The accuracy of a task at a distance in a context; nan where it was not
+        measured.
+        """
+        at = {
+            "distance_tokens": back * self.trained,
+            "context_tokens": context * self.trained,
+        }
         found = self.rows(f"{task}_accuracy", arm=arm, **at)
         return float(found[found["label"] == label]["accuracy"].mean())
 
     def text(self, label: str, end: float, arm: str = "zero_shot") -> float:
-        """Nats per byte in the bucket of text that ends there; nan where it was not measured."""
+        """Nats per byte in the bucket of text that ends there; nan where it was not
+        measured.
+        """
         found = self.rows("text_nll", arm=arm, bucket_end_tokens=end * self.trained)
         return float(found[found["label"] == label][LOSS].mean())
 
     def gap(self, a: str, b: str, at: float, metric: str = "nll_bucket") -> str:
-        """The difference a - b of two rows there, with its interval: `0.073 [0.042, 0.105]`."""
+        """The difference a - b of two rows there, with its interval: `0.073 [0.042,
+        0.105]`.
+        """
         row = self._compared(a, b, at, metric)
         ends = [row["difference"], row["ci_low"], row["ci_high"]]
         if row["method_a"] != a:
@@ -120,7 +140,9 @@ class Run:
     def _compared(self, a: str, b: str, at: float, metric: str) -> pd.Series:
         rows = self.rows("comparisons", metric=metric, at_tokens=at * self.trained)
         rows = rows[rows["context_tokens"] == rows["context_tokens"].max()]
-        return rows[rows["method_a"].isin([a, b]) & rows["method_b"].isin([a, b])].iloc[0]
+        return rows[rows["method_a"].isin([a, b]) & rows["method_b"].isin([a, b])].iloc[
+            0
+        ]
 
     def best(self, back: float) -> str:
         """The row that recalls most at a distance in the longest context."""
@@ -131,7 +153,9 @@ class Run:
     def rivals(self, back: float) -> list[str]:
         """The rows that are not significantly different from the best one there."""
         best, at = self.best(back), back * self.trained
-        rows = self.rows("comparisons", metric="copy_accuracy", at_tokens=at, verdict="~")
+        rows = self.rows(
+            "comparisons", metric="copy_accuracy", at_tokens=at, verdict="~"
+        )
         rows = rows[rows["context_tokens"] == self.tested]
         pairs = rows[["method_a", "method_b"]].itertuples(index=False)
         return [b if a == best else a for a, b in pairs if best in (a, b)]
@@ -142,7 +166,9 @@ class Run:
         texts: Sequence[float],
         arms: Sequence[str] = ("zero_shot",),
     ) -> str:
-        """A row per method: recall by distance and context, text by the end of the bucket."""
+        """A row per method: recall by distance and context, text by the end of the
+        bucket.
+        """
         lines = []
         for label in self.labels(arms[-1]):
             cells = [f2(self.recall(label, *at, arm)) for at in recalls for arm in arms]
@@ -152,14 +178,22 @@ class Run:
 
     def by_document(self, a: str, b: str) -> pd.Series:
         """The difference a - b of two rows on each document, nats per byte."""
-        losses = self.table("text_by_document").pivot(index="name", columns="method", values=LOSS)
+        losses = self.table("text_by_document").pivot(
+            index="name", columns="method", values=LOSS
+        )
         return losses[a] - losses[b]
 
-    def searched(self, parameter: str, methods: Sequence[str], task: str) -> list[float]:
-        """The values that a search chose on each model, in order; 1 where it is not named."""
+    def searched(
+        self, parameter: str, methods: Sequence[str], task: str
+    ) -> list[float]:
+        """The values that a search chose on each model, in order; 1 where it is not
+        named.
+        """
         rows = self.rows("searched", task=task)
         chosen = rows[rows["method"].isin(methods)]["chosen"]
-        found = chosen.str.extract(rf"\b{parameter}=([\d.]+)")[0].astype(float).fillna(1.0)
+        found = (
+            chosen.str.extract(rf"\b{parameter}=([\d.]+)")[0].astype(float).fillna(1.0)
+        )
         return sorted(found)
 
 
@@ -210,13 +244,21 @@ def mean_of(samples: Sequence[float], digits: int = 4) -> str:
 
 
 def distinct(comparisons: pd.DataFrame) -> pd.DataFrame:
-    """The comparisons between rows that work, one of those between rows with equal values."""
+    """The comparisons between rows that work, one of those between rows with equal
+    values.
+    """
     about = ["metric", "at_tokens", "context_tokens"]
     same = comparisons[comparisons["status"] == "same values"]
-    again = same[[*about, "method_b"]].rename(columns={"method_b": "again"}).drop_duplicates()
+    again = (
+        same[[*about, "method_b"]]
+        .rename(columns={"method_b": "again"})
+        .drop_duplicates()
+    )
     tested = comparisons[comparisons["status"] == "ok"]
     for side in ("method_a", "method_b"):
-        joined = tested.merge(again, "left", left_on=[*about, side], right_on=[*about, "again"])
+        joined = tested.merge(
+            again, "left", left_on=[*about, side], right_on=[*about, "again"]
+        )
         tested = joined[joined["again"].isna()].drop(columns="again")
     return tested
 
@@ -232,7 +274,9 @@ def power_of_two(tokens: int) -> str:
 
 
 def bounds() -> str:
-    """A row per context: base to use, printed base and where it fails, first base, their ratio."""
+    """A row per context: base to use, printed base and where it fails, first base,
+    their ratio.
+    """
     base = run("base/base-published-5b7c425b")
     printed = base.table("published").set_index("context_tokens")
     lines = []
@@ -245,13 +289,19 @@ def bounds() -> str:
             cells[1] = "–" if pd.isna(fails) else f"{fails:,.0f}"
             cells[3] = f2(own["times_exact"])
         lines.append(
-            row(power_of_two(bound.context_tokens), sci(bound.recommended_base, 1), *cells)
+            row(
+                power_of_two(bound.context_tokens),
+                sci(bound.recommended_base, 1),
+                *cells,
+            )
         )
     return "\n".join(lines)
 
 
 def fails_with(head_dim: int) -> str:
-    """The position at which the base recommended at 32k for another head fails with this one."""
+    """The position at which the base recommended at 32k for another head fails with
+    this one.
+    """
     from ropelab.math.bounds import Similarity, first_negative
 
     recommended = run("base/base").value("bound", "recommended_base")
@@ -265,7 +315,9 @@ def slope(values: str) -> str:
 
 
 def rejected_as_printed() -> tuple[int, int]:
-    """Count contexts whose first base, rounded as printed, is in no window; and all of them."""
+    """Count contexts whose first base, rounded as printed, is in no window; and all of
+    them.
+    """
     base = run("base/base-published-5b7c425b")
     bound = base.table("bound")
     known = bound[bound["status"] == "all windows"]
@@ -298,7 +350,9 @@ def reports() -> dict[str, tuple[int, int]]:
 
 
 def encodings(name: str, order: Sequence[str]) -> str:
-    """A row per encoding: recall by the worst seed and the mean, in 512 tokens, and text."""
+    """A row per encoding: recall by the worst seed and the mean, in 512 tokens, and
+    text.
+    """
     from ropelab.models.encoding.registry import record_of
 
     quality, lines = run(f"encodings/{name}").table("quality"), []
@@ -307,12 +361,19 @@ def encodings(name: str, order: Sequence[str]) -> str:
     for encoding in order:
         mine = quality[quality["encoding"] == encoding]
         wide = mine.pivot(index="metric", columns="times_trained_len", values="value")
-        worst = mine[(mine["metric"] == "copy accuracy") & (mine["times_trained_len"] == 1)]
+        worst = mine[
+            (mine["metric"] == "copy accuracy") & (mine["times_trained_len"] == 1)
+        ]
         cells = [f2(worst["worst_seed_value"].item())]
         cells += [f2(wide.loc["copy accuracy", times]) for times in (1, 4)]
         cells.append(f2(far.get(encoding, math.nan)))
         cells += [f3(wide.loc["text loss", times]) for times in (1, 4)]
-        lines.append(row(f"`{encoding}`" if "(" in encoding else record_of(encoding).label, *cells))
+        lines.append(
+            row(
+                f"`{encoding}`" if "(" in encoding else record_of(encoding).label,
+                *cells,
+            )
+        )
     return "\n".join(lines)
 
 
@@ -337,11 +398,18 @@ def court() -> str:
 
 
 def lost_neighbours() -> str:
-    """A row per cast preset: where the slowest pair and the whole code lose neighbours."""
+    """A row per cast preset: where the slowest pair and the whole code lose
+    neighbours.
+    """
     walls, lines = run("claims/claims").table("walls"), []
     for code, rows in walls.groupby("code", sort=False):
-        found = [*rows["first_equal_pair_position"], rows["first_equal_code_position"].iloc[0]]
-        lines.append(row(f"`{code}`", *("–" if pd.isna(at) else f"{at:,.0f}" for at in found)))
+        found = [
+            *rows["first_equal_pair_position"],
+            rows["first_equal_code_position"].iloc[0],
+        ]
+        lines.append(
+            row(f"`{code}`", *("–" if pd.isna(at) else f"{at:,.0f}" for at in found))
+        )
     return "\n".join(lines)
 
 
@@ -386,7 +454,9 @@ def environment() -> jinja2.Environment:
 
 
 def refilled(text: str) -> str:
-    """Fill paragraphs and list items again, since numbers of any length were put into them."""
+    """Fill paragraphs and list items again, since numbers of any length were put into
+    them.
+    """
     fill = TextWrapper(100, break_long_words=False, break_on_hyphens=False)
 
     def filled(block: str) -> str:
@@ -396,9 +466,12 @@ def refilled(text: str) -> str:
         fill.subsequent_indent = indent
         return fill.fill(" ".join(block.split()))
 
-    parts = re.split(r"(^```.*?^```$|\n{2,}|\n(?=- ))", text, flags=re.MULTILINE | re.DOTALL)
+    parts = re.split(
+        r"(^```.*?^```$|\n{2,}|\n(?=- ))", text, flags=re.MULTILINE | re.DOTALL
+    )
     whole = "".join(
-        part if part.startswith("```") or not part.strip() else filled(part) for part in parts
+        part if part.startswith("```") or not part.strip() else filled(part)
+        for part in parts
     )
     return whole.rstrip("\n") + "\n"
 
@@ -406,7 +479,9 @@ def refilled(text: str) -> str:
 def rendered() -> dict[str, str]:
     """All files by their path from the root."""
     made = environment()
-    return {TARGETS[name]: refilled(made.get_template(name).render()) for name in TARGETS}
+    return {
+        TARGETS[name]: refilled(made.get_template(name).render()) for name in TARGETS
+    }
 
 
 def main(write: bool) -> int:

@@ -1,11 +1,12 @@
-"""Write which models each runtime has a class for: ropelab/audit/runtimes/model_lists.json.
+"""Write which models each runtime has a class for:
+ropelab/audit/runtimes/model_lists.json.
 
 python tools/model_lists.py FOLDER
 
-FOLDER holds the wheels of vllm, sglang, mlx-lm and exllamav3, the source distribution of
-llama-cpp-python (for llama.cpp's converter), _arch_index.py of tensorrt_llm/_torch/models, and
-tgi.py, text-generation-inference's server/text_generation_server/models/__init__.py. They are
-parsed, not run.
+FOLDER holds the wheels of vllm, sglang, mlx-lm and exllamav3, the source distribution
+of llama-cpp-python (for llama.cpp's converter), _arch_index.py of
+tensorrt_llm/_torch/models, and tgi.py, text-generation-inference's
+server/text_generation_server/models/__init__.py. They are parsed, not run.
 """
 
 import ast
@@ -45,16 +46,23 @@ def values(text: str, pattern: str) -> Iterator[ast.expr]:
         if isinstance(node, ast.AnnAssign):
             targets = [node.target]
         if any(
-            isinstance(target, ast.Name) and re.fullmatch(pattern, target.id) for target in targets
+            isinstance(target, ast.Name) and re.fullmatch(pattern, target.id)
+            for target in targets
         ):
             yield node.value  # type: ignore[attr-defined]
 
 
 def vllm(files: Files) -> set[str]:
-    text = next(text for name, text in files if name.endswith("model_executor/models/registry.py"))
+    text = next(
+        text
+        for name, text in files
+        if name.endswith("model_executor/models/registry.py")
+    )
     # The other tables name models that it runs by transformers' classes, or no longer.
     tables = values(text, r"_(?!TRANSFORMERS|PREVIOUSLY|OOT)[A-Z_]+_MODELS")
-    rows = (key for table in tables if isinstance(table, ast.Dict) for key in table.keys)
+    rows = (
+        key for table in tables if isinstance(table, ast.Dict) for key in table.keys
+    )
     return {key.value for key in rows if isinstance(key, ast.Constant)}
 
 
@@ -63,7 +71,9 @@ def sglang(files: Files) -> set[str]:
     for name, text in files:
         if "srt/models/" in name:
             for value in values(text, "EntryClass"):
-                nodes = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+                nodes = (
+                    value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+                )
                 found |= {node.id for node in nodes if isinstance(node, ast.Name)}
     return found
 
@@ -71,7 +81,9 @@ def sglang(files: Files) -> set[str]:
 def mlx(files: Files) -> set[str]:
     found: set[str] = set()
     for name, text in files:
-        if "mlx_lm/models/" in name and re.search(r"^class Model\b", text, re.MULTILINE):
+        if "mlx_lm/models/" in name and re.search(
+            r"^class Model\b", text, re.MULTILINE
+        ):
             found.add(Path(name).stem)
         if name.endswith("mlx_lm/utils.py"):
             for table in values(text, "MODEL_REMAPPING"):
@@ -81,7 +93,9 @@ def mlx(files: Files) -> set[str]:
 
 def exllamav3(files: Files) -> set[str]:
     texts = (text for name, text in files if "/architecture/" in name)
-    return {found for text in texts for found in re.findall(r'arch_string = "(\w+)"', text)}
+    return {
+        found for text in texts for found in re.findall(r'arch_string = "(\w+)"', text)
+    }
 
 
 def llamacpp(files: Files) -> set[str]:
@@ -104,7 +118,10 @@ def tgi(text: str) -> set[str]:
 
 def architectures() -> dict[str, str]:
     """Return the class of each model type, for files that name none."""
-    tables = ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES")
+    tables = (
+        "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+        "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    )
     found: dict[str, Any] = {}
     for table in tables:
         found |= getattr(modeling_auto, table)

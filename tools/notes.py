@@ -1,4 +1,5 @@
-"""Write docs/notes, a page per note, and the findings that travel with the package, from a run.
+"""Write docs/notes, a page per note, and the findings that travel with the package,
+from a run.
 
 python tools/notes.py RUN FOLDER
 """
@@ -35,15 +36,21 @@ def note_pages(run: Path, folder: Path) -> dict[str, str]:
     }
     figures = relpath(run / "figures", folder)
     notes = [source for source in SOURCES if source.isdecimal()]
-    return {f"{note}.md": "\n".join(_page(note, tables, figures)) + "\n" for note in notes}
+    return {
+        f"{note}.md": "\n".join(_page(note, tables, figures)) + "\n" for note in notes
+    }
 
 
 def findings_to_ship(run: Path) -> str:
     """Return the file of findings on claims that read stored runs, or need torch."""
     claims = pd.read_csv(run / "tables/claims.csv").set_index("id")
-    findings = pd.read_csv(run / "tables/findings.csv", dtype=str, keep_default_na=False)
+    findings = pd.read_csv(
+        run / "tables/findings.csv", dtype=str, keep_default_na=False
+    )
     read = findings[
-        findings["id"].isin([claim.id for claim in CLAIMS if claim.reads or claim.needs_torch])
+        findings["id"].isin(
+            [claim.id for claim in CLAIMS if claim.reads or claim.needs_torch]
+        )
     ]
     # Where a claim reads runs, what is expected comes from its check.
     expected = claims["expected"].where([find(id_).needs_torch for id_ in claims.index])
@@ -60,7 +67,10 @@ def _page(source: str, tables: dict[str, pd.DataFrame], figures: str) -> Iterato
     if about.link:
         yield f"{about.label}, <{about.link}>\n"
     if about.licence:
-        yield f"Quoted under {about.licence}, from the post of that title; the rest is ours.\n"
+        yield (
+            f"Quoted under {about.licence}, from the post of that title; the rest is"
+            " ours.\n"
+        )
     yield HEAD.format(source=source)
     for name in PICTURES.get(source, ()):
         yield f"![{name.replace('_', ' ')}]({figures}/{name}.png)\n"
@@ -71,11 +81,24 @@ def _page(source: str, tables: dict[str, pd.DataFrame], figures: str) -> Iterato
             yield f"- {row['quote']} ({row['english']}) **{row['answer']}**"
         yield ""
     yield "## Sentence by sentence\n"
-    yield "| section | sentence | verdict | why | claim |\n| --- | --- | --- | --- | --- |"
+    yield (
+        "| section | sentence | verdict | why | claim |\n| --- | --- | --- | --- |"
+        " --- |"
+    )
     mine = passages[passages["source"] == source]
-    order = mine["place"].fillna("").map(about.sections.index).sort_values(kind="stable").index
+    order = (
+        mine["place"]
+        .fillna("")
+        .map(about.sections.index)
+        .sort_values(kind="stable")
+        .index
+    )
     for _, row in page({**tables, "passages": mine.loc[order]}).iterrows():
-        said = f"{row['sentence']} ({row['english']})" if row["english"] else row["sentence"]
+        said = (
+            f"{row['sentence']} ({row['english']})"
+            if row["english"]
+            else row["sentence"]
+        )
         cells = (row["section"], said, row["verdict"], row["why"], row["id"])
         yield "| " + " | ".join(_plain(str(cell)) for cell in cells) + " |"
 
@@ -89,6 +112,8 @@ def _plain(text: str) -> str:
 
 if __name__ == "__main__":
     target = Path(sys.argv[2])
-    Path(str(COMMITTED_FILE)).write_text(findings_to_ship(Path(sys.argv[1])), encoding="utf-8")
+    Path(str(COMMITTED_FILE)).write_text(
+        findings_to_ship(Path(sys.argv[1])), encoding="utf-8"
+    )
     for name, text in note_pages(Path(sys.argv[1]), target).items():
         (target / name).write_text(text, encoding="utf-8")

@@ -1,8 +1,10 @@
-"""All that waits for a GPU, in one go and under nine minutes: `python tools/on_gpu.py FOLDER`.
+"""All that waits for a GPU, in one go and under nine minutes: `python tools/on_gpu.py
+FOLDER`.
 
-Each part has an answer of its own, a time after which it is ended, and a line in FOLDER/gpu.md as
-soon as it is done; one that fails says why in one line, and the next begins. Runs are kept in
-FOLDER/results. `--tiny --device cpu` goes the same way in small sizes, on any machine.
+Each part has an answer of its own, a time after which it is ended, and a line in
+FOLDER/gpu.md as soon as it is done; one that fails says why in one line, and the next
+begins. Runs are kept in FOLDER/results. `--tiny --device cpu` goes the same way in
+small sizes, on any machine.
 """
 
 import argparse
@@ -20,9 +22,13 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
-SMALLEST = "--preset tiny --steps 4 --train-len 64 --test-len 128 --documents 2 --sequences 1"
+SMALLEST = (
+    "--preset tiny --steps 4 --train-len 64 --test-len 128 --documents 2 --sequences 1"
+)
 """What stands for every training under `--tiny`."""
-SAME_TOKENS = "--steps 1200 --tokens-per-step 4096 --methods unscaled,ntk,yarn --documents 12"
+SAME_TOKENS = (
+    "--steps 1200 --tokens-per-step 4096 --methods unscaled,ntk,yarn --documents 12"
+)
 """Of a larger model, as many tokens as the default one learns from, and few questions."""
 
 
@@ -38,7 +44,9 @@ class Part:
 def parts(device: str, tiny: bool) -> list[Part]:
     """Return all parts, the quickest and surest first."""
     here = f"tools/on_gpu.py --device {device}{' --tiny' * tiny} --part"
-    options = f"--device {device} {SMALLEST if tiny else ''} --no-figures --results RESULTS"
+    options = (
+        f"--device {device} {SMALLEST if tiny else ''} --no-figures --results RESULTS"
+    )
     large = f"-m ropelab extrapolate --preset large {SAME_TOKENS} {options}"
     shape, tokens = ("tiny", "256") if tiny else ("7b", "32768 131072")
     reading = f"--shape {shape} --device {device} --tokens {tokens} --rounds 1"
@@ -46,11 +54,19 @@ def parts(device: str, tiny: bool) -> list[Part]:
         Part("Does the device round as the cast plans say?", f"{here} casts", 30),
         Part("By how much does a model differ from the CPU's?", f"{here} model", 45),
         Part("What is said where memory does not suffice?", f"{here} memory", 45),
-        Part("Tokens per second, and GiB at most", f"benchmarks/bench_reading.py {reading}", 95),
-        Part("How long does one answer take?", f"-m ropelab extrapolate {options}", 100),
+        Part(
+            "Tokens per second, and GiB at most",
+            f"benchmarks/bench_reading.py {reading}",
+            95,
+        ),
+        Part(
+            "How long does one answer take?", f"-m ropelab extrapolate {options}", 100
+        ),
         Part("Are the verdicts those of the CPU?", f"{here} verdicts", 110),
     ]
-    return found if tiny else [*found, Part("And of 38 million parameters?", large, 110)]
+    return (
+        found if tiny else [*found, Part("And of 38 million parameters?", large, 110)]
+    )
 
 
 def main() -> None:
@@ -84,8 +100,12 @@ def device_name(device: str) -> str:
 
 
 def answer(part: Part, folder: Path) -> str:
-    """Run a part in a process of its own; what it printed, or in one line why there is nothing."""
-    words = [word.replace("RESULTS", str(folder / "results")) for word in part.words.split()]
+    """Run a part in a process of its own; what it printed, or in one line why there is
+    nothing.
+    """
+    words = [
+        word.replace("RESULTS", str(folder / "results")) for word in part.words.split()
+    ]
     places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": places, "COLUMNS": "100"}
     start = time.perf_counter()
@@ -107,7 +127,9 @@ def answer(part: Part, folder: Path) -> str:
 
 
 def casts(device: str, tiny: bool) -> Iterator[str]:
-    """Angles as real code computes them there, beside those that the cast plan predicts."""
+    """Angles as real code computes them there, beside those that the cast plan
+    predicts.
+    """
     import numpy as np
     import torch
 
@@ -119,7 +141,9 @@ def casts(device: str, tiny: bool) -> Iterator[str]:
     positions = np.arange(count, dtype=np.float64)
     spectrum = Spectrum(inverse_frequencies(head_dim, base), base, head_dim)
     at = torch.arange(count, device=device, dtype=torch.float32)
-    exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim
+    exponents = (
+        torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim
+    )
     stored = 1 / base**exponents
     # Seven further terms of zero: products of one term are not given to the TF32 units.
     long = [torch.zeros(8, len(each), device=device) for each in (stored, at)]
@@ -129,7 +153,9 @@ def casts(device: str, tiny: bool) -> Iterator[str]:
         "transformers_to_bfloat16": {
             "elementwise": lambda: stored.bfloat16().float()[:, None] * at
         },
-        "half_cache_bfloat16": {"elementwise": lambda: stored.bfloat16()[:, None] * at.bfloat16()},
+        "half_cache_bfloat16": {
+            "elementwise": lambda: stored.bfloat16()[:, None] * at.bfloat16()
+        },
         "tf32_matmul": {
             "[64, 1] @ [1, n]": lambda: stored[:, None] @ at[None],
             "one of a batch of 2": lambda: (
@@ -152,13 +178,19 @@ def casts(device: str, tiny: bool) -> Iterator[str]:
         for form, compute in forms.items():
             angles = compute().double().cpu().numpy()
             equal, worst = (predicted == angles).mean(), np.abs(angles - exact).max()
-            # The frequency of the first pair is 1: its angle is what the position was rounded to.
+            # The frequency of the first pair is 1: its angle is what the position was
+            # rounded to.
             told = " ".join(f"{at:g}" for at in angles[0, 2049:2056])
             line = f"{form:20} {equal:9.4%} as predicted; worst {worst:.3g} rad"
             yield f"  {line}; 2049 to 2055: {told}"
     angles = (stored[:, None] * at).double().cpu()
     for name, cosine in cosines(device).items():
-        error = (cosine(stored[:, None] * at).double().cpu() - angles.cos()).abs().max().item()
+        error = (
+            (cosine(stored[:, None] * at).double().cpu() - angles.cos())
+            .abs()
+            .max()
+            .item()
+        )
         yield f"{name:26} worst error of a cosine {error:.3g}"
 
 
@@ -184,30 +216,49 @@ def model(device: str, tiny: bool) -> Iterator[str]:
 
     shape = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
              "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1024}  # fmt: skip
-    tokens = torch.randint(1024, (1, 256 if tiny else 4096), generator=torch.manual_seed(0))
+    tokens = torch.randint(
+        1024, (1, 256 if tiny else 4096), generator=torch.manual_seed(0)
+    )
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         save(Path(folder), shape, "float32")
         logits = [
-            ReleasedModel(Path(folder), device=where, dtype=dtype).lm(tokens.to(where)).logits
-            for where, dtype in (("cpu", "float32"), (device, "float32"), (device, "bfloat16"))
+            ReleasedModel(Path(folder), device=where, dtype=dtype)
+            .lm(tokens.to(where))
+            .logits
+            for where, dtype in (
+                ("cpu", "float32"),
+                (device, "float32"),
+                (device, "bfloat16"),
+            )
         ]
     here, *others = (each.double().cpu() for each in logits)
     spacing = torch.finfo(torch.float32).eps * here.abs().max()
     for name, there in zip(("float32", "bfloat16"), others, strict=True):
         far = (there - here).abs().max()
         ulps = far / spacing
-        yield f"{name:9} logits differ by at most {far:.3g}: {ulps:.0f} ulps of the largest"
+        yield (
+            f"{name:9} logits differ by at most {far:.3g}: {ulps:.0f} ulps of the"
+            " largest"
+        )
 
 
 def verdicts(device: str, tiny: bool) -> Iterator[str]:
-    """The tiny preset on both devices in float32: verdicts of the same pairs, side by side."""
+    """The tiny preset on both devices in float32: verdicts of the same pairs, side by
+    side.
+    """
     import tempfile
 
     import pandas as pd
 
-    asked = SMALLEST if tiny else "--preset tiny --train-len 256 --test-len 1024 --seeds 0,1"
+    asked = (
+        SMALLEST
+        if tiny
+        else "--preset tiny --train-len 256 --test-len 1024 --seeds 0,1"
+    )
     with tempfile.TemporaryDirectory() as folder:
-        words = f"extrapolate {asked} --dtype float32 --methods unscaled,ntk,yarn --json"
+        words = (
+            f"extrapolate {asked} --dtype float32 --methods unscaled,ntk,yarn --json"
+        )
         begun = [
             typing(f"{words} --device {where} --results {folder}/{where}")
             for where in ("cpu", device)
@@ -234,15 +285,27 @@ def memory(device: str, tiny: bool) -> Iterator[str]:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        words = "extrapolate --preset xl --steps 1 --tokens-per-step 4194304 --test-len 4096"
+        words = (
+            "extrapolate --preset xl --steps 1 --tokens-per-step 4194304 --test-len"
+            " 4096"
+        )
         if device == "cpu":  # where all memory would be taken before it is refused
             from random_llama import SMOLLM2_WIDTH, save
 
-            save(Path(folder, "model"), SMOLLM2_WIDTH | {"num_hidden_layers": 2}, "bfloat16")
-            words = f"evaluate {folder}/model --limit-memory 1GB --context 65536 --tasks copy"
+            save(
+                Path(folder, "model"),
+                SMOLLM2_WIDTH | {"num_hidden_layers": 2},
+                "bfloat16",
+            )
+            words = (
+                f"evaluate {folder}/model --limit-memory 1GB --context 65536 --tasks"
+                " copy"
+            )
         begun = typing(f"{words} --device {device} --results {folder}/results")
         lines = begun.communicate()[1].strip().splitlines()
-    yield f"status {begun.returncode}, {len(lines)} line(s): {lines[-1] if lines else ''}"
+    yield (
+        f"status {begun.returncode}, {len(lines)} line(s): {lines[-1] if lines else ''}"
+    )
 
 
 def typing(words: str) -> "subprocess.Popen[str]":

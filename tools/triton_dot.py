@@ -1,4 +1,6 @@
-"""One product of float32 matrices as Triton makes it by default: on NVIDIA's GPUs in TF32."""
+"""One product of float32 matrices as Triton makes it by default: on NVIDIA's GPUs in
+TF32.
+"""
 
 import triton
 import triton.language as tl
@@ -9,13 +11,21 @@ TERMS = 16
 
 
 @triton.jit
-def kernel(a, b, out, columns, ROWS: tl.constexpr, WIDTH: tl.constexpr, TERMS: tl.constexpr):
+def kernel(
+    a, b, out, columns, ROWS: tl.constexpr, WIDTH: tl.constexpr, TERMS: tl.constexpr
+):
     rows, terms = tl.arange(0, ROWS), tl.arange(0, TERMS)
     at = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
     here = at < columns
     left = tl.load(a + rows[:, None] * TERMS + terms[None, :])
-    right = tl.load(b + terms[:, None] * columns + at[None, :], mask=here[None, :], other=0.0)
-    tl.store(out + rows[:, None] * columns + at[None, :], tl.dot(left, right), mask=here[None, :])
+    right = tl.load(
+        b + terms[:, None] * columns + at[None, :], mask=here[None, :], other=0.0
+    )
+    tl.store(
+        out + rows[:, None] * columns + at[None, :],
+        tl.dot(left, right),
+        mask=here[None, :],
+    )
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:

@@ -1,10 +1,13 @@
-"""Configurations of models: read as runtimes read them, written, and code checked against them.
+"""Configurations of models: read as runtimes read them, written, and code checked
+against them.
 
-A `document` is read by one reader per runtime to a `RopeSpec` per layer type; `audited` sets them
-side by side, `emit` is their inverse, and `check` compares a rotary code's answers (`observed`).
+A `document` is read by one reader per runtime to a `RopeSpec` per layer type; `audited`
+sets them side by side, `emit` is their inverse, and `check` compares a rotary code's
+answers (`observed`).
 
-`ropelab.audit(...)` is a call. This room has the name of that function, so it answers the call
-itself: a function beside it would be replaced as soon as anything imports the room.
+`ropelab.audit(...)` is a call. This room has the name of that function, so it answers
+the call itself: a function beside it would be replaced as soon as anything imports the
+room.
 """
 
 import sys
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
 
 class _Callable(ModuleType):
     def __call__(self, source: str, **options: Any) -> "Audit":
-        """Return a configuration as each runtime reads it; see `ropelab.audit.audited.audit`."""
+        """Return a configuration as each runtime reads it; see
+        `ropelab.audit.audited.audit`.
+        """
         from ropelab.audit.audited import audit
 
         return audit(source, **options)

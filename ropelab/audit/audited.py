@@ -1,4 +1,6 @@
-"""An audit: one configuration as all runtimes read it, with tables, findings and a report."""
+"""An audit: one configuration as all runtimes read it, with tables, findings and a
+report.
+"""
 
 import re
 from collections import Counter
@@ -25,7 +27,9 @@ COLUMNS = table("names")["columns"]  # of the runtimes, by their titles
 
 @dataclass(frozen=True)
 class Audit(Case, Result):
-    """A case with its tables, its findings, worst first, and the answer in a sentence."""
+    """A case with its tables, its findings, worst first, and the answer in a
+    sentence.
+    """
 
     rows: Mapping[str, Rows]
     findings: tuple[Finding, ...]
@@ -64,10 +68,15 @@ def audit(
     unfound = registry.untyped(own) if document.kind == "config" else ""
     applied = ((runtime, settings.applied(runtime.name, own)) for runtime in runtimes)
     readings = tuple(registry.read(r, config, given, unfound) for r, config in applied)
-    # The reference is transformers 5 if it reads the file, else the first runtime that does.
-    reference = min(readings, key=lambda r: (not r.layers, r.runtime.name != registry.REFERENCE))
+    # The reference is transformers 5 if it reads the file, else the first runtime that
+    # does.
+    reference = min(
+        readings, key=lambda r: (not r.layers, r.runtime.name != registry.REFERENCE)
+    )
     if reference.main is None:
-        raise InputError(f"{document.name}: {reference.stopped or 'no runtime reads it'}")
+        raise InputError(
+            f"{document.name}: {reference.stopped or 'no runtime reads it'}"
+        )
     length = length or given.get("length")
     case = Case(document, readings, reference, length or reference.main.length, length)
     beside = aspects(case)
@@ -92,11 +101,17 @@ def sentence(case: Case, beside: Sequence[Aspect]) -> str:
         others |= {other for other, own in aspect.does.items() if ours and own != ours}
     count = len(case.read)
     lengths = sorted({own.claimed_len for _, own in case.read if own.claimed_len})
-    agreement = f"all {count} runtimes that read it agree" if count > 1 else "one runtime reads it"
+    agreement = (
+        f"all {count} runtimes that read it agree"
+        if count > 1
+        else "one runtime reads it"
+    )
     if others:
         same = count - len(others)
         apart = ", ".join(other for other, _ in case.read if other in others)
-        agreement = f"{same} of {count} runtimes compute what {name} computes, not {apart}"
+        agreement = (
+            f"{same} of {count} runtimes compute what {name} computes, not {apart}"
+        )
     unread = [aspect.name for aspect in beside if aspect.unread]
     if not others and count > 1 and (unread or lengths[1:]):
         agreement += " on the frequencies" + ", not on the length" * bool(lengths[1:])
@@ -110,18 +125,29 @@ def sentence(case: Case, beside: Sequence[Aspect]) -> str:
     claimed = f", claims {' or '.join(map(str, lengths))}" if lengths else ""
     # Digits that no one reads: 1.138629436111989.
     method = re.sub(r"\d+\.\d{5,}", lambda found: f"{float(found[0]):.4g}", spec.method)
-    start = f"{spec.trained_len} tokens" if spec.stated else "a length that the file does not state"
+    start = (
+        f"{spec.trained_len} tokens"
+        if spec.stated
+        else "a length that the file does not state"
+    )
     return (
-        f"{document.name}: {agreement}{refused} ({kind}: {spec.rotary_dim} of {spec.head_dim} "
-        f"features, base {typed(spec.base)}, {method} from {start}{claimed})."
+        f"{document.name}: {agreement}{refused} ({kind}: {spec.rotary_dim} of"
+        f" {spec.head_dim} features, base {typed(spec.base)}, {method} from"
+        f" {start}{claimed})."
     )
 
 
 def compare(one: Audit, other: Audit) -> list[dict[str, Any]]:
-    """Return the differences of two files: keys, and what each runtime makes of them."""
+    """Return the differences of two files: keys, and what each runtime makes of
+    them.
+    """
     mine, theirs = facts(one), facts(other)
     return [
-        {"what": what, "first": mine.get(what, "absent"), "second": theirs.get(what, "absent")}
+        {
+            "what": what,
+            "first": mine.get(what, "absent"),
+            "second": theirs.get(what, "absent"),
+        }
         for what in dict.fromkeys((*mine, *theirs))
         if mine.get(what) != theirs.get(what)
     ]
@@ -131,14 +157,19 @@ def facts(audit: Audit) -> dict[str, Any]:
     found = {row["key"]: row["value"] for row in audit.rows["keys"]}
     for row in audit.rows["runtimes"]:
         names = ("base", "rotary_dim", "method", "attention_factor", "claimed_tokens")
-        found |= {f"{row['runtime']}, {row['layers']}: {name}": row.get(name) for name in names}
+        found |= {
+            f"{row['runtime']}, {row['layers']}: {name}": row.get(name)
+            for name in names
+        }
     return found
 
 
 def folded(audit: Audit) -> list[tuple[str, str]]:
     """Return in words what runtimes compute, and those that compute the same."""
     rows = [row for row in audit.rows["runtimes"] if "base" in row]
-    names = (r["runtime"] + ("*" if r["proof"].startswith("read") else "") for r in rows)
+    names = (
+        r["runtime"] + ("*" if r["proof"].startswith("read") else "") for r in rows
+    )
     groups = grouped(zip((in_words(r, audit.length) for r in rows), names, strict=True))
     return [(words, ", ".join(names)) for words, names in groups.items()]
 
@@ -151,7 +182,9 @@ def in_words(row: Mapping[str, Any], length: int) -> str:
     layers = "" if row["layers"] == "all" else f"{row['layers']}: "
     pairs = "unscaled"
     if row["pairs_kept"] < row["rotary_dim"] // 2:
-        pairs = row["method"].partition("(")[0].replace("longrope", "a divisor per pair")
+        pairs = (
+            row["method"].partition("(")[0].replace("longrope", "a divisor per pair")
+        )
     if row["pairs_blended"] or row["pairs_divided"]:
         pairs = f"{counted(row)} pairs kept/blended/divided"
     words = [f"base {typed(row['base'])}", f"{row['rotary_dim']} features", pairs]
@@ -165,13 +198,19 @@ def in_words(row: Mapping[str, Any], length: int) -> str:
 
 
 def short_tables(audit: Audit) -> dict[str, Rows]:
-    """Return the tables for reading, with the columns that fit on a line, by their titles."""
+    """Return the tables for reading, with the columns that fit on a line, by their
+    titles.
+    """
     keys = []
     for row in audit.rows["keys"]:
         # One word if all runtimes agree, else a count for each status.
         counts = Counter(row["status"].values()).most_common()
-        status = ", ".join(f"{word} {count}" if counts[1:] else word for word, count in counts)
-        keys.append({name: row[name] for name in ("key", "value", "does")} | {"status": status})
+        status = ", ".join(
+            f"{word} {count}" if counts[1:] else word for word, count in counts
+        )
+        keys.append(
+            {name: row[name] for name in ("key", "value", "does")} | {"status": status}
+        )
     runtimes = []
     for row in audit.rows["runtimes"]:
         named = {"runtime": f"{row['runtime']} {row['version']}"}

@@ -22,7 +22,9 @@ MOST_LAYERS = 4096
 
 @dataclass(frozen=True)
 class Aspect:
-    """One such part: in words what each runtime does, and those whose code was not read for it."""
+    """One such part: in words what each runtime does, and those whose code was not read
+    for it.
+    """
 
     name: str
     does: Mapping[str, str]
@@ -49,7 +51,9 @@ def aspects(case: Case) -> list[Aspect]:
     for name, does in rules(case):
         said = {r.runtime.name: does(r) for r in case.readings if r.layers}
         known = {runtime: words for runtime, words in said.items() if words}
-        found.append(Aspect(name, known, tuple(one for one in said if one not in known)))
+        found.append(
+            Aspect(name, known, tuple(one for one in said if one not in known))
+        )
     return found
 
 
@@ -62,8 +66,13 @@ def rules(case: Case) -> Iterator[tuple[str, Does]]:
     named = {"no_rope_layers", "no_rope_layer_interval"} & text.keys()
     if named or any(kind in READ[rule] for rule in UNROTATED):
         yield "layers without rotation", partial(unrotated_layers, text=text)
-    if kind == "llama4_text" or any(text.get(key) for key in READ["temperature"]["keys"]):
-        yield "factor on queries in layers without rotation", partial(temperature, text=text)
+    if kind == "llama4_text" or any(
+        text.get(key) for key in READ["temperature"]["keys"]
+    ):
+        yield (
+            "factor on queries in layers without rotation",
+            partial(temperature, text=text),
+        )
     if case.block.get("llama_4_scaling_beta"):
         yield "factor on queries (llama_4_scaling_beta)", beta
     for key in READ["unread"]:
@@ -92,12 +101,16 @@ def unrotated_layers(reading: Reading, text: Mapping[str, Any]) -> str:
     if rule == "windowed" and isinstance(types, list) and text.get("sliding_window"):
         rotated = [one == "sliding_attention" for one in types]
     elif rule == "listed" and isinstance(step, int) and step >= 1:
-        rotated = text.get("no_rope_layers") or [(layer + 1) % step for layer in range(count)]
+        rotated = text.get("no_rope_layers") or [
+            (layer + 1) % step for layer in range(count)
+        ]
     elif rule == "fourth":
         rotated = [(layer + 1) % 4 for layer in range(count)]
     if not isinstance(rotated, list) or len(rotated) != count:
         return ""
-    return layers_in_words([layer for layer, flag in enumerate(rotated) if not flag], count)
+    return layers_in_words(
+        [layer for layer, flag in enumerate(rotated) if not flag], count
+    )
 
 
 def layers_in_words(layers: list[int], count: int) -> str:
@@ -112,7 +125,9 @@ def layers_in_words(layers: list[int], count: int) -> str:
     if layers == list(range(layers[0], count, step)):
         ordinal = f"{step}{({2: 'nd', 3: 'rd'}).get(step, 'th')}"
         return f"every {ordinal} of {count}" if step > 1 else f"all {count}"
-    return f"{', '.join(map(str, layers[:6]))}{', ...' if layers[6:] else ''} of {count}"
+    return (
+        f"{', '.join(map(str, layers[:6]))}{', ...' if layers[6:] else ''} of {count}"
+    )
 
 
 def temperature(reading: Reading, text: Mapping[str, Any]) -> str:
@@ -148,10 +163,15 @@ def unread(reading: Reading, key: str, value: Any) -> str:
 
 
 def axes(reading: Reading, block: Mapping[str, Any]) -> str:
-    sections, layout = block.get("mrope_section", ()), READ["axes"].get(reading.model_type)
+    sections, layout = (
+        block.get("mrope_section", ()),
+        READ["axes"].get(reading.model_type),
+    )
     read = layout and reading.runtime.name in ("transformers-5", "sglang")
     three = isinstance(sections, list) and len(sections) == 3
-    counts = read and three and all(isinstance(one, int) and one >= 0 for one in sections)
+    counts = (
+        read and three and all(isinstance(one, int) and one >= 0 for one in sections)
+    )
     if not counts or not reading.main or sum(sections) != reading.main.rotary_dim // 2:
         return ""
     if reading.runtime.name == "sglang":  # which goes by the key, whatever the model

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from ropelab.audit.document import load
-from ropelab.audit.rotations import Pairs, Positions, Rotated, Shape, Table, Vectors, layout
+from ropelab.audit.rotations import (
+    Pairs,
+    Positions,
+    Rotated,
+    Shape,
+    Table,
+    Vectors,
+    layout,
+)
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part, rope_block
@@ -41,7 +49,9 @@ class Rotation:
         return (sin, cos) if self.swapped else (cos, sin)
 
     def applied(self, vectors: Vectors, positions: Positions) -> Rotated:
-        """Return the vectors rotated at each position; each position may have its own."""
+        """Return the vectors rotated at each position; each position may have its
+        own.
+        """
         first, second = layout(self.pairing, 2 * len(self.inv_freq), self.start)
         a, b, c, d = (part[:, None] for part in self.shape(*self.tables(positions)))
         result = np.broadcast_to(vectors, (len(positions), *vectors.shape[-2:])).copy()
@@ -57,7 +67,8 @@ class Expected:
     spec: RopeSpec
     length: int
     others: Mapping[str, RopeSpec]  # as other runtimes read the same file
-    layers: Mapping[str, RopeSpec] = field(default_factory=dict)  # all types in this file
+    # all types in this file
+    layers: Mapping[str, RopeSpec] = field(default_factory=dict)
     note: str = ""  # on what is not judged
 
     @property
@@ -69,9 +80,12 @@ class Expected:
         return Rotation(self.inv_freq, self.spec.attention_factor, self.spec.pairing)
 
     def scaled(self, ladder: Pairs) -> Pairs:
-        """Return what the scaling makes of these frequencies instead of the plain ones."""
+        """Return what the scaling makes of these frequencies instead of the plain
+        ones.
+        """
         method, spec = self.spec.scaling, self.spec
-        if isinstance(method, Llama3):  # its ramp follows the frequency, those of others the pair
+        # its ramp follows the frequency, those of others the pair
+        if isinstance(method, Llama3):
             ends = (method.low_freq_factor, method.high_freq_factor)
             turns = rotations(ladder, spec.trained_len)
             return ladder * np.interp(turns, ends, (1 / method.factor, 1))
@@ -90,16 +104,27 @@ def of_file(source: str, length: int | None) -> dict[str, Expected]:
     return of_config(source, document.config, length)
 
 
-def of_config(name: str, config: Mapping[str, Any], length: int | None) -> dict[str, Expected]:
+def of_config(
+    name: str, config: Mapping[str, Any], length: int | None
+) -> dict[str, Expected]:
     """Return the rotation that the reference computes for each layer type."""
-    if length is not None and not (isinstance(length, int | np.integer) and 2 <= length <= 2**40):
-        raise InputError(f"length must be a whole number of tokens from 2 to 2^40, not {length!r}")
+    if length is not None and not (
+        isinstance(length, int | np.integer) and 2 <= length <= 2**40
+    ):
+        raise InputError(
+            f"length must be a whole number of tokens from 2 to 2^40, not {length!r}"
+        )
     readings = {n: registry.read(r, config) for n, r in registry.RUNTIMES.items()}
     others = {name: reading.main for name, reading in readings.items() if reading.main}
-    layers = readings[registry.REFERENCE].layers or {"all": registry.reference(name, config)}
+    layers = readings[registry.REFERENCE].layers or {
+        "all": registry.reference(name, config)
+    }
     sections = rope_block(language_part(config)[1])[1].get("mrope_section")
     note = "axes of positions were not judged" if sections else ""
-    return {n: Expected(s, length or s.length, others, layers, note) for n, s in layers.items()}
+    return {
+        n: Expected(s, length or s.length, others, layers, note)
+        for n, s in layers.items()
+    }
 
 
 def main_of(layers: Mapping[str, Expected]) -> str:

@@ -1,4 +1,6 @@
-"""The rules of an audit: problems of a configuration, and differences between the runtimes."""
+"""The rules of an audit: problems of a configuration, and differences between the
+runtimes.
+"""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -12,7 +14,13 @@ from ropelab.audit.runtimes.reader import SAME_TYPES
 from ropelab.audit.runtimes.registry import untyped
 from ropelab.audit.runtimes.servers import VLLM_LENGTHS
 from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, short, whole
-from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, language_part, value_in
+from ropelab.audit.runtimes.trace import (
+    MAXIMUM,
+    ORIGINAL,
+    OUTSIDE,
+    language_part,
+    value_in,
+)
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
 from ropelab.runs.files import table_beside
 from ropelab.runs.sentences import printable, typed
@@ -35,24 +43,36 @@ class Finding:
 
 
 def found(code: str, which: str = "", level: Level = "warn", **values: Any) -> Finding:
-    """Return a finding with the values in its sentence; ``which`` of the code's sentences."""
+    """Return a finding with the values in its sentence; ``which`` of the code's
+    sentences.
+    """
     row = CODES[code][which] if which else CODES[code]
     level = "note" if code.startswith("N") else level
-    says, do = (printable(row.get(part, "").format(**values)) for part in ("says", "do"))
+    says, do = (
+        printable(row.get(part, "").format(**values)) for part in ("says", "do")
+    )
     return Finding(code, level, says, do)
 
 
 def of_ratio(case: Case) -> str:
-    """Return the length to write where the block's factor is not the ratio of the lengths."""
+    """Return the length to write where the block's factor is not the ratio of the
+    lengths.
+    """
     if case.kind != "yarn":
         return ""
     try:
-        maximum, original = (whole(n, "") for n in (case.maximum, case.block.get(ORIGINAL)))
+        maximum, original = (
+            whole(n, "") for n in (case.maximum, case.block.get(ORIGINAL))
+        )
         reached = number(case.block.get("factor"), "") * original
     except RefusedError:
         return ""
     # A factor below 1 is a mistake of its own.
-    fits = reached < original or math.isinf(reached) or math.isclose(reached, maximum, rel_tol=1e-6)
+    fits = (
+        reached < original
+        or math.isinf(reached)
+        or math.isclose(reached, maximum, rel_tol=1e-6)
+    )
     return "" if fits else f'"{MAXIMUM}": {round(reached)}'
 
 
@@ -62,19 +82,29 @@ def unscaled(case: Case) -> list[str]:
         return []
     without = [name for name, spec in case.read if _plain(spec)]
     factor, table = (case.block.get(name) for name in ("factor", "long_factor"))
-    scales = factor not in (None, 1) or (isinstance(table, list) and table != [1] * len(table))
+    scales = factor not in (None, 1) or (
+        isinstance(table, list) and table != [1] * len(table)
+    )
     return without if scales or len(without) < len(case.read) else []
 
 
 def explained(case: Case) -> set[str]:
-    """Return the runtimes whose difference has a cause of its own: base, width, no scaling."""
+    """Return the runtimes whose difference has a cause of its own: base, width, no
+    scaling.
+    """
     right = case.spec
-    other = {n for n, s in case.read if s.rotary_dim != right.rotary_dim} | {*unscaled(case)}
-    return other | {n for n, s in case.read if not math.isclose(s.base, right.base, rel_tol=1e-7)}
+    other = {n for n, s in case.read if s.rotary_dim != right.rotary_dim} | {
+        *unscaled(case)
+    }
+    return other | {
+        n for n, s in case.read if not math.isclose(s.base, right.base, rel_tol=1e-7)
+    }
 
 
 def blamed(case: Case, code: str, names: Collection[str], **values: Any) -> Finding:
-    """Return an error of some runtimes: a warning if none of their readers was compared."""
+    """Return an error of some runtimes: a warning if none of their readers was
+    compared.
+    """
     named = (r for r in case.readings if r.runtime.name in names)
     sure = any(r.model_type in r.runtime.compared for r in named)
     # Finding no class is a rule for all model types.
@@ -98,23 +128,35 @@ def errors(case: Case) -> Iterator[Finding]:
 
     for reason, left in case.unread("not modelled").items():
         if reason.startswith("base must be"):
-            yield found("E03", "none", level="error", names=", ".join(left), reason=reason)
+            yield found(
+                "E03", "none", level="error", names=", ".join(left), reason=reason
+            )
     for base, names in case.grouped(lambda spec: spec.base).items():
-        if not math.isclose(base, right.base, rel_tol=1e-7):  # float32 holds it in a GGUF file
-            source = next(spec.base_source for _, spec in case.read if spec.base == base)
+        # float32 holds it in a GGUF file
+        if not math.isclose(base, right.base, rel_tol=1e-7):
+            source = next(
+                spec.base_source for _, spec in case.read if spec.base == base
+            )
             wanted = base if base == config.get("rotary_emb_base") else right.base
             fix = f'write "rope_theta": {wanted!r} at top level'
             if config.get("rope_theta") == wanted:  # passed over
                 fix = f"--rope-freq-base {wanted!r}" if "llama.cpp" in names else ""
             fix = f"leave {source} off" if source.startswith("--") else fix
             about: dict[str, Any] = {"base": typed(base), "right": typed(right.base)}
-            yield blamed(case, "E03", names.split(", "), source=source, fix=fix, **about)
+            yield blamed(
+                case, "E03", names.split(", "), source=source, fix=fix, **about
+            )
 
     # By a factor of 1 from the lengths, or not at all: two causes.
     without, fix = unscaled(case), of_ratio(case)
-    by_ratio = [n for n, s in case.read if n in without and fix and isinstance(s.scaling, Yarn)]
+    by_ratio = [
+        n for n, s in case.read if n in without and fix and isinstance(s.scaling, Yarn)
+    ]
     if by_ratio:
-        why = f": their factor is {MAXIMUM} / {ORIGINAL} = {case.maximum / case.block[ORIGINAL]:g}"
+        why = (
+            f": their factor is {MAXIMUM} / {ORIGINAL} ="
+            f" {case.maximum / case.block[ORIGINAL]:g}"
+        )
         yield blamed(case, "E08", by_ratio, kind=case.kind, why=why, fix=fix)
     if rest := [name for name in without if name not in by_ratio]:
         instead = "ropelab emit --target, for the form that it reads"
@@ -130,7 +172,9 @@ def _plain(spec: RopeSpec) -> bool:
     """Return True if the spec changes nothing, even far beyond the trained length."""
     far = 4 * spec.trained_len  # dynamic and longrope change nothing at short lengths
     same = distance(spec, replace(spec, scaling=Unscaled()), far)[1] is None
-    return same and math.isclose(spec.plan(far).attention_factor * spec.attention_factor, 1.0)
+    return same and math.isclose(
+        spec.plan(far).attention_factor * spec.attention_factor, 1.0
+    )
 
 
 def contradicting_keys(case: Case) -> Iterator[Finding]:
@@ -153,13 +197,22 @@ def contradicting_keys(case: Case) -> Iterator[Finding]:
     if (fix := of_ratio(case)) and not unscaled(case):
         factor, original = case.block["factor"], case.block[ORIGINAL]
         maximum, ratio = case.maximum, case.maximum / original
-        yield found("W02", factor=factor, maximum=maximum, original=original, ratio=ratio, fix=fix)
+        yield found(
+            "W02",
+            factor=factor,
+            maximum=maximum,
+            original=original,
+            ratio=ratio,
+            fix=fix,
+        )
 
 
 def differences(case: Case) -> Iterator[Finding]:
     """Find runtimes that scale by other numbers than the reference."""
     right, known = case.spec, explained(case)
-    case = replace(case, readings=[r for r in case.readings if r.runtime.name not in known])
+    case = replace(
+        case, readings=[r for r in case.readings if r.runtime.name not in known]
+    )
     # Every runtime has another default for a missing original length.
     if case.kind in ("yarn", "llama3", "longrope") and case.named(
         lambda s: s.trained_len != right.trained_len and case.apart(s)[2] is not None
@@ -171,57 +224,99 @@ def differences(case: Case) -> Iterator[Finding]:
 
     wanted, reference = right.logit_multiplier, case.reference.runtime.name
     # Rounded, because runtimes form the same factor in several orders.
-    for value, names in case.grouped(lambda s: float(f"{s.logit_multiplier:.9g}")).items():
+    for value, names in case.grouped(
+        lambda s: float(f"{s.logit_multiplier:.9g}")
+    ).items():
         if not math.isclose(value, wanted, rel_tol=1e-8):
-            yield found("W04", names=names, value=value, reference=reference, wanted=wanted)
+            yield found(
+                "W04", names=names, value=value, reference=reference, wanted=wanted
+            )
 
     for (about, largest, first), names in case.grouped(case.apart).items():
         if first is not None:
-            apart = f"has frequencies up to {largest:.4g} times off" if largest else "is off"
-            place: dict[str, Any] = {"length": case.length, "tolerance": TOLERANCE, "first": first}
+            apart = (
+                f"has frequencies up to {largest:.4g} times off"
+                if largest
+                else "is off"
+            )
+            place: dict[str, Any] = {
+                "length": case.length,
+                "tolerance": TOLERANCE,
+                "first": first,
+            }
             yield found("W05", names=names, about=about, apart=apart, **place)
 
     if isinstance(right.scaling, DynamicNtk):
         yield found("W07", trained=right.trained_len)
 
-    # 64 tokens are below every original length, so that the short table is the right one.
+    # 64 tokens are below every original length, so that the short table is the right
+    # one.
     names = case.named(lambda s: distance(s, right, 64)[1] is not None)
     if names and isinstance(right.scaling, LongRope):
         yield found("W08", names=names)
 
 
 def lengths(case: Case) -> Iterator[Finding]:
-    """Find lengths that differ between runtimes, or that the scaling does not reach or exceeds."""
+    """Find lengths that differ between runtimes, or that the scaling does not reach or
+    exceeds.
+    """
     # Those that multiply have a finding of their own.
-    groups = grouped((spec.claimed_len, "" if spec.multiplied else n) for n, spec in case.read)
-    plain = {length: ", ".join(filter(None, names)) for length, names in groups.items() if length}
+    groups = grouped(
+        (spec.claimed_len, "" if spec.multiplied else n) for n, spec in case.read
+    )
+    plain = {
+        length: ", ".join(filter(None, names))
+        for length, names in groups.items()
+        if length
+    }
     parts = [f"{length} in {names}" for length, names in plain.items() if names]
     if len(parts) > 1:
         yield found("W15", by="; ".join(parts))
 
     factor = getattr(case.spec.scaling, "factor", 1.0)
     limit = factor * case.spec.trained_len
-    low = {n: s.claimed_len for n, s in case.read if s.claimed_len and s.claimed_len < limit}
-    if factor > 1 and isinstance(case.spec.scaling, Yarn) and low and not of_ratio(case):
+    low = {
+        n: s.claimed_len
+        for n, s in case.read
+        if s.claimed_len and s.claimed_len < limit
+    }
+    if (
+        factor > 1
+        and isinstance(case.spec.scaling, Yarn)
+        and low
+        and not of_ratio(case)
+    ):
         claims = " or ".join(str(length) for length in sorted(set(low.values())))
         yield found("W10", limit=limit, names=", ".join(low), claims=claims)
 
 
 def files(case: Case) -> Iterator[Finding]:
-    """Find entries of a file that do nothing, entries that it lacks, and a tokenizer's limit."""
+    """Find entries of a file that do nothing, entries that it lacks, and a tokenizer's
+    limit.
+    """
     if stray := [use.path for use in case.reference.keys if use.note == OUTSIDE]:
         yield found("W11", "outside", paths=", ".join(stray))
     takes = {"rope_theta": case.spec.base, "rotary_dim": case.spec.rotary_dim}
     uses = ((use.path, use.status) for r in case.readings if r.layers for use in r.keys)
     for path, statuses in grouped(uses).items():
-        own, value = takes.get(path.split(".")[-1]), value_in(case.document.config, path)
-        if own and {*statuses} == {"ignored"} and value not in (None, own) and path not in stray:
+        own, value = (
+            takes.get(path.split(".")[-1]),
+            value_in(case.document.config, path),
+        )
+        if (
+            own
+            and {*statuses} == {"ignored"}
+            and value not in (None, own)
+            and path not in stray
+        ):
             yield found("W11", "unread", path=path, value=short(value), own=typed(own))
 
     if case.document.kind == "gguf":
         fields = case.document.config
         kinds = {"base": "rope.freq_base" not in fields}
-        kinds["untyped"] = "rope.scaling.factor" in fields and "rope.scaling.type" not in fields
+        kinds["untyped"] = (
+            "rope.scaling.factor" in fields and "rope.scaling.type" not in fields
+        )
         kinds["dead"] = "rope.scaling.yarn_attn_factor" in fields
         yield from (found("W12", kind) for kind, there in kinds.items() if there)
 
@@ -231,7 +326,9 @@ def files(case: Case) -> Iterator[Finding]:
 
 
 def notes(case: Case) -> Iterator[Finding]:
-    """State the effect of a static factor on short prompts, and the runtimes left out."""
+    """State the effect of a static factor on short prompts, and the runtimes left
+    out.
+    """
     spec, factor = case.spec, getattr(case.spec.scaling, "factor", 1.0)
     if isinstance(spec.scaling, Yarn) and factor > 1:
         # Rounded as it is printed: 1 is no factor at all.
@@ -252,10 +349,14 @@ def notes(case: Case) -> Iterator[Finding]:
 
 
 def collect(case: Case, beside: Sequence[Aspect]) -> tuple[Finding, ...]:
-    """Return all findings, worst first; those of one level in the order of the rules."""
+    """Return all findings, worst first; those of one level in the order of the
+    rules.
+    """
     every = [*errors(case)]
     every += [found("W16", aspect=one.in_words()) for one in beside if one.differs]
-    every += [found("N04", aspect=a.in_words()) for a in beside if a.unread and not a.differs]
+    every += [
+        found("N04", aspect=a.in_words()) for a in beside if a.unread and not a.differs
+    ]
     for rule in (contradicting_keys, differences, lengths, files, notes):
         every += rule(case)
     return tuple(sorted(every, key=lambda finding: LEVELS.index(finding.level)))
@@ -264,12 +365,16 @@ def collect(case: Case, beside: Sequence[Aspect]) -> tuple[Finding, ...]:
 def sizes(case: Case) -> list[float]:
     """Return the number of layers and their width, as far as the file gives them."""
     _, text = language_part(case.document.config)
-    found = (next((text[name] for name in names if name in text), None) for names in SIZES)
+    found = (
+        next((text[name] for name in names if name in text), None) for names in SIZES
+    )
     return [value for value in found if isinstance(value, int | float)]
 
 
 def of_draft(target: Case, draft: Case) -> Iterator[Finding]:
-    """State what a second file means as the draft model of the first, for speculative decoding."""
+    """State what a second file means as the draft model of the first, for speculative
+    decoding.
+    """
     mine, its = sizes(target), sizes(draft)
     larger = any(one < other for one, other in zip(mine, its, strict=False))
     if min(len(mine), len(its)) < len(SIZES) or mine == its or larger:
@@ -277,12 +382,19 @@ def of_draft(target: Case, draft: Case) -> Iterator[Finding]:
     ours, theirs = target.spec, draft.spec
     longest = max(target.asked or 0, ours.length)
     if theirs.length < longest:
-        yield found("W17", name=draft.document.name, theirs=theirs.length, longest=longest)
+        yield found(
+            "W17", name=draft.document.name, theirs=theirs.length, longest=longest
+        )
     differences = {
         "base": (typed(ours.base), typed(theirs.base)),
         "scaling": (ours.method, theirs.method),
-        "factor on logits": (typed(ours.logit_multiplier), typed(theirs.logit_multiplier)),
+        "factor on logits": (
+            typed(ours.logit_multiplier),
+            typed(theirs.logit_multiplier),
+        ),
     }
-    apart = [f"{n} {its}, not {own}" for n, (own, its) in differences.items() if own != its]
+    apart = [
+        f"{n} {its}, not {own}" for n, (own, its) in differences.items() if own != its
+    ]
     if apart:
         yield found("N05", apart="; ".join(apart))

@@ -23,7 +23,9 @@ KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD)
 
 @dataclass(frozen=True)
 class Flags:
-    """Settings by the reader's names, and keys that replace the configuration's, by runtime."""
+    """Settings by the reader's names, and keys that replace the configuration's, by
+    runtime.
+    """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -35,19 +37,24 @@ class Flags:
         if not isinstance(changes, Mapping):
             return config
         if is_moved(config) and not self.nested:
-            inner = Flags(overrides={runtime: changes.get("text_config", {})}, nested=True)
+            inner = Flags(
+                overrides={runtime: changes.get("text_config", {})}, nested=True
+            )
             return inner.applied(runtime, config)
         if runtime == "axolotl":
             return set_on_loaded(config, changes)
         result = {**config, **changes}
         if "rope_parameters" in changes and "rope_scaling" not in changes:
             result.pop("rope_scaling", None)
-        # Of the whole, SGLang merges the block and vLLM replaces it; of a part it is the reverse.
+        # Of the whole, SGLang merges the block and vLLM replaces it; of a part it is
+        # the reverse.
         for name in BLOCKS if (runtime == "sglang") is not self.nested else ():
             if isinstance(changes.get(name), Mapping):
                 result[name] = merged(config, changes[name])
         for part in NESTS:
-            if isinstance(changes.get(part), Mapping) and isinstance(config.get(part), Mapping):
+            if isinstance(changes.get(part), Mapping) and isinstance(
+                config.get(part), Mapping
+            ):
                 inner = Flags(overrides={runtime: changes[part]}, nested=True)
                 result[part] = inner.applied(runtime, config[part])
         return result
@@ -59,24 +66,41 @@ def is_moved(config: Mapping[str, Any]) -> bool:
 
 
 def merged(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the block that transformers 5 has loaded, with other values of some keys."""
+    """Return the block that transformers 5 has loaded, with other values of some
+    keys.
+    """
     try:
         old = loaded_block(config)
     except (RefusedError, NotModelledError, ArithmeticError, ValueError):
         return dict(block)
     old.pop("type", None)  # it counts in loading only
-    parts = [k for k in old.keys() & block.keys() if {type(old[k]), type(block[k])} == {dict}]
+    parts = [
+        k for k in old.keys() & block.keys() if {type(old[k]), type(block[k])} == {dict}
+    ]
     return {**old, **block, **{k: {**old[k], **block[k]} for k in parts}}
 
 
-def set_on_loaded(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what transformers 5 builds after keys were set on the configuration that it loaded."""
+def set_on_loaded(
+    config: Mapping[str, Any], changes: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return what transformers 5 builds after keys were set on the configuration that
+    it loaded.
+    """
     blocks = [changes[name] for name in BLOCKS if name in changes]
-    if not blocks:  # the base is in the block by then, and a key beside that is not read
-        return {**config, **{key: changes[key] for key in changes.keys() - {"rope_theta"}}}
-    kept = {k: v for k, v in {**config, **changes}.items() if k not in (*BLOCKS, "rope_theta")}
+    # the base is in the block by then, and a key beside that is not read
+    if not blocks:
+        return {
+            **config,
+            **{key: changes[key] for key in changes.keys() - {"rope_theta"}},
+        }
+    kept = {
+        k: v
+        for k, v in {**config, **changes}.items()
+        if k not in (*BLOCKS, "rope_theta")
+    }
     given = blocks[-1] if isinstance(blocks[-1], Mapping) else {}
-    base = changes.get("rope_theta")  # the file's went with its block, and nothing fills in a type
+    # the file's went with its block, and nothing fills in a type
+    base = changes.get("rope_theta")
     return {**kept, "rope_parameters": {"rope_theta": base, "rope_type": None, **given}}
 
 
@@ -108,7 +132,9 @@ def parse_flags(text: str) -> Flags:
 
 
 def taken(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the known flags among some words, each with its value, and the other words."""
+    """Return the known flags among some words, each with its value, and the other
+    words.
+    """
     found, others, rest = [], [], list(words)
     while rest:
         word = rest.pop(0)

@@ -1,5 +1,8 @@
-"""The header of a GGUF file, read within bounds: scalars, sizes of arrays, and rope tensors."""
-# Vocabularies are stepped over. Source: docs/gguf.md in ggml (versions 2 and 3, little-endian).
+"""The header of a GGUF file, read within bounds: scalars, sizes of arrays, and rope
+tensors.
+"""
+# Vocabularies are stepped over. Source: docs/gguf.md in ggml (versions 2 and 3,
+# little-endian).
 
 import os
 import struct
@@ -16,15 +19,21 @@ from ropelab.runs.errors import InputError
 # struct codes of the scalar types, by their number in the file.
 SCALARS = dict(enumerate("BbHhIif?")) | dict(enumerate("Qqd", start=10))
 STRING, ARRAY = 8, 9
-# Bytes of a string that are kept (templates may be longer and are cut); keys, and tensors.
+# Bytes of a string that are kept (templates may be longer and are cut); keys, and
+# tensors.
 LONGEST_STRING = MOST_KEYS = MOST_TENSORS = 2**16
-# Strings and arrays inside arrays, which are stepped over one by one; vocabularies have 2^18.
+# Strings and arrays inside arrays, which are stepped over one by one; vocabularies have
+# 2^18.
 MOST_ENTRIES = 2**22
 MOST_DEPTH = 4
 # The array of numbers that is kept: models differ in it from layer to layer.
 PER_LAYER, MOST_LAYERS = ".attention.head_count", 2**12
 LONGEST_NAME = 2**12
-ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+ROPE_TENSORS = (
+    "rope_freqs.weight",
+    "rope_factors_long.weight",
+    "rope_factors_short.weight",
+)
 FLOAT32 = 0
 
 
@@ -32,7 +41,8 @@ FLOAT32 = 0
 class Header:
     """The part of a GGUF file before its weights."""
 
-    # Scalars and strings by key; heads per layer are a list, of other arrays there is a `Length`.
+    # Scalars and strings by key; heads per layer are a list, of other arrays there is a
+    # `Length`.
     fields: Mapping[str, Any]
     tensors: Mapping[str, Float[np.ndarray, " pairs"]]  # the rope tensors, float64
 
@@ -77,36 +87,51 @@ class _Cursor:
 
 
 def read_header(path: Path) -> Header:
-    """Return the header; InputError for other versions and for counts that do not fit."""
+    """Return the header; InputError for other versions and for counts that do not
+    fit.
+    """
     with path.open("rb") as file:
         cursor = _Cursor(file, path.stat().st_size, str(path))
         if cursor.take(4) != b"GGUF":
             raise cursor.fail("it does not begin with GGUF")
         version = cursor.scalar("I")
         if version not in (2, 3):
-            raise cursor.fail(f"version {version} or another byte order; known are 2 and 3")
+            raise cursor.fail(
+                f"version {version} or another byte order; known are 2 and 3"
+            )
         tensors, keys = cursor.scalar("Q"), cursor.scalar("Q")
         if keys > MOST_KEYS or tensors > MOST_TENSORS:
-            raise cursor.fail(f"{keys} keys and {tensors} tensors are more than any model has")
+            raise cursor.fail(
+                f"{keys} keys and {tensors} tensors are more than any model has"
+            )
         fields: dict[str, Any] = {}
         for _ in range(keys):
             name = cursor.text(LONGEST_NAME)
             fields[name] = _value(cursor, cursor.scalar("I"), name.endswith(PER_LAYER))
         places = {}
         for _ in range(tensors):
-            name, dimensions, elements = cursor.text(LONGEST_NAME), cursor.scalar("I"), 1
+            name, dimensions, elements = (
+                cursor.text(LONGEST_NAME),
+                cursor.scalar("I"),
+                1,
+            )
             if dimensions > 4:
                 raise cursor.fail(f"a tensor with {dimensions} dimensions")
             for _ in range(dimensions):
                 elements *= cursor.scalar("Q")
-            places[name] = elements, cursor.scalar("I"), cursor.scalar("Q")  # with type and offset
+            # with type and offset
+            places[name] = elements, cursor.scalar("I"), cursor.scalar("Q")
         alignment = fields.get("general.alignment", 32)
-        found = _rope_tensors(cursor, places, alignment if isinstance(alignment, int) else 32)
+        found = _rope_tensors(
+            cursor, places, alignment if isinstance(alignment, int) else 32
+        )
         return Header(fields, found)
 
 
 def _value(cursor: _Cursor, kind: int, kept: bool = False, depth: int = 0) -> Any:
-    """Read a value; of an array only the length, unless it is to be kept and has numbers."""
+    """Read a value; of an array only the length, unless it is to be kept and has
+    numbers.
+    """
     if kind in SCALARS:
         return cursor.scalar(SCALARS[kind])
     if kind == STRING:
@@ -120,10 +145,14 @@ def _value(cursor: _Cursor, kind: int, kept: bool = False, depth: int = 0) -> An
         cursor.skip(count * struct.calcsize(SCALARS[inner]))
         return Length(count)
     # A string begins with its length, an array with a type and a length.
-    cursor.require(count * (8 if inner == STRING else 12), "an array is longer than the file")
+    cursor.require(
+        count * (8 if inner == STRING else 12), "an array is longer than the file"
+    )
     cursor.entries += count
     if cursor.entries > MOST_ENTRIES:
-        raise cursor.fail(f"arrays of {cursor.entries} entries are more than any model has")
+        raise cursor.fail(
+            f"arrays of {cursor.entries} entries are more than any model has"
+        )
     for _ in range(count):
         if inner == STRING:
             cursor.skip(cursor.scalar("Q"))

@@ -1,4 +1,6 @@
-"""A rotary code's answers at given positions, from a function or from a class of transformers."""
+"""A rotary code's answers at given positions, from a function or from a class of
+transformers.
+"""
 
 import importlib.util
 import inspect
@@ -15,7 +17,14 @@ import numpy as np
 from jaxtyping import Float
 
 from ropelab.audit import calls
-from ropelab.audit.calls import as_numbers, from_function, named, parameters_of, required, tabled
+from ropelab.audit.calls import (
+    as_numbers,
+    from_function,
+    named,
+    parameters_of,
+    required,
+    tabled,
+)
 from ropelab.audit.document import load
 from ropelab.audit.rotations import Observed, Positions, from_tables
 from ropelab.audit.runtimes.families import WHOLES
@@ -28,17 +37,22 @@ LONGEST_SECONDS = 600  # that a factory and its function may take
 
 
 def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
-    """Return radians per token, from the smallest positions on and refined at larger ones."""
+    """Return radians per token, from the smallest positions on and refined at larger
+    ones.
+    """
     order = np.argsort(observed.positions)
     angles = np.arctan2(observed.sin, observed.cos)[order]
     places = observed.positions[order].astype(np.float64)
     start = int(np.flatnonzero(places == 1)[0])
     found = angles[start].copy()
-    # At every further position the angle is known up to whole rotations, and the frequency so far
-    # says how many, as long as its error times the position stays below half a rotation: below
-    # 2^6 rad, as its relative error is about 2^-8 where tables are in bfloat16.
+    # At every further position the angle is known up to whole rotations, and the
+    # frequency so far says how many, as long as its error times the position stays
+    # below half a rotation: below 2^6 rad, as its relative error is about 2^-8 where
+    # tables are in bfloat16.
     for place, angle in zip(places[start + 1 :], angles[start + 1 :], strict=True):
-        refined = (angle + 2 * np.pi * np.round((found * place - angle) / (2 * np.pi))) / place
+        refined = (
+            angle + 2 * np.pi * np.round((found * place - angle) / (2 * np.pi))
+        ) / place
         found = np.where(np.abs(found) * place < 2**6, refined, found)
     return found
 
@@ -70,7 +84,9 @@ def observe(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Obse
     """
     module, colon, factory = target.partition(":")
     if not colon:
-        raise InputError(f"{target} is not a folder, an .npz or a package.module:factory")
+        raise InputError(
+            f"{target} is not a folder, an .npz or a package.module:factory"
+        )
     with TemporaryFolder() as place:
         answers, printed = Path(place, "answers"), Path(place, "printed")
         job = (str(answers), module, factory, spec, positions)
@@ -80,7 +96,11 @@ def observe(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Obse
         with printed.open("wb") as output:
             try:
                 done = subprocess.run(
-                    command, input=sent, stdout=output, stderr=output, timeout=LONGEST_SECONDS
+                    command,
+                    input=sent,
+                    stdout=output,
+                    stderr=output,
+                    timeout=LONGEST_SECONDS,
                 )
                 problem = f"ended with status {done.returncode}, no answer"
             except subprocess.TimeoutExpired:
@@ -99,7 +119,9 @@ def observe(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Obse
 def from_factory(
     module: str, factory: str, spec: RopeSpec, positions: Positions
 ) -> dict[str, Observed]:
-    """Ask what the user's factory returns; a function that needs arguments is asked itself."""
+    """Ask what the user's factory returns; a function that needs arguments is asked
+    itself.
+    """
     name = f"{module}:{factory}"
     try:
         sys.path.insert(0, str(Path.cwd()))
@@ -114,7 +136,10 @@ def from_factory(
         raise
     except BaseException as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        inside = where.filename not in (__file__, calls.__file__, inspect.__file__) and where.lineno
+        inside = (
+            where.filename not in (__file__, calls.__file__, inspect.__file__)
+            and where.lineno
+        )
         at = f" ({Path(where.filename).name}, line {where.lineno})" if inside else ""
         raise InputError(f"{name} raised {type(error).__name__}: {error}{at}") from None
 
@@ -129,7 +154,9 @@ def from_module(
     arguments = (torch.zeros(1, dtype=chosen), torch.from_numpy(positions)[None])
     with torch.no_grad():
         try:
-            answer = module(*arguments, layer) if layered(module) else module(*arguments)
+            answer = (
+                module(*arguments, layer) if layered(module) else module(*arguments)
+            )
         except RuntimeError as error:  # at sections of another sum
             raise InputError(f"{type(module).__name__} stops: {error}") from None
     parts = tabled({name: as_numbers(part) for name, part in named(answer, []).items()})
@@ -137,15 +164,19 @@ def from_module(
 
 
 def layered(module: Any) -> bool:
-    return isinstance(getattr(module, "rope_type", None) or None, dict)  # ESM's is empty
+    # ESM's is empty
+    return isinstance(getattr(module, "rope_type", None) or None, dict)
 
 
 def rotary_module(folder: Path) -> Any:
     """Return transformers' rotary class, built from the folder's config.json alone."""
     config = load(str(folder)).config
     trace, (_, text) = Trace(config), language_part(config)
-    # A class that has defaults of its own for its text is asked itself, or that names its type.
-    if str(config.get("model_type")) in WHOLES or trace.model_type != text.get("model_type"):
+    # A class that has defaults of its own for its text is asked itself, or that names
+    # its type.
+    if str(config.get("model_type")) in WHOLES or trace.model_type != text.get(
+        "model_type"
+    ):
         text = config
     require("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -156,7 +187,9 @@ def rotary_module(folder: Path) -> Any:
     try:
         made = CONFIG_MAPPING[kind].from_dict(dict(text)).get_text_config()
         own = type(made)
-        if not importlib.util.find_spec(own.__module__.replace("configuration", "modeling")):
+        if not importlib.util.find_spec(
+            own.__module__.replace("configuration", "modeling")
+        ):
             model: Any = MODEL_MAPPING[own]  # InternLM3's are Llamas
             own = model.config_class
         return rotary_class(own)(config=made)
@@ -164,7 +197,9 @@ def rotary_module(folder: Path) -> Any:
         raise
     except Exception as error:  # of the class, or of what checks its fields
         problem = " ".join(str(error).split())
-        raise InputError(f"{kind}'s class refuses the configuration: {problem}") from None
+        raise InputError(
+            f"{kind}'s class refuses the configuration: {problem}"
+        ) from None
 
 
 def rotary_class(config_class: Any) -> Any:
@@ -173,11 +208,18 @@ def rotary_class(config_class: Any) -> Any:
     module = importlib.import_module(f"{package}.modeling_{name}")
     rotary = [v for name, v in vars(module).items() if name.endswith("RotaryEmbedding")]
     found = [v for v in rotary if getattr(v, "__module__", "") == module.__name__]
-    # A model of several parts has a class for each; its annotation names the configuration.
-    given = {v: inspect.signature(v.__init__).parameters["config"].annotation for v in found}
-    words = {v: re.findall(r"\w+", str(getattr(a, "__name__", a))) for v, a in given.items()}
+    # A model of several parts has a class for each; its annotation names the
+    # configuration.
+    given = {
+        v: inspect.signature(v.__init__).parameters["config"].annotation for v in found
+    }
+    words = {
+        v: re.findall(r"\w+", str(getattr(a, "__name__", a))) for v, a in given.items()
+    }
     own = [v for v in found if config_class.__name__ in words[v]]
-    text = [v for v in found if not any(part in v.__name__ for part in ("Vision", "Audio"))]
+    text = [
+        v for v in found if not any(part in v.__name__ for part in ("Vision", "Audio"))
+    ]
     if not (own or text):
         raise InputError(f"no rotary embedding in {module.__name__}")
     return (own or text)[0]

@@ -1,5 +1,8 @@
-"""The case of an audit, and its tables: keys, runtimes side by side, pairs, context, precision."""
-# Tables are lists of rows here, so that a command that prints JSON imports nothing heavy.
+"""The case of an audit, and its tables: keys, runtimes side by side, pairs, context,
+precision.
+"""
+# Tables are lists of rows here, so that a command that prints JSON imports nothing
+# heavy.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +17,13 @@ from ropelab.audit.result import Rows
 from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.registry import MODEL_FORMAT, Reading
 from ropelab.audit.runtimes.spec import RopeSpec, short
-from ropelab.audit.runtimes.trace import ABSENT, MAXIMUM, language_part, rope_block, value_in
+from ropelab.audit.runtimes.trace import (
+    ABSENT,
+    MAXIMUM,
+    language_part,
+    rope_block,
+    value_in,
+)
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
 from ropelab.math.numerics.angle_errors import first_beyond, worst, worst_table_error
 from ropelab.math.numerics.casts import PRESETS
@@ -23,13 +32,15 @@ from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, roles
 from ropelab.runs.errors import known
 
-# Radians by which a phase may be off before it counts, between runtimes and within a format.
+# Radians by which a phase may be off before it counts, between runtimes and within a
+# format.
 TOLERANCE = 0.01
 
 # Positions beyond are not searched: all float32 angles are lost by then.
 LONGEST = 2**26
 
-# Radians per token; slower pairs do not rotate, and their wavelengths are beyond all numbers.
+# Radians per token; slower pairs do not rotate, and their wavelengths are beyond all
+# numbers.
 SLOWEST = 1e-300
 
 # Columns that are attributes of a spec.
@@ -71,7 +82,9 @@ class Case:
 
     def unread(self, outcome: str) -> dict[str, list[str]]:
         """Return the runtimes of an outcome other than `read`, by the problem."""
-        return grouped((r.problem, r.runtime.name) for r in self.readings if r.outcome == outcome)
+        return grouped(
+            (r.problem, r.runtime.name) for r in self.readings if r.outcome == outcome
+        )
 
     def named(self, test: Callable[[RopeSpec], Any]) -> str:
         return ", ".join(name for name, spec in self.read if test(spec))
@@ -82,7 +95,9 @@ class Case:
         return {value: ", ".join(names) for value, names in groups.items()}
 
     def apart(self, spec: RopeSpec) -> tuple[str, float | None, int | None]:
-        """Return method and distance from the reference; none if base or width differ."""
+        """Return method and distance from the reference; none if base or width
+        differ.
+        """
         if spec.base != self.spec.base or spec.rotary_dim != self.spec.rotary_dim:
             return "", None, None
         return spec.method, *distance(spec, self.spec, self.length)
@@ -133,8 +148,12 @@ def runtimes(case: Case) -> Rows:
     return rows
 
 
-def distance(spec: RopeSpec, other: RopeSpec, length: int) -> tuple[float | None, int | None]:
-    """Return the largest ratio of frequencies (None: no pairs in common), first position off."""
+def distance(
+    spec: RopeSpec, other: RopeSpec, length: int
+) -> tuple[float | None, int | None]:
+    """Return the largest ratio of frequencies (None: no pairs in common), first
+    position off.
+    """
     ours, theirs = spec.inv_freq(length), other.inv_freq(length)
     if ours.shape != theirs.shape:
         return None, 1
@@ -148,7 +167,9 @@ def distance(spec: RopeSpec, other: RopeSpec, length: int) -> tuple[float | None
 
 
 def keys(case: Case) -> Rows:
-    uses = ((reading.runtime.name, use) for reading in case.readings for use in reading.keys)
+    uses = (
+        (reading.runtime.name, use) for reading in case.readings for use in reading.keys
+    )
     config, rows = case.document.config, []
     for path, found in grouped((use.path, (name, use)) for name, use in uses).items():
         status, note = {name: use.status for name, use in found}, found[0][1].note
@@ -162,7 +183,13 @@ def keys(case: Case) -> Rows:
         if not does:
             close = near(path)
             does = f"not known; did you mean {close}?" if close else "not known"
-        row = {"key": path, "value": short(value), "does": does, "status": status, "note": note}
+        row = {
+            "key": path,
+            "value": short(value),
+            "does": does,
+            "status": status,
+            "note": note,
+        }
         rows.append(row)
     return rows
 
@@ -178,25 +205,36 @@ def pairs(case: Case) -> Rows:
                     "layers": layer,
                     "pair": pair,
                     "inv_freq": value,
-                    "wavelength_tokens": 2 * math.pi / value if value > SLOWEST else None,
-                    "ratio": value / right if right is not None and right > SLOWEST else None,
+                    "wavelength_tokens": 2 * math.pi / value
+                    if value > SLOWEST
+                    else None,
+                    "ratio": value / right
+                    if right is not None and right > SLOWEST
+                    else None,
                 }
-                for pair, (value, right) in enumerate(zip_longest(ours, theirs[: len(ours)]))
+                for pair, (value, right) in enumerate(
+                    zip_longest(ours, theirs[: len(ours)])
+                )
             ]
     return rows
 
 
 def context(case: Case) -> Rows:
-    """Return lengths, rotations and bounds on the base, a row per layer type of the reference."""
+    """Return lengths, rotations and bounds on the base, a row per layer type of the
+    reference.
+    """
     rows, length = [], case.length
     for layer, spec in case.reference.layers.items():
         scaled = spec.inv_freq(length)
         rotating = scaled[scaled > 0]
-        # Pairs that complete no rotation within the trained length have unseen angles beyond it.
+        # Pairs that complete no rotation within the trained length have unseen angles
+        # beyond it.
         unscaled = np.asarray(spec.geometry.inv_freq, dtype=np.float64)
         unfinished = np.flatnonzero(unscaled * spec.trained_len < 2 * math.pi)
         one_turn = one_rotation_base(spec.rotary_dim, length)
-        slowest = float(rotating.min() * length / (2 * math.pi)) if rotating.size else 0.0
+        slowest = (
+            float(rotating.min() * length / (2 * math.pi)) if rotating.size else 0.0
+        )
         row = {
             "layers": layer,
             "trained_tokens": spec.trained_len,
@@ -206,7 +244,8 @@ def context(case: Case) -> Rows:
             "critical_pair": int(unfinished[0]) if unfinished.size else None,
             "smallest_factor": max(1.0, length / spec.trained_len),
             "base_asymptotic_bound": su_asymptote(length),
-            "base_one_turn": one_turn if math.isfinite(one_turn) else None,  # a single pair
+            # a single pair
+            "base_one_turn": one_turn if math.isfinite(one_turn) else None,
             "short_logit_multiplier": spec.logit_multiplier,
         }
         rows.append(row)
@@ -214,31 +253,44 @@ def context(case: Case) -> Rows:
 
 
 def model_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
-    """Return the number format that is given, else the file's own if known, else bfloat16."""
+    """Return the number format that is given, else the file's own if known, else
+    bfloat16.
+    """
     if given:
         return FORMATS[known("--dtype", given, FORMATS)]
     for part in (language_part(config)[1], config):
         for key in ("dtype", "torch_dtype"):
-            if isinstance(part.get(key), str) and part[key].removeprefix("torch.") in FORMATS:
+            if (
+                isinstance(part.get(key), str)
+                and part[key].removeprefix("torch.") in FORMATS
+            ):
                 return FORMATS[part[key].removeprefix("torch.")]
     return FORMATS["bfloat16"]
 
 
 def precision(case: Case, dtype: FloatFormat) -> Rows:
-    """Return a row per cast chain: its worst errors over all positions, and the first beyond."""
+    """Return a row per cast chain: its worst errors over all positions, and the first
+    beyond.
+    """
     last = min(case.length, LONGEST)
     chains = {reading.runtime.name: reading.runtime.chain for reading in case.readings}
     read, rows = dict(case.read), []
     if "sglang" in read and isinstance(read["sglang"].scaling, LongRope):
-        chains["sglang"] = MODEL_FORMAT  # it keeps longrope's tables in the model's format
+        # it keeps longrope's tables in the model's format
+        chains["sglang"] = MODEL_FORMAT
     for preset, names in grouped((chains[name], name) for name in read).items():
         spec = read[names[0]]  # of one chain, the frequencies of its first runtime
         spectrum = Spectrum(spec.inv_freq(case.length), spec.base, spec.rotary_dim)
         plan = PRESETS[preset].plan
-        chain = Chain(replace(plan, table=dtype) if preset == MODEL_FORMAT else plan, spectrum)
-        # Every position is searched, as in `precision`, in the order of the bounds on its error.
+        chain = Chain(
+            replace(plan, table=dtype) if preset == MODEL_FORMAT else plan, spectrum
+        )
+        # Every position is searched, as in `precision`, in the order of the bounds on
+        # its error.
         whole = worst(chain, 0, last)
-        by_octave = (worst(chain, start, stop - start) for start, stop in octaves(0, last))
+        by_octave = (
+            worst(chain, start, stop - start) for start, stop in octaves(0, last)
+        )
         within = whole.error_rad <= TOLERANCE
         beyond = None if within else first_beyond(chain, by_octave, TOLERANCE)
         row = {
@@ -256,8 +308,12 @@ def precision(case: Case, dtype: FloatFormat) -> Rows:
 
 
 def agrees(ours: RopeSpec, theirs: RopeSpec) -> bool:
-    """Return True for the same frequencies, near and far, and the same factor on the logits."""
+    """Return True for the same frequencies, near and far, and the same factor on the
+    logits.
+    """
     # Inside the trained length and far beyond it; other widths are off at any length.
     lengths = (64, 2 * max(theirs.trained_len, theirs.length))
     equal = all(distance(ours, theirs, length)[1] is None for length in lengths)
-    return equal and math.isclose(ours.logit_multiplier, theirs.logit_multiplier, rel_tol=1e-9)
+    return equal and math.isclose(
+        ours.logit_multiplier, theirs.logit_multiplier, rel_tol=1e-9
+    )

@@ -11,7 +11,9 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Result:
-    """The outcome of a command: ``rows`` are its tables as lists, ``tables`` as DataFrames."""
+    """The outcome of a command: ``rows`` are its tables as lists, ``tables`` as
+    DataFrames.
+    """
 
     rows: Mapping[str, Rows]
 

@@ -30,7 +30,9 @@ def as_sarif(audits: Sequence[Audit], version: str) -> dict[str, Any]:
             "ruleId": finding.code,
             "ruleIndex": list(CODES).index(finding.code),
             "level": LEVELS[finding.level],
-            "message": {"text": f"{finding.says}{f'; fix: {finding.do}' if finding.do else ''}"},
+            "message": {
+                "text": f"{finding.says}{f'; fix: {finding.do}' if finding.do else ''}"
+            },
             "locations": [{"physicalLocation": _place(audit.document)}],
         }
         for audit in audits
@@ -44,7 +46,8 @@ def as_sarif(audits: Sequence[Audit], version: str) -> dict[str, Any]:
 def _place(document: Document) -> dict[str, Any]:
     """Return the file as a reference, and the line at which its rotary keys begin."""
     path = Path(document.name)
-    # A relative reference may not begin with a slash: absolute paths are URIs of their own.
+    # A relative reference may not begin with a slash: absolute paths are URIs of their
+    # own.
     uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
     line = 1
     if document.kind != "gguf" and path.is_file():

@@ -9,7 +9,14 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 
 from ropelab.audit.expected import Expected
-from ropelab.audit.rotations import Observed, Positions, Rotated, Vectors, bounded, from_tables
+from ropelab.audit.rotations import (
+    Observed,
+    Positions,
+    Rotated,
+    Vectors,
+    bounded,
+    from_tables,
+)
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.vectors import places_of, unrotated
 from ropelab.runs.errors import InputError
@@ -17,14 +24,17 @@ from ropelab.runs.files import check_regular
 
 SUFFIXES = (".npz", ".safetensors")
 MOST_BYTES = 2**32
-# Of damaged files; a RuntimeError also for an encrypted one, and for an unknown compression.
+# Of damaged files; a RuntimeError also for an encrypted one, and for an unknown
+# compression.
 UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError)
 LARGEST_POSITION = 2**53  # positions beyond are not exact in float64
 Arrays = Mapping[str, np.ndarray]
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Return the arrays of an .npz or .safetensors file as float64; InputError if it is neither."""
+    """Return the arrays of an .npz or .safetensors file as float64; InputError if it is
+    neither.
+    """
     try:
         check_regular(path)
         return tensors(path) if path.suffix == ".safetensors" else archive(path)
@@ -66,7 +76,9 @@ def positions_of(path: Path, arrays: Arrays, count: int) -> Positions:
     places = arrays.get("positions", np.arange(count, dtype=np.float64))
     exact = (places >= 0) & (places <= LARGEST_POSITION) & (np.floor(places) == places)
     if places.ndim != 1 or not exact.all():
-        raise InputError(f"{path}: positions must be a list of whole numbers from 0 to 2^53")
+        raise InputError(
+            f"{path}: positions must be a list of whole numbers from 0 to 2^53"
+        )
     if len(places) != count:
         raise InputError(f"{path}: {len(places)} positions for {count} rows")
     return places.astype(np.int64)
@@ -75,18 +87,25 @@ def positions_of(path: Path, arrays: Arrays, count: int) -> Positions:
 def rotated_of(
     path: Path, arrays: Arrays, name: str, expected: Expected
 ) -> tuple[Vectors, Rotated, Positions]:
-    """Return vectors, their rotations and the positions; without vectors, those of `vectors`."""
+    """Return vectors, their rotations and the positions; without vectors, those of
+    `vectors`.
+    """
     after, head = arrays[f"{name}_rotated"], expected.spec.head_dim
     before = arrays.get(name, unrotated(expected.spec)[name])
-    if before.shape == after.shape and before.shape[1:] == (head,):  # one at each position
+    # one at each position
+    if before.shape == after.shape and before.shape[1:] == (head,):
         before, after = before[:, None], after[:, None]
     shapes = (after.shape, after.shape[1:])
     if after.ndim != 3 or before.shape not in shapes or before.shape[-1] != head:
-        wanted = f"[positions, heads, {head}], beside {name} likewise or [heads, {head}]"
+        wanted = (
+            f"[positions, heads, {head}], beside {name} likewise or [heads, {head}]"
+        )
         problem = f"{name}_rotated has shape {after.shape} instead of {wanted}"
         raise InputError(f"{path}: {problem}; {name} has {before.shape}")
     if not (bounded(before) and before.reshape(-1, head).any(axis=0).all()):
-        raise InputError(f"{path}: {name} needs finite numbers, and none of its columns only zeros")
+        raise InputError(
+            f"{path}: {name} needs finite numbers, and none of its columns only zeros"
+        )
     places = places_of(expected)
     if "positions" in arrays or len(after) != len(places):
         places = positions_of(path, arrays, len(after))
@@ -98,7 +117,9 @@ def rotated_of(
 def tables_of(path: Path, arrays: Arrays, spec: RopeSpec) -> Observed:
     """Return arrays `cos` and `sin`, a row per position."""
     if "cos" not in arrays or "sin" not in arrays:
-        raise InputError(f"{path} needs arrays cos and sin, it has {', '.join(arrays) or 'none'}")
+        raise InputError(
+            f"{path} needs arrays cos and sin, it has {', '.join(arrays) or 'none'}"
+        )
     positions = positions_of(path, arrays, len(np.atleast_1d(arrays["cos"])))
     if 1 not in positions:
         raise InputError(f"{path} has no row for position 1")

@@ -1,4 +1,6 @@
-"""The keys of a configuration, or flags, that each target is given for a wanted rotation."""
+"""The keys of a configuration, or flags, that each target is given for a wanted
+rotation.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -25,14 +27,24 @@ def block_of(spec: Wanted) -> Fragment:
 
 
 def scaling_block(spec: Wanted) -> Fragment:
-    """Return the scaling block under the one name of the type that all runtimes know."""
+    """Return the scaling block under the one name of the type that all runtimes
+    know.
+    """
     if own := spec.own:
-        return {**own, ORIGINAL: spec.trained_len} if own["rope_type"] in SCALED else dict(own)
+        return (
+            {**own, ORIGINAL: spec.trained_len}
+            if own["rope_type"] in SCALED
+            else dict(own)
+        )
     scaling, original = spec.scaling, {ORIGINAL: spec.trained_len}
     if isinstance(scaling, scalings.Unscaled):
         return {}
     if isinstance(scaling, scalings.PositionInterpolation | scalings.DynamicNtk):
-        kind = "linear" if isinstance(scaling, scalings.PositionInterpolation) else "dynamic"
+        kind = (
+            "linear"
+            if isinstance(scaling, scalings.PositionInterpolation)
+            else "dynamic"
+        )
         return {"rope_type": kind, "factor": float(scaling.factor)}
     if isinstance(scaling, scalings.Llama3):
         bands = {name: float(getattr(scaling, name)) for name in BANDS}
@@ -41,7 +53,11 @@ def scaling_block(spec: Wanted) -> Fragment:
     same = math.isclose(spec.attention_factor, usual_attention(spec), rel_tol=1e-12)
     attention = {} if same else {"attention_factor": spec.attention_factor}
     if isinstance(scaling, scalings.Yarn):
-        block: Fragment = {"rope_type": "yarn", "factor": float(scaling.factor), **original}
+        block: Fragment = {
+            "rope_type": "yarn",
+            "factor": float(scaling.factor),
+            **original,
+        }
         # Keys at the default that all runtimes share are left out.
         for name, usual in {**BETAS, "truncate": True}.items():
             if (value := getattr(scaling, name)) != usual:
@@ -50,29 +66,47 @@ def scaling_block(spec: Wanted) -> Fragment:
     if isinstance(scaling, scalings.LongRope):
         long = list(scaling.long_factor)
         short = list(scaling.short_factor) or [1.0] * len(long)
-        lists = {"short_factor": short, "long_factor": long, "factor": float(scaling.factor)}
+        lists = {
+            "short_factor": short,
+            "long_factor": long,
+            "factor": float(scaling.factor),
+        }
         return {"rope_type": "longrope", **lists, **original, **attention}
-    raise InputError(f"no configuration has a name for {scaling.name}; one with a name is yarn")
+    raise InputError(
+        f"no configuration has a name for {scaling.name}; one with a name is yarn"
+    )
 
 
 def usual_attention(spec: RopeSpec) -> float:
     factor = getattr(spec.scaling, "factor", 1.0)
     longrope = isinstance(spec.scaling, scalings.LongRope)
-    return longrope_attention(factor, spec.trained_len) if longrope else magnitude(factor)
+    return (
+        longrope_attention(factor, spec.trained_len) if longrope else magnitude(factor)
+    )
 
 
 def start_and_share(spec: Wanted) -> tuple[Fragment, Fragment]:
     """Return the length, and partial_rotary_factor unless the whole head rotates."""
-    # Dynamic scaling starts at max_position_embeddings, so that it has to be the trained length.
-    start = spec.trained_len if isinstance(spec.scaling, scalings.DynamicNtk) else spec.length
+    # Dynamic scaling starts at max_position_embeddings, so that it has to be the
+    # trained length.
+    start = (
+        spec.trained_len
+        if isinstance(spec.scaling, scalings.DynamicNtk)
+        else spec.length
+    )
     lengths = dict.fromkeys(
         (MAXIMUM, *(n for n in VLLM_LENGTHS if n in spec.source.present)), start
     )
     # A share that the file has would stay in the block of a server.
-    silent = spec.rotary_dim == spec.head_dim and (spec.own or SHARE not in spec.source.present)
+    silent = spec.rotary_dim == spec.head_dim and (
+        spec.own or SHARE not in spec.source.present
+    )
     share = {} if silent else {SHARE: spec.rotary_dim / spec.head_dim}
     # Some classes build scaled tables from a head_dim alone.
-    lacks = spec.source.older.refuses_without_head_dim and "head_dim" not in spec.source.present
+    lacks = (
+        spec.source.older.refuses_without_head_dim
+        and "head_dim" not in spec.source.present
+    )
     head = {"head_dim": spec.head_dim} if lacks and block_of(spec) else {}
     return {**lengths, **head}, share
 
@@ -86,11 +120,21 @@ def version4(spec: Wanted) -> Fragment:
         if "type" in (keys := spec.source.older.block_keys):  # and no others
             block = {key: block[key] for key in keys if key in block}
     # Of longrope, transformers 4 reads the original length at top level only.
-    original = {ORIGINAL: spec.trained_len} if isinstance(spec.scaling, scalings.LongRope) else {}
-    emptied = {"rope_parameters": None} if "rope_parameters" in spec.source.present else {}
+    original = (
+        {ORIGINAL: spec.trained_len}
+        if isinstance(spec.scaling, scalings.LongRope)
+        else {}
+    )
+    emptied = (
+        {"rope_parameters": None} if "rope_parameters" in spec.source.present else {}
+    )
     head = {**start, "rope_theta": spec.base, **original, **share, **emptied}
     named, blocks = spec.source.older.layer_base_keys, spec.source.layers
-    head |= {key: blocks[label]["rope_theta"] for label, key in named.items() if label in blocks}
+    head |= {
+        key: blocks[label]["rope_theta"]
+        for label, key in named.items()
+        if label in blocks
+    }
     # The main one last: some classes have one key for all.
     head |= {named[spec.source.main]: spec.base} if spec.source.main in named else {}
     return {**head, "rope_scaling": block or None}
@@ -98,14 +142,21 @@ def version4(spec: Wanted) -> Fragment:
 
 def version5(spec: Wanted) -> Fragment:
     """Return rope_parameters, for a configuration that was read already."""
-    block, (start, share) = block_of(spec) or {"rope_type": "default"}, start_and_share(spec)
+    block, (start, share) = (
+        block_of(spec) or {"rope_type": "default"},
+        start_and_share(spec),
+    )
     block = {"rope_theta": spec.base, **block, **share}
-    layers = {**spec.source.layers, spec.source.main: block} if spec.source.layers else block
+    layers = (
+        {**spec.source.layers, spec.source.main: block} if spec.source.layers else block
+    )
     return {**start, "rope_parameters": layers}
 
 
 def vllm(spec: Wanted) -> Fragment:
-    """Return version 5 with the length before the factor where the server multiplies by it."""
+    """Return version 5 with the length before the factor where the server multiplies by
+    it.
+    """
     fragment = version5(spec)
     multiplied = scalings.PositionInterpolation | scalings.DynamicNtk
     # It leaves Gemma 3's lengths alone.
@@ -115,7 +166,9 @@ def vllm(spec: Wanted) -> Fragment:
 
 
 def sglang(spec: Wanted) -> Fragment:
-    """Return vLLM's form as rope_scaling, the magnitude as a multiplier of SGLang's own."""
+    """Return vLLM's form as rope_scaling, the magnitude as a multiplier of SGLang's
+    own.
+    """
     if spec.source.main == "compress":  # it loads DeepSeek-V4 as V3, with one block
         source = replace(spec.source, layers={})
         spec = replace(spec, source=source, base=source.beside["main"].base)
@@ -130,7 +183,10 @@ def sglang(spec: Wanted) -> Fragment:
 
 def llamafactory(spec: Wanted) -> dict[str, Any]:
     kind = None if spec.own and not spec.raised else block_of(spec).get("rope_type")
-    return {"rope_scaling": kind if kind in LLAMAFACTORY else "null", "cutoff_len": spec.context}
+    return {
+        "rope_scaling": kind if kind in LLAMAFACTORY else "null",
+        "cutoff_len": spec.context,
+    }
 
 
 def llamacpp(spec: Wanted) -> dict[str, Any]:
@@ -142,7 +198,8 @@ def llamacpp(spec: Wanted) -> dict[str, Any]:
     if isinstance(scaling, scalings.Yarn):
         flags |= {"rope_scaling": "yarn", "rope_scale": scaling.factor}
         flags["yarn_orig_ctx"] = spec.trained_len
-        for name, usual in BETAS.items():  # left out at the default, unless the file has a value
+        # left out at the default, unless the file has a value
+        for name, usual in BETAS.items():
             if name in spec.source.present or getattr(scaling, name) != usual:
                 flags[f"yarn_{name}"] = getattr(scaling, name)
     return flags
@@ -150,19 +207,31 @@ def llamacpp(spec: Wanted) -> dict[str, Any]:
 
 def koboldcpp(spec: Wanted) -> dict[str, Any]:
     # With one of the two, koboldcpp picks by a rule of its own.
-    flags = {"ctx_size": spec.context, "rope_freq_scale": 1.0, "rope_freq_base": spec.base}
+    flags = {
+        "ctx_size": spec.context,
+        "rope_freq_scale": 1.0,
+        "rope_freq_base": spec.base,
+    }
     if isinstance(spec.scaling, scalings.PositionInterpolation):
-        return {**flags, "rope_freq_scale": 1 / spec.scaling.factor, "rope_scaling": "linear"}
+        return {
+            **flags,
+            "rope_freq_scale": 1 / spec.scaling.factor,
+            "rope_scaling": "linear",
+        }
     return flags
 
 
 @dataclass(frozen=True)
 class Target:
-    """The runtimes that read a text back, its settings, and the text with fields in braces."""
+    """The runtimes that read a text back, its settings, and the text with fields in
+    braces.
+    """
 
     runtimes: Sequence[str]
-    config: Callable[[Wanted], Fragment] = lambda spec: {}  # flags come on top of the file
-    text: str = "{lines}"  # JSON over several lines; or {json}, {length}, {flags}, or any flag
+    # flags come on top of the file
+    config: Callable[[Wanted], Fragment] = lambda spec: {}
+    # JSON over several lines; or {json}, {length}, {flags}, or any flag
+    text: str = "{lines}"
     flags: Callable[[Wanted], dict[str, Any]] = lambda spec: {}
     replaces: bool = False  # empties rope_scaling, which would replace rope_parameters
     flat: bool = False  # sets keys of the whole model only
@@ -170,8 +239,12 @@ class Target:
 
 def target_of(row: dict[str, Any]) -> Target:
     """Return a target of targets.toml, with the functions that it names."""
-    others = (n for n in registry.RUNTIMES if not n.startswith(tuple(row.get("without", ()))))
-    makers: Fragment = {name: MAKERS[row[name]] for name in ("config", "flags") if name in row}
+    others = (
+        n for n in registry.RUNTIMES if not n.startswith(tuple(row.get("without", ())))
+    )
+    makers: Fragment = {
+        name: MAKERS[row[name]] for name in ("config", "flags") if name in row
+    }
     about: Fragment = {"runtimes": tuple(others), **row, **makers}
     return Target(**{name: value for name, value in about.items() if name != "without"})
 

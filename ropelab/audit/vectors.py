@@ -1,4 +1,6 @@
-"""Vectors for tests of engines: what they must compute, and what the commonest mistakes give."""
+"""Vectors for tests of engines: what they must compute, and what the commonest mistakes
+give.
+"""
 
 import io
 import json
@@ -33,7 +35,9 @@ README = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 
 @dataclass(frozen=True)
 class Written(Result):
-    """The folders that were written; ``tables`` has layer types, budgets and mistakes."""
+    """The folders that were written; ``tables`` has layer types, budgets and
+    mistakes.
+    """
 
     folders: tuple[str, ...]
     rows: Mapping[str, Rows]
@@ -56,7 +60,11 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
     for expected in layers.values():
         if (size := expected.spec.head_dim) > LARGEST_HEAD:
             raise InputError(f"{config}: heads of {size} features are too large")
-    rows: dict[str, list[dict[str, Any]]] = {"layers": [], "budgets": [], "mistakes": []}
+    rows: dict[str, list[dict[str, Any]]] = {
+        "layers": [],
+        "budgets": [],
+        "mistakes": [],
+    }
     for name, expected in layers.items():
         folder = Path(out) if len(layers) == 1 else Path(out) / name
         arrays, says = sheet(expected)
@@ -64,10 +72,16 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
         facts |= {key: getattr(expected.spec, key) for key in (*SHAPE, *GAINS)}
         write(folder, arrays, {**facts, "mistakes": says}, whole)
         rows["layers"].append(facts)
-        columns = {n: a.tolist() for n, a in arrays.items() if n.startswith(("budget", "posi"))}
+        columns = {
+            n: a.tolist() for n, a in arrays.items() if n.startswith(("budget", "posi"))
+        }
         for values in zip(*columns.values(), strict=True):
-            rows["budgets"].append({"layer_type": name, **dict(zip(columns, values, strict=True))})
-        rows["mistakes"] += [{"layer_type": name, "name": n, "says": s} for n, s in says.items()]
+            rows["budgets"].append(
+                {"layer_type": name, **dict(zip(columns, values, strict=True))}
+            )
+        rows["mistakes"] += [
+            {"layer_type": name, "name": n, "says": s} for n, s in says.items()
+        ]
     return Written(tuple(row["folder"] for row in rows["layers"]), rows)
 
 
@@ -78,9 +92,14 @@ def places_of(expected: Expected) -> Positions:
 
 
 def unrotated(spec: RopeSpec) -> dict[str, Vectors]:
-    """Return unit vectors as queries, and keys in eighths, which all formats from 8 bits hold."""
+    """Return unit vectors as queries, and keys in eighths, which all formats from 8
+    bits hold.
+    """
     one, other = np.ogrid[1 : KEYS + 1, 1 : spec.head_dim + 1]
-    return {"q": np.eye(spec.head_dim), "k": ((5 * one * other + other * other + one) % 17 - 8) / 8}
+    return {
+        "q": np.eye(spec.head_dim),
+        "k": ((5 * one * other + other * other + one) % 17 - 8) / 8,
+    }
 
 
 def sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -88,7 +107,13 @@ def sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     places, given = places_of(expected), unrotated(expected.spec)
     good = expected.rotation
     cos, sin = good.tables(places)
-    arrays = {"positions": places, "inv_freq": good.inv_freq, "cos": cos, "sin": sin, **given}
+    arrays = {
+        "positions": places,
+        "inv_freq": good.inv_freq,
+        "cos": cos,
+        "sin": sin,
+        **given,
+    }
     arrays |= {f"{name}_rotated": good.applied(x, places) for name, x in given.items()}
     for kind in KINDS:
         tables = expected.budget(kind).tables(places.astype(np.float64))
@@ -97,7 +122,10 @@ def sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         arrays[f"budget_{kind}_rotated"] = np.max(bounds, axis=0)
     says = {}
     for name, sentence, wrong in mistaken(expected):
-        says[name], arrays[f"mistake_{name}"] = sentence, wrong.applied(given["k"], places)
+        says[name], arrays[f"mistake_{name}"] = (
+            sentence,
+            wrong.applied(given["k"], places),
+        )
     return arrays, says
 
 
@@ -107,23 +135,31 @@ def rotated_bound(
     """Bound the errors of these vectors' rotations, which have the right pairs."""
     first, second = layout(expected.spec.pairing, expected.spec.rotary_dim)
     budget = expected.budget(kind)
-    return budget.rotated(places.astype(np.float64), before[..., first], before[..., second])
+    return budget.rotated(
+        places.astype(np.float64), before[..., first], before[..., second]
+    )
 
 
-def write(folder: Path, arrays: Mapping[str, np.ndarray], about: Facts, config: Facts) -> None:
+def write(
+    folder: Path, arrays: Mapping[str, np.ndarray], about: Facts, config: Facts
+) -> None:
     """Write the arrays in three formats, the facts about them, and a README."""
     from safetensors.numpy import save
 
     half, count = about["rotary_dim"] // 2, len(arrays["positions"])
     pairs = f"i and i + {half}" if about["pairing"] == "half" else "2i and 2i + 1"
     flat = {n: a.ravel().tolist() for n, a in arrays.items()}
-    data = {n: [x if isinstance(x, int) else x.hex() for x in values] for n, values in flat.items()}
+    data = {
+        n: [x if isinstance(x, int) else x.hex() for x in values]
+        for n, values in flat.items()
+    }
     plain = {n: {"shape": a.shape, "data": data[n]} for n, a in arrays.items()}
     packed = save({n: np.ascontiguousarray(a) for n, a in arrays.items()})
     readme = README.format(**about, half=half, count=count, keys=KEYS, pairs=pairs)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Gone until all are written: it must not stand beside vectors of another configuration.
+        # Gone until all are written: it must not stand beside vectors of another
+        # configuration.
         (folder / ABOUT).unlink(missing_ok=True)
         np.savez(archive := io.BytesIO(), allow_pickle=False, **arrays)
         for name, content in {
@@ -131,10 +167,13 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray], about: Facts, config: 
             "vectors.safetensors": packed,
             "vectors.json": json.dumps({**about, "arrays": plain}).encode(),
             "README.md": readme.encode(),
-            # The configuration may hold `Infinity`, at which other readers of JSON stop.
+            # The configuration may hold `Infinity`, at which other readers of JSON
+            # stop.
             ABOUT: json.dumps({**about, "config": config}, indent=2).encode(),
         }.items():
             with replaced_file(folder / name) as fresh:
                 fresh.write_bytes(content)
     except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from None
+        raise InputError(
+            f"cannot write to {folder}: {error.strerror or error}"
+        ) from None

@@ -26,14 +26,18 @@ BETAS = {"beta_fast": 32, "beta_slow": 1}
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model's file, the part that a text changes, and the rotations of its other layers."""
+    """A model's file, the part that a text changes, and the rotations of its other
+    layers.
+    """
 
     config: Mapping[str, Any]
     nest: Sequence[str] = ()  # the keys that lead to the part
     text: Mapping[str, Any] = field(default_factory=dict)  # the part
     main: str = ""  # the layer type that is scaled
-    layers: Fragment = field(default_factory=dict)  # the blocks, where each type has one
-    beside: Mapping[str, RopeSpec] = field(default_factory=dict)  # the rotations of the others
+    # the blocks, where each type has one
+    layers: Fragment = field(default_factory=dict)
+    # the rotations of the others
+    beside: Mapping[str, RopeSpec] = field(default_factory=dict)
 
     @property
     def block(self) -> tuple[str, Mapping[str, Any]]:
@@ -44,7 +48,10 @@ class ModelFile:
     @property
     def present(self) -> set[str]:
         """The names among its keys of blocks and lengths, and of the head's size."""
-        names, block = (*BLOCKS, "head_dim", SHARE, *BETAS, *VLLM_LENGTHS), self.block[1]
+        names, block = (
+            (*BLOCKS, "head_dim", SHARE, *BETAS, *VLLM_LENGTHS),
+            self.block[1],
+        )
         return {name for name in names if self.text.get(name) or block.get(name)}
 
     @property
@@ -63,15 +70,22 @@ class Wanted(RopeSpec):
     beyond: int = 0  # as asked, where the file's own scaling does not reach it
     own: Fragment | None = None  # the file's own block, which stays
     raised: bool = False  # but for its factor
-    axes: Fragment = field(default_factory=dict)  # keys of the block that any scaling keeps
+    # keys of the block that any scaling keeps
+    axes: Fragment = field(default_factory=dict)
 
 
 def source_of(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, RopeSpec]:
-    """Return a file and the rotation that is to be scaled in it, as the reference reads them."""
+    """Return a file and the rotation that is to be scaled in it, as the reference reads
+    them.
+    """
     prefix, text = language_part(config)
     reading = registry.reading_of(name, config)
-    spec, ours = reading.layers[reading.label], reading.runtime.name == registry.REFERENCE
-    if not ours and isinstance(spec.scaling, scalings.LongRope):  # vLLM allows less by itself
+    spec, ours = (
+        reading.layers[reading.label],
+        reading.runtime.name == registry.REFERENCE,
+    )
+    # vLLM allows less by itself
+    if not ours and isinstance(spec.scaling, scalings.LongRope):
         spec = replace(spec, claimed_len=text.get(MAXIMUM))
     scaled = round(getattr(spec.scaling, "factor", 1.0) * spec.length)
     if scaled in map(text.get, VLLM_LENGTHS):  # the maximum is before it
@@ -86,7 +100,9 @@ def source_of(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, RopeSpec
 def with_own_scaling(
     name: str, source: ModelFile, spec: RopeSpec, context: int
 ) -> tuple[Wanted, str]:
-    """Return a file's scaling, its factor raised if the context needs it, and a note then."""
+    """Return a file's scaling, its factor raised if the context needs it, and a note
+    then.
+    """
     key, block = source.block
     own, note = raised(spec, block, context)
     extended = bool(note) and own["rope_type"] in RAISED
@@ -98,52 +114,85 @@ def with_own_scaling(
     kept: Fragment = {**own, "rope_theta": spec.base}
     patched: Fragment = {**source.text, MAXIMUM: longest, key: kept}
     if source.layers:  # as transformers 5 has them
-        patched |= {"rope_scaling": None, "rope_parameters": {**source.layers, source.main: kept}}
+        patched |= {
+            "rope_scaling": None,
+            "rope_parameters": {**source.layers, source.main: kept},
+        }
     found = registry.reference(name, laid_over(source.config, patched, source.nest))
-    rotation = {**vars(found), "claimed_len": longest, "context": reached, "source": source}
+    rotation = {
+        **vars(found),
+        "claimed_len": longest,
+        "context": reached,
+        "source": source,
+    }
     return Wanted(**rotation, beyond=beyond, own=own, raised=extended), note
 
 
 def with_new_scaling(
     source: ModelFile, spec: RopeSpec, context: int, method: str
 ) -> tuple[Wanted, str]:
-    """Return the scaling that was asked for, or YaRN if one is needed, and a note on its start."""
+    """Return the scaling that was asked for, or YaRN if one is needed, and a note on
+    its start.
+    """
     kind, note = (str(source.text.get("model_type")), spec.trained_len), ""
     unscaled = isinstance(spec.scaling, scalings.Unscaled)
     if kind in TRAINED and context > spec.trained_len and unscaled:
         spec = replace(spec, trained_len=TRAINED[kind])
-        note = f"{kind[0]} was trained with {spec.trained_len} of the {kind[1]} tokens allowed"
+        note = (
+            f"{kind[0]} was trained with {spec.trained_len} of the {kind[1]} tokens"
+            " allowed"
+        )
     factor = context / spec.trained_len
     scaling = parse_scaling(method or ("yarn" if factor > 1 else "unscaled"), factor)
-    if isinstance(scaling, scalings.Yarn | scalings.PositionInterpolation | scalings.Llama3):
+    if isinstance(
+        scaling, scalings.Yarn | scalings.PositionInterpolation | scalings.Llama3
+    ):
         reach = round(scaling.factor * spec.trained_len)
         if reach < context:
             raise InputError(f"{scaling.label} reaches {reach} tokens, not {context}")
     attention = scaling.plan(spec.geometry, context).attention_factor
-    spec = replace(spec, scaling=scaling, claimed_len=context, attention_factor=attention)
-    axes = {key: value for key, value in source.block[1].items() if key.startswith("mrope_")}
+    spec = replace(
+        spec, scaling=scaling, claimed_len=context, attention_factor=attention
+    )
+    axes = {
+        key: value for key, value in source.block[1].items() if key.startswith("mrope_")
+    }
     rotation = vars(replace(spec, softmax_factor=1.0))
     return Wanted(**rotation, context=context, source=source, axes=axes), note
 
 
-def laid_over(config: Mapping[str, Any], patch: Fragment, nest: Sequence[str]) -> Fragment:
+def laid_over(
+    config: Mapping[str, Any], patch: Fragment, nest: Sequence[str]
+) -> Fragment:
     """Return a file with other values of some keys of its part ``nest``."""
     inner = {nest[0]: laid_over(config[nest[0]], patch, nest[1:])} if nest else patch
     return {**config, **inner}
 
 
-def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Fragment, str]:
-    """Return the file's own block, its factor raised if the context needs it, and a note then."""
-    own = {k: v for k, v in block.items() if k not in ("type", "rope_type", "rope_theta")}
+def raised(
+    spec: RopeSpec, block: Mapping[str, Any], context: int
+) -> tuple[Fragment, str]:
+    """Return the file's own block, its factor raised if the context needs it, and a
+    note then.
+    """
+    own = {
+        k: v for k, v in block.items() if k not in ("type", "rope_type", "rope_theta")
+    }
     kind = block.get("rope_type") or block.get("type")
-    own = {"rope_type": "longrope" if isinstance(spec.scaling, scalings.LongRope) else kind, **own}
+    own = {
+        "rope_type": (
+            "longrope" if isinstance(spec.scaling, scalings.LongRope) else kind
+        ),
+        **own,
+    }
     factor, limit = getattr(spec.scaling, "factor", 1.0), spec.length
     reach = round(factor * spec.trained_len)
     if isinstance(spec.scaling, scalings.Yarn | scalings.Llama3):
         limit = max(limit, reach)
     if context <= limit or isinstance(spec.scaling, scalings.DynamicNtk):
         return own, ""
-    limit = reach if isinstance(spec.scaling, scalings.Yarn) else limit  # not the file's maximum
+    # not the file's maximum
+    limit = reach if isinstance(spec.scaling, scalings.Yarn) else limit
     reach = f"the file's own {kind} reaches {limit} tokens"
     if kind not in RAISED:
         return own, f"{reach}, and has no factor to raise; --method replaces it"

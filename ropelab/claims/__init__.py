@@ -1,7 +1,8 @@
 """Statements about rotary embeddings with their sources, judged by computing.
 
-A claim is a record in a TOML file; its check is a function in the Python file of the same name: by
-a computation, program code or a dated document, or, in `trained`, by the stored runs of the labs.
+A claim is a record in a TOML file; its check is a function in the Python file of the
+same name: by a computation, program code or a dated document, or, in `trained`, by the
+stored runs of the labs.
 """
 
 import sys
@@ -10,8 +11,8 @@ from typing import Any
 
 
 class _Callable(ModuleType):
-    # This room is called itself as `ropelab.claims(...)`: a function of that name would be replaced
-    # as soon as anything imports the room.
+    # This room is called itself as `ropelab.claims(...)`: a function of that name would
+    # be replaced as soon as anything imports the room.
     def __call__(self, **values: Any) -> Any:
         import ropelab
 

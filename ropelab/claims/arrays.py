@@ -12,8 +12,8 @@ Array = NDArray[np.floating[Any]]
 Pairing = Literal["half", "interleaved"]
 frequencies = inverse_frequencies
 
-# Rotation is written with complex numbers here, not taken from ropelab.math.rotary, so that a check
-# of the one does not rest on itself.
+# Rotation is written with complex numbers here, not taken from ropelab.math.rotary, so
+# that a check of the one does not rest on itself.
 
 
 def gaussian(seed: int, *shape: int) -> Array:
@@ -37,7 +37,8 @@ def count_of(hits: int, total: int) -> str:
 
 
 def softmax(scores: Float[Array, "... n"]) -> Float[Array, "... n"]:
-    weights = np.exp(scores - scores.max(-1, keepdims=True))  # the largest is 1: no overflow
+    # the largest is 1: no overflow
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True)
 
 
@@ -50,7 +51,9 @@ def split(x: Float[Array, "... d"], pairing: Pairing) -> tuple[Array, Array]:
 
 
 def join(
-    first: Float[Array, "... pairs"], second: Float[Array, "... pairs"], pairing: Pairing
+    first: Float[Array, "... pairs"],
+    second: Float[Array, "... pairs"],
+    pairing: Pairing,
 ) -> Float[Array, "... d"]:
     if pairing == "half":
         return np.concatenate((first, second), -1)
@@ -58,7 +61,9 @@ def join(
 
 
 def rotated(
-    x: Float[Array, "... d"], angles: Float[Array, "... pairs"], pairing: Pairing = "half"
+    x: Float[Array, "... d"],
+    angles: Float[Array, "... pairs"],
+    pairing: Pairing = "half",
 ) -> Float[Array, "... d"]:
     first, second = split(x, pairing)
     wave = (first + 1j * second) * np.exp(1j * angles)
@@ -66,12 +71,16 @@ def rotated(
 
 
 def swapped(x: Float[Array, "... d"], pairing: Pairing) -> Float[Array, "... d"]:
-    """Return (-x2, x1) of every pair: the factor of the sines in the elementwise form."""
+    """Return (-x2, x1) of every pair: the factor of the sines in the elementwise
+    form.
+    """
     first, second = split(x, pairing)
     return join(-second, first, pairing)
 
 
 def rotation_matrix(angles: Float[Array, " pairs"]) -> Float[Array, "d d"]:
-    """Return the matrix [d, d] of one 2x2 counterclockwise rotation per neighbouring pair."""
+    """Return the matrix [d, d] of one 2x2 counterclockwise rotation per neighbouring
+    pair.
+    """
     # Rotating the unit vectors gives the columns of the matrix.
     return rotated(np.eye(2 * len(angles)), angles, "interleaved").T

@@ -1,4 +1,6 @@
-"""Checks of attention: its view of the order of tokens, without positions and with rotation."""
+"""Checks of attention: its view of the order of tokens, without positions and with
+rotation.
+"""
 
 import math
 from collections.abc import Sequence
@@ -13,8 +15,8 @@ from ropelab.claims.record import Findings
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT
 
-# Without angles, float64 sums of a few hundred terms of size one agree to better than this in any
-# order.
+# Without angles, float64 sums of a few hundred terms of size one agree to better than
+# this in any order.
 SUMS = 1e-12
 # The two score matrices of note 001, §2.2: I like you, and you like I.
 FIRST = ((1.25, 1.00, 0.95), (1.00, 1.25, 0.70), (0.95, 0.70, 0.73))
@@ -64,15 +66,23 @@ def order_blind(found: Findings, causal: bool = False, seed: int = 0) -> None:
     off = arrays.largest(new_outputs - outputs[order])
     found.within("outputs against rearranged outputs", off, SUMS, "{}")
     off = arrays.largest(masked[0] - masked[1][order])
-    found.within("the same outputs under a causal mask", off, SUMS, "{:.2f} apart", "limit")
+    found.within(
+        "the same outputs under a causal mask", off, SUMS, "{:.2f} apart", "limit"
+    )
 
 
 def same_output(found: Findings, tokens: int = 3, seed: int = 0) -> None:
     straight = np.arange(tokens)
-    forwards, backwards = (attended(at, False, seed)[1] for at in (straight, straight[::-1]))
-    found.within("row by row", arrays.largest(backwards - forwards), SUMS, "{:.2f} apart")
+    forwards, backwards = (
+        attended(at, False, seed)[1] for at in (straight, straight[::-1])
+    )
+    found.within(
+        "row by row", arrays.largest(backwards - forwards), SUMS, "{:.2f} apart"
+    )
     mirrored, summed = backwards[::-1] - forwards, backwards.sum(0) - forwards.sum(0)
-    found.within("row against mirrored row", arrays.largest(mirrored), SUMS, role="limit")
+    found.within(
+        "row against mirrored row", arrays.largest(mirrored), SUMS, role="limit"
+    )
     found.within("summed over the rows", arrays.largest(summed), SUMS, role="limit")
 
 
@@ -81,13 +91,17 @@ def order_in_scores(found: Findings, tokens: int = 3, seed: int = 0) -> None:
     scores, other = q @ k.T, q[::-1] @ k[::-1].T
     found.within("the two matrices", arrays.largest(other - scores), SUMS)
     numbers = arrays.largest(np.sort(other, None) - np.sort(scores, None))
-    found.within("the numbers in them, whatever their places", numbers, SUMS, role="limit")
+    found.within(
+        "the numbers in them, whatever their places", numbers, SUMS, role="limit"
+    )
 
 
 def softmax_as_printed(found: Findings, inside: bool = True, seed: int = 0) -> None:
     x = arrays.gaussian(seed, 3, WIDTH)
     scores, scale = x @ x.T, math.sqrt(WIDTH)
-    printed = arrays.softmax(scores @ x) if inside else arrays.softmax(scores / scale) @ x
+    printed = (
+        arrays.softmax(scores @ x) if inside else arrays.softmax(scores / scale) @ x
+    )
     off = arrays.largest(printed - attention(x, x, x))
     found.within("the two outputs", off, SUMS, "{:.2f} apart")
 
@@ -96,7 +110,8 @@ def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     first, second = np.array(FIRST), np.array(SECOND)
     off = arrays.largest(second - first[np.ix_(order, order)])
     found.within("largest difference after rearranging", off, 0, "{:g}")
-    # A symmetric matrix without negative eigenvalues is the matrix of products of real vectors.
+    # A symmetric matrix without negative eigenvalues is the matrix of products of real
+    # vectors.
     lowest = float(np.linalg.eigvalsh(first)[0])
     what = "such scores exist with q = k (no negative eigenvalue)"
     text = f"smallest eigenvalue {arrays.tiny(lowest)}"
@@ -116,7 +131,9 @@ def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
 def one_hot_orders_differ(
     found: Findings, width: int = 3, offsets: Sequence[float] = (0.0, 0.0, 0.0)
 ) -> None:
-    """Compare x x^T of one-hot words in both orders; ``offsets`` are added by position."""
+    """Compare x x^T of one-hot words in both orders; ``offsets`` are added by
+    position.
+    """
     x, added = np.eye(len(offsets), width), np.array(offsets)[:, None]
     forwards, backwards = ((y + added) @ (y + added).T for y in (x, x[::-1]))
     apart = arrays.largest(forwards - backwards)
@@ -133,17 +150,23 @@ def scores(
 ) -> Float[arrays.Array, " draws"]:
     inv_freq = sign * arrays.frequencies(q.shape[-1], BASE)
     return (
-        arrays.rotated(q, m * inv_freq, pairing) * arrays.rotated(k, n * inv_freq, pairing)
+        arrays.rotated(q, m * inv_freq, pairing)
+        * arrays.rotated(k, n * inv_freq, pairing)
     ).sum(-1)
 
 
-def relative_only(found: Findings, shifts: Sequence[int] = SHIFTS, seed: int = 0) -> None:
-    # EXACT covers shifts of a few thousand tokens: angles of 4e3 rad are known to 5e-13.
+def relative_only(
+    found: Findings, shifts: Sequence[int] = SHIFTS, seed: int = 0
+) -> None:
+    # EXACT covers shifts of a few thousand tokens: angles of 4e3 rad are known to
+    # 5e-13.
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     near = scores(q, k, 0, 3)
     moved = max(arrays.largest(scores(q, k, s, s + 3) - near) for s in shifts)
     farther = arrays.largest(scores(q, k, 0, 4) - near)
-    found.within(f"change when both positions move by up to {max(shifts)}", moved, EXACT, "{}")
+    found.within(
+        f"change when both positions move by up to {max(shifts)}", moved, EXACT, "{}"
+    )
     found.beyond("change with one more token between", farther, EXACT, "{:.1f}")
 
 
@@ -151,61 +174,85 @@ def rotation_factor(found: Findings, distance: int = 3, seed: int = 0) -> None:
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     after = scores(q, k, 0, distance)
     # `scores` pairs halves, the matrix pairs neighbours.
-    q_pairs, k_pairs = (arrays.join(*arrays.split(x, "half"), "interleaved") for x in (q, k))
+    q_pairs, k_pairs = (
+        arrays.join(*arrays.split(x, "half"), "interleaved") for x in (q, k)
+    )
     matrix = arrays.rotation_matrix(distance * arrays.frequencies(HEAD, BASE))
     off = arrays.largest(((q_pairs @ matrix) * k_pairs).sum(-1) - after)
     # Quantiles, as the ratio of two products has no mean: the divisor can be near 0.
     low, high = np.quantile(after / scores(q, k, 0, 0), (0.05, 0.95)).tolist()
-    found.within(f"as a rotation matrix between q and k, at distance {distance}", off, EXACT)
+    found.within(
+        f"as a rotation matrix between q and k, at distance {distance}", off, EXACT
+    )
     what = "as a number behind the finished product q.k, 5 to 95 % of random q, k"
     found.limit(what, f"{low:.2f} to {high:.2f}", high - low <= EXACT, high - low)
 
 
-def attended_from(start: int, positions: Placed, seed: int) -> Float[arrays.Array, "tokens d"]:
-    """Return causal attention's outputs for random tokens at positions start, start + 1, ..."""
+def attended_from(
+    start: int, positions: Placed, seed: int
+) -> Float[arrays.Array, "tokens d"]:
+    """Return causal attention's outputs for random tokens at positions start, start +
+    1, ...
+    """
     q, k, v = arrays.gaussian(seed, 3, TOKENS, HEAD)
     angles = np.arange(start, start + TOKENS)[:, None] * arrays.frequencies(HEAD, BASE)
     if positions == "added":
         code = arrays.join(np.sin(angles), np.cos(angles), "half")
         return attention(q + code, k + code, v, causal=True)
     v = arrays.rotated(v, angles) if positions == "values too" else v
-    return attention(arrays.rotated(q, angles), arrays.rotated(k, angles), v, causal=True)
+    return attention(
+        arrays.rotated(q, angles), arrays.rotated(k, angles), v, causal=True
+    )
 
 
 def knows_absolute(
     found: Findings, positions: Placed = "rotated", causal: bool = True, seed: int = 0
 ) -> None:
     """Tell positions apart by the rotation, and by the number of tokens before them."""
-    # Equal scores weigh n + 1 visible tokens equally, so the first gets 1/(n + 1): its weight alone
-    # counts the tokens before.
+    # Equal scores weigh n + 1 visible tokens equally, so the first gets 1/(n + 1): its
+    # weight alone counts the tokens before.
     only_first, nothing = np.eye(TOKENS)[:, :1], np.zeros((TOKENS, 1))
     weights = attention(nothing, nothing, only_first, causal)[:, 0]
     different = len(np.unique(weights.round(12)))  # equal up to rounding is equal
     q, inv_freq = arrays.gaussian(seed, 1, HEAD), arrays.frequencies(HEAD, BASE)
-    codes = arrays.largest(arrays.rotated(q, 10 * inv_freq) - arrays.rotated(q, 5 * inv_freq))
+    codes = arrays.largest(
+        arrays.rotated(q, 10 * inv_freq) - arrays.rotated(q, 5 * inv_freq)
+    )
     here = attended_from(0, positions, seed)
-    moved = max(arrays.largest(attended_from(s, positions, seed) - here) for s in SHIFTS)
-    found.part("the rotated vectors at positions 5 and 10", f"{codes:.1f} apart", codes > EXACT)
+    moved = max(
+        arrays.largest(attended_from(s, positions, seed) - here) for s in SHIFTS
+    )
+    found.part(
+        "the rotated vectors at positions 5 and 10", f"{codes:.1f} apart", codes > EXACT
+    )
     what = "weight of the first of n + 1 equal tokens under a causal mask"
     text = f"1/(n + 1): {different} values at {TOKENS} positions"
     found.part(what, text, different == TOKENS, different)
-    what = "what the rotation adds to that: attention's output after all positions move by up to"
+    what = (
+        "what the rotation adds to that: attention's output after all positions move by"
+        " up to"
+    )
     found.beyond(f"{what} {max(SHIFTS)}", moved, EXACT, role="limit")
 
 
 def values_left_alone(found: Findings, shift: int = 100, seed: int = 0) -> None:
     plain, turned = (
-        arrays.largest(attended_from(shift, positions, seed) - attended_from(0, positions, seed))
+        arrays.largest(
+            attended_from(shift, positions, seed) - attended_from(0, positions, seed)
+        )
         for positions in ("rotated", "values too")
     )
-    found.within(f"output after all positions move by {shift}, values as they are", plain, EXACT)
+    found.within(
+        f"output after all positions move by {shift}, values as they are", plain, EXACT
+    )
     found.beyond("the same with rotated values", turned, EXACT, "{:.2f} apart")
 
 
 def either_direction(found: Findings, distance: int = 3, seed: int = 0) -> None:
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     there = scores(q, k, 0, distance)
-    # A reflection of the plane turns clockwise into counterclockwise and keeps products.
+    # A reflection of the plane turns clockwise into counterclockwise and keeps
+    # products.
     mirror = np.repeat([1.0, -1.0], HEAD // 2)
     same = arrays.largest(scores(q * mirror, k * mirror, 0, distance, sign=-1) - there)
     apart = arrays.largest(scores(q, k, 0, distance, sign=-1) - there)

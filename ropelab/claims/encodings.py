@@ -1,4 +1,6 @@
-"""Checks of the tables that compare encodings: trained and kept numbers, scores, work, heads."""
+"""Checks of the tables that compare encodings: trained and kept numbers, scores, work,
+heads.
+"""
 
 import math
 from collections.abc import Sequence
@@ -18,15 +20,25 @@ from ropelab.runs.thresholds import ANGLE_RAD, ROUNDING, SLOW
 
 # The small model on which encodings are compared.
 LENGTH, LAYERS, HEADS, HEAD = 512, 4, 4, 32
-WORK = f"additions and multiplications of the scores of {LENGTH} tokens, plain attention is 1"
-# Operations feature by feature, which torch's counter of matrix products takes for free.
+WORK = (
+    f"additions and multiplications of the scores of {LENGTH} tokens, plain attention"
+    " is 1"
+)
+# Operations feature by feature, which torch's counter of matrix products takes for
+# free.
 ATEN = torch.ops.aten
 ELEMENTWISE = (ATEN.mul, ATEN.add, ATEN.sub, ATEN.div, ATEN.neg)
 COUNTED = {op: lambda *_, out_shape, **__: math.prod(out_shape) for op in ELEMENTWISE}
 
 
 def encoding_for(name: str, length: int = LENGTH, seed: int = 0) -> Encoding:
-    shape = Shape(layers=LAYERS, width=HEADS * HEAD, heads=HEADS, head_dim=HEAD, trained_len=length)
+    shape = Shape(
+        layers=LAYERS,
+        width=HEADS * HEAD,
+        heads=HEADS,
+        head_dim=HEAD,
+        trained_len=length,
+    )
     return make_encoding(name, shape, seed)
 
 
@@ -45,7 +57,12 @@ def encoded(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the arguments of `scores` for a whole sequence."""
     positions = torch.arange(start, start + q.shape[-2])
-    return encoding.query(q, positions), encoding.key(k, positions), positions, positions
+    return (
+        encoding.query(q, positions),
+        encoding.key(k, positions),
+        positions,
+        positions,
+    )
 
 
 def biases(name: str, tokens: int) -> Tensor:
@@ -59,13 +76,21 @@ def parameter_column(found: Findings, said: Sequence[tuple[str, str]]) -> None:
     found.expected = ", ".join(f"{name} {growth}" for name, growth in said)
     for name, growth in said:
         short, long = trains(name), trains(name, 2 * LENGTH)
-        are = {"none": short == long == 0, "some": short > 0, "with length": long == 2 * short > 0}
-        found.part(f"{name}, said to train: {growth}; trains", f"{short:,}", are[growth], short)
+        are = {
+            "none": short == long == 0,
+            "some": short > 0,
+            "with length": long == 2 * short > 0,
+        }
+        found.part(
+            f"{name}, said to train: {growth}; trains", f"{short:,}", are[growth], short
+        )
 
 
 def always_fixed(found: Findings, fixed: str = "sinusoidal") -> None:
     first, second = trains(fixed), trains("learned")
-    found.part(f"trained numbers of the {fixed} encoding", f"{first:,}", first == 0, first)
+    found.part(
+        f"trained numbers of the {fixed} encoding", f"{first:,}", first == 0, first
+    )
     found.limit("of a learned table", f"{second:,}", second == 0, second)
 
 
@@ -85,7 +110,9 @@ def learned_stops(found: Findings, name: str = "learned") -> None:
     with suppress(IndexError):
         encoding.embed(torch.zeros(1, 1, HEADS * HEAD), torch.tensor([LENGTH]))
         stops = False
-    found.part(f"at position {LENGTH} it has", "no vector" if stops else "a vector", stops)
+    found.part(
+        f"at position {LENGTH} it has", "no vector" if stops else "a vector", stops
+    )
     last = encoding.max_position
     found.part("its last position", f"{last}", last == LENGTH - 1)
 
@@ -98,7 +125,12 @@ def length_is_limited(found: Findings, far: int = 10**6) -> None:
     ]
     nearest = float((codes[0] - codes[1]).norm(dim=-1).min())
     text = f"defined, and {nearest:.1f} away from all of the first {LENGTH}"
-    found.limit(f"code of position {far:,} by the sinusoidal formula", text, nearest == 0, nearest)
+    found.limit(
+        f"code of position {far:,} by the sinusoidal formula",
+        text,
+        nearest == 0,
+        nearest,
+    )
 
 
 def bias_matrix(found: Findings) -> None:
@@ -119,21 +151,28 @@ def rope_space(found: Findings) -> None:
     tables = [2 * tokens * HEAD for tokens in (LENGTH, 2 * LENGTH)]
     what = "trained numbers at one length and at twice it"
     found.part(what, f"{short} and {long}", short == long)
-    what = f"table entries that the printed code keeps for {LENGTH} and {2 * LENGTH} tokens"
+    what = (
+        f"table entries that the printed code keeps for {LENGTH} and"
+        f" {2 * LENGTH} tokens"
+    )
     text = f"{tables[0]:,} and {tables[1]:,}"
     found.limit(what, text, tables[0] == tables[1], tables[1] / tables[0])
 
 
 def keeps_no_vectors(found: Findings, name: str = "alibi") -> None:
     encodings = (encoding_for(name, length) for length in (LENGTH, 2 * LENGTH))
-    short, long = (sum(x.numel() for x in (*e.parameters(), *e.buffers())) for e in encodings)
+    short, long = (
+        sum(x.numel() for x in (*e.parameters(), *e.buffers())) for e in encodings
+    )
     what = f"numbers that {name} keeps for {LENGTH} and {2 * LENGTH} tokens"
     # One slope for each head is kept, which is less than a single vector.
     found.part(what, f"{short} and {long}", short == long < HEADS * HEAD, short)
 
 
 def work(found: Findings, name: str, slow: bool, seed: int = 0) -> None:
-    """Count what scores of LENGTH tokens take from queries and keys on, over plain attention."""
+    """Count what scores of LENGTH tokens take from queries and keys on, over plain
+    attention.
+    """
     counts = []
     for encoding in (encoding_for(name).for_layer(0), Encoding()):
         q_and_k = queries_and_keys(LENGTH, seed)
@@ -151,14 +190,22 @@ def cache_is_impossible(found: Findings, seed: int = 0) -> None:
         q, k = queries_and_keys(tokens, seed)
         full = encoding.scores(*encoded(encoding, q, k))
         # Each key is encoded alone when its token comes, as a cache has it.
-        alone = [encoding.key(k[:, :, i : i + 1], torch.tensor([i])) for i in range(tokens)]
+        alone = [
+            encoding.key(k[:, :, i : i + 1], torch.tensor([i])) for i in range(tokens)
+        ]
         keys = torch.cat(alone, -2)
         for i in range(tokens):
             here = torch.tensor([i])
             query = encoding.query(q[:, :, i : i + 1], here)
-            decoded = encoding.scores(query, keys[:, :, : i + 1], here, torch.arange(i + 1))
+            decoded = encoding.scores(
+                query, keys[:, :, : i + 1], here, torch.arange(i + 1)
+            )
             apart = max(apart, largest(decoded - full[:, :, i : i + 1, : i + 1]))
-    found.beyond(f"scores from cached keys against the full pass, {tokens} tokens", apart, ROUNDING)
+    found.beyond(
+        f"scores from cached keys against the full pass, {tokens} tokens",
+        apart,
+        ROUNDING,
+    )
 
 
 def is_relative(found: Findings, name: str, expected: bool, seed: int = 0) -> None:
@@ -168,7 +215,11 @@ def is_relative(found: Findings, name: str, expected: bool, seed: int = 0) -> No
     with torch.no_grad():
         for start in (0, shift):
             positions = torch.arange(start, start + tokens)
-            q = encoding.embed(x, positions).unflatten(-1, (HEADS, HEAD)).transpose(1, 2)
+            q = (
+                encoding.embed(x, positions)
+                .unflatten(-1, (HEADS, HEAD))
+                .transpose(1, 2)
+            )
             layer = encoding.for_layer(0)
             # Above the diagonal an encoding may leave anything: those keys are masked.
             scores.append(layer.scores(*encoded(layer, q, q, start)).tril())
@@ -198,7 +249,10 @@ def heads_unaffected(
     with torch.no_grad():
         for name in methods:
             encoding = encoding_for(name).for_layer(0)
-            if largest(encoding.scores(*encoded(encoding, q, k)).tril() - plain) > ROUNDING:
+            if (
+                largest(encoding.scores(*encoded(encoding, q, k)).tril() - plain)
+                > ROUNDING
+            ):
                 acting.append(name)
     # Of the last query and the first key.
     different = len(biases("alibi", 8)[:, -1, 0].unique())
@@ -213,6 +267,8 @@ def unstable_or_coarse(found: Findings, length: int = 1 << 20) -> None:
     error = angle_errors("float32", length).error_rad
     counted = census(many(64, 10000.0), "vector", length)
     shared = {fmt: one.adjacent_collisions for fmt, one in counted.items()}
-    found.beyond(f"worst angle error in float32 up to {length:,}", error, ANGLE_RAD, "{:.2g} rad")
+    found.beyond(
+        f"worst angle error in float32 up to {length:,}", error, ANGLE_RAD, "{:.2g} rad"
+    )
     shown = ", ".join(f"{count} in {fmt}" for fmt, count in shared.items())
     found.limit("neighbours with the same code", shown, any(shared.values()))

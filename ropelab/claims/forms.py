@@ -1,4 +1,6 @@
-"""Checks of the forms of the rotation: one pair, matrix, elementwise, printed code and tables."""
+"""Checks of the forms of the rotation: one pair, matrix, elementwise, printed code and
+tables.
+"""
 
 import cmath
 import math
@@ -17,21 +19,22 @@ from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.runs.files import table_beside
 from ropelab.runs.thresholds import EXACT, FLOAT32_SCORES
 
-# The example of rope_basics.py, experiment 4: (1, 0) and (0.8, 0.6) as complex numbers, turned by
-# 30 degrees per token, at two pairs of positions 3 apart.
+# The example of rope_basics.py, experiment 4: (1, 0) and (0.8, 0.6) as complex numbers,
+# turned by 30 degrees per token, at two pairs of positions 3 apart.
 Q, K = complex(1.0, 0.0), complex(0.8, 0.6)
 THETA = math.radians(30)
 PLACES = ((5, 8), (3, 6))
 HEAD, BASE, DRAWS, POSITION, DISTANCE = 32, 10000.0, 96, 1000, 3
-# Batch, heads, tokens, features: the tensors that a listing is tried on, and moved tokens.
+# Batch, heads, tokens, features: the tensors that a listing is tried on, and moved
+# tokens.
 SHAPE, SHIFT = (8, 12, 10, 32), 5
 EXAMPLE = table_beside(__file__)["example"]
 VECTORS, PRINTED = np.array(EXAMPLE["vectors"]), np.array(EXAMPLE["printed"])
 
 
 def _rotate(v: complex, angle: float) -> complex:
-    # Apply [[cos, -sin], [sin, cos]] to (re, im), so that the matrix form is independent of the
-    # product of complex numbers that it is compared with.
+    # Apply [[cos, -sin], [sin, cos]] to (re, im), so that the matrix form is
+    # independent of the product of complex numbers that it is compared with.
     cos, sin = math.cos(angle), math.sin(angle)
     return complex(cos * v.real - sin * v.imag, sin * v.real + cos * v.imag)
 
@@ -42,7 +45,9 @@ def _dot(a: complex, b: complex) -> float:
 
 def three_forms(found: Findings, positions: Sequence[int] = (5, 8)) -> None:
     (m, n), theta = positions, 0.7
-    product = Q * cmath.exp(1j * m * theta) * (K * cmath.exp(1j * n * theta)).conjugate()
+    product = (
+        Q * cmath.exp(1j * m * theta) * (K * cmath.exp(1j * n * theta)).conjugate()
+    )
     angle, cross = (m - n) * theta, Q.real * K.imag - Q.imag * K.real
     forms = {
         "complex": product.real,
@@ -54,14 +59,18 @@ def three_forms(found: Findings, positions: Sequence[int] = (5, 8)) -> None:
     found.part(f"score of positions {m} and {n}", numbers, spread <= EXACT, spread)
 
 
-def thirty_degrees(found: Findings, positions: Sequence[tuple[int, int]] = PLACES) -> None:
+def thirty_degrees(
+    found: Findings, positions: Sequence[tuple[int, int]] = PLACES
+) -> None:
     scores, rows = {}, []
     for m, n in positions:
         case, query, key = f"{m} and {n}", _rotate(Q, m * THETA), _rotate(K, n * THETA)
         scores[case] = _dot(query, key)
         for vector, at, end in (("query", m, query), ("key", n, key)):
             rows.append((f"positions {case}", vector, at, end.real, end.imag))
-    found.series["rotation"] = pd.DataFrame(rows, columns=["case", "vector", "position", "x", "y"])
+    found.series["rotation"] = pd.DataFrame(
+        rows, columns=["case", "vector", "position", "x", "y"]
+    )
     spread = max(scores.values()) - min(scores.values())
     numbers = ", ".join(f"{case} {score:.4f}" for case, score in scores.items())
     found.part("scores by positions", numbers, spread <= EXACT, spread)
@@ -85,13 +94,20 @@ def only_key_rotated(found: Findings, theta: float = THETA) -> None:
 
 def direction(found: Findings, clockwise: bool, theta: float = THETA) -> None:
     y = _rotate(Q, theta).imag
-    found.part("second coordinate of the turned (1, 0)", f"{y:+.3f}", (y < 0) == clockwise, y)
+    found.part(
+        "second coordinate of the turned (1, 0)", f"{y:+.3f}", (y < 0) == clockwise, y
+    )
 
 
 def elementwise_form(
-    found: Findings, last_pair: Literal["as printed", "as meant"] = "as meant", seed: int = 0
+    found: Findings,
+    last_pair: Literal["as printed", "as meant"] = "as meant",
+    seed: int = 0,
 ) -> None:
-    x, angles = arrays.gaussian(seed, DRAWS, HEAD), POSITION * arrays.frequencies(HEAD, BASE)
+    x, angles = (
+        arrays.gaussian(seed, DRAWS, HEAD),
+        POSITION * arrays.frequencies(HEAD, BASE),
+    )
     other = arrays.swapped(x, "interleaved")
     # The note prints (-x[d-1], x[d]) for the last pair, where (-x[d], x[d-1]) belongs.
     if last_pair == "as printed":
@@ -101,16 +117,25 @@ def elementwise_form(
     off = np.abs(written - x @ arrays.rotation_matrix(angles).T).max(0)
     wrong = int((off.reshape(-1, 2).max(-1) > EXACT).sum())
     text = f"{wrong} of {len(angles)}, by up to {arrays.tiny(arrays.largest(off))}"
-    found.part(f"pairs that differ at position {POSITION}", text, wrong == 0, arrays.largest(off))
+    found.part(
+        f"pairs that differ at position {POSITION}",
+        text,
+        wrong == 0,
+        arrays.largest(off),
+    )
 
 
 def dense_product(found: Findings, head_dim: int = 64) -> None:
     matrix = arrays.rotation_matrix(arrays.frequencies(head_dim, BASE))
     # Elementwise, each feature is multiplied by a cosine and by a sine.
     zeros, dense, elementwise = int((matrix == 0).sum()), matrix.size, 2 * head_dim
-    found.part("zeros in the matrix", f"{zeros} of {dense}", zeros > dense / 2, zeros / dense)
+    found.part(
+        "zeros in the matrix", f"{zeros} of {dense}", zeros > dense / 2, zeros / dense
+    )
     what = f"multiplications for a head of {head_dim}, matrix and elementwise"
-    found.part(what, f"{dense} and {elementwise}", elementwise < dense, dense / elementwise)
+    found.part(
+        what, f"{dense} and {elementwise}", elementwise < dense, dense / elementwise
+    )
 
 
 def is_one_rotation(found: Findings) -> None:
@@ -118,15 +143,20 @@ def is_one_rotation(found: Findings) -> None:
     off = arrays.largest(matrix @ matrix.T - np.eye(HEAD))
     determinant = float(np.linalg.det(matrix))
     found.within("the matrix times its transpose", off, EXACT, "{} from 1")
-    found.part("determinant", f"{determinant:.12f}", abs(determinant - 1) <= EXACT, determinant)
+    found.part(
+        "determinant", f"{determinant:.12f}", abs(determinant - 1) <= EXACT, determinant
+    )
 
 
-def rotate_half_equivalent(found: Findings, head_dim: int = HEAD, seed: int = 0) -> None:
+def rotate_half_equivalent(
+    found: Findings, head_dim: int = HEAD, seed: int = 0
+) -> None:
     q, k = arrays.gaussian(seed, 2, DRAWS, head_dim)
     inv_freq = arrays.frequencies(head_dim, BASE)
 
     def mixed(position: int) -> arrays.Array:
-        # rotate_half, but with each cos and sin repeated for two neighbours: a common mistake.
+        # rotate_half, but with each cos and sin repeated for two neighbours: a common
+        # mistake.
         q_at, k_at = (
             _listed(x, np.repeat(at * inv_freq, 2), "half")
             for x, at in ((q, position), (k, position + DISTANCE))
@@ -135,14 +165,18 @@ def rotate_half_equivalent(found: Findings, head_dim: int = HEAD, seed: int = 0)
 
     here, there = POSITION, POSITION + DISTANCE
     pairwise = scores(q, k, here, there, pairing="interleaved")
-    new_q, new_k = (arrays.join(*arrays.split(x, "interleaved"), "half") for x in (q, k))
+    new_q, new_k = (
+        arrays.join(*arrays.split(x, "interleaved"), "half") for x in (q, k)
+    )
     same = arrays.largest(scores(new_q, new_k, here, there) - pairwise)
     apart = arrays.largest(scores(q, k, here, there) - pairwise)
     found.within("features reordered once, scores", same, EXACT)
     found.within("features as they are, scores", apart, EXACT, "{:.1f} apart", "limit")
     change = f"change of scores when both positions move by {POSITION}"
     what = f"rotate_half with tables for neighbouring features, {change}"
-    found.within(what, arrays.largest(mixed(POSITION) - mixed(0)), EXACT, "{:.1f}", "limit")
+    found.within(
+        what, arrays.largest(mixed(POSITION) - mixed(0)), EXACT, "{:.1f}", "limit"
+    )
 
 
 def cheaper(found: Findings) -> None:
@@ -153,7 +187,9 @@ def cheaper(found: Findings) -> None:
 
 
 def _listed(
-    x: Float[arrays.Array, "... d"], angles: Float[arrays.Array, "... d"], swap: arrays.Pairing
+    x: Float[arrays.Array, "... d"],
+    angles: Float[arrays.Array, "... d"],
+    swap: arrays.Pairing,
 ) -> arrays.Array:
     return x * np.cos(angles) + arrays.swapped(x, swap) * np.sin(angles)
 
@@ -195,17 +231,31 @@ def listing_with_position_ids(
     for start in (0, SHIFT):
         ids = np.tile(np.arange(start, start + tokens), (batch, 1))
         angles = table.squeeze(1).squeeze(0)[ids][:, None]
-        scores.append(_listed(q, angles, swap) @ np.swapaxes(_listed(k, angles, swap), -1, -2))
-    what = f"change of scores when all position ids grow by {SHIFT}, shape {scores[0].shape}"
+        scores.append(
+            _listed(q, angles, swap) @ np.swapaxes(_listed(k, angles, swap), -1, -2)
+        )
+    what = (
+        f"change of scores when all position ids grow by {SHIFT}, shape"
+        f" {scores[0].shape}"
+    )
     found.within(what, arrays.largest(scores[1] - scores[0]), FLOAT32_SCORES, "{}")
 
 
-def halves_in_words(found: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)) -> None:
-    result, half = arrays.swapped(np.array([vector]), "half")[0].tolist(), len(vector) // 2
+def halves_in_words(
+    found: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)
+) -> None:
+    result, half = (
+        arrays.swapped(np.array([vector]), "half")[0].tolist(),
+        len(vector) // 2,
+    )
     first, negated = [*vector[:half]], [-x for x in vector[half:]]
     stays = result[:half] == first
     found.part(f"{list(vector)} becomes", str(result), result == negated + first)
-    found.limit("the first half is where it was", "yes" if stays else "no, it is behind now", stays)
+    found.limit(
+        "the first half is where it was",
+        "yes" if stays else "no, it is behind now",
+        stays,
+    )
 
 
 def transposed_scores(found: Findings, shape: Sequence[int] = SHAPE) -> None:
@@ -214,19 +264,23 @@ def transposed_scores(found: Findings, shape: Sequence[int] = SHAPE) -> None:
     q, k = torch.zeros(*shape), torch.zeros(*shape)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns that .T reverses all dimensions
+            # torch warns that .T reverses all dimensions
+            warnings.simplefilter("ignore")
             outcome = f"scores of shape {tuple((q @ k.T).shape)}"
     except RuntimeError:
         outcome = "a RuntimeError: .T reverses all dimensions"
     wanted = f"scores of shape {(*shape[:-2], shape[-2], shape[-2])}"
     found.expected = wanted
-    found.part(f"q @ k.T on tensors of shape {tuple(shape)}", outcome, outcome == wanted)
+    found.part(
+        f"q @ k.T on tensors of shape {tuple(shape)}", outcome, outcome == wanted
+    )
 
 
 def mask_hides(found: Findings, filling: float = -1e9) -> None:
     import torch
 
-    # Two equal scores, one masked: -1e9 is finite in bfloat16, but float16 ends at 65504.
+    # Two equal scores, one masked: -1e9 is finite in bfloat16, but float16 ends at
+    # 65504.
     masked = torch.tensor([False, True])
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         try:
@@ -257,7 +311,10 @@ def negative_indices(found: Findings, tokens: int = 5) -> None:
     rows = np.arange(tokens)[distances]
     wrapped = [(d, row) for d, row in zip(distances, rows, strict=True) if d < 0 <= row]
     shown = ", ".join(f"{distance} reads row {row}" for distance, row in wrapped)
-    what = f"rows read for the negative distances of {tokens} tokens from a table of {tokens}"
+    what = (
+        f"rows read for the negative distances of {tokens} tokens from a table of"
+        f" {tokens}"
+    )
     found.part(what, shown, not wrapped, len(wrapped))
 
 
@@ -276,14 +333,17 @@ def embeddings_untouched(found: Findings, name: str = "rope", seed: int = 0) -> 
 
 
 def vector_on_score(found: Findings, width: int = 64, what: str = "vector R_2") -> None:
-    # Broadcasting adds the vector to the number without complaint, so the shape has to be read.
+    # Broadcasting adds the vector to the number without complaint, so the shape has to
+    # be read.
     size = (np.float64(0.5) + np.zeros(width)).size
     found.part(f"one score plus the {what}", f"{size} numbers", size == 1, size)
 
 
 def last_index(found: Findings, said: int = 16) -> None:
     last = int(np.arange(0, HEAD // 2)[-1])
-    found.part(f"last i of the printed listing, d = {HEAD}", f"{last}", last == said, last)
+    found.part(
+        f"last i of the printed listing, d = {HEAD}", f"{last}", last == said, last
+    )
 
 
 # The worked example
@@ -292,7 +352,9 @@ def last_index(found: Findings, said: int = 16) -> None:
 def example(sign: int = 1) -> Float[arrays.Array, "5 4"]:
     """Rotate every vector by m base^(-2i/d) in every pair, in full precision."""
     width = VECTORS.shape[1]
-    angles = np.outer(np.arange(len(VECTORS)), BASE ** (-np.arange(0, width, 2) / width))
+    angles = np.outer(
+        np.arange(len(VECTORS)), BASE ** (-np.arange(0, width, 2) / width)
+    )
     return arrays.rotated(VECTORS, sign * angles, "interleaved")
 
 
@@ -330,8 +392,11 @@ def printed_matrix(
     found.within("off from the other side", other, unit, "{:.2g}", "limit")
 
 
-def angle_formula(found: Findings, f: float = 1 / 10000, angle: float = 1 / 100) -> None:
-    # As printed, with f = 1/10000: the signs of both exponents cancel, and the angle grows.
+def angle_formula(
+    found: Findings, f: float = 1 / 10000, angle: float = 1 / 100
+) -> None:
+    # As printed, with f = 1/10000: the signs of both exponents cancel, and the angle
+    # grows.
     value = f ** (-2 / VECTORS.shape[1])
     right = math.isclose(value, angle, rel_tol=1e-9)
     found.part("the formula at position 1, pair 1", f"{value:g}", right, value)

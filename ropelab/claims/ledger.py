@@ -1,4 +1,6 @@
-"""All claims in order, their sources, and the questions of the notes, from the TOML files here."""
+"""All claims in order, their sources, and the questions of the notes, from the TOML
+files here.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +15,8 @@ from ropelab.runs.cell import Stored
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 
-# The order of the ledger: what the notes say, what papers say, what trained models show.
+# The order of the ledger: what the notes say, what papers say, what trained models
+# show.
 FAMILIES = (
     *("attention", "forms", "periods", "sinusoids", "scores", "encodings"),
     *("published", "theories", "trained"),
@@ -34,12 +37,16 @@ class Source:
 
     @property
     def label(self) -> str:
-        return " ".join(str(x) for x in (self.author, self.year) if x) or f"“{self.title}”"
+        return (
+            " ".join(str(x) for x in (self.author, self.year) if x) or f"“{self.title}”"
+        )
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question that a note asks, and an answer with claims in braces: {id} or {id:by}."""
+    """A question that a note asks, and an answer with claims in braces: {id} or
+    {id:by}.
+    """
 
     asked: Passage
     answer: str
@@ -83,13 +90,19 @@ def find(id_: str) -> Claim:
         if claim.id == id_:
             return claim
     # More forgiving than the default of 0.6: a poor guess costs nothing.
-    near = get_close_matches(id_.lower(), [claim.id for claim in CLAIMS], n=3, cutoff=0.4)
+    near = get_close_matches(
+        id_.lower(), [claim.id for claim in CLAIMS], n=3, cutoff=0.4
+    )
     guess = f"did you mean {' or '.join(near)}? " if near else ""
-    raise InputError(f"unknown claim '{id_}'; {guess}allowed: an id that `ropelab claims` lists")
+    raise InputError(
+        f"unknown claim '{id_}'; {guess}allowed: an id that `ropelab claims` lists"
+    )
 
 
 def said_in(source: str) -> tuple[Claim, ...]:
-    return tuple(c for c in CLAIMS if source in {passage.source for passage in c.passages})
+    return tuple(
+        c for c in CLAIMS if source in {passage.source for passage in c.passages}
+    )
 
 
 def cited(passage: Passage) -> str:
@@ -107,7 +120,22 @@ def judged(
     for claim in CLAIMS:
         found = claim.evidence(runs=(run,)) if claim.reads == experiment else None
         if found is not None and not found.is_missing:
-            about = (claim.id, cited(claim.passages[0]), claim.statement, str(claim.kind))
-            rows.append((*about, str(found.verdict(claim.kind)), found.measured, found.expected))
-    columns = ["id", "source", "statement", "evidence", "verdict", "measured", "expected"]
+            about = (
+                claim.id,
+                cited(claim.passages[0]),
+                claim.statement,
+                str(claim.kind),
+            )
+            rows.append(
+                (*about, str(found.verdict(claim.kind)), found.measured, found.expected)
+            )
+    columns = [
+        "id",
+        "source",
+        "statement",
+        "evidence",
+        "verdict",
+        "measured",
+        "expected",
+    ]
     return pd.DataFrame(rows, columns=columns)

@@ -1,4 +1,6 @@
-"""Checks of periods: one slow frequency, the hands of a clock, many frequencies, printed tables."""
+"""Checks of periods: one slow frequency, the hands of a clock, many frequencies,
+printed tables.
+"""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +19,8 @@ from ropelab.math.numerics.resolution import Census, take_census
 
 # The single slow frequency of note 001, §5.2: one turn in a million tokens.
 PERIOD = 1_000_000.0
-# Codes are the same again: rounding leaves 1e-15 after a full turn, one token of PERIOD 6e-6.
+# Codes are the same again: rounding leaves 1e-15 after a full turn, one token of PERIOD
+# 6e-6.
 BACK = 1e-9
 # MiniMind's head, which the printed numbers are about.
 HEAD, BASE = 64, 1e6
@@ -32,7 +35,9 @@ def _apart(angle: float) -> float:
     return math.hypot(math.cos(angle) - 1, math.sin(angle))
 
 
-def cos_of_neighbours(found: Findings, period: float = PERIOD, dtype: str = "float32") -> None:
+def cos_of_neighbours(
+    found: Findings, period: float = PERIOD, dtype: str = "float32"
+) -> None:
     # Printed in note 001, §5.3.
     printed_cos, printed_difference = 0.999999999980261, 1.97e-11
     theta = 2 * math.pi / period
@@ -51,7 +56,12 @@ def degrees_of_one_step(found: Findings, printed: float = 0.00000628) -> None:
     # The printed number is the angle in radians.
     degrees, radians = 360 / PERIOD, 2 * math.pi / PERIOD
     text = f"{degrees:g} degrees, which is {radians:.3g} radians"
-    found.part("angle of position 1", text, math.isclose(degrees, printed, rel_tol=0.01), degrees)
+    found.part(
+        "angle of position 1",
+        text,
+        math.isclose(degrees, printed, rel_tol=0.01),
+        degrees,
+    )
 
 
 def turn_comes_back(found: Findings, degrees_per_token: float = 1.0) -> None:
@@ -67,7 +77,9 @@ def covers_everything(found: Findings, period: float = PERIOD) -> None:
 def float32_precision(found: Findings, printed: float = 1e-7) -> None:
     sine = 2 * math.pi / PERIOD
     at_one, at_sine = (float(np.spacing(np.float32(x))) for x in (1, sine))
-    found.part("step of float32 at 1", f"{at_one:.3g}", 0.5 < at_one / printed < 2, at_one)
+    found.part(
+        "step of float32 at 1", f"{at_one:.3g}", 0.5 < at_one / printed < 2, at_one
+    )
     what = f"step at {sine:.3g}, the sine at position 1"
     text = f"{at_sine:.1g}: the precision is relative"
     found.limit(what, text, 0.5 < at_sine / printed < 2, at_sine)
@@ -77,11 +89,16 @@ def cos_step(found: Findings, printed: float = 3.94e-11) -> None:
     theta = 2 * math.pi / PERIOD
     # As a product: the difference of the two cosines would lose all but five digits.
     step = 2 * math.sin(theta * 1.5) * math.sin(theta / 2)
-    text, right = f"{step:.3e} = {step / theta**2:.2f} theta^2", abs(step - printed) <= 0.01e-11
+    text, right = (
+        f"{step:.3e} = {step / theta**2:.2f} theta^2",
+        abs(step - printed) <= 0.01e-11,
+    )
     found.part("step of cos from position 1 to 2", text, right, step)
 
 
-def clock_is_unique(found: Findings, hands: Sequence[int] = HANDS, until: int = 86400) -> None:
+def clock_is_unique(
+    found: Findings, hands: Sequence[int] = HANDS, until: int = 86400
+) -> None:
     # All hands are back when the time is a multiple of every period.
     back = math.lcm(*hands)
     found.part("all hands are back after", f"{back:,} s", back >= until, back)
@@ -89,19 +106,29 @@ def clock_is_unique(found: Findings, hands: Sequence[int] = HANDS, until: int = 
 
 def hand_comes_back(found: Findings, hand: int = HANDS[0], said: int = 3600) -> None:
     late = said % hand
-    found.part(f"where it stands after {said:,} s", f"{late} s past its start", late == 0, late)
+    found.part(
+        f"where it stands after {said:,} s", f"{late} s past its start", late == 0, late
+    )
     found.limit("when it is back for the first time", f"{hand:,} s", hand == said, hand)
 
 
 def clock_like_rope(
-    found: Findings, periods: Sequence[float] = (), base: float = BASE, exactly: bool = True
+    found: Findings,
+    periods: Sequence[float] = (),
+    base: float = BASE,
+    exactly: bool = True,
 ) -> None:
     chosen = np.array(periods or 2 * math.pi / frequencies(HEAD, base))
     ratios = chosen[1:] / chosen[:-1]
     whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
-    text = f"{whole} (each is {ratios[0]:.4g} times the one before; a clock's are 60 and 12)"
+    text = (
+        f"{whole} (each is {ratios[0]:.4g} times the one before; a clock's are 60"
+        " and 12)"
+    )
     if not exactly:
-        found.count("periods longer than the one before", int((ratios > 1).sum()), len(ratios))
+        found.count(
+            "periods longer than the one before", int((ratios > 1).sum()), len(ratios)
+        )
     what = f"periods that are whole multiples of the one before, of {len(ratios)}"
     found.add("part" if exactly else "limit", what, text, whole == len(ratios), whole)
 
@@ -122,15 +149,27 @@ def many(head_dim: int = HEAD, base: float = BASE) -> Spectrum:
 def census(
     spectrum: Spectrum, channel: str, length: int, formats: Sequence[str] = COMPARED
 ) -> dict[str, Census]:
-    """Count the codes below `length` by format, of tables that are exact before rounding."""
-    code = PositionEncoding(Chain(CastPlan(), spectrum), channel, range(len(spectrum.inv_freq)))
+    """Count the codes below `length` by format, of tables that are exact before
+    rounding.
+    """
+    code = PositionEncoding(
+        Chain(CastPlan(), spectrum), channel, range(len(spectrum.inv_freq))
+    )
     found = take_census(code, [FORMATS[fmt] for fmt in formats], 0, length)
     return dict(zip(formats, found, strict=True))
 
 
 def neighbours_lost(found: Findings, format_: str = "float32") -> None:
     rows = [
-        (scheme, spectrum.pairs, fmt, name, LENGTH - 1, codes.adjacent_collisions, codes.distinct)
+        (
+            scheme,
+            spectrum.pairs,
+            fmt,
+            name,
+            LENGTH - 1,
+            codes.adjacent_collisions,
+            codes.distinct,
+        )
         for scheme, spectrum in {"one": one(PERIOD), "many": many()}.items()
         for name, channel in CHANNELS.items()
         for fmt, codes in census(spectrum, channel, LENGTH).items()
@@ -166,19 +205,29 @@ def fastest_pair_separates(found: Findings, printed_degrees: float = 57.3) -> No
     degrees = math.degrees(float(frequencies(HEAD, BASE)[0]))
     # Half a unit of the printed digit.
     near = abs(degrees - printed_degrees) <= 0.05
-    found.part("angle between neighbours in pair 0", f"{degrees:.2f} degrees", near, degrees)
+    found.part(
+        "angle between neighbours in pair 0", f"{degrees:.2f} degrees", near, degrees
+    )
     for fmt, counted in census(one(2 * math.pi), "pair", LENGTH).items():
         same = counted.adjacent_collisions
         what = f"neighbours below {LENGTH} with the same pair 0 in {fmt}"
-        found.add("part" if fmt == "float32" else "limit", what, str(same), same == 0, same)
+        found.add(
+            "part" if fmt == "float32" else "limit", what, str(same), same == 0, same
+        )
 
 
-def positions_unique(found: Findings, base: float = BASE, length: int = 1 << 20) -> None:
+def positions_unique(
+    found: Findings, base: float = BASE, length: int = 1 << 20
+) -> None:
     period = float(wavelengths(inverse_frequencies(HEAD, base))[-1])
-    found.beyond("the slowest pair alone repeats after", period, length, "{:,.0f} tokens")
+    found.beyond(
+        "the slowest pair alone repeats after", period, length, "{:,.0f} tokens"
+    )
     for fmt, counted in census(many(HEAD, base), "vector", length).items():
         what = f"distinct codes of the first {length} positions in {fmt}"
-        found.part(what, f"{counted.distinct}", counted.distinct == length, counted.distinct)
+        found.part(
+            what, f"{counted.distinct}", counted.distinct == length, counted.distinct
+        )
 
 
 def periods(
@@ -204,7 +253,9 @@ def angle_falls(found: Findings, base: float = 10000.0) -> None:
 
 
 def code_of_position(
-    found: Findings, first: Sequence[float] = (0.5403, 0.9997, 0.9999), last: float = 1.0
+    found: Findings,
+    first: Sequence[float] = (0.5403, 0.9997, 0.9999),
+    last: float = 1.0,
 ) -> None:
     true = np.cos(frequencies(HEAD, BASE)).tolist()
     # The note prints the first features and the last, to four digits.
@@ -212,7 +263,9 @@ def code_of_position(
     right = sum(abs(a - b) <= 0.5e-4 for a, b in compared)
     shown = ", ".join(f"{value:.4f}" for value in true[: len(first)])
     found.expected = f"[{', '.join(map(str, first))}, ..., {last}]"
-    text = f"[{shown}, ..., {true[-1]:.4f}], {count_of(right, len(compared))} as printed"
+    text = (
+        f"[{shown}, ..., {true[-1]:.4f}], {count_of(right, len(compared))} as printed"
+    )
     found.part("cosines of position 1", text, right == len(compared), right)
 
 
@@ -243,4 +296,6 @@ def fingerprints(
             equal.append((first[phases], position))
         first.setdefault(phases, position)
     shown = ", ".join(f"{a} and {b} agree" for a, b in equal) or "all differ"
-    found.part(f"phases of {len(positions)} positions", shown, not equal, float(len(first)))
+    found.part(
+        f"phases of {len(positions)} positions", shown, not equal, float(len(first))
+    )

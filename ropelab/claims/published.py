@@ -1,4 +1,6 @@
-"""Checks of published methods and numbers: scaling, dates, precision, bounds on the base."""
+"""Checks of published methods and numbers: scaling, dates, precision, bounds on the
+base.
+"""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +16,12 @@ from ropelab.math.bounds.walls import chain_of
 from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import MODELS
-from ropelab.math.numerics.angle_errors import Worst, first_beyond, worst, worst_by_octave
+from ropelab.math.numerics.angle_errors import (
+    Worst,
+    first_beyond,
+    worst,
+    worst_by_octave,
+)
 from ropelab.math.numerics.casts import preset_named
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.incidents import incidents
@@ -48,8 +55,12 @@ PRINTED: dict[str, Table] = {
 }
 
 
-def unseen(geometry: Geometry, inv_freq: Array, length: float) -> Float[Array, " pairs"]:
-    """Return the share of the circle that a pair meets only beyond the trained length."""
+def unseen(
+    geometry: Geometry, inv_freq: Array, length: float
+) -> Float[Array, " pairs"]:
+    """Return the share of the circle that a pair meets only beyond the trained
+    length.
+    """
     seen = rotations(geometry.inv_freq, geometry.trained_len).clip(max=1)
     return (rotations(inv_freq, length).clip(max=1) - seen).clip(min=0)
 
@@ -78,11 +89,15 @@ def yarn_brings_angles_back(found: Findings, length: int = LONGER) -> None:
     yarn = Yarn(factor=length / model.trained_len)
     plan, beta_fast = yarn.plan(model, length), yarn.beta_fast
     inv_freq, scaled = model.inv_freq, plan.inv_freq
-    before, after = (int((unseen(model, x, length) > SAME).sum()) for x in (inv_freq, scaled))
+    before, after = (
+        int((unseen(model, x, length) > SAME).sum()) for x in (inv_freq, scaled)
+    )
     fast = rotations(inv_freq, model.trained_len) >= beta_fast
     changed = int(((scaled / inv_freq)[fast] < 1 - SAME).sum())
     text = f"{before} before, {after} after"
-    found.part(f"pairs that meet new angles at {length}", text, after == 0 < before, after)
+    found.part(
+        f"pairs that meet new angles at {length}", text, after == 0 < before, after
+    )
     what = f"pairs with {beta_fast:g} turns or more in training that YaRN changes"
     found.part(what, f"{changed} of {int(fast.sum())}", changed == 0, changed)
     logits = plan.logit_multiplier
@@ -92,9 +107,16 @@ def yarn_brings_angles_back(found: Findings, length: int = LONGER) -> None:
 
 def adjusts(found: Findings, method: str = "yarn(factor=4)") -> None:
     model, scaling = Geometry(*MINIMIND), parse_scaling(method)
-    off = largest_ratio(*(scaling.plan(model, length).inv_freq for length in (4096, LONGER)))
+    off = largest_ratio(
+        *(scaling.plan(model, length).inv_freq for length in (4096, LONGER))
+    )
     what = f"frequencies of {method} for 4096 and {LONGER} tokens"
-    found.part(what, f"{off:.2f} times apart" if off > 1 + SAME else "equal", off > 1 + SAME, off)
+    found.part(
+        what,
+        f"{off:.2f} times apart" if off > 1 + SAME else "equal",
+        off > 1 + SAME,
+        off,
+    )
 
 
 def same_inside(found: Findings, method: str = "dynamic_ntk") -> None:
@@ -103,28 +125,44 @@ def same_inside(found: Findings, method: str = "dynamic_ntk") -> None:
     off = max(largest_ratio(plan.inv_freq, LLAMA_2.inv_freq) for plan in plans)
     logits = max(abs(plan.logit_multiplier - 1) for plan in plans)
     what = f"frequencies of {method} against none, in up to {lengths[-1]} tokens"
-    found.part(what, f"{off:.2f} times apart" if off > 1 + SAME else "equal", off <= 1 + SAME, off)
+    found.part(
+        what,
+        f"{off:.2f} times apart" if off > 1 + SAME else "equal",
+        off <= 1 + SAME,
+        off,
+    )
     found.part("and logits", f"{logits:.2g} apart", logits <= SAME, logits)
 
 
 def ramps_agree(found: Findings, factor: float = 16.0) -> None:
-    paper, coded = (each(factor=factor).plan(LLAMA_2, 0).inv_freq for each in (YarnPaper, Yarn))
+    paper, coded = (
+        each(factor=factor).plan(LLAMA_2, 0).inv_freq for each in (YarnPaper, Yarn)
+    )
     ratio, apart = coded / paper, largest_ratio(coded, paper)
     pair = int(np.abs(np.log(ratio)).argmax())
     differing = int((np.abs(ratio - 1) > SAME).sum())
     text = f"{differing} of {len(ratio)}, pair {pair} by {apart:.2f} times"
-    found.part(f"factor {factor:g}, pairs whose frequencies differ", text, differing == 0, apart)
+    found.part(
+        f"factor {factor:g}, pairs whose frequencies differ",
+        text,
+        differing == 0,
+        apart,
+    )
 
 
 def ntk_keeps_the_ends(found: Findings, factor: float = 16.0) -> None:
     ratio = LLAMA_2.inv_freq / NtkAware(factor=factor).plan(LLAMA_2, 0).inv_freq
-    for name, divided, wanted in (("first", ratio[0], 1.0), ("last", ratio[-1], factor)):
+    for name, divided, wanted in (
+        ("first", ratio[0], 1.0),
+        ("last", ratio[-1], factor),
+    ):
         by, right = float(divided), abs(float(divided) / wanted - 1) <= SAME
         found.part(f"{name} pair divided by", f"{by:.12g}", right, by)
 
 
-# Who was first, and who uses what, decided by dated publications. An arXiv number is a date: its
-# first four digits are the year and month, and later papers have larger numbers.
+# Who was first, and who uses what, decided by dated publications. An arXiv number is a
+# date: its first four digits are the year and month, and later papers have larger
+# numbers.
 
 
 def month(arxiv: str) -> str:
@@ -138,10 +176,14 @@ def generations(found: Findings, said: Sequence[tuple[str, int, Paper]]) -> None
     for what, said_year, (name, arxiv) in said:
         year = int(month(arxiv)[:4])
         text = f"{name}, {month(arxiv)}"
-        found.part(f"{what}, said to begin in {said_year}", text, year == said_year, year)
+        found.part(
+            f"{what}, said to begin in {said_year}", text, year == said_year, year
+        )
 
 
-def is_earliest(found: Findings, paper: Paper, others: Sequence[Paper], outside: Paper) -> None:
+def is_earliest(
+    found: Findings, paper: Paper, others: Sequence[Paper], outside: Paper
+) -> None:
     earliest = all(float(paper[1]) < float(number) for _, number in others)
     shown = ", ".join(f"{name} {month(number)}" for name, number in others)
     found.part(f"{paper[0]} {month(paper[1])}, the others", shown, earliest)
@@ -149,10 +191,14 @@ def is_earliest(found: Findings, paper: Paper, others: Sequence[Paper], outside:
 
 
 def year_of(found: Findings, name: str, arxiv: str, printed: int, said: int) -> None:
-    """Accept the year of the preprint; that of the proceedings is one condition later."""
+    """Accept the year of the preprint; that of the proceedings is one condition
+    later.
+    """
     year = int(month(arxiv)[:4])
     text = f"{month(arxiv)} and {printed}"
-    found.part(f"{name}, arXiv:{arxiv} and in print", text, said in (year, printed), year)
+    found.part(
+        f"{name}, arXiv:{arxiv} and in print", text, said in (year, printed), year
+    )
     found.limit("first published", month(arxiv), year == said, year)
 
 
@@ -162,11 +208,17 @@ def is_configured(found: Findings, models: Sequence[str]) -> None:
         for name in models
         if (model := MODELS.get(name))
     )
-    found.part("what the configurations say", said or "nothing", MODELS.keys() >= {*models} or None)
+    found.part(
+        "what the configurations say",
+        said or "nothing",
+        MODELS.keys() >= {*models} or None,
+    )
 
 
 def could_use(found: Findings, name: str, user: str) -> None:
-    """Refute that a model published before RoPE uses it; `user` is empty if unpublished."""
+    """Refute that a model published before RoPE uses it; `user` is empty if
+    unpublished.
+    """
     if user:
         text = f"{month(user)} (arXiv:{user}), RoPE in {month(ROPE)}"
         found.part(f"{name}'s paper appeared in", text, float(user) >= float(ROPE))
@@ -174,25 +226,37 @@ def could_use(found: Findings, name: str, user: str) -> None:
         found.part(f"{name}'s architecture", "not published", None)
 
 
-def released_lengths(found: Findings, claimed: int = 32768, finetuned: bool = True) -> None:
+def released_lengths(
+    found: Findings, claimed: int = 32768, finetuned: bool = True
+) -> None:
     # The released lengths are those in the README of jquesnelle/yarn.
     released = (8192, 32768, 65536, 131072)
     shown, right = ", ".join(map(str, released)), claimed in released
-    found.part("YaRN models released for the 4096-token model", shown, right, max(released))
+    found.part(
+        "YaRN models released for the 4096-token model", shown, right, max(released)
+    )
     text = "no, all were fine-tuned" if finetuned else "yes"
     found.limit("reached without fine-tuning", text, not finetuned)
 
 
-def made_by_yarn(found: Findings, base: float = 1e6, said: tuple[int, int] = (16, 100)) -> None:
+def made_by_yarn(
+    found: Findings, base: float = 1e6, said: tuple[int, int] = (16, 100)
+) -> None:
     # The abstract of arXiv:2308.12950: trained at 16k, improves up to 100k.
     found.part("lengths in Code Llama's paper", "16k and 100k", said == (16, 100))
     published = frequencies(LLAMA_2.rotary_dim, base)
     # Quarter octaves are fine enough: with any factor some pair is off several times.
     off, best = min(
-        (largest_ratio(published, Yarn(factor=factor).plan(LLAMA_2, 0).inv_freq), factor)
+        (
+            largest_ratio(published, Yarn(factor=factor).plan(LLAMA_2, 0).inv_freq),
+            factor,
+        )
         for factor in (2 ** (k / 4) for k in range(33))
     )
-    what = f"base {base:g} against the nearest YaRN of base {LLAMA_2.base:g} (factor {best:.3g})"
+    what = (
+        f"base {base:g} against the nearest YaRN of base {LLAMA_2.base:g} (factor"
+        f" {best:.3g})"
+    )
     found.within(what, off, 1.01, "frequencies up to {:.1f} times apart")
 
 
@@ -204,10 +268,13 @@ def minimind_frequencies(
 ) -> Float[Array, " pairs"]:
     inv_freq = geometry.inv_freq
     if formula == "beta per pair":
-        # (b s - b + 1)/(b s) with b from 1 to beta_fast, for pairs that rotate fully; else 1/s.
+        # (b s - b + 1)/(b s) with b from 1 to beta_fast, for pairs that rotate fully;
+        # else 1/s.
         beta = np.linspace(1, beta_fast, geometry.pairs)
         within = rotations(inv_freq, geometry.trained_len) >= 1
-        return inv_freq * np.where(within, (beta * factor - beta + 1) / (beta * factor), 1 / factor)
+        return inv_freq * np.where(
+            within, (beta * factor - beta + 1) / (beta * factor), 1 / factor
+        )
     # YaRN's ramp with its end held at the last pair instead of the last feature.
     low, high = Yarn(factor=factor, beta_fast=beta_fast).ramp_range(geometry)
     high = min(high, geometry.pairs - 1)
@@ -220,17 +287,24 @@ def minimind_is_yarn(
 ) -> None:
     def apart(of: Geometry) -> tuple[str, bool, float]:
         yarn = Yarn(factor=factor, beta_fast=beta_fast).plan(of, 0)
-        ratio = largest_ratio(minimind_frequencies(formula, of, factor, beta_fast), yarn.inv_freq)
+        ratio = largest_ratio(
+            minimind_frequencies(formula, of, factor, beta_fast), yarn.inv_freq
+        )
         same = ratio <= 1 + SAME
         return "equal" if same else f"up to {ratio:.2f} times apart", same, ratio
 
     model = Geometry(*geometry)
     found.part(f"frequencies as shipped (factor {factor:g})", *apart(model))
-    what = f"frequencies with base {MANY_TURNS.base:g}, trained length {MANY_TURNS.trained_len}"
+    what = (
+        f"frequencies with base {MANY_TURNS.base:g}, trained length"
+        f" {MANY_TURNS.trained_len}"
+    )
     found.limit(what, *apart(MANY_TURNS))
     # MiniMind applies no attention factor.
     yarn = Yarn(factor=factor).plan(model, 0).attention_factor
-    found.limit("attention factor", f"1, YaRN's is {yarn:.4f}", abs(1 - yarn) <= SAME, yarn)
+    found.limit(
+        "attention factor", f"1, YaRN's is {yarn:.4f}", abs(1 - yarn) <= SAME, yarn
+    )
 
 
 def chain(preset: str) -> Chain:
@@ -239,19 +313,24 @@ def chain(preset: str) -> Chain:
 
 def angle_errors(preset: str, length: int) -> Worst:
     """Return the worst angle error of any pair in the far half of a length."""
-    # The error of an angle grows with the position, so the near half need not be searched.
+    # The error of an angle grows with the position, so the near half need not be
+    # searched.
     return worst(chain(preset), length // 2, length - length // 2)
 
 
 def angles_good_enough(
-    found: Findings, preset: str = "float32", longer: Sequence[int] = (1 << 20, 10_000_000)
+    found: Findings,
+    preset: str = "float32",
+    longer: Sequence[int] = (1 << 20, 10_000_000),
 ) -> None:
     lengths = (FLOAT32_LENGTH, *longer)
     for end in lengths:
         error = angle_errors(preset, end)
         text = f"{{:.2g}} rad at {error.position} (pair {error.pair})"
         role: Role = "part" if end == FLOAT32_LENGTH else "limit"
-        found.within(f"worst angle error up to {end:,}", error.error_rad, ANGLE_RAD, text, role)
+        found.within(
+            f"worst angle error up to {end:,}", error.error_rad, ANGLE_RAD, text, role
+        )
     everything = worst_by_octave(chain(preset), 0, max(lengths))
     first = first_beyond(chain(preset), everything, ANGLE_RAD)
     where = "nowhere" if first is None else f"position {first:,}"
@@ -270,10 +349,18 @@ def shift_breaks_scores(
     def changes(name: str) -> tuple[str, bool, float]:
         # Root mean squares, as single scores may be close to 0.
         implementation = chain(name)
-        moved = shift_errors(implementation, draws, 0, distance, np.array(SHIFTS, dtype=float))
-        typical = np.sqrt(np.square(scores(implementation, draws, distance, nothing)).mean())
+        moved = shift_errors(
+            implementation, draws, 0, distance, np.array(SHIFTS, dtype=float)
+        )
+        typical = np.sqrt(
+            np.square(scores(implementation, draws, distance, nothing)).mean()
+        )
         shares = (np.sqrt(np.square(moved).mean((1, 2))) / typical).tolist()
-        return " and ".join(f"{x:.1%}" for x in shares), min(shares) > BROKEN, max(shares)
+        return (
+            " and ".join(f"{x:.1%}" for x in shares),
+            min(shares) > BROKEN,
+            max(shares),
+        )
 
     far = " and ".join(f"{shift:,}" for shift in SHIFTS)
     what = f"change of a typical score when both positions move by {far}, {preset}"
@@ -300,14 +387,19 @@ def same_numbers(found: Findings, link: str) -> None:
 
 
 def _exact(runs: Sequence[Stored]) -> dict[int, float]:
-    return published.exact_bases(pd.concat([run.tables["bound"] for run in runs])) if runs else {}
+    return (
+        published.exact_bases(pd.concat([run.tables["bound"] for run in runs]))
+        if runs
+        else {}
+    )
 
 
 def bases_are_least(
     found: Findings, by: str = "men", printed: Table = (), runs: Sequence[Stored] = ()
 ) -> None:
     """Look for bases below the printed ones with no negative sum of cosines."""
-    # A stored exact bound decides; a grid can only refute, as windows may be between its points.
+    # A stored exact bound decides; a grid can only refute, as windows may be between
+    # its points.
     printed, exact = printed or PRINTED[by], _exact(runs)
     similarity, loose = Similarity.of_head(HEAD), {}
     for context, base in printed:
@@ -319,10 +411,14 @@ def bases_are_least(
         if smaller < least:
             loose[context] = f"{context}: {smaller:,.0f} works below {base:g}"
     known = sum(context in exact for context, _ in printed)
-    text = count_of(len(loose), len(printed)) + (f" ({', '.join(loose.values())})" if loose else "")
+    text = count_of(len(loose), len(printed)) + (
+        f" ({', '.join(loose.values())})" if loose else ""
+    )
     how = f"{known} contexts exactly, the others on a grid of {STEP:.1%}"
     what = f"printed bases, d = {HEAD}, below which another works ({how})"
-    found.part(what, text, False if loose else known == len(printed) or None, len(loose))
+    found.part(
+        what, text, False if loose else known == len(printed) or None, len(loose)
+    )
 
 
 def fit_is_right(found: Findings, runs: Sequence[Stored] = ()) -> None:
@@ -335,7 +431,9 @@ def fit_is_right(found: Findings, runs: Sequence[Stored] = ()) -> None:
     slope = float(np.polyfit(np.log(contexts), np.log(exact), 1)[0])
     ratio = published.FIT_FACTOR * contexts**published.FIT_EXPONENT / exact
     off = float(np.abs(ratio - 1).max())
-    what = f"printed law over exact bound, {contexts[0]:.0f} to {contexts[-1]:.0f} tokens"
+    what = (
+        f"printed law over exact bound, {contexts[0]:.0f} to {contexts[-1]:.0f} tokens"
+    )
     found.part(what, f"{ratio.min():.2f} to {ratio.max():.2f}", off <= FIT, off)
     what = "exponent that fits the exact bounds"
     text = f"{slope:.3f}, printed {published.FIT_EXPONENT}"
@@ -343,11 +441,18 @@ def fit_is_right(found: Findings, runs: Sequence[Stored] = ()) -> None:
 
 
 def balances(found: Findings, base: float = 1e4) -> None:
-    # Searched far beyond both lengths, so that the first failure is reported where there is one.
+    # Searched far beyond both lengths, so that the first failure is reported where
+    # there is one.
     fails = first_negative(Similarity.of_head(HEAD), base, 1 << 18)
     shown = "none" if fails is None else f"{fails:,} tokens"
-    first = f"base {base:g}, d = {HEAD}: first distance at which the sum of cosines is negative"
-    for length, whose in ((512, "as BERT and RoFormer read"), (4096, "as Llama 2 reads")):
+    first = (
+        f"base {base:g}, d = {HEAD}: first distance at which the sum of cosines is"
+        " negative"
+    )
+    for length, whose in (
+        (512, "as BERT and RoFormer read"),
+        (4096, "as Llama 2 reads"),
+    ):
         role: Role = "part" if length == 512 else "limit"
         what = f"{first}, for texts of {length:,} ({whose})"
         found.add(role, what, shown, fails is None or fails >= length, fails)

@@ -1,8 +1,8 @@
 """Claims, findings, and the verdict that follows from the findings.
 
-A finding belongs to the claim (`part`) or asks where it ends (`limit`). Two kinds of evidence are
-never mixed. What a computation, program code or a dated document refutes is wrong; what small
-trained models do not show may well hold elsewhere.
+A finding belongs to the claim (`part`) or asks where it ends (`limit`). Two kinds of
+evidence are never mixed. What a computation, program code or a dated document refutes
+is wrong; what small trained models do not show may well hold elsewhere.
 """
 
 import inspect
@@ -31,7 +31,9 @@ class Kind(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The outcomes for a claim; REPRODUCED, PARTLY and NOT_REPRODUCED only of trained models."""
+    """The outcomes for a claim; REPRODUCED, PARTLY and NOT_REPRODUCED only of trained
+    models.
+    """
 
     HOLDS = "holds"
     CONDITION = "holds with a condition"
@@ -44,11 +46,27 @@ class Verdict(StrEnum):
 
 # The verdicts of each kind of evidence: agreed, agreed with a limit, disagreed, open.
 OUTCOMES = {
-    Kind.ARITHMETIC: (Verdict.HOLDS, Verdict.CONDITION, Verdict.WRONG, Verdict.UNDECIDED),
-    Kind.TRAINED: (Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED),
+    Kind.ARITHMETIC: (
+        Verdict.HOLDS,
+        Verdict.CONDITION,
+        Verdict.WRONG,
+        Verdict.UNDECIDED,
+    ),
+    Kind.TRAINED: (
+        Verdict.REPRODUCED,
+        Verdict.PARTLY,
+        Verdict.NOT_REPRODUCED,
+        Verdict.UNDECIDED,
+    ),
 }
-# Findings by role and answer, in the order in which they decide, with the place of the verdict.
-DECIDES = {("part", False): 2, ("part", None): 3, ("limit", False): 1, ("part", True): 0}
+# Findings by role and answer, in the order in which they decide, with the place of the
+# verdict.
+DECIDES = {
+    ("part", False): 2,
+    ("part", None): 3,
+    ("limit", False): 1,
+    ("part", True): 0,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +79,8 @@ class Finding:
     role: Role
     value: Number = None  # the deciding number at full precision, where there is one
     missing: bool = False  # there was nothing to measure
-    mute: bool = False  # decides nothing: the run cannot ask this, or a model did not learn it
+    # decides nothing: the run cannot ask this, or a model did not learn it
+    mute: bool = False
 
 
 @dataclass
@@ -69,43 +88,67 @@ class Findings:
     """The result of a check, built finding by finding."""
 
     expected: str = ""  # the result if the claim were true
-    models: str = ""  # the trained models that were asked, in words; empty for arithmetic
+    # the trained models that were asked, in words; empty for arithmetic
+    models: str = ""
     findings: list[Finding] = field(default_factory=list)
-    series: dict[str, pd.DataFrame] = field(default_factory=dict)  # tables behind figures
+    # tables behind figures
+    series: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     def add(
         self, role: Role, what: str, measured: str, agrees: Agrees, value: Number = None
     ) -> None:
-        new = Finding(what=what, measured=measured, agrees=agrees, role=role, value=value)
+        new = Finding(
+            what=what, measured=measured, agrees=agrees, role=role, value=value
+        )
         self.findings.append(new)
 
-    def part(self, what: str, measured: str, agrees: Agrees, value: Number = None) -> None:
+    def part(
+        self, what: str, measured: str, agrees: Agrees, value: Number = None
+    ) -> None:
         """Add a finding without which the claim does not hold."""
         self.add("part", what, measured, agrees, value)
 
-    def limit(self, what: str, measured: str, agrees: Agrees, value: Number = None) -> None:
+    def limit(
+        self, what: str, measured: str, agrees: Agrees, value: Number = None
+    ) -> None:
         """Add a finding that, where it disagrees, puts a condition on the claim."""
         self.add("limit", what, measured, agrees, value)
 
     def missing(self, what: str, measured: str = "none") -> None:
-        new = Finding(what=what, measured=measured, agrees=None, role="part", missing=True)
+        new = Finding(
+            what=what, measured=measured, agrees=None, role="part", missing=True
+        )
         self.findings.append(new)
 
     def leave_open(self, why: str, last: int = 1, mute: bool = False) -> None:
         """Make the last findings undecided."""
         for i in range(-last, 0):
             text = f"{self.findings[i].measured}; {why}"
-            self.findings[i] = replace(self.findings[i], agrees=None, measured=text, mute=mute)
+            self.findings[i] = replace(
+                self.findings[i], agrees=None, measured=text, mute=mute
+            )
 
     def within(
-        self, what: str, value: float, bound: float, text: str = "{} apart", role: Role = "part"
+        self,
+        what: str,
+        value: float,
+        bound: float,
+        text: str = "{} apart",
+        role: Role = "part",
     ) -> None:
-        """Add a number that must not exceed a bound; `{}` in the text is its magnitude."""
+        """Add a number that must not exceed a bound; `{}` in the text is its
+        magnitude.
+        """
         shown = text.format(tiny(value) if "{}" in text else value)
         self.add(role, what, shown, value <= bound, value)
 
     def beyond(
-        self, what: str, value: float, bound: float, text: str = "{} apart", role: Role = "part"
+        self,
+        what: str,
+        value: float,
+        bound: float,
+        text: str = "{} apart",
+        role: Role = "part",
     ) -> None:
         shown = text.format(tiny(value) if "{}" in text else value)
         self.add(role, what, shown, value > bound, value)
@@ -114,32 +157,44 @@ class Findings:
         self.add(role, what, f"{hits} of {total}", bool(hits == total), hits)
 
     def verdict(self, kind: Kind) -> Verdict:
-        """Return the verdict: failed parts refute, unknown parts leave open, limits condition."""
+        """Return the verdict: failed parts refute, unknown parts leave open, limits
+        condition.
+        """
         if all(finding.role == "limit" for finding in self.findings):
             raise ValueError("evidence needs at least one part")
         return OUTCOMES[kind][DECIDES[self.deciding.role, self.deciding.agrees]]
 
     @property
     def measured(self) -> str:
-        return "; ".join(f"{finding.what}: {finding.measured}" for finding in self.findings)
+        return "; ".join(
+            f"{finding.what}: {finding.measured}" for finding in self.findings
+        )
 
     @property
     def deciding(self) -> Finding:
-        return next(f for key in DECIDES for f in self.findings if (f.role, f.agrees) == key)
+        return next(
+            f for key in DECIDES for f in self.findings if (f.role, f.agrees) == key
+        )
 
     @property
     def is_missing(self) -> bool:
-        return all(finding.missing for finding in self.findings if finding.role == "part")
+        return all(
+            finding.missing for finding in self.findings if finding.role == "part"
+        )
 
     @property
     def gaps(self) -> tuple[bool, bool, int]:
         """A rank that is smaller for findings that leave less open."""
         mute = any(finding.mute for finding in self.findings if finding.role == "part")
-        unknown = [one for one in self.findings if one.missing or math.isnan(one.value or 0)]
+        unknown = [
+            one for one in self.findings if one.missing or math.isnan(one.value or 0)
+        ]
         return self.is_missing, mute, len(unknown)
 
     def best_of(self, answers: "list[Findings]", of: str) -> None:
-        """Take over the first answer that leaves least open; without any, `of` is missing."""
+        """Take over the first answer that leaves least open; without any, `of` is
+        missing.
+        """
         if answers:
             best = min(answers, key=lambda answer: answer.gaps)
             self.models, self.findings = best.models, best.findings
@@ -147,8 +202,12 @@ class Findings:
             self.missing(of)
 
     def about(self, by: str) -> "Findings":
-        """Select the findings on one sentence, by words of `what`; limits alone count as parts."""
-        chosen = [finding for finding in self.findings if by in finding.what] or self.findings
+        """Select the findings on one sentence, by words of `what`; limits alone count
+        as parts.
+        """
+        chosen = [
+            finding for finding in self.findings if by in finding.what
+        ] or self.findings
         if all(finding.role == "limit" for finding in chosen):
             chosen = [replace(finding, role="part") for finding in chosen]
         return replace(self, findings=chosen)
@@ -172,8 +231,10 @@ class Passage:
     source: str  # a key of sources.toml
     section: str = ""  # or equation, or table
     quote: str = ""  # in its own language
-    english: str = ""  # a translation of the quotation, or what is said there in our words
-    by: str = ""  # in `what` of the findings that decide this sentence; empty: all of the claim
+    # a translation of the quotation, or what is said there in our words
+    english: str = ""
+    # in `what` of the findings that decide this sentence; empty: all of the claim
+    by: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,14 +248,16 @@ class Claim:
     check: str  # the function there
     # The result if it were true, with thresholds and inputs of the check in braces.
     expected: str = ""
-    inputs: Mapping[str, Any] = field(default_factory=dict)  # of the check, besides its defaults
+    # of the check, besides its defaults
+    inputs: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""  # shows more, or makes the claim decidable
     reads: str = ""  # the experiment whose stored runs the check takes as `runs`
     needs_torch: bool = False
 
     @property
     def function(self) -> Callable[..., None]:
-        # Imported on demand, so that the ledger can be read without the libraries of the checks.
+        # Imported on demand, so that the ledger can be read without the libraries of
+        # the checks.
         return getattr(import_module(f"ropelab.claims.{self.family}"), self.check)
 
     @property
@@ -207,8 +270,12 @@ class Claim:
 
     def evidence(self, **changes: Any) -> Findings:
         inputs = {**self.inputs, **changes}
-        usual = {n: p.default for n, p in inspect.signature(self.function).parameters.items()}
-        found = Findings(self.expected.format(**self.function.__globals__ | usual | inputs))
+        usual = {
+            n: p.default for n, p in inspect.signature(self.function).parameters.items()
+        }
+        found = Findings(
+            self.expected.format(**self.function.__globals__ | usual | inputs)
+        )
         self.function(found, **inputs)
         return found
 

@@ -1,4 +1,6 @@
-"""Checks of codes joined to embeddings, of the terms of their scores, and of decay by distance."""
+"""Checks of codes joined to embeddings, of the terms of their scores, and of decay by
+distance.
+"""
 
 import math
 from collections.abc import Sequence
@@ -39,8 +41,8 @@ def multiplying_changes_more(
     found: Findings, sizes: Sequence[float] = (1.0, 0.02), seed: int = 0
 ) -> None:
     def length(x: arrays.Array) -> float:
-        # Rounded once: BLAS, which np.linalg.norm calls, adds in an order that depends on threads
-        # and on alignment, and the last digit of the stored value with it.
+        # Rounded once: BLAS, which np.linalg.norm calls, adds in an order that depends
+        # on threads and on alignment, and the last digit of the stored value with it.
         return math.sqrt(math.fsum(np.square(x).ravel()))
 
     p = _codes(WIDTH, TOKENS)
@@ -55,7 +57,10 @@ def multiplying_changes_more(
 
 
 def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
-    x, angles = arrays.gaussian(seed, TOKENS, WIDTH), position * arrays.frequencies(WIDTH, BASE)
+    x, angles = (
+        arrays.gaussian(seed, TOKENS, WIDTH),
+        position * arrays.frequencies(WIDTH, BASE),
+    )
     after = arrays.rotated(x, angles, "interleaved")
     halves = (arrays.split(y, "interleaved") for y in (x, after))
     pairs, rotated_pairs = (first + 1j * second for first, second in halves)
@@ -63,19 +68,30 @@ def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
     # Quantiles, as a feature that is nearly 0 gives any factor.
     low, high = np.quantile(after / x, (0.05, 0.95), axis=0)
     found.within("turned vectors against one complex factor for each pair", off, EXACT)
-    what = f"one real factor for each feature at position {position}, 5 to 95 % of vectors"
-    found.within(what, arrays.largest(high - low), EXACT, "differ by up to {:.1f}", "limit")
+    what = (
+        f"one real factor for each feature at position {position}, 5 to 95 % of vectors"
+    )
+    found.within(
+        what, arrays.largest(high - low), EXACT, "differ by up to {:.1f}", "limit"
+    )
 
 
-def coefficients_are_fixed(found: Findings, encoding: str = "sinusoidal", tokens: int = 16) -> None:
+def coefficients_are_fixed(
+    found: Findings, encoding: str = "sinusoidal", tokens: int = 16
+) -> None:
     from ropelab.claims.encodings import trains
 
     p, wanted = _codes(TOKENS, tokens), np.eye(tokens)
     off = arrays.largest(p @ np.linalg.lstsq(p, wanted, rcond=None)[0] - wanted)
     count = trains(encoding)
     found.part("numbers that the code trains", f"{count:,}", count == 0, count)
-    what = f"a learned projection of the code picks out each of {tokens} positions, d = {TOKENS}"
-    found.beyond(what, off, ROUNDING, "to {}: it learns the coefficients instead", "limit")
+    what = (
+        f"a learned projection of the code picks out each of {tokens} positions, d ="
+        f" {TOKENS}"
+    )
+    found.beyond(
+        what, off, ROUNDING, "to {}: it learns the coefficients instead", "limit"
+    )
 
 
 def only_at_the_product(found: Findings, name: str = "rope", seed: int = 0) -> None:
@@ -86,8 +102,13 @@ def only_at_the_product(found: Findings, name: str = "rope", seed: int = 0) -> N
     placed, moved = (encoded(layer, q, k, start) for start in (0, shift))
     scores, shifted = (layer.scores(*at).detach().tril() for at in (placed, moved))
     product = (placed[0] @ placed[1].mT / q.shape[-1] ** 0.5).tril()
-    change, added = (arrays.largest(x.numpy()) for x in (shifted - scores, scores - product))
-    what = f"{name}: what is done to the product, while moving both tokens by {shift} changes the "
+    change, added = (
+        arrays.largest(x.numpy()) for x in (shifted - scores, scores - product)
+    )
+    what = (
+        f"{name}: what is done to the product, while moving both tokens by"
+        f" {shift} changes the "
+    )
     what += f"score by {arrays.tiny(change)}"
     text = "nothing" if added <= ROUNDING else f"scores change by {added:.1f}"
     found.part(what, text, added > ROUNDING, added)
@@ -100,18 +121,24 @@ def polynomial_fits(found: Findings, degree: int = 3) -> None:
     x = distance / reach
 
     def explained(y: Float[arrays.Array, " n"]) -> float:
-        return float(1 - np.var(y - np.polyval(np.polyfit(x, y, degree), x)) / np.var(y))
+        return float(
+            1 - np.var(y - np.polyval(np.polyfit(x, y, degree), x)) / np.var(y)
+        )
 
     log = -np.log1p(distance)
     share = explained(log)
     what = f"share of -ln(1 + r) that degree {degree} explains over {reach} tokens"
     found.part(what, f"{share:.0%}", share >= 0.9, share)
     spike = explained(np.where(distance == 1, 1.0, 0.0))
-    found.limit("share of a bias for the token before", f"{spike:.0%}", spike >= 0.9, spike)
+    found.limit(
+        "share of a bias for the token before", f"{spike:.0%}", spike >= 0.9, spike
+    )
     there = float(np.polyval(np.polyfit(x, log, degree), far / reach))
     true = -float(np.log1p(far))
     what = f"the fit of the former at {far} tokens"
-    found.limit(what, f"{there:.0f}, should be {true:.1f}", abs(there - true) <= 1, there)
+    found.limit(
+        what, f"{there:.0f}, should be {true:.1f}", abs(there - true) <= 1, there
+    )
 
 
 # The terms of a score of embeddings to which a code was added
@@ -122,17 +149,23 @@ def _weights(seed: int) -> Float[arrays.Array, "w w"]:
     return wq.T @ wk
 
 
-def _terms(shift: int, weights: Float[arrays.Array, "w w"], seed: int) -> dict[str, float]:
+def _terms(
+    shift: int, weights: Float[arrays.Array, "w w"], seed: int
+) -> dict[str, float]:
     """Return the four products of content x and position p under W_q^T W_k."""
     positions = code([QUERY + shift, KEY + shift], arrays.frequencies(WIDTH, BASE))
     sides = (("content", arrays.gaussian(seed, 2, WIDTH)), ("position", positions))
-    return {f"{a}-{b}": float(x[0] @ weights @ y[1]) for a, x in sides for b, y in sides}
+    return {
+        f"{a}-{b}": float(x[0] @ weights @ y[1]) for a, x in sides for b, y in sides
+    }
 
 
 def four_terms(found: Findings, seed: int = 0) -> None:
     weights = _weights(seed)
     terms = _terms(0, weights, seed)
-    summed = arrays.gaussian(seed, 2, WIDTH) + code([QUERY, KEY], arrays.frequencies(WIDTH, BASE))
+    summed = arrays.gaussian(seed, 2, WIDTH) + code(
+        [QUERY, KEY], arrays.frequencies(WIDTH, BASE)
+    )
     score = float(summed[0] @ weights @ summed[1])
     listed = ", ".join(f"{name} {term:.3f}" for name, term in terms.items())
     found.expected = f"the score, {score:.3f}"
@@ -143,7 +176,9 @@ def four_terms(found: Findings, seed: int = 0) -> None:
 def position_terms_absolute(found: Findings, shift: int = 100, seed: int = 0) -> None:
     def changes(weights: Float[arrays.Array, "w w"]) -> dict[str, float]:
         here, there = (_terms(s, weights, seed) for s in (0, shift))
-        return {term: abs(there[term] - here[term]) for term in here if "position" in term}
+        return {
+            term: abs(there[term] - here[term]) for term in here if "position" in term
+        }
 
     random = changes(_weights(seed))
     listed = ", ".join(f"{term} by {change:.2f}" for term, change in random.items())
@@ -188,10 +223,17 @@ def middle_terms_index(
     i, j = np.arange(tokens)[:, None], np.arange(tokens)
     keys_by_row = arrays.gaussian(seed, tokens, 2 * rows)
     # As in the code: rows gathered at k - (j - i) over keys j, then transposed.
-    gathered = np.take_along_axis(keys_by_row, np.clip(rows - (i - j), 0, 2 * rows - 1), 1).T
+    gathered = np.take_along_axis(
+        keys_by_row, np.clip(rows - (i - j), 0, 2 * rows - 1), 1
+    ).T
     apart = {
-        name: arrays.largest(gathered - keys_by_row[j, np.clip(distance + rows, 0, 2 * rows - 1)])
-        for name, distance in (("from key to query", j - i), ("from query to key", i - j))
+        name: arrays.largest(
+            gathered - keys_by_row[j, np.clip(distance + rows, 0, 2 * rows - 1)]
+        )
+        for name, distance in (
+            ("from key to query", j - i),
+            ("from query to key", i - j),
+        )
     }
     shown = "; ".join(f"{arrays.tiny(off)} {name}" for name, off in apart.items())
     what = "position-to-content term as coded, apart from K_j . Q at the distance"
@@ -203,23 +245,34 @@ def middle_terms_index(
 
 def _waves(head_dim: int, farthest: int) -> np.ndarray:
     """Return e^(i distance theta_i) [distances, pairs]."""
-    return np.exp(1j * np.arange(farthest + 1)[:, None] * arrays.frequencies(head_dim, BASE))
+    return np.exp(
+        1j * np.arange(farthest + 1)[:, None] * arrays.frequencies(head_dim, BASE)
+    )
 
 
 def bound_curve(head_dim: int, farthest: int = FARTHEST) -> Float[arrays.Array, " n"]:
-    """Compute (2/d) sum_j |S_j|, S_j the sum of the first j waves (arXiv:2104.09864, eq. 37)."""
+    """Compute (2/d) sum_j |S_j|, S_j the sum of the first j waves (arXiv:2104.09864,
+    eq. 37).
+    """
     return np.abs(_waves(head_dim, farthest).cumsum(-1)).mean(-1)
 
 
 def aligned_curve(head_dim: int) -> Float[arrays.Array, " n"]:
-    """Return the mean score of a random vector with itself: the mean of cos(distance theta_i)."""
+    """Return the mean score of a random vector with itself: the mean of cos(distance
+    theta_i).
+    """
     return _waves(head_dim, FARTHEST).real.mean(-1)
 
 
 def random_curves(
-    distances: Float[arrays.Array, " n"], head_dim: int, draws: int = DRAWS, seed: int = 0
+    distances: Float[arrays.Array, " n"],
+    head_dim: int,
+    draws: int = DRAWS,
+    seed: int = 0,
 ) -> Float[arrays.Array, "draws n"]:
-    """Score independent random queries and keys at some distances, in the complex form."""
+    """Score independent random queries and keys at some distances, in the complex
+    form.
+    """
     features = arrays.gaussian(seed, 2, 2, draws, head_dim // 2)
     q, k = (real + 1j * imaginary for real, imaginary in features)
     products = q * k.conj()
@@ -252,16 +305,21 @@ def bound_decays(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
 def scores_decay(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
     aligned = aligned_curve(head_dim)
     means, negative = octaves(aligned), np.flatnonzero(aligned < 0)
-    # The null model: tokens that have nothing to do with each other. Their typical score is known
-    # to about 1 % from DRAWS pairs, so 0.9 below is a fall and not chance.
+    # The null model: tokens that have nothing to do with each other. Their typical
+    # score is known to about 1 % from DRAWS pairs, so 0.9 below is a fall and not
+    # chance.
     scores = random_curves(np.array([0.0, FARTHEST]), head_dim, seed=seed)
     near_rms, far_rms = np.sqrt(np.square(scores).mean(0)).tolist()
     what = f"q = k, mean score over octaves from 1 to {FARTHEST}, score at 0 is 1"
-    found.part(what, " ".join(f"{mean:.2f}" for mean in means), _falling(means), means[-1])
+    found.part(
+        what, " ".join(f"{mean:.2f}" for mean in means), _falling(means), means[-1]
+    )
     first = f"from distance {int(negative[0])} on" if len(negative) else "nowhere"
     found.limit("q = k, below zero", first, not len(negative))
     what = f"independent q and k, typical |score| at {FARTHEST} over that at 0"
-    found.limit(what, f"{far_rms / near_rms:.2f}", far_rms < 0.9 * near_rms, far_rms / near_rms)
+    found.limit(
+        what, f"{far_rms / near_rms:.2f}", far_rms < 0.9 * near_rms, far_rms / near_rms
+    )
     found.series["decay"] = decay_series(head_dim, seed)
 
 
@@ -269,7 +327,9 @@ def decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFrame:
     """Return the curves over distance, each divided by its value at distance 0."""
     # Spaced evenly on the figure's logarithmic axis.
     kept = np.unique(np.geomspace(1, FARTHEST, points).astype(int))
-    scores = random_curves(np.concatenate(([0], kept)).astype(float), head_dim, seed=seed)
+    scores = random_curves(
+        np.concatenate(([0], kept)).astype(float), head_dim, seed=seed
+    )
     rms = np.sqrt(np.square(scores).mean(0))
     bound = bound_curve(head_dim)
     curves = {

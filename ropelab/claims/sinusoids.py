@@ -16,7 +16,10 @@ from ropelab.runs.thresholds import EXACT
 Spacing = Literal["exponential", "harmonic"]
 BASE = 10000.0
 # Width and length at which the figures show each spacing.
-SPACINGS: dict[Spacing, tuple[int, int]] = {"harmonic": (64, 512), "exponential": (512, 512)}
+SPACINGS: dict[Spacing, tuple[int, int]] = {
+    "harmonic": (64, 512),
+    "exponential": (512, 512),
+}
 
 
 def spaced(spacing: Spacing, width: int, length: int) -> Float[Array, " pairs"]:
@@ -26,7 +29,9 @@ def spaced(spacing: Spacing, width: int, length: int) -> Float[Array, " pairs"]:
     return np.arange(1, width // 2 + 1) * (2 * math.pi / length)
 
 
-def code(positions: ArrayLike, omega: Float[Array, " pairs"]) -> Float[Array, "n width"]:
+def code(
+    positions: ArrayLike, omega: Float[Array, " pairs"]
+) -> Float[Array, "n width"]:
     """Return (sin, cos, sin, cos, ...) at positions, which need not be whole."""
     angles = np.asarray(positions, dtype=float)[:, None] * omega
     return np.stack((np.sin(angles), np.cos(angles)), -1).reshape(len(angles), -1)
@@ -37,25 +42,36 @@ def shift_is_rotation(
 ) -> None:
     omega, positions = frequencies(512, BASE), np.arange(512)
     for turning in turnings:
-        # With (sin, cos) in this order the angle addition formulas give a clockwise rotation.
+        # With (sin, cos) in this order the angle addition formulas give a clockwise
+        # rotation.
         sign = -1 if turning == "clockwise" else 1
         moved = code(positions, omega) @ rotation_matrix(sign * shift * omega).T
         off = largest(moved - code(positions + shift, omega))
         back = largest(moved - code(positions - shift, omega))
         also = f", and gives the code of p - {shift}" if back <= EXACT < off else ""
-        what = f"PE(p + {shift}) against one matrix times PE(p), p < 512, blocks turning {turning}"
+        what = (
+            f"PE(p + {shift}) against one matrix times PE(p), p < 512, blocks turning"
+            f" {turning}"
+        )
         role: Role = "limit" if found.findings else "part"
         found.within(what, off, EXACT, "{} apart" + also, role)
-    # One pair as an arrow (sin, cos), for the figure: at x, at x + delta, and x rotated by the
-    # standard matrix. omega x = 0.5 rad and omega delta = 0.9 rad keep the three apart.
+    # One pair as an arrow (sin, cos), for the figure: at x, at x + delta, and x rotated
+    # by the standard matrix. omega x = 0.5 rad and omega delta = 0.9 rad keep the three
+    # apart.
     here, later = (np.array([math.sin(a), math.cos(a)]) for a in (0.5, 0.5 + 0.9))
     c, s = math.cos(0.9), math.sin(0.9)
     standard = np.array([[c, -s], [s, c]]) @ here
-    arrows = [("code of x", *here), ("code of x + δ", *later), ("R(ωδ) times code of x", *standard)]
+    arrows = [
+        ("code of x", *here),
+        ("code of x + δ", *later),
+        ("R(ωδ) times code of x", *standard),
+    ]
     found.series["sinusoid_shift"] = pd.DataFrame(arrows, columns=["vector", "x", "y"])
 
 
-def columns_orthogonal(found: Findings, spacing: Spacing = "exponential", width: int = 512) -> None:
+def columns_orthogonal(
+    found: Findings, spacing: Spacing = "exponential", width: int = 512
+) -> None:
     length = 512
     columns = code(np.arange(length), spaced(spacing, width, length))
     # The sine of the fastest evenly spaced pair is 0 at every position.
@@ -73,7 +89,10 @@ def columns_orthogonal(found: Findings, spacing: Spacing = "exponential", width:
 
 
 def slowest_period_repeats(
-    found: Findings, spacing: Spacing = "exponential", width: int = 512, length: int = 512
+    found: Findings,
+    spacing: Spacing = "exponential",
+    width: int = 512,
+    length: int = 512,
 ) -> None:
     omega = spaced(spacing, width, length)
     period = 2 * math.pi / float(omega.min())
@@ -85,13 +104,16 @@ def slowest_period_repeats(
         f"largest change of a feature after {period:,.0f} tokens, d = {width}",
         largest(code(positions + period, omega) - code(positions, omega)),
         1e-6,  # angles after 6e4 tokens are known to 1e-11 rad
-        f"{{:.2g}} ({whole} of {len(ratios)} are whole multiples of the least frequency)",
+        f"{{:.2g}} ({whole} of {len(ratios)} are whole multiples of the least"
+        " frequency)",
     )
     found.series["sinusoid_sum"] = sum_series()
 
 
 def sum_series() -> pd.DataFrame:
-    """Sum all features to F(t), from 0 on and from one period of the slowest wave on."""
+    """Sum all features to F(t), from 0 on and from one period of the slowest wave
+    on.
+    """
     after = np.linspace(0, 64, 257)
     tables = []
     for spacing, (width, multiple) in SPACINGS.items():
@@ -100,7 +122,9 @@ def sum_series() -> pd.DataFrame:
         for name, start in (("0", 0.0), ("period", period)):
             value = code(after + start, omega).sum(-1) / len(omega)
             about = {"spacing": spacing, "period_tokens": period, "start": name}
-            tables.append(pd.DataFrame({**about, "position_tokens": after, "value": value}))
+            tables.append(
+                pd.DataFrame({**about, "position_tokens": after, "value": value})
+            )
     return pd.concat(tables, ignore_index=True)
 
 
@@ -119,10 +143,14 @@ def period_needs_multiples(found: Findings, broken_width: int = 512) -> None:
 
 def exponential_repeats_less(found: Findings, tokens: int = 16384) -> None:
     lags, pairs = np.arange(1, tokens)[:, None], 64
-    spacings = {"uniform": np.arange(1, pairs + 1) / pairs, "exponential": frequencies(128, BASE)}
+    spacings = {
+        "uniform": np.arange(1, pairs + 1) / pairs,
+        "exponential": frequencies(128, BASE),
+    }
     for name, omega in spacings.items():
-        # Distance between the codes of positions 1, 2, ... apart, per square root of the pairs. It
-        # depends on the lag only, so no pair of positions has to be compared.
+        # Distance between the codes of positions 1, 2, ... apart, per square root of
+        # the pairs. It depends on the lag only, so no pair of positions has to be
+        # compared.
         distance = np.sqrt((2 - 2 * np.cos(lags * omega)).mean(-1))
         nearest = int(distance[1:].argmin()) + 2
         apart, beside = float(distance[nearest - 1]), float(distance[0])
@@ -148,7 +176,10 @@ def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic") -> None
     omega = np.sort(spaced(spacing, 64, 512))
     ratios, exponential = omega[1:] / omega[:-1], frequencies(64, BASE)
     own = exponential[:-1] / exponential[1:]
-    said = f"the Transformer's are all {own.mean():.4g}: its own spacing is the geometric one"
+    said = (
+        f"the Transformer's are all {own.mean():.4g}: its own spacing is the"
+        " geometric one"
+    )
     text = f"{ratios.min():.3g} to {ratios.max():.3g} ({said})"
     equal, spread = bool(np.ptp(ratios) <= EXACT), float(ratios.max() / ratios.min())
     found.part("ratios of neighbouring evenly spaced frequencies", text, equal, spread)
@@ -161,6 +192,11 @@ def is_smooth(found: Findings) -> None:
     spread, degrees = float(np.ptp(steps)), math.degrees(float(omega[0]))
     norm = math.sqrt(width / 2)  # sin^2 + cos^2 = 1 for each pair
     what = f"step of the code between neighbours, d = {width} (its norm is {norm:.0f})"
-    found.part(what, f"{steps.mean():.2f} everywhere, to {tiny(spread)}", spread <= EXACT, spread)
+    found.part(
+        what,
+        f"{steps.mean():.2f} everywhere, to {tiny(spread)}",
+        spread <= EXACT,
+        spread,
+    )
     what = "angle by which the fastest pair jumps with each token"
     found.limit(what, f"{degrees:.1f} degrees", degrees < 10, degrees)

@@ -1,7 +1,8 @@
-"""Stored runs of the labs that train models: which run decides, and its result for a pair.
+"""Stored runs of the labs that train models: which run decides, and its result for a
+pair.
 
-Nothing is compared anew: the tables `comparisons` (and `extrapolation`) have paired differences
-with 95 % intervals, and a `verdict` that names the better one or is `~`.
+Nothing is compared anew: the tables `comparisons` (and `extrapolation`) have paired
+differences with 95 % intervals, and a `verdict` that names the better one or is `~`.
 """
 
 import math
@@ -22,7 +23,8 @@ from ropelab.runs.stats import Interval, mean_interval
 from ropelab.runs.thresholds import CLOSE, LEARNED
 
 # Parameters of the presets, whose runs store no sizes.
-SIZES = {"tiny": 0.4, "small": 1, "medium": 4, "base": 11, "large": 38, "xl": 120}  # millions
+# millions
+SIZES = {"tiny": 0.4, "small": 1, "medium": 4, "base": 11, "large": 38, "xl": 120}
 BYTES = 256
 COPYING = "copy accuracy"
 Check = Callable[..., None]
@@ -30,7 +32,9 @@ Check = Callable[..., None]
 
 @dataclass(frozen=True)
 class Tally:
-    """The number of places at which one row is better than another, worse, or neither."""
+    """The number of places at which one row is better than another, worse, or
+    neither.
+    """
 
     better: int
     worse: int
@@ -42,11 +46,19 @@ class Tally:
         if total == 0:
             return "not compared"
         if total == 1:
-            return "better" if self.better else "worse" if self.worse else "within the noise"
+            return (
+                "better"
+                if self.better
+                else "worse"
+                if self.worse
+                else "within the noise"
+            )
         return f"better at {self.better}, worse at {self.worse} of {total} distances"
 
     def add_to(self, found: Findings, what: str, asks: str = "better") -> None:
-        """Add the answer to a question about the places; open where nothing was compared."""
+        """Add the answer to a question about the places; open where nothing was
+        compared.
+        """
         # Differences within the noise refute nothing.
         better = None if self.better == self.worse == 0 else self.better > self.worse
         answers: dict[str, tuple[Role, bool | None, int | None]] = {
@@ -78,25 +90,34 @@ def opposite(agrees: bool | None) -> bool | None:
 
 
 def reaches(found: Interval, least: float) -> bool | None:
-    """Compare an interval with a threshold; None where it contains it or was not measured."""
+    """Compare an interval with a threshold; None where it contains it or was not
+    measured.
+    """
     if math.isnan(found.low):
         return None
     return True if found.low >= least else False if found.high < least else None
 
 
 def in_context(table: pd.DataFrame, place: str, longest: bool = True) -> pd.DataFrame:
-    """Select for each distance in column `place` the rows of its longest or shortest context."""
+    """Select for each distance in column `place` the rows of its longest or shortest
+    context.
+    """
     # Runs with a single context have no such column.
     if "context_tokens" not in table:
         return table
     contexts = table.groupby(place)["context_tokens"]
-    return table[table["context_tokens"] == contexts.transform("max" if longest else "min")]
+    return table[
+        table["context_tokens"] == contexts.transform("max" if longest else "min")
+    ]
 
 
 class Trained:
-    """One stored run of a lab that trains models at one length and tests them at a longer one."""
+    """One stored run of a lab that trains models at one length and tests them at a
+    longer one.
+    """
 
-    # The row whose copying inside the trained length shows that the models have learned.
+    # The row whose copying inside the trained length shows that the models have
+    # learned.
     plain: str
 
     def __init__(self, run: Stored) -> None:
@@ -110,8 +131,10 @@ class Trained:
         """A rank that is larger for the run that should decide."""
         seeds = len(self.config.get("seeds", ()))
         return (
-            # A run of copying and text answers more claims than a larger one of text alone.
-            int(not math.isnan(self.copies_within())) + int("last_window" in self.tables),
+            # A run of copying and text answers more claims than a larger one of text
+            # alone.
+            int(not math.isnan(self.copies_within()))
+            + int("last_window" in self.tables),
             # A single model is an example, however large.
             int(seeds > 1),
             self.train_len,
@@ -137,8 +160,11 @@ class Trained:
         return None if rows.empty else rows.iloc[0]
 
     def copies_within(self, name: str = "") -> float:
-        """Return the copy accuracy of a row (the plain one) inside the trained length, or nan."""
-        # Of the seed that copies least, where seeds are listed: all models must have learned.
+        """Return the copy accuracy of a row (the plain one) inside the trained length,
+        or nan.
+        """
+        # Of the seed that copies least, where seeds are listed: all models must have
+        # learned.
         raise NotImplementedError
 
 
@@ -150,17 +176,29 @@ class Methods(Trained):
     def rows(self, name: str, arm: str = "zero_shot") -> pd.DataFrame:
         table = self.table(name)
         if "arm" not in table:
-            # A table that a run does not have, or has in an older form, is empty in all columns.
-            names = ("method", "factor", "label", "seed", "context_tokens", "nll_nats_per_byte")
+            # A table that a run does not have, or has in an older form, is empty in all
+            # columns.
+            names = (
+                "method",
+                "factor",
+                "label",
+                "seed",
+                "context_tokens",
+                "nll_nats_per_byte",
+            )
             return pd.DataFrame(columns=[*names, "distance_tokens", "accuracy"])
         chosen = table[table["arm"] == arm]
         return chosen.assign(label=row_labels(chosen))
 
     def label(self, method: str, largest: bool = False, arm: str = "zero_shot") -> str:
-        """Label a method at its smallest factor that covers the tested length, or its largest."""
+        """Label a method at its smallest factor that covers the tested length, or its
+        largest.
+        """
         tables = ("last_window", "copy_accuracy")
         chosen = [self.select(name, arm="zero_shot", method=method) for name in tables]
-        factors = {factor for rows in chosen for factor in rows.get("factor", ())} or {1.0}
+        factors = {factor for rows in chosen for factor in rows.get("factor", ())} or {
+            1.0
+        }
         covering = [f for f in factors if f >= self.test_len / self.train_len]
         factor = max(factors) if largest or not covering else min(covering)
         return method_label(method, factor, arm)
@@ -171,7 +209,9 @@ class Methods(Trained):
         return pairs if pairs.empty else between(pairs, a, b)
 
     def against(self, a: str, b: str, metric: str) -> Tally:
-        """Compare `a` with `b`; copying is counted at distances beyond the trained length."""
+        """Compare `a` with `b`; copying is counted at distances beyond the trained
+        length.
+        """
         rows = self.compared(a, b, metric)
         if rows.empty:
             return Tally(0, 0, 0)
@@ -180,9 +220,13 @@ class Methods(Trained):
         return tally(in_context(rows, "at_tokens")["verdict"], a)
 
     def equal(self, a: str, b: str, metric: str) -> bool:
-        """Return whether the whole interval of their difference is within CLOSE of 0."""
+        """Return whether the whole interval of their difference is within CLOSE of
+        0.
+        """
         rows = self.compared(a, b, metric)
-        return bool(len(rows) and (rows[["ci_low", "ci_high"]].abs() < CLOSE).all().all())
+        return bool(
+            len(rows) and (rows[["ci_low", "ci_high"]].abs() < CLOSE).all().all()
+        )
 
     def loss(self, label: str, arm: str = "zero_shot") -> float:
         """Return the mean loss after the longest context, in nats per byte."""
@@ -191,12 +235,16 @@ class Methods(Trained):
         return float(table.loc[chosen, "nll_nats_per_byte"].mean())
 
     def copies(self, label: str, longest: bool = True) -> pd.DataFrame:
-        """Select the copying of a row in the longest or shortest context of each distance."""
+        """Select the copying of a row in the longest or shortest context of each
+        distance.
+        """
         table = self.rows("copy_accuracy")
         return in_context(table[table["label"] == label], "distance_tokens", longest)
 
     def copying(self, label: str) -> pd.Series:
-        """Average the copy accuracy over the seeds, by distance, in the longest context."""
+        """Average the copy accuracy over the seeds, by distance, in the longest
+        context.
+        """
         return self.copies(label).groupby("distance_tokens")["accuracy"].mean()
 
     def copies_beyond(self, label: str) -> float:
@@ -205,24 +253,33 @@ class Methods(Trained):
         return float(accuracy.loc[accuracy.index > self.train_len].mean())
 
     def level(self, label: str, distance: int) -> Interval:
-        """Return the copy accuracy at a distance in the longest context, with its interval."""
+        """Return the copy accuracy at a distance in the longest context, with its
+        interval.
+        """
         mine = self.copies(label)
         mine = mine[mine["distance_tokens"] == distance]
         if len(mine) != 1:
             return mean_interval(mine["accuracy"])
-        # A single model has no spread over seeds; the stored interval is over its sequences.
+        # A single model has no spread over seeds; the stored interval is over its
+        # sequences.
         row = mine.iloc[0]
         return Interval(row["accuracy"], row["ci_low"], row["ci_high"], 1)
 
     def level_at(self, label: str, place: str) -> Interval:
-        """Return `level` at its `best` or `least`, or nearest to `twice` the trained length."""
+        """Return `level` at its `best` or `least`, or nearest to `twice` the trained
+        length.
+        """
         accuracy = self.copying(label)
         if accuracy.empty:
             return mean_interval(())
         if place == "twice":
             distances = accuracy.index.to_numpy(dtype=int)
-            return self.level(label, int(distances[abs(distances - 2 * self.train_len).argmin()]))
-        return self.level(label, accuracy.sort_values().index[-1 if place == "best" else 0])
+            return self.level(
+                label, int(distances[abs(distances - 2 * self.train_len).argmin()])
+            )
+        return self.level(
+            label, accuracy.sort_values().index[-1 if place == "best" else 0]
+        )
 
     def copies_within(self, name: str = "") -> float:
         mine = self.copies(name or self.plain, longest=False)
@@ -242,14 +299,21 @@ class Encodings(Trained):
             return None
         return rows.sort_values("times_trained_len").iloc[-1 if longest else 0]
 
-    def at(self, encoding: str, metric: str, longest: bool, column: str = "value") -> float:
+    def at(
+        self, encoding: str, metric: str, longest: bool, column: str = "value"
+    ) -> float:
         row = self.end("quality", longest, encoding=encoding, metric=metric)
         return math.nan if row is None else float(row[column])
 
     def between(self, a: str, b: str, longest: bool) -> tuple[float, float]:
-        """Bound the difference of two text losses, by the intervals of both to the baseline."""
+        """Bound the difference of two text losses, by the intervals of both to the
+        baseline.
+        """
         # Wider than a paired comparison of the two, which is not stored.
-        found = (self.end("comparisons", longest, encoding_a=n, metric="text loss") for n in (a, b))
+        found = (
+            self.end("comparisons", longest, encoding_a=n, metric="text loss")
+            for n in (a, b)
+        )
         known = [row for row in found if row is not None and "ci_low" in row]
         if len(known) < 2:
             return math.nan, math.nan
@@ -257,7 +321,9 @@ class Encodings(Trained):
         return first["ci_low"] - second["ci_high"], first["ci_high"] - second["ci_low"]
 
     def against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
-        """Return the encoding that others are compared with, and the result at the longest."""
+        """Return the encoding that others are compared with, and the result at the
+        longest.
+        """
         row = self.end("comparisons", True, encoding_a=encoding, metric=metric)
         if row is None:
             return self.plain, Tally(0, 0, 0)
@@ -268,7 +334,9 @@ class Encodings(Trained):
 
 
 class Frequencies(Trained):
-    """A run of the frequencies lab: rows are schemes of frequencies, some with a band removed."""
+    """A run of the frequencies lab: rows are schemes of frequencies, some with a band
+    removed.
+    """
 
     def __init__(self, run: Stored) -> None:
         super().__init__(run)
@@ -276,7 +344,10 @@ class Frequencies(Trained):
         self.plain = str(schemes["scheme"].iloc[0]) if len(schemes) else ""
 
     def copies_within(self, name: str = "") -> float:
-        place = {"context_tokens": self.train_len, "distance_tokens": self.train_len // 2}
+        place = {
+            "context_tokens": self.train_len,
+            "distance_tokens": self.train_len // 2,
+        }
         about = {"metric": COPYING, "scheme": name or self.plain, "removed": "none"}
         row = self.one("learned", **about, **place)
         return math.nan if row is None else float(row["value"])
@@ -288,16 +359,23 @@ class Frequencies(Trained):
 
     @property
     def slow_turns(self) -> float:
-        """Return the rotations of the slow third's fastest pair within the trained length."""
-        omega = inverse_frequencies(int(self.config["head_dim"]), float(self.config["base"]))
+        """Return the rotations of the slow third's fastest pair within the trained
+        length.
+        """
+        omega = inverse_frequencies(
+            int(self.config["head_dim"]), float(self.config["base"])
+        )
         return float(rotations(omega, self.train_len)[len(omega) - len(omega) // 3])
 
     def singles(self) -> list[str]:
         return list(self.select("schemes", frequencies=1).get("scheme", ()))
 
     def compared(self, name: str, who: str, far: bool | None = None) -> pd.DataFrame:
-        """Compare copying by a scheme (`comparisons`) or band (`removed`) with the plain one."""
-        # ``far``: at the farthest distance only, or the nearest only; None: at all distances.
+        """Compare copying by a scheme (`comparisons`) or band (`removed`) with the
+        plain one.
+        """
+        # ``far``: at the farthest distance only, or the nearest only; None: at all
+        # distances.
         row = {"removed_a" if name == "removed" else "scheme_a": who}
         rows = self.select(name, metric=COPYING, context_tokens=self.train_len, **row)
         if rows.empty or far is None:
@@ -311,12 +389,16 @@ def described(config: Mapping[str, Any]) -> str:
     if all(isinstance(config.get(name), int) for name in names):
         # A model of bytes, without the parameters of its encoding.
         layers, width, heads, head_dim = (config[name] for name in names)
-        # Four projections of attention, two of a feed-forward layer four times as wide; the bytes
-        # have an embedding and an output each.
+        # Four projections of attention, two of a feed-forward layer four times as wide;
+        # the bytes have an embedding and an output each.
         layer = 4 * width * heads * head_dim + 8 * width**2
         size = f"{(layers * layer + 2 * BYTES * width) / 1e6:.1f} M"
     else:
-        size = f"about {n:g} M" if (n := SIZES.get(str(config.get("preset")))) else "unknown"
+        size = (
+            f"about {n:g} M"
+            if (n := SIZES.get(str(config.get("preset"))))
+            else "unknown"
+        )
     amount = count_of(len(config.get("seeds", ())), "seed")
     base = f", base {config['base']:g}" if config.get("base", 1e4) != 1e4 else ""
     return f"{size} parameters, {amount}, trained at {config['train_len']} tokens{base}"
@@ -327,22 +409,28 @@ R = TypeVar("R", bound=Trained)
 
 def largest_first(kind: type[R], runs: Sequence[Stored]) -> list[R]:
     """Sort the stored runs that test beyond their trained length, the largest first."""
-    usable = (kind(run) for run in runs if run.config["test_len"] > run.config["train_len"])
+    usable = (
+        kind(run) for run in runs if run.config["test_len"] > run.config["train_len"]
+    )
     return sorted(usable, key=lambda run: run.quality, reverse=True)
 
 
 def guard(found: Findings, run: Trained, *names: str) -> None:
     """Leave the last finding open if one of the models named did not learn the task."""
     learned = {name: run.copies_within(name) for name in names}
-    weak = [f"{name} ({copied:.2f})" for name, copied in learned.items() if not copied >= LEARNED]
+    weak = [
+        f"{name} ({copied:.2f})"
+        for name, copied in learned.items()
+        if not copied >= LEARNED
+    ]
     if weak and not found.findings[-1].missing:
         found.leave_open(f"did not learn to copy: {', '.join(weak)}", mute=True)
 
 
 def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
     """Make a check of stored runs from one that adds the findings of a single run."""
-    # The largest run that can answer decides, one that answers in every part before others; one
-    # whose models did not all learn the task only if there is no other.
+    # The largest run that can answer decides, one that answers in every part before
+    # others; one whose models did not all learn the task only if there is no other.
 
     def decorate(add_findings: Check) -> Check:
         @wraps(add_findings)
@@ -354,7 +442,10 @@ def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
                 if copied >= LEARNED:
                     add_findings(answer, run, **inputs)
                 else:
-                    what = f"copy accuracy of {run.plain} inside the trained length {run.train_len}"
+                    what = (
+                        f"copy accuracy of {run.plain} inside the trained length"
+                        f" {run.train_len}"
+                    )
                     low = f"{copied:.2f}, below {LEARNED}"
                     answer.missing(what, "not measured" if math.isnan(copied) else low)
                 answers.append(answer)

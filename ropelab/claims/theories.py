@@ -1,8 +1,10 @@
-"""Checks of two theories of 2026: Liu's bounds on the base and Du et al.'s four modes of failure.
+"""Checks of two theories of 2026: Liu's bounds on the base and Du et al.'s four modes
+of failure.
 
-Of both papers only abstracts and other people's summaries were at hand. Du et al. take the score of
-a key at distance r, S(r) = sum_n C_n cos(r theta_n + phi_n), for a normal number. Their modes stand
-here beside a null model without RoPE: independent normal numbers of the same mean and spread.
+Of both papers only abstracts and other people's summaries were at hand. Du et al. take
+the score of a key at distance r, S(r) = sum_n C_n cos(r theta_n + phi_n), for a normal
+number. Their modes stand here beside a null model without RoPE: independent normal
+numbers of the same mean and spread.
 """
 
 import math
@@ -12,7 +14,14 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from ropelab.claims.arrays import Array, frequencies, gaussian, largest, rotated, softmax
+from ropelab.claims.arrays import (
+    Array,
+    frequencies,
+    gaussian,
+    largest,
+    rotated,
+    softmax,
+)
 from ropelab.claims.periods import census, many
 from ropelab.claims.record import Findings
 from ropelab.math.bounds import Similarity, first_negative, rules, scan
@@ -22,7 +31,8 @@ from ropelab.math.numerics.chain import span
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.thresholds import ANGLE_RAD, FLOAT32_SCORES
 
-# Llama 3.1 8B, the example of both papers, its context, and the length of Du et al.'s counts.
+# Llama 3.1 8B, the example of both papers, its context, and the length of Du et al.'s
+# counts.
 HEAD, LLAMA_3_1, CONTEXT, TOKENS = 128, 5e5, 131072, 8192
 # Qwen3.5 rotates 64 features of a head, in a native context of 256k.
 ROTATED, QWEN_3_5, NATIVE = 64, 1e7, 262144
@@ -48,7 +58,10 @@ def phase_at_bound(found: Findings, bound: str, head_dim: int = HEAD) -> None:
     if bound == "stability":
         base, allowed = rules.stability_base(CONTEXT, 0.9, 1), math.acos(0.9)
     phase = CONTEXT * float(frequencies(head_dim, base)[-1])
-    what = f"angle of the slowest pair after {CONTEXT:,} tokens at the bound, base {base:,.0f}"
+    what = (
+        f"angle of the slowest pair after {CONTEXT:,} tokens at the bound, base"
+        f" {base:,.0f}"
+    )
     text = f"{phase / allowed:.3f} times {allowed:.3f} rad (heads of {head_dim})"
     found.part(what, text, phase <= 1.01 * allowed, phase)
 
@@ -56,27 +69,48 @@ def phase_at_bound(found: Findings, bound: str, head_dim: int = HEAD) -> None:
 def codes_alias(
     found: Findings, base: float = 1e4, head_dim: int = HEAD, fmt: str = "float32"
 ) -> None:
-    lost = CONTEXT - census(many(head_dim, base), "vector", CONTEXT, (fmt,))[fmt].distinct
-    what = f"of {CONTEXT:,} positions without a code of their own at base {base:g} in {fmt}"
-    found.part(what, f"{lost:,} (the bound is {rules.aliasing_base(CONTEXT):,.0f})", lost > 0, lost)
+    lost = (
+        CONTEXT - census(many(head_dim, base), "vector", CONTEXT, (fmt,))[fmt].distinct
+    )
+    what = (
+        f"of {CONTEXT:,} positions without a code of their own at base {base:g} in"
+        f" {fmt}"
+    )
+    found.part(
+        what,
+        f"{lost:,} (the bound is {rules.aliasing_base(CONTEXT):,.0f})",
+        lost > 0,
+        lost,
+    )
 
 
 def drift_compounds(
-    found: Findings, layers: int = 32, carried: bool = False, shift: int = 4096, seed: int = 0
+    found: Findings,
+    layers: int = 32,
+    carried: bool = False,
+    shift: int = 4096,
+    seed: int = 0,
 ) -> None:
     def last_scores(depth: int, start: int) -> Array:
         angles = (start + np.arange(16))[:, None] * frequencies(32, LLAMA_3_1)
         hidden = gaussian(seed, 16, 32)
         for layer in range(depth):
-            q, k, v = (hidden @ w for w in gaussian(seed + layer + 1, 3, 32, 32) / 32**0.5)
+            q, k, v = (
+                hidden @ w for w in gaussian(seed + layer + 1, 3, 32, 32) / 32**0.5
+            )
             scores = rotated(q, angles) @ rotated(k, angles).T / 32**0.5
             hidden = hidden + softmax(scores) @ (rotated(v, angles) if carried else v)
             hidden /= np.sqrt((hidden**2).mean(-1, keepdims=True))
         return scores
 
-    one, last = (largest(last_scores(n, shift) - last_scores(n, 0)) for n in (1, layers))
+    one, last = (
+        largest(last_scores(n, shift) - last_scores(n, 0)) for n in (1, layers)
+    )
     what = f"change of the scores of layer {layers} when all positions move by {shift}"
-    text = f"{last:.0e} (layer 1: {one:.0e}): q and k alone are rotated, no phase is passed on"
+    text = (
+        f"{last:.0e} (layer 1: {one:.0e}): q and k alone are rotated, no phase is"
+        " passed on"
+    )
     found.part(what, text, last > FLOAT32_SCORES, last)
 
 
@@ -84,14 +118,22 @@ def neighbours_erased(
     found: Findings, base: float = QWEN_3_5, component: str = "cosine and sine"
 ) -> None:
     def alike(head_dim: int, at: float, start: int, stop: int) -> Array:
-        table = chain_of(FLOAT32, at, head_dim).table(span(start, stop), slice(-1, None))
+        table = chain_of(FLOAT32, at, head_dim).table(
+            span(start, stop), slice(-1, None)
+        )
         equal = np.diff(np.concatenate(table)) == 0
         return np.array([equal[0].mean(), equal.all(0).mean()])
 
     cos, both = alike(HEAD, base, 1_000_000, 1_002_001)
     share = float(cos if component == "cosine" else both)
-    what = f"neighbours from 1,000,000 on with one {component} in the slowest pair, base {base:g}"
-    text = f"{share:.0%} (cosine alone {cos:.0%}); below {proved_below(FLOAT32):,} none at any base"
+    what = (
+        f"neighbours from 1,000,000 on with one {component} in the slowest pair, base"
+        f" {base:g}"
+    )
+    text = (
+        f"{share:.0%} (cosine alone {cos:.0%}); below {proved_below(FLOAT32):,} none at"
+        " any base"
+    )
     found.part(what, text, share > 0.5, share)
     asked = [(head_dim, at) for head_dim in (64, 128, 256) for at in (1e6, 1e7, 1e8)]
     rows = [(*each, alike(*each, 0, 1 << 20)[0]) for each in asked]
@@ -102,26 +144,41 @@ def neighbours_erased(
 def wall_in_code(found: Findings, code: str = "float32") -> None:
     bases = (1e4, 1e7, 1e11)
     table = walls({name: preset.plan for name, preset in PRESETS.items()}, bases, HEAD)
-    first = table[table["code"] == code]["first_equal_pair_position"].fillna(2**53).tolist()
-    what = f"positions that the slowest pair of {code} first stores as the next, bases 1e4 to 1e11"
+    first = (
+        table[table["code"] == code]["first_equal_pair_position"].fillna(2**53).tolist()
+    )
+    what = (
+        f"positions that the slowest pair of {code} first stores as the next, bases 1e4"
+        " to 1e11"
+    )
     # Both of the larger bases are above 1/eps, in every format of an angle but float64.
-    found.part(what, listed(first, ","), min(first[1:]) < min(first[0], 1 << 20), min(first))
+    found.part(
+        what, listed(first, ","), min(first[1:]) < min(first[0], 1 << 20), min(first)
+    )
     wrong = [(at, first_wrong_step(at, HEAD, ANGLE_RAD, TOKENS)) for at in bases]
     found.series["walls"] = table
-    found.series["accumulated"] = pd.DataFrame(wrong, columns=["base", "first_wrong_position"])
+    found.series["accumulated"] = pd.DataFrame(
+        wrong, columns=["base", "first_wrong_position"]
+    )
 
 
 def zone_closes(found: Findings, layers: int = 32, printed: float = 1e6) -> None:
-    here, *ends = (1 / (EPSILON * rules.stability_base(1, 0.9, n)) for n in (layers, 1, 126))
+    here, *ends = (
+        1 / (EPSILON * rules.stability_base(1, 0.9, n)) for n in (layers, 1, 126)
+    )
     what = f"tokens from which no base is between the bounds, {layers} layers"
     found.part(what, f"{here:,.0f}", about(here, printed), here)
     same = all(about(x, printed) for x in ends)
     found.limit("the same with 1 and 126 layers", listed(ends), same)
 
 
-def float64_needed(found: Findings, preset: str = "float32", base: float = QWEN_3_5) -> None:
+def float64_needed(
+    found: Findings, preset: str = "float32", base: float = QWEN_3_5
+) -> None:
     chains = (chain_of(preset_named(preset).plan, at, ROTATED) for at in (base, 1e4))
-    here, plain = (largest(c.angle_errors(span(NATIVE - TOKENS, NATIVE))) for c in chains)
+    here, plain = (
+        largest(c.angle_errors(span(NATIVE - TOKENS, NATIVE))) for c in chains
+    )
     what = f"largest angle error of {preset} in the last {TOKENS} of {NATIVE:,} tokens"
     text = f"{here:.4f} rad at base {base:g}, {plain:.4f} at base 10000"
     found.part(what, text, here > ANGLE_RAD, here)
@@ -136,7 +193,9 @@ def host_drifts(
         exact = chain.spectrum.inv_freq[:, None] * m
         off = np.abs(np.array(chain.table(m)) - [np.cos(exact), np.sin(exact)]).max()
         right += f"{off:.2e}" == f"{said:.2e}"
-    found.count("printed errors of cos and sin reproduced, to three digits", right, len(printed))
+    found.count(
+        "printed errors of cos and sin reproduced, to three digits", right, len(printed)
+    )
 
 
 # Du et al.: four modes, each beside independent normal numbers
@@ -144,7 +203,8 @@ def host_drifts(
 
 @cache
 def scores(base: float, shared: float, draw: int) -> tuple[Array, Array]:
-    """Return the scores [2, TOKENS] of a query with two keys by distance, and those of the null.
+    """Return the scores [2, TOKENS] of a query with two keys by distance, and those of
+    the null.
 
     ``shared`` is the cosine of each key with the query.
     """
@@ -164,7 +224,9 @@ def equal_pairs(values: Array) -> int:
 
 
 def far_wins(values: Array) -> float:
-    """Return the share of pairs in which a key of the far half beats one of the near half."""
+    """Return the share of pairs in which a key of the far half beats one of the near
+    half.
+    """
     half = len(values) // 2
     return float(np.searchsorted(np.sort(values[:half]), values[half:]).mean() / half)
 
@@ -183,7 +245,9 @@ MODES = {
 
 
 @cache
-def sampled(mode: str, base: float, fmt: str = "bfloat16", shared: float = 0.0) -> Array:
+def sampled(
+    mode: str, base: float, fmt: str = "bfloat16", shared: float = 0.0
+) -> Array:
     """Return a mode with RoPE and in the null model, draw by draw: [2, DRAWS]."""
     drawn = [scores(base, shared, draw) for draw in range(DRAWS)]
     count, rounded = MODES[mode], FORMATS[fmt]
@@ -201,29 +265,48 @@ def beside_null(found: Findings, what: str, sample: Array) -> None:
     (change, error), null = spread(sample[0] - sample[1]), float(sample[1].mean())
     form = ",.0f" if null >= 1 else ".5f"
     text = f"{null:{form}}, RoPE {change:+{form}} ± {error:{form}}"
-    found.limit(f"{what} of independent normal numbers", text, change > 2 * error, change)
+    found.limit(
+        f"{what} of independent normal numbers", text, change > 2 * error, change
+    )
 
 
 def token_inversion(base: float, distance: float) -> float:
-    """Return the probability that the order of two keys at distance 0 is reversed there."""
-    # Over normal queries and keys the differences of two scores at 0 and r are jointly normal and
-    # correlate by the mean of cos(r theta): Men et al.'s sum, for queries of equal weight.
+    """Return the probability that the order of two keys at distance 0 is reversed
+    there.
+    """
+    # Over normal queries and keys the differences of two scores at 0 and r are jointly
+    # normal and correlate by the mean of cos(r theta): Men et al.'s sum, for queries of
+    # equal weight.
     return math.acos(np.cos(distance * frequencies(HEAD, base)).mean()) / math.pi
 
 
-def positions_invert(found: Findings, base: float = 1e4, large: float = LLAMA_3_1) -> None:
+def positions_invert(
+    found: Findings, base: float = 1e4, large: float = LLAMA_3_1
+) -> None:
     share, other = (aligned_inversion(at, CONTEXT) for at in (base, large))
-    what = f"pairs of {CONTEXT:,} distances where the farther wins, key equal to the query, base"
+    what = (
+        f"pairs of {CONTEXT:,} distances where the farther wins, key equal to the"
+        " query, base"
+    )
     found.part(f"{what} {base:g}", f"{share:.2f}", share > 0.4, share)
     found.limit(f"{what} {large:g}", f"{other:.2f}", other > 0.4, other)
     # With the opposite key every comparison comes out the other way.
     short = [scores(large, 0.0, draw)[0][0, :256] for draw in range(DRAWS)]
     even = float(np.mean([far_wins(sign * x) for x in short for sign in (1, -1)]))
-    found.limit("the same in 256, random keys and their opposites", f"{even:.2f}", even < 0.4, even)
+    found.limit(
+        "the same in 256, random keys and their opposites",
+        f"{even:.2f}",
+        even < 0.4,
+        even,
+    )
 
 
 def pairs_alias(
-    found: Findings, mode: str, printed: float, fmt: str = "bfloat16", open_because: str = ""
+    found: Findings,
+    mode: str,
+    printed: float,
+    fmt: str = "bfloat16",
+    open_because: str = "",
 ) -> None:
     sample = sampled(mode, LLAMA_3_1, fmt)
     (mean, error), right = spread(sample[0]), about(sample[0].mean(), printed)
@@ -237,15 +320,22 @@ def pairs_alias(
 def tokens_invert(found: Findings, base: float = LLAMA_3_1, said: float = 0.0) -> None:
     distance = said or base
     chance = token_inversion(base, distance)
-    what = f"probability of the reverse order at distance {distance:,.0f}, base {base:g}"
+    what = (
+        f"probability of the reverse order at distance {distance:,.0f}, base {base:g}"
+    )
     found.part(what, f"{chance:.3f}", abs(chance - 0.5) <= 0.05, chance)
     first = first_negative(Similarity.of_head(HEAD), base, CONTEXT * 8) or math.inf
     text = f"{first:,}, {first / base:.2g} of the base"
-    found.limit("first distance where it is above 1/2", text, about(first, distance), first)
+    found.limit(
+        "first distance where it is above 1/2", text, about(first, distance), first
+    )
 
 
 def tokens_alias(found: Findings, shared: float = 0.0, printed: float = 0.05) -> None:
-    sample, bound = sampled("token aliasing", LLAMA_3_1, shared=shared), math.sqrt(HEAD / 2) / 2**7
+    sample, bound = (
+        sampled("token aliasing", LLAMA_3_1, shared=shared),
+        math.sqrt(HEAD / 2) / 2**7,
+    )
     mean, error = spread(sample[0])
     what = f"share of {TOKENS} positions where two keys have one score"
     text = f"{mean:.2%} ± {error:.2%}, 2^-7 sqrt(64) = {bound:.2%}"
@@ -262,7 +352,9 @@ def base_trades(found: Findings, bases: Sequence[float] = BASES) -> None:
     wins = [aligned_inversion(base, TOKENS) for base in bases]
     what = f"position inversion in {TOKENS} tokens, key equal to the query"
     found.part(what, listed(wins, ".2f"), wins == sorted(wins))
-    rope, null = np.array([sampled("position aliasing", base).mean(1) for base in bases]).T
+    rope, null = np.array(
+        [sampled("position aliasing", base).mean(1) for base in bases]
+    ).T
     text = f"{listed(rope)}; without RoPE {listed(null)}"
     found.limit("position aliasing: pairs", text, not all(map(about, rope, null)))
     shares = [sampled("token aliasing", base)[0] for base in bases]
@@ -274,5 +366,12 @@ def base_trades(found: Findings, bases: Sequence[float] = BASES) -> None:
         for mode in MODES
         for base in bases
     ]
-    columns = ["mode", "base", "rope", "rope_standard_error", "null", "null_standard_error"]
+    columns = [
+        "mode",
+        "base",
+        "rope",
+        "rope_standard_error",
+        "null",
+        "null_standard_error",
+    ]
     found.series["modes"] = pd.DataFrame(rows, columns=columns)

@@ -1,8 +1,10 @@
-"""Checks of statements about trained methods, bases, encodings and frequencies, by stored runs.
+"""Checks of statements about trained methods, bases, encodings and frequencies, by
+stored runs.
 
-Text is judged on the same final tokens after the longest context, where the sliding window is the
-unscaled model with no more context than it was trained on; copying at distances beyond that. A
-published ordering lists groups of equals, the best first; every pair is a part of the claim.
+Text is judged on the same final tokens after the longest context, where the sliding
+window is the unscaled model with no more context than it was trained on; copying at
+distances beyond that. A published ordering lists groups of equals, the best first;
+every pair is a part of the claim.
 """
 
 import math
@@ -18,23 +20,36 @@ from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import FAILING, between
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label
 from ropelab.runs.stats import mean_interval
-from ropelab.runs.thresholds import CLOSE, FAILS, HARMLESS, LEARNED, LOW_LOSS, MISSED, WORKS
+from ropelab.runs.thresholds import (
+    CLOSE,
+    FAILS,
+    HARMLESS,
+    LEARNED,
+    LOW_LOSS,
+    MISSED,
+    WORKS,
+)
 
 TEXT, NLL = "nll_last_window", "nll_nats_per_byte"
 METRICS = {"text": TEXT, "short text": "nll_short_context", "copying": "copy_accuracy"}
 # The role of a row of `asked` that asks for copying.
 ROLES: dict[str, Role] = {"works": "part", "fails": "part", "may work": "limit"}
-# Methods without a factor, and the one that was published with twice the factor of the others.
+# Methods without a factor, and the one that was published with twice the factor of the
+# others.
 WITHOUT_FACTOR, DOUBLED = ("unscaled", "dynamic_ntk"), " of twice the factor"
 
 
 def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
-    deciding = [run for run in runs if run.tables["predictions"]["agrees"].notna().any()]
+    deciding = [
+        run for run in runs if run.tables["predictions"]["agrees"].notna().any()
+    ]
     if not deciding:
         found.missing("trained bases that the bound speaks about")
         return
     # The run with most seeds decides, then the one with the longest window.
-    run = max(deciding, key=lambda run: (len(run.config["seeds"]), run.config["train_len"]))
+    run = max(
+        deciding, key=lambda run: (len(run.config["seeds"]), run.config["train_len"])
+    )
     found.models = stored.described(run.config)
     judged = run.tables["predictions"]
     judged = judged[judged["agrees"].notna()]
@@ -47,8 +62,8 @@ def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
     worse = int((below["outcome"] != "retrieves where failure was predicted").sum())
     low = int((below["text_ci_high_nats_per_byte"] < LOW_LOSS).sum())
     found.part(
-        f"bases below the bound, times tasks, where retrieval is below {FAILS} at all those "
-        "distances",
+        f"bases below the bound, times tasks, where retrieval is below {FAILS} at all"
+        " those distances",
         f"{failing} of {len(below)} (worse than with the largest base: {worse})",
         failing == len(below),
         failing,
@@ -61,7 +76,9 @@ def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
 
 
 def places_are_lost(
-    found: Findings, asked: Sequence[tuple[Role, str, str, str]], runs: Sequence[Stored] = ()
+    found: Findings,
+    asked: Sequence[tuple[Role, str, str, str]],
+    runs: Sequence[Stored] = (),
 ) -> None:
     """Ask for items of a list by their place, and as a control by their key."""
     answers = []
@@ -73,7 +90,9 @@ def places_are_lost(
             rows = run.select(f"{task}_accuracy", arm="zero_shot", method=method)
             shares = rows.groupby(["context_tokens", "seed"])["accuracy"].mean()
             lengths = run.train_len, run.test_len
-            within, beyond = (mean_interval(shares.get(length, ())) for length in lengths)
+            within, beyond = (
+                mean_interval(shares.get(length, ())) for length in lengths
+            )
             inside = f"{within.value:.2f} in {run.train_len}"
             if not within.value >= LEARNED:
                 answer.missing(f"models that learned {task}", inside)
@@ -90,21 +109,30 @@ def places_are_lost(
 def before_rope(
     found: Findings, asked: Sequence[tuple[Role, str, str]], runs: Sequence[Stored] = ()
 ) -> None:
-    """Test that keys of a released model cost more if stored after RoPE than before it."""
+    """Test that keys of a released model cost more if stored after RoPE than before
+    it.
+    """
     answers = []
     for run in runs:
         model = run.tables["model"].iloc[0]
         about = f"{model['model_type']} of {model['layers']} layers, as it was released"
         answer = Findings(found.expected, about)
-        table = run.tables.get("text_by_document", pd.DataFrame(columns=["name", "method", NLL]))
+        table = run.tables.get(
+            "text_by_document", pd.DataFrame(columns=["name", "method", NLL])
+        )
         losses = table.pivot(index="name", columns="method", values=NLL)
         for role, *pair in asked:
-            labels, what = [f"{AS_SHIPPED} + {keys}" for keys in pair], " less ".join(pair)
+            labels, what = (
+                [f"{AS_SHIPPED} + {keys}" for keys in pair],
+                " less ".join(pair),
+            )
             if not {*labels} <= {*losses}:
                 answer.missing(f"text loss, {what}", "not measured")
                 continue
             more = mean_interval(losses[labels[0]] - losses[labels[1]])
-            shown = f"{more.value:+.4f} [{more.low:+.4f}, {more.high:+.4f}] nats per byte"
+            shown = (
+                f"{more.value:+.4f} [{more.low:+.4f}, {more.high:+.4f}] nats per byte"
+            )
             what = f"text loss, {what}, {len(losses)} documents"
             answer.add(role, what, shown, stored.reaches(more, 0), more.value)
         answers.append(answer)
@@ -112,8 +140,12 @@ def before_rope(
 
 
 @stored.asked_of(stored.Methods)
-def methods_do(found: Findings, run: stored.Methods, asked: Sequence[Mapping[str, str]]) -> None:
-    """Add a finding per row: `a` against `b`, on text unless `on` says else, or what `a` copies."""
+def methods_do(
+    found: Findings, run: stored.Methods, asked: Sequence[Mapping[str, str]]
+) -> None:
+    """Add a finding per row: `a` against `b`, on text unless `on` says else, or what
+    `a` copies.
+    """
     for row in asked:
         add = _against if "b" in row else _copies
         add(found, run, **row)
@@ -142,7 +174,12 @@ def _against(
 
 
 def _copies(
-    found: Findings, run: stored.Methods, what: str, a: str, at: str, asks: str = "works"
+    found: Findings,
+    run: stored.Methods,
+    what: str,
+    a: str,
+    at: str,
+    asks: str = "works",
 ) -> None:
     copied, role = run.level_at(run.label(a), at), ROLES[asks]
     fails = stored.opposite(stored.reaches(copied, FAILS))
@@ -158,7 +195,9 @@ def low_loss_means_retrieval(found: Findings, run: stored.Methods) -> None:
     # The sliding window is left out: it cannot see far by construction.
     labels = [x for x in run.rows("last_window")["label"].unique() if x != WINDOW]
     rows = [(x, run.loss(x), run.copies_beyond(x)) for x in labels]
-    read = pd.DataFrame(rows, columns=["label", "loss", "accuracy"]).dropna(subset="loss")
+    read = pd.DataFrame(rows, columns=["label", "loss", "accuracy"]).dropna(
+        subset="loss"
+    )
     measured = read.dropna()
     if measured.empty or run.table("comparisons").empty:
         found.missing("methods that were measured on text and copying and compared")
@@ -168,22 +207,34 @@ def low_loss_means_retrieval(found: Findings, run: stored.Methods) -> None:
     rivals = read[[run.against(best, x, TEXT).better == 0 for x in read["label"]]]
     copying = measured["accuracy"].max()
     open_ = rivals[~(rivals["accuracy"] >= copying / 2)]
-    blind = [x for x in open_.dropna()["label"] if x == best or run.equal(best, x, TEXT)]
-    each = (f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}" for x in open_.itertuples())
+    blind = [
+        x for x in open_.dropna()["label"] if x == best or run.equal(best, x, TEXT)
+    ]
+    each = (
+        f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}"
+        for x in open_.itertuples()
+    )
     what = (
-        f"of {len(rivals)} that none beats on text after {run.test_len} tokens, those that copy "
-        f"less than half as well as the best ({copying:.2f}), or were not asked"
+        f"of {len(rivals)} that none beats on text after {run.test_len} tokens, those"
+        f" that copy less than half as well as the best ({copying:.2f}), or were not"
+        " asked"
     )
     shown = ", ".join(each) or "none"
     if len(open_) and not blind:
         shown += f"; not shown to read as well as {best} (within {CLOSE})"
-    found.part(what, shown, False if blind else None if len(open_) else True, len(blind))
+    found.part(
+        what, shown, False if blind else None if len(open_) else True, len(blind)
+    )
     losses, accuracies = measured["loss"], measured["accuracy"]
     # Spearman's correlation is not defined where one of them is always the same.
     varied = min(losses.nunique(), accuracies.nunique()) > 1
-    correlation = -float(losses.corr(accuracies, method="spearman")) if varied else math.nan
+    correlation = (
+        -float(losses.corr(accuracies, method="spearman")) if varied else math.nan
+    )
     what = "rank correlation of low loss and copying"
-    found.limit(what, f"{correlation:.2f}", stored.at_least(correlation, WORKS), correlation)
+    found.limit(
+        what, f"{correlation:.2f}", stored.at_least(correlation, WORKS), correlation
+    )
 
 
 @stored.asked_of(stored.Methods)
@@ -194,8 +245,14 @@ def finetuned_beats_window(found: Findings, run: stored.Methods) -> None:
     window, arm = method_label(WINDOW, 1, "finetuned"), "finetuned"
     if math.isnan(run.loss(window, arm)):
         window, arm = WINDOW, "zero_shot"
-    losses = f"{run.loss(yarn, 'finetuned'):.3f} and {run.loss(window, arm):.3f} nats per byte"
-    what = f"{yarn} ({steps} steps) against {window} on text after {run.test_len} tokens ({losses})"
+    losses = (
+        f"{run.loss(yarn, 'finetuned'):.3f} and {run.loss(window, arm):.3f} nats per"
+        " byte"
+    )
+    what = (
+        f"{yarn} ({steps} steps) against {window} on text after {run.test_len} tokens"
+        f" ({losses})"
+    )
     run.against(yarn, window, TEXT).add_to(found, what)
 
 
@@ -209,11 +266,13 @@ def reappears(
     outside: bool = False,
     runs: Sequence[Stored] = (),
 ) -> None:
-    """Compare the ordering with the largest runs that measured all of it and learned the task.
+    """Compare the ordering with the largest runs that measured all of it and learned
+    the task.
 
-    Runs of the same models compare other rows beside these; what they do not decide alike is open.
-    It was claimed for test_len / train_len from the least to the largest of `factors`; with
-    `outside` just beyond the length of fine-tuning. Not `equal`: nothing was said within groups.
+    Runs of the same models compare other rows beside these; what they do not decide
+    alike is open. It was claimed for test_len / train_len from the least to the largest
+    of `factors`; with `outside` just beyond the length of fine-tuning. Not `equal`:
+    nothing was said within groups.
     """
     names = [[name.removesuffix(DOUBLED) for name in group] for group in groups]
     equals = " ~ " if equal else ", "
@@ -223,9 +282,13 @@ def reappears(
         rows = run.select("comparisons", metric=metric)
         if rows.empty or not run.copies_within() >= LEARNED:
             continue
-        tuned_len, at = int(run.config.get("finetune_len") or run.test_len), rows["at_tokens"]
-        # Copying is compared at twice the trained length; losses at the end of the text or, of
-        # fine-tuned models, at the end or just outside of the length of fine-tuning.
+        tuned_len, at = (
+            int(run.config.get("finetune_len") or run.test_len),
+            rows["at_tokens"],
+        )
+        # Copying is compared at twice the trained length; losses at the end of the text
+        # or, of fine-tuned models, at the end or just outside of the length of
+        # fine-tuning.
         if metric == "copy_accuracy":
             place = 2 * run.train_len
         elif outside:
@@ -252,17 +315,23 @@ def reappears(
         found.missing("a stored run that compares these methods")
         return
     found.models = answers[0][1].models
-    deciding = [answer.findings for quality, answer in answers if quality == answers[0][0]]
+    deciding = [
+        answer.findings for quality, answer in answers if quality == answers[0][0]
+    ]
     found.findings += [_agreed(alike) for alike in zip(*deciding, strict=True)]
 
 
 def _agreed(alike: Sequence[Finding]) -> Finding:
-    """Return the first of one finding in several runs, open if they do not decide alike."""
+    """Return the first of one finding in several runs, open if they do not decide
+    alike.
+    """
     first = alike[0]
     if all(other.agrees == first.agrees for other in alike):
         return first
     shown = " and ".join(dict.fromkeys(one.measured for one in alike))
-    return replace(first, agrees=None, measured=f"{shown}, by the comparisons beside it")
+    return replace(
+        first, agrees=None, measured=f"{shown}, by the comparisons beside it"
+    )
 
 
 def _label(name: str, factor: float, arm: str) -> str:
@@ -275,7 +344,8 @@ def _label(name: str, factor: float, arm: str) -> str:
 
 def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) -> None:
     """Add a pair, published as equal or as a better than b."""
-    # Only orders can be reproduced: published numbers belong to other models, texts and lengths.
+    # Only orders can be reproduced: published numbers belong to other models, texts and
+    # lengths.
     row = between(rows, a, b).iloc[0]
     difference, better = float(row["difference"]), str(row["verdict"])
     agrees: bool | None
@@ -285,7 +355,8 @@ def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) ->
         apart = better != "~" and abs(difference) >= CLOSE
         agrees = True if furthest < CLOSE else False if apart else None
     else:
-        # Either way a difference must be significant, and not so small that it is called equal.
+        # Either way a difference must be significant, and not so small that it is
+        # called equal.
         agrees = {a: True, b: False}.get(better) if abs(difference) >= CLOSE else None
     shown = f"{ ({a: '>', b: '<', '~': '~'}[better]) } ({difference:+.3f})"
     # What fails here after minutes of training refutes no published order.
@@ -296,8 +367,12 @@ def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) ->
 
 @stored.asked_of(stored.Encodings)
 def extrapolates(found: Findings, run: stored.Encodings, encoding: str) -> None:
-    """Test the price of a longer context on the same texts, and the copying that is left."""
-    what = f"{encoding}, rise of text loss from {run.train_len} to {run.test_len} tokens"
+    """Test the price of a longer context on the same texts, and the copying that is
+    left.
+    """
+    what = (
+        f"{encoding}, rise of text loss from {run.train_len} to {run.test_len} tokens"
+    )
     row = run.one("extrapolation", encoding=encoding, metric="text loss")
     if row is None or math.isnan(row["ci_low"]):
         found.missing(what, "not measured")
@@ -305,9 +380,13 @@ def extrapolates(found: Findings, run: stored.Encodings, encoding: str) -> None:
         found.part(what, _loss_change(row), _harmless(row), float(row["difference"]))
     stored.guard(found, run, encoding)
     names = (encoding, run.plain)
-    near, far = ([run.at(n, stored.COPYING, longest) for n in names] for longest in (False, True))
+    near, far = (
+        [run.at(n, stored.COPYING, longest) for n in names] for longest in (False, True)
+    )
     what = "copy accuracy at the trained length and at the longest"
-    shown = f"{near[0]:.2f} and {far[0]:.2f} ({run.plain}: {near[1]:.2f} and {far[1]:.2f})"
+    shown = (
+        f"{near[0]:.2f} and {far[0]:.2f} ({run.plain}: {near[1]:.2f} and {far[1]:.2f})"
+    )
     found.limit(what, shown, stored.at_least(far[0] - WORKS * near[0], 0), far[0])
     stored.guard(found, run, encoding)
 
@@ -322,7 +401,10 @@ def ordered(
 ) -> None:
     for encoding in (*better, *worse):
         baseline, result = run.against_baseline(encoding, metric)
-        values = f"{run.at(encoding, metric, True):.3f}, {run.at(baseline, metric, True):.3f}"
+        values = (
+            f"{run.at(encoding, metric, True):.3f},"
+            f" {run.at(baseline, metric, True):.3f}"
+        )
         result.add_to(found, f"{encoding} against {baseline} ({values})")
         if encoding in worse:
             last = found.findings.pop()
@@ -367,7 +449,9 @@ def costs_more(
         found.missing(what, "not compared")
         return
     higher = {pair[0]: False, pair[1]: True}.get(row["verdict"])
-    found.part(what, _loss_change(row), _harmless(row) if hardly else higher, row["difference"])
+    found.part(
+        what, _loss_change(row), _harmless(row) if hardly else higher, row["difference"]
+    )
     stored.guard(found, run, *pair)
     shortest = int(run.config.get("first_window") or run.train_len)
     if evenly and shortest < run.train_len:
@@ -376,23 +460,35 @@ def costs_more(
 
 
 def _loss_change(row: pd.Series) -> str:
-    return f"{row['difference']:+.3f} [{row['ci_low']:+.3f}, {row['ci_high']:+.3f}] nats per byte"
+    return (
+        f"{row['difference']:+.3f} [{row['ci_low']:+.3f}, {row['ci_high']:+.3f}] nats"
+        " per byte"
+    )
 
 
 def _harmless(row: pd.Series) -> bool | None:
-    """Return True if a loss rises by HARMLESS at most; None if its interval leaves that open."""
+    """Return True if a loss rises by HARMLESS at most; None if its interval leaves that
+    open.
+    """
     decided = row["ci_high"] <= HARMLESS or row["ci_low"] > HARMLESS
     return bool(row["ci_high"] <= HARMLESS) if decided else None
 
 
 @stored.asked_of(stored.Frequencies)
 def one_is_not_enough(found: Findings, run: stored.Frequencies, scheme: str) -> None:
-    # The same beside pairs that do not rotate, one(period=1e+06, pairs=8), where there is a run.
-    named = [x for x in run.singles() if run.rests(x) and x.startswith(scheme.removesuffix(")"))]
+    # The same beside pairs that do not rotate, one(period=1e+06, pairs=8), where there
+    # is a run.
+    named = [
+        x
+        for x in run.singles()
+        if run.rests(x) and x.startswith(scheme.removesuffix(")"))
+    ]
     scheme = named[0] if named else scheme
     rows = run.compared("comparisons", scheme)
     copied, many = run.copies_within(scheme), run.copies_within()
-    what = f"copying from {run.train_len // 2} tokens back, {scheme} against {run.plain}"
+    what = (
+        f"copying from {run.train_len // 2} tokens back, {scheme} against {run.plain}"
+    )
     if rows.empty or math.isnan(copied):
         found.missing(what)
         return
@@ -410,10 +506,14 @@ def one_is_not_enough(found: Findings, run: stored.Frequencies, scheme: str) -> 
 
 @stored.asked_of(stored.Frequencies)
 def detail_and_whole(found: Findings, run: stored.Frequencies) -> None:
-    """Remove each end of the spectrum: copying must fall at one end of the text only."""
+    """Remove each end of the spectrum: copying must fall at one end of the text
+    only.
+    """
     # Slow pairs should matter for far tokens only, fast ones for near tokens only.
     for band, far in (("slow", True), ("fast", False)):
-        served, other = (run.compared("removed", band, where) for where in (far, not far))
+        served, other = (
+            run.compared("removed", band, where) for where in (far, not far)
+        )
         what = f"copying without the {band} third"
         if served.empty:
             found.missing(what)
@@ -436,15 +536,21 @@ def slow_ones_mark_far(found: Findings, run: stored.Frequencies, scheme: str) ->
 
 
 def _needs_a_turn(found: Findings, run: stored.Frequencies, last: int) -> None:
-    """Leave the last findings open if slow pairs mark no position: they hardly rotate."""
+    """Leave the last findings open if slow pairs mark no position: they hardly
+    rotate.
+    """
     if run.slow_turns < 1:
         degrees = f"the slow pairs rotate by at most {360 * run.slow_turns:.0f} degrees"
         why = f"{degrees} in {run.train_len} tokens, so this shows nothing"
         found.leave_open(why, last, mute=True)
 
 
-def _falls(found: Findings, what: str, rows: pd.DataFrame, who: str, role: Role = "part") -> None:
-    """Add a change of copying: a part asks for a fall by MISSED or more, a limit for none."""
+def _falls(
+    found: Findings, what: str, rows: pd.DataFrame, who: str, role: Role = "part"
+) -> None:
+    """Add a change of copying: a part asks for a fall by MISSED or more, a limit for
+    none.
+    """
     row, result = rows.iloc[0], stored.tally(rows["verdict"], who)
     fell = True if result.worse and row["difference"] <= -MISSED else None
     if row["ci_low"] > -MISSED:

@@ -1,4 +1,7 @@
-"""The tables of the ledger, and its answer: claims checked, findings and figures' data kept."""
+"""The tables of the ledger, and its answer: claims checked, findings and figures' data
+kept.
+"""
+
 # Arithmetic is a cell per claim; stored runs are asked when the tables are made.
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +15,15 @@ from typing import Any, cast
 import pandas as pd
 
 from ropelab.claims.experiment import VERSION, ClaimsConfig
-from ropelab.claims.ledger import CLAIMS, QUESTIONS, SOURCES, Question, cited, find, said_in
+from ropelab.claims.ledger import (
+    CLAIMS,
+    QUESTIONS,
+    SOURCES,
+    Question,
+    cited,
+    find,
+    said_in,
+)
 from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Role
 from ropelab.runs.cell import Cell, Computation, Needs, Values
 from ropelab.runs.errors import is_installed
@@ -22,11 +33,17 @@ from ropelab.runs.tables import Tables
 # Years are unknown for some sources, which would make all of them floats.
 YEAR = {"year": "Int64"}
 AGREES = {True: "yes", False: "no", None: "unknown"}
-HERE, COMMITTED, CLOSED = "here", "committed results", "committed results, without torch"
-# Findings of the committed results on the claims that read runs; tools/notes.py writes the file.
+HERE, COMMITTED, CLOSED = (
+    "here",
+    "committed results",
+    "committed results, without torch",
+)
+# Findings of the committed results on the claims that read runs; tools/notes.py writes
+# the file.
 FINDINGS = ["id", "role", "what", "measured", "value", "agrees"]
 COMMITTED_FILE = files("ropelab.claims") / "committed.csv"
-# Characters of a measurement in the table for the terminal, beside the id and the verdict.
+# Characters of a measurement in the table for the terminal, beside the id and the
+# verdict.
 WIDTH = 26
 # All checks together take 5 s, and 0.6 GB for the libraries.
 NEEDS = Needs(seconds=0.04, memory_bytes=600_000_000)
@@ -34,7 +51,11 @@ NEEDS = Needs(seconds=0.04, memory_bytes=600_000_000)
 
 def cells(config: ClaimsConfig) -> list[Cell]:
     claims = [find(id_) for id_ in _needed(config)]
-    return [_cell(claim, config) for claim in claims if not (claim.reads or _is_closed(claim))]
+    return [
+        _cell(claim, config)
+        for claim in claims
+        if not (claim.reads or _is_closed(claim))
+    ]
 
 
 def _is_closed(claim: Claim) -> bool:
@@ -43,9 +64,11 @@ def _is_closed(claim: Claim) -> bool:
 
 
 def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Make the tables of the ledger: claims, findings, passages, questions, and figures' series."""
-    # A claim's verdict rests on the finding `decided_by`, `decided_at`, which has the full number.
-    # Many claims read the same runs, which are files.
+    """Make the tables of the ledger: claims, findings, passages, questions, and
+    figures' series.
+    """
+    # A claim's verdict rests on the finding `decided_by`, `decided_at`, which has the
+    # full number. Many claims read the same runs, which are files.
     stored = cache(values.stored)
     found: dict[str, Findings] = {}
     decided_from: dict[str, str] = {}
@@ -76,7 +99,10 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
         for claim in chosen
         for one in found[claim.id].findings
     ]
-    claims = [_row(claim, found[claim.id], decided_from.get(claim.id, HERE)) for claim in chosen]
+    claims = [
+        _row(claim, found[claim.id], decided_from.get(claim.id, HERE))
+        for claim in chosen
+    ]
     made = {
         "claims": pd.DataFrame(claims),
         "findings": pd.DataFrame(findings, columns=FINDINGS),
@@ -96,7 +122,9 @@ def _chosen(config: ClaimsConfig) -> Sequence[Claim]:
 
 
 def _asked(config: ClaimsConfig) -> list[Question]:
-    return [q for q in QUESTIONS if not config.id and config.source in ("", q.asked.source)]
+    return [
+        q for q in QUESTIONS if not config.id and config.source in ("", q.asked.source)
+    ]
 
 
 def _needed(config: ClaimsConfig) -> list[str]:
@@ -118,14 +146,17 @@ def _cell(claim: Claim, config: ClaimsConfig) -> Cell:
 
 
 def checked(claim: str, inputs: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    # Findings are JSON: in a CSV column a text such as 1.00 would be read back as a number.
+    # Findings are JSON: in a CSV column a text such as 1.00 would be read back as a
+    # number.
     found = find(claim).evidence(**inputs)
     return {"evidence": pd.DataFrame({"evidence": [found.to_json()]}), **found.series}
 
 
 @cache
 def committed() -> dict[str, Findings]:
-    """Read the findings that travel with the package, for where neither runs nor torch are."""
+    """Read the findings that travel with the package, for where neither runs nor torch
+    are.
+    """
     stored: dict[str, Findings] = {}
     agrees = {name: value for value, name in AGREES.items()}
     for row in DictReader(COMMITTED_FILE.read_text(encoding="utf-8").splitlines()):
@@ -140,7 +171,9 @@ def _row(claim: Claim, found: Findings, decided_from: str) -> dict[str, Any]:
     return {
         "id": claim.id,
         # Two sentences of one section are one place.
-        "source": "; ".join(dict.fromkeys(cited(passage) for passage in claim.passages)),
+        "source": "; ".join(
+            dict.fromkeys(cited(passage) for passage in claim.passages)
+        ),
         "statement": claim.statement,
         "evidence": str(claim.kind),
         "models": found.models,
@@ -155,24 +188,40 @@ def _row(claim: Claim, found: Findings, decided_from: str) -> dict[str, Any]:
 def _passages(
     chosen: Sequence[Claim], only: str, found: Mapping[str, Findings]
 ) -> list[dict[str, Any]]:
-    rows = [(p, claim) for claim in chosen for p in claim.passages if only in ("", p.source)]
+    rows = [
+        (p, claim) for claim in chosen for p in claim.passages if only in ("", p.source)
+    ]
     if only and (order := SOURCES[only].sections):
         rows.sort(key=lambda row: order.index(row[0].section))
     return [
-        {**_place(passage), "id": claim.id, **_decided(claim, found[claim.id].about(passage.by))}
+        {
+            **_place(passage),
+            "id": claim.id,
+            **_decided(claim, found[claim.id].about(passage.by)),
+        }
         for passage, claim in rows
     ]
 
 
 def _decided(claim: Claim, found: Findings) -> dict[str, str]:
     decides, verdict = found.deciding, str(found.verdict(claim.kind))
-    return {"verdict": verdict, "decided_by": decides.what, "decided_at": decides.measured}
+    return {
+        "verdict": verdict,
+        "decided_by": decides.what,
+        "decided_at": decides.measured,
+    }
 
 
 def _place(passage: Passage) -> dict[str, Any]:
     source = SOURCES[passage.source]
-    about = {name: getattr(source, name) for name in ("title", "author", "year", "link")}
-    said = {"place": passage.section, "quote": passage.quote, "english": passage.english}
+    about = {
+        name: getattr(source, name) for name in ("title", "author", "year", "link")
+    }
+    said = {
+        "place": passage.section,
+        "quote": passage.quote,
+        "english": passage.english,
+    }
     return {"source": passage.source, **about, **said}
 
 
@@ -194,18 +243,22 @@ def answer(tables: Tables) -> str:
         mine = claims[claims["evidence"] == str(kind)]
         if len(mine):
             counts = mine["verdict"].value_counts()
-            numbers = {verdict: int(counts.get(str(verdict), 0)) for verdict in OUTCOMES[kind]}
+            numbers = {
+                verdict: int(counts.get(str(verdict), 0)) for verdict in OUTCOMES[kind]
+            }
             said = (f"{n} {WORDS['counted'][v][n != 1]}" for v, n in numbers.items())
-            sentences.append(f"Of {len(mine)} statements {WORDS['about'][kind]} {', '.join(said)}.")
+            sentences.append(
+                f"Of {len(mine)} statements {WORDS['about'][kind]} {', '.join(said)}."
+            )
     if elsewhere := int((claims["decided_from"] == COMMITTED).sum()):
         sentences.append(
-            f"No run stored here decides {elsewhere} of them: their verdicts are those of the "
-            "committed results, and `ropelab claims --run` decides them anew."
+            f"No run stored here decides {elsewhere} of them: their verdicts are those"
+            " of the committed results, and `ropelab claims --run` decides them anew."
         )
     if closed := int((claims["decided_from"] == CLOSED).sum()):
         sentences.append(
-            f"{closed} of arithmetic need torch, which is not installed: theirs are those of the "
-            "committed results (pip install 'ropelab[train]')."
+            f"{closed} of arithmetic need torch, which is not installed: theirs are"
+            " those of the committed results (pip install 'ropelab[train]')."
         )
     if is_page(tables) and "questions" in tables:
         asked = tables["questions"].itertuples()
@@ -220,7 +273,9 @@ def summary(tables: Tables) -> pd.DataFrame:
         return tables["findings"][["role", "what", "measured", "agrees"]]
     if is_page(tables):
         return page(tables)
-    short = claims["decided_at"].map(lambda text: shorten(text, WIDTH, placeholder=" …"))
+    short = claims["decided_at"].map(
+        lambda text: shorten(text, WIDTH, placeholder=" …")
+    )
     return claims[["id", "verdict"]].assign(measured=short)
 
 
@@ -246,15 +301,23 @@ def page(tables: Tables) -> pd.DataFrame:
 
 def _one(claim: pd.Series, passages: pd.DataFrame) -> str:
     # Our wording is marked as ours and quotations as quotations: they may differ.
-    said = " ".join(_quoted(passage, claim["verdict"]) for _, passage in passages.iterrows())
-    models = f" ({claim['models']})" if pd.notna(claim["models"]) and claim["models"] else ""
+    said = " ".join(
+        _quoted(passage, claim["verdict"]) for _, passage in passages.iterrows()
+    )
+    models = (
+        f" ({claim['models']})" if pd.notna(claim["models"]) and claim["models"] else ""
+    )
     way = f"`{claim['command']}` makes a run that decides anew"
     if claim["decided_from"] == CLOSED:
         way = "its check needs torch (pip install 'ropelab[train]')"
-    anew = "" if claim["decided_from"] == HERE else f" These are the committed results; {way}."
+    anew = (
+        ""
+        if claim["decided_from"] == HERE
+        else f" These are the committed results; {way}."
+    )
     return (
-        f"{claim['id']}, in our words: {claim['statement']} {said} Verdict: {claim['verdict']}"
-        f"{models}. {claim['measured']}.{anew}"
+        f"{claim['id']}, in our words: {claim['statement']} {said} Verdict:"
+        f" {claim['verdict']}{models}. {claim['measured']}.{anew}"
     )
 
 
@@ -268,5 +331,7 @@ def _quoted(stored: pd.Series, verdict: str) -> str:
 
 
 def _named(passage: pd.Series) -> str:
-    about = " ".join(filter(None, (passage.author, f"{passage.year:.0f}" if passage.year else "")))
+    about = " ".join(
+        filter(None, (passage.author, f"{passage.year:.0f}" if passage.year else ""))
+    )
     return f"“{passage.title}”" + (f" ({about})" if about else "")

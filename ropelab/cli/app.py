@@ -1,6 +1,8 @@
-"""The command line: one command per experiment, its flags made from the fields of its config.
+"""The command line: one command per experiment, its flags made from the fields of its
+config.
 
-Nothing heavy is imported here; pandas, torch and matplotlib are loaded when a command needs them.
+Nothing heavy is imported here; pandas, torch and matplotlib are loaded when a command
+needs them.
 """
 
 import os
@@ -26,13 +28,21 @@ from ropelab.runs.errors import InputError, needing_packages
 from ropelab.runs.files import check_name
 
 OTHERS = (
-    *(results.report, results.explore, results.export, results.compare, results.methods),
+    *(
+        results.report,
+        results.explore,
+        results.export,
+        results.compare,
+        results.methods,
+    ),
     *(results.models, results.schema),
 )
 
 
 def application(word: str | None = None) -> typer.Typer:
-    """Return the command line; for a word the command of that name, or all names without flags."""
+    """Return the command line; for a word the command of that name, or all names
+    without flags.
+    """
     # Making the flags of all experiments takes longer than many a command runs.
     app = typer.Typer(
         name="ropelab",
@@ -78,10 +88,14 @@ def _add_command(app: typer.Typer, experiment: Experiment) -> None:
         from ropelab.cli.runs import run_one
 
         # A flag given several times names all values that it was given.
-        values = {k: ",".join(v) if isinstance(v, list) else v for k, v in given.items()}
+        values = {
+            k: ",".join(v) if isinstance(v, list) else v for k, v in given.items()
+        }
         fields = {name: value for name, value in values.items() if value is not None}
         # Arithmetic is computed by this process.
-        run_one(experiment, fields, options if of_models else replace(options, workers=1))
+        run_one(
+            experiment, fields, options if of_models else replace(options, workers=1)
+        )
 
     own = flags.of_fields(experiment.config)
     typed = flags.taking_options(command, set() if of_models else flags.OF_MODELS, own)
@@ -98,8 +112,12 @@ def run(
             "any these are listed.",
         ),
     ] = None,
-    index: Annotated[str, Option(metavar="NAME", help="The index in DIR.")] = "index.md",
-    dry_run: Annotated[bool, Option("--dry-run", help="List what is to do, and its cost.")] = False,
+    index: Annotated[
+        str, Option(metavar="NAME", help="The index in DIR.")
+    ] = "index.md",
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="List what is to do, and its cost.")
+    ] = False,
     shard: Annotated[
         str,
         Option(
@@ -113,9 +131,9 @@ def run(
 ) -> None:
     """Run config files and parameter grids, and write an index and a page of all runs.
 
-    A file asks for one run, or for many: [grid] has a list for each of some keys, and every
-    combination is a run; each table [[case]] is a run. Such a file ends in one table and one
-    figure of all its runs. Finished runs are reused.
+    A file asks for one run, or for many: [grid] has a list for each of some keys, and
+    every combination is a run; each table [[case]] is a run. Such a file ends in one
+    table and one figure of all its runs. Finished runs are reused.
     """
     if not paths:
         results.list_configs()
@@ -139,7 +157,8 @@ def _version(wanted: bool) -> None:
 def _top(
     context: typer.Context,
     version: Annotated[
-        bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        Option("--version", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
@@ -147,18 +166,23 @@ def _top(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit: errors are one line on stderr, never a traceback."""
+    """Run the command line and exit: errors are one line on stderr, never a
+    traceback.
+    """
     typed = sys.argv[1:] if arguments is None else arguments
 
     def command() -> Any:
         for before, word in pairwise(("ropelab", *typed)):
             check_name(word)
-            # A variable of the shell that is not set; as a path it would be the working folder.
+            # A variable of the shell that is not set; as a path it would be the working
+            # folder.
             if not (word or before.startswith("-")):
                 raise InputError(f"the argument after '{before}' is empty")
         # A shell that completes a command asks for all flags.
         names = (word for word in typed if not word.startswith("-"))
-        app = application(None if "_ROPELAB_COMPLETE" in os.environ else next(names, ""))
+        app = application(
+            None if "_ROPELAB_COMPLETE" in os.environ else next(names, "")
+        )
         try:
             with needing_packages():
                 return app(typed, prog_name="ropelab", standalone_mode=False)

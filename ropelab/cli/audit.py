@@ -1,4 +1,6 @@
-"""The commands for one model: audit, emit, check, vectors, doctor. They store no runs."""
+"""The commands for one model: audit, emit, check, vectors, doctor. They store no
+runs.
+"""
 
 import shlex
 import sys
@@ -32,7 +34,10 @@ def register(app: Typer) -> None:
     """Add the commands to the application, their docstrings as help."""
     for command, status in (
         (audit, "0 clean, 3 findings at or above --fail-on, 2 no RoPE configuration"),
-        (emit, "0 fine, 3 a target loses something, or --method replaces, 2 invalid input"),
+        (
+            emit,
+            "0 fine, 3 a target loses something, or --method replaces, 2 invalid input",
+        ),
         (check, "0 within the tolerance, 3 something is wrong, 2 it cannot be loaded"),
         (vectors, "0 written, 2 no RoPE configuration, or DIR cannot be written"),
         (doctor, "0 every law that can be asked holds, 3 one is broken, 2 no model"),
@@ -43,23 +48,41 @@ def register(app: Typer) -> None:
 
 
 def audit(
-    files: Annotated[list[str], Argument(metavar="FILE", help="JSON, GGUF, model folder, or -.")],
-    runtime: Annotated[str, Option(metavar="NAMES", help="Runtimes, by name or by prefix.")] = "",
+    files: Annotated[
+        list[str], Argument(metavar="FILE", help="JSON, GGUF, model folder, or -.")
+    ],
+    runtime: Annotated[
+        str, Option(metavar="NAMES", help="Runtimes, by name or by prefix.")
+    ] = "",
     length: Length = None,
-    dtype: Annotated[str, Option(metavar="NAME", help="Number format  [default: the file's]")] = "",
-    flags: Annotated[str, Option(metavar="TEXT", help="Flags of the server, in quotes.")] = "",
-    figures: Annotated[str, Option(metavar="DIR", help="Draw two figures per file there.")] = "",
-    fail_on: Annotated[str, Option(metavar="LEVEL", help="error, warn or never.")] = "error",
-    verbose: Annotated[bool, Option("--verbose", help="Keys, context and precision, too.")] = False,
-    format_: Annotated[str, Option("--format", metavar="NAME", help="text, json, sarif.")] = "text",
+    dtype: Annotated[
+        str, Option(metavar="NAME", help="Number format  [default: the file's]")
+    ] = "",
+    flags: Annotated[
+        str, Option(metavar="TEXT", help="Flags of the server, in quotes.")
+    ] = "",
+    figures: Annotated[
+        str, Option(metavar="DIR", help="Draw two figures per file there.")
+    ] = "",
+    fail_on: Annotated[
+        str, Option(metavar="LEVEL", help="error, warn or never.")
+    ] = "error",
+    verbose: Annotated[
+        bool, Option("--verbose", help="Keys, context and precision, too.")
+    ] = False,
+    format_: Annotated[
+        str, Option("--format", metavar="NAME", help="text, json, sarif.")
+    ] = "text",
     json: Json = False,
 ) -> int:
-    """Read a model's configuration as each runtime does, and report differences and errors.
+    """Read a model's configuration as each runtime does, and report differences and
+    errors.
 
-    FILE is a config.json, params.json or GGUF file, a model folder, or - for standard input; the
-    differences between two files are listed too, and a smaller second one is taken for the draft
-    model of the first. Runtimes are modelled, not run: a reader was compared with what the stated
-    version computed, or is marked as read from source only.
+    FILE is a config.json, params.json or GGUF file, a model folder, or - for standard
+    input; the differences between two files are listed too, and a smaller second one is
+    taken for the draft model of the first. Runtimes are modelled, not run: a reader was
+    compared with what the stated version computed, or is marked as read from source
+    only.
 
     Cannot show: the quality of a model's text, or the behaviour of other versions.
     """
@@ -71,7 +94,14 @@ def audit(
     failing = LEVELS[known("--fail-on", fail_on, LEVELS)]
     seen, whole = tokens(length), verbose or kind == "json"
     audits = [
-        audited.audit(name, runtime=runtime, length=seen, dtype=dtype, flags=flags, precision=whole)
+        audited.audit(
+            name,
+            runtime=runtime,
+            length=seen,
+            dtype=dtype,
+            flags=flags,
+            precision=whole,
+        )
         for name in files
     ]
     difference = audited.compare(*audits) if len(audits) == 2 else None
@@ -92,7 +122,12 @@ def audit(
         print_document(as_sarif(audits, ropelab.__version__))
     elif kind == "json":
         documents = [
-            {"name": a.document.name, "answer": a.answer, "length": a.length, "tables": a.rows}
+            {
+                "name": a.document.name,
+                "answer": a.answer,
+                "length": a.length,
+                "tables": a.rows,
+            }
             for a in audits
         ]
         more = {} if difference is None else {"difference": difference}
@@ -113,7 +148,9 @@ def audit(
 
 
 def show_audit(audit: "Audit", verbose: bool) -> None:
-    """Print the verdict, the findings with their advice, the runtimes and what to type next."""
+    """Print the verdict, the findings with their advice, the runtimes and what to type
+    next.
+    """
     from ropelab.audit import audited
     from ropelab.show import terminal
 
@@ -141,7 +178,9 @@ def show_findings(findings: "Sequence[Finding]") -> None:
     from ropelab.show import terminal
 
     for finding in findings:
-        terminal.show_paragraph(f"{finding.code} {finding.level}: {finding.says}", hanging=4)
+        terminal.show_paragraph(
+            f"{finding.code} {finding.level}: {finding.says}", hanging=4
+        )
         if finding.do:
             terminal.show_paragraph(f"fix: {finding.do}", indent=4, hanging=5)
 
@@ -157,22 +196,34 @@ def show_tables(tables: dict[str, Rows]) -> None:
 
 def emit(
     context: Annotated[str, Option(metavar="N", help="Wanted length, in tokens.")],
-    from_: Annotated[str, Option("--from", metavar="FILE", help="config.json or folder.")] = "",
-    model: Annotated[str, Option(metavar="NAME", help="Known model, see ropelab freqs.")] = "",
-    method: Annotated[str, Option(metavar="NAME", help="Scaling  [default: the file's own]")] = "",
-    target: Annotated[str, Option(metavar="NAMES", help="hf5, vllm, ..., or all.")] = "portable",
+    from_: Annotated[
+        str, Option("--from", metavar="FILE", help="config.json or folder.")
+    ] = "",
+    model: Annotated[
+        str, Option(metavar="NAME", help="Known model, see ropelab freqs.")
+    ] = "",
+    method: Annotated[
+        str, Option(metavar="NAME", help="Scaling  [default: the file's own]")
+    ] = "",
+    target: Annotated[
+        str, Option(metavar="NAMES", help="hf5, vllm, ..., or all.")
+    ] = "portable",
     json: Json = False,
 ) -> int:
-    """Write the config or flags that give a scaling in vLLM, llama.cpp and other runtimes.
+    """Write the config or flags that give a scaling in vLLM, llama.cpp and other
+    runtimes.
 
-    A scaled file keeps its own method and parameters unless --method replaces them; any other model
-    gets YaRN. Only the text to paste goes to stdout, notes to stderr. The text is read back by the
-    model of the runtime, and every difference from the wanted scaling is named.
+    A scaled file keeps its own method and parameters unless --method replaces them; any
+    other model gets YaRN. Only the text to paste goes to stdout, notes to stderr. The
+    text is read back by the model of the runtime, and every difference from the wanted
+    scaling is named.
     """
     from ropelab.audit.emit import emit as emit_targets
 
     length = tokens(context, "--context") or 0
-    done = emit_targets(from_, context=length, model=model, method=method, target=target)
+    done = emit_targets(
+        from_, context=length, model=model, method=method, target=target
+    )
     if json:
         method = done.wanted.scaling.label
         about = {"method": method, "note": done.note, "replaced": done.replaced}
@@ -187,35 +238,51 @@ def emit(
         for note in filter(None, (done.note, done.replaced)):
             say(f"ropelab: {note}")
         file = shlex.quote(from_) if from_ else "the model's config.json"
-        say(f"next  put it into {file} or the server's command, then: ropelab audit {file}")
+        say(
+            f"next  put it into {file} or the server's command, then: ropelab audit"
+            f" {file}"
+        )
     lost = any(emission.lost for emission in done.targets)
     return FOUND if lost or done.replaced else 0
 
 
 def check(
-    target: Annotated[str, Argument(metavar="TARGET", help="module:factory, folder or arrays.")],
-    config: Annotated[str, Option(metavar="FILE", help="config.json that it should follow.")] = "",
+    target: Annotated[
+        str, Argument(metavar="TARGET", help="module:factory, folder or arrays.")
+    ],
+    config: Annotated[
+        str, Option(metavar="FILE", help="config.json that it should follow.")
+    ] = "",
     length: Length = None,
-    dtype: Annotated[str, Option(metavar="NAME", help="float32, bfloat16, float16.")] = "float32",
-    tolerance: Annotated[float, Option(metavar="X", help="Largest phase error, in rad.")] = 0.01,
+    dtype: Annotated[
+        str, Option(metavar="NAME", help="float32, bfloat16, float16.")
+    ] = "float32",
+    tolerance: Annotated[
+        float, Option(metavar="X", help="Largest phase error, in rad.")
+    ] = 0.01,
     json: Json = False,
 ) -> int:
-    """Compare rotary code with its configuration, and name the first stage that is wrong.
+    """Compare rotary code with its configuration, and name the first stage that is
+    wrong.
 
-    A factory is called without arguments and returns a function: of positions, which gives cos and
-    sin, or of vectors and positions, which gives the rotated vectors; or both, if the second takes
-    what the first makes. Parameters are known by name (x, q, k, positions, offset, seq_len, cos,
-    sin), else by trying. Importing its module runs its code. A folder runs none: transformers' own
-    class is built from config.json.
+    A factory is called without arguments and returns a function: of positions, which
+    gives cos and sin, or of vectors and positions, which gives the rotated vectors; or
+    both, if the second takes what the first makes. Parameters are known by name (x, q,
+    k, positions, offset, seq_len, cos, sin), else by trying. Importing its module runs
+    its code. A folder runs none: transformers' own class is built from config.json.
 
     Cannot show: the behaviour of a kernel on another device.
     """
     from ropelab.audit.check import check as check_target
 
     seen = tokens(length)
-    done = check_target(target, config=config, length=seen, dtype=dtype, tolerance=tolerance)
+    done = check_target(
+        target, config=config, length=seen, dtype=dtype, tolerance=tolerance
+    )
     if json:
-        about = {name: getattr(done, name) for name in ("answer", "wrong", "fix", "called")}
+        about = {
+            name: getattr(done, name) for name in ("answer", "wrong", "fix", "called")
+        }
         about["target"] = target
         print_document({"experiment": "check", **about, "tables": done.rows})
     else:
@@ -228,7 +295,8 @@ def check(
             show_paragraph(f"fix: {done.fix}", indent=4, hanging=5)
         again = ["ropelab", "check", target, *(("--config", config) if config else ())]
         audited = ["ropelab", "audit", config or target]
-        if done.wrong or config or Path(target).is_dir():  # arrays alone have nothing to audit
+        # arrays alone have nothing to audit
+        if done.wrong or config or Path(target).is_dir():
             show_places({"next": shlex.join(again if done.wrong else audited)})
     return FOUND if done.wrong else 0
 
@@ -239,11 +307,13 @@ def vectors(
     length: Length = None,
     json: Json = False,
 ) -> int:
-    """Write what an engine in any language must compute: tables, rotated queries and keys.
+    """Write what an engine in any language must compute: tables, rotated queries and
+    keys.
 
-    DIR gets them as .npz, .safetensors and JSON with hexadecimal floats, bounds on the errors of
-    honest codes, the results of the commonest mistakes, and a README. ropelab check then reads
-    what the engine computed. Layer types that rotate differently have a folder each.
+    DIR gets them as .npz, .safetensors and JSON with hexadecimal floats, bounds on the
+    errors of honest codes, the results of the commonest mistakes, and a README. ropelab
+    check then reads what the engine computed. Layer types that rotate differently have
+    a folder each.
     """
     from ropelab.audit.vectors import vectors as write_vectors
 
@@ -265,19 +335,29 @@ def vectors(
 
 
 def doctor(
-    model: Annotated[str, Argument(metavar="MODEL", help="Folder, Hub id, or module:factory.")],
-    dtype: Annotated[str, Option(metavar="NAME", help="Number format of a folder.")] = "auto",
+    model: Annotated[
+        str, Argument(metavar="MODEL", help="Folder, Hub id, or module:factory.")
+    ],
+    dtype: Annotated[
+        str, Option(metavar="NAME", help="Number format of a folder.")
+    ] = "auto",
     device: Annotated[str, Option(metavar="NAME", help="cpu or cuda.")] = "cpu",
-    trials: Annotated[bool, Option("--trials", help="Show every trial of each law.")] = False,
-    compiled: Annotated[bool, Option("--compile", help="Ask with torch.compile too.")] = False,
+    trials: Annotated[
+        bool, Option("--trials", help="Show every trial of each law.")
+    ] = False,
+    compiled: Annotated[
+        bool, Option("--compile", help="Ask with torch.compile too.")
+    ] = False,
     json: Json = False,
 ) -> int:
-    """Ask a model's own code whether positions are right: padding, packing, cache, rotation.
+    """Ask a model's own code whether positions are right: padding, packing, cache,
+    rotation.
 
-    MODEL is a folder as in evaluate; without weights it is given small random ones, since laws are
-    about code. Importing the module of a factory runs its code: it returns a model of transformers,
-    or a callable from token ids, positions and a mask [rows, queries, keys] to logits. Each law is
-    asked in the model's number format, in float32 and in float64, to tell rounding from defects.
+    MODEL is a folder as in evaluate; without weights it is given small random ones,
+    since laws are about code. Importing the module of a factory runs its code: it
+    returns a model of transformers, or a callable from token ids, positions and a mask
+    [rows, queries, keys] to logits. Each law is asked in the model's number format, in
+    float32 and in float64, to tell rounding from defects.
 
     Cannot show: the quality of a model's text, or laws beyond the tokens that are read.
     """
@@ -297,7 +377,9 @@ def doctor(
 
 
 def show_diagnosis(done: "Diagnosis", trials: bool) -> None:
-    """Print the verdict, a line per law or trial, and what is known about each violation."""
+    """Print the verdict, a line per law or trial, and what is known about each
+    violation.
+    """
     import pandas as pd
 
     from ropelab.runs.estimate import size
@@ -305,7 +387,9 @@ def show_diagnosis(done: "Diagnosis", trials: bool) -> None:
 
     rows = done.rows["trials" if trials else "laws"]
     columns = ("law", "verdict", "size", "float64", "position", "layer", "trial")
-    shown = pd.DataFrame([{name: row[name] for name in columns} for row in rows], dtype=object)
+    shown = pd.DataFrame(
+        [{name: row[name] for name in columns} for row in rows], dtype=object
+    )
     for name in ("size", "float64"):
         shown[name] = [f"{value:.1e}" if value else None for value in shown[name]]
     terminal.show_answer(done.answer, shown)
@@ -327,8 +411,13 @@ def show_diagnosis(done: "Diagnosis", trials: bool) -> None:
     for says in dict.fromkeys(row["says"] for row in unasked):
         print_line("")
         names = dict.fromkeys(row["law"] for row in unasked if row["says"] == says)
-        terminal.show_paragraph(f"{', '.join(names)} cannot be asked: {says}", hanging=4)
-    took = f"{done.cpu_s:.1f} s of processor time, {size(done.peak_bytes)} of memory at most"
+        terminal.show_paragraph(
+            f"{', '.join(names)} cannot be asked: {says}", hanging=4
+        )
+    took = (
+        f"{done.cpu_s:.1f} s of processor time, {size(done.peak_bytes)} of memory at"
+        " most"
+    )
     terminal.show_places({"took": took})
 
 
@@ -340,5 +429,7 @@ def tokens(text: str | None, flag: str = "--length") -> int | None:
 
     value = setting(flag, text)
     if not isinstance(value, int) or not 2 <= value <= 2**40:
-        raise InputError(f"{flag} must be a whole number of tokens from 2 to 2^40, got '{text}'")
+        raise InputError(
+            f"{flag} must be a whole number of tokens from 2 to 2^40, got '{text}'"
+        )
     return value

@@ -1,6 +1,8 @@
-"""The flags of the command line: those of several commands, and those made from a config's fields.
+"""The flags of the command line: those of several commands, and those made from a
+config's fields.
 
-Values of fields stay text: the config reads and checks them, in the same words as those of a file.
+Values of fields stay text: the config reads and checks them, in the same words as those
+of a file.
 """
 
 import types
@@ -22,46 +24,63 @@ if TYPE_CHECKING:
     from ropelab.runs.config import Config
 
 
-def _flag(default: Any, metavar: str | None, text: str, *names: str, **more: Any) -> Any:
+def _flag(
+    default: Any, metavar: str | None, text: str, *names: str, **more: Any
+) -> Any:
     metadata = {"names": names, "metavar": metavar, "help": text, **more}
     return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of the commands that make runs: a field is an option, with its default."""
+    """The options of the commands that make runs: a field is an option, with its
+    default.
+    """
 
     config: Path | None = _flag(None, "FILE", "TOML file; flags override it.")  # noqa: RUF009
     results: Path = _flag(Path("results"), "DIR", "Folder in which runs are kept.")  # noqa: RUF009
     force: bool = _flag(False, None, "Run again what is already there.")
-    no_limits: bool = _flag(False, None, "Allow runs estimated above one day or above free memory.")
-    quick: bool = _flag(False, None, "Less of everything, under a minute; given flags stay.")
+    no_limits: bool = _flag(
+        False, None, "Allow runs estimated above one day or above free memory."
+    )
+    quick: bool = _flag(
+        False, None, "Less of everything, under a minute; given flags stay."
+    )
     max_minutes: float | None = _flag(
         None,
         "M",
-        "Refuse work estimated longer, and stop after M minutes; finished parts are kept.",
+        "Refuse work estimated longer, and stop after M minutes; finished parts are"
+        " kept.",
         min=0.01,
     )
     redraw: bool = _flag(False, None, "Draw the figures of a stored run again.")
     format: str = _flag("png", "png,...", "Formats of the figures: png, pdf, svg.")
-    style: str = _flag("screen", "screen|paper", "Style of the figures; paper: 3.3 in, 8 pt.")
+    style: str = _flag(
+        "screen", "screen|paper", "Style of the figures; paper: 3.3 in, 8 pt."
+    )
     figures: bool | None = _flag(
-        None, None, "Draw figures  [default: yes, but not for --json]", "--figures/--no-figures"
+        None,
+        None,
+        "Draw figures  [default: yes, but not for --json]",
+        "--figures/--no-figures",
     )
     quiet: bool = _flag(False, None, "No progress, no table.", "--quiet", "-q")
     json: bool = _flag(False, None, "One JSON document on stdout, nothing else.")
     workers: int | None = _flag(
         None,
         "N",
-        "Processes that train and measure side by side  [default: as many as there are cores, and "
-        "room in memory]",
+        "Processes that train and measure side by side  [default: as many as there are"
+        " cores, and room in memory]",
         min=1,
     )
-    engine: str = _flag("local", "local|ray", "What runs them: this machine, or a Ray cluster.")
+    engine: str = _flag(
+        "local", "local|ray", "What runs them: this machine, or a Ray cluster."
+    )
     address: str | None = _flag(
         None,
         "HOST:PORT",
-        "The Ray cluster, or auto  [default: RAY_ADDRESS, else one of this machine alone]",
+        "The Ray cluster, or auto  [default: RAY_ADDRESS, else one of this machine"
+        " alone]",
     )
 
 
@@ -84,16 +103,23 @@ ALSO = {"methods": ("--method",)}
 def taking_options(
     command: Callable[..., None], without: Set[str], own: Sequence[Parameter] = ()
 ) -> Callable[..., None]:
-    """Return a command for Typer: `own` parameters, else those of its signature, then options.
+    """Return a command for Typer: `own` parameters, else those of its signature, then
+    options.
 
     It is called with one argument `options`; it takes none of those `without`.
     """
     if not own:
         written = signature(command).parameters.values()
-        own = [_parameter(p.name, p.annotation, p.default) for p in written if p.name != "options"]
+        own = [
+            _parameter(p.name, p.annotation, p.default)
+            for p in written
+            if p.name != "options"
+        ]
     kinds = typing.get_type_hints(Options)
     shared = [
-        _parameter(each.name, Annotated[kinds[each.name], option_of(each.name)], each.default)
+        _parameter(
+            each.name, Annotated[kinds[each.name], option_of(each.name)], each.default
+        )
         for each in fields(Options)
         if each.name not in without
     ]
@@ -120,7 +146,8 @@ def of_fields(config: "type[Config]") -> list[Parameter]:
             made.append(_parameter(name, Annotated[str | None, argument]))
         else:
             made.append(_parameter(name, _option(name, info)))
-            if theirs := others.get(name):  # a flag of its own, so that both are not the last one
+            # a flag of its own, so that both are not the last one
+            if theirs := others.get(name):
                 same = _option(theirs, info, f"the same as {flag_of(name)}")
                 made.append(_parameter(theirs, same))
     if "rotary_dim" in config.model_fields:

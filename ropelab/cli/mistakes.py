@@ -45,6 +45,8 @@ def advice(words: Sequence[str], problem: str) -> str:
         # The values of a file are not those of one command: audit reads them all.
         command, meant = "audit", [file]
     if not meant or [command, *meant] == list(words):
-        known = command and not command.startswith("-") and "such command" not in problem
+        known = (
+            command and not command.startswith("-") and "such command" not in problem
+        )
         return shlex.join(["ropelab", *([command] if known else []), "--help"])
     return shlex.join(["ropelab", command, *meant])

@@ -1,4 +1,6 @@
-"""The surroundings of a command: streams, signals, errors as one line, and the exit status."""
+"""The surroundings of a command: streams, signals, errors as one line, and the exit
+status.
+"""
 
 import errno
 import io
@@ -21,7 +23,9 @@ INTERRUPTED = 130
 
 
 def status_of(command: Callable[[], Any]) -> int:
-    """Run a command; its exit status. Errors are one line on stderr, never a traceback."""
+    """Run a command; its exit status. Errors are one line on stderr, never a
+    traceback.
+    """
     complete_streams()
     try:
         with interrupts.handled():
@@ -36,18 +40,23 @@ def status_of(command: Callable[[], Any]) -> int:
     except OSError as error:
         return _machine_failure(error)
     except BaseException as error:
-        # An interrupted import may end in an error of its own, as where __set_name__ is called.
+        # An interrupted import may end in an error of its own, as where __set_name__ is
+        # called.
         if not interrupts.received:
-            own = sys.modules.get("ropelab.runs.own")  # else nothing of one's own was asked for
+            # else nothing of one's own was asked for
+            own = sys.modules.get("ropelab.runs.own")
             if own and (place := own.place_of(error)):
-                return _fail(f"{place}: {type(error).__name__}: {error}", InputError.exit_status)
+                return _fail(
+                    f"{place}: {type(error).__name__}: {error}", InputError.exit_status
+                )
             if isinstance(error, SystemExit):
                 raise
             return defect(error)
         status = INTERRUPTED
     if status == INTERRUPTED:
-        # CPython remembers that a KeyboardInterrupt left some exec() of a text, as dataclasses use,
-        # and would end by SIGINT whatever the status; the next exec() makes it forget.
+        # CPython remembers that a KeyboardInterrupt left some exec() of a text, as
+        # dataclasses use, and would end by SIGINT whatever the status; the next exec()
+        # makes it forget.
         exec("")
         message = "interrupted; finished parts are kept and the same command continues"
         return _fail(message, 128 + (*interrupts.received, signal.SIGINT)[0])
@@ -55,7 +64,8 @@ def status_of(command: Callable[[], Any]) -> int:
 
 
 def complete_streams() -> None:
-    """Give closed streams a place to go, and let no character be too foreign for an open one.
+    """Give closed streams a place to go, and let no character be too foreign for an
+    open one.
 
     Otherwise the first file that is opened would take the number of a closed stream.
     """
@@ -71,9 +81,12 @@ def complete_streams() -> None:
 
 
 def _machine_failure(error: OSError) -> int:
-    """Status and message of a failing machine; an error without a number is a bug and is raised."""
+    """Status and message of a failing machine; an error without a number is a bug and
+    is raised.
+    """
     if error.errno == errno.EPIPE:
-        with suppress(OSError, ValueError):  # so that nothing is written there at the exit
+        # so that nothing is written there at the exit
+        with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if error.errno is None and isinstance(error.__cause__, OSError):

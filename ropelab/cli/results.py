@@ -1,4 +1,6 @@
-"""The commands for what has been run, for what a browser computes, and for lists of names."""
+"""The commands for what has been run, for what a browser computes, and for lists of
+names.
+"""
 
 import shlex
 import sys
@@ -16,16 +18,22 @@ from ropelab.runs.errors import InputError, known, printable
 def report(
     runs: Annotated[
         list[Path] | None,
-        Argument(metavar="[RUN]...", help="Folders of runs or results; without any, DIR."),
+        Argument(
+            metavar="[RUN]...", help="Folders of runs or results; without any, DIR."
+        ),
     ] = None,
     results: Results = Options.results,
     output: Annotated[
         Path | None,
-        Option("--output", "-o", metavar="FILE", help="The page  [default: DIR/index.html]"),
+        Option(
+            "--output", "-o", metavar="FILE", help="The page  [default: DIR/index.html]"
+        ),
     ] = None,
     title: Annotated[str, Option("--title", help="Heading of the page.")] = "Results",
 ) -> None:
-    """Write one HTML page of finished runs: answers, plots, tables, comparisons; no network."""
+    """Write one HTML page of finished runs: answers, plots, tables, comparisons; no
+    network.
+    """
     from ropelab.show.page.report import write_report
     from ropelab.show.page.shown import find_runs
 
@@ -34,11 +42,13 @@ def report(
 
 
 def explore(
-    output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The page.")] = Path(
-        "explore.html"
-    ),
+    output: Annotated[
+        Path, Option("--output", "-o", metavar="FILE", help="The page.")
+    ] = Path("explore.html"),
 ) -> None:
-    """Write one HTML page of sliders: wavelengths, phases, sums of cosines, angle errors."""
+    """Write one HTML page of sliders: wavelengths, phases, sums of cosines, angle
+    errors.
+    """
     from ropelab.show.page.explore import write_explore
 
     print_line(f"page: {write_explore(output)}")
@@ -47,15 +57,26 @@ def explore(
 def export(
     run: Annotated[Path, Argument(metavar="RUN", help="Folder of a finished run.")],
     kind: Annotated[
-        str, Option("--format", metavar="FORMAT", help="csv, parquet, latex, markdown or lm-eval.")
+        str,
+        Option(
+            "--format",
+            metavar="FORMAT",
+            help="csv, parquet, latex, markdown or lm-eval.",
+        ),
     ] = "csv",
     table: Annotated[
         list[str] | None,
-        Option("--table", metavar="NAME", help="A table; may be given again  [default: all]"),
+        Option(
+            "--table",
+            metavar="NAME",
+            help="A table; may be given again  [default: all]",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        Option("--output", "-o", metavar="FOLDER", help="Write files here, else to stdout."),
+        Option(
+            "--output", "-o", metavar="FOLDER", help="Write files here, else to stdout."
+        ),
     ] = None,
 ) -> None:
     """Print or write the tables of a run for another program, or for a paper."""
@@ -78,17 +99,23 @@ def export(
 
 def compare(
     first: Annotated[Path, Argument(metavar="RUN", help="Folder of a finished run.")],
-    second: Annotated[Path, Argument(metavar="RUN", help="Another one of that experiment.")],
+    second: Annotated[
+        Path, Argument(metavar="RUN", help="Another one of that experiment.")
+    ],
     json: Json = False,
 ) -> None:
-    """Compare two runs: their settings, and the values that both have, table by table."""
+    """Compare two runs: their settings, and the values that both have, table by
+    table.
+    """
     from ropelab.runs.store import to_records
     from ropelab.show import compare, terminal
     from ropelab.show.page.shown import find_runs
 
     runs = [find_runs([path]) for path in (first, second)]
     if any(len(found) != 1 for found in runs):
-        raise InputError("compare takes the folders of two runs, each with a manifest.json")
+        raise InputError(
+            "compare takes the folders of two runs, each with a manifest.json"
+        )
     answer, tables = compare.compared(runs[0][0], runs[1][0])
     if json:
         rows = {name: to_records(table) for name, table in tables.items()}
@@ -98,10 +125,14 @@ def compare(
         for name, table in tables.items():
             if len(table):
                 terminal.show_more(name, table.head(12))
-        terminal.show_places({"next": shlex.join(["ropelab", "report", str(first), str(second)])})
+        terminal.show_places(
+            {"next": shlex.join(["ropelab", "report", str(first), str(second)])}
+        )
 
 
-def schema(command: Annotated[str, Argument(metavar="COMMAND", help="One with --json.")]) -> None:
+def schema(
+    command: Annotated[str, Argument(metavar="COMMAND", help="One with --json.")],
+) -> None:
     """Print the JSON schema of what a command prints with --json."""
     from ropelab.cli.schema import schema_of
 
@@ -118,11 +149,15 @@ def list_configs() -> None:
     show_paragraph("Configs that come with ropelab; each is run by `ropelab run NAME`:")
     for name, about in found.items():
         show_paragraph(f"{name:<{width}}{about}", indent=GAP, hanging=width)
-    show_paragraph("Your own: `ropelab run PATH`. All but those in folders: `ropelab run configs`.")
+    show_paragraph(
+        "Your own: `ropelab run PATH`. All but those in folders: `ropelab run configs`."
+    )
 
 
 def methods(json: Json = False) -> None:
-    """Every method that --method and --methods take: parameters, meaning of the factor, source."""
+    """Every method that --method and --methods take: parameters, meaning of the factor,
+    source.
+    """
     from ropelab.models.methods.registry import catalogue
     from ropelab.runs.store import to_records
     from ropelab.show import terminal

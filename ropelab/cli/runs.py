@@ -37,7 +37,9 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
     if path := options.config:
         name, found = read_toml(path)
         if name != experiment.name:
-            raise InputError(f"{path} is a config for '{name}', not for '{experiment.name}'")
+            raise InputError(
+                f"{path} is a config for '{name}', not for '{experiment.name}'"
+            )
         if "grid" in found or "case" in found:
             raise InputError(f"{path} asks for many runs: ropelab run {path}")
         label, values = take_label(path, found)
@@ -45,7 +47,9 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
     values, fields = respelled(kind, values), respelled(kind, fields, flag_of)
     # The rotated share of the head: whichever a flag says wins over both in a file.
     share = {"rotary_dim", PARTIAL} if {"rotary_dim", PARTIAL} & {*fields} else set()
-    given = {name: value for name, value in values.items() if name not in share} | fields
+    given = {
+        name: value for name, value in values.items() if name not in share
+    } | fields
     lab = _lab(options)
     given, less = experiment.quickly(given) if options.quick else (given, "")
     plan = lab.prepare(experiment.name, given, flag_of)
@@ -83,26 +87,34 @@ def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) 
         print_line(line)
 
 
-def compute_share(paths: Sequence[Path], index: str, shard: str, options: Options) -> None:
-    """Compute one share of what the runs of files need; the tables are made without --shard."""
+def compute_share(
+    paths: Sequence[Path], index: str, shard: str, options: Options
+) -> None:
+    """Compute one share of what the runs of files need; the tables are made without
+    --shard.
+    """
     from ropelab.sweeps import shares
 
     share = shares.read_shard(shard)
     lab, sweeps = _asked(paths, index, options)
     if lab.force:
-        raise InputError("--force makes everything anew, which shards cannot share; give one")
+        raise InputError(
+            "--force makes everything anew, which shards cannot share; give one"
+        )
     with _engine(options) as engine, at_most(options.max_minutes):
         mine = shares.share_of(shares.look_ahead(sweeps, lab), share)
         shares.compute(mine, replace(lab, engine=engine))
     done = [f"{count_of(n, 'cell')} {what}" for what, n in mine.counts.items() if n]
     print_line(
-        f"shard {share[0]}/{share[1]}: {', '.join(done) or 'nothing to do'}; when all shards "
-        "are done, the same command without --shard makes the tables"
+        f"shard {share[0]}/{share[1]}: {', '.join(done) or 'nothing to do'}; when all"
+        " shards are done, the same command without --shard makes the tables"
     )
 
 
 def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
-    """Make all runs of files, one table of each sweep, and the index and page of the results."""
+    """Make all runs of files, one table of each sweep, and the index and page of the
+    results.
+    """
     draw_more = _more_figures(options)
     lab, sweeps = _asked(paths, index, options)
     # Imported here: a single run, and what is refused, does without the page.
@@ -120,10 +132,15 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
             draw_more(run)
             if not options.quiet:
                 print_line(f"[{len(runs)}/{len(plans)}] {origin}")
-                print_line(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
+                print_line(
+                    f"    {run.answer}\n   "
+                    f" {run.folder}{' (reused)' if run.reused else ''}"
+                )
     for sweep in sweeps:
         if sweep.keys:
-            folder = combine(sweep, [runs[plan.label.origin] for plan in sweep.plans], lab)
+            folder = combine(
+                sweep, [runs[plan.label.origin] for plan in sweep.plans], lab
+            )
             print_line(f"{sweep.path}: all runs in one table: {folder}")
     results = options.results
     if all(run.reused for run in runs.values()):
@@ -136,7 +153,9 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     print_line(f"page: {write_report(find_runs([results]), results / 'index.html')}")
 
 
-def _asked(paths: Sequence[Path], index: str, options: Options) -> "tuple[Lab, list[Sweep]]":
+def _asked(
+    paths: Sequence[Path], index: str, options: Options
+) -> "tuple[Lab, list[Sweep]]":
     from ropelab.show.gallery import check_index
     from ropelab.sweeps.cases import read_sweeps
 
@@ -146,19 +165,24 @@ def _asked(paths: Sequence[Path], index: str, options: Options) -> "tuple[Lab, l
 
 
 def _more_figures(options: Options) -> Callable[[Run], object]:
-    """Check the options of figures; return a function that draws those beyond the usual ones."""
+    """Check the options of figures; return a function that draws those beyond the usual
+    ones.
+    """
     names = drawn.read_formats(options.format)
     kind = known("figure style", options.style, drawn.STYLES)
 
     def draw(run: Run) -> None:
         if run.folder and (names, kind) != (("png",), "screen"):  # those every run has
-            drawn.write(drawn.as_files(run.figures(kind), names, kind), run.folder / "figures")
+            drawn.write(
+                drawn.as_files(run.figures(kind), names, kind), run.folder / "figures"
+            )
 
     return draw
 
 
 def _lab(options: Options) -> Lab:
-    os.environ.setdefault("MPLBACKEND", "agg")  # figures go to files: no window is opened
+    # figures go to files: no window is opened
+    os.environ.setdefault("MPLBACKEND", "agg")
     terminal_there = sys.stderr.isatty()
     quiet = options.quiet or (options.json and not terminal_there)
     loud = terminal.Bars() if terminal_there else terminal.PlainLines()
@@ -185,13 +209,18 @@ def at_most(minutes: float | None) -> Iterator[None]:
 
     def end() -> None:
         say(f"--max-minutes {minutes:g} are over")
-        # To the main thread, which may wait for a worker: sent to this one it would go on waiting.
-        send = getattr(signal, "pthread_kill", lambda _, number: signal.raise_signal(number))
+        # To the main thread, which may wait for a worker: sent to this one it would go
+        # on waiting.
+        send = getattr(
+            signal, "pthread_kill", lambda _, number: signal.raise_signal(number)
+        )
         send(main_thread().ident, signal.SIGINT)
 
     timer = Timer(60 * minutes, end)
-    with ExitStack() as ending:  # a late signal interrupts one step of it, not the others
-        before = signal.signal(signal.SIGINT, interrupt)  # behind `&` in a script it was ignored
+    # a late signal interrupts one step of it, not the others
+    with ExitStack() as ending:
+        # behind `&` in a script it was ignored
+        before = signal.signal(signal.SIGINT, interrupt)
         ending.callback(signal.signal, signal.SIGINT, before)
         timer.start()
         ending.callback(timer.join)  # after it none can come
@@ -201,8 +230,13 @@ def at_most(minutes: float | None) -> Iterator[None]:
 
 @contextmanager
 def _engine(options: Options) -> Iterator[Engine]:
-    """Hold the engine that is asked for while the block runs; one local worker is this process."""
-    if known("engine", options.engine, ("local", "ray")) == "local" and options.address is not None:
+    """Hold the engine that is asked for while the block runs; one local worker is this
+    process.
+    """
+    if (
+        known("engine", options.engine, ("local", "ray")) == "local"
+        and options.address is not None
+    ):
         raise InputError("--address names a Ray cluster; give --engine ray with it")
     # Imported here: loky and Ray are slow to load.
     engine: Engine = Here()

@@ -1,4 +1,6 @@
-"""JSON schemas of what --json prints, made from types that tests compare with the output."""
+"""JSON schemas of what --json prints, made from types that tests compare with the
+output.
+"""
 
 from typing import Any, Literal, NotRequired
 
@@ -40,7 +42,13 @@ class Audit(TypedDict):
 
 
 _CHECKED = {"target": str, "answer": str, "wrong": bool, "fix": str, "called": str}
-_EXAMINED = {"model": str, "answer": str, "broken": bool, "cpu_s": float, "peak_bytes": int}
+_EXAMINED = {
+    "model": str,
+    "answer": str,
+    "broken": bool,
+    "cpu_s": float,
+    "peak_bytes": int,
+}
 _WRITTEN = {"method": str, "note": str, "replaced": str, "targets": list[Row]}
 CATALOGUE = document("Catalogue", tables=Tables)
 RUN = document("Run", experiment=str, config=Row, answer=str, tables=Tables, run=str)
@@ -49,9 +57,13 @@ SHAPES: dict[str, Any] = {
     "audit": Audit,
     "emit": document("Emission", experiment=Literal["emit"], **_WRITTEN),
     "check": document("Check", experiment=Literal["check"], **_CHECKED, tables=Tables),
-    "doctor": document("Doctor", experiment=Literal["doctor"], **_EXAMINED, tables=Tables),
+    "doctor": document(
+        "Doctor", experiment=Literal["doctor"], **_EXAMINED, tables=Tables
+    ),
     "vectors": document("Vectors", experiment=Literal["vectors"], tables=Tables),
-    "compare": document("Comparison", experiment=Literal["compare"], answer=str, tables=Tables),
+    "compare": document(
+        "Comparison", experiment=Literal["compare"], answer=str, tables=Tables
+    ),
     "methods": CATALOGUE,
     "models": CATALOGUE,
 }

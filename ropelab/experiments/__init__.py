@@ -1,7 +1,8 @@
 """The experiments, by name.
 
-An experiment is a table of experiments.toml, a light face (CANNOT_SHOW, VERSION and a config class
-named after it: all that its command needs) and a body, imported when it is first used:
+An experiment is a table of experiments.toml, a light face (CANNOT_SHOW, VERSION and a
+config class named after it: all that its command needs) and a body, imported when it is
+first used:
 
     check(config)             InputError where the values do not go together (optional)
     cells(config)             its cells, which follow from the config alone
@@ -11,7 +12,8 @@ named after it: all that its command needs) and a body, imported when it is firs
     following(config, tables)    the command to type next (optional)
     ropelab/show/figures/<name>.py     draw(tables) -> figures
 
-The face is `ropelab.experiments.<name>` (of the ledger `ropelab.claims.experiment`), BODY its body.
+The face is `ropelab.experiments.<name>` (of the ledger `ropelab.claims.experiment`),
+BODY its body.
 """
 
 import tomllib
@@ -36,15 +38,26 @@ if TYPE_CHECKING:
     from ropelab.runs.config import Config
     from ropelab.runs.tables import Tables
 
-# Every package beside this file, found without importing it; the ledger is above them all, since it
-# reads their runs.
-NAMES = (*sorted(m.name.replace("_", "-") for m in iter_modules(__path__) if m.ispkg), "claims")
+# Every package beside this file, found without importing it; the ledger is above them
+# all, since it reads their runs.
+NAMES = (
+    *sorted(m.name.replace("_", "-") for m in iter_modules(__path__) if m.ispkg),
+    "claims",
+)
 # The options of every run: type, default, description.
 KEPT = {
-    "results": (str | Path | None, None, "folder in which the run is kept; None: in memory only"),
+    "results": (
+        str | Path | None,
+        None,
+        "folder in which the run is kept; None: in memory only",
+    ),
     "force": (bool, False, "run again what is finished"),
     "quick": (bool, False, "less of everything, under a minute: a first look"),
-    "limits": (bool, True, "refuse work of more than a day, or of more memory than there is"),
+    "limits": (
+        bool,
+        True,
+        "refuse work of more than a day, or of more memory than there is",
+    ),
 }
 
 
@@ -62,10 +75,17 @@ class Experiment:
 
     @property
     def options(self) -> Iterator[tuple[str, Any, Any, str]]:
-        """Name, type, default and description of the config's fields, then of every run's."""
+        """Name, type, default and description of the config's fields, then of every
+        run's.
+        """
         for name, info in self.config.model_fields.items():
             default = Parameter.empty if info.is_required() else info.default
-            yield name, info.annotation, default, info.description or "see the command's --help"
+            yield (
+                name,
+                info.annotation,
+                default,
+                info.description or "see the command's --help",
+            )
         yield from ((name, *about) for name, about in KEPT.items())
 
     @property
@@ -79,11 +99,17 @@ class Experiment:
 
     @property
     def text(self) -> str:
-        """The docstring of its function: question, what it cannot show, and every parameter."""
-        parameters = "\n    ".join(f"{name}: {text}" for name, _, _, text in self.options)
+        """The docstring of its function: question, what it cannot show, and every
+        parameter.
+        """
+        parameters = "\n    ".join(
+            f"{name}: {text}" for name, _, _, text in self.options
+        )
         question, cannot_show = self.question, self.cannot_show
         text = Path(__file__).with_name("docstring.md").read_text(encoding="utf-8")
-        return text.format(question=question, cannot_show=cannot_show, parameters=parameters)
+        return text.format(
+            question=question, cannot_show=cannot_show, parameters=parameters
+        )
 
     @property
     def parts(self) -> ModuleType:
@@ -101,7 +127,11 @@ class Experiment:
         less = {name: value for name, value in self.quick.items() if name not in given}
         told = [
             f"{name} {plain(value) or 'none'}"
-            + ("" if fields[name].is_required() else f" for {plain(fields[name].default)}")
+            + (
+                ""
+                if fields[name].is_required()
+                else f" for {plain(fields[name].default)}"
+            )
             for name, value in less.items()
         ]
         return {**less, **given}, ", ".join(told) or "nothing is given up"
@@ -114,7 +144,9 @@ class Experiment:
     def cells(self, config: "Config") -> "list[Cell]":
         return self.parts.cells(config)
 
-    def tables(self, config: "Config", values: "Values") -> "Mapping[str, pd.DataFrame]":
+    def tables(
+        self, config: "Config", values: "Values"
+    ) -> "Mapping[str, pd.DataFrame]":
         return self.parts.tables(config, values)
 
     def times(self, config: "Config", values: "Values") -> "Mapping[str, pd.DataFrame]":
@@ -128,7 +160,9 @@ class Experiment:
         return self.parts.summary(tables)
 
     def following(self, config: "Config", tables: "Tables") -> str:
-        """Return the command to type next: the body's, else more seeds where one was trained."""
+        """Return the command to type next: the body's, else more seeds where one was
+        trained.
+        """
         if following := getattr(self.parts, "following", None):
             return following(config, tables)
         if len(getattr(config, "seeds", ())) == 1:
@@ -144,15 +178,25 @@ class Experiment:
 
 @cache
 def listed() -> dict[str, dict[str, Any]]:
-    """Return question and `quick` of all experiments in the order of lists; none is imported."""
-    return tomllib.loads(Path(__file__).with_name("experiments.toml").read_text(encoding="utf-8"))
+    """Return question and `quick` of all experiments in the order of lists; none is
+    imported.
+    """
+    return tomllib.loads(
+        Path(__file__).with_name("experiments.toml").read_text(encoding="utf-8")
+    )
 
 
 def load(name: str) -> Experiment:
     """Return an experiment without its heavy parts; InputError names the nearest."""
     known("experiment", name, NAMES)
-    found = "claims.experiment" if name == "claims" else f"experiments.{name.replace('-', '_')}"
+    found = (
+        "claims.experiment"
+        if name == "claims"
+        else f"experiments.{name.replace('-', '_')}"
+    )
     face = import_module(f"ropelab.{found}")
     config = getattr(face, f"{name.title().replace('-', '')}Config")
     own = (face.CANNOT_SHOW, face.VERSION, config, face.BODY)
-    return Experiment(name, listed()[name]["question"], *own, listed()[name].get("quick", {}))
+    return Experiment(
+        name, listed()[name]["question"], *own, listed()[name].get("quick", {})
+    )

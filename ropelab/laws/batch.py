@@ -15,20 +15,27 @@ SECOND = 17
 
 def shifted(case: Case, by: int) -> Pair:
     got = case.subject.read(case.tokens, case.at(by))
-    if all(map(torch.equal, got, case.whole)):  # As it should be, or are positions not used?
+    # As it should be, or are positions not used?
+    if all(map(torch.equal, got, case.whole)):
         spread = case.subject.read(case.tokens, case.at(0) * 2)
         if all(map(torch.equal, spread, case.whole)):
-            raise UnaskedError("its logits do not depend on the positions that are given")
+            raise UnaskedError(
+                "its logits do not depend on the positions that are given"
+            )
     return Pair(got, case.whole, reach=by + TOKENS)
 
 
 def padded(case: Case, left: bool, positions: bool) -> Pair:
     tokens, segments, at = batch(case, left)
-    return rows_alone(case, case.subject.read(tokens, at if positions else None, segments), left)
+    return rows_alone(
+        case, case.subject.read(tokens, at if positions else None, segments), left
+    )
 
 
 def batch(case: Case, left: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the first tokens as rows of several lengths, padded; segments; and positions."""
+    """Return the first tokens as rows of several lengths, padded; segments; and
+    positions.
+    """
     tokens = torch.zeros(len(LENGTHS), TOKENS, dtype=torch.long)
     segments = torch.zeros_like(tokens)
     for row, length in enumerate(LENGTHS):
@@ -42,8 +49,12 @@ def rows_alone(case: Case, got: Stages, left: bool) -> Pair:
     """Compare a padded batch with each of its rows read by itself."""
     _, segments, at = batch(case, left)
     own = segments.bool()
-    expected = joined([case.subject.read(case.tokens[:, :length]) for length in LENGTHS])
-    return Pair([stage[own.to(stage.device)] for stage in got], expected, at[own].tolist())
+    expected = joined(
+        [case.subject.read(case.tokens[:, :length]) for length in LENGTHS]
+    )
+    return Pair(
+        [stage[own.to(stage.device)] for stage in got], expected, at[own].tolist()
+    )
 
 
 def packed(case: Case, restarted: bool, masked: bool, sink: bool = False) -> Pair:
@@ -55,7 +66,9 @@ def packed(case: Case, restarted: bool, masked: bool, sink: bool = False) -> Pai
     tokens = case.tokens.clone()
     if sink:
         tokens[:, [0, SECOND]] = case.subject.first
-    got = case.subject.read(tokens, at if restarted else case.at(0), segments if masked else None)
+    got = case.subject.read(
+        tokens, at if restarted else case.at(0), segments if masked else None
+    )
     texts = tokens.split([SECOND, TOKENS - SECOND], dim=1)
     return Pair(got, joined([case.subject.read(text) for text in texts]))
 

@@ -1,4 +1,6 @@
-"""Laws of a cache: one pass in parts, in a batch, by generation, and across a change of scaling."""
+"""Laws of a cache: one pass in parts, in a batch, by generation, and across a change of
+scaling.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,11 +18,18 @@ BEFORE, BEYOND = 3, 6
 
 
 def in_parts(case: Case, sizes: Sequence[int], given: bool = False) -> Pair:
-    return Pair(read_in_parts(case, case.tokens, sizes, case.at(0) if given else None), case.whole)
+    return Pair(
+        read_in_parts(case, case.tokens, sizes, case.at(0) if given else None),
+        case.whole,
+    )
 
 
 def read_in_parts(
-    case: Case, tokens: Tokens, sizes: Sequence[int], at: Given = None, segments: Given = None
+    case: Case,
+    tokens: Tokens,
+    sizes: Sequence[int],
+    at: Given = None,
+    segments: Given = None,
 ) -> Stages:
     cache, found, end = case.subject.new_cache(), [], 0
     for size in sizes:
@@ -43,8 +52,12 @@ def generated(case: Case) -> Pair:
     tokens, segments, _ = batch(case, left=True)
     new, logits = case.subject.generate(tokens, segments, GENERATED)
     rows = torch.cat([tokens, new.cpu()], dim=1).split(1)
-    texts = [row[:, TOKENS - length :] for row, length in zip(rows, LENGTHS, strict=True)]
-    expected = torch.cat([case.subject.read(t)[-1][:, -GENERATED - 1 : -1] for t in texts])
+    texts = [
+        row[:, TOKENS - length :] for row, length in zip(rows, LENGTHS, strict=True)
+    ]
+    expected = torch.cat(
+        [case.subject.read(t)[-1][:, -GENERATED - 1 : -1] for t in texts]
+    )
     places = [length + n for length in LENGTHS for n in range(GENERATED)]
     return Pair([logits.to(expected.device)], [expected], places)
 

@@ -13,7 +13,16 @@ import torch
 from ropelab.audit.result import Result, Rows
 from ropelab.laws.batch import PACKING, PADDING, SHIFT
 from ropelab.laws.cached import CACHE
-from ropelab.laws.law import TOKENS, Case, Law, Trial, asked, explanation, readable, row_of
+from ropelab.laws.law import (
+    TOKENS,
+    Case,
+    Law,
+    Trial,
+    asked,
+    explanation,
+    readable,
+    row_of,
+)
 from ropelab.laws.model import subject_at
 from ropelab.laws.moved import COMPILED, KSHIFT, STATE
 from ropelab.laws.rotation import MROPE, ROTATION
@@ -90,7 +99,9 @@ def examine(
             for law in laws:
                 for trial in law.trials:
                     if dtype == torch.float32 or not trial.once:
-                        found.setdefault((law, trial), {})[name_of(dtype)] = asked(trial, case)
+                        found.setdefault((law, trial), {})[name_of(dtype)] = asked(
+                            trial, case
+                        )
             layers = layers or case.layers
     own = name_of(subject.dtype)
     return [row_of(*asked_of, own, each) for asked_of, each in found.items()], layers
@@ -111,9 +122,13 @@ def name_of(dtype: torch.dtype) -> str:
 
 
 def worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the trial that a law is judged by: the worst verdict, then the largest size."""
+    """Return the trial that a law is judged by: the worst verdict, then the largest
+    size.
+    """
     judged = [row for row in rows if row["verdict"] != "cost"]
-    return min(judged, key=lambda row: (ORDER.index(row["verdict"]), -(row["size"] or 0.0)))
+    return min(
+        judged, key=lambda row: (ORDER.index(row["verdict"]), -(row["size"] or 0.0))
+    )
 
 
 def answer_of(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
@@ -125,8 +140,20 @@ def answer_of(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
         # Of logits: what rounds frequencies alone has no size in float32.
         sizes = [row["size"] for row in by_verdict["rounding only"] if row["float32"]]
         rounded = max(sizes, default=0.0)
-        more = f"; rounding reaches {rounded:.1e} of the spread of logits" if rounded else ""
+        more = (
+            f"; rounding reaches {rounded:.1e} of the spread of logits"
+            if rounded
+            else ""
+        )
         kept_of = f"{kept} of {len(laws)}"
-        return f"{subject.name} keeps all laws that it can be asked, {kept_of} ({scope}){more}."
-    broken = " and ".join(f"{row['law']} ({row['trial']})" for row in by_verdict["broken"])
-    return f"{subject.name} breaks {broken}; it keeps {kept} of {len(laws)} laws ({scope})."
+        return (
+            f"{subject.name} keeps all laws that it can be asked,"
+            f" {kept_of} ({scope}){more}."
+        )
+    broken = " and ".join(
+        f"{row['law']} ({row['trial']})" for row in by_verdict["broken"]
+    )
+    return (
+        f"{subject.name} breaks {broken}; it keeps {kept} of {len(laws)} laws"
+        f" ({scope})."
+    )

@@ -1,4 +1,6 @@
-"""A law: a question whose two computations must agree, and the size of their disagreement."""
+"""A law: a question whose two computations must agree, and the size of their
+disagreement.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,22 +17,31 @@ from ropelab.runs.files import table_beside
 
 Verdict = Literal["holds", "rounding only", "broken", "cannot be asked", "cost"]
 TOKENS = 48
-# A violation that shrinks by less than this from float32 to float64 is no rounding: that shrinks by
-# 2^29 = 5e8.
+# A violation that shrinks by less than this from float32 to float64 is no rounding:
+# that shrinks by 2^29 = 5e8.
 SHRINKS = 2.0**12
-# A table of sines in float32, which no conversion makes better, explains this much in float64.
+# A table of sines in float32, which no conversion makes better, explains this much in
+# float64.
 TABLE = 2.0**-18
-# Rounding of angles grows with the position: the step of float32 times the largest one, and this,
-# explain all that was seen, by a factor of 16. More comes from a smaller format.
+# Rounding of angles grows with the position: the step of float32 times the largest one,
+# and this, explain all that was seen, by a factor of 16. More comes from a smaller
+# format.
 EXPLAINED = 64.0
-# A model whose logits vary less between tokens reads none; one whose logits vary more from one
-# reading to the next has dropout.
+# A model whose logits vary less between tokens reads none; one whose logits vary more
+# from one reading to the next has dropout.
 STILL, UNLIKE = 1e-6, 1e-2
 # Of the spread of logits: what one pass in float32 rounds is not worth a word.
 ROUNDED = 3e-5
-# Errors of code that a question does not suit: they are reported as such, with their words.
+# Errors of code that a question does not suit: they are reported as such, with their
+# words.
 REFUSALS = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError),
+    *(
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        NotImplementedError,
+    ),
     *(RuntimeError, TypeError, ValueError),
 )
 DESCRIBED = 90
@@ -40,7 +51,9 @@ KNOWN = table_beside(__file__, "explanations")["known"]
 
 
 class Pair(NamedTuple):
-    """Two computations of the same: hidden states after each layer and logits [..., width]."""
+    """Two computations of the same: hidden states after each layer and logits [...,
+    width].
+    """
 
     got: Stages
     expected: Stages
@@ -111,21 +124,31 @@ class Case:
 
 @torch.inference_mode()
 def readable(case: Case) -> None:
-    """Raise InputError unless laws can be asked: the model reads the text, and twice alike."""
+    """Raise InputError unless laws can be asked: the model reads the text, and twice
+    alike.
+    """
     name, ids = case.subject.name, case.subject.vocabulary
     if ids < 2:
         raise InputError(f"{name}: a vocabulary of {ids} tells no texts apart")
     try:
-        read, again = (case.subject.read(case.tokens)[-1].cpu().double() for _ in range(2))
+        read, again = (
+            case.subject.read(case.tokens)[-1].cpu().double() for _ in range(2)
+        )
         spread, apart = float(read.std(dim=1).max()), float((read - again).abs().max())
     except Exception as error:  # the user's code may raise anything
         said = " ".join(str(error).split())[:DESCRIBED]
         asked = f"{TOKENS} tokens with ids below {ids}"
-        raise InputError(f"{name} cannot read {asked}: {type(error).__name__}: {said}") from None
+        raise InputError(
+            f"{name} cannot read {asked}: {type(error).__name__}: {said}"
+        ) from None
     if spread <= STILL * float(read.abs().max()):
-        raise InputError(f"{name}: every token has the same logits, so that no law can be asked")
+        raise InputError(
+            f"{name}: every token has the same logits, so that no law can be asked"
+        )
     if apart > UNLIKE * spread:
-        raise InputError(f"{name}: the same tokens have other logits the second time (dropout?)")
+        raise InputError(
+            f"{name}: the same tokens have other logits the second time (dropout?)"
+        )
 
 
 def joined(parts: Sequence[Stages]) -> Stages:
@@ -139,26 +162,34 @@ def violation_of(pair: Pair) -> Violation:
     for stages in zip(pair.got, pair.expected, strict=True):
         got, expected = (each.double().flatten(0, -2) for each in stages)
         spread = max(float(expected.std()), 1e-30)
-        apart.append(((got - expected).abs().amax(dim=-1) / spread).nan_to_num(nan=math.inf))
+        apart.append(
+            ((got - expected).abs().amax(dim=-1) / spread).nan_to_num(nan=math.inf)
+        )
     size = float(apart[-1].max())
     explained = EXPLAINED * torch.finfo(torch.float32).eps * abs(pair.reach)
     if not size > 0:
         return Violation(size)
     position = pair.places[int((~(apart[-1] < size / 10)).nonzero()[0])]
-    layers = [n for n, each in enumerate(apart[:-1]) if not float(each.max()) < size / 100]
+    layers = [
+        n for n, each in enumerate(apart[:-1]) if not float(each.max()) < size / 100
+    ]
     return Violation(size, position, layers[0] if layers else None, explained)
 
 
 @torch.inference_mode()
 def asked(trial: Trial, case: Case) -> Violation | Found:
-    """Ask one trial in one format; errors of the model's code say why it cannot be asked."""
+    """Ask one trial in one format; errors of the model's code say why it cannot be
+    asked.
+    """
     try:
         answer = trial.ask(case)
     except (UnaskedError, InputError) as error:
         return Found("cannot be asked", str(error))
     except REFUSALS as error:
         said = " ".join(str(error).split()) or "no message"
-        return Found("cannot be asked", f"raises {type(error).__name__}: {said}"[:DESCRIBED])
+        return Found(
+            "cannot be asked", f"raises {type(error).__name__}: {said}"[:DESCRIBED]
+        )
     if isinstance(answer, Found):
         return answer
     violation = violation_of(answer)
@@ -173,7 +204,9 @@ def asked(trial: Trial, case: Case) -> Violation | Found:
 def judged(
     words: dict[str, str], own: float, single: Violation, exact: float | None
 ) -> tuple[Verdict, dict[str, str]]:
-    """Decide from a violation in the model's format, in float32 and, if it can be, in float64."""
+    """Decide from a violation in the model's format, in float32 and, if it can be, in
+    float64.
+    """
     # Code that cannot be converted has only the step of float32 to go by.
     least = max(TABLE, single.size / SHRINKS)
     if exact is not None and not exact <= least:
@@ -183,8 +216,12 @@ def judged(
     return ("holds" if own <= ROUNDED else "rounding only"), {}
 
 
-def explanation(law: str, trial: str, kinds: Sequence[str] = ("any",)) -> dict[str, str]:
-    """Return what a violation means and the way out, in general or as known of kinds of models."""
+def explanation(
+    law: str, trial: str, kinds: Sequence[str] = ("any",)
+) -> dict[str, str]:
+    """Return what a violation means and the way out, in general or as known of kinds of
+    models.
+    """
     for row in KNOWN:
         here = set(kinds) & set(row["models"])
         if here and law in row["laws"] and trial in row.get("trials", [trial]):
@@ -192,9 +229,18 @@ def explanation(law: str, trial: str, kinds: Sequence[str] = ("any",)) -> dict[s
     return {}
 
 
-def row_of(law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]) -> dict[str, Any]:
-    """Return a row of the table: the answers of one trial in each format, and the verdict."""
-    row: dict[str, Any] = {"law": law.name, "trial": trial.name, "verdict": "", "size": None}
+def row_of(
+    law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]
+) -> dict[str, Any]:
+    """Return a row of the table: the answers of one trial in each format, and the
+    verdict.
+    """
+    row: dict[str, Any] = {
+        "law": law.name,
+        "trial": trial.name,
+        "verdict": "",
+        "size": None,
+    }
     row |= {"float32": None, "float64": None, "layer": None, "position": None}
     row |= {"kind": "", "says": "", "fix": ""}
     words = explanation(law.name, trial.name)
@@ -205,7 +251,9 @@ def row_of(law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]
         worst = next((each for each in unasked if each.verdict == "broken"), unasked[0])
         row |= worst._asdict()
         if worst.verdict == "broken":
-            row |= words | {"says": ": ".join(filter(None, (worst.says, words.get("says"))))}
+            row |= words | {
+                "says": ": ".join(filter(None, (worst.says, words.get("says"))))
+            }
         return row
     sizes = {name: each for name, each in found.items() if isinstance(each, Violation)}
     single, exact = sizes["float32"], sizes.get("float64")
@@ -218,5 +266,8 @@ def row_of(law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]
         row |= {"layer": where.layer, "position": where.position, **said}
     if not math.isfinite(size):
         row |= dict.fromkeys(("size", "float32", "float64"))
-        row |= {"says": "its logits are no numbers", "fix": "look for overflow, or rows all masked"}
+        row |= {
+            "says": "its logits are no numbers",
+            "fix": "look for overflow, or rows all masked",
+        }
     return row

@@ -1,4 +1,6 @@
-"""The model that a name stands for: a folder with or without weights, or a factory of own code."""
+"""The model that a name stands for: a folder with or without weights, or a factory of
+own code.
+"""
 
 import importlib
 import sys
@@ -23,7 +25,9 @@ SMALLER: dict[str, int] = table_beside(__file__)["smaller"]
 SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
-def subject_at(target: str, dtype: loading.ModelDtype = "auto", device: str = "cpu") -> Subject:
+def subject_at(
+    target: str, dtype: loading.ModelDtype = "auto", device: str = "cpu"
+) -> Subject:
     """Return the model of a folder, of an id in the Hub's local cache, or of a factory.
 
     InputError: there is none, it cannot be loaded, or it is no language model.
@@ -34,10 +38,14 @@ def subject_at(target: str, dtype: loading.ModelDtype = "auto", device: str = "c
     if colon and not Path(target).exists():
         sys.path.insert(0, str(Path.cwd()))
         try:
-            return subject_of(getattr(importlib.import_module(module), factory)(), target)
+            return subject_of(
+                getattr(importlib.import_module(module), factory)(), target
+            )
         except (Exception, SystemExit) as error:
             # The user's code may raise anything.
-            raise InputError(f"{target} gives no model: {type(error).__name__}: {error}") from None
+            raise InputError(
+                f"{target} gives no model: {type(error).__name__}: {error}"
+            ) from None
         finally:
             sys.path.pop(0)
     folder = located(Path(target))
@@ -46,8 +54,9 @@ def subject_at(target: str, dtype: loading.ModelDtype = "auto", device: str = "c
         needed = 8 * weight_count(folder)
         if device == "cpu" and needed > (free := available_memory()):
             raise InputError(
-                f"{folder} needs {size(needed)} for its weights in float64, and {size(free)} are "
-                "free; its config.json alone is given smaller random weights"
+                f"{folder} needs {size(needed)} for its weights in float64, and"
+                f" {size(free)} are free; its config.json alone is given smaller random"
+                " weights"
             )
         return Transformers(loading.load(folder, device, dtype, None), folder.name)
     with loading.refusing("cannot build a model from", folder):
@@ -58,7 +67,8 @@ def subject_at(target: str, dtype: loading.ModelDtype = "auto", device: str = "c
 
 
 def random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
-    """Return a model with random weights that make positions tell; True if its sizes are smaller.
+    """Return a model with random weights that make positions tell; True if its sizes
+    are smaller.
 
     Norms differ between features, as trained ones do.
     """
@@ -78,7 +88,8 @@ def random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
                 parameter.copy_(noise * 1.5 * parameter.shape[-1] ** -0.5)
             elif "norm" in name:
                 parameter.add_(0.2 * noise)
-    # Tables of frequencies stay as they were made, as in a model that is loaded in a format.
+    # Tables of frequencies stay as they were made, as in a model that is loaded in a
+    # format.
     with tables_kept(model):
         model.to(dtype)
     return model.eval().requires_grad_(False), smaller
@@ -90,9 +101,17 @@ def reduced(config: Any) -> Any:
     values, layers, width = text.to_dict(), text.num_hidden_layers, head_dim(text)
     grouped = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     whole = grouped == text.num_attention_heads
-    sizes = {name: min(size, values[name]) for name, size in SMALLER.items() if values.get(name)}
+    sizes = {
+        name: min(size, values[name])
+        for name, size in SMALLER.items()
+        if values.get(name)
+    }
     sizes |= {"hidden_size": 2 * width, "num_attention_heads": 2}
-    sizes |= {"num_key_value_heads": 2 if whole else 1} if "num_key_value_heads" in values else {}
+    sizes |= (
+        {"num_key_value_heads": 2 if whole else 1}
+        if "num_key_value_heads" in values
+        else {}
+    )
     values |= sizes | dict.fromkeys(SPECIAL)
     for name, value in values.items():
         if isinstance(value, list) and len(value) == layers:

@@ -33,7 +33,9 @@ def moved(case: Case, by: int, times: int = 1) -> Pair:
 
 
 def move(case: Case, cache: Any, by: int) -> None:
-    """Rotate cached keys to positions further on, by the model's own code or by its rotation."""
+    """Rotate cached keys to positions further on, by the model's own code or by its
+    rotation.
+    """
     subject = case.subject
     if isinstance(subject, Function):
         if not hasattr(subject.function, "shift_keys"):
@@ -47,21 +49,29 @@ def move(case: Case, cache: Any, by: int) -> None:
     for layer, turn in found.items():
         if turn is not None and (entry := entries[layer]) is not None:
             parts, image = list(entry), turn.images[0]
-            parts[turn.part] = (entry[turn.part].to(image.dtype) @ image).to(entry[0].dtype)
+            parts[turn.part] = (entry[turn.part].to(image.dtype) @ image).to(
+                entry[0].dtype
+            )
             subject.set_entry(cache, layer, (parts[0], parts[1]))
 
 
 def dropped(case: Case) -> Pair:
-    """Forget the first tokens of a cache, move the rest back, and compare with a text without."""
+    """Forget the first tokens of a cache, move the rest back, and compare with a text
+    without.
+    """
     cache = _filled(case, case.tokens[:, :PREFILLED])
     for layer, (keys, values) in enumerate(_whole(case, cache, PREFILLED)):
-        case.subject.set_entry(cache, layer, (keys[:, :, DROPPED:], values[:, :, DROPPED:]))
+        case.subject.set_entry(
+            cache, layer, (keys[:, :, DROPPED:], values[:, :, DROPPED:])
+        )
     move(case, cache, -DROPPED)
     return _continued(case, cache, case.tokens[:, DROPPED:])
 
 
 def reused(case: Case) -> Pair:
-    """Put keys of a block that was read alone behind others, and compare with one pass."""
+    """Put keys of a block that was read alone behind others, and compare with one
+    pass.
+    """
     cache = _filled(case, case.tokens[:, :DROPPED])
     block = _filled(case, case.tokens[:, DROPPED:PREFILLED])
     before = _whole(case, cache, DROPPED)
@@ -80,7 +90,9 @@ def _filled(case: Case, tokens: Tokens) -> Any:
 
 
 def _whole(case: Case, cache: Any, length: int) -> list[tuple[Tensor, Tensor]]:
-    """Return keys and values of all layers; UnaskedError if one keeps less than all of them."""
+    """Return keys and values of all layers; UnaskedError if one keeps less than all of
+    them.
+    """
     entries = [e for e in case.subject.entries(cache) if e and e[0].shape[2] == length]
     windows = any(getattr(layer, "is_sliding", False) for layer in cache["held"].layers)
     if windows or len(entries) != len(case.subject.entries(cache)):
@@ -95,7 +107,9 @@ def _continued(case: Case, cache: Any, text: Tokens, first: int = 0) -> Pair:
     at = case.at(first + places.start, len(places))
     got = case.subject.read(text[:, places.start :], at, cache=cache)
     whole = case.subject.read(text, case.at(first, length) if first else None)
-    return Pair(got, [stage[:, places.start :] for stage in whole], places, reach=first + TOKENS)
+    return Pair(
+        got, [stage[:, places.start :] for stage in whole], places, reach=first + TOKENS
+    )
 
 
 def short_after_long(case: Case) -> Pair:
@@ -107,12 +121,19 @@ def short_after_long(case: Case) -> Pair:
 
 
 def saved(case: Case) -> Pair:
-    """Save the model, load it (its skeleton is built without memory), and read the same."""
+    """Save the model, load it (its skeleton is built without memory), and read the
+    same.
+    """
     model = _transformers(case).model
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     if weights > MOST_SAVED:
-        raise UnaskedError(f"more than {MOST_SAVED >> 30} GiB of weights are not saved again")
-    with tempfile.TemporaryDirectory(prefix="ropelab-") as folder, refusing("cannot save", "it"):
+        raise UnaskedError(
+            f"more than {MOST_SAVED >> 30} GiB of weights are not saved again"
+        )
+    with (
+        tempfile.TemporaryDirectory(prefix="ropelab-") as folder,
+        refusing("cannot save", "it"),
+    ):
         model.save_pretrained(folder)
         again = type(model).from_pretrained(folder, dtype=case.dtype)
     found = Transformers(again.to(_transformers(case).device)).read(case.tokens)
@@ -120,7 +141,9 @@ def saved(case: Case) -> Pair:
 
 
 def compiled(case: Case) -> Pair:
-    """Read with torch.compile, near after short texts and then far, and compare with eager code."""
+    """Read with torch.compile, near after short texts and then far, and compare with
+    eager code.
+    """
     # What was compiled for one length or place may stay in the graph.
     torch.compiler.reset()
     subject = case.subject.compiled()
@@ -135,19 +158,25 @@ def compiled(case: Case) -> Pair:
 
 
 def autocast(case: Case) -> Found:
-    """Compare the rotary modules' cosines under autocast to bfloat16 with those without."""
+    """Compare the rotary modules' cosines under autocast to bfloat16 with those
+    without.
+    """
     at = [0, 1, (_transformers(case).across or 2**12) - 1]
     for number, module in enumerate(_rotary(case)):
         plain = module.cosines(at)
         with torch.autocast(_transformers(case).device.type, torch.bfloat16):
             apart = (module.cosines(at).double() - plain.double()).abs().max()
         if apart > 0:
-            return Found("broken", f"rotary module {number}: cosines in bfloat16", float(apart))
+            return Found(
+                "broken", f"rotary module {number}: cosines in bfloat16", float(apart)
+            )
     return Found("holds", "cosines are the same bit for bit")
 
 
 def converted(case: Case) -> Found:
-    """Convert copies of the rotary modules to bfloat16, and compare their frequencies."""
+    """Convert copies of the rotary modules to bfloat16, and compare their
+    frequencies.
+    """
     off = 0.0
     for module in _rotary(case):
         copied = deepcopy(module)

@@ -1,8 +1,8 @@
 """The rotation of each layer, recovered from cached keys, not believed.
 
-In a text of one token attention returns that token's value wherever it stands, so that hidden
-states do not depend on its position, and the key of each layer at one position is that at another,
-rotated. Keys of many tokens give the linear map between the two.
+In a text of one token attention returns that token's value wherever it stands, so that
+hidden states do not depend on its position, and the key of each layer at one position
+is that at another, rotated. Keys of many tokens give the linear map between the two.
 """
 
 import math
@@ -30,7 +30,8 @@ from ropelab.math.rotary import axis_of_pairs
 LARGEST, TOLERANCE = 2**13, 0.01
 # Of what does not move, relative to its size: float32 leaves less.
 STILL = 1e-5
-# Architectures whose layers rotate only under a window, as their configuration does not say.
+# Architectures whose layers rotate only under a window, as their configuration does not
+# say.
 WINDOWED_ONLY = ("cohere2", "exaone4", "exaone_moe")
 
 
@@ -39,12 +40,15 @@ class Turn:
     """The rotation of one layer's cache."""
 
     part: int  # 0: its keys; 1: the second part of a cache of latents
-    # Row j of an image is the j-th unit vector, rotated to a position [positions, width, width].
+    # Row j of an image is the j-th unit vector, rotated to a position [positions,
+    # width, width].
     images: Tensor
 
 
 def turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
-    """Return rotations by distances [positions] or [axes, positions], by layer; None: none."""
+    """Return rotations by distances [positions] or [axes, positions], by layer; None:
+    none.
+    """
     # Some recurrent layers begin anew at position 0, so that no rotation starts there.
     start = torch.ones_like(positions[..., :1]) - min(0, int(positions.min()))
     sample = _parts(case, start, 1)
@@ -71,7 +75,9 @@ def _turn(parts: Sequence[Tensor]) -> Turn | None:
 
 
 def _parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tensor]]:
-    """Return keys and values [positions, samples, width] of `count` tokens alone at positions."""
+    """Return keys and values [positions, samples, width] of `count` tokens alone at
+    positions.
+    """
     random = torch.Generator().manual_seed(1)
     tokens = torch.randint(case.subject.vocabulary, (count,), generator=random)
     places, cache = positions.shape[-1], case.subject.new_cache()
@@ -85,7 +91,9 @@ def _parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tensor]]
 
 
 def probed(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
-    """Return the rotations to positions that show every kind of mistake, and these positions."""
+    """Return the rotations to positions that show every kind of mistake, and these
+    positions.
+    """
     places = [p for p in PROBES if 0 < p < LARGEST]
     with suppress(IndexError, RuntimeError):  # tables end
         return turns(case, torch.tensor(places)), places
@@ -102,11 +110,15 @@ def text_of(case: Case) -> Any:
 
 
 def rotating(text: Any) -> list[bool]:
-    """Return for each layer whether the configuration, or its architecture, lets it rotate."""
+    """Return for each layer whether the configuration, or its architecture, lets it
+    rotate.
+    """
     layers = text.num_hidden_layers
     if text.model_type in WINDOWED_ONLY and getattr(text, "sliding_window", None):
         return [kind == "sliding_attention" for kind in text.layer_types]
-    return [bool(flag) for flag in getattr(text, "no_rope_layers", None) or [1] * layers]
+    return [
+        bool(flag) for flag in getattr(text, "no_rope_layers", None) or [1] * layers
+    ]
 
 
 def which(case: Case) -> Found:
@@ -116,7 +128,9 @@ def which(case: Case) -> Found:
     count = f"{sum(map(bool, found.values()))} of {len(wanted)} layers rotate"
     if not wrong:
         return Found("holds", count)
-    says = "rotates, and should not" if found[wrong[0]] else "does not rotate, and should"
+    says = (
+        "rotates, and should not" if found[wrong[0]] else "does not rotate, and should"
+    )
     return Found("broken", f"layer {wrong[0]} {says}; {count}", layer=wrong[0])
 
 
@@ -128,12 +142,16 @@ def with_what(case: Case) -> Found:
     if wrong := [row for row in rows if row["wrong"]]:
         says = f"layer {wrong[0]['layer']}: {wrong[0]['says']}"
         return Found("broken", says, layer=wrong[0]["layer"])
-    kinds = {f"base {r['base']:g}, {r['rotary_dim']} features, {r['pairing']}" for r in rows}
+    kinds = {
+        f"base {r['base']:g}, {r['rotary_dim']} features, {r['pairing']}" for r in rows
+    }
     return Found("holds", "; ".join(sorted(kinds)))
 
 
 def rotations(case: Case) -> list[dict[str, Any]]:
-    """Return a row per layer that rotates: its base, width, pairing, and what is wrong with it."""
+    """Return a row per layer that rotates: its base, width, pairing, and what is wrong
+    with it.
+    """
     text = text_of(case)
     reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
     if reading.main is None:
@@ -144,8 +162,8 @@ def rotations(case: Case) -> list[dict[str, Any]]:
     for layer, turn in found.items():
         if turn is None:
             continue
-        # Weights decide which features form a pair and which way they turn, no configuration does:
-        # the first layer stands for all.
+        # Weights decide which features form a pair and which way they turn, no
+        # configuration does: the first layer stands for all.
         usual, width = rows[0]["pairing"] if rows else "", turn.images.shape[-1]
         spec = reading.layers.get(kinds[layer], reading.main)
         spec = replace(
@@ -165,11 +183,24 @@ def rotations(case: Case) -> list[dict[str, Any]]:
         observed = replace(
             observed,
             sin=observed.sin * sign,
-            blocks=None if observed.blocks is None else observed.blocks * [[1, sign], [sign, 1]],
+            blocks=(
+                None
+                if observed.blocks is None
+                else observed.blocks * [[1, sign], [sign, 1]]
+            ),
         )
         done = diagnose(observed, Expected(spec, max(places) + 2, {}), TOLERANCE)
-        row = {"layer": layer, "base": _base(observed), "rotary_dim": 2 * observed.cos.shape[1]}
-        row |= {"pairing": observed.partner, "sign": sign, "wrong": done.wrong, "says": done.answer}
+        row = {
+            "layer": layer,
+            "base": _base(observed),
+            "rotary_dim": 2 * observed.cos.shape[1],
+        }
+        row |= {
+            "pairing": observed.partner,
+            "sign": sign,
+            "wrong": done.wrong,
+            "says": done.answer,
+        }
         rows.append(row)
     return rows
 
@@ -205,11 +236,15 @@ def sections(case: Case) -> list[int]:
     if not (counts := rope.get("mrope_section")):
         raise UnaskedError("its positions have one axis")
     alternating = rope.get("mrope_interleaved")
-    return axis_of_pairs("mrope_interleaved" if alternating else "mrope", counts).tolist()
+    return axis_of_pairs(
+        "mrope_interleaved" if alternating else "mrope", counts
+    ).tolist()
 
 
 def axes(case: Case) -> Found:
-    """Move one axis at a time, and compare the pairs that rotate with the configured sections."""
+    """Move one axis at a time, and compare the pairs that rotate with the configured
+    sections.
+    """
     wanted = sections(case)
     for layer, turn in turns(case, torch.eye(3, dtype=torch.long)).items():
         if turn is None:
@@ -220,7 +255,10 @@ def axes(case: Case) -> Found:
         expected = [[n for n, axis in enumerate(wanted) if axis == a] for a in range(3)]
         if got != expected:
             axis = next(a for a in range(3) if got[a] != expected[a])
-            says = f"layer {layer}: axis {axis} moves pairs {got[axis]}, not {expected[axis]}"
+            says = (
+                f"layer {layer}: axis {axis} moves pairs {got[axis]}, not"
+                f" {expected[axis]}"
+            )
             return Found("broken", says, layer=layer)
     return Found("holds", f"sections {[wanted.count(a) for a in range(3)]}")
 

@@ -1,4 +1,6 @@
-"""The model under test: token ids, positions and segments in, hidden states and logits out."""
+"""The model under test: token ids, positions and segments in, hidden states and logits
+out.
+"""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -31,19 +33,24 @@ class UnaskedError(Exception):
 class Float64(TorchFunctionMode):
     """Computation in which code that asks for a smaller format is given float64."""
 
-    # Rotary modules and norms ask for float32 whatever the format of the model. Without this, a
-    # model in float64 would still have angles in float32, and rounding would pass for a defect.
+    # Rotary modules and norms ask for float32 whatever the format of the model. Without
+    # this, a model in float64 would still have angles in float32, and rounding would
+    # pass for a defect.
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
             func = Tensor.double
         args = tuple(map(_widened, args))
-        return func(*args, **{name: _widened(value) for name, value in (kwargs or {}).items()})
+        return func(
+            *args, **{name: _widened(value) for name, value in (kwargs or {}).items()}
+        )
 
 
 def _widened(value: Any) -> Any:
-    return torch.float64 if isinstance(value, torch.dtype) and value in ROUNDED else value
+    return (
+        torch.float64 if isinstance(value, torch.dtype) and value in ROUNDED else value
+    )
 
 
 class Subject(ABC):
@@ -69,7 +76,11 @@ class Subject(ABC):
 
     @abstractmethod
     def read(
-        self, tokens: Tokens, positions: Given = None, segments: Given = None, cache: Any = None
+        self,
+        tokens: Tokens,
+        positions: Given = None,
+        segments: Given = None,
+        cache: Any = None,
     ) -> Stages:
         """Read tokens behind those in a cache, which grows.
 
@@ -91,8 +102,12 @@ class Subject(ABC):
     def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:
         raise UnaskedError("its keys cannot be changed")
 
-    def generate(self, tokens: Tokens, segments: Tokens, new: int) -> tuple[Tensor, Tensor]:
-        """Return new tokens [rows, new] of greedy decoding, and the logits that chose them."""
+    def generate(
+        self, tokens: Tokens, segments: Tokens, new: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return new tokens [rows, new] of greedy decoding, and the logits that chose
+        them.
+        """
         raise UnaskedError("it does not generate")
 
     def compiled(self) -> "Subject":
@@ -101,12 +116,15 @@ class Subject(ABC):
 
     @contextmanager
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
-        """Compute in a number format in the block, as far as the code can be converted."""
+        """Compute in a number format in the block, as far as the code can be
+        converted.
+        """
         module = self.code if self.convertible else nn.Module()
         wide = dtype == torch.float64
         with tables_kept(module):
             try:
-                # In place, so that no second model is held; a wider format and back loses nothing.
+                # In place, so that no second model is held; a wider format and back
+                # loses nothing.
                 with nullcontext() if wide else tables_kept(module):
                     module.to(dtype)
                 with Float64() if wide else nullcontext():
@@ -138,12 +156,18 @@ class Transformers(Subject):
         original = [part.get("original_max_position_embeddings") for part in places]
         claimed = getattr(self.text, "max_position_embeddings", None)
         self.across = next(filter(None, original), claimed)
-        lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
+        lists = (
+            module for module in model.modules() if isinstance(module, nn.ModuleList)
+        )
         count = self.text.num_hidden_layers
         self.layers = list(next((each for each in lists if len(each) == count), ()))
 
     def read(
-        self, tokens: Tokens, positions: Given = None, segments: Given = None, cache: Any = None
+        self,
+        tokens: Tokens,
+        positions: Given = None,
+        segments: Given = None,
+        cache: Any = None,
     ) -> Stages:
         given: dict[str, Any] = {"input_ids": tokens.to(self.device)}
         if positions is not None:
@@ -181,7 +205,11 @@ class Transformers(Subject):
             raise UnaskedError("its cache holds no keys")
         held = ((layer, getattr(layer, "keys", None)) for layer in layers)
         return [
-            (k, layer.values) if isinstance(k, Tensor) and k.ndim == 4 and k.numel() > 0 else None
+            (
+                (k, layer.values)
+                if isinstance(k, Tensor) and k.ndim == 4 and k.numel() > 0
+                else None
+            )
             for layer, k in held
         ]
 
@@ -190,7 +218,9 @@ class Transformers(Subject):
             held = cache["held"].layers[layer]
             held.keys, held.values = entry
 
-    def generate(self, tokens: Tokens, segments: Tokens, new: int) -> tuple[Tensor, Tensor]:
+    def generate(
+        self, tokens: Tokens, segments: Tokens, new: int
+    ) -> tuple[Tensor, Tensor]:
         if not hasattr(self.model, "generate"):
             return super().generate(tokens, segments, new)
         output = self.model.generate(
@@ -226,8 +256,9 @@ class Transformers(Subject):
 class Function(Subject):
     """A callable from token ids, positions and a mask to logits.
 
-    The mask is True [rows, queries, keys] where a query may look. If it takes `cache`, it is given
-    what its `new_cache()` made. `shift_keys(cache, by)` is asked to move the keys of a cache.
+    The mask is True [rows, queries, keys] where a query may look. If it takes `cache`,
+    it is given what its `new_cache()` made. `shift_keys(cache, by)` is asked to move
+    the keys of a cache.
     """
 
     def __init__(self, function: Any, name: str = "") -> None:
@@ -235,13 +266,19 @@ class Function(Subject):
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.vocabulary = int(getattr(function, "vocabulary", 64))
         self.cached = hasattr(function, "new_cache")
-        parameters = function.parameters() if isinstance(function, nn.Module) else iter(())
+        parameters = (
+            function.parameters() if isinstance(function, nn.Module) else iter(())
+        )
         first = next(parameters, None)
         self.convertible = first is not None
         self.dtype = torch.float32 if first is None else first.dtype
 
     def read(
-        self, tokens: Tokens, positions: Given = None, segments: Given = None, cache: Any = None
+        self,
+        tokens: Tokens,
+        positions: Given = None,
+        segments: Given = None,
+        cache: Any = None,
     ) -> Stages:
         rows, new = tokens.shape
         before = 0 if cache is None else cache["read"]
@@ -252,10 +289,13 @@ class Function(Subject):
         more = {} if cache is None else {"cache": cache["held"]}
         logits = self.function(tokens, positions, visible(segments, new), **more)
         if not isinstance(logits, Tensor) or logits.shape[:2] != tokens.shape:
-            raise UnaskedError("its answer is no tensor of logits [rows, tokens, vocabulary]")
+            raise UnaskedError(
+                "its answer is no tensor of logits [rows, tokens, vocabulary]"
+            )
         if cache is not None:
             cache["read"] += new
-        return [logits.clone()]  # as it may be a buffer of the code, which the next call fills
+        # as it may be a buffer of the code, which the next call fills
+        return [logits.clone()]
 
     def new_cache(self) -> Any:
         if not self.cached:

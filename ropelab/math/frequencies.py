@@ -1,7 +1,7 @@
 """The frequencies of rotary position embedding, before any scaling.
 
-Pair ``i`` of ``rotary_dim / 2`` rotates by ``base ** (-2 i / rotary_dim)`` radians per token
-(Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.2.2).
+Pair ``i`` of ``rotary_dim / 2`` rotates by ``base ** (-2 i / rotary_dim)`` radians per
+token (Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.2.2).
 """
 
 import math
@@ -15,11 +15,14 @@ from ropelab.runs.errors import InputError
 
 def check_rotary_dim(rotary_dim: int) -> None:
     if rotary_dim < 2 or rotary_dim % 2:
-        raise InputError(f"rotary_dim must be an even number of at least 2, not {rotary_dim}")
+        raise InputError(
+            f"rotary_dim must be an even number of at least 2, not {rotary_dim}"
+        )
 
 
 def check_base(base: float) -> None:
-    # At base 1 all pairs have frequency 1; below it frequencies would exceed one radian per token.
+    # At base 1 all pairs have frequency 1; below it frequencies would exceed one radian
+    # per token.
     if not (math.isfinite(base) and base > 1):
         raise InputError(f"base must be a finite number above 1, not {base:g}")
 
@@ -37,7 +40,9 @@ class Geometry:
         check_base(self.base)
         # LongRope divides by ln(trained_len), which is 0 for one token.
         if self.trained_len < 2:
-            raise InputError(f"trained_len must be at least 2 tokens, not {self.trained_len}")
+            raise InputError(
+                f"trained_len must be at least 2 tokens, not {self.trained_len}"
+            )
 
     @property
     def pairs(self) -> int:
@@ -50,20 +55,29 @@ class Geometry:
 
 
 def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pairs"]:
-    """Return theta_i = base^(-2 i / rotary_dim) in radians per token (arXiv:2104.09864, eq. 15)."""
+    """Return theta_i = base^(-2 i / rotary_dim) in radians per token (arXiv:2104.09864,
+    eq. 15).
+    """
     check_rotary_dim(rotary_dim)
     check_base(base)
-    # In float64, although model code computes it in float32: that rounding is a subject of study.
+    # In float64, although model code computes it in float32: that rounding is a subject
+    # of study.
     exponent = np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim
     return np.power(np.float64(base), -exponent)
 
 
 def wavelengths(inv_freq: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
-    """Return lambda_i = 2 pi / theta_i, tokens per rotation; infinite for a dropped pair."""
+    """Return lambda_i = 2 pi / theta_i, tokens per rotation; infinite for a dropped
+    pair.
+    """
     with np.errstate(divide="ignore"):
         return 2 * math.pi / inv_freq
 
 
-def rotations(inv_freq: Float[np.ndarray, " pairs"], length: float) -> Float[np.ndarray, " pairs"]:
-    """Return r_i = length / lambda_i, the rotations of each pair within ``length`` tokens."""
+def rotations(
+    inv_freq: Float[np.ndarray, " pairs"], length: float
+) -> Float[np.ndarray, " pairs"]:
+    """Return r_i = length / lambda_i, the rotations of each pair within ``length``
+    tokens.
+    """
     return inv_freq * (length / (2 * math.pi))

@@ -28,7 +28,9 @@ DEEPEST = 20
 
 
 def canonical(name: str) -> str:
-    """Return the registered name for any spelling or alias of it; a reference as it is."""
+    """Return the registered name for any spelling or alias of it; a reference as it
+    is.
+    """
     if ":" in name:
         return name
     key = name.lower().replace("-", "_")
@@ -36,7 +38,9 @@ def canonical(name: str) -> str:
 
 
 def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scaling]":
-    """Return the class of a scaling method by name, alias or reference; `names` are for errors."""
+    """Return the class of a scaling method by name, alias or reference; `names` are for
+    errors.
+    """
     key = canonical(name)
     if key in ON_MODELS:
         raise InputError(f"{key} is not a change of frequencies alone; use extrapolate")
@@ -48,14 +52,17 @@ def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scalin
     if (found := find("methods", name)) is None:
         raise unknown_name("method", name, names)
     if not (isinstance(found, type) and issubclass(found, Scaling)):
-        raise InputError(f"{name} must be a class below Scaling; here it is none (docs/own.md)")
+        raise InputError(
+            f"{name} must be a class below Scaling; here it is none (docs/own.md)"
+        )
     return found
 
 
 def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
     """Parse a method that changes frequencies; InputError if it does not fit.
 
-    ``factor`` (test over trained length) is for methods that are written without one and take it.
+    ``factor`` (test over trained length) is for methods that are written without one
+    and take it.
 
     >>> parse_scaling("yarn(beta_fast=16)", factor=4).label
     'yarn(factor=4, beta_fast=16)'
@@ -65,17 +72,19 @@ def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
 
 
 def scaling_for(config: Any, length: int) -> tuple["Scaling", str | None]:
-    """Return the method of a config, and the quotient of lengths that its factor is if not given.
+    """Return the method of a config, and the quotient of lengths that its factor is if
+    not given.
 
-    InputError: it needs a factor, and ``train_len`` was not given or is not below ``length``.
+    InputError: it needs a factor, and ``train_len`` was not given or is not below
+    ``length``.
     """
     scaling = parse_scaling(config.method)
     if scaling == parse_scaling(config.method, factor=2):
         return scaling, None
     if "train_len" not in config.model_fields_set or length <= config.train_len:
         raise InputError(
-            f"{config.method} has no factor: write factor=... among its parameters, or give a "
-            f"train_len below {length} tokens, from which it follows"
+            f"{config.method} has no factor: write factor=... among its parameters, or"
+            f" give a train_len below {length} tokens, from which it follows"
         )
     quotient = f"{length} / {config.train_len} tokens"
     return parse_scaling(config.method, length / config.train_len), quotient
@@ -87,7 +96,9 @@ def build_method(
     factor: float | None,
     parse_inner: Callable[[str, float | None], object],
 ) -> Any:
-    """Build a method, a dataclass with `name` and `default_factors`, from ``beta_fast=16`` etc."""
+    """Build a method, a dataclass with `name` and `default_factors`, from
+    ``beta_fast=16`` etc.
+    """
     # A parameter that is a method itself is parsed by `parse_inner`.
     annotations = typing.get_type_hints(method)
     names = [field.name for field in fields(method)]
@@ -99,7 +110,9 @@ def build_method(
         if known(f"{method.name} parameter", name, names) in values:
             raise InputError(f"{method.name}: {name} is given twice")
         label, kind = f"{method.name}: {name}", annotations[name]
-        values[name] = _value(label, text, kind, lambda inner: parse_inner(inner, factor))
+        values[name] = _value(
+            label, text, kind, lambda inner: parse_inner(inner, factor)
+        )
     # A factor among the arguments wins over the one derived from the test length.
     if factor is not None and method.default_factors:
         values.setdefault("factor", float(factor))
@@ -123,11 +136,15 @@ def split_call(text: str) -> tuple[str, list[str]]:
     return name.strip(), split_list(rest[:-1])
 
 
-def _value(label: str, text: str, kind: object, parse_inner: Callable[[str], object]) -> object:
+def _value(
+    label: str, text: str, kind: object, parse_inner: Callable[[str], object]
+) -> object:
     if isinstance(kind, types.UnionType):
         if text.lower() == "none":
             return None
-        kind = next(part for part in typing.get_args(kind) if part is not types.NoneType)
+        kind = next(
+            part for part in typing.get_args(kind) if part is not types.NoneType
+        )
     if kind == tuple[float, ...]:
         return tuple(_number(label, item) for item in split_list(text.strip("[]()")))
     if kind is float:

@@ -1,4 +1,6 @@
-"""Rotary geometry and scaling of well-known models, by name: the rows of models.toml."""
+"""Rotary geometry and scaling of well-known models, by name: the rows of
+models.toml.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +12,9 @@ from ropelab.runs.files import table_beside
 if TYPE_CHECKING:
     import pandas as pd
 
-# Sections of a head: runs of pairs (Qwen2-VL, arXiv:2409.12191), pairs in alternation (Qwen3-VL),
-# or one axis after the other, each with its own frequencies (2D RoPE, FLUX's axes_dim).
+# Sections of a head: runs of pairs (Qwen2-VL, arXiv:2409.12191), pairs in alternation
+# (Qwen3-VL), or one axis after the other, each with its own frequencies (2D RoPE,
+# FLUX's axes_dim).
 Layout = Literal["mrope", "mrope_interleaved", "axial"]
 
 # Fields of configs about the rotary embedding, and attributes of a `KnownModel`.
@@ -23,7 +26,9 @@ LENGTHS = ("context", "test_len", "train_len", "factor")
 
 @dataclass(frozen=True, kw_only=True)
 class KnownModel:
-    """The rotary embedding of a model, from its published configuration; see models.toml."""
+    """The rotary embedding of a model, from its published configuration; see
+    models.toml.
+    """
 
     name: str
     base: float
@@ -68,15 +73,20 @@ def model_named(name: str) -> KnownModel:
 def fill(values: Any, others: Mapping[str, str]) -> Any:
     """Take what is not given for a config from the model that it names, if any.
 
-    `others`: fields beside those of the rotary embedding, and attributes of a `KnownModel`.
+    `others`: fields beside those of the rotary embedding, and attributes of a
+    `KnownModel`.
     """
     if not isinstance(values, dict) or not values.get("model"):
         return values
     model, given = model_named(str(values["model"])), dict(values)
-    if given.get("method") == model.method.partition("(")[0] and given.keys().isdisjoint(LENGTHS):
+    if given.get("method") == model.method.partition("(")[
+        0
+    ] and given.keys().isdisjoint(LENGTHS):
         # Its own method by name, without parameters: the model's are meant.
         del given["method"]
-    known = {field: getattr(model, name) for field, name in {**EMBEDDING, **others}.items()}
+    known = {
+        field: getattr(model, name) for field, name in {**EMBEDDING, **others}.items()
+    }
     if not given.keys().isdisjoint(known.keys() - {"test_len", "sections"}):
         # The training after its own scaling says nothing about another one.
         known.pop("extended_len", None)
@@ -84,7 +94,8 @@ def fill(values: Any, others: Mapping[str, str]) -> Any:
 
 
 def table() -> "pd.DataFrame":
-    # Imported here: the command line asks this file for names before anything heavy is needed.
+    # Imported here: the command line asks this file for names before anything heavy is
+    # needed.
     import pandas as pd
 
     return pd.DataFrame(

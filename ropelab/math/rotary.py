@@ -1,8 +1,10 @@
-"""The rotation of queries and keys: its angles, which features form a pair, which axis it reads.
+"""The rotation of queries and keys: its angles, which features form a pair, which axis
+it reads.
 
-Convention: at position m a pair (x1, x2) becomes ``(x1 cos(m theta) - x2 sin(m theta), x1 sin(m
-theta) + x2 cos(m theta))``, the product of x1 + i x2 and exp(+i m theta) (arXiv:2104.09864, eq. 13
-and 34). Some codebases rotate the other way; scores are the same if queries and keys do so alike.
+Convention: at position m a pair (x1, x2) becomes ``(x1 cos(m theta) - x2 sin(m theta),
+x1 sin(m theta) + x2 cos(m theta))``, the product of x1 + i x2 and exp(+i m theta)
+(arXiv:2104.09864, eq. 13 and 34). Some codebases rotate the other way; scores are the
+same if queries and keys do so alike.
 """
 
 from collections.abc import Sequence
@@ -15,8 +17,8 @@ from ropelab.math.models import Layout
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.runs.arrays import Float, Int, Shaped
 
-# Features i and i + d/2 form a pair ("half": GPT-NeoX, Llama in Hugging Face layout), or 2 i and
-# 2 i + 1 ("interleaved": the paper, GPT-J, Llama as released by Meta).
+# Features i and i + d/2 form a pair ("half": GPT-NeoX, Llama in Hugging Face layout),
+# or 2 i and 2 i + 1 ("interleaved": the paper, GPT-J, Llama as released by Meta).
 Pairing = Literal["half", "interleaved"]
 
 # Time first, then height and width, as in the sections of Qwen2-VL.
@@ -26,7 +28,9 @@ AXES = {1: ("position",), 2: ("height", "width"), 3: ("time", "height", "width")
 def cos_sin(
     positions: Shaped[np.ndarray, " tokens"], plan: RopePlan
 ) -> tuple[Float[np.ndarray, "tokens pairs"], Float[np.ndarray, "tokens pairs"]]:
-    """Return cos(m theta_i) and sin(m theta_i) in float64, without ``plan.attention_factor``."""
+    """Return cos(m theta_i) and sin(m theta_i) in float64, without
+    ``plan.attention_factor``.
+    """
     # Integer positions are exact up to 2^53; the angle's relative error is about 2^-52.
     angle = positions.astype(np.float64)[:, None] * plan.inv_freq
     return np.cos(angle), np.sin(angle)
@@ -41,11 +45,15 @@ def axis_names(axes: int) -> tuple[str, ...]:
     return AXES.get(axes) or tuple(f"axis {axis}" for axis in range(axes))
 
 
-def axis_of_pairs(layout: Layout, sections: Sequence[int]) -> Int[NDArray[np.int_], " pairs"]:
-    """Return the index of the axis that each pair reads, fastest pair of the head first.
+def axis_of_pairs(
+    layout: Layout, sections: Sequence[int]
+) -> Int[NDArray[np.int_], " pairs"]:
+    """Return the index of the axis that each pair reads, fastest pair of the head
+    first.
 
-    ``sections`` counts the pairs per axis. In "mrope_interleaved", axis a of n gets the pairs a,
-    a + n, a + 2 n, ... up to its number of pairs, and the first axis all that remain.
+    ``sections`` counts the pairs per axis. In "mrope_interleaved", axis a of n gets the
+    pairs a, a + n, a + 2 n, ... up to its number of pairs, and the first axis all that
+    remain.
 
     >>> axis_of_pairs("mrope", (1, 2, 2)).tolist()
     [0, 1, 1, 2, 2]

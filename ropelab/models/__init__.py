@@ -1,8 +1,9 @@
-"""Models: position encodings, the small language model, released models, and their tasks.
+"""Models: position encodings, the small language model, released models, and their
+tasks.
 
-`ropelab.models()` is the table of the models known by name. This package has the name of that
-function, so it answers the call itself: a function beside it would be replaced as soon as anything
-imports the package.
+`ropelab.models()` is the table of the models known by name. This package has the name
+of that function, so it answers the call itself: a function beside it would be replaced
+as soon as anything imports the package.
 """
 
 import sys

@@ -1,4 +1,6 @@
-"""The configs that come with ropelab: in `configs/` of a checkout, in the package of a wheel."""
+"""The configs that come with ropelab: in `configs/` of a checkout, in the package of a
+wheel.
+"""
 
 from difflib import get_close_matches
 from itertools import takewhile
@@ -18,7 +20,8 @@ def folder() -> Path:
 def resolved(path: Path) -> Path:
     """Return a path that exists, else the config or folder of configs of that name.
 
-    `configs` are all at the top, `precision` is one of them, `smoke` a folder; else InputError.
+    `configs` are all at the top, `precision` is one of them, `smoke` a folder; else
+    InputError.
     """
     parts = path.parts
     named = folder().joinpath(*(parts[1:] if parts[:1] == ("configs",) else parts))
@@ -46,4 +49,6 @@ def _about(file: Path) -> str:
     # The comment at the head of a config, shortened to two lines of a terminal.
     lines = file.read_text(encoding="utf-8").splitlines()
     comment = takewhile(lambda line: line.startswith("#"), lines)
-    return shorten(" ".join(line.lstrip("# ") for line in comment), 90, placeholder=" ...")
+    return shorten(
+        " ".join(line.lstrip("# ") for line in comment), 90, placeholder=" ..."
+    )

@@ -1,8 +1,10 @@
-"""Cells: the independent pieces of a run, the folders that keep finished ones, and their values.
+"""Cells: the independent pieces of a run, the folders that keep finished ones, and
+their values.
 
-They follow from the config alone: listing, sharing, sharding and resuming are one mechanism each. A
-folder is named by the hash of all that its cell depends on, so that an interrupted run keeps its
-finished cells; only changed or damaged ones are computed again.
+They follow from the config alone: listing, sharing, sharding and resuming are one
+mechanism each. A folder is named by the hash of all that its cell depends on, so that
+an interrupted run keeps its finished cells; only changed or damaged ones are computed
+again.
 """
 
 import os
@@ -18,7 +20,14 @@ from pydantic import TypeAdapter
 
 from ropelab.runs.errors import say
 from ropelab.runs.estimate import Estimate
-from ropelab.runs.folders import fingerprint, locked, quietly, remove, replaced, replaced_file
+from ropelab.runs.folders import (
+    fingerprint,
+    locked,
+    quietly,
+    remove,
+    replaced,
+    replaced_file,
+)
 from ropelab.runs.machine import RATES, as_by_default, cores, rate
 from ropelab.runs.own import mentioned
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables
@@ -26,13 +35,19 @@ from ropelab.runs.temporary import folder_of
 
 
 class Advance(Protocol):
-    """Report progress: `advance(1, note="loss 2.31")`; `left`: seconds, if known better so."""
+    """Report progress: `advance(1, note="loss 2.31")`; `left`: seconds, if known better
+    so.
+    """
 
-    def __call__(self, steps: float = 1, *, note: str = "", left: float | None = None) -> None: ...
+    def __call__(
+        self, steps: float = 1, *, note: str = "", left: float | None = None
+    ) -> None: ...
 
 
 class Progress(Protocol):
-    """Opens a progress line: `with progress("training, seed 0", total=600) as advance: ...`."""
+    """Opens a progress line: `with progress("training, seed 0", total=600) as advance:
+    ...`.
+    """
 
     def __call__(
         self, description: str, total: float | None = None
@@ -49,7 +64,8 @@ class Named(Protocol):
     """The part of a cell that identifies it."""
 
     @property
-    def kind(self) -> str: ...  # as `extrapolate-text`; cells of a kind are kept together
+    # as `extrapolate-text`; cells of a kind are kept together
+    def kind(self) -> str: ...
 
     @property
     def version(self) -> int: ...  # raised when the numbers change their meaning
@@ -68,7 +84,9 @@ class CellName:
 
 
 class Supply(Protocol):
-    """An input of a cell besides other cells, such as a corpus; its repr identifies it."""
+    """An input of a cell besides other cells, such as a corpus; its repr identifies
+    it.
+    """
 
     def content(self) -> Any: ...
 
@@ -81,21 +99,26 @@ class Needs:
     """The resources of a cell, as far as they can be estimated."""
 
     operations: float = 0.0  # of its matrix products
-    seconds: float = 0.0  # of everything else, on one core of the machine whose rates are known
-    # At its peak, libraries included: training the small model at 2048 tokens took 2.9 GB at most.
+    # of everything else, on one core of the machine whose rates are known
+    seconds: float = 0.0
+    # At its peak, libraries included: training the small model at 2048 tokens took 2.9
+    # GB at most.
     memory_bytes: int = 3_000_000_000
     dtype: str = ""  # of its matrix products; empty where torch is not used
     gpu: bool = False
     cores: int = 1  # that it can use, if they are free
-    # Computed by the process that asked, on all of its threads, with nothing beside it: a clock is
-    # read, or a model is loaded once for many cells.
+    # Computed by the process that asked, on all of its threads, with nothing beside it:
+    # a clock is read, or a model is loaded once for many cells.
     alone: bool = False
-    folders: tuple[CellName, ...] = ()  # of other cells, that are read or left behind for others
+    # of other cells, that are read or left behind for others
+    folders: tuple[CellName, ...] = ()
     supplies: tuple[Supply, ...] = ()
 
     @property
     def size(self) -> float:
-        """A measure of the work that is the same on every machine, so that all shards agree."""
+        """A measure of the work that is the same on every machine, so that all shards
+        agree.
+        """
         return self.operations / RATES["float32"] + self.seconds
 
     def estimate(self) -> Estimate:
@@ -111,9 +134,11 @@ class Needs:
 
 
 class Cell(Named, Protocol):
-    """An independent piece of a run: one model trained, one evaluation, one piece of arithmetic.
+    """An independent piece of a run: one model trained, one evaluation, one piece of
+    arithmetic.
 
-    A frozen dataclass, pickled to another process or machine, where it loads its inputs.
+    A frozen dataclass, pickled to another process or machine, where it loads its
+    inputs.
     """
 
     @property
@@ -141,28 +166,39 @@ CELL = Format("cell.json", ".", TypeAdapter(Description))
 
 @dataclass(frozen=True)
 class Parcel:
-    """The folder of a cell on its way to another machine: the content of its files by name."""
+    """The folder of a cell on its way to another machine: the content of its files by
+    name.
+    """
 
     name: CellName
     files: Mapping[str, bytes]
 
 
 class Cells:
-    """A cache of cells in the folder `root`; without one, for the life of this object only.
+    """A cache of cells in the folder `root`; without one, for the life of this object
+    only.
 
     `again` names a run that makes every cell anew, once; all its processes share it.
     """
 
     def __init__(
-        self, root: Path | None = None, again: str = "", waiting: Callable[[Path], None] = quietly
+        self,
+        root: Path | None = None,
+        again: str = "",
+        waiting: Callable[[Path], None] = quietly,
     ) -> None:
         self.root = root or Path(folder_of(self).name)
         self.again = again
         self._waiting = waiting
 
-    def tables(self, name: Named, make: Callable[[], Tables]) -> dict[str, pd.DataFrame]:
-        """Return the tables of a cell: read back if it was finished before, made otherwise."""
-        # Fresh tables are read back from disk too, so that both ways give the same values.
+    def tables(
+        self, name: Named, make: Callable[[], Tables]
+    ) -> dict[str, pd.DataFrame]:
+        """Return the tables of a cell: read back if it was finished before, made
+        otherwise.
+        """
+        # Fresh tables are read back from disk too, so that both ways give the same
+        # values.
         folder = self._folder(name)
         with locked(folder, self._waiting):
             try:
@@ -175,19 +211,25 @@ class Cells:
                 return CELL.write(fresh, made, self._about(name))
 
     def finished(self, name: Named) -> bool:
-        """Return True if the tables of a cell are there, undamaged, and need not be made anew."""
+        """Return True if the tables of a cell are there, undamaged, and need not be
+        made anew.
+        """
         with suppress(DamagedError):
             return self._read(self._folder(name)) is not None
         return False
 
     @contextmanager
     def directory(self, name: Named) -> Iterator[Path]:
-        """Yield a locked folder that keeps other files, such as training checkpoints."""
+        """Yield a locked folder that keeps other files, such as training
+        checkpoints.
+        """
         # These carry no hashes: their writer checks that they are read back unchanged.
         folder = self._folder(name)
         with locked(folder, self._waiting):
             if not self._may_be_used(folder):
-                remove(folder if self.again or not folder.is_dir() else folder / CELL.file)
+                remove(
+                    folder if self.again or not folder.is_dir() else folder / CELL.file
+                )
                 folder.mkdir(parents=True, exist_ok=True)
                 with replaced_file(folder / CELL.file) as fresh:
                     CELL.describe(fresh, {**self._about(name), "tables": {}})
@@ -201,7 +243,11 @@ class Cells:
         with locked(folder, self._waiting):
             if not self._may_be_used(folder):
                 return None
-            files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+            files = [
+                path
+                for path in sorted(folder.iterdir())
+                if not path.name.startswith(".")
+            ]
             content = {path.name: path.read_bytes() for path in files if path.is_file()}
         return Parcel(CellName(name.kind, name.version, name.key), content)
 
@@ -213,17 +259,29 @@ class Cells:
                 (fresh / file).write_bytes(content)
 
     def _folder(self, name: Named) -> Path:
-        return self.root / name.kind / fingerprint({"version": name.version, **name.key})
+        return (
+            self.root / name.kind / fingerprint({"version": name.version, **name.key})
+        )
 
     def _about(self, name: Named) -> dict[str, Any]:
-        return {"kind": name.kind, "version": name.version, "key": name.key, "again": self.again}
+        return {
+            "kind": name.kind,
+            "version": name.version,
+            "key": name.key,
+            "again": self.again,
+        }
 
     def _description(self, folder: Path) -> dict[str, Any] | None:
-        """Return the description of a cell that may be used; DamagedError if it is another's."""
+        """Return the description of a cell that may be used; DamagedError if it is
+        another's.
+        """
         if not os.path.lexists(folder):
             return None
         about = CELL.description(folder)
-        name = about and (about["kind"], fingerprint({"version": about["version"], **about["key"]}))
+        name = about and (
+            about["kind"],
+            fingerprint({"version": about["version"], **about["key"]}),
+        )
         if about is None or name != (folder.parent.name, folder.name):
             raise DamagedError(f"{folder / CELL.file} is not what was written")
         return None if self.again and about["again"] != self.again else about
@@ -250,12 +308,15 @@ class Stored:
 
 @dataclass(frozen=True)
 class Context:
-    """The surroundings of a cell; without arguments everything stays in a temporary folder."""
+    """The surroundings of a cell; without arguments everything stays in a temporary
+    folder.
+    """
 
     progress: Progress = silent
     cells: Cells = field(default_factory=Cells)
     limits: bool = True  # refuse more memory than is free, where only the cell can tell
-    cores: int = 1  # for a cell that can use several and whose values do not depend on it
+    # for a cell that can use several and whose values do not depend on it
+    cores: int = 1
 
     def compute(self, cell: Cell) -> dict[str, pd.DataFrame]:
         """Return the tables of a cell, computed here if they are not there yet."""
@@ -265,7 +326,9 @@ class Context:
 
 @dataclass(frozen=True)
 class Values:
-    """The tables of finished cells: `values[cell]["loss"]`; and stored runs, for the ledger."""
+    """The tables of finished cells: `values[cell]["loss"]`; and stored runs, for the
+    ledger.
+    """
 
     context: Context = field(default_factory=Context)
     stored: Callable[[str], list[Stored]] = lambda experiment: []
@@ -296,10 +359,11 @@ def with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:
 
 @dataclass(frozen=True, kw_only=True)
 class Computation:
-    """A piece of arithmetic: a function of the module level, applied to json-able inputs.
+    """A piece of arithmetic: a function of the module level, applied to json-able
+    inputs.
 
-    Where there are `starts`, it takes a list of their tables too; read back from CSV, in which
-    whole numbers with gaps are floats.
+    Where there are `starts`, it takes a list of their tables too; read back from CSV,
+    in which whole numbers with gaps are floats.
     """
 
     kind: str
@@ -309,7 +373,8 @@ class Computation:
     inputs: Mapping[str, Any]
     needs: Needs = Needs(memory_bytes=300_000_000)
     starts: tuple[Cell, ...] = ()
-    # Sources of one's own methods among the inputs, found by the process that makes the cell.
+    # Sources of one's own methods among the inputs, found by the process that makes the
+    # cell.
     own: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -317,12 +382,16 @@ class Computation:
 
     @property
     def key(self) -> Mapping[str, Any]:
-        starts = {"starts": [name_of(start) for start in self.starts]} if self.starts else {}
+        starts = (
+            {"starts": [name_of(start) for start in self.starts]} if self.starts else {}
+        )
         return {**self.inputs, **starts, **({"own": self.own} if self.own else {})}
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         with context.progress(self.title, 1) as advance:
             starts = [context.compute(start) for start in self.starts]
-            found = self.function(**self.inputs, **({"starts": starts} if starts else {}))
+            found = self.function(
+                **self.inputs, **({"starts": starts} if starts else {})
+            )
             advance(1)
         return found

@@ -1,19 +1,23 @@
-"""The one rule by which two rows are said to differ, for every experiment that trains models.
+"""The one rule by which two rows are said to differ, for every experiment that trains
+models.
 
-Everything is measured with the same seeds on the same documents (sequences), so two rows are
-compared value by value: the difference for each seed and document. Its mean has an interval over
-both (see `ropelab.runs.stats`): another model and other text could have come out otherwise.
+Everything is measured with the same seeds on the same documents (sequences), so two
+rows are compared value by value: the difference for each seed and document. Its mean
+has an interval over both (see `ropelab.runs.stats`): another model and other text could
+have come out otherwise.
 
-A table answers several questions, a metric at a place each, and every question is a family of its
-own: of the pairs that are named as different in one family at most FALSE_DISCOVERIES (5 %) are
-expected not to differ (Benjamini and Hochberg 1995). What is no evidence is kept out of a family
-(`status`): rows that fail, whose easy discoveries would lower the bar for close pairs, are judged
-among themselves; rows with the same values are one; a mean over seeds of two kinds, some that
-learned and some that did not, describes none of them and is not tested (docs/methods.md).
+A table answers several questions, a metric at a place each, and every question is a
+family of its own: of the pairs that are named as different in one family at most
+FALSE_DISCOVERIES (5 %) are expected not to differ (Benjamini and Hochberg 1995). What
+is no evidence is kept out of a family (`status`): rows that fail, whose easy
+discoveries would lower the bar for close pairs, are judged among themselves; rows with
+the same values are one; a mean over seeds of two kinds, some that learned and some that
+did not, describes none of them and is not tested (docs/methods.md).
 
-**`~` means: among all comparisons of its family, this one is not a discovery at that rate.** Every
-other verdict names the better one. Intervals have the coverage that this selection leaves them
-(`confidence`; Benjamini and Yekutieli 2005): without 0 where there is a verdict, and only there.
+**`~` means: among all comparisons of its family, this one is not a discovery at that
+rate.** Every other verdict names the better one. Intervals have the coverage that this
+selection leaves them (`confidence`; Benjamini and Yekutieli 2005): without 0 where
+there is a verdict, and only there.
 """
 
 import math
@@ -24,7 +28,13 @@ from typing import Literal
 import pandas as pd
 
 from ropelab.runs.sentences import listed
-from ropelab.runs.stats import CONFIDENCE, FALSE_DISCOVERIES, Mean, crossed_mean, discovery_rates
+from ropelab.runs.stats import (
+    CONFIDENCE,
+    FALSE_DISCOVERIES,
+    Mean,
+    crossed_mean,
+    discovery_rates,
+)
 from ropelab.runs.thresholds import AT_CHANCE, NO_USE, TWO_KINDS
 
 # The columns of every comparison, behind those that identify it; n: units per seed.
@@ -42,7 +52,8 @@ UNLEARNED = "did not learn"
 class Pair:
     """Two rows to be compared."""
 
-    about: tuple[Hashable, ...]  # identifies the comparison: the first columns of the table
+    # identifies the comparison: the first columns of the table
+    about: tuple[Hashable, ...]
     a: pd.Series  # values by (seed, unit)
     b: pd.Series
     names: tuple[str, str]  # the verdicts where a is better, and where b is
@@ -53,7 +64,9 @@ class Pair:
 def difference(a: pd.Series, b: pd.Series) -> Mean:
     """Return the mean of a - b, both with the index (seed, unit), in any order."""
     if len(a) != len(b) or not a.index.isin(b.index).all():
-        raise ValueError("only what was measured with the same seeds and units can be compared")
+        raise ValueError(
+            "only what was measured with the same seeds and units can be compared"
+        )
     return crossed_mean((a - b).unstack(level=-1).to_numpy())
 
 
@@ -61,10 +74,14 @@ def compared(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
     """Return a row per pair, judged by family; `columns` name their `about`."""
     pairs = list(pairs)
     means = [difference(pair.a, pair.b) for pair in pairs]
-    judged = pd.DataFrame({"status": _statuses(pairs), "confidence": CONFIDENCE, "rate": math.nan})
+    judged = pd.DataFrame(
+        {"status": _statuses(pairs), "confidence": CONFIDENCE, "rate": math.nan}
+    )
     judged["family"] = pd.Series([pair.family for pair in pairs], dtype=object)
     # Pairs of equal values, either way round, are one test.
-    judged["test"] = [b"".join(sorted((_values(pair.a), _values(pair.b)))) for pair in pairs]
+    judged["test"] = [
+        b"".join(sorted((_values(pair.a), _values(pair.b)))) for pair in pairs
+    ]
     p_values = pd.Series([mean.p_value() for mean in means], dtype=float)
     judged["p"] = p_values.where(judged["status"].isin((TESTED, FAILING)))
     for _, family in judged.groupby(["family", "status"], sort=False):
@@ -99,7 +116,8 @@ def _statuses(pairs: Sequence[Pair]) -> list[str]:
         return pair.measure == "share" and bool(values.mean() < AT_CHANCE)
 
     def of_two_kinds(values: pd.Series) -> bool:
-        # A step between neighbouring seeds, not the range, which grows with their number.
+        # A step between neighbouring seeds, not the range, which grows with their
+        # number.
         by_seed = values.groupby(level=0).mean().sort_values()
         return bool((by_seed.diff() > TWO_KINDS).any())
 
@@ -110,7 +128,9 @@ def _statuses(pairs: Sequence[Pair]) -> list[str]:
         elif _values(pair.a) == _values(pair.b):
             statuses.append(SAME)
         else:
-            statuses.append(FAILING if fails(pair, pair.a) or fails(pair, pair.b) else TESTED)
+            statuses.append(
+                FAILING if fails(pair, pair.a) or fails(pair, pair.b) else TESTED
+            )
     return statuses
 
 
@@ -119,7 +139,9 @@ def _values(row: pd.Series) -> bytes:
 
 
 def between(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
-    """Select the comparisons of two methods, in either order; differences are those of a - b."""
+    """Select the comparisons of two methods, in either order; differences are those of
+    a - b.
+    """
     rows = table[table["method_a"].isin((a, b)) & table["method_b"].isin((a, b))]
     sign = 1.0 - 2.0 * (rows["method_a"] != a)
     ends = rows[["ci_low", "ci_high"]].mul(sign, axis=0)
@@ -127,17 +149,25 @@ def between(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
     return rows.assign(difference=sign * rows["difference"], ci_low=low, ci_high=high)
 
 
-def rivals_of(best: str, table: pd.DataFrame, about: Mapping[str, Hashable]) -> list[str]:
-    """Return the methods not significantly different from one, where columns are `about`."""
+def rivals_of(
+    best: str, table: pd.DataFrame, about: Mapping[str, Hashable]
+) -> list[str]:
+    """Return the methods not significantly different from one, where columns are
+    `about`.
+    """
     pair = ["method_a", "method_b"]
     chosen = (table[pair] == best).any(axis=1) & (table["verdict"] == "~")
     for column, value in about.items():
         chosen &= table[column] == value
-    return [b if a == best else a for a, b in table.loc[chosen, pair].itertuples(index=False)]
+    return [
+        b if a == best else a
+        for a, b in table.loc[chosen, pair].itertuples(index=False)
+    ]
 
 
 def tied_with(names: Sequence[str]) -> str:
-    """End a sentence about the best where others are not significantly different from it.
+    """End a sentence about the best where others are not significantly different from
+    it.
 
     >>> tied_with(["pi", "ntk"]), tied_with([])
     (', not significantly different from pi and ntk', '')
@@ -147,7 +177,9 @@ def tied_with(names: Sequence[str]) -> str:
 
 
 def significance(table: pd.DataFrame) -> str:
-    """Count the significant comparisons in a sentence; a row that fails is no evidence."""
+    """Count the significant comparisons in a sentence; a row that fails is no
+    evidence.
+    """
     if table.empty:
         return "There is nothing to compare."
     pair = [name for name in map(str, table) if name.endswith(("_a", "_b"))]
@@ -157,6 +189,6 @@ def significance(table: pd.DataFrame) -> str:
     tested = table[(table["status"] == TESTED) & ~a.isin(again) & ~b.isin(again)]
     found = int((tested["verdict"] != "~").sum())
     return (
-        f"{found} of {len(tested)} comparisons between rows that work are significant, at a false "
-        f"discovery rate of {FALSE_DISCOVERIES:.0%} per question."
+        f"{found} of {len(tested)} comparisons between rows that work are significant,"
+        f" at a false discovery rate of {FALSE_DISCOVERIES:.0%} per question."
     )

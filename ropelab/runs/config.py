@@ -1,7 +1,8 @@
-"""One validated, frozen value per run: TOML and flags in, one clear sentence out if wrong.
+"""One validated, frozen value per run: TOML and flags in, one clear sentence out if
+wrong.
 
-An experiment's config is a subclass of `Config` with one field per flag. Flags, TOML files and
-Python keywords all pass through `build`.
+An experiment's config is a subclass of `Config` with one field per flag. Flags, TOML
+files and Python keywords all pass through `build`.
 """
 
 import re
@@ -54,11 +55,13 @@ EvenCount = Annotated[
 ]
 Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0, le=LARGEST)]
 Real = Annotated[float, BeforeValidator(read_number), Field(allow_inf_nan=False)]
-Positive = Annotated[float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[
+    float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)
+]
 Base = Annotated[float, BeforeValidator(read_number), Field(gt=1, allow_inf_nan=False)]
 T = TypeVar("T")
-# Mark a tuple field that may be typed as `a,b`; AsList drops repeated values, each of which would
-# count one result several times.
+# Mark a tuple field that may be typed as `a,b`; AsList drops repeated values, each of
+# which would count one result several times.
 AsSequence = BeforeValidator(read_list)
 AsList = WrapValidator(lambda value, read: tuple(dict.fromkeys(read(read_list(value)))))
 Names = Annotated[tuple[str, ...], AsList]
@@ -67,24 +70,31 @@ Counts = Some[Count]
 Naturals = Some[Natural]
 Bases = Some[Base]
 Device = Annotated[Literal["auto", "cpu", "cuda"], AfterValidator(resolve_device)]
-# The number format of training and evaluation; `auto` is resolved by `device`, a field before it.
+# The number format of training and evaluation; `auto` is resolved by `device`, a field
+# before it.
 Dtype = Annotated[DtypeName, AfterValidator(_resolved_dtype)]
 # Plain words for pydantic's.
 WORDS: dict[str, dict[str, str]] = table_beside(__file__)
 
 
 def respelled(
-    config_class: "type[Config]", values: Mapping[str, Any], name: Callable[[str], str] = str
+    config_class: "type[Config]",
+    values: Mapping[str, Any],
+    name: Callable[[str], str] = str,
 ) -> dict[str, Any]:
     """Return values under our names; InputError for a field in both spellings."""
     found = dict(values)
     for ours, theirs in spellings(config_class.model_fields).items():
         if theirs in found:
             if ours in found:
-                raise InputError(f"{name(ours)} and {name(theirs)} are the same; give one")
+                raise InputError(
+                    f"{name(ours)} and {name(theirs)} are the same; give one"
+                )
             found[ours] = found.pop(theirs)
     if PARTIAL in found and found.get("rotary_dim") is not None:
-        raise InputError(f"{name('rotary_dim')} and {name(PARTIAL)} are the same; give one")
+        raise InputError(
+            f"{name('rotary_dim')} and {name(PARTIAL)} are the same; give one"
+        )
     return found
 
 
@@ -105,11 +115,18 @@ class Config(BaseModel):
         others = {name: value for name, value in values.items() if name != PARTIAL}
         share, head_dim = values[PARTIAL], cls.model_fields["head_dim"].default
         try:
-            part, whole = read_number(share), read_number(others.get("head_dim", head_dim))
+            part, whole = (
+                read_number(share),
+                read_number(others.get("head_dim", head_dim)),
+            )
         except ValueError as error:
             raise ValueError(f"{PARTIAL} {error}, got {share!r}") from None
-        if not (isinstance(part, int | float) and isinstance(whole, int) and 0 < part <= 1):
-            raise ValueError(f"{PARTIAL} must be a number above 0 and up to 1, got {share!r}")
+        if not (
+            isinstance(part, int | float) and isinstance(whole, int) and 0 < part <= 1
+        ):
+            raise ValueError(
+                f"{PARTIAL} must be a number above 0 and up to 1, got {share!r}"
+            )
         return others | {"rotary_dim": int(part * whole)}
 
     def asks(self, question: str) -> str:
@@ -118,14 +135,17 @@ class Config(BaseModel):
 
     @property
     def scope(self) -> str:
-        """The conditions under which the answer holds, for its first sentence; empty: it has them.
+        """The conditions under which the answer holds, for its first sentence; empty:
+        it has them.
 
         Takes fields alone, so that it is known for a stored run too.
         """
         return ""
 
     def inputs(self) -> dict[str, str]:
-        """Return fingerprints of all that the run reads besides its config, such as a corpus."""
+        """Return fingerprints of all that the run reads besides its config, such as a
+        corpus.
+        """
         return {}
 
     def reads(self) -> tuple[str, ...]:
@@ -137,26 +157,37 @@ class Config(BaseModel):
         return ()
 
     def changed(self) -> dict[str, Any]:
-        """Return the fields that differ from the defaults, or from those of the named model."""
+        """Return the fields that differ from the defaults, or from those of the named
+        model.
+        """
         named = {"model": model} if (model := getattr(self, "model", "")) else {}
         default = type(self)(**named).model_dump(mode="json")
         mine = self.model_dump(mode="json")
         # None is no text to type: it was left out where something else was given.
-        others = {k: v for k, v in mine.items() if v != default.get(k) and v is not None}
+        others = {
+            k: v for k, v in mine.items() if v != default.get(k) and v is not None
+        }
         return {**named, **others}
 
     def command(self, experiment: str) -> str:
-        """Return the command that makes the run of this config again, quoted for a shell."""
+        """Return the command that makes the run of this config again, quoted for a
+        shell.
+        """
         values, given = self.changed(), self.model_fields_set
         try:
             again = type(self)(**values)
-            # A trained length that is given has a meaning of its own: the factor follows from it.
+            # A trained length that is given has a meaning of its own: the factor
+            # follows from it.
             same = again == self and "train_len" not in given - again.model_fields_set
         except ValidationError:
             same = False
         if not same:  # what equals a default may matter beside the others
             mine = self.model_dump(mode="json", include=given)
-            values |= {name: value for name, value in mine.items() if value not in (None, "", [])}
+            values |= {
+                name: value
+                for name, value in mine.items()
+                if value not in (None, "", [])
+            }
         return command_of(experiment, values, self.argument)
 
     def replace(self, **changes: Any) -> Self:
@@ -168,10 +199,13 @@ class Config(BaseModel):
 C = TypeVar("C", bound=Config)
 
 
-def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str], str] = str) -> C:
+def build(
+    config_class: type[C], values: Mapping[str, Any], name: Callable[[str], str] = str
+) -> C:
     """Validate `values`, text or already typed, into a config.
 
-    InputError names every field that is wrong, as `name` calls it (`head_dim` or `--head-dim`).
+    InputError names every field that is wrong, as `name` calls it (`head_dim` or
+    `--head-dim`).
     """
     try:
         found = {key: typed(value) for key, value in values.items()}
@@ -189,7 +223,8 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
         raise InputError("; ".join(_sentence(p, name) for p in problems)) from None
 
 
-# What is typed for a list of numbers elsewhere, and the numbers that an error writes out.
+# What is typed for a list of numbers elsewhere, and the numbers that an error writes
+# out.
 SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
 LONGEST_SPAN = 100
 
@@ -203,7 +238,10 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     if between := SPAN.fullmatch(str(problem["input"])):
         low, high = map(int, between.groups())
         if low < high < low + LONGEST_SPAN and len(location) > 1:
-            flag, numbers = name(str(location[0])), ",".join(map(str, range(low, high + 1)))
+            flag, numbers = (
+                name(str(location[0])),
+                ",".join(map(str, range(low, high + 1))),
+            )
             return f"{flag} takes a list; type: {flag} {numbers}"
     if not location:
         return text
@@ -216,9 +254,11 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
 class Label:
     """The names of a run; numbers do not depend on them, so all labels are equal."""
 
-    name: str = field(default="", compare=False)  # of its config file, for the run's folder
+    # of its config file, for the run's folder
+    name: str = field(default="", compare=False)
     title: str = field(default="", compare=False)  # of its entry in the gallery
-    origin: str = field(default="", compare=False)  # the file, and the case in it, for errors
+    # the file, and the case in it, for errors
+    origin: str = field(default="", compare=False)
 
 
 def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, Any]]:
@@ -245,7 +285,8 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read the config file {path}: {reason}") from None
-    except ValueError as error:  # a TOMLDecodeError, or a number of more digits than Python reads
+    # a TOMLDecodeError, or a number of more digits than Python reads
+    except ValueError as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
     except RecursionError:
         raise InputError(f"{path} is nested too deeply for a config") from None

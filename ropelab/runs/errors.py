@@ -1,4 +1,6 @@
-"""Sentences for the user: errors in one line each, notices, text that is safe in a terminal."""
+"""Sentences for the user: errors in one line each, notices, text that is safe in a
+terminal.
+"""
 
 import os
 import sys
@@ -11,7 +13,8 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 
-# Unicode's categories of what steers a terminal or cannot be seen; line ends are let through.
+# Unicode's categories of what steers a terminal or cannot be seen; line ends are let
+# through.
 UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 # Names that engines and people give to what has another name here.
 ALSO_CALLED = {
@@ -39,7 +42,9 @@ class InputError(RopelabError):
 
 
 class MachineError(RopelabError):
-    """The input was fine, the machine was not: no space, a lost device, a diverging run."""
+    """The input was fine, the machine was not: no space, a lost device, a diverging
+    run.
+    """
 
 
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
@@ -57,7 +62,9 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
         near = start[-1:]
     else:
         close = get_close_matches(_plain(name), plain, n=1, cutoff=0.5)
-        near = get_close_matches(name.lower(), names, n=1) or [plain[key] for key in close]
+        near = get_close_matches(name.lower(), names, n=1) or [
+            plain[key] for key in close
+        ]
     guess = f"; did you mean '{near[0]}'?" if near else ";"
     # A list of forty names is no line to read.
     rest = "type: ropelab models" if kind == "model" else f"allowed: {', '.join(names)}"
@@ -80,7 +87,9 @@ def is_installed(package: str) -> bool:
 
 
 def require(package: str) -> None:
-    """Raise InputError, which names the extra to install, where a package is not there."""
+    """Raise InputError, which names the extra to install, where a package is not
+    there.
+    """
     if not is_installed(package):
         extra = f"pip install 'ropelab[{EXTRAS[package]}]'"
         raise InputError(f"this needs {package}, which is not installed; type: {extra}")
@@ -110,18 +119,26 @@ def naming(origin: str) -> Iterator[None]:
 
 
 def defect(error: BaseException) -> int:
-    """Report a defect in one line on stderr, save its traceback, and return the exit status."""
+    """Report a defect in one line on stderr, save its traceback, and return the exit
+    status.
+    """
     # A library that finds no room for itself is an ImportError.
-    no_room = ("annot allocate memory", "failed to map segment", "out of memory")  # CUDA's
+    # CUDA's
+    no_room = ("annot allocate memory", "failed to map segment", "out of memory")
     if isinstance(error, MemoryError) or any(part in str(error) for part in no_room):
         text = "memory ran out; nothing half-written was left behind"
     else:
         where = "which could not be written"
         with suppress(OSError):
             handle, where = tempfile.mkstemp(prefix="ropelab-defect-", suffix=".txt")
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            with os.fdopen(
+                handle, "w", encoding="utf-8", errors="backslashreplace"
+            ) as file:
                 file.writelines(traceback.format_exception(error))
-        text = f"a defect, please report it with its traceback, {where}: {type(error).__name__}"
+        text = (
+            f"a defect, please report it with its traceback, {where}:"
+            f" {type(error).__name__}"
+        )
     with suppress(OSError, ValueError):
         sys.stderr.write(f"ropelab: {text}\n")
     return 1
@@ -133,8 +150,12 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'
     """
-    unseen = {each for each in text if each != "\n" and unicodedata.category(each) in UNSEEN}
-    return "".join(c.encode("unicode_escape").decode() if c in unseen else c for c in text)
+    unseen = {
+        each for each in text if each != "\n" and unicodedata.category(each) in UNSEEN
+    }
+    return "".join(
+        c.encode("unicode_escape").decode() if c in unseen else c for c in text
+    )
 
 
 def say(text: str) -> None:

@@ -1,8 +1,10 @@
-"""Estimates of cost before work begins: a notice from a minute on, a refusal beyond the limits.
+"""Estimates of cost before work begins: a notice from a minute on, a refusal beyond the
+limits.
 
-Times come from rates measured once, on one core of the machine that docs/sweeps.md names, times
-`slowness`, a short calibration; they are right within a factor of about two. Memory comes from
-formulas fitted to measured peaks. Every cell states both (`Cell.needs`).
+Times come from rates measured once, on one core of the machine that docs/sweeps.md
+names, times `slowness`, a short calibration; they are right within a factor of about
+two. Memory comes from formulas fitted to measured peaks. Every cell states both
+(`Cell.needs`).
 """
 
 import math
@@ -29,7 +31,8 @@ class Estimate:
 
     seconds: float = 0.0  # on one core of the machine whose rates are known
     bytes: float = 0.0  # the most that one process needs at once
-    longest: float = 0.0  # seconds of the longest part, which no number of workers makes shorter
+    # seconds of the longest part, which no number of workers makes shorter
+    longest: float = 0.0
     parts: int = 0  # that could be computed side by side
     cores: int = 0  # that the parts could use, where one uses several
     alone: float = 0.0  # seconds of what uses all cores, whatever the number of workers
@@ -74,24 +77,34 @@ class Estimate:
 
 @cache
 def slowness() -> float:
-    """Measure once by what factor this machine is slower than the one whose rates are known."""
+    """Measure once by what factor this machine is slower than the one whose rates are
+    known.
+    """
     import numpy as np
 
-    # The best of some passes of cosines: the work of most arithmetic here, and on one core.
+    # The best of some passes of cosines: the work of most arithmetic here, and on one
+    # core.
     angles = np.linspace(0.0, 1e3, COSINES)
-    return min(timeit.repeat(lambda: np.cos(angles), number=1, repeat=8)) / SECONDS_OF_COSINES
+    return (
+        min(timeit.repeat(lambda: np.cos(angles), number=1, repeat=8))
+        / SECONDS_OF_COSINES
+    )
 
 
 def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float) -> None:
-    """Raise InputError where the work takes more than a day, or more memory than is free."""
+    """Raise InputError where the work takes more than a day, or more memory than is
+    free.
+    """
     if estimate.bytes > free_bytes:
         raise InputError(
-            f"this needs about {size(estimate.bytes)} of memory, and {size(free_bytes)} are "
-            f"free; {FLAG} allows it"
+            f"this needs about {size(estimate.bytes)} of memory, and"
+            f" {size(free_bytes)} are free; {FLAG} allows it"
         )
     seconds = estimate.on(workers)
     if seconds > DAY:
-        raise InputError(f"this takes about {duration(seconds)}, more than a day; {FLAG} allows it")
+        raise InputError(
+            f"this takes about {duration(seconds)}, more than a day; {FLAG} allows it"
+        )
 
 
 def refuse_longer(seconds: float, most: float) -> None:
@@ -108,7 +121,7 @@ def duration(seconds: float) -> str:
 
     >>> [duration(s) for s in (40, 80, 720, 5400, 90000, 300000, 4e9, 1e30)]
     ['40 seconds', '1 minute', '12 minutes', '1.5 hours', '25 hours', '3.5 days', '127 years', \
-'a million years or more']
+    'a million years or more']
     """
     if seconds > 1e6 * YEAR:
         return "a million years or more"

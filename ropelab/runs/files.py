@@ -1,4 +1,6 @@
-"""Reading files: any by others, if regular, JSON of bounded size and depth; our own tables."""
+"""Reading files: any by others, if regular, JSON of bounded size and depth; our own
+tables.
+"""
 
 import errno
 import json
@@ -16,7 +18,9 @@ DEEPEST = 64  # dicts and lists inside each other; real files have fewer than te
 
 
 def read_regular(path: Path, most: int | None = None) -> bytes:
-    """Return the content of a regular file of at most so many bytes; OSError for anything else."""
+    """Return the content of a regular file of at most so many bytes; OSError for
+    anything else.
+    """
     # A pipe would be waited for and a device such as /dev/zero read without end.
     check_regular(path)
     if most is not None and path.stat().st_size > most:
@@ -25,9 +29,13 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
 
 
 def table_beside(module: str, name: str = "") -> dict[str, Any]:
-    """Read the TOML file of a module's own name, or of another one, beside it (`__file__`)."""
+    """Read the TOML file of a module's own name, or of another one, beside it
+    (`__file__`).
+    """
     path = Path(module)
-    return tomllib.loads(path.with_name(f"{name or path.stem}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(
+        path.with_name(f"{name or path.stem}.toml").read_text(encoding="utf-8")
+    )
 
 
 def check_regular(path: Path, follow_links: bool = True) -> None:
@@ -43,7 +51,9 @@ def check_regular(path: Path, follow_links: bool = True) -> None:
 
 
 def check_name(name: object) -> None:
-    """Raise InputError for a name that is not UTF-8: no table, page or manifest could hold it."""
+    """Raise InputError for a name that is not UTF-8: no table, page or manifest could
+    hold it.
+    """
     try:
         str(name).encode()
     except UnicodeEncodeError:
@@ -51,7 +61,9 @@ def check_name(name: object) -> None:
 
 
 def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
-    """Return a JSON object from bytes; anything else is an InputError, as is Infinity if finite."""
+    """Return a JSON object from bytes; anything else is an InputError, as is Infinity
+    if finite.
+    """
 
     def constant(text: str) -> float:
         if finite or text == "NaN":
@@ -67,11 +79,17 @@ def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
     except (ValueError, UnicodeDecodeError) as error:
         raise InputError(f"{name} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise InputError(f"{name} must hold a JSON object, not a {type(value).__name__}")
+        raise InputError(
+            f"{name} must hold a JSON object, not a {type(value).__name__}"
+        )
     # Level by level: a recursion would itself end in a RecursionError.
     level: list[Any] = [value]
     for _ in range(DEEPEST):
-        items = [v for each in level for v in (each.values() if isinstance(each, dict) else each)]
+        items = [
+            v
+            for each in level
+            for v in (each.values() if isinstance(each, dict) else each)
+        ]
         level = [item for item in items if isinstance(item, dict | list)]
     if level:
         raise InputError(f"{name} is nested too deeply")

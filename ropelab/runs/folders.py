@@ -1,4 +1,6 @@
-"""Files and folders that are there whole or not at all, whatever interrupts the writing."""
+"""Files and folders that are there whole or not at all, whatever interrupts the
+writing.
+"""
 
 import hashlib
 import json
@@ -16,7 +18,8 @@ from filelock import FileLock, Timeout
 
 from ropelab.runs.files import check_regular
 
-# Where a file system has no locks, files that are there while a process holds them serve as well.
+# Where a file system has no locks, files that are there while a process holds them
+# serve as well.
 warnings.filterwarnings("ignore", "flock not supported", module="filelock")
 
 Waiting = Callable[[Path], None]
@@ -39,7 +42,9 @@ def fingerprint(value: Mapping[str, Any]) -> str:
 
 @contextmanager
 def locked(folder: Path, waiting: Waiting = quietly) -> Iterator[None]:
-    """Hold `folder` for this process (`waiting` if another does); remove what a dead one left."""
+    """Hold `folder` for this process (`waiting` if another does); remove what a dead
+    one left.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder.with_name(f".{folder.name}.lock"), lambda: waiting(folder)):
         _recover(folder)
@@ -52,14 +57,15 @@ def _alone(file: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        file.touch()  # an OSError where no lock can be made, which would be waited for for ever
+        # an OSError where no lock can be made, which would be waited for for ever
+        file.touch()
         waiting()
         lock.acquire()
     try:
         yield
     finally:
-        # Unlinked while it is held: a process that gets a lock on a file without a name (the
-        # library looks) tries again with the file of that name.
+        # Unlinked while it is held: a process that gets a lock on a file without a name
+        # (the library looks) tries again with the file of that name.
         with suppress(OSError):
             file.unlink()
         lock.release()
@@ -67,9 +73,11 @@ def _alone(file: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
 
 @contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
-    """Yield an empty sibling folder that takes the place of `folder` when the block succeeds.
+    """Yield an empty sibling folder that takes the place of `folder` when the block
+    succeeds.
 
-    The caller holds `locked(folder)`. Readers see the old folder or the new one, never a mixture.
+    The caller holds `locked(folder)`. Readers see the old folder or the new one, never
+    a mixture.
     """
     # After a crash between the two renames `_recover` puts the old one back.
     fresh, old = _siblings(folder)
@@ -88,7 +96,9 @@ def replaced(folder: Path) -> Iterator[Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return all files below a folder, links and pipes among them; OSError if that fails."""
+    """Return all files below a folder, links and pipes among them; OSError if that
+    fails.
+    """
 
     # `rglob` leaves out what it may not list, in silence.
     def fail(error: OSError) -> NoReturn:
@@ -99,11 +109,15 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def _siblings(folder: Path) -> tuple[Path, Path]:
-    return folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
+    return folder.with_name(f".{folder.name}.new"), folder.with_name(
+        f".{folder.name}.old"
+    )
 
 
 def _recover(folder: Path) -> None:
-    """Undo what an interrupted `replaced` left: the old folder back in place, the new one gone."""
+    """Undo what an interrupted `replaced` left: the old folder back in place, the new
+    one gone.
+    """
     fresh, old = _siblings(folder)
     if os.path.lexists(old) and not os.path.lexists(folder):
         old.rename(folder)
@@ -129,12 +143,14 @@ def _flush(path: Path) -> None:
 
 @contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
-    """Yield the name of a sibling file that takes the place of `path` when the block succeeds."""
+    """Yield the name of a sibling file that takes the place of `path` when the block
+    succeeds.
+    """
     if os.path.lexists(path):
         check_regular(path, follow_links=False)
     code = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
-    # Writers of one file wait for each other. The name is random all the same: on a file system
-    # without locks two of them may be here at once, and must not share it.
+    # Writers of one file wait for each other. The name is random all the same: on a
+    # file system without locks two of them may be here at once, and must not share it.
     fresh = path.parent / f".{code}-{secrets.token_hex(8)}.new"
     with _alone(path.parent / f".{code}.lock"):
         for leftover in path.parent.glob(f".{code}-*.new"):

@@ -2,10 +2,12 @@
 
 import pandas as pd
 
-# The baseline that reads no more than the trained length; in the arm `finetuned` the model has been
-# trained on at that length for as many tokens as the methods it is compared with.
+# The baseline that reads no more than the trained length; in the arm `finetuned` the
+# model has been trained on at that length for as many tokens as the methods it is
+# compared with.
 WINDOW = "sliding_window"
-# The same, mixed with counts of n-grams: of all text before, of the part that it sees, of the rest.
+# The same, mixed with counts of n-grams: of all text before, of the part that it sees,
+# of the rest.
 WINDOW_CACHE, NEAR_CACHE = f"{WINDOW} + cache", f"{WINDOW} + near cache"
 FAR_CACHE = f"{WINDOW} + far cache"
 CACHE = "cache"  # the arm of all three
@@ -18,7 +20,8 @@ AS_SHIPPED = "unmodified"
 
 
 def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:
-    """Return a method with its factor if it has one, and its arm if it was searched or fine-tuned.
+    """Return a method with its factor if it has one, and its arm if it was searched or
+    fine-tuned.
 
     >>> method_label("yarn", 4.0), method_label("unscaled", 1.0), method_label("pi", 2, "finetuned")
     ('yarn ×4', 'unscaled', 'pi ×2 finetuned')
@@ -37,7 +40,9 @@ def name_in(label: str) -> str:
 
 
 def row_labels(table: pd.DataFrame) -> list[str]:
-    """Return the label of every row of a table with the columns method, factor and arm."""
+    """Return the label of every row of a table with the columns method, factor and
+    arm.
+    """
     return list(map(method_label, table["method"], table["factor"], table["arm"]))
 
 

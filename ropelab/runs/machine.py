@@ -1,13 +1,15 @@
-"""This machine: its cores, memory and GPUs, and the number format of training and evaluation.
+"""This machine: its cores, memory and GPUs, and the number format of training and
+evaluation.
 
-bfloat16 pays where a processor multiplies it in hardware: on a GPU, and on a CPU with matrix units
-(Intel's AMX). Training steps of two small models, one thread, against float32: 1.4 to 2.3 times as
-fast with AMX, 0.6 to 0.8 with AVX512-BF16 alone, a tenth and less where it is emulated
-(docs/log.md). Weights are float32; bfloat16 means torch's autocast of matrix products.
+bfloat16 pays where a processor multiplies it in hardware: on a GPU, and on a CPU with
+matrix units (Intel's AMX). Training steps of two small models, one thread, against
+float32: 1.4 to 2.3 times as fast with AMX, 0.6 to 0.8 with AVX512-BF16 alone, a tenth
+and less where it is emulated (docs/log.md). Weights are float32; bfloat16 means torch's
+autocast of matrix products.
 """
 
-# The rule asks the processor, not a clock: a probe would answer differently on a busy machine, and
-# the same config would not give the same tables twice.
+# The rule asks the processor, not a clock: a probe would answer differently on a busy
+# machine, and the same config would not give the same tables twice.
 
 import sys
 from collections.abc import Iterator
@@ -17,8 +19,9 @@ from typing import Literal
 
 # A number format as a config names it; `auto` is resolved before anything is computed.
 DtypeName = Literal["auto", "float32", "bfloat16"]
-# Operations per second of one core, in whole trainings: in bfloat16 with AMX; in float32 as rates
-# without it make it (docs/log.md). AVX512-BF16 alone reads long contexts at the former rate.
+# Operations per second of one core, in whole trainings: in bfloat16 with AMX; in
+# float32 as rates without it make it (docs/log.md). AVX512-BF16 alone reads long
+# contexts at the former rate.
 RATES = {"bfloat16": 1.4e11, "float32": 6e10}
 # bfloat16 where it is emulated, against float32.
 EMULATED = 0.1
@@ -26,12 +29,15 @@ EMULATED = 0.1
 
 @contextmanager
 def as_by_default() -> Iterator[None]:
-    """Compute as torch does by default, whatever other code of this process has set it to."""
+    """Compute as torch does by default, whatever other code of this process has set it
+    to.
+    """
     if (torch := sys.modules.get("torch")) is None:
         yield
         return
     dtype, precision = torch.get_default_dtype(), "highest"
-    with suppress(RuntimeError):  # set by torch's newer names for it, which cannot be read so
+    # set by torch's newer names for it, which cannot be read so
+    with suppress(RuntimeError):
         precision = torch.get_float32_matmul_precision()
     torch.set_default_dtype(torch.float32)
     torch.set_float32_matmul_precision("highest")
@@ -44,14 +50,18 @@ def as_by_default() -> Iterator[None]:
 
 
 def cores() -> int:
-    """Return the cores that affinity and the limits of a container leave this process."""
+    """Return the cores that affinity and the limits of a container leave this
+    process.
+    """
     from loky import cpu_count
 
     return int(cpu_count())
 
 
 def available_memory(group: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the bytes that the kernel and the limits of a container (cgroup v2) leave free."""
+    """Return the bytes that the kernel and the limits of a container (cgroup v2) leave
+    free.
+    """
     import psutil
 
     free = psutil.virtual_memory().available
@@ -77,7 +87,9 @@ def resolve_device(device: str) -> str:
     if torch.cuda.is_available():
         return "cuda"
     if device == "cuda":
-        raise ValueError("cuda is not available on this machine; allowed here: auto, cpu")
+        raise ValueError(
+            "cuda is not available on this machine; allowed here: auto, cpu"
+        )
     return "cpu"
 
 
@@ -96,7 +108,9 @@ def about_dtype(dtype: str, device: str) -> str:
     processor = "CPU" if device == "cpu" else "GPU"
     fact = f"this {processor} has {'' if quick else 'no '}matrix units for bfloat16"
     if dtype == "bfloat16":
-        return f"computing in bfloat16: {fact}" + ("" if quick else ", so this will be slow")
+        return f"computing in bfloat16: {fact}" + (
+            "" if quick else ", so this will be slow"
+        )
     return f"computing in float32{', though' if quick else ':'} {fact}"
 
 
@@ -110,11 +124,14 @@ def multiplies_bfloat16(device: str) -> bool:
 
 
 def has_instructions(name: str) -> bool:
-    """Return True if this processor has those instructions for bfloat16, and they are used."""
+    """Return True if this processor has those instructions for bfloat16, and they are
+    used.
+    """
     import torch
 
-    # The second question is to the library that makes the products: it may have been told to leave
-    # them alone (ONEDNN_MAX_CPU_ISA), and a build of torch may come without it.
+    # The second question is to the library that makes the products: it may have been
+    # told to leave them alone (ONEDNN_MAX_CPU_ISA), and a build of torch may come
+    # without it.
     found = torch.cpu.get_capabilities().get(name, False)
     return bool(found and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
@@ -153,13 +170,18 @@ def computing_in(dtype: DtypeName, device: str) -> AbstractContextManager[object
     """Make matrix products in `dtype` on a device while the block runs."""
     import torch
 
-    return torch.autocast(device, torch.bfloat16) if dtype == "bfloat16" else nullcontext()
+    return (
+        torch.autocast(device, torch.bfloat16) if dtype == "bfloat16" else nullcontext()
+    )
 
 
 def return_freed_memory() -> None:
-    """Hand back to the system what the C library keeps of freed memory, where it can (glibc)."""
+    """Hand back to the system what the C library keeps of freed memory, where it can
+    (glibc).
+    """
     import psutil
 
-    # Blocks that grow a little from one allocation to the next leave holes that no later one fits.
+    # Blocks that grow a little from one allocation to the next leave holes that no
+    # later one fits.
     if hasattr(psutil, "heap_trim"):
         psutil.heap_trim()

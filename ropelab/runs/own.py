@@ -1,8 +1,9 @@
 """Methods, encodings, tasks and cast plans from outside: found, typed and identified.
 
-`module:Name` (in the working folder, or installed), a name that an installed package gives as an
-entry point of the group `ropelab.methods`, `.encodings`, `.tasks` or `.casts`, or, from Python,
-the object itself. Its source is a part of the keys of all that depends on it.
+`module:Name` (in the working folder, or installed), a name that an installed package
+gives as an entry point of the group `ropelab.methods`, `.encodings`, `.tasks` or
+`.casts`, or, from Python, the object itself. Its source is a part of the keys of all
+that depends on it.
 """
 
 import hashlib
@@ -25,8 +26,9 @@ from ropelab.runs.errors import InputError, MachineError, RopelabError
 Kind = Literal["methods", "encodings", "tasks", "casts"]
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 HERE = __name__.partition(".")[0]
-# Those that were asked for, by kind and text (a reference is of any kind), and sources; each with
-# the import that it is from: a reload makes another one, perhaps into the same objects.
+# Those that were asked for, by kind and text (a reference is of any kind), and sources;
+# each with the import that it is from: a reload makes another one, perhaps into the
+# same objects.
 _found: dict[tuple[str, str], tuple[Any, object]] = {}
 _sources: dict[Any, tuple[str, object]] = {}
 
@@ -65,7 +67,8 @@ def named(kind: Kind) -> dict[str, EntryPoint]:
 
 
 def _imported(reference: str) -> Any:
-    # As for a script, so that a file in the working folder is enough; workers get the same path.
+    # As for a script, so that a file in the working folder is enough; workers get the
+    # same path.
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
@@ -75,7 +78,9 @@ def _imported(reference: str) -> Any:
     except Exception as error:
         # No closed set: the module may do anything.
         kind = type(error).__name__
-        raise InputError(f"cannot load {reference}: {kind}: {error} (docs/own.md)") from None
+        raise InputError(
+            f"cannot load {reference}: {kind}: {error} (docs/own.md)"
+        ) from None
 
 
 def reference_of(value: Any) -> str:
@@ -85,7 +90,11 @@ def reference_of(value: Any) -> str:
 def typed(value: Any) -> Any:
     """Return values of Python as they would be typed: objects by their references."""
     if isinstance(value, list | tuple):
-        return [*map(typed, value)] if isinstance(value, list) else tuple(map(typed, value))
+        return (
+            [*map(typed, value)]
+            if isinstance(value, list)
+            else tuple(map(typed, value))
+        )
     if isinstance(value, type | FunctionType):
         return _kept(value)
     if is_dataclass(value) and hasattr(value, "label"):
@@ -103,7 +112,9 @@ def _kept(value: Any) -> str:
 
 
 def _check_place(name: str, value: Any) -> None:
-    """Refuse what is not where its own name says: that file would not tell all that it does."""
+    """Refuse what is not where its own name says: that file would not tell all that it
+    does.
+    """
     found: Any = sys.modules.get(_module_of(value))
     for part in getattr(value, "__qualname__", "<no name>").split("."):
         found = getattr(found, part, None)
@@ -117,8 +128,12 @@ def is_own(value: Any) -> bool:
 
 
 def sources(*values: Any) -> dict[str, Any]:
-    """Return a part of a key: the sources of all classes of one's own in some values."""
-    found = {reference_of(each): source(each) for each in _parts(values) if is_own(each)}
+    """Return a part of a key: the sources of all classes of one's own in some
+    values.
+    """
+    found = {
+        reference_of(each): source(each) for each in _parts(values) if is_own(each)
+    }
     # What comes with ropelab is identified by versions: its keys stay as they are.
     return {"own": dict(sorted(found.items()))} if found else {}
 
@@ -134,33 +149,47 @@ def mentioned(values: Any) -> dict[str, str]:
 
 
 def source(value: Any) -> str:
-    """Return a fingerprint of the file that defines something; in a notebook of its source."""
+    """Return a fingerprint of the file that defines something; in a notebook of its
+    source.
+    """
     if value in _sources and _sources[value][1] is _import_of(value):
         return _sources[value][0]
     named_object = hasattr(value, "__qualname__")
-    file = getattr(sys.modules.get(value.__module__), "__file__", None) if named_object else None
+    file = (
+        getattr(sys.modules.get(value.__module__), "__file__", None)
+        if named_object
+        else None
+    )
     try:
         if file:
             _check_read(sys.modules[value.__module__].__spec__, Path(file))
-        text = Path(file).read_text(encoding="utf-8") if file else inspect.getsource(value)
+        text = (
+            Path(file).read_text(encoding="utf-8") if file else inspect.getsource(value)
+        )
     except (OSError, TypeError):
         if not named_object:  # a value, such as a cast plan, which says all in its text
             text = repr(value)
         else:
-            raise InputError(f"the source of {reference_of(value)} cannot be read") from None
+            raise InputError(
+                f"the source of {reference_of(value)} cannot be read"
+            ) from None
     _sources[value] = hashlib.sha256(text.encode()).hexdigest()[:16], _import_of(value)
     return _sources[value][0]
 
 
 def _check_read(spec: Any, file: Path) -> None:
-    """Refuse a file that was changed after it was imported, as the compiled copy of it tells."""
+    """Refuse a file that was changed after it was imported, as the compiled copy of it
+    tells.
+    """
     compiled, now = Path(getattr(spec, "cached", None) or file), file.stat()
     if sys.dont_write_bytecode or compiled == file or not compiled.is_file():
         return
     # Flags (0: what follows is time and size of the source), see PEP 552.
     flags, *read = struct.unpack("<4x3I", compiled.read_bytes()[:16])
     if not flags and read != [int(now.st_mtime) & 0xFFFFFFFF, now.st_size & 0xFFFFFFFF]:
-        raise InputError(f"{file.name} has changed since it was imported; reload it, or start anew")
+        raise InputError(
+            f"{file.name} has changed since it was imported; reload it, or start anew"
+        )
 
 
 def known_sources() -> dict[str, str]:
@@ -170,16 +199,22 @@ def known_sources() -> dict[str, str]:
 
 
 def check_sources(known: Mapping[str, str]) -> None:
-    """Import what another process has imported; MachineError if its file changed since."""
+    """Import what another process has imported; MachineError if its file changed
+    since.
+    """
     for name, before in known.items():
         if source(find("methods", name)) != before:  # a reference is of any kind
             raise MachineError(f"{name} has changed since this run began; start again")
 
 
 def place_of(error: BaseException) -> str:
-    """Return the file and line of one's own module in which an error arose; empty: in none."""
+    """Return the file and line of one's own module in which an error arose; empty: in
+    none.
+    """
     found = (_module_of(value) for value, _ in _found.values())
-    modules = (sys.modules.get(name) for name in found if name.partition(".")[0] != HERE)
+    modules = (
+        sys.modules.get(name) for name in found if name.partition(".")[0] != HERE
+    )
     files = {getattr(module, "__file__", None) for module in modules}
     text = "".join(traceback.format_exception(error))  # with the frames of a worker
     frames = re.findall(r'File "(.+?)", line (\d+)', text)

@@ -1,4 +1,6 @@
-"""Answers as text: numbers as people type them, sentences from parts, the verdict first."""
+"""Answers as text: numbers as people type them, sentences from parts, the verdict
+first.
+"""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,6 @@
-"""Values as they are typed and shown: numbers, lists, flags and commands. Nothing heavy."""
+"""Values as they are typed and shown: numbers, lists, flags and commands. Nothing
+heavy.
+"""
 
 import math
 import re
@@ -8,11 +10,14 @@ from typing import Any
 
 POWER_OF_TWO = re.compile(r"\s*2\^(\d{1,3})\s*")
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-NUMBER = re.compile(r"(?i)\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*")
+NUMBER = re.compile(
+    r"(?i)\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*"
+)
 
 
 def read_number(value: object) -> object:
-    """Read a number as people write it: `1e6`, `500_000`, `2^40`, `128k` (= 131072, k is 1024).
+    """Read a number as people write it: `1e6`, `500_000`, `2^40`, `128k` (= 131072, k
+    is 1024).
 
     >>> read_number("128k"), read_number("1e6"), read_number("0.5"), read_number("2^20")
     (131072, 1000000, 0.5, 1048576)
@@ -51,7 +56,9 @@ def split_list(text: str) -> list[str]:
 
 
 def read_list(value: object) -> object:
-    """Read a list: text such as `a,b(c=1,d=2)`, a list of TOML or Python, or one number."""
+    """Read a list: text such as `a,b(c=1,d=2)`, a list of TOML or Python, or one
+    number.
+    """
     if isinstance(value, str):
         return tuple(split_list(value))
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -59,7 +66,8 @@ def read_list(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-# The names of fields in the config.json of a Hugging Face model: accepted wherever ours are.
+# The names of fields in the config.json of a Hugging Face model: accepted wherever ours
+# are.
 SPELLINGS = {
     "base": "rope_theta",
     "train_len": "original_max_position_embeddings",
@@ -80,7 +88,8 @@ def flag_of(name: str) -> str:
 
 
 def command_of(name: str, values: Mapping[str, Any], argument: str = "") -> str:
-    """Return a command with flags for values, `argument` without one, quoted for a shell.
+    """Return a command with flags for values, `argument` without one, quoted for a
+    shell.
 
     >>> command_of("emit", {"model": "qwen3-8b", "context": 65536})
     'ropelab emit --model qwen3-8b --context 65536'
@@ -105,4 +114,6 @@ def plain(value: object) -> str:
     """
     if isinstance(value, list | tuple):
         return "+".join(map(plain, value))
-    return re.sub(r"e\+0?", "e", f"{value:g}") if isinstance(value, float) else str(value)
+    return (
+        re.sub(r"e\+0?", "e", f"{value:g}") if isinstance(value, float) else str(value)
+    )

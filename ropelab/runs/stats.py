@@ -1,17 +1,18 @@
 """Intervals and false discovery rates: the mathematics; `comparisons.py` has the rule.
 
-What is measured on trained models varies twice: another training seed would give another model, and
-other documents (sequences) another text. Both count. With values x[seed, document], K seeds crossed
-with N documents, the variance of the grand mean is
+What is measured on trained models varies twice: another training seed would give
+another model, and other documents (sequences) another text. Both count. With values
+x[seed, document], K seeds crossed with N documents, the variance of the grand mean is
 
     Vs = var(means of seeds) / K,  Vd = var(means of documents) / N,  Vr = residual / (K N)
     V  = max(Vs + Vd - Vr, Vs, Vd),
     df = max(1, V^2 / (Vs^2 / (K - 1) + Vd^2 / (N - 1)))              (Satterthwaite 1946)
 
-Vr is taken off because it is in Vs and in Vd (two-way random effects; Cameron, Gelbach and Miller
-2011); V stays above both, as Vr is estimated. docs/methods.md has the coverage. With one seed only
-documents vary, and the interval speaks of that one model; with one document, of that one.
-Quantiles and tails of Student's t are computed here: SciPy takes 110 MB.
+Vr is taken off because it is in Vs and in Vd (two-way random effects; Cameron, Gelbach
+and Miller 2011); V stays above both, as Vr is estimated. docs/methods.md has the
+coverage. With one seed only documents vary, and the interval speaks of that one model;
+with one document, of that one. Quantiles and tails of Student's t are computed here:
+SciPy takes 110 MB.
 """
 
 import math
@@ -29,8 +30,8 @@ from ropelab.runs.arrays import Float
 CONFIDENCE = 0.95
 # Of the differences that are named as such, the share that may be none.
 FALSE_DISCOVERIES = 0.05
-# Smaller p-values are written as this one: so far out they speak of the normality of three or five
-# numbers. No family is so large that it would change a verdict.
+# Smaller p-values are written as this one: so far out they speak of the normality of
+# three or five numbers. No family is so large that it would change a verdict.
 SMALLEST_P = 1e-4
 # Relative error at which the iterations for Student's t stop.
 EPSILON = 1e-15
@@ -38,7 +39,9 @@ EPSILON = 1e-15
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its confidence interval; `low` and `high` are nan where n is too small."""
+    """A value with its confidence interval; `low` and `high` are nan where n is too
+    small.
+    """
 
     value: float
     low: float
@@ -48,7 +51,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds and documents (or sequences) with what is known of its error."""
+    """A mean over seeds and documents (or sequences) with what is known of its
+    error.
+    """
 
     value: float
     variance: float  # of the mean; nan where there is a single value
@@ -57,11 +62,17 @@ class Mean:
     units: int  # documents, or sequences
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        half = student_quantile((1 + confidence) / 2, self.freedom) * math.sqrt(self.variance)
-        return Interval(self.value, self.value - half, self.value + half, self.seeds * self.units)
+        half = student_quantile((1 + confidence) / 2, self.freedom) * math.sqrt(
+            self.variance
+        )
+        return Interval(
+            self.value, self.value - half, self.value + half, self.seeds * self.units
+        )
 
     def p_value(self) -> float:
-        """Return the probability of a mean at least so far from 0 by chance; nan if unknown."""
+        """Return the probability of a mean at least so far from 0 by chance; nan if
+        unknown.
+        """
         if math.isnan(self.variance):
             return math.nan
         if self.variance == 0:
@@ -71,7 +82,9 @@ class Mean:
 
 
 def crossed_mean(values: Float[NDArray[np.float64], "seeds units"]) -> Mean:
-    """Average values crossed by seed and document, by the formulas at the head of this file."""
+    """Average values crossed by seed and document, by the formulas at the head of this
+    file.
+    """
     x = np.asarray(values, dtype=np.float64)
     seeds, units = x.shape
     by_seed, by_unit = x.mean(axis=1), x.mean(axis=0)
@@ -91,10 +104,14 @@ def _variance_of_mean(samples: NDArray[np.float64]) -> float:
     return float(samples.var(ddof=1)) / samples.size if samples.size > 1 else math.nan
 
 
-def crossed_proportion(shares: Float[NDArray[np.float64], "seeds units"], trials: int) -> Interval:
-    """Return a proportion over seeds and sequences, each a share of the same number of trials."""
-    # Wilson's interval (1927), by the t quantile, for the effective number of trials m (1 - m) / V
-    # (Korn and Graubard 1998). Where nothing varies every trial counts.
+def crossed_proportion(
+    shares: Float[NDArray[np.float64], "seeds units"], trials: int
+) -> Interval:
+    """Return a proportion over seeds and sequences, each a share of the same number of
+    trials.
+    """
+    # Wilson's interval (1927), by the t quantile, for the effective number of trials m
+    # (1 - m) / V (Korn and Graubard 1998). Where nothing varies every trial counts.
     mean = crossed_mean(shares)
     n = float(trials * mean.seeds * mean.units)
     t = None
@@ -105,8 +122,12 @@ def crossed_proportion(shares: Float[NDArray[np.float64], "seeds units"], trials
     return Interval(mean.value, low, high, mean.seeds * mean.units)
 
 
-def _wilson(share: float, n: float, quantile: float | None = None) -> tuple[float, float]:
-    """Return the ends of Wilson's score interval for a share of n trials, n any positive number."""
+def _wilson(
+    share: float, n: float, quantile: float | None = None
+) -> tuple[float, float]:
+    """Return the ends of Wilson's score interval for a share of n trials, n any
+    positive number.
+    """
     z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) if quantile is None else quantile
     centre = share + z * z / (2 * n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
@@ -123,7 +144,9 @@ def mean_interval(samples: ArrayLike) -> Interval:
 
 
 def proportion_interval(successes: int, trials: int) -> Interval:
-    """Return a proportion of independent trials with Wilson's score interval, inside [0, 1]."""
+    """Return a proportion of independent trials with Wilson's score interval, inside
+    [0, 1].
+    """
     if trials == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
     share = successes / trials
@@ -131,9 +154,11 @@ def proportion_interval(successes: int, trials: int) -> Interval:
 
 
 def discovery_rates(p_values: Sequence[float]) -> list[float]:
-    """Return for each p-value the false discovery rate from which on it is a discovery."""
-    # Benjamini and Hochberg 1995: the least over all larger p of p n / rank. A missing p-value is
-    # no test and stays missing.
+    """Return for each p-value the false discovery rate from which on it is a
+    discovery.
+    """
+    # Benjamini and Hochberg 1995: the least over all larger p of p n / rank. A missing
+    # p-value is no test and stays missing.
     p = np.asarray(p_values, dtype=np.float64)
     rates = np.full(p.shape, math.nan)
     rising = np.argsort(p, kind="stable")[: np.count_nonzero(~np.isnan(p))]
@@ -143,7 +168,9 @@ def discovery_rates(p_values: Sequence[float]) -> list[float]:
 
 
 def student_tail(t: float, freedom: float) -> float:
-    """Return the probability of a value above `t` (at least 0); nan without degrees of freedom."""
+    """Return the probability of a value above `t` (at least 0); nan without degrees of
+    freedom.
+    """
     if not (freedom > 0 and t >= 0):
         return math.nan
     whole = freedom + t * t
@@ -153,12 +180,15 @@ def student_tail(t: float, freedom: float) -> float:
 # The tables of one run ask for a few quantiles, thousands of times.
 @lru_cache(maxsize=1 << 12)
 def student_quantile(share: float, freedom: float) -> float:
-    """Return the value below which a share (above a half) lies; nan without degrees of freedom."""
+    """Return the value below which a share (above a half) lies; nan without degrees of
+    freedom.
+    """
     if not freedom > 0:
         return math.nan
     log_scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
     scale = math.exp(log_scale) / math.sqrt(freedom * math.pi)
-    # The tail is convex: Newton's steps from the normal quantile, which is smaller, only rise.
+    # The tail is convex: Newton's steps from the normal quantile, which is smaller,
+    # only rise.
     t, step = NormalDist().inv_cdf(share), math.inf
     while step > EPSILON * t:
         density = scale * (1 + t * t / freedom) ** (-(freedom + 1) / 2)
@@ -168,8 +198,11 @@ def student_quantile(share: float, freedom: float) -> float:
 
 
 def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
-    """Return the regularized incomplete beta function of x, given 1 - x to full precision too."""
-    # The continued fraction converges quickly on one side of the mean of the distribution.
+    """Return the regularized incomplete beta function of x, given 1 - x to full
+    precision too.
+    """
+    # The continued fraction converges quickly on one side of the mean of the
+    # distribution.
     if x > (a + 1) / (a + b + 2):
         return 1.0 - (_incomplete_beta(rest, x, b, a) if rest else 0.0)
     log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)

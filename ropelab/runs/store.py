@@ -1,9 +1,10 @@
-"""Run folders, <results>/<experiment>/<name>-<hash>; the hash is of experiment and config.
+"""Run folders, <results>/<experiment>/<name>-<hash>; the hash is of experiment and
+config.
 
     manifest.json  config.toml  metrics.json  tables/<table>.csv  figures/<figure>.png
 
-A run whose manifest does not fit any more (another version of the experiment, another corpus, a
-damaged table) is made again.
+A run whose manifest does not fit any more (another version of the experiment, another
+corpus, a damaged table) is made again.
 """
 
 import errno
@@ -75,7 +76,9 @@ class Manifest:
     commit: str | None
     tables: Entries
     # Names become paths: they stay inside the run's folder.
-    figures: list[Annotated[str, StringConstraints(pattern=r"^figures/\w[\w.+-]*$")]] | None
+    figures: (
+        list[Annotated[str, StringConstraints(pattern=r"^figures/\w[\w.+-]*$")]] | None
+    )
     sha256: str
     # Hashes of what is beside the tables; older runs have none.
     files: dict[Annotated[str, StringConstraints(pattern=r"^\w[\w.-]*$")], str] = field(
@@ -90,7 +93,9 @@ RUN = Format("manifest.json", "tables", TypeAdapter(Manifest))
 
 
 class Made(NamedTuple):
-    """A run to be stored: tables, figures as files (None: drawn later), entries of the manifest."""
+    """A run to be stored: tables, figures as files (None: drawn later), entries of the
+    manifest.
+    """
 
     tables: Tables
     figures: Mapping[str, bytes] | None
@@ -101,8 +106,8 @@ class Made(NamedTuple):
 class RunFolder:
     """The folder of a run, from everything that its tables follow from.
 
-    `inputs` are fingerprints of what the run reads besides its config. The label names the folder;
-    one without a name is called after what differs from the defaults.
+    `inputs` are fingerprints of what the run reads besides its config. The label names
+    the folder; one without a name is called after what differs from the defaults.
     """
 
     results: Path
@@ -114,13 +119,17 @@ class RunFolder:
 
     @cached_property
     def path(self) -> Path:
-        """The folder, which need not exist; it is found again under whatever name it first had."""
+        """The folder, which need not exist; it is found again under whatever name it
+        first had.
+        """
         config = self.config.model_dump(mode="json")
         code = fingerprint({"experiment": self.experiment, "config": config})[:8]
         runs = self.results / self.experiment
         if there := [path for path in _listed(runs) if path.name.endswith(f"-{code}")]:
             return there[0]
-        changed = (f"{name}-{plain(value)}" for name, value in self.config.changed().items())
+        changed = (
+            f"{name}-{plain(value)}" for name, value in self.config.changed().items()
+        )
         name = _readable(self.label.name) or _readable("_.".join(changed)) or "default"
         return runs / f"{name}-{code}"
 
@@ -136,9 +145,13 @@ class RunFolder:
         }
 
     def find(self) -> dict[str, pd.DataFrame] | None:
-        """Return the tables of the finished run, None without one that fits; damage is said."""
+        """Return the tables of the finished run, None without one that fits; damage is
+        said.
+        """
         manifest = read_manifest(self.path)
-        if manifest is None or any(manifest.get(k) != fact for k, fact in self.facts.items()):
+        if manifest is None or any(
+            manifest.get(k) != fact for k, fact in self.facts.items()
+        ):
             return None
         try:
             return RUN.tables(self.path, manifest)
@@ -159,20 +172,31 @@ class RunFolder:
             made = make()
             values = self.config.model_dump(mode="json", exclude_none=True)
             toml = tomli_w.dumps({"experiment": self.experiment, **values})
-            numbers = json.dumps(metrics_of(made.about["summary"]), indent=2, ensure_ascii=False)
-            files = {"config.toml": toml.encode(), "metrics.json": f"{numbers}\n".encode()}
-            hashes = {name: sha256(content).hexdigest() for name, content in files.items()}
+            numbers = json.dumps(
+                metrics_of(made.about["summary"]), indent=2, ensure_ascii=False
+            )
+            files = {
+                "config.toml": toml.encode(),
+                "metrics.json": f"{numbers}\n".encode(),
+            }
+            hashes = {
+                name: sha256(content).hexdigest() for name, content in files.items()
+            }
             about = {**self.facts, **made.about, **surroundings(), "files": hashes}
             with replaced(self.path) as fresh:
                 for name, content in files.items():
                     (fresh / name).write_bytes(content)
-                drawn = None if made.figures is None else _save_figures(made.figures, fresh)
+                drawn = (
+                    None if made.figures is None else _save_figures(made.figures, fresh)
+                )
                 return RUN.write(fresh, made.tables, {**about, "figures": drawn}), False
 
     def draw(
         self, pictures: Callable[[], Mapping[str, bytes]], again: bool, waiting: Waiting
     ) -> None:
-        """Put figures into the finished run, in the place of those it has, unless all are whole."""
+        """Put figures into the finished run, in the place of those it has, unless all
+        are whole.
+        """
         if not again and has_whole_figures(self.path):
             return
         try:
@@ -197,11 +221,15 @@ class RunFolder:
 
 def _readable(text: str, longest: int = 48) -> str:
     """Keep the part of a text that a folder's name can hold everywhere."""
-    return re.sub(r"[^A-Za-z0-9.+]+", "-", text).replace("-.", "_")[:longest].strip("-_.")
+    return (
+        re.sub(r"[^A-Za-z0-9.+]+", "-", text).replace("-.", "_")[:longest].strip("-_.")
+    )
 
 
 def check_writable(folder: Path, name: str = "results") -> None:
-    """Raise InputError for the folder of the flag of that name, if it cannot be written."""
+    """Raise InputError for the folder of the flag of that name, if it cannot be
+    written.
+    """
     # One name for all: what a failure leaves goes with the next one that looks.
     probe = folder / ".writable"
     try:
@@ -211,7 +239,8 @@ def check_writable(folder: Path, name: str = "results") -> None:
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
-            f"cannot write to the {name} folder {folder}: {reason}; choose another --{name}"
+            f"cannot write to the {name} folder {folder}: {reason}; choose another"
+            f" --{name}"
         ) from None
 
 
@@ -234,7 +263,9 @@ def has_whole_figures(folder: Path) -> bool:
 
 
 def read_png(path: Path) -> bytes:
-    """Return a whole PNG, by its checksums; OSError if it is none, or larger than figures are."""
+    """Return a whole PNG, by its checksums; OSError if it is none, or larger than
+    figures are.
+    """
     from PIL import Image
 
     content = read_regular(path, LARGEST_PICTURE)
@@ -247,16 +278,24 @@ def read_png(path: Path) -> bytes:
         picture.verify()
         if not content.endswith(PNG_END):
             raise ValueError("something follows its end")
-    except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        struct.error,
+        Image.DecompressionBombError,
+    ) as error:
         raise OSError(errno.EINVAL, f"Not a whole PNG ({error})", str(path)) from None
     return content
 
 
 def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Flatten the short table into numbers for experiment trackers: `yarn ×4/copy @4096`.
+    """Flatten the short table into numbers for experiment trackers: `yarn ×4/copy
+    @4096`.
 
-    A row is named by its words before its first number, or by its first column where that is a
-    number; by more columns where names would be equal. What is missing or infinite has no entry.
+    A row is named by its words before its first number, or by its first column where
+    that is a number; by more columns where names would be equal. What is missing or
+    infinite has no entry.
 
     >>> metrics_of([{"method": "pi", "loss": 1.5}, {"method": "yarn", "loss": None}])
     {'pi/loss': 1.5}
@@ -267,7 +306,9 @@ def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         for row in rows:
             words = [*takewhile(lambda item: isinstance(item[1], str), row)]
             head = row[: max(columns, len(words))]
-            name = "/".join(v if isinstance(v, str) else f"{key}={v}" for key, v in head)
+            name = "/".join(
+                v if isinstance(v, str) else f"{key}={v}" for key, v in head
+            )
             named[name] = row[len(head) :]
         if len(named) == len(rows):
             break
@@ -275,27 +316,37 @@ def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         f"{name}/{key}": value
         for name, rest in named.items()
         for key, value in rest
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
     }
 
 
 def as_inputs(results: Path, folders: Iterable[Path]) -> dict[str, str]:
-    """Return the hashes of the manifests of runs that another one reads, by place in `results`."""
+    """Return the hashes of the manifests of runs that another one reads, by place in
+    `results`.
+    """
     return {
-        folder.relative_to(results).as_posix(): sha256((folder / RUN.file).read_bytes()).hexdigest()
+        folder.relative_to(results).as_posix(): (
+            sha256((folder / RUN.file).read_bytes()).hexdigest()
+        )
         for folder in folders
     }
 
 
 def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return rows for JSON: a missing value is null, an infinite one the text `inf` or `-inf`."""
+    """Return rows for JSON: a missing value is null, an infinite one the text `inf` or
+    `-inf`.
+    """
     plain = table.astype(object).where(table.notna(), None)
     plain = plain.replace({math.inf: "inf", -math.inf: "-inf"})
     return plain.to_dict(orient="records")  # type: ignore[return-value]
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a finished run; None without one, or (said once) a damaged one."""
+    """Return the manifest of a finished run; None without one, or (said once) a damaged
+    one.
+    """
     try:
         return RUN.description(folder)
     except DamagedError as error:
@@ -304,7 +355,9 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield folder and manifest of every finished run below `results`; unreadable ones are said."""
+    """Yield folder and manifest of every finished run below `results`; unreadable ones
+    are said.
+    """
     for experiment in _listed(results):
         yield from _finished_in(experiment)
 
@@ -325,15 +378,21 @@ def _finished_in(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _listed(folder: Path) -> list[Path]:
-    """Return what is in a folder by name, nothing hidden; OSError where `glob` keeps silent."""
+    """Return what is in a folder by name, nothing hidden; OSError where `glob` keeps
+    silent.
+    """
     try:
-        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+        return sorted(
+            path for path in folder.iterdir() if not path.name.startswith(".")
+        )
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
 def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
-    """Return the finished runs of an experiment by folder name; damaged ones are said once."""
+    """Return the finished runs of an experiment by folder name; damaged ones are said
+    once.
+    """
     # Numbers of another version mean something else.
     runs = []
     for folder, manifest in _finished_in(results / experiment):
@@ -342,12 +401,16 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
                 tables = RUN.tables(folder, manifest)
                 runs.append(Stored(experiment, manifest["config"], tables, str(folder)))
             except DamagedError as error:
-                say_once(f"left out: {error}; the command in its manifest makes it again")
+                say_once(
+                    f"left out: {error}; the command in its manifest makes it again"
+                )
     return runs
 
 
 def surroundings() -> dict[str, Any]:
-    """Return the rest that numbers may depend on: versions, machine, threads, the code's commit."""
+    """Return the rest that numbers may depend on: versions, machine, threads, the
+    code's commit.
+    """
     # Threads are those of torch; null where it was not used.
     torch = sys.modules.get("torch")
     return {
@@ -369,16 +432,24 @@ def _version(package: str) -> str | None:
 
 @cache
 def _commit() -> dict[str, Any]:
-    """Find the commit of the checkout that tracks this file, and if it was changed since."""
-    # An installed package may be inside a checkout of something else, and the environment may name
-    # another repository (GIT_DIR): neither says where these lines come from.
+    """Find the commit of the checkout that tracks this file, and if it was changed
+    since.
+    """
+    # An installed package may be inside a checkout of something else, and the
+    # environment may name another repository (GIT_DIR): neither says where these lines
+    # come from.
     here = Path(__file__)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-    ask = partial(subprocess.run, cwd=here.parent, env=environment, capture_output=True, text=True)
+    ask = partial(
+        subprocess.run, cwd=here.parent, env=environment, capture_output=True, text=True
+    )
     with suppress(OSError):
         tracked = ask(["git", "ls-files", "--error-unmatch", "--", here.name])
         commit = ask(["git", "rev-parse", "HEAD"])
         changes = ask(["git", "status", "--porcelain", "--", "."])
         if not (tracked.returncode or commit.returncode):
-            return {"commit": commit.stdout.strip(), "dirty": bool(changes.stdout.strip())}
+            return {
+                "commit": commit.stdout.strip(),
+                "dirty": bool(changes.stdout.strip()),
+            }
     return {"commit": None, "dirty": None}

@@ -1,7 +1,8 @@
-"""Tables in a folder beside a JSON description with hashes: the format of runs and cells.
+"""Tables in a folder beside a JSON description with hashes: the format of runs and
+cells.
 
-Tables are CSV at full precision that reads back the same, with units in the names of columns. The
-description has a hash of itself too; everything is verified on read.
+Tables are CSV at full precision that reads back the same, with units in the names of
+columns. The description has a hash of itself too; everything is verified on read.
 """
 
 import json
@@ -22,13 +23,15 @@ from ropelab.runs.folders import digest
 
 Tables = Mapping[str, pd.DataFrame]
 
-# A column's unit is the end of its name; one without any of these is a pure number or text.
+# A column's unit is the end of its name; one without any of these is a pure number or
+# text.
 UNITS = (
     *("nats_per_byte", "nats_per_token", "bytes_per_token", "per_second"),
     *("tokens", "rad", "turns", "ulp", "bytes", "seconds"),
 )
 TEXT = "text"
-# The entry of a description with the hash of all others, and the bytes that its file may take.
+# The entry of a description with the hash of all others, and the bytes that its file
+# may take.
 HASH = "sha256"
 LARGEST = 2**26
 
@@ -39,7 +42,9 @@ class DamagedError(MachineError):
 
 @dataclass
 class Table:
-    """The entry of a table: its rows, its columns with their units, and the hash of its file."""
+    """The entry of a table: its rows, its columns with their units, and the hash of its
+    file.
+    """
 
     rows: int
     columns: dict[str, str | None]
@@ -56,10 +61,15 @@ class Format:
 
     file: str  # the name of its description
     inside: str  # its folder of tables, "." for tables beside the description
-    shape: TypeAdapter[Any]  # the entries that a description has at least, `tables` among them
+    # the entries that a description has at least, `tables` among them
+    shape: TypeAdapter[Any]
 
-    def write(self, folder: Path, tables: Tables, about: Mapping[str, Any]) -> dict[str, Any]:
-        """Write tables and description into a fresh folder; return the tables as read back."""
+    def write(
+        self, folder: Path, tables: Tables, about: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Write tables and description into a fresh folder; return the tables as read
+        back.
+        """
         place, entries = folder / self.inside, {}
         place.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
@@ -75,12 +85,17 @@ class Format:
 
     def describe(self, path: Path, about: Mapping[str, Any]) -> None:
         """Write a description, with the hash of all that it says."""
-        plain = json.loads(json.dumps(about, allow_nan=False))  # as it will be read back
-        text = json.dumps({**plain, HASH: _hash_of(plain)}, indent=2, ensure_ascii=False)
+        # as it will be read back
+        plain = json.loads(json.dumps(about, allow_nan=False))
+        text = json.dumps(
+            {**plain, HASH: _hash_of(plain)}, indent=2, ensure_ascii=False
+        )
         path.write_text(text + "\n", encoding="utf-8")
 
     def description(self, folder: Path) -> dict[str, Any] | None:
-        """Return the description of a folder, None without one; DamagedError if it was changed."""
+        """Return the description of a folder, None without one; DamagedError if it was
+        changed.
+        """
         path = folder / self.file
         try:
             content = read_regular(path, LARGEST)
@@ -96,7 +111,9 @@ class Format:
         return dict(about)
 
     def read(self, folder: Path) -> dict[str, pd.DataFrame]:
-        """Return the tables of a folder that has to be whole; DamagedError where it is not."""
+        """Return the tables of a folder that has to be whole; DamagedError where it is
+        not.
+        """
         if (about := self.description(folder)) is None:
             raise DamagedError(f"{folder / self.file} is gone")
         return self.tables(folder, about)
@@ -112,7 +129,9 @@ class Format:
         for name, entry in sorted(about["tables"].items()):
             path = folder / self.inside / f"{name}.csv"
             try:
-                found[name] = _from_csv(check_written(path, entry["sha256"]), entry["columns"])
+                found[name] = _from_csv(
+                    check_written(path, entry["sha256"]), entry["columns"]
+                )
             except ValueError as error:
                 raise DamagedError(f"{path} is no table ({error})") from None
         return found
@@ -134,7 +153,9 @@ def _hash_of(about: Mapping[str, Any]) -> str:
 
 
 def as_stored(tables: Tables) -> dict[str, pd.DataFrame]:
-    """Return tables as they would be read back, in which whole numbers with gaps are floats."""
+    """Return tables as they would be read back, in which whole numbers with gaps are
+    floats.
+    """
     stored = sorted(tables.items())
     return {name: _from_csv(_as_csv(table), _columns(table)) for name, table in stored}
 
@@ -146,11 +167,15 @@ def _as_csv(table: pd.DataFrame) -> bytes:
 
 def _from_csv(content: bytes, columns: Mapping[str, str | None]) -> pd.DataFrame:
     texts = {name: str for name, unit in columns.items() if unit == TEXT}
-    return pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""], dtype=texts)
+    return pd.read_csv(
+        BytesIO(content), keep_default_na=False, na_values=[""], dtype=texts
+    )
 
 
 def _columns(table: pd.DataFrame) -> dict[str, str | None]:
-    """Return the unit of each column, or TEXT for text that would be read as numbers: 01, 1e2."""
+    """Return the unit of each column, or TEXT for text that would be read as numbers:
+    01, 1e2.
+    """
     columns = {str(column): unit_of(str(column)) for column in table.columns}
     for name in [name for name in table if is_string_dtype(table[name].dropna())]:
         words = table[[name]].dropna().drop_duplicates()
@@ -165,16 +190,22 @@ def unit_of(column: str) -> str | None:
     >>> unit_of("nll_nats_per_byte"), unit_of("wavelength_tokens"), unit_of("accuracy")
     ('nats_per_byte', 'tokens', None)
     """
-    return next((unit for unit in UNITS if column == unit or column.endswith(f"_{unit}")), None)
+    return next(
+        (unit for unit in UNITS if column == unit or column.endswith(f"_{unit}")), None
+    )
 
 
 def in_longest_context(table: pd.DataFrame) -> pd.DataFrame:
-    """Select the rows of a table of retrieval that were measured in its longest context."""
+    """Select the rows of a table of retrieval that were measured in its longest
+    context.
+    """
     return table[table["context_tokens"] == table["context_tokens"].max()]
 
 
 def as_markdown(table: pd.DataFrame, written: Callable[[Any], str]) -> Iterator[str]:
-    """Yield a table as lines of Markdown, its values by `written`; nothing for an empty table."""
+    """Yield a table as lines of Markdown, its values by `written`; nothing for an empty
+    table.
+    """
     if table.empty:
         return
     yield f"| {' | '.join(str(name).replace('_', ' ') for name in table.columns)} |"

@@ -1,4 +1,6 @@
-"""Temporary folders, and semaphores beside them, which the next start removes after a kill."""
+"""Temporary folders, and semaphores beside them, which the next start removes after a
+kill.
+"""
 
 import os
 import re
@@ -11,14 +13,17 @@ from tempfile import TemporaryDirectory, gettempdir
 from filelock import FileLock, Timeout
 
 PREFIX = "ropelab-"
-# Held by the process that made the folder; written when it is held, so that nobody takes it before.
+# Held by the process that made the folder; written when it is held, so that nobody
+# takes it before.
 LOCK, SEMAPHORES = ".lock", ".semaphores"
 # The files of named semaphores, on Linux.
 SHARED = Path("/dev/shm")
 
 
 class TemporaryFolder(TemporaryDirectory[str]):
-    """A temporary folder that is locked by its process while it lives, and removed by `cleanup`."""
+    """A temporary folder that is locked by its process while it lives, and removed by
+    `cleanup`.
+    """
 
     def __init__(self, where: str | None = None) -> None:
         super().__init__(prefix=PREFIX, dir=where, ignore_cleanup_errors=True)
@@ -46,13 +51,17 @@ def folder_of(owner: object) -> TemporaryFolder:
 
 
 def _remove_leftovers(where: Path, owner: int) -> None:
-    """Remove folders of this owner whose processes have ended, and the semaphores noted in them."""
+    """Remove folders of this owner whose processes have ended, and the semaphores noted
+    in them.
+    """
     for noted in where.glob(f"{PREFIX}*/{SEMAPHORES}"):
         folder = noted.parent
         with suppress(OSError, Timeout):
             if folder.is_symlink() or folder.stat().st_uid != owner:
                 continue
             with FileLock(folder / LOCK, timeout=0):
-                for name in re.findall(r"^sem\.loky-\d+-\w+$", noted.read_text(), re.MULTILINE):
+                for name in re.findall(
+                    r"^sem\.loky-\d+-\w+$", noted.read_text(), re.MULTILINE
+                ):
                     (SHARED / name).unlink(missing_ok=True)
                 shutil.rmtree(folder, ignore_errors=True)

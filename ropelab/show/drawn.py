@@ -1,4 +1,6 @@
-"""Figures from tables to files: drawn in one style, encoded and written in one place."""
+"""Figures from tables to files: drawn in one style, encoded and written in one
+place.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -33,18 +35,26 @@ def read_formats(text: str) -> tuple[str, ...]:
     """Read the names of formats in a text such as `png,pdf`."""
     names = [part.strip().lower() for part in text.split(",") if part.strip()]
     if not names:
-        raise InputError(f"no figure format given; the formats are {', '.join(FORMATS)}")
+        raise InputError(
+            f"no figure format given; the formats are {', '.join(FORMATS)}"
+        )
     return tuple(dict.fromkeys(known("figure format", name, FORMATS) for name in names))
 
 
 def draw_of(experiment: str) -> "Draw":
-    """Return the function that draws an experiment's tables; ImportError if there is none."""
+    """Return the function that draws an experiment's tables; ImportError if there is
+    none.
+    """
     name = SAME.get(experiment, experiment).replace("-", "_")
     return import_module(f"ropelab.show.figures.{name}").draw
 
 
-def finished(draw: "Draw", tables: "Tables", style: str = "screen") -> "dict[str, Figure]":
-    """Draw the figures of some tables, with titles that fit, for a screen or a printed column."""
+def finished(
+    draw: "Draw", tables: "Tables", style: str = "screen"
+) -> "dict[str, Figure]":
+    """Draw the figures of some tables, with titles that fit, for a screen or a printed
+    column.
+    """
     from ropelab.show.figures.style import fit_titles, for_paper, use_style
 
     with use_style():
@@ -55,22 +65,28 @@ def finished(draw: "Draw", tables: "Tables", style: str = "screen") -> "dict[str
 
 
 def as_files(
-    figures: "Mapping[str, Figure]", formats: Sequence[str] = ("png",), style: str = "screen"
+    figures: "Mapping[str, Figure]",
+    formats: Sequence[str] = ("png",),
+    style: str = "screen",
 ) -> dict[str, bytes]:
-    """Encode figures; in the style of a paper a file is called `<figure>-paper.<format>`."""
+    """Encode figures; in the style of a paper a file is called
+    `<figure>-paper.<format>`.
+    """
     from matplotlib import rc_context
     from matplotlib.backend_bases import get_registered_canvas_class
 
     dpi, ending = DOTS_PER_INCH[style], "" if style == "screen" else f"-{style}"
     files = {}
     for name, figure in figures.items():
-        # Room for labels is found once; `savefig` would do it twice more, and draw once in vain.
+        # Room for labels is found once; `savefig` would do it twice more, and draw once
+        # in vain.
         figure.set_dpi(dpi)
         if figure.axes and (engine := figure.get_layout_engine()):
             engine.execute(figure)
             figure.set_layout_engine("none")
         for kind in formats:
-            # In memory first: the writer of PDF hides a full disk behind an error of its own.
+            # In memory first: the writer of PDF hides a full disk behind an error of
+            # its own.
             content, canvas = BytesIO(), get_registered_canvas_class(kind)(figure)
             figure.set_dpi(dpi)  # that of SVG leaves its own behind
             with rc_context({"svg.hashsalt": f"{name}{ending}", "pdf.fonttype": 42}):
@@ -80,12 +96,16 @@ def as_files(
 
 
 def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write encoded files into a folder, each whole or not at all; InputError if one cannot be."""
+    """Write encoded files into a folder, each whole or not at all; InputError if one
+    cannot be.
+    """
     for name, content in files.items():
         try:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             with replaced_file(folder / name) as fresh:
                 fresh.write_bytes(content)
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-            raise InputError(f"cannot write {folder / name}: {error.strerror}") from None
+            raise InputError(
+                f"cannot write {folder / name}: {error.strerror}"
+            ) from None
     return [folder / name for name in files]

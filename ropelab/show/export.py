@@ -1,4 +1,6 @@
-"""Tables of a run for other programs: CSV, Parquet, LaTeX, Markdown, evaluation results."""
+"""Tables of a run for other programs: CSV, Parquet, LaTeX, Markdown, evaluation
+results.
+"""
 
 import json
 import re
@@ -19,25 +21,38 @@ from ropelab.show.terminal import format_value
 MORE = "accuracy|copy|associative|most_recent|passkey|multiquery|indexing|keyed"
 BETTER = {"nll|text": "min", MORE: "max"}
 SUMMARY = "summary"
-ENDINGS = {"csv": "csv", "latex": "tex", "markdown": "md", "parquet": "parquet", "lm-eval": "json"}
+ENDINGS = {
+    "csv": "csv",
+    "latex": "tex",
+    "markdown": "md",
+    "parquet": "parquet",
+    "lm-eval": "json",
+}
 
 
 def as_latex(table: pd.DataFrame, caption: str = "") -> str:
     """Return a `tabular` with booktabs rules, rounded for reading and escaped.
 
-    A value with its interval is one cell, `0.56 [0.41, 0.71]`; the best of a column is bold. With
-    a caption it is a `table`.
+    A value with its interval is one cell, `0.56 [0.41, 0.71]`; the best of a column is
+    bold. With a caption it is a `table`.
     """
     best = _best(table)
     table = _with_intervals(table)
-    shown = table.map(format_value).rename(columns=lambda name: str(name).replace("_", " "))
-    sides = ["r" if pd.api.types.is_numeric_dtype(table[name]) else "l" for name in table.columns]
+    shown = table.map(format_value).rename(
+        columns=lambda name: str(name).replace("_", " ")
+    )
+    sides = [
+        "r" if pd.api.types.is_numeric_dtype(table[name]) else "l"
+        for name in table.columns
+    ]
     styler = shown.style.hide(axis="index").format(escape="latex")
     styler = styler.format_index(escape="latex", axis="columns")
     for name, rows in best.items():
         where = pd.IndexSlice[rows, name.replace("_", " ")]
         styler = styler.set_properties(subset=where, textbf="--rwrap")
-    about: dict[str, Any] = {"caption": latex_of(caption), "position": "t"} if caption else {}
+    about: dict[str, Any] = (
+        {"caption": latex_of(caption), "position": "t"} if caption else {}
+    )
     return str(styler.to_latex(column_format="".join(sides), hrules=True, **about))
 
 
@@ -62,7 +77,9 @@ def _with_intervals(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _best(table: pd.DataFrame) -> dict[str, list[Any]]:
-    """Return the rows to print in bold, of columns known to be better where less, or more."""
+    """Return the rows to print in bold, of columns known to be better where less, or
+    more.
+    """
     found = {}
     for (start, best), name in product(BETTER.items(), map(str, table.columns)):
         if re.match(start, name) and pd.api.types.is_float_dtype(table[name]):
@@ -73,13 +90,17 @@ def _best(table: pd.DataFrame) -> dict[str, list[Any]]:
 ENCODERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
     "csv": lambda table: table.to_csv(index=False, lineterminator="\n").encode(),
     "latex": lambda table: as_latex(table, table.attrs.get("caption", "")).encode(),
-    "markdown": lambda table: ("\n".join(as_markdown(table, format_value)) + "\n").encode(),
+    "markdown": lambda table: (
+        "\n".join(as_markdown(table, format_value)) + "\n"
+    ).encode(),
     "parquet": lambda table: table.to_parquet(index=False),
 }
 
 
 def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """Return the tables of those names, all if none is given; raise InputError for a wrong one."""
+    """Return the tables of those names, all if none is given; raise InputError for a
+    wrong one.
+    """
     tables = {**run.tables}
     if summary := run.manifest.get("summary"):
         tables[SUMMARY] = pd.DataFrame(summary)
@@ -88,22 +109,34 @@ def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
 
 
 def text_of(run: Shown, tables: Tables, kind: str) -> str:
-    """Return the tables as text to print; InputError if that is not text, or is several files."""
+    """Return the tables as text to print; InputError if that is not text, or is several
+    files.
+    """
     if kind == "parquet":
         raise InputError(f"{kind} is not text: give --output FOLDER")
     files = as_files(run, tables, kind)
     if kind == "lm-eval" and len(files) != 1:
-        raise InputError(f"lm-eval would be {len(files)} files here: give --output FOLDER")
+        raise InputError(
+            f"lm-eval would be {len(files)} files here: give --output FOLDER"
+        )
     return "\n".join(content.decode() for content in files.values())
 
 
 def as_files(run: Shown, tables: Tables, kind: str) -> dict[str, bytes]:
-    """Encode a file per table, or for evaluation results those that the harness would write."""
+    """Encode a file per table, or for evaluation results those that the harness would
+    write.
+    """
     if kind == "lm-eval":
         style: dict[str, Any] = {"indent": 2, "ensure_ascii": False, "allow_nan": False}
         documents = of_released_model(run.manifest, tables).items()
-        return {path: f"{json.dumps(one, **style)}\n".encode() for path, one in documents}
+        return {
+            path: f"{json.dumps(one, **style)}\n".encode() for path, one in documents
+        }
     try:
-        return {f"{name}.{ENDINGS[kind]}": ENCODERS[kind](tables[name]) for name in tables}
+        return {
+            f"{name}.{ENDINGS[kind]}": ENCODERS[kind](tables[name]) for name in tables
+        }
     except ImportError:
-        raise InputError("parquet needs pyarrow: pip install 'ropelab[parquet]'") from None
+        raise InputError(
+            "parquet needs pyarrow: pip install 'ropelab[parquet]'"
+        ) from None

@@ -1,4 +1,6 @@
-"""The index of a results folder: every run with its figures, its answer and its command."""
+"""The index of a results folder: every run with its figures, its answer and its
+command.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,23 +20,29 @@ from ropelab.show.page.document import rendered
 from ropelab.show.terminal import format_value
 
 LONGEST_NAME = 80
-# What Markdown reads as more than a letter; `_` inside a word and `|` (as_markdown) are not.
+# What Markdown reads as more than a letter; `_` inside a word and `|` (as_markdown) are
+# not.
 SPECIAL = re.compile(r"([\\`*\[\]<>&~]|(?<!\w)_|_(?!\w))")
 # Characters of a folder's name that stay themselves in a link.
 SAFE = "/+"
 
 
 def check_index(name: str) -> None:
-    """Refuse an index that would be outside of the results folder, or in the way of runs."""
+    """Refuse an index that would be outside of the results folder, or in the way of
+    runs.
+    """
     path = Path(name)
     plain = path.name == name and name.isprintable() and len(name) <= LONGEST_NAME
     if not plain or path.suffix != ".md":
         wanted = "the name of a file in the results folder that ends in .md"
-        raise InputError(f"--index must be {wanted}, got '{shorten(name, LONGEST_NAME)}'")
+        raise InputError(
+            f"--index must be {wanted}, got '{shorten(name, LONGEST_NAME)}'"
+        )
 
 
 def escaped(text: str) -> str:
-    """Write text of a manifest, which anybody may have written, as plain words of Markdown.
+    """Write text of a manifest, which anybody may have written, as plain words of
+    Markdown.
 
     >>> escaped("<b> [x](y)\\n# copy_in_text")
     '\\\\<b\\\\> \\\\[x\\\\](y) # copy_in_text'
@@ -65,13 +73,19 @@ FILTERS: dict[str, Callable[[Any], Any]] = {
 
 def write_index(results: Path, name: str = "index.md", title: str = "Results") -> Path:
     """Write the index of all finished runs below `results`, and return its path."""
-    about = {"results": results, "runs": list(store.finished(results)), "kept": _kept(results)}
+    about = {
+        "results": results,
+        "runs": list(store.finished(results)),
+        "kept": _kept(results),
+    }
     text = rendered("index.md.j2", FILTERS, title=title, **about)
     return write({name: text.encode()}, results)[0]
 
 
 def _kept(results: Path) -> set[str] | None:
-    """Return the figures that the folder's .gitignore excepts; None without one: all are kept."""
+    """Return the figures that the folder's .gitignore excepts; None without one: all
+    are kept.
+    """
     try:
         lines = read_regular(results / ".gitignore", 2**20).decode().splitlines()
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,6 @@
-"""Colours, markers and lines of methods, formats and encodings, in figures and on the page."""
+"""Colours, markers and lines of methods, formats and encodings, in figures and on the
+page.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +9,8 @@ from zlib import crc32
 from ropelab.runs.files import table_beside
 from ropelab.runs.labels import name_in
 
-# Okabe and Ito's palette, safe for colour-blind readers; markers and lines tell greys apart.
+# Okabe and Ito's palette, safe for colour-blind readers; markers and lines tell greys
+# apart.
 COLORS = {"BLUE": "#0072B2", "ORANGE": "#D55E00", "GREEN": "#009E73", "PINK": "#CC79A7"}
 COLORS |= {"AMBER": "#E69F00", "SKY": "#56B4E9", "BLACK": "#000000", "GREY": "#7F7F7F"}
 BLUE, ORANGE, GREEN, PINK, AMBER, SKY, BLACK, GREY = PALETTE = tuple(COLORS.values())
@@ -34,7 +37,9 @@ FIGURES = table_beside(__file__, "figures")
 
 
 def labelled(rows: Mapping[str, Iterable[str]]) -> dict[str, tuple[Look, str]]:
-    """Return looks with their labels from rows of a colour, a marker, a line and a label."""
+    """Return looks with their labels from rows of a colour, a marker, a line and a
+    label.
+    """
     return {
         name: (Look(COLORS[color], marker, line), label)
         for name, (color, marker, line, label) in rows.items()
@@ -42,7 +47,9 @@ def labelled(rows: Mapping[str, Iterable[str]]) -> dict[str, tuple[Look, str]]:
 
 
 def look(name: str) -> Look:
-    """Return the look of a name, by its letters if LOOKS has none; `yarn ×8` looks like `yarn`."""
+    """Return the look of a name, by its letters if LOOKS has none; `yarn ×8` looks like
+    `yarn`.
+    """
     plain = name_in(name)
     if plain in LOOKS:
         return LOOKS[plain]
@@ -52,7 +59,10 @@ def look(name: str) -> Look:
 
 def looks_for_script() -> dict[str, list[int | str]]:
     """Return every look by its name: the number of its colour, its marker, its line."""
-    return {name: [PALETTE.index(own.color), own.marker, own.line] for name, own in LOOKS.items()}
+    return {
+        name: [PALETTE.index(own.color), own.marker, own.line]
+        for name, own in LOOKS.items()
+    }
 
 
 def numbered(number: int) -> Look:

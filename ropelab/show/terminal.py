@@ -1,4 +1,6 @@
-"""The terminal: progress on stderr, then the answer, a short table and the place of the files."""
+"""The terminal: progress on stderr, then the answer, a short table and the place of the
+files.
+"""
 
 import math
 import re
@@ -42,7 +44,9 @@ def say_waiting(folder: Path) -> None:
 
 
 class TimeLeftColumn(progress.TimeRemainingColumn):
-    """The time left as estimated, counted down; without an estimate, as rich works it out."""
+    """The time left as estimated, counted down; without an estimate, as rich works it
+    out.
+    """
 
     def render(self, task: progress.Task) -> Text:
         end = task.fields["end"]
@@ -53,7 +57,9 @@ class TimeLeftColumn(progress.TimeRemainingColumn):
 
 
 class ShortenedColumn(progress.TextColumn):
-    """Words that give way where the line is too narrow, so that the times stay whole."""
+    """Words that give way where the line is too narrow, so that the times stay
+    whole.
+    """
 
     def get_table_column(self) -> Column:
         return Column(no_wrap=False)
@@ -76,20 +82,29 @@ class Bars:
             progress.TimeElapsedColumn(),
             progress.TextColumn("left"),
             TimeLeftColumn(),
-            # A terminal echoes Ctrl-C as ^C; on a full line it would push what is to be erased up.
+            # A terminal echoes Ctrl-C as ^C; on a full line it would push what is to be
+            # erased up.
             console=Console(stderr=True, width=Console(stderr=True).width - len("^C")),
             transient=True,
         )
         self._lock = Lock()
 
     @contextmanager
-    def __call__(self, description: str, total: float | None = None) -> Iterator["Advance"]:
-        """Show one bar while the block runs; blocks may nest, also in several threads."""
+    def __call__(
+        self, description: str, total: float | None = None
+    ) -> Iterator["Advance"]:
+        """Show one bar while the block runs; blocks may nest, also in several
+        threads.
+        """
         with self._lock:
             self._bars.start()
-            task = self._bars.add_task(printable(description), total=total, note="", end=None)
+            task = self._bars.add_task(
+                printable(description), total=total, note="", end=None
+            )
 
-        def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
+        def advance(
+            steps: float = 1, *, note: str = "", left: float | None = None
+        ) -> None:
             self._bars.advance(task, steps)
             if note:
                 self._bars.update(task, note=printable(note))
@@ -106,7 +121,8 @@ class Bars:
 
 
 class PlainLines:
-    """Progress for a log file: a line at once, one after seconds, then one every half minute.
+    """Progress for a log file: a line at once, one after seconds, then one every half
+    minute.
 
     Work inside of other work has no first line, and fewer the deeper it is.
     """
@@ -115,13 +131,17 @@ class PlainLines:
         self._open = 0
 
     @contextmanager
-    def __call__(self, description: str, total: float | None = None) -> Iterator["Advance"]:
+    def __call__(
+        self, description: str, total: float | None = None
+    ) -> Iterator["Advance"]:
         start = time.monotonic()
         due, done = start + SOON, 0.0
         if not self._open:
             say(f"{description} ...")
 
-        def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
+        def advance(
+            steps: float = 1, *, note: str = "", left: float | None = None
+        ) -> None:
             nonlocal done, due
             done += steps
             now = time.monotonic()
@@ -142,18 +162,26 @@ class PlainLines:
 
 
 def format_value(value: Any) -> str:
-    """Write a value for reading: four significant digits, whole numbers whole, a dash for none."""
+    """Write a value for reading: four significant digits, whole numbers whole, a dash
+    for none.
+    """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
+        return (
+            f"{value:.0f}"
+            if value.is_integer() and abs(value) < 1e15
+            else f"{value:.4g}"
+        )
     return printable(str(value))
 
 
 def console() -> Console:
-    """Return standard output: as wide as its terminal, without end if it is a pipe or a file."""
+    """Return standard output: as wide as its terminal, without end if it is a pipe or a
+    file.
+    """
     width = None if sys.stdout.isatty() else UNBOUNDED
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
@@ -161,14 +189,14 @@ def console() -> Console:
 def show_table(table: "pd.DataFrame", console: Console) -> None:
     """Print a short table; numbers to the right and whole, names as words.
 
-    If it is too wide, lines are broken between words, or behind `_`, `.`, `/` and `,` in a long
-    one; then columns are left out, the last ones first.
+    If it is too wide, lines are broken between words, or behind `_`, `.`, `/` and `,`
+    in a long one; then columns are left out, the last ones first.
     """
     names = [str(column).replace("_", " ") for column in table.columns]
     numeric = [table[column].dtype.kind in "biufc" for column in table.columns]
     texts = table.map(format_value).to_numpy(dtype=str).tolist()
-    # Characters that a column has unbroken, and those that it needs: all of a number, of words as
-    # many as one can still read.
+    # Characters that a column has unbroken, and those that it needs: all of a number,
+    # of words as many as one can still read.
     widths, needed = [], []
     for name, is_number, *cells in zip(names, numeric, *texts, strict=True):
         widest = max(map(len, cells), default=0)
@@ -188,7 +216,9 @@ def show_table(table: "pd.DataFrame", console: Console) -> None:
     for name, is_number, width in zip(names, numeric, widths, strict=False):
         side: Literal["right", "left"] = "right" if is_number else "left"
         title = broken(name, width)
-        grid.add_column(title, justify=side, no_wrap=is_number, overflow="fold", min_width=width)
+        grid.add_column(
+            title, justify=side, no_wrap=is_number, overflow="fold", min_width=width
+        )
     for row in texts:
         grid.add_row(*map(broken, row[:shown], widths))
     console.print(grid)
@@ -221,7 +251,9 @@ def broken(text: str, width: int) -> str:
 
 
 def show_records(table: "pd.DataFrame", title: str) -> None:
-    """Print long rows as paragraphs under the column `title`; empty values are left out."""
+    """Print long rows as paragraphs under the column `title`; empty values are left
+    out.
+    """
     out = console()
     for row in table.to_dict(orient="records"):
         out.print(row.pop(title), style="bold")
@@ -249,7 +281,9 @@ def show_more(title: str, table: "pd.DataFrame") -> None:
 
 
 def show_places(places: Mapping[str, str]) -> None:
-    """Print names of files and commands under one another; a long one is never broken."""
+    """Print names of files and commands under one another; a long one is never
+    broken.
+    """
     out, width = console(), max(map(len, places)) + GAP
     out.print()
     for word, text in places.items():

@@ -1,1 +1,3 @@
-"""Many runs from one file: its cases, what is still to do, a share of it, one table of all."""
+"""Many runs from one file: its cases, what is still to do, a share of it, one table of
+all.
+"""

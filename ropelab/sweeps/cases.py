@@ -1,7 +1,7 @@
 """From TOML files to runs: every value is read and checked before anything is computed.
 
-A file asks for one run, or for several: `[grid]` has a list per key, and every combination is a
-run; each table `[[case]]` is a run. Keys above them hold for all.
+A file asks for one run, or for several: `[grid]` has a list per key, and every
+combination is a run; each table `[[case]]` is a run. Keys above them hold for all.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,9 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
     label, values = take_label(path, values)
     with naming(str(path)):
         cases = list(_cases(values))
-    shared = {key: value for key, value in values.items() if key not in ("grid", "case")}
+    shared = {
+        key: value for key, value in values.items() if key not in ("grid", "case")
+    }
     several = shared != values
     plans: dict[Plan, int] = {}
     for number, case in enumerate(cases, 1):
@@ -59,13 +61,19 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
             plan.config.inputs()  # checks the files that it reads
         if (first := plans.setdefault(plan, number)) != number:
             raise InputError(f"{path}: case {number} is the same run as case {first}")
-    return Sweep(path, label.title, tuple(plans), _keys(list(plans), cases) if several else ())
+    return Sweep(
+        path, label.title, tuple(plans), _keys(list(plans), cases) if several else ()
+    )
 
 
 def _cases(values: Values) -> Iterator[Values]:
     if "grid" not in values:
         tables = values.get("case", [{}])
-        if not (isinstance(tables, list) and tables and all(isinstance(t, dict) for t in tables)):
+        if not (
+            isinstance(tables, list)
+            and tables
+            and all(isinstance(t, dict) for t in tables)
+        ):
             raise InputError("each run must be a table under [[case]]")
         _refuse_many("[[case]]", len(tables))
         return iter(tables)
@@ -85,21 +93,36 @@ def _cases(values: Values) -> Iterator[Values]:
 
 def _refuse_many(table: str, count: int) -> None:
     if count > MOST:
-        raise InputError(f"{table} asks for {count} runs; at most {MOST} are allowed in a file")
+        raise InputError(
+            f"{table} asks for {count} runs; at most {MOST} are allowed in a file"
+        )
 
 
 def _label(shared: Label, case: Values, number: int) -> Label:
     words = (f"{key}={plain(value)}" for key, value in case.items() if key != "title")
     text = shorten(", ".join(words), 80, placeholder=" ...") or "nothing of its own"
     origin = f"{shared.origin}, case {number} ({text})"
-    title = title_in(case, origin) or (f"{shared.title}: {text}" if shared.title else text)
+    title = title_in(case, origin) or (
+        f"{shared.title}: {text}" if shared.title else text
+    )
     return Label(f"{shared.name}_{text}", title, origin)
 
 
 def _keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...]:
-    """Return the fields in which cases say that they differ, and do, in the order of the file."""
+    """Return the fields in which cases say that they differ, and do, in the order of
+    the file.
+    """
     theirs = {PARTIAL: "rotary_dim"}
-    theirs |= {other: ours for ours, other in spellings(type(plans[0].config).model_fields).items()}
-    named = dict.fromkeys(theirs.get(key, key) for case in cases for key in case if key != "title")
+    theirs |= {
+        other: ours
+        for ours, other in spellings(type(plans[0].config).model_fields).items()
+    }
+    named = dict.fromkeys(
+        theirs.get(key, key) for case in cases for key in case if key != "title"
+    )
     configs = [plan.config for plan in plans]
-    return tuple(k for k in named if any(getattr(c, k) != getattr(configs[0], k) for c in configs))
+    return tuple(
+        k
+        for k in named
+        if any(getattr(c, k) != getattr(configs[0], k) for c in configs)
+    )

@@ -1,7 +1,8 @@
 """One table and one figure of all runs that a file asked for.
 
-They are in `results/sweep/<file>-<hash>/`, a folder like that of a run, so that the index, the page
-and `ropelab export` find them. Its config.toml asks for the same runs again.
+They are in `results/sweep/<file>-<hash>/`, a folder like that of a run, so that the
+index, the page and `ropelab export` find them. Its config.toml asks for the same runs
+again.
 """
 
 import re
@@ -36,7 +37,9 @@ class SweepConfig(Config):
 
 
 def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
-    """Write the table and the figure of a sweep, unless they are there; return its folder."""
+    """Write the table and the figure of a sweep, unless they are there; return its
+    folder.
+    """
     results = lab.results
     assert results is not None
     folders = [run.folder for run in runs if run.folder]
@@ -68,37 +71,58 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
     return place.path
 
 
-def combined(sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]) -> dict[str, pd.DataFrame]:
+def combined(
+    sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]
+) -> dict[str, pd.DataFrame]:
     """Make the tables of a sweep.
 
-    sweep: the rows of every run's short table, behind the fields in which the runs differ; a
+    sweep: the rows of every run's short table, behind the fields in which the runs
+    differ; a
         result of the same name as such a field is called `<name>_found`, and one at a length
         after the share of the trained (L) or tested length (T): `copy @0.75T`.
     runs: case, those fields, the answer, and the run's folder below the results.
     """
     parts, about = [], []
-    typed = any("factor=" in name for run in runs for name in getattr(run.config, "methods", ()))
+    typed = any(
+        "factor=" in name for run in runs for name in getattr(run.config, "methods", ())
+    )
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
-        trained, tested = (getattr(run.config, one, None) for one in ("train_len", "test_len"))
+        trained, tested = (
+            getattr(run.config, one, None) for one in ("train_len", "test_len")
+        )
         own = {key: _value(run, key) for key in sweep.keys}
-        table = run.summary().rename(columns={key: f"{key}_found" for key in sweep.keys})
+        table = run.summary().rename(
+            columns={key: f"{key}_found" for key in sweep.keys}
+        )
         for digits in range(3, 18):
             columns = [relative(str(name), trained, tested, digits) for name in table]
-            if len({*columns}) == len(columns):  # neighbouring distances take more digits
+            # neighbouring distances take more digits
+            if len({*columns}) == len(columns):
                 break
         table.columns = columns
-        if trained and tested and not typed and {"train_len", "test_len"} & {*sweep.keys}:
+        if (
+            trained
+            and tested
+            and not typed
+            and {"train_len", "test_len"} & {*sweep.keys}
+        ):
             # The same method in every run, stretched to the tested length.
             factor = re.escape(f"×{tested / trained:g}")
             table = table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
         repeated = pd.DataFrame([own] * len(table), index=table.index)
         parts.append(repeated.join(table.apply(_numbers)))
         about.append({"case": number, **own, "answer": run.answer, "folder": folder})
-    return {EXPERIMENT: pd.concat(parts, ignore_index=True), "runs": pd.DataFrame(about)}
+    return {
+        EXPERIMENT: pd.concat(parts, ignore_index=True),
+        "runs": pd.DataFrame(about),
+    }
 
 
-def relative(name: str, trained: int | None, tested: int | None, digits: int = 3) -> str:
-    """Name a column by its share of the trained (L) or tested length (T), as all runs can.
+def relative(
+    name: str, trained: int | None, tested: int | None, digits: int = 3
+) -> str:
+    """Name a column by its share of the trained (L) or tested length (T), as all runs
+    can.
 
     >>> relative("copy @6144", 2048, 8192), relative("nll @512", 2048, 8192)
     ('copy @0.75T', 'nll @0.25L')
@@ -118,7 +142,9 @@ def _value(run: Run, key: str) -> object:
 
 
 def _numbers(column: pd.Series) -> pd.Series:
-    """Read a column written for people (`27.7%`, `4e-04`, `257`, `never`) as numbers."""
+    """Read a column written for people (`27.7%`, `4e-04`, `257`, `never`) as
+    numbers.
+    """
     if pd.api.types.is_numeric_dtype(column):
         return column
     texts = column.astype(str)
@@ -131,14 +157,19 @@ def _numbers(column: pd.Series) -> pd.Series:
 
 
 def _extremes(tables: Tables) -> str:
-    """Name the settings with the lowest and highest first result; empty where none was found."""
+    """Name the settings with the lowest and highest first result; empty where none was
+    found.
+    """
     parts, table = parts_of(tables), tables[EXPERIMENT]
     result = next((name for name in parts.results if table[name].notna().any()), None)
     if result is None:
         return ""
     found = table[result].to_numpy(dtype=float)
     ends = []
-    for word, row in (("lowest", np.nanargmin(found)), ("highest", np.nanargmax(found))):
+    for word, row in (
+        ("lowest", np.nanargmin(found)),
+        ("highest", np.nanargmax(found)),
+    ):
         at = table.iloc[int(row)]
         names = (parts.along, *parts.lines)
         where = ", ".join(f"{name} {format_value(at[name])}" for name in names)

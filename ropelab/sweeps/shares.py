@@ -1,4 +1,6 @@
-"""The work ahead of some runs, listed before any of it is done, and the share of one machine."""
+"""The work ahead of some runs, listed before any of it is done, and the share of one
+machine.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,13 +19,17 @@ Ahead = Sequence[tuple[Plan, Work]]
 
 
 def look_ahead(sweeps: Sequence[Sweep], lab: Lab) -> Ahead:
-    """Find the cells of all runs of all files; nothing is computed and nothing written."""
+    """Find the cells of all runs of all files; nothing is computed and nothing
+    written.
+    """
     context = lab.context()
     return [(plan, lab.work(plan, context)) for sweep in sweeps for plan in sweep.plans]
 
 
 def lines(runs: Ahead, lab: Lab) -> Iterator[str]:
-    """Describe every run with its models and their tasks, what is finished, and the rest's cost."""
+    """Describe every run with its models and their tasks, what is finished, and the
+    rest's cost.
+    """
     unfinished = []
     for plan, work in runs:
         about = f"{plan.label.origin}: {plan.experiment.name}"
@@ -31,7 +37,9 @@ def lines(runs: Ahead, lab: Lab) -> Iterator[str]:
             yield f"{about}, finished"
             continue
         unfinished.append(work)
-        of_cells = f", {len(work.left)} of {len(work.cells)} cells" if work.cells else ""
+        of_cells = (
+            f", {len(work.left)} of {len(work.cells)} cells" if work.cells else ""
+        )
         yield f"{about}, to do{of_cells}, {work.estimate.text()}"
         yield from (f"    {line}" for line in _cells(work))
     every = united(unfinished)
@@ -40,7 +48,11 @@ def lines(runs: Ahead, lab: Lab) -> Iterator[str]:
         text += f", {_finished(every)}"
     if unfinished:
         some = any(work.estimate.is_unknown for work in unfinished)
-        more = ", and what is not known before" if some and not every.estimate.is_unknown else ""
+        more = (
+            ", and what is not known before"
+            if some and not every.estimate.is_unknown
+            else ""
+        )
         text += f": {_cost(every, lab)}{more}"
     yield f"in all {text}"
 
@@ -55,7 +67,11 @@ def _cells(work: Work) -> Iterator[str]:
     for name, cell in work.cells.items():
         # Pieces of arithmetic are many and small: the lines of their run count them.
         if cell.needs.dtype or cell.needs.alone:
-            title = cell.title if cell.title.startswith(cell.kind) else f"{cell.kind}: {cell.title}"
+            title = (
+                cell.title
+                if cell.title.startswith(cell.kind)
+                else f"{cell.kind}: {cell.title}"
+            )
             cost = cell.needs.estimate().text() if name in work.left else "finished"
             yield f"{title}: {cost}"
 
@@ -73,16 +89,18 @@ def read_shard(text: str) -> tuple[int, int]:
     found = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", text)
     if not (found and 1 <= int(found[1]) <= int(found[2]) <= MOST_SHARDS):
         raise InputError(
-            f"--shard takes I/N, 1 <= I <= N <= {MOST_SHARDS}, such as 2/4, not '{text}'"
+            f"--shard takes I/N, 1 <= I <= N <= {MOST_SHARDS}, such as 2/4, not"
+            f" '{text}'"
         )
     return int(found[1]), int(found[2])
 
 
 def share_of(runs: Ahead, shard: tuple[int, int]) -> Work:
-    """Return the cells of one of several shards; the same for the same files at any time.
+    """Return the cells of one of several shards; the same for the same files at any
+    time.
 
-    A model and all that starts from it go to one shard. The longest is dealt out first, to the
-    shard with the least work.
+    A model and all that starts from it go to one shard. The longest is dealt out first,
+    to the shard with the least work.
     """
     number, shards = shard
     every = united(work for _, work in runs)
@@ -99,11 +117,15 @@ def share_of(runs: Ahead, shard: tuple[int, int]) -> Work:
         if least == number - 1:
             mine.add(unit)
     cells = {name: cell for name, cell in every.cells.items() if units[name] in mine}
-    return Work(cells, {name: cell for name, cell in cells.items() if name in every.left})
+    return Work(
+        cells, {name: cell for name, cell in cells.items() if name in every.left}
+    )
 
 
 def _unit(cell: Cell) -> str:
-    """Return the model trained from random weights that a cell starts from, or the cell itself."""
+    """Return the model trained from random weights that a cell starts from, or the cell
+    itself.
+    """
     model: Any = cell.key.get("model", cell.key)
     if "recipe" not in model:
         return name_of(cell)

@@ -15,7 +15,9 @@ collect_ignore_glob = ["oracles/*"]
 
 def load(name: str) -> Any:
     """A module of the oracles folder, which is no package and not collected."""
-    spec = importlib.util.spec_from_file_location(f"oracle_{name}", HERE / "oracles" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"oracle_{name}", HERE / "oracles" / f"{name}.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -38,7 +40,9 @@ class Golden:
 def golden() -> Golden:
     asked = load("configs")
     configs = dict(zip(asked.names(), asked.all_configs(), strict=True))
-    documents = {p.stem: json.loads(p.read_text()) for p in (HERE / "golden").glob("*.json")}
+    documents = {
+        p.stem: json.loads(p.read_text()) for p in (HERE / "golden").glob("*.json")
+    }
     with np.load(HERE / "golden" / "tables.npz") as stored:
         ends = np.cumsum(stored["sizes"])[:-1]
         tables = np.split(stored["values"].astype(np.float64), ends)

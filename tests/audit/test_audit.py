@@ -71,26 +71,38 @@ def test_the_model_cards_yarn_is_switched_off_by_some():
     assert "transformers-4.55" in found.says
     assert found.do == '"max_position_embeddings": 131072'
     (row,) = [r for r in result.rows["runtimes"] if r["runtime"] == "vllm"]
-    assert (row["pairs_kept"], row["pairs_blended"], row["pairs_divided"]) == (24, 16, 24)
+    assert (row["pairs_kept"], row["pairs_blended"], row["pairs_divided"]) == (
+        24,
+        16,
+        24,
+    )
 
 
 def test_an_unknown_magnitude_key_is_read_by_one():
     block = {**QWEN["rope_scaling"], "attn_factor": 0.8782488562869419}
     config = {**QWEN, "max_position_embeddings": 131072, "rope_scaling": block}
     assert spec_of(config, "sglang").attention_factor == pytest.approx(1.0, rel=1e-12)
-    assert spec_of(config, "transformers-5").attention_factor == pytest.approx(1.1386294)
+    assert spec_of(config, "transformers-5").attention_factor == pytest.approx(
+        1.1386294
+    )
     assert "W01" in codes(audited(config))
 
 
 def test_attention_factor_one_is_a_factor_two_on_the_logits():
-    block = {"rope_type": "yarn", "factor": 64.0, "original_max_position_embeddings": 4096}
+    block = {
+        "rope_type": "yarn",
+        "factor": 64.0,
+        "original_max_position_embeddings": 4096,
+    }
     config = {
         **LLAMA,
         "max_position_embeddings": 262144,
         "rope_theta": 500000.0,
         "rope_scaling": {**block, "attention_factor": 1.0},
     }
-    multipliers = {n: spec_of(config, n).logit_multiplier for n in ("transformers-5", "sglang")}
+    multipliers = {
+        n: spec_of(config, n).logit_multiplier for n in ("transformers-5", "sglang")
+    }
     assert multipliers["transformers-5"] == 1.0
     assert multipliers["sglang"] == pytest.approx(1.415888**2, rel=1e-6)
     assert "W04" in codes(audited(config))
@@ -131,17 +143,25 @@ def test_two_types_are_an_error():
 def test_a_length_that_counts_the_factor_twice():
     block = {"factor": 4.0, "type": "linear"}
     config = {**LLAMA, "max_position_embeddings": 16384, "rope_scaling": block}
-    assert spec_of(config, "vllm").claimed_len == spec_of(config, "sglang").claimed_len == 65536
+    assert (
+        spec_of(config, "vllm").claimed_len
+        == spec_of(config, "sglang").claimed_len
+        == 65536
+    )
     assert spec_of(config, "transformers-5").claimed_len == 16384
     assert "E07" in codes(audited(config))
 
 
 def test_a_length_that_the_file_states_is_not_counted_twice():
-    """Vicuna 1.5 16k: vLLM multiplies 4096, which is right; SGLang 16384, the length after it."""
+    """Vicuna 1.5 16k: vLLM multiplies 4096, which is right; SGLang 16384, the length
+    after it.
+    """
     lengths = {"max_position_embeddings": 4096, "max_sequence_length": 16384}
     config = {**LLAMA, **lengths, "rope_scaling": {"factor": 4.0, "type": "linear"}}
     (one,) = [finding for finding in audited(config).findings if finding.code == "E07"]
-    assert one.says.startswith("sglang allows 65536 tokens: it multiplies a length of 16384 by")
+    assert one.says.startswith(
+        "sglang allows 65536 tokens: it multiplies a length of 16384 by"
+    )
     other = {**config, "max_sequence_length": None, "vocab_size": 16384}
     assert codes(audited(other)) >= {"E07"}
 
@@ -156,7 +176,11 @@ def test_a_factor_of_1_is_no_scaling() -> None:
 def test_claimed_lengths_that_differ():
     """Command-R's file: vLLM and SGLang read model_max_length, the others do not."""
     config = {**LLAMA, "max_position_embeddings": 8192, "model_max_length": 131072}
-    assert spec_of(config, "vllm").claimed_len == spec_of(config, "sglang").claimed_len == 131072
+    assert (
+        spec_of(config, "vllm").claimed_len
+        == spec_of(config, "sglang").claimed_len
+        == 131072
+    )
     (finding,) = [f for f in audited(config).findings if f.code == "W15"]
     assert "131072 in vllm, sglang" in finding.says
 
@@ -176,7 +200,9 @@ def test_a_version_5_file_loses_its_base_in_version_4():
     assert {"E03", "E08"} <= codes(result, "error")
     # The base alone: mean cosine of the phase error at a few distances.
     config["rope_parameters"] = {"rope_type": "default", "rope_theta": 500000.0}
-    right, wrong = (spec_of(config, n).inv_freq(1) for n in ("transformers-5", "mlx-lm"))
+    right, wrong = (
+        spec_of(config, n).inv_freq(1) for n in ("transformers-5", "mlx-lm")
+    )
     means = [np.cos(d * (right - wrong)).mean() for d in (10, 100, 1000, 8192)]
     np.testing.assert_allclose(means, (0.8714, 0.5136, 0.1932, 0.0137), atol=5e-5)
 
@@ -199,25 +225,45 @@ def test_nesting_layers_and_latent_attention():
     assert reading.layers["full_attention"].scaling.label == "pi(factor=8)"
     assert reading.layers["sliding_attention"].base == 10000.0
     assert any(use.path == "text_config.rope_scaling.factor" for use in reading.keys)
-    latent = {"model_type": "deepseek_v3", "qk_rope_head_dim": 64, "num_attention_heads": 8}
+    latent = {
+        "model_type": "deepseek_v3",
+        "qk_rope_head_dim": 64,
+        "num_attention_heads": 8,
+    }
     spec = spec_of({**latent, "max_position_embeddings": 4096}, "transformers-5")
     assert (spec.rotary_dim, spec.pairing) == (64, "interleaved")
 
 
 def test_a_row_for_each_layer_type_of_a_version_5_file():
-    """Per layer type: base, width and scaling of its own block; sliding layers rotate faster."""
+    """Per layer type: base, width and scaling of its own block; sliding layers rotate
+    faster.
+    """
     layers = {
         "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
     }
-    config = {"model_type": "gemma3_text", "head_dim": 256, "max_position_embeddings": 131072}
+    config = {
+        "model_type": "gemma3_text",
+        "head_dim": 256,
+        "max_position_embeddings": 131072,
+    }
     config["layer_types"] = ["sliding_attention", "full_attention"]
-    result = audited({**config, "rope_parameters": layers}, runtime=("transformers-5", "vllm"))
+    result = audited(
+        {**config, "rope_parameters": layers}, runtime=("transformers-5", "vllm")
+    )
     rows = {(row["runtime"], row["layers"]): row for row in result.rows["runtimes"]}
     for name in ("transformers-5", "vllm"):
         full, sliding = rows[name, "full_attention"], rows[name, "sliding_attention"]
-        assert (full["base"], full["pairs_divided"], full["pairs_kept"]) == (1e6, 128, 0)
-        assert (sliding["base"], sliding["pairs_divided"], sliding["pairs_kept"]) == (1e4, 0, 128)
+        assert (full["base"], full["pairs_divided"], full["pairs_kept"]) == (
+            1e6,
+            128,
+            0,
+        )
+        assert (sliding["base"], sliding["pairs_divided"], sliding["pairs_kept"]) == (
+            1e4,
+            0,
+            128,
+        )
     assert [row["layers"] for row in result.rows["context"]] == list(layers)
 
 
@@ -254,17 +300,26 @@ def test_entries_beside_layer_types_do_nothing():
 
 def test_flags_belong_to_their_runtime():
     plain = {**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0}
-    flags = parse_flags("-c 32768 --rope-scaling yarn --rope-scale 4 --yarn-attn-factor 1.0")
+    flags = parse_flags(
+        "-c 32768 --rope-scaling yarn --rope-scale 4 --yarn-attn-factor 1.0"
+    )
     result = audited(plain, flags=flags, runtime=("llama.cpp",))
     spec = result.reference.main
     assert spec.attention_factor == pytest.approx(1.138629436111989)
     assert spec.claimed_len == 32768
-    overrides = '{"rope_parameters": {"rope_type": "linear", "rope_theta": 1e6, "factor": 2.0}}'
+    overrides = (
+        '{"rope_parameters": {"rope_type": "linear", "rope_theta": 1e6, "factor": 2.0}}'
+    )
     flags = parse_flags(f"--hf-overrides '{overrides}' --max-model-len 16384")
     assert audited(plain, flags=flags, runtime=("vllm",)).reference.main.base == 1e6
     assert audited(plain, flags=flags).length == 16384
     unset = parse_flags("--rope-scaling linear --rope-scale 4 --yarn-ext-factor -1")
-    assert audited(plain, flags=unset, runtime=("llama.cpp",)).reference.main.scaling.factor == 4
+    assert (
+        audited(
+            plain, flags=unset, runtime=("llama.cpp",)
+        ).reference.main.scaling.factor
+        == 4
+    )
     with pytest.raises(InputError, match="--max-model-len must be a number"):
         parse_flags("--max-model-len banana")
     with pytest.raises(InputError, match="did you mean '--rope-scale'"):
@@ -301,7 +356,9 @@ def test_a_file_without_model_type_is_noted(tmp_path: Path) -> None:
 
 
 def test_the_next_command_can_be_typed(tmp_path: Path, call: Any) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "max_position_embeddings": 8192}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({**LLAMA, "max_position_embeddings": 8192})
+    )
     write(tmp_path / "model.gguf")
     status, out, _ = call("audit", "config.json", "--length", "64")
     command = shlex.split(out.partition("next")[2])
@@ -312,11 +369,14 @@ def test_the_next_command_can_be_typed(tmp_path: Path, call: Any) -> None:
 
 def test_layer_types_of_one_file_alone_are_differences() -> None:
     one = audited({**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0})
-    other = audited({**LLAMA, "max_position_embeddings": 8192, "model_type": "gemma3_text"})
+    other = audited(
+        {**LLAMA, "max_position_embeddings": 8192, "model_type": "gemma3_text"}
+    )
     for rows in (compare(one, other), compare(other, one)):
-        assert {"transformers-5, all: base", "transformers-5, sliding_attention: base"} <= {
-            row["what"] for row in rows
-        }
+        assert {
+            "transformers-5, all: base",
+            "transformers-5, sliding_attention: base",
+        } <= {row["what"] for row in rows}
 
 
 def test_a_folder_with_a_short_tokenizer(tmp_path):
@@ -328,7 +388,12 @@ def test_a_folder_with_a_short_tokenizer(tmp_path):
 def test_mistrals_own_format():
     params = {"dim": 5120, "n_heads": 32, "head_dim": 128, "rope_theta": 1e6}
     params["max_position_embeddings"] = 131072
-    yarn = {"factor": 8.0, "original_max_position_embeddings": 16384, "beta": 32, "alpha": 1}
+    yarn = {
+        "factor": 8.0,
+        "original_max_position_embeddings": 16384,
+        "beta": 32,
+        "alpha": 1,
+    }
     document = from_json("params.json", json.dumps({**params, "yarn": yarn}).encode())
     assert document.kind == "params"
     spec = audit(document).reference.main
@@ -341,7 +406,8 @@ def test_figures_title_what_they_show(tmp_path):
     path.write_text(json.dumps(QWEN))
     figures = draw(audit(str(path)).tables)
     assert (
-        figures["ratios"].axes[0].get_title() == "The runtimes rotate the pairs in 2 different ways"
+        figures["ratios"].axes[0].get_title()
+        == "The runtimes rotate the pairs in 2 different ways"
     )
     lines = figures["wavelengths"].axes[0].get_lines()
     assert len(lines) == 3  # two ways, and the length
@@ -369,7 +435,14 @@ def test_the_command_and_its_statuses(tmp_path):
     done = run("audit", str(path), "--json")
     assert done.returncode == 3
     (file,) = json.loads(done.stdout)["files"]
-    assert set(file["tables"]) == {"runtimes", "keys", "pairs", "context", "precision", "findings"}
+    assert set(file["tables"]) == {
+        "runtimes",
+        "keys",
+        "pairs",
+        "context",
+        "precision",
+        "findings",
+    }
     assert run("audit", str(path), "--fail-on", "never").returncode == 0
     clean = json.dumps({**LLAMA, "max_position_embeddings": 8192})
     assert run("audit", "-", text=clean).returncode == 0
@@ -397,10 +470,11 @@ def tables_of(config, **options):
 
 
 def test_tables_follow_the_models_format_where_the_runtime_stores_them_so():
-    """Rounding to p bits moves a value in [1/2, 1] by at most 2^-(p+1): 2^-9 in bfloat16.
+    """Rounding to p bits moves a value in [1/2, 1] by at most 2^-(p+1): 2^-9 in
+    bfloat16.
 
-    Angles are below 64 rad: half a last place of float32 is 2^-19 there, and the recurrence of
-    llama.cpp rounds a few times.
+    Angles are below 64 rad: half a last place of float32 is 2^-19 there, and the
+    recurrence of llama.cpp rounds a few times.
     """
     config = {**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0}
     for name, precision in (("bfloat16", 8), ("float16", 11)):
@@ -408,7 +482,14 @@ def test_tables_follow_the_models_format_where_the_runtime_stores_them_so():
         for runtime in ("transformers-5", "transformers-4.44", "vllm", "tgi"):
             assert stored[runtime][0] == name
             assert 0.4 < stored[runtime][1] * 2 ** (precision + 1) <= 1.01
-        for runtime in ("sglang", "mlx-lm", "exllamav3", "tensorrt-llm", "llama.cpp", "ollama"):
+        for runtime in (
+            "sglang",
+            "mlx-lm",
+            "exllamav3",
+            "tensorrt-llm",
+            "llama.cpp",
+            "ollama",
+        ):
             assert stored[runtime][0] == "float32"
             assert stored[runtime][1] < 2**-17
 
@@ -430,7 +511,9 @@ def test_sglang_keeps_the_tables_of_longrope_in_the_models_format():
 
 def test_a_base_from_a_flag_names_the_flag() -> None:
     config = {**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0}
-    found = audited(config, runtime="transformers-5,llama.cpp", flags="--rope-freq-base 20000")
+    found = audited(
+        config, runtime="transformers-5,llama.cpp", flags="--rope-freq-base 20000"
+    )
     (one,) = [finding for finding in found.findings if finding.code == "E03"]
     assert "llama.cpp takes base 20000 (--rope-freq-base), not 500000" in one.says
     assert one.do == "leave --rope-freq-base off"
@@ -438,16 +521,25 @@ def test_a_base_from_a_flag_names_the_flag() -> None:
 
 def test_precision_is_that_of_the_command_at_every_position():
     """One implementation: Llama 3.1 in ggml's chain is beyond 0.01 rad from 98,878."""
-    block = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    block = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+    }
     block["original_max_position_embeddings"] = 8192
     config = {**LLAMA, "max_position_embeddings": 131072, "rope_theta": 500000.0}
-    rows = {r["chain"]: r for r in audited({**config, "rope_scaling": block}).rows["precision"]}
+    rows = {
+        r["chain"]: r
+        for r in audited({**config, "rope_scaling": block}).rows["precision"]
+    }
     assert rows["ggml"]["angle_error_rad"] == pytest.approx(0.0134063, rel=1e-5)
     assert rows["ggml"]["beyond_from_tokens"] == 98878
     for chain in ("float32", "transformers_llama"):
         assert rows[chain]["angle_error_rad"] == pytest.approx(0.0093384, rel=1e-4)
         assert rows[chain]["beyond_from_tokens"] is None
-    # Positions are searched in the order of bounds, so that a long context costs little.
+    # Positions are searched in the order of bounds, so that a long context costs
+    # little.
     start = time.process_time()
     audited(config, length=10 * 2**20)
     assert time.process_time() - start < 3
@@ -483,9 +575,21 @@ def test_equal_runtimes_are_one_line() -> None:
 
 def test_a_table_of_divisors_is_not_called_unscaled() -> None:
     factors = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    scaling = {"rope_type": "llama3", **factors, "original_max_position_embeddings": 8192}
-    llama = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096}
-    llama |= {"num_attention_heads": 32, "max_position_embeddings": 131072, "rope_theta": 5e5}
+    scaling = {
+        "rope_type": "llama3",
+        **factors,
+        "original_max_position_embeddings": 8192,
+    }
+    llama = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": 4096,
+    }
+    llama |= {
+        "num_attention_heads": 32,
+        "max_position_embeddings": 131072,
+        "rope_theta": 5e5,
+    }
     words = [words for words, _ in folded(audited({**llama, "rope_scaling": scaling}))]
     assert [text.split(", ")[2] for text in words] == [
         "29/6/29 pairs kept/blended/divided",
@@ -512,24 +616,57 @@ def test_models_with_rules_of_their_own_in_some_runtimes() -> None:
     block = {"type": "longrope", "original_max_position_embeddings": 4096, **lists}
     latent = {"model_type": "minicpm3", **sizes, "max_position_embeddings": 32768}
     # vLLM and SGLang give other models with latent attention DeepSeek's YaRN.
-    done = audit(Document("x", "config", {**latent, "rope_scaling": block}), precision=False)
+    done = audit(
+        Document("x", "config", {**latent, "rope_scaling": block}), precision=False
+    )
     assert not [finding for finding in done.findings if finding.code == "E02"]
     assert {"vllm", "sglang"} <= {name for name, _ in done.read}
-    switches = {"use_dynamic_ntk": True, "use_logn_attn": True, "rotary_emb_base": 10000}
-    qwen = {"model_type": "qwen", "architectures": ["QWenLMHeadModel"], **sizes, **switches}
+    switches = {
+        "use_dynamic_ntk": True,
+        "use_logn_attn": True,
+        "rotary_emb_base": 10000,
+    }
+    qwen = {
+        "model_type": "qwen",
+        "architectures": ["QWenLMHeadModel"],
+        **sizes,
+        **switches,
+    }
     qwen["max_position_embeddings"] = 8192
     done = audit(Document("x", "config", qwen), precision=False)
     assert [name for name, _ in done.read] == ["mlx-lm", "llama.cpp"]
     assert {finding.code for finding in done.findings} == {"N03", "N04"}
     named = {"model_type": "phi3small", "architectures": ["Phi3SmallForCausalLM"]}
-    phi = {**named, **sizes, "max_position_embeddings": 8192, "rope_embedding_base": 5e5}
-    done = audit(Document("x", "config", {**phi, "rope_position_scale": 1.0}), precision=False)
-    assert [(name, spec.base) for name, spec in done.read] == [("sglang", 5e5), ("mlx-lm", 5e5)]
+    phi = {
+        **named,
+        **sizes,
+        "max_position_embeddings": 8192,
+        "rope_embedding_base": 5e5,
+    }
+    done = audit(
+        Document("x", "config", {**phi, "rope_position_scale": 1.0}), precision=False
+    )
+    assert [(name, spec.base) for name, spec in done.read] == [
+        ("sglang", 5e5),
+        ("mlx-lm", 5e5),
+    ]
     with pytest.raises(InputError, match="divides in SGLang and multiplies in MLX-LM"):
-        audit(Document("x", "config", {**phi, "rope_position_scale": 4.0}), precision=False)
+        audit(
+            Document("x", "config", {**phi, "rope_position_scale": 4.0}),
+            precision=False,
+        )
     # Shortening by YaRN is a mistake of its own, and not one of the length.
-    half = {"rope_type": "yarn", "factor": 0.5, "original_max_position_embeddings": 4096}
-    llama = {"model_type": "llama", **sizes, "max_position_embeddings": 4096, "rope_scaling": half}
+    half = {
+        "rope_type": "yarn",
+        "factor": 0.5,
+        "original_max_position_embeddings": 4096,
+    }
+    llama = {
+        "model_type": "llama",
+        **sizes,
+        "max_position_embeddings": 4096,
+        "rope_scaling": half,
+    }
     done = audit(Document("x", "config", llama), precision=False)
     assert "W02" not in {finding.code for finding in done.findings}
 
@@ -539,11 +676,16 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 
 def test_deepseek_v2_multiplies_its_scores_from_transformers_5_on() -> None:
     block = {**YARN, "factor": 40.0, "mscale": 0.707, "mscale_all_dim": 0.707}
-    for kind, factors in (("deepseek_v2", [1.0, 1.0]), ("deepseek_v3", [1.5896258, 1.5896258])):
+    for kind, factors in (
+        ("deepseek_v2", [1.0, 1.0]),
+        ("deepseek_v3", [1.5896258, 1.5896258]),
+    ):
         sizes = {"qk_rope_head_dim": 64, "num_attention_heads": 16, "hidden_size": 2048}
         config = {"model_type": kind, **sizes, "rope_scaling": block}
         config["max_position_embeddings"] = 163840
-        older = [spec_of(config, f"transformers-4.{n}").softmax_factor for n in (55, 57)]
+        older = [
+            spec_of(config, f"transformers-4.{n}").softmax_factor for n in (55, 57)
+        ]
         assert older == pytest.approx(factors)
         for name in ("transformers-5", "vllm", "llama.cpp"):
             assert spec_of(config, name).softmax_factor == pytest.approx(1.5896258)
@@ -552,20 +694,31 @@ def test_deepseek_v2_multiplies_its_scores_from_transformers_5_on() -> None:
 def test_a_length_that_the_file_leaves_out_is_the_classs() -> None:
     block = {"rope_type": "linear", "factor": 8.0}
     config = {"model_type": "gemma3_text", "head_dim": 128, "rope_scaling": block}
-    assert {spec_of(config, name).claimed_len for name in ("vllm", "sglang")} == {131072}
+    assert {spec_of(config, name).claimed_len for name in ("vllm", "sglang")} == {
+        131072
+    }
 
 
 def test_phimoes_factor_on_cos_and_sin_is_in_its_block() -> None:
-    """1.2431631 squared; by the formula of longrope the logits would be multiplied by 1.417."""
+    """1.2431631 squared; by the formula of longrope the logits would be multiplied by
+    1.417.
+    """
     lists = {"short_factor": [1.0] * 64, "long_factor": [2.0] * 64}
     scales = {"short_mscale": 1.243163121016122, "long_mscale": 1.243163121016122}
-    block = {"type": "longrope", **lists, **scales, "original_max_position_embeddings": 4096}
+    block = {
+        "type": "longrope",
+        **lists,
+        **scales,
+        "original_max_position_embeddings": 4096,
+    }
     config = {"model_type": "phimoe", "hidden_size": 4096, "num_attention_heads": 32}
     config |= {"max_position_embeddings": 131072, "rope_scaling": block}
     for name in ("transformers-5", "transformers-4.57", "transformers-4.51"):
         assert spec_of(config, name).logit_multiplier == pytest.approx(1.5454545)
     # The class of 5 never takes the long table; those of 4 do.
-    lowest = [spec_of(config, f"transformers-{n}").inv_freq(10**5)[0] for n in ("5", "4.57")]
+    lowest = [
+        spec_of(config, f"transformers-{n}").inv_freq(10**5)[0] for n in ("5", "4.57")
+    ]
     assert lowest == [1.0, 0.5]
     for changed, outcome in ((2.0, "not modelled"), (None, "refused")):
         config["rope_scaling"] = {**block, "long_mscale": changed}
@@ -579,15 +732,30 @@ def test_phimoes_factor_on_cos_and_sin_is_in_its_block() -> None:
         ("mistral", YARN, {"4.55", "4.57"}),
         ("mixtral", {"type": "dynamic", "factor": 2.0}, {"4.55", "4.57", "5"}),
         ("mixtral", {"type": "linear", "factor": 2.0}, set()),
-        ("phi3", {"type": "linear", "factor": 2.0}, {"4.48", "4.51", "4.55", "4.57", "5"}),
-        ("granite", {"type": "linear", "factor": 2.0}, {"4.48", "4.51", "4.55", "4.57"}),
+        (
+            "phi3",
+            {"type": "linear", "factor": 2.0},
+            {"4.48", "4.51", "4.55", "4.57", "5"},
+        ),
+        (
+            "granite",
+            {"type": "linear", "factor": 2.0},
+            {"4.48", "4.51", "4.55", "4.57"},
+        ),
         ("granite", {"rope_type": "linear", "factor": 2.0}, set()),
         ("olmo2", YARN, {"4.48", "4.51", "4.55", "4.57"}),
         ("olmo2", {"type": "linear", "factor": 2.0}, set()),
     ],
 )
-def test_blocks_at_which_a_class_stops(kind: str, block: Any, refused: set[str]) -> None:
-    config = {**LLAMA, "model_type": kind, "max_position_embeddings": 8192, "rope_scaling": block}
+def test_blocks_at_which_a_class_stops(
+    kind: str, block: Any, refused: set[str]
+) -> None:
+    config = {
+        **LLAMA,
+        "model_type": kind,
+        "max_position_embeddings": 8192,
+        "rope_scaling": block,
+    }
     names = ("4.48", "4.51", "4.55", "4.57", "5")
     found = {n: read(RUNTIMES[f"transformers-{n}"], config).outcome for n in names}
     assert {name for name, outcome in found.items() if outcome == "refused"} == refused
@@ -600,31 +768,52 @@ def test_blocks_at_which_a_class_stops(kind: str, block: Any, refused: set[str])
         # No base is written, and 2048 tokens whatever the file says.
         ({"model_type": "falcon", "rope_theta": 500042.0}, (10000.0, 128, 2048)),
         ({"model_type": "gemma3_text", "head_dim": 128}, (1e6, 128, 131072)),
-        ({"model_type": "mimo_v2_flash", "partial_rotary_factor": 0.334}, (5e6, 64, 131072)),
-        ({"model_type": "bailing_moe", "partial_rotary_factor": 0.5}, (1e6, 64, 131072)),
+        (
+            {"model_type": "mimo_v2_flash", "partial_rotary_factor": 0.334},
+            (5e6, 64, 131072),
+        ),
+        (
+            {"model_type": "bailing_moe", "partial_rotary_factor": 0.5},
+            (1e6, 64, 131072),
+        ),
         ({"model_type": "minimax_text_01", "rotary_dim": 64}, (1e6, 64, 131072)),
     ],
 )
-def test_llama_cpps_converter_has_classes_with_rules_of_their_own(config: Any, found: Any) -> None:
+def test_llama_cpps_converter_has_classes_with_rules_of_their_own(
+    config: Any, found: Any
+) -> None:
     head_dim = 192 if config["model_type"] == "mimo_v2_flash" else 128
     sizes = {"head_dim": head_dim, "hidden_size": 4096, "num_attention_heads": 32}
     if config["model_type"] == "falcon":
         del sizes["head_dim"]  # at which its class stops
     base = {"rope_theta": 5e6 if head_dim == 192 else 1e6}
-    lengths = {} if "gemma" in config["model_type"] else {"max_position_embeddings": 131072}
+    lengths = (
+        {} if "gemma" in config["model_type"] else {"max_position_embeddings": 131072}
+    )
     names = {
         "bailing_moe": "BailingMoeV2ForCausalLM",
         "minimax_text_01": "MiniMaxText01ForCausalLM",
     }
-    named = {"architectures": [names[kind]]} if (kind := config["model_type"]) in names else {}
+    named = (
+        {"architectures": [names[kind]]}
+        if (kind := config["model_type"]) in names
+        else {}
+    )
     spec = spec_of({**sizes, **base, **lengths, **named, **config}, "llama.cpp")
     assert (spec.base, spec.rotary_dim, spec.claimed_len) == found
 
 
 def test_what_llama_cpps_converter_does_with_yarn_and_alpha_of_some() -> None:
-    block = {**YARN, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1, "rope_theta": 1e6}
+    block = {
+        **YARN,
+        "mscale_all_dim": 1.0,
+        "llama_4_scaling_beta": 0.1,
+        "rope_theta": 1e6,
+    }
     sizes = {"head_dim": 128, "max_position_embeddings": 32768}
-    spec = spec_of({"model_type": "ministral3", **sizes, "rope_parameters": block}, "llama.cpp")
+    spec = spec_of(
+        {"model_type": "ministral3", **sizes, "rope_parameters": block}, "llama.cpp"
+    )
     assert spec.logit_multiplier == 1.0
     alpha = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}
     config = {"model_type": "hunyuan_v1_dense", **sizes, "rope_scaling": alpha}
@@ -634,9 +823,13 @@ def test_what_llama_cpps_converter_does_with_yarn_and_alpha_of_some() -> None:
 def test_tensorrt_llm_is_not_asked_for_models_that_it_lacks() -> None:
     outcome = {}
     for kind in ("llama", "qwen3", "cohere2", "falcon", "olmo2", "gptj"):
-        reading = read(RUNTIMES["tensorrt-llm"], {**LLAMA, "model_type": kind, **LENGTH})
+        reading = read(
+            RUNTIMES["tensorrt-llm"], {**LLAMA, "model_type": kind, **LENGTH}
+        )
         outcome[kind] = reading.problem
-    missing = {kind: f"'{kind}' is not in that release" for kind in ("falcon", "olmo2", "gptj")}
+    missing = {
+        kind: f"'{kind}' is not in that release" for kind in ("falcon", "olmo2", "gptj")
+    }
     assert outcome == {"llama": "", "qwen3": "", "cohere2": "", **missing}
 
 
@@ -651,16 +844,24 @@ def test_tgi_rotates_what_gpt_j_says() -> None:
 
 def test_nemotron_of_transformers_4_reads_no_scaling() -> None:
     config = {**LLAMA, **LENGTH, "model_type": "nemotron", "rope_scaling": YARN}
-    for name, method in (("transformers-4.57", "unscaled"), ("transformers-4.48", "unscaled")):
+    for name, method in (
+        ("transformers-4.57", "unscaled"),
+        ("transformers-4.48", "unscaled"),
+    ):
         assert spec_of(config, name).method == method
-    uses = {use.path: use.status for use in read(RUNTIMES["transformers-4.57"], config).keys}
+    uses = {
+        use.path: use.status for use in read(RUNTIMES["transformers-4.57"], config).keys
+    }
     assert uses["rope_scaling.rope_type"] == uses["rope_scaling.factor"] == "ignored"
     assert spec_of(config, "transformers-5").method.startswith("yarn")
 
 
 def test_the_reason_names_the_model_that_is_missing() -> None:
     text = {**LLAMA, **LENGTH, "model_type": "deepseek_v3", "qk_rope_head_dim": 64}
-    config = {"model_type": "kimi_vl", "architectures": ["KimiVLForConditionalGeneration"]}
+    config = {
+        "model_type": "kimi_vl",
+        "architectures": ["KimiVLForConditionalGeneration"],
+    }
     reading = read(RUNTIMES["exllamav3"], {**config, "text_config": text})
     assert reading.problem == "'kimi_vl' is not in that release"
 
@@ -683,7 +884,12 @@ def test_a_share_that_unknown_code_reads_is_no_whole_head() -> None:
         {**LLAMA, **LENGTH, "model_type": "stablelm_epoch", "rope_pct": 0.25},
     ):
         assert not any(read(runtime, config).layers for runtime in RUNTIMES.values())
-    silent = {**LLAMA, **LENGTH, "model_type": "unknown", "architectures": ["LlamaForCausalLM"]}
+    silent = {
+        **LLAMA,
+        **LENGTH,
+        "model_type": "unknown",
+        "architectures": ["LlamaForCausalLM"],
+    }
     assert spec_of({**silent, "rotary_dim": None}, "vllm") == spec_of(silent, "vllm")
     whole = {**LLAMA, **LENGTH, "model_type": "qwen", "rotary_pct": 1.0}
     assert spec_of(whole, "mlx-lm").rotary_dim == 128
@@ -693,13 +899,24 @@ def test_a_part_is_not_read_by_runtimes_that_lack_the_whole() -> None:
     whole = {"model_type": "multi_modality", "language_config": {**LLAMA, **LENGTH}}
     named = {**whole, "architectures": ["MultiModalityCausalLM"]}
     for config in (whole, named):
-        read_by = [name for name, runtime in RUNTIMES.items() if read(runtime, config).layers]
+        read_by = [
+            name for name, runtime in RUNTIMES.items() if read(runtime, config).layers
+        ]
         assert read_by == ["sglang"]
 
 
 def test_deepseek_vl2_tiny_has_the_attention_of_deepseek_1() -> None:
-    sizes = {"hidden_size": 1280, "num_attention_heads": 10, "max_position_embeddings": 4096}
-    text = {"model_type": "deepseek_v2", **sizes, "qk_rope_head_dim": 0, "use_mla": False}
+    sizes = {
+        "hidden_size": 1280,
+        "num_attention_heads": 10,
+        "max_position_embeddings": 4096,
+    }
+    text = {
+        "model_type": "deepseek_v2",
+        **sizes,
+        "qk_rope_head_dim": 0,
+        "use_mla": False,
+    }
     config = {"model_type": "deepseek_vl_v2", "language_config": text}
     for name in ("vllm", "sglang"):
         spec = spec_of(config, name)
@@ -709,12 +926,25 @@ def test_deepseek_vl2_tiny_has_the_attention_of_deepseek_1() -> None:
 
 def test_vllm_renames_su_and_takes_the_original_length_beside_it() -> None:
     lists = {"short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
-    config = {"model_type": "phi3_v", "architectures": ["Phi3VForCausalLM"], "hidden_size": 3072}
-    config |= {"num_attention_heads": 32, "max_position_embeddings": 131072, "rope_theta": 1e4}
-    config |= {"original_max_position_embeddings": 4096, "rope_scaling": {"type": "su", **lists}}
+    config = {
+        "model_type": "phi3_v",
+        "architectures": ["Phi3VForCausalLM"],
+        "hidden_size": 3072,
+    }
+    config |= {
+        "num_attention_heads": 32,
+        "max_position_embeddings": 131072,
+        "rope_theta": 1e4,
+    }
+    config |= {
+        "original_max_position_embeddings": 4096,
+        "rope_scaling": {"type": "su", **lists},
+    }
     spec = spec_of(config, "vllm")
     assert (spec.trained_len, spec.claimed_len, spec.rotary_dim) == (4096, 4096, 96)
-    assert spec.attention_factor == pytest.approx((1 + np.log(32) / np.log(4096)) ** 0.5)
+    assert spec.attention_factor == pytest.approx(
+        (1 + np.log(32) / np.log(4096)) ** 0.5
+    )
 
 
 def test_tensorrt_llm_takes_base_and_share_as_loaded() -> None:

@@ -1,4 +1,6 @@
-"""Hostile and broken configurations: an audit or one clear line, never anything else."""
+"""Hostile and broken configurations: an audit or one clear line, never anything
+else.
+"""
 
 import copy
 import json
@@ -76,7 +78,9 @@ def mutated(config, rng):
     return config
 
 
-@pytest.mark.parametrize("count", [400, pytest.param(MUTATIONS, marks=pytest.mark.stress)])
+@pytest.mark.parametrize(
+    "count", [400, pytest.param(MUTATIONS, marks=pytest.mark.stress)]
+)
 def test_mutated_configurations_are_audited_or_refused(golden, count):
     rng, configs = random.Random(11), list(golden.configs.values())
     refused = 0
@@ -116,7 +120,11 @@ def test_what_is_no_configuration_is_one_line(raw, says):
 
 
 def test_a_vocabulary_of_any_size_costs_nothing():
-    config = {"hidden_size": 64, "num_attention_heads": 2, "max_position_embeddings": 2048}
+    config = {
+        "hidden_size": 64,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 2048,
+    }
     result = audit(Document("big", "config", {**config, "vocab_size": 10**12}))
     assert result.reference.main is not None
     assert result.reference.main.head_dim == 32
@@ -124,7 +132,11 @@ def test_a_vocabulary_of_any_size_costs_nothing():
 
 @pytest.mark.parametrize("kind", [[], {}, [1.0], 3])
 def test_a_type_that_is_no_name_is_no_defect(kind: object) -> None:
-    config = {"model_type": kind, "num_attention_heads": 4, "max_position_embeddings": 4096}
+    config = {
+        "model_type": kind,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 4096,
+    }
     assert unrotated(config) == ""
     assert unrotated({**config, "alibi": True}) == "alibi is true"
 
@@ -144,7 +156,12 @@ def test_a_block_that_is_no_table_is_replaced(block: object) -> None:
     + [{name: 10**400} for name in ("factor", "original_max_position_embeddings")],
 )
 def test_factors_beyond_all_numbers_are_no_defect(changes):
-    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, **changes}
+    yarn = {
+        "type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 2048,
+        **changes,
+    }
     config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}
     config |= {"max_position_embeddings": 8192, "rope_theta": 1e4, "rope_scaling": yarn}
     done = audit(Document("config.json", "config", config), precision=False)
@@ -154,17 +171,28 @@ def test_factors_beyond_all_numbers_are_no_defect(changes):
 def test_divisors_that_no_frequency_survives_are_out_of_range():
     tables = {"short_factor": [1e-320] * 16, "long_factor": [1.0] * 16}
     config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}
-    config |= {"max_position_embeddings": 8192, "original_max_position_embeddings": 2048}
+    config |= {
+        "max_position_embeddings": 8192,
+        "original_max_position_embeddings": 2048,
+    }
     config["rope_scaling"] = {"type": "longrope", "factor": 4.0, **tables}
     (reading,) = (read(r, config) for r in chosen(["transformers-5"]))
-    assert (reading.outcome, "out of range" in reading.problem) == ("not modelled", True)
+    assert (reading.outcome, "out of range" in reading.problem) == (
+        "not modelled",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         # Too few features for a pair: transformers 5 rotates none, older ones all.
-        {"rope_parameters": {"rope_type": "proportional", "partial_rotary_factor": 0.04}},
+        {
+            "rope_parameters": {
+                "rope_type": "proportional",
+                "partial_rotary_factor": 0.04,
+            }
+        },
         {"rope_theta": 9e299, "rope_scaling": {"type": "linear", "factor": 1e290}},
     ],
 )
@@ -214,11 +242,20 @@ def test_layer_types_that_are_all_null_are_said_to_rotate_nothing() -> None:
     blocks = dict.fromkeys(("full_attention", "sliding_attention"))
     (runtime,) = chosen(["transformers-5"])
     reading = read(runtime, {"model_type": "gemma3_text", "rope_parameters": blocks})
-    assert (reading.outcome, reading.problem) == ("not modelled", "no layer type has a rotation")
+    assert (reading.outcome, reading.problem) == (
+        "not modelled",
+        "no layer type has a rotation",
+    )
 
 
-def test_values_that_the_reference_does_not_model_are_not_those_of_another_runtime() -> None:
-    block = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+def test_values_that_the_reference_does_not_model_are_not_those_of_another_runtime() -> (
+    None
+):
+    block = {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 1024,
+    }
     swapped = {**LLAMA, "rope_scaling": {**block, "beta_fast": 1.0, "beta_slow": 32.0}}
     with pytest.raises(InputError, match="beta_slow"):
         reading_of("config.json", swapped)
@@ -229,7 +266,11 @@ def test_values_that_the_reference_does_not_model_are_not_those_of_another_runti
 
 
 def test_overrides_of_a_part_leave_its_other_keys() -> None:
-    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
+    yarn = {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 4096,
+    }
     block = {"rope_theta": 20000.0, **yarn}
     own = {"rope_type": "linear", "factor": 2.0, "mrope_section": [16, 16]}
     config = {"model_type": "llava", "text_config": {**LLAMA, "rope_scaling": own}}
@@ -239,8 +280,13 @@ def test_overrides_of_a_part_leave_its_other_keys() -> None:
         (runtime,) = chosen([name])
         spec = read(runtime, applied).main
         assert spec is not None
-        assert (spec.head_dim, spec.claimed_len, spec.scaling.name) == (64, 16384, "yarn")
-        # _update_nested of vLLM merges a block inside a part, update of SGLang replaces it.
+        assert (spec.head_dim, spec.claimed_len, spec.scaling.name) == (
+            64,
+            16384,
+            "yarn",
+        )
+        # _update_nested of vLLM merges a block inside a part, update of SGLang replaces
+        # it.
         assert ("mrope_section" in applied["text_config"][key]) is (name == "vllm")
 
 
@@ -254,10 +300,17 @@ def test_overrides_of_a_part_leave_its_other_keys() -> None:
     ],
 )
 def test_layer_types_that_are_no_dicts_are_refused_by_who_reads_them(model_type, odd):
-    config = {"model_type": model_type, "hidden_size": 256, "num_attention_heads": 4, **odd}
+    config = {
+        "model_type": model_type,
+        "hidden_size": 256,
+        "num_attention_heads": 4,
+        **odd,
+    }
     document = Document("odd", "config", {**config, "max_position_embeddings": 4096})
     if model_type == "step3p5":  # which one runtime reads
         with pytest.raises(InputError):
             audit(document)
     else:
-        assert "must be a dict" in " ".join(finding.says for finding in audit(document).findings)
+        assert "must be a dict" in " ".join(
+            finding.says for finding in audit(document).findings
+        )

@@ -1,4 +1,6 @@
-"""What acts beside the frequencies: layers without rotation, factors on queries, position axes."""
+"""What acts beside the frequencies: layers without rotation, factors on queries,
+position axes.
+"""
 
 import json
 from pathlib import Path
@@ -44,7 +46,9 @@ def audited(config: dict[str, Any]) -> Audit:
 
 
 def says(config: dict[str, Any], code: str) -> str:
-    return " | ".join(finding.says for finding in audited(config).findings if finding.code == code)
+    return " | ".join(
+        finding.says for finding in audited(config).findings if finding.code == code
+    )
 
 
 def test_llama_cpp_skips_every_fourth_layer_whatever_the_list_says() -> None:
@@ -76,9 +80,13 @@ def test_layers_without_rotation_are_those_of_the_class(keys: dict[str, Any]) ->
     if words.startswith("every "):
         step = int(words.removeprefix("every ")[:1])
         assert skipped == list(range(step - 1, 12, step))
-    elif not found.strip():  # every runtime that reads the file skips what the class does
+    # every runtime that reads the file skips what the class does
+    elif not found.strip():
         assert keys == {}
-    elif words == "all 12 in transformers-5, transformers-4.57, transformers-4.55; every 4th":
+    elif (
+        words
+        == "all 12 in transformers-5, transformers-4.57, transformers-4.55; every 4th"
+    ):
         assert skipped == list(range(12))
     else:
         assert words.split(", ")[:6] == [str(layer) for layer in skipped]
@@ -86,8 +94,18 @@ def test_layers_without_rotation_are_those_of_the_class(keys: dict[str, Any]) ->
 
 @pytest.mark.parametrize("kind", ["afmoe", "cohere2", "exaone4", "exaone_moe", "flint"])
 def test_layers_that_see_everything_may_rotate_nothing(kind: str) -> None:
-    types = ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"]
-    config = {"model_type": kind, "hidden_size": 1024, "num_attention_heads": 8, "head_dim": 128}
+    types = [
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+    ]
+    config = {
+        "model_type": kind,
+        "hidden_size": 1024,
+        "num_attention_heads": 8,
+        "head_dim": 128,
+    }
     config |= {"num_hidden_layers": 8, "layer_types": types * 2, "sliding_window": 512}
     found = f"{says(config, 'W16')} {says(config, 'N04')}"
     assert "layers without rotation: every 4th of 8 in transformers-5" in found
@@ -104,7 +122,11 @@ def test_llama_4s_list_and_its_factor_on_queries() -> None:
 
 
 def test_dual_chunk_attention_is_not_called_agreement() -> None:
-    block = {"chunk_size": 262144, "local_size": 8192, "original_max_position_embeddings": 262144}
+    block = {
+        "chunk_size": 262144,
+        "local_size": 8192,
+        "original_max_position_embeddings": 262144,
+    }
     config = {**QWEN2, "dual_chunk_attention_config": block}
     found = says(config, "W16")
     assert "without effect in transformers-5, mlx-lm" in found
@@ -120,12 +142,20 @@ def test_dual_chunk_attention_is_not_called_agreement() -> None:
 def test_interleaved_axes_get_other_pairs_than_they_ask_for() -> None:
     """[16, 24, 24] becomes [22, 21, 21], counted in transformers' own tables."""
     from transformers import Qwen3VLTextConfig
-    from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding
+    from transformers.models.qwen3_vl.modeling_qwen3_vl import (
+        Qwen3VLTextRotaryEmbedding,
+    )
 
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 1e4}
     rope["mrope_section"] = [16, 24, 24]
-    sizes: dict[str, Any] = {"hidden_size": 2048, "num_attention_heads": 16, "head_dim": 128}
-    module = Qwen3VLTextRotaryEmbedding(Qwen3VLTextConfig(**sizes, rope_parameters=rope))
+    sizes: dict[str, Any] = {
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "head_dim": 128,
+    }
+    module = Qwen3VLTextRotaryEmbedding(
+        Qwen3VLTextConfig(**sizes, rope_parameters=rope)
+    )
     counts = []
     for axis in range(3):
         positions = torch.zeros(3, 1, 1, dtype=torch.long)
@@ -135,15 +165,25 @@ def test_interleaved_axes_get_other_pairs_than_they_ask_for() -> None:
     whole = {"model_type": "qwen3_vl_text", **sizes, "max_position_embeddings": 4096}
     found = says({**whole, "rope_scaling": {**rope, "mrope_interleaved": True}}, "N04")
     assert counts == [22, 21, 21]
-    assert "[22, 21, 21] interleaved, asked for [16, 24, 24] in transformers-5, sglang" in found
+    assert (
+        "[22, 21, 21] interleaved, asked for [16, 24, 24] in transformers-5, sglang"
+        in found
+    )
     found = says({**whole, "rope_scaling": rope}, "W16")
     assert "[16, 24, 24] in runs in sglang" in found
 
 
 def test_axes_of_ernie_are_not_called_agreement() -> None:
-    config = {**QWEN2, "model_type": "ernie4_5_moe_vl", "rope_3d": True, "freq_allocation": 20}
+    config = {
+        **QWEN2,
+        "model_type": "ernie4_5_moe_vl",
+        "rope_3d": True,
+        "freq_allocation": 20,
+    }
     config["architectures"] = ["Ernie4_5_VLMoeForConditionalGeneration"]
-    assert "pairs per position axis, for images: not looked at in vllm" in says(config, "N04")
+    assert "pairs per position axis, for images: not looked at in vllm" in says(
+        config, "N04"
+    )
     assert "agree on the frequencies; not looked at in all" in audited(config).answer
     assert says({**config, "rope_3d": False}, "N04") == ""
 
@@ -161,7 +201,10 @@ def test_bases_of_local_layers_that_a_reader_does_not_know() -> None:
     found = says(config, "N04")
     assert "sliding_attention layers: base 10000, unscaled in transformers-5" in found
     assert found.endswith("not looked at in tensorrt-llm")
-    assert "agree on the frequencies; not looked at in all: sliding" in audited(config).answer
+    assert (
+        "agree on the frequencies; not looked at in all: sliding"
+        in audited(config).answer
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,11 +230,23 @@ def test_a_smaller_second_file_is_a_draft_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = {**QWEN2, "num_hidden_layers": 28, "max_position_embeddings": 131072}
-    block = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    block = {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 32768,
+    }
     target["rope_scaling"] = block
-    small = {**QWEN2, "num_hidden_layers": 1, "max_position_embeddings": 2048, "rope_theta": 1e4}
+    small = {
+        **QWEN2,
+        "num_hidden_layers": 1,
+        "max_position_embeddings": 2048,
+        "rope_theta": 1e4,
+    }
     found = [*of_draft(audited(target), audited(small))]
-    assert [(one.code, one.level) for one in found] == [("W17", "warn"), ("N05", "note")]
+    assert [(one.code, one.level) for one in found] == [
+        ("W17", "warn"),
+        ("N05", "note"),
+    ]
     assert "reaches 2048 tokens, the target 131072" in found[0].says
     assert "base 10000, not 1e7; scaling unscaled, not yarn(factor=4" in found[1].says
     assert not [*of_draft(audited(small), audited(target))]  # the larger is no draft

@@ -1,4 +1,6 @@
-"""Functions as the authors of engines write them: called by the names of their parameters."""
+"""Functions as the authors of engines write them: called by the names of their
+parameters.
+"""
 
 import json
 import math
@@ -167,10 +169,14 @@ RIGHT = {
     "both": "both(q [n, d], k [n, d], positions [1, n])",
     "first": "first(positions [n], x [n, d])",
     "nameless": "nameless(a as positions [n], b as vectors [n, d])",
-    "with_tables": "apply(q [n, d], k [n, d], cos, sin), with tables from "
-    "tables(position_ids [1, n])",
-    "whole": "looked_up(q [n, d], k [n, d], cos, sin, positions [n]), with tables from "
-    "by_length(seq_len)",
+    "with_tables": (
+        "apply(q [n, d], k [n, d], cos, sin), with tables from "
+        "tables(position_ids [1, n])"
+    ),
+    "whole": (
+        "looked_up(q [n, d], k [n, d], cos, sin, positions [n]), with tables from "
+        "by_length(seq_len)"
+    ),
     "by_length": "by_length(seq_len)",
     "with_length": "with_length(positions [n], seq_len)",
     "older": "older(x [n, d], position_ids [1, n], seq_len)",
@@ -210,7 +216,9 @@ def test_a_right_function_is_right_in_the_way_that_it_was_called(
         ("last_of_all", "every position is rotated alike"),
     ],
 )
-def test_a_wrong_one_is_named(says: Callable[[str], Check], name: str, answer: str) -> None:
+def test_a_wrong_one_is_named(
+    says: Callable[[str], Check], name: str, answer: str
+) -> None:
     done = says(name)
     assert (done.wrong, done.answer) == (True, answer), done
     assert "(" in done.called
@@ -243,7 +251,9 @@ def test_assert_rope_calls_in_the_same_ways() -> None:
 
     assert_rope(rotate, LLAMA)
     twice: Any = lambda positions, x: rotate(positions, x, 2.0)  # noqa: E731
-    with pytest.raises(AssertionError, match=r"doubled \(called as <lambda>\(positions \[n\], x"):
+    with pytest.raises(
+        AssertionError, match=r"doubled \(called as <lambda>\(positions \[n\], x"
+    ):
         assert_rope(twice, LLAMA)
 
 
@@ -267,12 +277,24 @@ GEMMA: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("layer", "other", "says"),
     [
-        ("full", "sliding", r"sliding_attention layers should \(base 10000, unscaled\)"),
-        ("sliding", "full", r"full_attention layers should \(base 1e6, pi\(factor=8\)\)"),
+        (
+            "full",
+            "sliding",
+            r"sliding_attention layers should \(base 10000, unscaled\)",
+        ),
+        (
+            "sliding",
+            "full",
+            r"full_attention layers should \(base 1e6, pi\(factor=8\)\)",
+        ),
     ],
 )
-def test_a_rotation_of_the_other_layers_is_named_so(layer: str, other: str, says: str) -> None:
-    ladders = {name: 1 / (base ** (np.arange(64) / 64)) / by for name, base, by in LAYERS}
+def test_a_rotation_of_the_other_layers_is_named_so(
+    layer: str, other: str, says: str
+) -> None:
+    ladders = {
+        name: 1 / (base ** (np.arange(64) / 64)) / by for name, base, by in LAYERS
+    }
 
     def tables(name: str) -> Any:
         def made(positions: np.ndarray) -> Any:
@@ -293,20 +315,27 @@ def test_a_rotation_of_the_other_layers_is_named_so(layer: str, other: str, says
         *(({"length": n}, "length must be a whole number of tokens") for n in LENGTHS),
     ],
 )
-def test_assert_rope_refuses_what_the_command_refuses(given: dict[str, Any], says: str) -> None:
+def test_assert_rope_refuses_what_the_command_refuses(
+    given: dict[str, Any], says: str
+) -> None:
     with pytest.raises(InputError, match=says) as caught:
         assert_rope(lambda positions: positions, LLAMA, **given)
     assert "\n" not in str(caught.value)
 
 
-LONGROPE: dict[str, Any] = {"short_factor": [1.0] * 32, "long_factor": [1.0 + i for i in range(32)]}
+LONGROPE: dict[str, Any] = {
+    "short_factor": [1.0] * 32,
+    "long_factor": [1.0 + i for i in range(32)],
+}
 LONGROPE |= {"rope_type": "longrope", "original_max_position_embeddings": 4096}
 DYNAMIC = {"rope_type": "dynamic", "factor": 4.0}
 SHORT = {**LLAMA, "max_position_embeddings": 8192}
 
 
 def by_length(block: dict[str, Any], seq_len: bool, change: str = "") -> Any:
-    """A code that takes its frequencies from the tokens of the call, with one thing changed."""
+    """A code that takes its frequencies from the tokens of the call, with one thing
+    changed.
+    """
     long_rope, kept = "long_factor" in block, [0]
 
     def inv_freq(tokens: int) -> np.ndarray:
@@ -319,18 +348,24 @@ def by_length(block: dict[str, Any], seq_len: bool, change: str = "") -> Any:
             switch = 8192 if change == "switch" else 4096
             switch -= change == "early"
             long = change == "long" or (tokens > switch and change != "short")
-            return 500000.0**exponents / block["long_factor" if long else "short_factor"]
+            return (
+                500000.0**exponents / block["long_factor" if long else "short_factor"]
+            )
         factor = 2.0 if change == "factor" else block["factor"]
         stretch = 1 + factor * (max(tokens, 8192) / 8192 - 1)
         power = {"power": 1.0, "upside down": 62 / 64}.get(change, 64 / 62)
-        return (500000.0 * (1.0 if change == "static" else stretch) ** power) ** exponents
+        return (
+            500000.0 * (1.0 if change == "static" else stretch) ** power
+        ) ** exponents
 
     def turned(x: np.ndarray, positions: np.ndarray, tokens: int) -> np.ndarray:
         if change == "table" and positions.max() >= 8192:
             raise IndexError("the table has 8192 rows")
         angles = positions[..., None] * inv_freq(tokens)
         if change == "token":
-            angles = np.where(angles[..., :1] < 4096, positions[..., None] * inv_freq(1), angles)
+            angles = np.where(
+                angles[..., :1] < 4096, positions[..., None] * inv_freq(1), angles
+            )
         factor = math.sqrt(1 + math.log(8) / math.log(4096)) if long_rope else 1.0
         factor = 1.0 if change == "no factor" and tokens <= 4096 else factor
         cos, sin = factor * np.cos(angles), factor * np.sin(angles)
@@ -365,7 +400,11 @@ def test_frequencies_may_follow_the_tokens_of_a_call(
         (LONGROPE, "short", "the short table is used at 32768 tokens"),
         (LONGROPE, "early", "the long table is used at 4096 tokens"),
         (LONGROPE, "token", "each token's position chooses its table"),
-        (LONGROPE, "no factor", r"the attention factor 1\.1180\d* is missing \(4095 tokens\)"),
+        (
+            LONGROPE,
+            "no factor",
+            r"the attention factor 1\.1180\d* is missing \(4095 tokens\)",
+        ),
         (DYNAMIC, "power", r"base 1\.5e6 instead of 1\.55437e6"),
         (DYNAMIC, "upside down", r"base 1\.45e6 instead of 1\.55437e6"),
         (DYNAMIC, "factor", "12289 tokens"),
@@ -386,11 +425,16 @@ def test_scaling_by_the_length_is_judged_on_both_sides_of_where_it_begins(
     [
         ("", "within 0.01 rad up to position 8191; nearest to float32"),
         ("kept", "within 0.01 rad up to position 8191; nearest to float32"),
-        ("static", "nearest to float32; no other frequencies were seen at 12289 tokens"),
+        (
+            "static",
+            "nearest to float32; no other frequencies were seen at 12289 tokens",
+        ),
         ("table", "nearest to float32; no other frequencies were seen at 12289 tokens"),
     ],
 )
-def test_a_scaling_that_was_not_seen_is_not_called_right(change: str, says: str) -> None:
+def test_a_scaling_that_was_not_seen_is_not_called_right(
+    change: str, says: str
+) -> None:
     expected = of_config("config.json", {**SHORT, "rope_scaling": DYNAMIC}, None)["all"]
     code = by_length(DYNAMIC, False, change)
     done = asked(lambda spec, at: from_function(code, "code", spec, at), expected, 0.01)
@@ -401,7 +445,10 @@ def test_a_scaling_that_was_not_seen_is_not_called_right(change: str, says: str)
 def test_axes_of_positions_are_said_not_to_be_judged() -> None:
     block = {"type": "mrope", "mrope_section": [8, 12, 12]}
     config = {**LLAMA, "model_type": "qwen2_5_vl", "rope_scaling": block}
-    expected, code = of_config("config.json", config, None)["all"], in_form("vectors", lambda p: p)
+    expected, code = (
+        of_config("config.json", config, None)["all"],
+        in_form("vectors", lambda p: p),
+    )
     done = asked(lambda spec, at: from_function(code, "code", spec, at), expected, 0.01)
     assert not done.wrong
     assert done.answer.endswith("nearest to float32; axes of positions were not judged")
@@ -442,15 +489,24 @@ def in_form(form: str, changed: Callable[[np.ndarray], np.ndarray]) -> Any:
         return np.cos(angles), np.sin(angles)
 
     def doubled(position_ids: np.ndarray) -> Any:
-        right = [np.concatenate([t, t], -1) for t in in_form("tables", lambda p: p)(position_ids)]
+        right = [
+            np.concatenate([t, t], -1)
+            for t in in_form("tables", lambda p: p)(position_ids)
+        ]
         wrong = tables(position_ids)
-        return [np.concatenate([a[..., :32], b], -1) for a, b in zip(right, wrong, strict=True)]
+        return [
+            np.concatenate([a[..., :32], b], -1)
+            for a, b in zip(right, wrong, strict=True)
+        ]
 
     forms: dict[str, Any] = {
         "tables": tables,
         "one half of tables": doubled,
         "vectors": lambda x, positions: turned(x, changed(positions)),
-        "keys": lambda q, k, positions: (turned(q, positions), turned(k, changed(positions))),
+        "keys": lambda q, k, positions: (
+            turned(q, positions),
+            turned(k, changed(positions)),
+        ),
         "one at a time": lambda x, offset: turned(x, changed(np.array([offset]))),
     }
     return forms[form]
@@ -478,7 +534,12 @@ def test_a_rest_that_changes_between_is_named() -> None:
         rest = x[..., 64:] * np.where(wrong & (positions == 700), 2.0, 1.0)[..., None]
         return np.concatenate([turned(x[..., :64], positions), rest], -1)
 
-    config = {**LLAMA, "model_type": "phi", "hidden_size": 512, "partial_rotary_factor": 0.5}
+    config = {
+        **LLAMA,
+        "model_type": "phi",
+        "hidden_size": 512,
+        "partial_rotary_factor": 0.5,
+    }
     assert_rope(lambda x, positions: partial(x, positions, wrong=False), config)
     with pytest.raises(AssertionError, match="do not rotate change at position 700"):
         assert_rope(lambda x, positions: partial(x, positions), config)

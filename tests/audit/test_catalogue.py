@@ -31,14 +31,22 @@ def built(model: KnownModel) -> dict[str, Any]:
         "max_position_embeddings": model.promised,
     }
     if scaling.name != "unscaled":
-        values = {k: v for k, v in vars(scaling).items() if k not in LEFT_OUT or v is not None}
+        values = {
+            k: v for k, v in vars(scaling).items() if k not in LEFT_OUT or v is not None
+        }
         original = {"original_max_position_embeddings": model.trained_len}
-        config["rope_scaling"] = {"rope_type": TYPES[scaling.name], **values, **original}
+        config["rope_scaling"] = {
+            "rope_type": TYPES[scaling.name],
+            **values,
+            **original,
+        }
     return config
 
 
 def audited(name: str, configs: dict[str, dict[str, Any]]) -> RopeSpec:
-    return registry.reference(name, configs.get(NAMES.get(name, name)) or built(MODELS[name]))
+    return registry.reference(
+        name, configs.get(NAMES.get(name, name)) or built(MODELS[name])
+    )
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

@@ -32,7 +32,9 @@ YARN = {
     "factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
-POSITIONS = np.array([0, 1, 2, 3, 4, 8, 16, 64, 255, 256, 2047, 2048, 4097, 16383, 32767])
+POSITIONS = np.array(
+    [0, 1, 2, 3, 4, 8, 16, 64, 255, 256, 2047, 2048, 4097, 16383, 32767]
+)
 PAIRS = 32
 
 
@@ -83,13 +85,18 @@ def test_wrong_frequencies_are_named(tmp_path, inv_freq, says):
     assert says in done.answer
 
 
-def test_numbers_in_order_are_not_taken_for_uninitialised_memory(tmp_path: Path) -> None:
+def test_numbers_in_order_are_not_taken_for_uninitialised_memory(
+    tmp_path: Path,
+) -> None:
     """An inverted ramp is a mistake in a formula; random numbers and zeros are not."""
     ramp = np.clip((np.arange(PAIRS) - 8) / 8, 0, 1)
     done = checked(tmp_path, ladder() * (1 - 0.4 * ramp))
     assert done.wrong
     assert "uninitialised" not in done.answer
-    assert "23 of 32 frequencies are wrong, pairs 9 to 31, by factors from 0.6 to" in done.answer
+    assert (
+        "23 of 32 frequencies are wrong, pairs 9 to 31, by factors from 0.6 to"
+        in done.answer
+    )
     assert "uninitialised" in checked(tmp_path, np.zeros(PAIRS)).answer
     assert "wrong sign" in checked(tmp_path, -ladder()).answer
 
@@ -98,7 +105,9 @@ def test_shifted_positions_and_swapped_tables_are_named(tmp_path: Path) -> None:
     def says(cos: np.ndarray, sin: np.ndarray) -> str:
         np.savez(tmp_path / "tables.npz", positions=POSITIONS, cos=cos, sin=sin)
         (tmp_path / "config.json").write_text(json.dumps(LLAMA))
-        return check(str(tmp_path / "tables.npz"), config=str(tmp_path / "config.json")).answer
+        return check(
+            str(tmp_path / "tables.npz"), config=str(tmp_path / "config.json")
+        ).answer
 
     angles = POSITIONS[:, None] * ladder()
     assert says(np.sin(angles), np.cos(angles)) == "cos and sin are swapped"
@@ -117,7 +126,10 @@ def test_wrong_yarn_is_named(tmp_path):
         (inv_freq**2 / ladder(), gain, "the factor is applied twice"),
         (
             spec(
-                {**config, "rope_scaling": {**YARN, "original_max_position_embeddings": 4096}}
+                {
+                    **config,
+                    "rope_scaling": {**YARN, "original_max_position_embeddings": 4096},
+                }
             ).inv_freq(1),
             gain,
             "original length 4096 instead of 8192",
@@ -229,7 +241,9 @@ def test_formats_that_end_before_the_positions_do_are_left_out(tmp_path, length)
 
 def test_formats_that_end_before_the_attention_factor_does_are_left_out(tmp_path):
     config = {**LLAMA, "rope_scaling": {**YARN, "attention_factor": 1e5}}
-    casts = checked(tmp_path, spec(config).inv_freq(1), 1e5, config=config).rows["casts"]
+    casts = checked(tmp_path, spec(config).inv_freq(1), 1e5, config=config).rows[
+        "casts"
+    ]
     assert casts[0] == {"cast": "float32", "mean_difference": pytest.approx(0, abs=1e2)}
     assert not any("table in float16" in row["cast"] for row in casts)
     assert np.isfinite([row["mean_difference"] for row in casts]).all()
@@ -238,7 +252,10 @@ def test_formats_that_end_before_the_attention_factor_does_are_left_out(tmp_path
 def test_an_attention_factor_that_no_format_holds_is_named(tmp_path):
     config = {**LLAMA, "rope_scaling": {**YARN, "attention_factor": 1e40}}
     done = checked(tmp_path, spec(config).inv_freq(1), 1e40, config=config)
-    assert (done.wrong, done.answer) == (True, "cos and sin times 1e+40 overflow float32")
+    assert (done.wrong, done.answer) == (
+        True,
+        "cos and sin times 1e+40 overflow float32",
+    )
 
 
 def test_frequencies_are_refined_at_larger_positions():
@@ -248,7 +265,9 @@ def test_frequencies_are_refined_at_larger_positions():
         angle = positions[:, None] * inv_freq
         cos, sin = (round_to(t(angle), FORMATS["bfloat16"]) for t in (np.cos, np.sin))
         first, second = x[:, :32], x[:, 32:]
-        return np.concatenate([first * cos - second * sin, first * sin + second * cos], -1)
+        return np.concatenate(
+            [first * cos - second * sin, first * sin + second * cos], -1
+        )
 
     found = frequencies(from_rotation(rotate, spec(LLAMA), POSITIONS))
     np.testing.assert_allclose(found, inv_freq, rtol=2e-3)
@@ -264,7 +283,9 @@ def rotated(change: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
             first, second = x[:, :32], x[:, 32:]
         left = first * cos + second * sin * (1 if change == "no minus" else -1)
         right = first * sin + second * cos * (0 if change == "half done" else 1)
-        return np.concatenate([left, right[:, ::-1] if change == "reversed pairs" else right], -1)
+        return np.concatenate(
+            [left, right[:, ::-1] if change == "reversed pairs" else right], -1
+        )
 
     return rotate
 
@@ -273,7 +294,10 @@ def test_a_rotation_keeps_its_sign_and_names_irregular_pairs() -> None:
     right = from_rotation(rotated(""), spec(LLAMA), POSITIONS)
     backwards = from_rotation(rotated("backwards"), spec(LLAMA), POSITIONS)
     np.testing.assert_allclose(backwards.sin, -right.sin, atol=1e-12)
-    assert from_rotation(rotated("reversed pairs"), spec(LLAMA), POSITIONS).partner == "irregular"
+    assert (
+        from_rotation(rotated("reversed pairs"), spec(LLAMA), POSITIONS).partner
+        == "irregular"
+    )
 
 
 def test_one_pair_with_a_factor_of_its_own_is_named(tmp_path: Path) -> None:
@@ -281,7 +305,10 @@ def test_one_pair_with_a_factor_of_its_own_is_named(tmp_path: Path) -> None:
     gains[5] = 2.0
     done = checked(tmp_path, ladder(), gains)
     assert done.wrong
-    assert done.answer == "cos and sin of pair 5 at position 0 are 2 times as long as elsewhere"
+    assert (
+        done.answer
+        == "cos and sin of pair 5 at position 0 are 2 times as long as elsewhere"
+    )
 
 
 @pytest.mark.parametrize("tolerance", [math.inf, math.nan, -1.0, 0.0])
@@ -304,6 +331,8 @@ def test_the_command_and_its_statuses(tmp_path):
 
 def test_casts_are_a_table_in_python(tmp_path):
     checked(tmp_path, ladder())
-    done = ropelab.check(str(tmp_path / "tables.npz"), config=str(tmp_path / "config.json"))
+    done = ropelab.check(
+        str(tmp_path / "tables.npz"), config=str(tmp_path / "config.json")
+    )
     assert done.tables["casts"].cast[0] == "float32"
     assert "nearest to float32" in done.answer

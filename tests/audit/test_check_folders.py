@@ -16,7 +16,10 @@ from tests.models.released.tiny import config
 
 # Rotation by a function of the module, not by a class.
 NO_CLASS = {"codegen", "gptj"}
-ESM: dict[str, Any] = {"position_embedding_type": "rotary", "max_position_embeddings": 1026}
+ESM: dict[str, Any] = {
+    "position_embedding_type": "rotary",
+    "max_position_embeddings": 1026,
+}
 ESM |= {"hidden_size": 1280, "num_attention_heads": 20}
 
 
@@ -45,17 +48,27 @@ def test_a_model_type_without_a_module_of_its_own_has_the_class_of_its_model(
     tmp_path: Path, kind: str
 ) -> None:
     """transformers builds these two as Llamas."""
-    config = {"model_type": kind, "hidden_size": 1024, "num_attention_heads": 8, "head_dim": 128}
+    config = {
+        "model_type": kind,
+        "hidden_size": 1024,
+        "num_attention_heads": 8,
+        "head_dim": 128,
+    }
     config["rope_scaling"] = {"rope_type": "linear", "factor": 2.0}
     (tmp_path / "config.json").write_text(json.dumps(config))
     done = check(str(tmp_path))
     assert not done.wrong, done.answer
 
 
-def test_a_class_that_takes_a_layer_type_and_has_one_kind_of_layers(tmp_path: Path) -> None:
+def test_a_class_that_takes_a_layer_type_and_has_one_kind_of_layers(
+    tmp_path: Path,
+) -> None:
     config: Any = CONFIG_MAPPING["esm"].from_dict(ESM)
     config.save_pretrained(tmp_path)
-    assert check(str(tmp_path)).answer == "within 0.01 rad up to position 1025; nearest to float32"
+    assert (
+        check(str(tmp_path)).answer
+        == "within 0.01 rad up to position 1025; nearest to float32"
+    )
     assert_rope(EsmRotaryEmbedding(config), tmp_path)
     with pytest.raises(AssertionError, match="base 10000 instead of 500000"):
         assert_rope(EsmRotaryEmbedding(config), {**config.to_dict(), "rope_theta": 5e5})
@@ -68,7 +81,10 @@ def test_a_class_that_takes_a_layer_type_and_has_one_kind_of_layers(tmp_path: Pa
         {"max_position_embeddings": None},
         {"layer_types": [None, 3]},
         {"model_type": "dbrx", "ffn_config": {"ffn_act_fn": "silu"}},
-        {"model_type": "qwen2_vl", "rope_scaling": {"type": "mrope", "mrope_section": [16, 24]}},
+        {
+            "model_type": "qwen2_vl",
+            "rope_scaling": {"type": "mrope", "mrope_section": [16, 24]},
+        },
     ],
 )
 def test_a_file_at_which_the_class_stops_is_one_line(

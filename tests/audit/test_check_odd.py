@@ -1,4 +1,6 @@
-"""Targets of `ropelab check` that are broken, or that break: one line, and nothing on stdout."""
+"""Targets of `ropelab check` that are broken, or that break: one line, and nothing on
+stdout.
+"""
 
 import importlib
 import json
@@ -96,7 +98,9 @@ def test_a_file_that_is_no_archive_is_refused(here, content):
 
 
 def test_a_file_that_is_not_there_is_said_so_once(here):
-    with pytest.raises(InputError, match=r"^cannot read t\.npz: No such file or directory$"):
+    with pytest.raises(
+        InputError, match=r"^cannot read t\.npz: No such file or directory$"
+    ):
         check("t.npz", config="config.json")
 
 
@@ -104,7 +108,10 @@ def test_a_file_that_is_not_there_is_said_so_once(here):
 def test_numbers_beyond_all_factors_are_said_to_be_wrong(here, factor):
     np.savez("t.npz", cos=np.full_like(COS, factor), sin=SIN)
     done = check("t.npz", config="config.json")
-    assert (done.wrong, done.answer) == (True, "tables hold numbers that are not finite")
+    assert (done.wrong, done.answer) == (
+        True,
+        "tables hold numbers that are not finite",
+    )
 
 
 CODE = """
@@ -158,11 +165,20 @@ def forks():
 @pytest.mark.parametrize(
     ("target", "sentence"),
     [
-        ("odd_rope:raises", "raised ValueError: no \\x1b[2J second line (odd_rope.py, line 5)"),
-        ("odd_rope:leaves", "odd_rope:leaves raised SystemExit: 0 (odd_rope.py, line 6)"),
+        (
+            "odd_rope:raises",
+            "raised ValueError: no \\x1b[2J second line (odd_rope.py, line 5)",
+        ),
+        (
+            "odd_rope:leaves",
+            "odd_rope:leaves raised SystemExit: 0 (odd_rope.py, line 6)",
+        ),
         ("odd_rope:none", "made a NoneType, which cannot be called"),
         ("odd_rope:nothing_asked", "raised TypeError"),
-        ("odd_rope:three", "odd_rope:three answers with a int, not with a rotation of each"),
+        (
+            "odd_rope:three",
+            "odd_rope:three answers with a int, not with a rotation of each",
+        ),
         ("odd_rope:number", "answers with a int, not with cos and sin"),
         ("odd_rope:one", "answers with a tuple, not with cos and sin"),
         ("odd_rope:words", "raised ValueError: could not convert string to float"),
@@ -190,7 +206,9 @@ def test_code_that_breaks_is_one_line(here, call, target, sentence):
     assert sentence in err
 
 
-def test_code_that_changes_its_positions_is_wrong(here: Path, call: Callable[..., Any]) -> None:
+def test_code_that_changes_its_positions_is_wrong(
+    here: Path, call: Callable[..., Any]
+) -> None:
     (here / "odd_rope.py").write_text(CODE)
     status, out, _ = call("check", "odd_rope:shifted", "--config", here / "config.json")
     assert (status, "odd_rope:shifted: " in out) == (3, True)
@@ -201,17 +219,25 @@ def test_code_that_never_ends_is_one_line(
 ) -> None:
     (here / "odd_rope.py").write_text(CODE)
     monkeypatch.setattr(observed, "LONGEST_SECONDS", 1)
-    status, out, err = call("check", "odd_rope:sleeps", "--config", here / "config.json")
+    status, out, err = call(
+        "check", "odd_rope:sleeps", "--config", here / "config.json"
+    )
     sentence = "ropelab: odd_rope:sleeps gave no answer within 1 seconds\n"
     assert (status, out, err) == (2, "", sentence)
 
 
 def test_the_code_finds_what_this_process_finds(
-    here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    here: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The child unpickles a class from a folder that only this process has in its path."""
+    """The child unpickles a class from a folder that only this process has in its
+    path.
+    """
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    text = "from ropelab.math.scaling import Unscaled\n\nclass Own(Unscaled):\n    pass\n"
+    text = (
+        "from ropelab.math.scaling import Unscaled\n\nclass Own(Unscaled):\n    pass\n"
+    )
     (elsewhere / "own_scaling.py").write_text(text)
     (here / "odd_rope.py").write_text(CODE)
     monkeypatch.syspath_prepend(elsewhere)
@@ -223,7 +249,9 @@ def test_the_code_finds_what_this_process_finds(
 
 def test_what_code_prints_does_not_get_between_the_answer(here, call):
     (here / "odd_rope.py").write_text(CODE)
-    status, out, err = call("check", "odd_rope:loud", "--config", here / "config.json", "--json")
+    status, out, err = call(
+        "check", "odd_rope:loud", "--config", here / "config.json", "--json"
+    )
     assert status == 3
     assert json.loads(out)["wrong"] is True
     assert "on stdout" in err

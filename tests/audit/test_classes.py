@@ -1,4 +1,6 @@
-"""Every rotary class of the installed transformers against the reader, and the table behind it."""
+"""Every rotary class of the installed transformers against the reader, and the table
+behind it.
+"""
 
 import importlib.util
 import json
@@ -17,7 +19,12 @@ from ropelab.audit.runtimes.families import CLASSES, RELEASES, family_of
 
 TOOL = Path(__file__).parents[2] / "tools" / "class_defaults.py"
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
-LLAMA3 = {**YARN, "rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 = {
+    **YARN,
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
 # Each leaves out what the one before it gives, so that every default is asked for.
 FILES: dict[str, dict[str, Any]] = {
     "nothing": {},
@@ -27,8 +34,14 @@ FILES: dict[str, dict[str, Any]] = {
     "latent": {"qk_rope_head_dim": 32, "rope_interleave": False},
     "share": {"partial_rotary_factor": 0.5, "rope_theta": 54321},
     "width": {"rotary_dim": 32},
-    "yarn": {"rope_scaling": YARN, "rope_theta": 54321.0, "max_position_embeddings": 8192},
-    "yarn of 5": {"rope_parameters": {**YARN, "rope_theta": 54321.0, "truncate": False}},
+    "yarn": {
+        "rope_scaling": YARN,
+        "rope_theta": 54321.0,
+        "max_position_embeddings": 8192,
+    },
+    "yarn of 5": {
+        "rope_parameters": {**YARN, "rope_theta": 54321.0, "truncate": False}
+    },
     "yarn and share": {"rope_parameters": {**YARN, "partial_rotary_factor": 0.5}},
     "llama3": {"rope_scaling": LLAMA3, "original_max_position_embeddings": 2048},
     "no base": {"rope_theta": None},
@@ -47,9 +60,11 @@ FILES: dict[str, dict[str, Any]] = {
 }
 # Pairs in another order than by frequency.
 ORDERED = {"ernie4_5_vl_moe_text"}
-# Files at which these classes stop or err for other reasons than the keys about rotation.
+# Files at which these classes stop or err for other reasons than the keys about
+# rotation.
 EXCEPT = {
-    "diffusion_gemma_text": {"share"},  # read by the rotary class, not by the configuration's
+    # read by the rotary class, not by the configuration's
+    "diffusion_gemma_text": {"share"},
     "ernie4_5_vl_moe_text": {"sizes", "head"},  # its sections do not fit
     "falcon": {"head"},  # a property that cannot be set
     "qwen3_omni_moe_text": {"yarn and share"},  # an odd head in its default sizes
@@ -81,7 +96,11 @@ def tables(module: Any) -> Iterator[tuple[str, np.ndarray, float]]:
         if name.endswith("inv_freq") and "original" not in name:
             prefix = name.removesuffix("inv_freq")
             factor = getattr(module, f"{prefix}attention_scaling", None)
-            yield prefix.removesuffix("_") or "all", buffer.double().numpy(), factor or 1.0
+            yield (
+                prefix.removesuffix("_") or "all",
+                buffer.double().numpy(),
+                factor or 1.0,
+            )
 
 
 def compare(kind: str, keys: dict[str, Any]) -> str:
@@ -89,12 +108,23 @@ def compare(kind: str, keys: dict[str, Any]) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = built(kind, keys)
-    reading = registry.read(registry.RUNTIMES["transformers-5"], {"model_type": kind, **keys})
+    reading = registry.read(
+        registry.RUNTIMES["transformers-5"], {"model_type": kind, **keys}
+    )
     if module is None:
-        return "" if not reading.layers else f"read as {reading.main}, transformers refuses"
+        return (
+            ""
+            if not reading.layers
+            else f"read as {reading.main}, transformers refuses"
+        )
     if "odd rotated width" in reading.problem:
-        width = int(reading.problem.split()[-1])  # transformers rotates one feature more
-        return "" if all(2 * len(table) == width + 1 for _, table, _ in tables(module)) else "odd"
+        # transformers rotates one feature more
+        width = int(reading.problem.split()[-1])
+        return (
+            ""
+            if all(2 * len(table) == width + 1 for _, table, _ in tables(module))
+            else "odd"
+        )
     if not reading.layers:
         return f"{reading.outcome}: {reading.problem}"
     for layer, table, factor in tables(module):
@@ -107,14 +137,22 @@ def compare(kind: str, keys: dict[str, Any]) -> str:
         if kind in ORDERED:
             own, table = np.sort(own), np.sort(table)
         if not np.allclose(own, table, rtol=2e-6, atol=1e-12):
-            return f"{layer}: frequencies {own[:3]} of base {spec.base}, not {table[:3]}"
+            return (
+                f"{layer}: frequencies {own[:3]} of base {spec.base}, not {table[:3]}"
+            )
         if abs(spec.attention_factor - factor) > 1e-6:
             return f"{layer}: factor {spec.attention_factor}, not {factor}"
     return ""
 
 
 # DBRX: its published files keep the base where transformers' class does not look.
-ASKED_BY_HAND = {"esmc", "granite4_vision_text", "kyutai_speech_to_text", "mimi", "moshi"}
+ASKED_BY_HAND = {
+    "esmc",
+    "granite4_vision_text",
+    "kyutai_speech_to_text",
+    "mimi",
+    "moshi",
+}
 OWN = [
     kind
     for kind in sorted({*CLASSES["classes"], *ASKED_BY_HAND})
@@ -124,7 +162,9 @@ OWN = [
 
 @pytest.mark.parametrize("kind", OWN)
 def test_the_reader_computes_what_the_class_does(kind: str) -> None:
-    files = {name: keys for name, keys in FILES.items() if name not in EXCEPT.get(kind, ())}
+    files = {
+        name: keys for name, keys in FILES.items() if name not in EXCEPT.get(kind, ())
+    }
     found = {name: compare(kind, keys) for name, keys in files.items()}
     assert {name: problem for name, problem in found.items() if problem} == {}
 
@@ -134,7 +174,9 @@ ODD: tuple[Any, ...] = (64.0, "64", None, True, [])
 
 
 @pytest.mark.parametrize("kind", [kind for kind in OWN if kind in CLASSES["classes"]])
-def test_values_of_another_type_are_refused_as_the_class_refuses_them(kind: str) -> None:
+def test_values_of_another_type_are_refused_as_the_class_refuses_them(
+    kind: str,
+) -> None:
     for key, types in family_of(kind).types.items():
         for value in ODD:
             try:
@@ -144,9 +186,13 @@ def test_values_of_another_type_are_refused_as_the_class_refuses_them(kind: str)
                 refused = type(error).__name__
             config = {"model_type": kind, key: value}
             reading = registry.read(registry.RUNTIMES["transformers-5"], config)
-            by_type = reading.outcome == "refused" and "must be of type" in reading.problem
+            by_type = (
+                reading.outcome == "refused" and "must be of type" in reading.problem
+            )
             if by_type or (types and refused == "StrictDataclassFieldValidationError"):
-                assert reading.outcome == "refused", f"{config}: {refused}, {reading.problem}"
+                assert reading.outcome == "refused", (
+                    f"{config}: {refused}, {reading.problem}"
+                )
                 assert refused, f"{config}: {reading.problem}"
 
 
@@ -165,15 +211,23 @@ def test_the_table_has_most_classes_and_no_type_that_a_release_lacks() -> None:
         assert set(rows) <= RELEASES[release]
 
 
-# Published files that say otherwise what their text is than transformers' own classes do.
-SIZES = {"hidden_size": 5120, "num_attention_heads": 40, "max_position_embeddings": 131072}
+# Published files that say otherwise what their text is than transformers' own classes
+# do.
+SIZES = {
+    "hidden_size": 5120,
+    "num_attention_heads": 40,
+    "max_position_embeddings": 131072,
+}
 LATENT = {**SIZES, "qk_rope_head_dim": 64, "rope_theta": 50000.0}
 
 
 @pytest.mark.parametrize(
     ("outer", "text"),
     [
-        ("exaone4_5", {"model_type": "exaone4_5_text", **SIZES, "rope_scaling": LLAMA3}),
+        (
+            "exaone4_5",
+            {"model_type": "exaone4_5_text", **SIZES, "rope_scaling": LLAMA3},
+        ),
         ("kimi_k25", {"model_type": "kimi_k2", **LATENT}),
     ],
 )

@@ -12,14 +12,22 @@ TEXT = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
 
 def test_the_table_of_runtimes(golden):
     rows = re.findall(
-        r"^\| ([\w.+-]+) \| (\S+) \| (\w+) \| (\S+) \| (\S+) \| (\S+) \|$", TEXT, re.MULTILINE
+        r"^\| ([\w.+-]+) \| (\S+) \| (\w+) \| (\S+) \| (\S+) \| (\S+) \|$",
+        TEXT,
+        re.MULTILINE,
     )
-    stated = {row[0]: row[1:] for row in rows if row[0] != "runtime" and row[0] != "---"}
+    stated = {
+        row[0]: row[1:] for row in rows if row[0] != "runtime" and row[0] != "---"
+    }
     assert list(stated) == list(RUNTIMES)
     for name, runtime in RUNTIMES.items():
         answers = list(golden.answers.get(name, {}).values())
         computed = sum(isinstance(answer, dict) for answer in answers)
-        counts = (computed, answers.count("refused"), len(runtime.compared)) if answers else "---"
+        counts = (
+            (computed, answers.count("refused"), len(runtime.compared))
+            if answers
+            else "---"
+        )
         assert stated[name] == (runtime.version, runtime.proof, *map(str, counts))
 
 
@@ -35,6 +43,11 @@ def test_the_numbers_of_configurations(golden):
     random = [name for name in golden.configs if name.startswith("random")]
     assert f"{len(golden.configs)} configurations: {len(random)} random Llamas" in TEXT
     assert f"{len(golden.configs) - len(random)} published or reported ones" in TEXT
-    releases = [golden.answers[f"transformers-{v}"] for v in ("4.44", "4.48", "4.55", "4.57", "5")]
-    apart = [sum(a[name] != b[name] for name in random) for a, b in combinations(releases, 2)]
+    releases = [
+        golden.answers[f"transformers-{v}"]
+        for v in ("4.44", "4.48", "4.55", "4.57", "5")
+    ]
+    apart = [
+        sum(a[name] != b[name] for name in random) for a, b in combinations(releases, 2)
+    ]
     assert f"differ on {min(apart)} to {max(apart)}." in TEXT

@@ -1,4 +1,6 @@
-"""Emitting is the inverse of reading: what comes back is what was wanted, or the loss is named."""
+"""Emitting is the inverse of reading: what comes back is what was wanted, or the loss
+is named.
+"""
 
 import json
 import shlex
@@ -76,14 +78,18 @@ def specs(draw):
         trained_len=trained,
         claimed_len=round(trained * factor),
         context=round(trained * factor),
-        source=ModelFile({**MODEL, "rope_theta": base, "max_position_embeddings": trained}),
+        source=ModelFile(
+            {**MODEL, "rope_theta": base, "max_position_embeddings": trained}
+        ),
     )
     attention = scaling.plan(spec.geometry, spec.context).attention_factor
     return replace(spec, attention_factor=attention)
 
 
 def as_llamafactory(config: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The configuration that LLaMA-Factory trains, by its documented rule of whole factors."""
+    """The configuration that LLaMA-Factory trains, by its documented rule of whole
+    factors.
+    """
     kind, limit = given["rope_scaling"], config["max_position_embeddings"]
     if kind is None or given["cutoff_len"] <= limit:
         return config
@@ -105,7 +111,9 @@ def read_back(target, text, spec):
     if target == "lmstudio":
         loaded = json.loads(text)
         text = f"--ctx-size {loaded['contextLength']} "
-        text += f"--ropeconfig {loaded['ropeFrequencyScale']} {loaded['ropeFrequencyBase']}"
+        text += (
+            f"--ropeconfig {loaded['ropeFrequencyScale']} {loaded['ropeFrequencyBase']}"
+        )
     if target == "axolotl":
         text = yaml.safe_load(text)["overrides_of_model_config"]
         return registry.read(runtime, {**plain, **text}).main
@@ -114,7 +122,9 @@ def read_back(target, text, spec):
     if text.startswith("{"):
         return registry.read(runtime, {**plain, **json.loads(text)}).main
     flags = parse_flags(text.replace("PARAMETER num_ctx", "-c"))
-    return registry.read(runtime, flags.applied(runtime.name, plain), flags.settings).main
+    return registry.read(
+        runtime, flags.applied(runtime.name, plain), flags.settings
+    ).main
 
 
 @pytest.mark.parametrize("target", [name for name in TARGETS if name != "portable"])
@@ -131,7 +141,9 @@ def test_what_was_emitted_reads_back_as_what_was_wanted(target, spec):
 
 def llama(target, method=""):
     """The emission for Llama 3 at four times its trained length."""
-    (emission,) = emit(model="llama-3-8b", context=32768, method=method, target=target).targets
+    (emission,) = emit(
+        model="llama-3-8b", context=32768, method=method, target=target
+    ).targets
     return emission
 
 
@@ -145,7 +157,9 @@ def test_the_usual_targets_hold_yarn_whole(target):
 
 
 def test_losses_are_named():
-    """MLX-LM truncates the ramp and reads no attention factor; llama.cpp computes its own."""
+    """MLX-LM truncates the ramp and reads no attention factor; llama.cpp computes its
+    own.
+    """
     plain = "yarn(attention_factor=1.0)"
     assert llama("sglang", plain).lost == ()
     for target in ("mlx", "llama.cpp", "trtllm", "tgi"):
@@ -202,7 +216,9 @@ def test_less_than_the_trained_length_is_refused():
 
 @pytest.mark.parametrize("name", ["gpt-neox-20b", "pythia-6.9b"])
 def test_a_known_model_is_asked_by_its_own_type(name: str) -> None:
-    """SGLang has no class of GPT-NeoX; that of Phi, which passes no scaling on, says nothing."""
+    """SGLang has no class of GPT-NeoX; that of Phi, which passes no scaling on, says
+    nothing.
+    """
     (emission,) = emit(model=name, context=8192, target="sglang").targets
     assert [words.partition(";")[0] for words in emission.lost] == [
         "sglang was not asked: 'gpt_neox' is not in that release"
@@ -226,7 +242,12 @@ def test_emissions_are_tables_in_python():
     assert list(done.tables["targets"].columns) == ["target", "text", "lost"]
 
 
-LLAMA31 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA31 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
 MSCALES = {"mscale": 1.0, "mscale_all_dim": 1.0}
 LATENT = {"qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
 OWN: dict[str, dict[str, Any]] = {
@@ -258,15 +279,26 @@ OWN: dict[str, dict[str, Any]] = {
         "model_type": "qwen3_vl_text",
         "head_dim": 128,
         "rope_theta": 5000000,
-        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "mrope_section": [24, 20, 20]},
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "mrope_section": [24, 20, 20],
+        },
     },
 }
-SHAPE = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 131072}
+SHAPE = {
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 131072,
+}
 
 
 def own_file(tmp_path: Path, name: str) -> Path:
     config = {**SHAPE, **OWN[name]}
-    config["rope_scaling"] = {"original_max_position_embeddings": 4096, **config["rope_scaling"]}
+    config["rope_scaling"] = {
+        "original_max_position_embeddings": 4096,
+        **config["rope_scaling"],
+    }
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"text_config": config} if name == "nested" else config))
     return path
@@ -286,15 +318,20 @@ def test_a_files_own_method_is_kept_with_its_parameters(
     written = json.loads(text)
     written = written["text_config"] if name == "nested" else written
     block = written.get("rope_parameters") or written["rope_scaling"]
-    own = {key: value for key, value in OWN[name]["rope_scaling"].items() if key != "type"}
+    own = {
+        key: value for key, value in OWN[name]["rope_scaling"].items() if key != "type"
+    }
     assert own.items() <= block.items()
-    if target == "hf5":  # beside rope_parameters, a block under the older name would win
+    # beside rope_parameters, a block under the older name would win
+    if target == "hf5":
         assert written["rope_scaling"] is None
 
 
 def test_betas_of_the_file_do_not_stay_behind_flags(tmp_path: Path) -> None:
     path = own_file(tmp_path, "kimi-k2")
-    (emission,) = emit(str(path), context=262144, method="yarn", target="llama.cpp").targets
+    (emission,) = emit(
+        str(path), context=262144, method="yarn", target="llama.cpp"
+    ).targets
     assert emission.text.endswith("--yarn-orig-ctx 4096 --yarn-beta-fast 32")
 
 
@@ -325,14 +362,22 @@ def test_linear_keeps_its_factor(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["hf4", "hf5", "vllm", "sglang", "mlx"])
-def test_a_length_after_the_factor_is_reached_by_it(target: str, tmp_path: Path) -> None:
-    """Vicuna 1.5 16k was trained with a factor of 4; its maximum is the length before that."""
+def test_a_length_after_the_factor_is_reached_by_it(
+    target: str, tmp_path: Path
+) -> None:
+    """Vicuna 1.5 16k was trained with a factor of 4; its maximum is the length before
+    that.
+    """
     path = tmp_path / "config.json"
     lengths = {"max_position_embeddings": 4096, "max_sequence_length": 16384}
     block = {"type": "linear", "factor": 4.0}
     path.write_text(json.dumps({**MODEL, **lengths, "rope_scaling": block}))
     done = emit(str(path), context=16384, target=target)
-    assert (done.note, done.wanted.method, done.wanted.length) == ("", "pi(factor=4)", 16384)
+    assert (done.note, done.wanted.method, done.wanted.length) == (
+        "",
+        "pi(factor=4)",
+        16384,
+    )
     assert done.targets[0].lost == ()
 
 
@@ -351,15 +396,22 @@ def test_a_longer_context_raises_the_factor_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "phi.json"
     path.write_text(json.dumps({**SHAPE, "model_type": "llama", "rope_scaling": lists}))
     done = emit(str(path), context=262144, target="hf5,vllm")
-    assert done.note.startswith("the file's own longrope reaches 131072 tokens, and has no factor")
+    assert done.note.startswith(
+        "the file's own longrope reaches 131072 tokens, and has no factor"
+    )
     hf5, vllm = done.targets
     block = {**lists, "rope_theta": 10000.0}
     written = json.loads(hf5.text)
-    assert (written["rope_parameters"], written["max_position_embeddings"]) == (block, 131072)
+    assert (written["rope_parameters"], written["max_position_embeddings"]) == (
+        block,
+        131072,
+    )
     assert vllm.text.endswith("--max-model-len 131072")
-    # Nothing takes effect beyond, which each target says, and no more than that: vLLM's flag is
-    # the length, its default the original one.
-    assert {target.lost for target in done.targets} == {("it cannot reach 262144 tokens",)}
+    # Nothing takes effect beyond, which each target says, and no more than that: vLLM's
+    # flag is the length, its default the original one.
+    assert {target.lost for target in done.targets} == {
+        ("it cannot reach 262144 tokens",)
+    }
 
 
 def test_a_file_that_cannot_be_extended_has_status_3(tmp_path: Path, call: Any) -> None:
@@ -371,32 +423,47 @@ def test_a_file_that_cannot_be_extended_has_status_3(tmp_path: Path, call: Any) 
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**text, "rope_parameters": layers}))
     for more, status in (((), 3), (("--method", "yarn"), 3)):
-        found = call("emit", "--from", str(path), "--context", "256k", "--target", "hf5", *more)
+        found = call(
+            "emit", "--from", str(path), "--context", "256k", "--target", "hf5", *more
+        )
         assert found[0] == status
         assert ("cannot reach 262144 tokens" in found[2]) is not bool(more)
-    assert call("emit", "--from", str(path), "--context", "128k", "--target", "hf5")[0] == 0
+    assert (
+        call("emit", "--from", str(path), "--context", "128k", "--target", "hf5")[0]
+        == 0
+    )
 
 
 def test_a_target_that_was_not_read_back_is_not_said_to_lose(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**SHAPE, "model_type": "qwen3_moe"}))
     mlx, hf5 = emit(str(path), context=262144, target="mlx,hf5").targets
-    assert mlx.lost == ("mlx-lm was not asked: the model file for 'qwen3_moe' was not read",)
+    assert mlx.lost == (
+        "mlx-lm was not asked: the model file for 'qwen3_moe' was not read",
+    )
     assert hf5.lost == ()
     path.write_text(json.dumps({**SHAPE, "model_type": "ministral"}))
     (hf4,) = emit(str(path), context=262144, target="hf4").targets
     assert all("refuses" in words for words in hf4.lost)
 
 
-def test_a_factor_that_does_not_reach_the_context_is_not_written(tmp_path: Path) -> None:
+def test_a_factor_that_does_not_reach_the_context_is_not_written(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(InputError, match="reaches 8192 tokens, not 131072"):
         emit(model="llama-2-7b", context=131072, method="yarn(factor=2)")
     with pytest.raises(InputError, match="reaches 8192 tokens, not 16384"):
         emit(model="llama-2-7b", context=16384, method="llama3(factor=2)")
-    block = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 4096}
+    block = {
+        "rope_type": "yarn",
+        "factor": 2.0,
+        "original_max_position_embeddings": 4096,
+    }
     values = {**SHAPE, "model_type": "llama", "max_position_embeddings": 131072}
     path = tmp_path / "short.json"
-    path.write_text(json.dumps({**values, "rope_parameters": {"rope_theta": 1e4, **block}}))
+    path.write_text(
+        json.dumps({**values, "rope_parameters": {"rope_theta": 1e4, **block}})
+    )
     done = emit(str(path), context=262144, target="hf5")
     assert "yarn reaches 8192 tokens: its factor is raised from 2 to 64" in done.note
     assert json.loads(done.targets[0].text)["rope_parameters"]["factor"] == 64.0
@@ -407,7 +474,10 @@ def test_a_method_that_replaces_the_files_own_is_named(
 ) -> None:
     path = own_file(tmp_path, "llama-3.1")
     done = emit(str(path), context=131072, method="yarn", target="hf5")
-    assert done.replaced == "the file's own llama3(factor=8) is replaced by yarn(factor=16)"
+    assert (
+        done.replaced
+        == "the file's own llama3(factor=8) is replaced by yarn(factor=16)"
+    )
     command = partial(commands.emit, context="128k", from_=str(path))
     assert command(method="yarn") == 3
     assert "replaced by yarn(factor=16)" in capsys.readouterr().err
@@ -420,12 +490,16 @@ def test_flags_come_on_top_of_the_files_own_scaling(tmp_path: Path) -> None:
     names = "llama.cpp,ollama,llamafactory"
     done = emit(str(path), context=262144, method="yarn", target=names)
     llamacpp, ollama, llamafactory = (emission.lost for emission in done.targets)
-    assert llamacpp == ("llama.cpp was not asked: the yarn ramp on top of a tensor of divisors",)
+    assert llamacpp == (
+        "llama.cpp was not asked: the yarn ramp on top of a tensor of divisors",
+    )
     assert "instead of yarn(factor=32)" in ollama[0]
     assert llamafactory == ()
 
 
-def test_qwen3_is_scaled_from_the_length_that_it_was_trained_with(tmp_path: Path) -> None:
+def test_qwen3_is_scaled_from_the_length_that_it_was_trained_with(
+    tmp_path: Path,
+) -> None:
     """Its file allows 40960 tokens, 32768 of which its card scales from."""
     path = tmp_path / "config.json"
     shape = {**SHAPE, "model_type": "qwen3", "head_dim": 128, "rope_theta": 1000000}
@@ -434,7 +508,9 @@ def test_qwen3_is_scaled_from_the_length_that_it_was_trained_with(tmp_path: Path
         from_file = emit(str(path), context=131072, target=target)
         by_name = emit(model="qwen3-8b", context=131072, target=target)
         assert from_file.targets[0].text == by_name.targets[0].text
-        assert from_file.note == "qwen3 was trained with 32768 of the 40960 tokens allowed"
+        assert (
+            from_file.note == "qwen3 was trained with 32768 of the 40960 tokens allowed"
+        )
     assert emit(str(path), context=40960, target="hf5").wanted.scaling == Unscaled()
 
 
@@ -455,7 +531,11 @@ def test_the_line_for_llama_cpp_is_one_that_audit_accepts(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("given", "expected", "says"),
     [
-        (1.2079441541679836, 1.2772588722239782, "from 1.20794, the default for 8, to 1.27726"),
+        (
+            1.2079441541679836,
+            1.2772588722239782,
+            "from 1.20794, the default for 8, to 1.27726",
+        ),
         (1.0, 1.0, "its attention_factor stays 1"),
         (None, 1.2772588722239782, "raised from 8 to 16"),
     ],
@@ -464,7 +544,11 @@ def test_an_attention_factor_that_is_the_default_follows_the_factor(
     given: float | None, expected: float, says: str, tmp_path: Path
 ) -> None:
     """Olmo 3 writes 0.1 ln 8 + 1 out; gpt-oss leaves it to the factor."""
-    block = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192}
+    block = {
+        "rope_type": "yarn",
+        "factor": 8.0,
+        "original_max_position_embeddings": 8192,
+    }
     block |= {"attention_factor": given} if given else {}
     path = tmp_path / "config.json"
     config = {**MODEL, "max_position_embeddings": 65536, "rope_scaling": block}
@@ -500,7 +584,8 @@ def test_the_axes_of_images_stay_with_any_scaling(
     (emission,) = emit(str(path), context=context, target=target).targets
     text = emission.text
     written = json.loads(text if text.startswith("{") else shlex.split(text)[1])
-    # The class moves the flat keys of such a file into a part, where a flag has to set them.
+    # The class moves the flat keys of such a file into a part, where a flag has to set
+    # them.
     written = written if text.startswith("{") else written["text_config"]
     block = written.get("rope_scaling") or written["rope_parameters"]
     assert block["mrope_section"] == AXES["mrope_section"]
@@ -508,7 +593,11 @@ def test_the_axes_of_images_stay_with_any_scaling(
 
 
 def test_a_rotated_share_inside_the_block_stays(tmp_path: Path) -> None:
-    own = {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}
+    own = {
+        "rope_type": "proportional",
+        "partial_rotary_factor": 0.25,
+        "rope_theta": 1e6,
+    }
     local = {"rope_type": "default", "rope_theta": 1e4}
     layers = {"full_attention": own, "sliding_attention": local}
     path = tmp_path / "config.json"
@@ -519,7 +608,9 @@ def test_a_rotated_share_inside_the_block_stays(tmp_path: Path) -> None:
     assert json.loads(emission.text)["rope_parameters"] == layers
 
 
-def test_the_last_line_names_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_line_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "my model.json"
     file.write_text(json.dumps({**MODEL, "max_position_embeddings": 4096}))
     emitting = partial(commands.emit, context="64k", target="hf5")
@@ -534,23 +625,32 @@ def test_the_last_line_names_the_file(tmp_path: Path, capsys: pytest.CaptureFixt
         assert last.endswith(f"ropelab audit {name}")
 
 
-def of_file(tmp_path: Path, config: dict[str, Any], context: int, target: str) -> tuple[Any, Any]:
+def of_file(
+    tmp_path: Path, config: dict[str, Any], context: int, target: str
+) -> tuple[Any, Any]:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"max_position_embeddings": 32768, **config}))
     (emission,) = emit(str(path), context=context, target=target).targets
     return json.loads(emission.text), emission.lost
 
 
-def test_a_class_that_builds_scaled_tables_from_a_head_dim_alone_gets_one(tmp_path: Path) -> None:
+def test_a_class_that_builds_scaled_tables_from_a_head_dim_alone_gets_one(
+    tmp_path: Path,
+) -> None:
     config = {"model_type": "mixtral", "hidden_size": 4096, "num_attention_heads": 32}
     for target in ("hf4", "hf5"):
         text, lost = of_file(tmp_path, config, 131072, target)
         assert (text["head_dim"], lost) == (128, ())
         assert "head_dim" not in of_file(tmp_path, config, 32768, target)[0]
-        assert "head_dim" not in of_file(tmp_path, {**config, "head_dim": 64}, 131072, target)[0]
+        assert (
+            "head_dim"
+            not in of_file(tmp_path, {**config, "head_dim": 64}, 131072, target)[0]
+        )
 
 
-def test_phi3_of_transformers_4_gets_the_three_keys_that_it_takes(tmp_path: Path) -> None:
+def test_phi3_of_transformers_4_gets_the_three_keys_that_it_takes(
+    tmp_path: Path,
+) -> None:
     block = {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
     config = {"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32}
     config |= {"original_max_position_embeddings": 4096, "rope_scaling": block}
@@ -563,14 +663,23 @@ def test_hunyuans_alpha_is_applied_once(tmp_path: Path, target: str) -> None:
     block = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}
     config = {"model_type": "hunyuan_v1_dense", "head_dim": 128, "rope_scaling": block}
     text, lost = of_file(tmp_path, {**config, "rope_theta": 10000.0}, 32768, target)
-    base = text["rope_theta"] if target == "hf4" else text["rope_parameters"]["rope_theta"]
+    base = (
+        text["rope_theta"] if target == "hf4" else text["rope_parameters"]["rope_theta"]
+    )
     assert (base, lost) == (10000.0, ())
 
 
 HALF = {"factor": 8.0, "original_max_position_embeddings": 8192}
-OLMO_YARN = {"rope_type": "yarn", **HALF, "attention_factor": 1.2, "beta_fast": 32, "beta_slow": 1}
+OLMO_YARN = {
+    "rope_type": "yarn",
+    **HALF,
+    "attention_factor": 1.2,
+    "beta_fast": 32,
+    "beta_slow": 1,
+}
 SLIDING = {"rope_type": "default", "rope_theta": 10000.0}
-# Models whose layer types rotate differently, with and without a dict for each in the file.
+# Models whose layer types rotate differently, with and without a dict for each in the
+# file.
 LAYERED: dict[str, dict[str, Any]] = {
     "gemma3": {
         "text_config": {
@@ -579,7 +688,11 @@ LAYERED: dict[str, dict[str, Any]] = {
             "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
         }
     },
-    "gemma3_text": {"rope_local_base_freq": 20000, "rope_theta": 1000000, "rope_scaling": None},
+    "gemma3_text": {
+        "rope_local_base_freq": 20000,
+        "rope_theta": 1000000,
+        "rope_scaling": None,
+    },
     "gemma4_text": {
         "rope_parameters": {
             "full_attention": {
@@ -590,7 +703,11 @@ LAYERED: dict[str, dict[str, Any]] = {
             "sliding_attention": SLIDING,
         }
     },
-    "olmo3": {"max_position_embeddings": 65536, "rope_theta": 500000, "rope_scaling": OLMO_YARN},
+    "olmo3": {
+        "max_position_embeddings": 65536,
+        "rope_theta": 500000,
+        "rope_scaling": OLMO_YARN,
+    },
     "modernbert": {"global_rope_theta": 160000.0, "local_rope_theta": 20000.0},
     "laguna": {
         "max_position_embeddings": 65536,
@@ -630,8 +747,12 @@ LAYERED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("kind", LAYERED)
-def test_each_layer_type_keeps_its_own_rotation(kind: str, times: int, tmp_path: Path) -> None:
-    """The patched file in transformers' class: one layer type is scaled, the others as before."""
+def test_each_layer_type_keeps_its_own_rotation(
+    kind: str, times: int, tmp_path: Path
+) -> None:
+    """The patched file in transformers' class: one layer type is scaled, the others as
+    before.
+    """
     config = {"model_type": kind, **LAYERED[kind]}
     spec = registry.reference(kind, config)
     own = tmp_path / "own"
@@ -656,9 +777,13 @@ def test_each_layer_type_keeps_its_own_rotation(kind: str, times: int, tmp_path:
             continue
         layer = name.removesuffix("_inv_freq")
         wanted = (
-            done.wanted if layer == done.wanted.source.main else done.wanted.source.beside[layer]
+            done.wanted
+            if layer == done.wanted.source.main
+            else done.wanted.source.beside[layer]
         )
-        np.testing.assert_allclose(table.numpy(), wanted.inv_freq(64), rtol=2e-6, atol=1e-12)
+        np.testing.assert_allclose(
+            table.numpy(), wanted.inv_freq(64), rtol=2e-6, atol=1e-12
+        )
         factor = getattr(after, f"{layer}_attention_scaling")
         assert factor == pytest.approx(wanted.attention_factor, rel=1e-6)
         if table.shape != tables[name].shape or not (table == tables[name]).all():
@@ -667,7 +792,9 @@ def test_each_layer_type_keeps_its_own_rotation(kind: str, times: int, tmp_path:
 
 
 @pytest.mark.parametrize("target", ["vllm", "sglang"])
-def test_gemma3_keeps_its_length_and_both_bases_in_servers(target: str, tmp_path: Path) -> None:
+def test_gemma3_keeps_its_length_and_both_bases_in_servers(
+    target: str, tmp_path: Path
+) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "gemma3", **LAYERED["gemma3"]}))
     (emission,) = emit(str(path), context=131072, target=target).targets
@@ -681,7 +808,10 @@ def test_gemma3_keeps_its_length_and_both_bases_in_servers(target: str, tmp_path
 def test_the_local_base_goes_into_the_key_of_transformers_4(tmp_path: Path) -> None:
     config = {"model_type": "gemma3_text", "max_position_embeddings": 131072}
     linear = {"rope_type": "linear", "factor": 8.0, "rope_theta": 2e6}
-    blocks = {"full_attention": linear, "sliding_attention": {**SLIDING, "rope_theta": 30000.0}}
+    blocks = {
+        "full_attention": linear,
+        "sliding_attention": {**SLIDING, "rope_theta": 30000.0},
+    }
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**config, "rope_parameters": blocks}))
     (emission,) = emit(str(path), context=131072, target="hf4").targets
@@ -699,7 +829,12 @@ def test_a_layer_type_that_a_target_scales_too_is_named(tmp_path: Path) -> None:
 
 def test_other_keys_of_the_length_are_raised_with_it(tmp_path: Path) -> None:
     """vLLM takes the shortest length of several keys."""
-    config = {"model_type": "llama", "head_dim": 128, "rope_theta": 500000.0, "seq_length": 8192}
+    config = {
+        "model_type": "llama",
+        "head_dim": 128,
+        "rope_theta": 500000.0,
+        "seq_length": 8192,
+    }
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**config, "max_position_embeddings": 8192}))
     (emission,) = emit(str(path), context=16384, target="vllm").targets
@@ -715,7 +850,10 @@ def test_one_key_for_the_bases_of_two_layer_types_holds_that_of_the_main_one(tmp
         "rope_theta": 5e6,
     }
     both = {"full_attention": 5e6, "sliding_attention": 1e4}
-    blocks = {name: {"rope_type": "default", "rope_theta": base} for name, base in both.items()}
+    blocks = {
+        name: {"rope_type": "default", "rope_theta": base}
+        for name, base in both.items()
+    }
     with_both: dict[str, Any] = {"layer_types": [*both], "rope_parameters": blocks}
     for more in ({}, {"layer_types": ["full_attention"]}, with_both):
         path = tmp_path / "config.json"
@@ -727,11 +865,24 @@ def test_one_key_for_the_bases_of_two_layer_types_holds_that_of_the_main_one(tmp
 def test_longrope_that_vllm_alone_reads_keeps_the_length_that_its_factor_comes_from(
     tmp_path: Path,
 ) -> None:
-    """vLLM allows 4096 tokens of Phi-3-vision without a flag, and takes the factor from 131072."""
+    """vLLM allows 4096 tokens of Phi-3-vision without a flag, and takes the factor from
+    131072.
+    """
     lists = {"short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
-    config = {"model_type": "phi3_v", "architectures": ["Phi3VForCausalLM"], "hidden_size": 3072}
-    config |= {"num_attention_heads": 32, "max_position_embeddings": 131072, "rope_theta": 1e4}
-    config |= {"original_max_position_embeddings": 4096, "rope_scaling": {"type": "su", **lists}}
+    config = {
+        "model_type": "phi3_v",
+        "architectures": ["Phi3VForCausalLM"],
+        "hidden_size": 3072,
+    }
+    config |= {
+        "num_attention_heads": 32,
+        "max_position_embeddings": 131072,
+        "rope_theta": 1e4,
+    }
+    config |= {
+        "original_max_position_embeddings": 4096,
+        "rope_scaling": {"type": "su", **lists},
+    }
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
     for context in (4096, 131072):
@@ -747,10 +898,19 @@ PHI3: dict[str, Any] = {
     "num_attention_heads": 32,
     "max_position_embeddings": 131072,
     "original_max_position_embeddings": 4096,
-    "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48},
+    "rope_scaling": {
+        "type": "longrope",
+        "short_factor": [1.0] * 48,
+        "long_factor": [2.0] * 48,
+    },
 }
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
-KIMI = {"model_type": "deepseek_v3", **LATENT, "rope_theta": 50000.0, "rope_scaling": YARN}
+KIMI = {
+    "model_type": "deepseek_v3",
+    **LATENT,
+    "rope_theta": 50000.0,
+    "rope_scaling": YARN,
+}
 
 
 @pytest.mark.parametrize(
@@ -758,7 +918,12 @@ KIMI = {"model_type": "deepseek_v3", **LATENT, "rope_theta": 50000.0, "rope_scal
     [
         # vLLM's table of position axes is four times as long, and the ramp follows it.
         (IMAGES, "", "vllm", " from 131072 tokens instead of yarn(factor=4)"),
-        ({**IMAGES, "model_type": "qwen3_vl_text", "rope_scaling": AXES}, "", "vllm", ""),
+        (
+            {**IMAGES, "model_type": "qwen3_vl_text", "rope_scaling": AXES},
+            "",
+            "vllm",
+            "",
+        ),
         # The flat keys are in a part by the time that a flag sets them.
         (IMAGES, "", "sglang", ""),
         (IMAGES, "", "axolotl", "sets no keys inside text_config"),
@@ -772,16 +937,28 @@ KIMI = {"model_type": "deepseek_v3", **LATENT, "rope_theta": 50000.0, "rope_scal
             *("yarn", "sglang", "frequencies: unscaled instead of yarn(factor=4)"),
         ),
         # The class stops at a file without a block.
-        ({"model_type": "mllama_text_model", "rope_scaling": LLAMA31}, "ntk", "hf4", ""),
+        (
+            {"model_type": "mllama_text_model", "rope_scaling": LLAMA31},
+            "ntk",
+            "hf4",
+            "",
+        ),
         # A configuration class checks the type for servers, too.
-        (PHI3, "pi", "vllm-draft", "vllm refuses it: 'phi3' takes no rope type 'linear'"),
-        # A filled-in original length stays in SGLang's block, so that no factor multiplies.
+        (
+            PHI3,
+            "pi",
+            "vllm-draft",
+            "vllm refuses it: 'phi3' takes no rope type 'linear'",
+        ),
+        # A filled-in original length stays in SGLang's block, so that no factor
+        # multiplies.
         ({**PHI3, "model_type": "llama"}, "pi", "sglang", "length 4096, not 131072"),
         # Of the file's block, the type counts in loading only.
         ({"model_type": "llava", "text_config": {**SHAPE, **KIMI}}, "ntk", "vllm", ""),
         ({"model_type": "deepseek_v4"}, "pi", "vllm", "with anything but yarn"),
         ({"model_type": "deepseek_v4"}, "yarn", "sglang", ""),
-        # The file of a class that transformers lacks: vLLM's reading says what is wanted.
+        # The file of a class that transformers lacks: vLLM's reading says what is
+        # wanted.
         (
             {"model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"]},
             *("", "axolotl", "'internlm2' is not in that release"),
@@ -798,7 +975,9 @@ def test_what_takes_no_effect_is_named_and_nothing_else(
     assert bool(emission.lost) == bool(says), emission.lost
 
 
-def test_sglang_gets_deepseek_v4s_one_block_with_the_base_of_plain_layers(tmp_path: Path) -> None:
+def test_sglang_gets_deepseek_v4s_one_block_with_the_base_of_plain_layers(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "deepseek_v4", **LAYERED["deepseek_v4"]}))
     (emission,) = emit(str(path), context=131072, target="sglang").targets

@@ -53,7 +53,11 @@ def test_the_header_is_what_the_package_reads(file):
         for name, field in theirs.fields.items()
         if not name.startswith("GGUF.") and field.types[0] != gguf.GGUFValueType.ARRAY
     }
-    mine = {name: value for name, value in ours.fields.items() if not isinstance(value, Length)}
+    mine = {
+        name: value
+        for name, value in ours.fields.items()
+        if not isinstance(value, Length)
+    }
     assert mine == scalars
     assert ours.fields["tokenizer.ggml.tokens"] == Length(500)
     tensor = next(t for t in theirs.tensors if t.name == "rope_freqs.weight")
@@ -63,31 +67,46 @@ def test_the_header_is_what_the_package_reads(file):
 def test_a_file_is_audited_from_its_keys_and_tensors(file):
     result = audit(load(str(file)))
     (row,) = result.rows["runtimes"]
-    assert (row["runtime"], row["base"], row["rotary_dim"]) == ("llama.cpp", 500000.0, 128)
+    assert (row["runtime"], row["base"], row["rotary_dim"]) == (
+        "llama.cpp",
+        500000.0,
+        128,
+    )
     spec = result.reference.main
     assert spec is not None
     plain = 500000.0 ** (-np.arange(0, 128, 2) / 128)
-    np.testing.assert_allclose(spec.inv_freq(100), plain / np.linspace(1, 8, 64), rtol=1e-6)
+    np.testing.assert_allclose(
+        spec.inv_freq(100), plain / np.linspace(1, 8, 64), rtol=1e-6
+    )
 
 
 def test_a_runtime_that_reads_no_such_file_is_named(file: Path) -> None:
-    with pytest.raises(InputError, match=r"^vllm cannot read gguf files, only llama\.cpp can$"):
+    with pytest.raises(
+        InputError, match=r"^vllm cannot read gguf files, only llama\.cpp can$"
+    ):
         audit(str(file), runtime="vllm")
-    assert [r.runtime.name for r in audit(str(file), runtime="vllm,llama.cpp").readings] == [
-        "llama.cpp"
-    ]
+    assert [
+        r.runtime.name for r in audit(str(file), runtime="vllm,llama.cpp").readings
+    ] == ["llama.cpp"]
 
 
 def test_the_files_own_yarn_attention_factor_has_no_effect(tmp_path):
     def yarn(path, **extra):
-        scaling = {"add_rope_scaling_factor": 4.0, "add_rope_scaling_orig_ctx_len": 32768}
+        scaling = {
+            "add_rope_scaling_factor": 4.0,
+            "add_rope_scaling_orig_ctx_len": 32768,
+        }
         kind = {"add_rope_scaling_type": gguf.RopeScalingType.YARN}
         path = write(tmp_path / path, divisors=False, **kind, **scaling, **extra)
         return read(RUNTIMES["llama.cpp"], load(str(path)).config)
 
     without = yarn("a.gguf").main
     reading = yarn("b.gguf", add_rope_scaling_yarn_attn_factor=2.0)
-    assert reading.main.attention_factor == without.attention_factor == pytest.approx(1.1386294)
+    assert (
+        reading.main.attention_factor
+        == without.attention_factor
+        == pytest.approx(1.1386294)
+    )
     statuses = {use.path: use.status for use in reading.keys}
     assert statuses["rope.scaling.yarn_attn_factor"] == "overridden"
     findings = audit(load(str(tmp_path / "b.gguf"))).findings
@@ -161,7 +180,9 @@ def test_arrays_longer_than_the_file_are_refused_at_once(tmp_path):
             read_header(path)
 
 
-def test_more_strings_than_any_vocabulary_has_are_refused_at_once(tmp_path: Path) -> None:
+def test_more_strings_than_any_vocabulary_has_are_refused_at_once(
+    tmp_path: Path,
+) -> None:
     name, path = b"llama.list", tmp_path / "sparse.gguf"
     start = b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(name)) + name
     with path.open("wb") as file:
@@ -171,7 +192,9 @@ def test_more_strings_than_any_vocabulary_has_are_refused_at_once(tmp_path: Path
         read_header(path)
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(MUTATIONS, marks=pytest.mark.stress)])
+@pytest.mark.parametrize(
+    "count", [200, pytest.param(MUTATIONS, marks=pytest.mark.stress)]
+)
 def test_mutated_headers_are_read_or_refused(file, tmp_path, count):
     """Changed bytes never give anything but an audit or an InputError."""
     good, rng = bytearray(file.read_bytes()), random.Random(7)

@@ -1,4 +1,6 @@
-"""Every reader against what its runtime computed, on random and on published configurations."""
+"""Every reader against what its runtime computed, on random and on published
+configurations.
+"""
 
 from itertools import combinations
 
@@ -36,16 +38,24 @@ def compare(config, reading, answer, golden):
             observed, ours = golden.tables[table], spec.inv_freq(length)
             assert ours.shape == observed.shape, f"{config}, {which}, {layer}"
             np.testing.assert_allclose(
-                ours, observed, rtol=ROUNDING, atol=1e-12, err_msg=f"{config}, {which}, {layer}"
+                ours,
+                observed,
+                rtol=ROUNDING,
+                atol=1e-12,
+                err_msg=f"{config}, {which}, {layer}",
             )
-            assert spec.attention_factor == pytest.approx(attention, rel=ROUNDING), config
+            assert spec.attention_factor == pytest.approx(attention, rel=ROUNDING), (
+                config
+            )
     if "allowed" in answer:
         assert reading.main.claimed_len == answer["allowed"], config
     return len(answer["short"]) + len(answer["long"])
 
 
 def test_llama_cpp_writes_and_rotates_as_its_reader_says(golden):
-    """Its converter's fields, read like a file's, and its kernel's rotations, against ours."""
+    """Its converter's fields, read like a file's, and its kernel's rotations, against
+    ours.
+    """
     compared = 0
     for name, answer in golden.answers["llama.cpp"].items():
         config, runtime = golden.configs[name], RUNTIMES["llama.cpp"]
@@ -56,25 +66,37 @@ def test_llama_cpp_writes_and_rotates_as_its_reader_says(golden):
             file = read(runtime, as_file(config, answer["fields"], golden))
             assert reading.main is not None, f"{name}: {reading.problem}"
             assert file.main is not None, f"{name}: {file.problem}"
-            for which, length in zip(("short", "long"), golden.lengths[name], strict=True):
+            for which, length in zip(
+                ("short", "long"), golden.lengths[name], strict=True
+            ):
                 table, attention = answer["kernel"][which]
                 for spec in (reading.main, file.main):
                     turned = golden.tables[table]
                     np.testing.assert_allclose(
                         spec.inv_freq(length), turned, rtol=RECURRENCE, err_msg=name
                     )
-                    assert spec.attention_factor == pytest.approx(attention, rel=ROUNDING), name
-            assert reading.main.softmax_factor == pytest.approx(file.main.softmax_factor)
+                    assert spec.attention_factor == pytest.approx(
+                        attention, rel=ROUNDING
+                    ), name
+            assert reading.main.softmax_factor == pytest.approx(
+                file.main.softmax_factor
+            )
             assert reading.main.claimed_len == file.main.claimed_len
             compared += 1
     assert compared > 300
 
 
 def as_file(config, fields, golden):
-    """The fields as a header: tables in their places, the head's size if nobody wrote it."""
-    head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    """The fields as a header: tables in their places, the head's size if nobody wrote
+    it.
+    """
+    head = (
+        config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    )
     plain = {
-        name: golden.tables[value["table"]].tolist() if isinstance(value, dict) else value
+        name: (
+            golden.tables[value["table"]].tolist() if isinstance(value, dict) else value
+        )
         for name, value in fields.items()
     }
     start = {"model_type": config["model_type"], "attention.head_count": 1}
@@ -91,17 +113,22 @@ def test_the_stated_model_types_are_those_that_were_compared(name, golden):
     answered = {
         golden.configs[config]["model_type"]
         for config, answer in golden.answers[name].items()
-        if isinstance(answer, dict) and listed(name, (golden.configs[config]["model_type"],))
+        if isinstance(answer, dict)
+        and listed(name, (golden.configs[config]["model_type"],))
     }
     assert answered == RUNTIMES[name].compared
 
 
 def test_versions_of_transformers_disagree_pairwise_on_random_configurations(golden):
-    """The reason for one reader per release: no two of the five regimes are the same."""
+    """The reason for one reader per release: no two of the five regimes are the
+    same.
+    """
     releases = [f"transformers-{v}" for v in ("4.44", "4.48", "4.55", "4.57", "5")]
     names = [name for name in golden.configs if name.startswith("random")]
     for one, other in combinations(releases, 2):
-        different = sum(golden.answers[one][name] != golden.answers[other][name] for name in names)
+        different = sum(
+            golden.answers[one][name] != golden.answers[other][name] for name in names
+        )
         assert 5 < different < 0.5 * len(names), f"{one} and {other}: {different}"
 
 

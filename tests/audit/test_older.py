@@ -1,4 +1,6 @@
-"""Classes of transformers 4 and of llama.cpp's converter with rules of their own, as they ran."""
+"""Classes of transformers 4 and of llama.cpp's converter with rules of their own, as
+they ran.
+"""
 
 from typing import Any
 
@@ -10,23 +12,34 @@ from ropelab.audit.runtimes.registry import Reading
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
 LINEAR = {"rope_type": "linear", "factor": 2.0}
-LLAMA3 = {**YARN, "rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 = {
+    **YARN,
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
 SIZES = {"hidden_size": 1024, "num_attention_heads": 8, "max_position_embeddings": 4096}
 
 
 def read(runtime: str, kind: str, **keys: Any) -> Reading:
-    return registry.read(registry.RUNTIMES[runtime], {"model_type": kind, **SIZES, **keys})
+    return registry.read(
+        registry.RUNTIMES[runtime], {"model_type": kind, **SIZES, **keys}
+    )
 
 
 def test_gemma_3_has_a_base_for_local_layers_in_tgi() -> None:
-    layers = read("tgi", "gemma3_text", head_dim=128, rope_scaling=LINEAR, rope_theta=1e6).layers
+    layers = read(
+        "tgi", "gemma3_text", head_dim=128, rope_scaling=LINEAR, rope_theta=1e6
+    ).layers
     assert {name: (s.base, s.method) for name, s in layers.items()} == {
         "full_attention": (1e6, "unscaled"),  # it applies no linear scaling
         "sliding_attention": (1e4, "unscaled"),
     }
 
 
-@pytest.mark.parametrize("kind", ["gemma2", "mixtral", "olmo", "phi", "stablelm", "starcoder2"])
+@pytest.mark.parametrize(
+    "kind", ["gemma2", "mixtral", "olmo", "phi", "stablelm", "starcoder2"]
+)
 def test_files_of_sglang_that_pass_no_scaling_on(kind: str) -> None:
     for runtime, method in (("sglang", "unscaled"), ("transformers-5", "yarn")):
         spec = read(runtime, kind, head_dim=128, rope_scaling=YARN).main
@@ -49,13 +62,20 @@ def test_olmo_3s_local_layers_have_the_base_of_the_others() -> None:
         layers = read("transformers-4.57", "olmo3", **keys).layers
         assert len({spec.base for spec in layers.values()}) == 1
     scaled = read("transformers-4.57", "olmo3", rope_scaling=YARN).layers
-    assert scaled["full_attention"].method != scaled["sliding_attention"].method == "unscaled"
+    assert (
+        scaled["full_attention"].method
+        != scaled["sliding_attention"].method
+        == "unscaled"
+    )
 
 
 def test_modernbert_scales_both_bases_or_stops() -> None:
     for release in ("transformers-4.48", "transformers-4.51"):
         assert read(release, "modernbert", rope_scaling=YARN).outcome == "refused"
-        assert set(read(release, "modernbert").layers) == {"full_attention", "sliding_attention"}
+        assert set(read(release, "modernbert").layers) == {
+            "full_attention",
+            "sliding_attention",
+        }
     for release in ("transformers-4.55", "transformers-4.57"):
         layers = read(release, "modernbert", rope_scaling=LINEAR).layers
         assert {spec.method for spec in layers.values()} == {"pi(factor=2)"}
@@ -63,7 +83,9 @@ def test_modernbert_scales_both_bases_or_stops() -> None:
 
 def test_a_share_beside_the_block_counts_for_these() -> None:
     for kind in ("gemma3_text", "qwen2_5_vl", "qwen2_vl"):
-        spec = read("transformers-4.51", kind, head_dim=128, partial_rotary_factor=0.5).main
+        spec = read(
+            "transformers-4.51", kind, head_dim=128, partial_rotary_factor=0.5
+        ).main
         assert spec is not None
         assert spec.rotary_dim == 64
 
@@ -86,11 +108,15 @@ def test_llama_4_takes_every_block_for_llama3(block: dict[str, Any]) -> None:
 def test_what_classes_need() -> None:
     assert read("transformers-4.57", "qwen3_vl_text").outcome == "refused"
     block = {"rope_type": "default", "mrope_section": [24, 20, 20]}
-    assert read("transformers-4.57", "qwen3_vl_text", rope_scaling=block).outcome == "read"
+    assert (
+        read("transformers-4.57", "qwen3_vl_text", rope_scaling=block).outcome == "read"
+    )
     assert read("transformers-4.57", "ministral").outcome == "refused"
     assert read("transformers-4.57", "ministral", head_dim=128).outcome == "read"
     older = {"type": "linear", "factor": 2.0}
-    assert read("transformers-4.57", "moonshine", rope_scaling=older).outcome == "refused"
+    assert (
+        read("transformers-4.57", "moonshine", rope_scaling=older).outcome == "refused"
+    )
     spec = read("transformers-4.57", "jetmoe").main
     assert spec is not None
     assert spec.head_dim == 128
@@ -131,7 +157,9 @@ def test_llama3_is_read_where_the_converter_was_seen_to_write_it(kind: str) -> N
     assert read("llama.cpp", "smollm3", rope_scaling=LLAMA3).outcome == "read"
 
 
-@pytest.mark.parametrize("kind", ["gemma4_text", "granitemoehybrid", "grok", "laguna", "step3p5"])
+@pytest.mark.parametrize(
+    "kind", ["gemma4_text", "granitemoehybrid", "grok", "laguna", "step3p5"]
+)
 def test_converters_that_were_not_compared_are_not_modelled(kind: str) -> None:
     assert read("llama.cpp", kind, head_dim=128).outcome == "not modelled"
 
@@ -144,14 +172,23 @@ def test_a_silent_file_of_gpt_oss_is_converted_with_the_class_default() -> None:
 
 def test_deepseek_vl2_tiny_has_no_latent_attention() -> None:
     inner = {**SIZES, "model_type": "deepseek_v2", "qk_rope_head_dim": 0}
-    config = {"model_type": "deepseek_vl_v2", "architectures": ["DeepseekVLV2ForCausalLM"]}
-    reading = registry.read(registry.RUNTIMES["vllm"], {**config, "language_config": inner})
+    config = {
+        "model_type": "deepseek_vl_v2",
+        "architectures": ["DeepseekVLV2ForCausalLM"],
+    }
+    reading = registry.read(
+        registry.RUNTIMES["vllm"], {**config, "language_config": inner}
+    )
     assert reading.main is not None
     assert (reading.main.head_dim, reading.main.pairing) == (128, "half")
 
 
 def test_step_3_5_has_the_layer_types_of_its_file() -> None:
-    keys: dict[str, Any] = {"head_dim": 128, "rope_theta": [5e6, 1e4], "rope_scaling": LLAMA3}
+    keys: dict[str, Any] = {
+        "head_dim": 128,
+        "rope_theta": [5e6, 1e4],
+        "rope_scaling": LLAMA3,
+    }
     keys["partial_rotary_factors"] = [0.5, 1.0]
     keys["layer_types"] = ["full_attention", "sliding_attention"]
     layers = read("transformers-5", "step3p5", **keys).layers
@@ -192,8 +229,14 @@ def test_the_part_that_the_class_has_is_read() -> None:
 
 @pytest.mark.parametrize("runtime", ["transformers-4.57", "transformers-5"])
 def test_voxtral_fills_its_text_with_defaults_of_its_own(runtime: str) -> None:
-    for keys, head in (({}, 128), ({"hidden_size": 1024, "num_attention_heads": 16}, 128)):
-        config = {"model_type": "voxtral", "text_config": {"model_type": "llama", **keys}}
+    for keys, head in (
+        ({}, 128),
+        ({"hidden_size": 1024, "num_attention_heads": 16}, 128),
+    ):
+        config = {
+            "model_type": "voxtral",
+            "text_config": {"model_type": "llama", **keys},
+        }
         spec = registry.read(registry.RUNTIMES[runtime], config).main
         assert spec is not None
         assert (spec.base, spec.head_dim, spec.claimed_len) == (1e8, head, 131072)
@@ -203,13 +246,19 @@ def test_voxtral_fills_its_text_with_defaults_of_its_own(runtime: str) -> None:
 
 
 def test_glm_asr_and_voxtral_realtime_have_defaults_of_their_own() -> None:
-    for kind, base, length in (("glmasr", 1e4, 8192), ("voxtral_realtime", 1e6, 131072)):
+    for kind, base, length in (
+        ("glmasr", 1e4, 8192),
+        ("voxtral_realtime", 1e6, 131072),
+    ):
         config = {"model_type": kind, "text_config": {"num_attention_heads": 16}}
         spec = registry.read(registry.RUNTIMES["transformers-5"], config).main
         assert spec is not None
         assert (spec.base, spec.head_dim, spec.claimed_len) == (base, 128, length)
     # Its block comes before a base beside it.
-    config = {"model_type": "glmasr", "text_config": {"model_type": "llama", "rope_theta": 5.0}}
+    config = {
+        "model_type": "glmasr",
+        "text_config": {"model_type": "llama", "rope_theta": 5.0},
+    }
     spec = registry.read(registry.RUNTIMES["transformers-5"], config).main
     assert spec is not None
     assert spec.base == 10000.0
@@ -220,7 +269,9 @@ def test_a_head_size_outside_text_config_is_not_modelled(kind: str) -> None:
     for release in ("transformers-4.57", "transformers-5"):
         assert read(release, kind).outcome == "read"
         known = "qwen" in kind and release != "transformers-5"
-        assert read(release, kind, head_dim=48).outcome == ("read" if known else "not modelled")
+        assert read(release, kind, head_dim=48).outcome == (
+            "read" if known else "not modelled"
+        )
         for usual in (128, None):  # hidden_size / num_attention_heads
             assert read(release, kind, head_dim=usual).outcome == "read"
 
@@ -228,7 +279,9 @@ def test_a_head_size_outside_text_config_is_not_modelled(kind: str) -> None:
 def test_a_head_size_at_which_classes_stop_is_not_modelled() -> None:
     for release in ("transformers-4.48", "transformers-4.55", "transformers-5"):
         assert read(release, "falcon").outcome == "read"
-        assert "at which its class stops" in read(release, "falcon", head_dim=64).problem
+        assert (
+            "at which its class stops" in read(release, "falcon", head_dim=64).problem
+        )
     # Attention stops unless it is hidden_size / num_attention_heads.
     for release in ("transformers-4.55", "transformers-4.57"):
         assert read(release, "qwen2_moe").outcome == "read"
@@ -254,11 +307,14 @@ def converted(kind: str, **keys: Any) -> Reading:
 def test_the_converter_finds_the_base_that_a_class_fills_in_before_one_of_gpt_neox(
     kind: str,
 ) -> None:
-    spec, usual = (read("llama.cpp", kind, **k).main for k in ({"rotary_emb_base": 54321.0}, {}))
+    spec, usual = (
+        read("llama.cpp", kind, **k).main for k in ({"rotary_emb_base": 54321.0}, {})
+    )
     assert spec is not None
     assert usual is not None
     assert spec.base == usual.base
-    other = converted("baichuan", rotary_emb_base=54321.0).main  # which transformers lacks
+    # which transformers lacks
+    other = converted("baichuan", rotary_emb_base=54321.0).main
     assert other is not None
     assert other.base == 54321.0
 
@@ -267,7 +323,9 @@ WITHOUT_HEADS = ["dbrx", "granite", "gpt_neox", "nemotron", "phi", "phi3", "stab
 
 
 @pytest.mark.parametrize("kind", WITHOUT_HEADS)
-def test_converters_that_pass_over_a_head_size_are_read_where_it_is_the_usual(kind: str) -> None:
+def test_converters_that_pass_over_a_head_size_are_read_where_it_is_the_usual(
+    kind: str,
+) -> None:
     assert read("llama.cpp", kind, head_dim=128).outcome == "read"
     assert read("llama.cpp", kind, head_dim=96).outcome == "not modelled"
 
@@ -281,7 +339,9 @@ def test_dbrx_and_chatglm_are_converted_with_bases_of_their_own() -> None:
     assert "seq_length" in converted("chatglm").problem
 
 
-@pytest.mark.parametrize("kind", ["dbrx", "falcon", "gemma", "gpt_neox", "phi", "phi3", "stablelm"])
+@pytest.mark.parametrize(
+    "kind", ["dbrx", "falcon", "gemma", "gpt_neox", "phi", "phi3", "stablelm"]
+)
 def test_converters_that_write_no_local_base(kind: str) -> None:
     assert set(read("llama.cpp", kind, rope_local_base_freq=7777.0).layers) == {"all"}
     assert len(read("llama.cpp", "llama", rope_local_base_freq=7777.0).layers) == 2
@@ -314,7 +374,10 @@ def test_converters_that_ask_for_a_key_of_the_rotation() -> None:
     assert read("llama.cpp", "ministral3").outcome == "not modelled"
     keys = {"mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
     assert (
-        read("llama.cpp", "ministral3", head_dim=128, rope_parameters=YARN | keys).outcome == "read"
+        read(
+            "llama.cpp", "ministral3", head_dim=128, rope_parameters=YARN | keys
+        ).outcome
+        == "read"
     )
 
 

@@ -1,6 +1,8 @@
-"""ollama's converter, by hand from its source at fb30760: nothing of it can be run here.
+"""ollama's converter, by hand from its source at fb30760: nothing of it can be run
+here.
 
-Numbers are worked out from the Go code of the file named in each test, not from our reader.
+Numbers are worked out from the Go code of the file named in each test, not from our
+reader.
 """
 
 import math
@@ -36,7 +38,12 @@ PHI3 = {
     "original_max_position_embeddings": 4096,
     "rope_theta": 10000.0,
 }
-QWEN2 = {**LLAMA, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "rope_theta": 1e6}
+QWEN2 = {
+    **LLAMA,
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "rope_theta": 1e6,
+}
 GPT_OSS = {
     "architectures": ["GptOssForCausalLM"],
     "model_type": "gpt_oss",
@@ -73,7 +80,9 @@ def test_llama_without_scaling():
 
 
 def test_linear_counts_under_its_older_name_only():
-    """convert_llama.go, KV: only RopeScaling.Type == "linear" writes a scaling type and factor."""
+    """convert_llama.go, KV: only RopeScaling.Type == "linear" writes a scaling type and
+    factor.
+    """
     older = scaled(LLAMA, type="linear", factor=4.0)
     np.testing.assert_allclose(older.main.inv_freq(1), plain(128, 500000.0) / 4)
     assert statuses(older)["rope_scaling.factor"] == "translated"
@@ -86,8 +95,9 @@ def test_linear_counts_under_its_older_name_only():
 def test_llama3_counts_under_its_newer_name_only_and_with_its_own_original_length():
     """convert_llama.go, ropeFactors: 4096 is taken from the block; the tensor divides.
 
-    Wavelengths 2 pi 500000^(2i/128) below 4096/4 are kept: pairs 0 to 24 (pair 24 has 862, pair 25
-    has 1058); above 4096 divided by 8: from pair 32 on (pair 31 has 3619, pair 32 has 4443).
+    Wavelengths 2 pi 500000^(2i/128) below 4096/4 are kept: pairs 0 to 24 (pair 24 has
+    862, pair 25 has 1058); above 4096 divided by 8: from pair 32 on (pair 31 has 3619,
+    pair 32 has 4443).
     """
     read_ = scaled(LLAMA, rope_type="llama3", **LLAMA3)
     ratio = plain(128, 500000.0) / read_.main.inv_freq(64)
@@ -95,7 +105,9 @@ def test_llama3_counts_under_its_newer_name_only_and_with_its_own_original_lengt
     wavelength = 2 * math.pi * 500000.0 ** (50 / 128)
     smooth = (4096 / wavelength - 1) / 3
     assert ratio[25] == pytest.approx(1 / ((1 - smooth) / 8 + smooth))
-    assert statuses(read_)["rope_scaling.original_max_position_embeddings"] == "translated"
+    assert (
+        statuses(read_)["rope_scaling.original_max_position_embeddings"] == "translated"
+    )
     older = scaled(LLAMA, type="llama3", **LLAMA3)
     np.testing.assert_allclose(older.main.inv_freq(64), plain(128, 500000.0))
 
@@ -104,8 +116,12 @@ def test_what_llama3_leaves_out_has_defaults():
     """cmp.Or takes 8, 1, 4 and 8192 for what is missing or 0."""
     bare = scaled(LLAMA, rope_type="llama3").main.inv_freq(64)
     full = {**LLAMA3, "original_max_position_embeddings": 8192}
-    np.testing.assert_allclose(bare, scaled(LLAMA, rope_type="llama3", **full).main.inv_freq(64))
-    zero = scaled(LLAMA, rope_type="llama3", factor=0, original_max_position_embeddings=0)
+    np.testing.assert_allclose(
+        bare, scaled(LLAMA, rope_type="llama3", **full).main.inv_freq(64)
+    )
+    zero = scaled(
+        LLAMA, rope_type="llama3", factor=0, original_max_position_embeddings=0
+    )
     np.testing.assert_allclose(bare, zero.main.inv_freq(64))
 
 
@@ -127,8 +143,9 @@ def test_dropped_yarn_is_an_error_of_the_audit():
 
 
 def test_a_file_of_version_5_loses_base_and_scaling():
-    """rope_parameters is no field of llamaModel; without RopeTheta no rope.freq_base is written,
-    and llama.cpp takes 10000; ropeFactors gives nothing either."""
+    """rope_parameters is no field of llamaModel; without RopeTheta no rope.freq_base is
+    written, and llama.cpp takes 10000; ropeFactors gives nothing either.
+    """
     bare = {key: value for key, value in LLAMA.items() if key != "rope_theta"}
     block = {"rope_type": "llama3", "rope_theta": 500000.0, **LLAMA3}
     result = reading(bare, rope_parameters=block)
@@ -138,12 +155,16 @@ def test_a_file_of_version_5_loses_base_and_scaling():
     np.testing.assert_allclose(unscaled.main.inv_freq(64), plain(128, 10000.0))
     document = Document("v5", "config", {**bare, "rope_parameters": block})
     findings = audit(document, runtime="transformers-5,ollama").findings
-    assert "ollama takes base 10000" in next(f.says for f in findings if f.code == "E03")
+    assert "ollama takes base 10000" in next(
+        f.says for f in findings if f.code == "E03"
+    )
 
 
 def test_a_head_that_is_not_hidden_size_over_heads_is_refused():
-    """Mistral-Nemo's sizes: rope.dimension_count = 5120 / 32 = 160, attention.key_length = 128;
-    llama.cpp stops a Llama at "invalid n_rot: 160, expected 128"."""
+    """Mistral-Nemo's sizes: rope.dimension_count = 5120 / 32 = 160,
+    attention.key_length = 128; llama.cpp stops a Llama at "invalid n_rot: 160, expected
+    128".
+    """
     result = reading(LLAMA, hidden_size=5120, head_dim=128)
     assert result.outcome == "refused"
     assert "160" in result.problem
@@ -164,8 +185,10 @@ def test_a_base_is_a_number_of_32_bits():
 
 
 def test_qwen2_stops_at_a_factor():
-    """convert_qwen2.go: Factor is of type ropeFactor, a list, so a number fails in Unmarshal; a
-    type other than yarn, mrope and default panics; the list type cannot be written to a GGUF."""
+    """convert_qwen2.go: Factor is of type ropeFactor, a list, so a number fails in
+    Unmarshal; a type other than yarn, mrope and default panics; the list type cannot be
+    written to a GGUF.
+    """
     for block in (
         {"type": "yarn", **YARN},
         {"rope_type": "yarn", **YARN},
@@ -179,7 +202,9 @@ def test_qwen2_stops_at_a_factor():
         {"type": "mrope", "mrope_section": [16, 24, 24]},
     )
     for unscaled in plain_ones:
-        np.testing.assert_allclose(scaled(QWEN2, **unscaled).main.inv_freq(1), plain(128, 1e6))
+        np.testing.assert_allclose(
+            scaled(QWEN2, **unscaled).main.inv_freq(1), plain(128, 1e6)
+        )
 
 
 def test_qwen2_takes_its_width_from_hidden_size():
@@ -198,8 +223,10 @@ def test_qwen2_without_a_base_at_top_level_has_no_frequencies():
 
 
 def test_phi3s_tables_and_factor():
-    """convert_phi3.go: sqrt(1 + ln(131072/4096) / ln(4096)) = 1.190238 from the lengths at top
-    level; llama.cpp switches tables by the original length; attention_factor is no field."""
+    """convert_phi3.go: sqrt(1 + ln(131072/4096) / ln(4096)) = 1.190238 from the lengths
+    at top level; llama.cpp switches tables by the original length; attention_factor is
+    no field.
+    """
     lists = {"short_factor": [1.5] * 48, "long_factor": [6.0] * 48}
     result = scaled(PHI3, type="longrope", attention_factor=2.0, **lists)
     spec = result.main
@@ -212,8 +239,10 @@ def test_phi3s_tables_and_factor():
 
 
 def test_phi3s_refusals():
-    """A type other than su, longrope, yarn panics; without lists empty tensors are written, which
-    are not one number per pair; `partial_rotary_factor` is no field, so 36 numbers are too few."""
+    """A type other than su, longrope, yarn panics; without lists empty tensors are
+    written, which are not one number per pair; `partial_rotary_factor` is no field, so
+    36 numbers are too few.
+    """
     lists = {"short_factor": [1.5] * 36, "long_factor": [6.0] * 36}
     assert scaled(PHI3, type="linear", factor=2.0).outcome == "refused"
     assert reading(PHI3).problem == "0 divisors for 48 pairs"
@@ -224,8 +253,9 @@ def test_phi3s_refusals():
 
 
 def test_gpt_oss_is_read_but_for_truncate():
-    """convert_gptoss.go has no field truncate and llama.cpp rounds the ends: pairs 0..8 are kept
-    and from pair 18 on divided by 32."""
+    """convert_gptoss.go has no field truncate and llama.cpp rounds the ends: pairs 0..8
+    are kept and from pair 18 on divided by 32.
+    """
     block = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0}
     block["original_max_position_embeddings"] = 4096
     result = scaled(GPT_OSS, truncate=False, **block)
@@ -236,7 +266,9 @@ def test_gpt_oss_is_read_but_for_truncate():
 
 
 def test_gpt_osss_own_names_win():
-    """cmp.Or(rope_scaling_factor, rope_scaling.factor), and yarn where no type is named."""
+    """cmp.Or(rope_scaling_factor, rope_scaling.factor), and yarn where no type is
+    named.
+    """
     own = reading(GPT_OSS, rope_scaling_factor=16.0, rope_scaling={"factor": 32.0})
     assert own.main.scaling.factor == 16.0
     assert own.main.trained_len == 4096

@@ -1,4 +1,6 @@
-"""Files of which something was passed over: constants of a class, other formats, other parts."""
+"""Files of which something was passed over: constants of a class, other formats, other
+parts.
+"""
 
 import json
 from pathlib import Path
@@ -21,7 +23,13 @@ from tests.test_cli import call
 __all__ = ["call"]  # a fixture
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
-GPTJ = {"model_type": "gptj", "n_embd": 256, "n_head": 4, "rotary_dim": 32, "n_positions": 2048}
+GPTJ = {
+    "model_type": "gptj",
+    "n_embd": 256,
+    "n_head": 4,
+    "rotary_dim": 32,
+    "n_positions": 2048,
+}
 ESM = {
     "model_type": "esm",
     "position_embedding_type": "rotary",
@@ -37,7 +45,13 @@ LLAMA = {
     "max_position_embeddings": 8192,
     "rope_theta": 500000.0,
 }
-PARAMS = {"dim": 4096, "n_layers": 32, "head_dim": 128, "n_heads": 32, "rope_theta": 1e6}
+PARAMS = {
+    "dim": 4096,
+    "n_layers": 32,
+    "head_dim": 128,
+    "n_heads": 32,
+    "rope_theta": 1e6,
+}
 
 
 def audited(config: dict[str, Any]) -> Audit:
@@ -49,11 +63,15 @@ def of_params(params: dict[str, Any]) -> Audit:
 
 
 def says(result: Audit, code: str) -> str:
-    return "; ".join(finding.says for finding in result.findings if finding.code == code)
+    return "; ".join(
+        finding.says for finding in result.findings if finding.code == code
+    )
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # ESM's class sets rope_scaling
-@pytest.mark.parametrize("keys", [{"rope_theta": 5e5}, {"rope_scaling": YARN, "rope_theta": 5e5}])
+@pytest.mark.parametrize(
+    "keys", [{"rope_theta": 5e5}, {"rope_scaling": YARN, "rope_theta": 5e5}]
+)
 @pytest.mark.parametrize("kind", ["gptj", "codegen", "esm"])
 def test_constants_of_a_class_are_what_it_computes(
     kind: str, keys: dict[str, Any], tmp_path: Path
@@ -67,7 +85,9 @@ def test_constants_of_a_class_are_what_it_computes(
     if kind == "esm":
         theirs = EsmRotaryEmbedding(loaded).inv_freq.numpy()
     else:  # sines of the positions, then cosines
-        built = (GPTJAttention if kind == "gptj" else CodeGenAttention)(loaded, layer_idx=0)
+        built = (GPTJAttention if kind == "gptj" else CodeGenAttention)(
+            loaded, layer_idx=0
+        )
         theirs = built.embed_positions[1, : len(ours)].arcsin().numpy()
         theirs[0] = 1.0  # radian
     assert ours == pytest.approx(theirs, rel=1e-5)
@@ -77,7 +97,9 @@ def test_constants_of_a_class_are_what_it_computes(
 
 
 @pytest.mark.parametrize("config", [GPTJ, {**GPTJ, "model_type": "codegen"}, ESM])
-def test_emit_says_what_a_class_does_not_read(config: dict[str, Any], tmp_path: Path) -> None:
+def test_emit_says_what_a_class_does_not_read(
+    config: dict[str, Any], tmp_path: Path
+) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     done = emit(str(tmp_path / "config.json"), context=4096, target="hf5,hf4,axolotl")
     assert all("unscaled instead of yarn" in target.lost[0] for target in done.targets)
@@ -88,13 +110,33 @@ def test_emit_says_what_a_class_does_not_read(config: dict[str, Any], tmp_path: 
     [
         ({**GPTJ, "rope_theta": 5e5}, "E03", "vllm, sglang takes base 500000"),
         ({**GPTJ, "rope_scaling": YARN}, "E08", "not applied by transformers-5"),
-        ({**ESM, "rope_theta": 5e5}, "E03", "takes base 10000 (constant of its class), not 500000"),
+        (
+            {**ESM, "rope_theta": 5e5},
+            "E03",
+            "takes base 10000 (constant of its class), not 500000",
+        ),
         # No runtime that reads the file applies it.
-        ({**ESM, "rope_scaling": {**YARN, "type": "yarn"}}, "E08", "yarn is declared, but not"),
+        (
+            {**ESM, "rope_scaling": {**YARN, "type": "yarn"}},
+            "E08",
+            "yarn is declared, but not",
+        ),
         ({**LLAMA, "rope_scaling": {"type": "linear", "factor": 1.0}}, "E08", ""),
-        ({**GPTJ, "model_type": "codegen", "rope_theta": 5e5}, "W11", "rope_theta is 500000.0"),
-        ({**LLAMA, "model_type": "minimax", "head_dim": 128, "rotary_dim": 64}, "W11", "take 128"),
-        ({**LLAMA, "model_type": "minimax", "head_dim": 128, "rotary_dim": 128}, "W11", ""),
+        (
+            {**GPTJ, "model_type": "codegen", "rope_theta": 5e5},
+            "W11",
+            "rope_theta is 500000.0",
+        ),
+        (
+            {**LLAMA, "model_type": "minimax", "head_dim": 128, "rotary_dim": 64},
+            "W11",
+            "take 128",
+        ),
+        (
+            {**LLAMA, "model_type": "minimax", "head_dim": 128, "rotary_dim": 128},
+            "W11",
+            "",
+        ),
         ({**LLAMA, "rope_theta": 0}, "E03", "transformers-5, transformers-4.57"),
         (
             {**LLAMA, "rope_theta": 1e-300},
@@ -103,7 +145,9 @@ def test_emit_says_what_a_class_does_not_read(config: dict[str, Any], tmp_path: 
         ),
     ],
 )
-def test_what_has_no_effect_is_found(config: dict[str, Any], code: str, words: str) -> None:
+def test_what_has_no_effect_is_found(
+    config: dict[str, Any], code: str, words: str
+) -> None:
     found = says(audited(config), code)
     assert words in found if words else not found
 
@@ -113,7 +157,10 @@ def test_what_has_no_effect_is_found(config: dict[str, Any], code: str, words: s
     [
         (PARAMS, (128, "half", 128000, 128000)),
         ({**PARAMS, "max_seq_len": 32768}, (128, "half", 128000, 32768)),
-        ({**PARAMS, "sliding_window": [None, 1024, 1024, 1024]}, (128, "half", 128000, 128000)),
+        (
+            {**PARAMS, "sliding_window": [None, 1024, 1024, 1024]},
+            (128, "half", 128000, 128000),
+        ),
         (
             {**PARAMS, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128},
             (64, "interleaved", 128000, 128000),
@@ -138,9 +185,15 @@ def test_mistrals_params_are_read_as_vllm_reads_them(
 @pytest.mark.parametrize(
     ("file", "words"),
     [
-        ({"dim": 4096, "n_heads": 32, "n_layers": 32, "multiple_of": 256}, "Meta's params.json"),
+        (
+            {"dim": 4096, "n_heads": 32, "n_layers": 32, "multiple_of": 256},
+            "Meta's params.json",
+        ),
         ({**PARAMS, "use_scaled_rope": True}, "Meta's params.json"),
-        ({"model_type": "distilbert", "dim": 768, "n_heads": 12}, "no rotary positions"),
+        (
+            {"model_type": "distilbert", "dim": 768, "n_heads": 12},
+            "no rotary positions",
+        ),
     ],
 )
 def test_other_files_with_dim_and_n_heads(file: dict[str, Any], words: str) -> None:
@@ -155,9 +208,17 @@ def test_emit_wants_a_config(tmp_path: Path) -> None:
 
 
 def test_deepseek_ocr_rotates_whole_heads_in_llama_cpp() -> None:
-    latent = {"use_mla": False, "qk_rope_head_dim": 0, "qk_nope_head_dim": 0, "v_head_dim": 0}
+    latent = {
+        "use_mla": False,
+        "qk_rope_head_dim": 0,
+        "qk_nope_head_dim": 0,
+        "v_head_dim": 0,
+    }
     text = {**LLAMA, "model_type": "deepseek_v2", "rope_theta": 10000.0, **latent}
-    named = {"model_type": "deepseek_vl_v2", "architectures": ["DeepseekOCRForCausalLM"]}
+    named = {
+        "model_type": "deepseek_vl_v2",
+        "architectures": ["DeepseekOCRForCausalLM"],
+    }
     reading = read(RUNTIMES["llama.cpp"], {**named, "language_config": text})
     assert reading.main is not None, reading.problem
     assert (reading.main.rotary_dim, reading.main.pairing) == (128, "half")
@@ -166,7 +227,11 @@ def test_deepseek_ocr_rotates_whole_heads_in_llama_cpp() -> None:
 
 @pytest.mark.parametrize(("long", "tokens"), [(True, 16384), (False, 4096)])
 def test_zamba2_sets_its_length_for_long_contexts(long: bool, tokens: int) -> None:
-    sizes = {"hidden_size": 256, "num_attention_heads": 4, "max_position_embeddings": 4096}
+    sizes = {
+        "hidden_size": 256,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 4096,
+    }
     config: dict[str, Any] = {
         "model_type": "zamba2",
         "use_mem_rope": True,
@@ -181,15 +246,26 @@ def test_zamba2_sets_its_length_for_long_contexts(long: bool, tokens: int) -> No
 
 @pytest.mark.parametrize(
     ("kind", "parts"),
-    [("t5gemma", ("decoder", "encoder")), ("dia", ("decoder_config", "encoder_config"))],
+    [
+        ("t5gemma", ("decoder", "encoder")),
+        ("dia", ("decoder_config", "encoder_config")),
+    ],
 )
 def test_an_encoder_beside_the_decoder_is_named(
     kind: str, parts: tuple[str, str], tmp_path: Path
 ) -> None:
-    text: dict[str, Any] = {"model_type": {"t5gemma": "t5_gemma_module"}.get(kind, "dia_decoder")}
+    text: dict[str, Any] = {
+        "model_type": {"t5gemma": "t5_gemma_module"}.get(kind, "dia_decoder")
+    }
     text |= {"max_position_embeddings": 4096}
-    config = {"model_type": kind, parts[0]: text, parts[1]: {"max_position_embeddings": 4096}}
-    assert f"{parts[1]}: not looked at in transformers-5" in says(audited(config), "N04")
+    config = {
+        "model_type": kind,
+        parts[0]: text,
+        parts[1]: {"max_position_embeddings": 4096},
+    }
+    assert f"{parts[1]}: not looked at in transformers-5" in says(
+        audited(config), "N04"
+    )
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
     for context, loss in ((8192, True), (4096, False)):
@@ -211,6 +287,10 @@ def test_a_name_that_no_file_can_have_is_one_line(call: Any) -> None:
 def test_figures_that_cannot_be_written_are_bad_input(call, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     (tmp_path / "file").touch()
-    status, out, err = call("audit", tmp_path / "config.json", "--figures", tmp_path / "file")
+    status, out, err = call(
+        "audit", tmp_path / "config.json", "--figures", tmp_path / "file"
+    )
     assert (status, out) == (2, "")
-    assert err.startswith(f"ropelab: cannot write to the figures folder {tmp_path / 'file'}: ")
+    assert err.startswith(
+        f"ropelab: cannot write to the figures folder {tmp_path / 'file'}: "
+    )

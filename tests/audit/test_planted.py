@@ -1,4 +1,6 @@
-"""Rotary codes with one planted bug each, written apart from ropelab, and the sentence for each."""
+"""Rotary codes with one planted bug each, written apart from ropelab, and the sentence
+for each.
+"""
 
 import math
 from collections.abc import Callable
@@ -46,7 +48,9 @@ def expected(config: dict[str, Any]) -> Expected:
 
 
 def ladder(base: float = 500000.0, width: int = HEAD, divided: int = 0) -> np.ndarray:
-    return np.array([1 / base ** (2 * i / (divided or width)) for i in range(width // 2)])
+    return np.array(
+        [1 / base ** (2 * i / (divided or width)) for i in range(width // 2)]
+    )
 
 
 def llama3(
@@ -63,9 +67,12 @@ def llama3(
 
 
 def yarn(factor: float = 4.0, truncate: bool = True) -> np.ndarray:
-    """YaRN's ramp between the pairs of 32 rotations and of 1, from its published description."""
+    """YaRN's ramp between the pairs of 32 rotations and of 1, from its published
+    description.
+    """
     low, high = (
-        HEAD * math.log(32768 / (turns * math.tau)) / (2 * math.log(500000.0)) for turns in (32, 1)
+        HEAD * math.log(32768 / (turns * math.tau)) / (2 * math.log(500000.0))
+        for turns in (32, 1)
     )
     if truncate:
         low, high = math.floor(low), math.ceil(high)
@@ -150,10 +157,16 @@ HALF_TABLES = {name: factors[:16] for name, factors in TABLES.items()}
 PARTIAL_LONGROPE = {**LONGROPE, "partial_rotary_factor": 0.5}
 PARTIAL_LONGROPE["rope_scaling"] = {"type": "longrope", **HALF_TABLES}
 WIDER = math.sqrt(1 + math.log(8) / math.log(4096))
-STATIC = 500000.0 * 2.0 ** (64 / 62)  # dynamic scaling by 2 at 49152 of 32768 tokens: 2 * 1.5 - 1
+# dynamic scaling by 2 at 49152 of 32768 tokens: 2 * 1.5 - 1
+STATIC = 500000.0 * 2.0 ** (64 / 62)
 PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("sign", PLAIN, {"inv_freq": -ladder()}, "the rotation has the wrong sign"),
-    ("adjacent", PLAIN, {"first": EVEN, "second": ODD}, "adjacent pairing instead of half"),
+    (
+        "adjacent",
+        PLAIN,
+        {"first": EVEN, "second": ODD},
+        "adjacent pairing instead of half",
+    ),
     (
         "last block",
         PARTIAL,
@@ -217,13 +230,38 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"place": lambda p: float(np.float16(p))},
         "positions are rounded to float16: position 2049 is rotated as 2048",
     ),
-    ("swapped", PLAIN, {"lines": lambda x, y, c, s: (x * s - y * c, x * c + y * s)}, "swapped"),
+    (
+        "swapped",
+        PLAIN,
+        {"lines": lambda x, y, c, s: (x * s - y * c, x * c + y * s)},
+        "swapped",
+    ),
     ("negated", PLAIN, {"gain": -1.0}, "cos and sin are negated"),
-    ("no factor 2", PLAIN, {"inv_freq": ladder(divided=128)}, "divides by 128 instead of 64"),
-    ("factor 4", PLAIN, {"inv_freq": ladder(divided=32)}, "divides by 32 instead of 64"),
-    ("from 1", PLAIN, {"inv_freq": ladder(width=66)[1:] ** (66 / 64)}, "counted from 1 instead"),
+    (
+        "no factor 2",
+        PLAIN,
+        {"inv_freq": ladder(divided=128)},
+        "divides by 128 instead of 64",
+    ),
+    (
+        "factor 4",
+        PLAIN,
+        {"inv_freq": ladder(divided=32)},
+        "divides by 32 instead of 64",
+    ),
+    (
+        "from 1",
+        PLAIN,
+        {"inv_freq": ladder(width=66)[1:] ** (66 / 64)},
+        "counted from 1 instead",
+    ),
     ("base", PLAIN, {"inv_freq": ladder(10000.0)}, "base 10000 instead of 500000"),
-    ("base, scaled", SCALED, {"inv_freq": ladder(10000.0)}, "base 10000 instead of 500000"),
+    (
+        "base, scaled",
+        SCALED,
+        {"inv_freq": ladder(10000.0)},
+        "base 10000 instead of 500000",
+    ),
     ("inverted ramp", SCALED, {"inv_freq": llama3(True)}, "the ramp is inverted"),
     ("no ramp", SCALED, {"inv_freq": ladder() / 8}, "all pairs are divided by 8"),
     ("no scaling", SCALED, {"inv_freq": ladder()}, "the scaling is not applied"),
@@ -233,13 +271,28 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"inv_freq": ladder(STATIC)},
         "which dynamic scaling has at 49152 tokens",
     ),
-    ("ntk base", PLAIN, {"inv_freq": ladder(STATIC)}, "which NTK-aware scaling by 2 gives"),
+    (
+        "ntk base",
+        PLAIN,
+        {"inv_freq": ladder(STATIC)},
+        "which NTK-aware scaling by 2 gives",
+    ),
     ("twice", PLAIN, {"inv_freq": 2 * ladder()}, "rotated twice"),
     ("rotations", PLAIN, {"inv_freq": math.tau * ladder()}, "angles count rotations"),
     ("interpolated", PLAIN, {"inv_freq": ladder() / 4}, "every angle is 0.25 times"),
-    ("reversed", PLAIN, {"inv_freq": ladder()[::-1]}, "the frequencies are in reverse order"),
+    (
+        "reversed",
+        PLAIN,
+        {"inv_freq": ladder()[::-1]},
+        "the frequencies are in reverse order",
+    ),
     ("whole head", PARTIAL, {"inv_freq": ladder()}, "64 features rotate instead of 32"),
-    ("no attention factor", YARN, {"inv_freq": "right"}, "attention factor 1.13863 is missing"),
+    (
+        "no attention factor",
+        YARN,
+        {"inv_freq": "right"},
+        "attention factor 1.13863 is missing",
+    ),
     (
         "attention factor squared",
         YARN,
@@ -247,7 +300,12 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "attention factor 1.13863 is applied twice",
     ),
     ("float16 angles", PLAIN, {"cast": np.float16}, "angle in float16"),
-    ("whole division", PLAIN, {"inv_freq": np.ones(32)}, "every pair turns by 1 rad per token"),
+    (
+        "whole division",
+        PLAIN,
+        {"inv_freq": np.ones(32)},
+        "every pair turns by 1 rad per token",
+    ),
     (
         "last pair",
         PLAIN,
@@ -256,8 +314,18 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     ("behind", PLAIN, {"place": lambda p: max(p - 1, 0)}, "shifted by -1 from 1 on"),
     ("frozen", PLAIN, {"place": lambda p: 3.0}, "every position is rotated alike"),
-    ("ends, slow", LONG, {"inv_freq": ladder(1e4), "place": lambda p: min(p, 4095)}, "as 4095"),
-    ("ramp's ends", YARN, {"inv_freq": yarn(truncate=False), "gain": GAIN}, "are not rounded"),
+    (
+        "ends, slow",
+        LONG,
+        {"inv_freq": ladder(1e4), "place": lambda p: min(p, 4095)},
+        "as 4095",
+    ),
+    (
+        "ramp's ends",
+        YARN,
+        {"inv_freq": yarn(truncate=False), "gain": GAIN},
+        "are not rounded",
+    ),
     (
         "another factor",
         YARN,
@@ -276,13 +344,27 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     (
         "columns of neighbours",
         PLAIN,
-        {"lines": lambda x, y, c, s: columns(x, y, np.repeat(c, 2, 1), np.repeat(s, 2, 1))},
+        {
+            "lines": lambda x, y, c, s: columns(
+                x, y, np.repeat(c, 2, 1), np.repeat(s, 2, 1)
+            )
+        },
         "the columns of cos and sin are laid out for adjacent pairs",
     ),
     ("no rotation", PLAIN, {"inv_freq": 0 * ladder()}, "the output equals the input"),
     # From issue trackers of ports.
-    ("betas exchanged", YARN, {"inv_freq": between(20, 13), "gain": GAIN}, "from pair 20 to 13"),
-    ("ramp without 2 pi", YARN, {"inv_freq": between(16, 26), "gain": GAIN}, "lack their 2 pi"),
+    (
+        "betas exchanged",
+        YARN,
+        {"inv_freq": between(20, 13), "gain": GAIN},
+        "from pair 20 to 13",
+    ),
+    (
+        "ramp without 2 pi",
+        YARN,
+        {"inv_freq": between(16, 26), "gain": GAIN},
+        "lack their 2 pi",
+    ),
     ("llama3 without 2 pi", SCALED, {"inv_freq": llama3(turn=1.0)}, "lack their 2 pi"),
     (
         "ramp beyond its ends",
@@ -290,26 +372,91 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"inv_freq": unlimited(13, 21), "gain": GAIN},
         "beyond its ends",
     ),
-    ("ramp of features", YARN, {"inv_freq": between(24, 42), "gain": GAIN}, "from pair 24 to 42"),
-    ("no blend", SCALED, {"inv_freq": banded(lambda s: 1.0)}, "pairs in the ramp are kept"),
-    ("hard step", SCALED, {"inv_freq": banded(lambda s: 0.0)}, "pairs in the ramp are divided"),
-    ("blend", SCALED, {"inv_freq": banded(lambda s: 1 - s)}, "the ramp are blended backwards"),
-    ("base 2 % off", PLAIN, {"inv_freq": ladder(510000.0)}, "base 510000 instead of 500000"),
-    ("base off, scaled", YARN, {"inv_freq": between(12, 21, 510000.0), "gain": GAIN}, "510000"),
-    ("linspace", PLAIN, {"inv_freq": ladder(divided=62)}, "divides by 62 instead of 64"),
-    ("cache one short", PLAIN, {"place": lambda p: min(p, 32766)}, "32767 is rotated as 32766"),
-    ("padding from 1", PLAIN, {"place": lambda p: max(p, 1)}, "position 0 is rotated as 1"),
-    ("exponent of the head", PARTIAL, {"inv_freq": ladder()[:16]}, "by 64 instead of 32"),
+    (
+        "ramp of features",
+        YARN,
+        {"inv_freq": between(24, 42), "gain": GAIN},
+        "from pair 24 to 42",
+    ),
+    (
+        "no blend",
+        SCALED,
+        {"inv_freq": banded(lambda s: 1.0)},
+        "pairs in the ramp are kept",
+    ),
+    (
+        "hard step",
+        SCALED,
+        {"inv_freq": banded(lambda s: 0.0)},
+        "pairs in the ramp are divided",
+    ),
+    (
+        "blend",
+        SCALED,
+        {"inv_freq": banded(lambda s: 1 - s)},
+        "the ramp are blended backwards",
+    ),
+    (
+        "base 2 % off",
+        PLAIN,
+        {"inv_freq": ladder(510000.0)},
+        "base 510000 instead of 500000",
+    ),
+    (
+        "base off, scaled",
+        YARN,
+        {"inv_freq": between(12, 21, 510000.0), "gain": GAIN},
+        "510000",
+    ),
+    (
+        "linspace",
+        PLAIN,
+        {"inv_freq": ladder(divided=62)},
+        "divides by 62 instead of 64",
+    ),
+    (
+        "cache one short",
+        PLAIN,
+        {"place": lambda p: min(p, 32766)},
+        "32767 is rotated as 32766",
+    ),
+    (
+        "padding from 1",
+        PLAIN,
+        {"place": lambda p: max(p, 1)},
+        "position 0 is rotated as 1",
+    ),
+    (
+        "exponent of the head",
+        PARTIAL,
+        {"inv_freq": ladder()[:16]},
+        "by 64 instead of 32",
+    ),
     ("half the factor", LINEAR, {"inv_freq": ladder() / 2}, "factor 2 instead of 4"),
-    ("back", PLAIN, {"place": lambda p: 32767 - p}, "positions are counted back from 32767"),
+    (
+        "back",
+        PLAIN,
+        {"place": lambda p: 32767 - p},
+        "positions are counted back from 32767",
+    ),
     (
         "sign of one",
         PLAIN,
         {"inv_freq": ONE_BACK},
         "1 of 32 pairs rotate the wrong way, from pair 5 on",
     ),
-    ("sign of the odd", PLAIN, {"inv_freq": ladder() * (-1.0) ** np.arange(32)}, "16 of 32 pairs"),
-    ("sums", PLAIN, {"inv_freq": np.cumsum(ladder())}, "31 of 32 frequencies are wrong"),
+    (
+        "sign of the odd",
+        PLAIN,
+        {"inv_freq": ladder() * (-1.0) ** np.arange(32)},
+        "16 of 32 pairs",
+    ),
+    (
+        "sums",
+        PLAIN,
+        {"inv_freq": np.cumsum(ladder())},
+        "31 of 32 frequencies are wrong",
+    ),
     ("divided", PLAIN, {"inv_freq": 1 / ladder()}, "positions are divided by inv_freq"),
     ("halved", PLAIN, {"place": lambda p: p // 2}, "positions are p // 2"),
     (
@@ -318,7 +465,12 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"inv_freq": ladder(), "place": lambda p: p // 4},
         "rounded down to multiples of 4",
     ),
-    ("bfloat16 powers", PLAIN, {"inv_freq": BF16_POWERS}, "inv_freq is rounded to bfloat16"),
+    (
+        "bfloat16 powers",
+        PLAIN,
+        {"inv_freq": BF16_POWERS},
+        "inv_freq is rounded to bfloat16",
+    ),
     (
         "a coarse 2 pi",
         PLAIN,
@@ -331,8 +483,18 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"lines": lambda x, y, c, s: halves(x, y, c, s)[::-1]},
         "the first feature of a pair comes back as the second",
     ),
-    ("degrees", PLAIN, {"inv_freq": ladder() * 180 / math.pi}, "degrees are taken for radians"),
-    ("log2 for ln", PLAIN, {"inv_freq": ladder(500000 ** (1 / math.log(2)))}, "instead of 500000"),
+    (
+        "degrees",
+        PLAIN,
+        {"inv_freq": ladder() * 180 / math.pi},
+        "degrees are taken for radians",
+    ),
+    (
+        "log2 for ln",
+        PLAIN,
+        {"inv_freq": ladder(500000 ** (1 / math.log(2)))},
+        "instead of 500000",
+    ),
     (
         "sin of the next pair",
         PLAIN,
@@ -346,7 +508,12 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "the long table multiplies the frequencies",
     ),
     # A mistake before or after the scaling.
-    ("llama3 twice", SCALED, {"inv_freq": llama3(plain=llama3())}, "the factor is applied twice"),
+    (
+        "llama3 twice",
+        SCALED,
+        {"inv_freq": llama3(plain=llama3())},
+        "the factor is applied twice",
+    ),
     (
         "linspace, llama3",
         SCALED,
@@ -377,12 +544,19 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"inv_freq": llama3(plain=BF16_POWERS)},
         "inv_freq is rounded to bfloat16",
     ),
-    ("mscale's root", YARN, {"inv_freq": "right", "gain": GAIN**0.5}, "by 1.06707 instead of"),
+    (
+        "mscale's root",
+        YARN,
+        {"inv_freq": "right", "gain": GAIN**0.5},
+        "by 1.06707 instead of",
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("config", "change", "says"), [row[1:] for row in PLANTED], ids=[row[0] for row in PLANTED]
+    ("config", "change", "says"),
+    [row[1:] for row in PLANTED],
+    ids=[row[0] for row in PLANTED],
 )
 def test_every_planted_bug_is_found_and_named(
     config: dict[str, Any], change: dict[str, Any], says: str
@@ -489,14 +663,24 @@ def test_tables_in_halves_say_nothing_about_adjacent_pairs() -> None:
         assert not diagnose(observed, wanted, 0.01).wrong
 
 
-def test_columns_of_adjacent_pairs_are_wrong_for_halves_and_half_a_table_is_not_judged() -> None:
+def test_columns_of_adjacent_pairs_are_wrong_for_halves_and_half_a_table_is_not_judged() -> (
+    None
+):
     wanted = expected(PLAIN)
     tables, places = wanted.rotation.tables(probes(wanted)), probes(wanted)
     for double, wrong, says in (
-        (lambda t: np.repeat(t, 2, -1), True, "the columns of cos and sin are laid out for adjace"),
+        (
+            lambda t: np.repeat(t, 2, -1),
+            True,
+            "the columns of cos and sin are laid out for adjace",
+        ),
         (lambda t: np.concatenate([t, t], -1), False, "nearest to float32"),
         (lambda t: t, False, "pairs were not judged, as tables do not show them"),
-        (lambda t: np.repeat(0 * t + 1, 2, -1), True, "every position is rotated alike"),
+        (
+            lambda t: np.repeat(0 * t + 1, 2, -1),
+            True,
+            "every position is rotated alike",
+        ),
     ):
         cos, sin = (double(table) for table in tables)
         done = diagnose(from_tables(places, cos, sin, wanted.spec), wanted, 0.01)
@@ -510,7 +694,10 @@ def test_few_vectors_show_pairs_and_blocks_as_unit_vectors_do() -> None:
     changes: list[tuple[dict[str, Any], str]] = [
         ({"inv_freq": HALF}, "within"),
         ({"inv_freq": HALF, "first": np.arange(32, 48)}, "features 32 to 63 rotate"),
-        ({"inv_freq": HALF, "first": EVEN[:16], "second": ODD[:16]}, "adjacent pairing"),
+        (
+            {"inv_freq": HALF, "first": EVEN[:16], "second": ODD[:16]},
+            "adjacent pairing",
+        ),
     ]
     for change, says in changes:
         code: Any = rotating(**change)
@@ -521,18 +708,27 @@ def test_few_vectors_show_pairs_and_blocks_as_unit_vectors_do() -> None:
         from_vectors(some[:1], after[:, :1], places, wanted.spec)
 
 
-def test_a_norm_inside_a_rotation_is_a_fault_although_unit_vectors_do_not_show_it() -> None:
+def test_a_norm_inside_a_rotation_is_a_fault_although_unit_vectors_do_not_show_it() -> (
+    None
+):
     wanted = expected(PLAIN)
 
-    def judged_as(change: Callable[[np.ndarray], np.ndarray], kept: str = "float64") -> Check:
+    def judged_as(
+        change: Callable[[np.ndarray], np.ndarray], kept: str = "float64"
+    ) -> Check:
         def rope(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-            return round_to(rotating()(change(x.astype(np.float64)), positions), FORMATS[kept])
+            return round_to(
+                rotating()(change(x.astype(np.float64)), positions), FORMATS[kept]
+            )
 
         found = from_function(rope, "rope", wanted.spec, probes(wanted))
         return diagnose(found[""], wanted, 0.01)
 
     says = "the code does more than rotate"
-    norms = (lambda x: x / np.linalg.norm(x, axis=1, keepdims=True), lambda x: np.clip(x, -1, 1))
+    norms = (
+        lambda x: x / np.linalg.norm(x, axis=1, keepdims=True),
+        lambda x: np.clip(x, -1, 1),
+    )
     assert [judged_as(norm).answer for norm in norms] == [says, says]
     assert not judged_as(lambda x: x, "bfloat16").wrong
 
@@ -549,7 +745,9 @@ def test_queries_in_halves_beside_keys_in_pairs_have_no_right_score() -> None:
             return of_q(q, positions), of_k(k, positions)
 
         found = from_function(rope, "rope", wanted.spec, probes(wanted))
-        return joined({name: diagnose(one, wanted, 0.01) for name, one in found.items()})
+        return joined(
+            {name: diagnose(one, wanted, 0.01) for name, one in found.items()}
+        )
 
     says = "{} comes back as halves and {} as adjacent pairs: no score is right"
     for of_q, of_k, names in ((halves, pairs, "qk"), (pairs, halves, "kq")):

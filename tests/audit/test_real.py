@@ -1,4 +1,6 @@
-"""Published configurations, where a folder of them lies beside the checkout: nothing is guessed."""
+"""Published configurations, where a folder of them lies beside the checkout: nothing is
+guessed.
+"""
 
 import json
 import shlex
@@ -24,7 +26,12 @@ from ropelab.math.scaling import Yarn
 from ropelab.runs.errors import InputError
 
 FOLDER = next(
-    (p / "shared" / "configs-real" for p in Path(__file__).parents if (p / "shared").is_dir()), None
+    (
+        p / "shared" / "configs-real"
+        for p in Path(__file__).parents
+        if (p / "shared").is_dir()
+    ),
+    None,
 )
 FILES = sorted(FOLDER.glob("*.json")) if FOLDER else []
 # Model types without a class in transformers, or whose class no reader computes.
@@ -32,7 +39,9 @@ UNREAD = {
     *("chatglm", "dbrx", "deepseek_ref", "exaone", "internlm2"),
     *("kimi_k2", "kimi_linear", "mimo", "nemotron_h", "phi3small", "qwen", "step3p7"),
 }
-real = pytest.mark.skipif(not FILES, reason="no published configurations beside the checkout")
+real = pytest.mark.skipif(
+    not FILES, reason="no published configurations beside the checkout"
+)
 
 
 def merged(config: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
@@ -68,8 +77,12 @@ def test_most_files_are_read_and_many_are_scaled() -> None:
 
 @real
 @pytest.mark.parametrize("path", SCALED, ids=lambda path: path.stem)
-def test_emit_keeps_the_files_own_method_in_transformers(path: Path, tmp_path: Path) -> None:
-    """Read back with the real class: the patched file makes the tables of the file itself."""
+def test_emit_keeps_the_files_own_method_in_transformers(
+    path: Path, tmp_path: Path
+) -> None:
+    """Read back with the real class: the patched file makes the tables of the file
+    itself.
+    """
     spec = registry.reference(str(path), json.loads(path.read_text()))
     done = emit(str(path), context=spec.length, target="hf5")
     assert done.replaced == ""
@@ -88,7 +101,9 @@ def test_emit_keeps_the_files_own_method_in_transformers(path: Path, tmp_path: P
     assert list(one) == list(other) != []
     for name, table in one.items():
         np.testing.assert_array_equal(table, other[name], err_msg=name)
-    factors = [{n: v for n, v in vars(m).items() if "attention_scaling" in n} for m in modules]
+    factors = [
+        {n: v for n, v in vars(m).items() if "attention_scaling" in n} for m in modules
+    ]
     assert factors[0] == factors[1]
 
 
@@ -96,15 +111,25 @@ def test_emit_keeps_the_files_own_method_in_transformers(path: Path, tmp_path: P
 LONGER = ("aic_Qwen--Qwen3-8B", "ome_qwen2.5_3b", "ome_smollm_1.7b", "ome_stablelm_3b")
 PATCHED = (
     *LONGER,
-    *("aic_Qwen--Qwen3-VL-4B-Instruct", "aic_meta-llama--Meta-Llama-3.1-8B", "ome_llama3_2_3b"),
+    *(
+        "aic_Qwen--Qwen3-VL-4B-Instruct",
+        "aic_meta-llama--Meta-Llama-3.1-8B",
+        "ome_llama3_2_3b",
+    ),
     *("ome_llama3_2_11b_vision", "aic_meta-llama--Llama-4-Scout-17B-16E-Instruct"),
-    *("aic_deepseek-ai--DeepSeek-R1", "aic_nvidia--Kimi-K2.5-NVFP4", "aic_openai--gpt-oss-20b"),
+    *(
+        "aic_deepseek-ai--DeepSeek-R1",
+        "aic_nvidia--Kimi-K2.5-NVFP4",
+        "aic_openai--gpt-oss-20b",
+    ),
     *("ome_phi3", "aic_mistralai--Mixtral-8x7B-v0.1"),
 )
 
 
 def overridden(config: dict[str, Any], text: str, target: str) -> dict[str, Any]:
-    """A real file behind the flags of a server or a trainer, whose own code is not run."""
+    """A real file behind the flags of a server or a trainer, whose own code is not
+    run.
+    """
     if target == "axolotl":
         changes = yaml.safe_load(text)["overrides_of_model_config"]
     else:
@@ -112,7 +137,8 @@ def overridden(config: dict[str, Any], text: str, target: str) -> dict[str, Any]
     result = merged(config, changes)
     inner, new = language_part(result)[1], language_part(changes)[1]
     assert isinstance(inner, dict)
-    # Overrides change what was read from the file, where rope_scaling is rope_parameters already.
+    # Overrides change what was read from the file, where rope_scaling is
+    # rope_parameters already.
     if "rope_parameters" in new and "rope_scaling" not in new:
         inner.pop("rope_scaling", None)
     return result
@@ -120,7 +146,9 @@ def overridden(config: dict[str, Any], text: str, target: str) -> dict[str, Any]
 
 @real
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("target", ["hf4", "hf5", "vllm", "sglang", "axolotl", "vllm-draft"])
+@pytest.mark.parametrize(
+    "target", ["hf4", "hf5", "vllm", "sglang", "axolotl", "vllm-draft"]
+)
 @pytest.mark.parametrize("name", PATCHED)
 def test_the_patched_file_takes_effect_in_transformers(
     name: str, target: str, tmp_path: Path
@@ -131,8 +159,9 @@ def test_the_patched_file_takes_effect_in_transformers(
     context = spec.length * (4 if name in LONGER else 1)
     done = emit(str(FOLDER / f"{name}.json"), context=context, target=target)
     (emission,) = done.targets
-    # A length that the server rules by itself without its flag, a class that passes no scaling on,
-    # models that are not in vLLM's registry or in that release of transformers: said aloud.
+    # A length that the server rules by itself without its flag, a class that passes no
+    # scaling on, models that are not in vLLM's registry or in that release of
+    # transformers: said aloud.
     known = {
         ("aic_nvidia--Kimi-K2.5-NVFP4", "hf4"),
         ("ome_phi3", "vllm-draft"),
@@ -140,13 +169,19 @@ def test_the_patched_file_takes_effect_in_transformers(
         *(("ome_llama3_2_11b_vision", one) for one in ("vllm", "vllm-draft")),
     }
     out_of_reach = target == "axolotl" and language_part(config)[0]
-    assert bool(emission.lost) == bool(out_of_reach or (name, target) in known), emission.lost
+    assert bool(emission.lost) == bool(out_of_reach or (name, target) in known), (
+        emission.lost
+    )
     if out_of_reach:
         return
-    (tmp_path / "config.json").write_text(json.dumps(overridden(config, emission.text, target)))
+    (tmp_path / "config.json").write_text(
+        json.dumps(overridden(config, emission.text, target))
+    )
     # SGLang alone has attn_factor; no file here needs it.
     wanted = Expected(done.wanted, context, {})
-    observed = from_module(rotary_module(tmp_path), wanted.spec, probes(wanted), "float32")
+    observed = from_module(
+        rotary_module(tmp_path), wanted.spec, probes(wanted), "float32"
+    )
     found = diagnose(observed, wanted, 0.01)
     assert not found.wrong, found.answer
     if name in LONGER:
@@ -168,7 +203,9 @@ def test_the_reader_of_transformers_computes_what_its_class_does(
         layer = name.removesuffix("inv_freq").removesuffix("_")
         spec = result.reference.layers.get(layer) or result.reference.main
         assert spec is not None
-        np.testing.assert_allclose(spec.inv_freq(64), table.numpy(), rtol=2e-6, atol=1e-12)
+        np.testing.assert_allclose(
+            spec.inv_freq(64), table.numpy(), rtol=2e-6, atol=1e-12
+        )
         factor = getattr(module, name.replace("inv_freq", "attention_scaling"), 1.0)
         if "phimoe" in path.stem:  # it takes the factor from the block instead
             factor = float(module(table, torch.arange(5000)[None])[0][0, 0, 0])
@@ -189,33 +226,55 @@ def test_files_that_no_reader_computes_are_refused(path: Path) -> None:
     [
         {"model_type": "bert", "hidden_size": 768, "num_attention_heads": 12},
         {"model_type": "nemotron_h", "head_dim": 128, "rope_theta": 10000},
-        {"model_type": "granitemoehybrid", "position_embedding_type": "nope", "head_dim": 64},
-        {"model_type": "granitemoehybrid", "head_dim": 64},  # its class rotates for "rope" only
-        {"model_type": "xlm-roberta", "position_embedding_type": "absolute", "head_dim": 64},
+        {
+            "model_type": "granitemoehybrid",
+            "position_embedding_type": "nope",
+            "head_dim": 64,
+        },
+        # its class rotates for "rope" only
+        {"model_type": "granitemoehybrid", "head_dim": 64},
+        {
+            "model_type": "xlm-roberta",
+            "position_embedding_type": "absolute",
+            "head_dim": 64,
+        },
         {"model_type": "my-own", "position_embedding_type": "learned", "head_dim": 64},
         {"model_type": "falcon", "alibi": True, "head_dim": 64},
         {"model_type": "zamba2", "attention_head_dim": 160, "rope_theta": 10000},
     ],
 )
-def test_models_without_rotary_positions_are_said_to_have_none(config: dict[str, Any]) -> None:
-    content = json.dumps({"max_position_embeddings": 512, **config, "limits": [0.0, float("inf")]})
+def test_models_without_rotary_positions_are_said_to_have_none(
+    config: dict[str, Any],
+) -> None:
+    content = json.dumps(
+        {"max_position_embeddings": 512, **config, "limits": [0.0, float("inf")]}
+    )
     with pytest.raises(InputError, match="has no rotary positions"):
         from_json("a file", content.encode())
 
 
-SIZES = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 8192}
+SIZES = {
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 8192,
+}
 
 
 @pytest.mark.parametrize(
     ("kind", "given", "bases"),
-    [("cohere2", "rope_gptj", {50000.0}), ("modernbert", "absolute", {160000.0, 10000.0})],
+    [
+        ("cohere2", "rope_gptj", {50000.0}),
+        ("modernbert", "absolute", {160000.0, 10000.0}),
+    ],
 )
 def test_a_key_that_a_class_passes_over_takes_no_rotation_away(
     kind: str, given: str, bases: set[float]
 ) -> None:
     config = {**SIZES, "model_type": kind, "position_embedding_type": given}
     config |= {"rope_theta": 50000} if kind == "cohere2" else {}
-    layers = registry.read(registry.RUNTIMES["transformers-5"], from_json_of(config)).layers
+    layers = registry.read(
+        registry.RUNTIMES["transformers-5"], from_json_of(config)
+    ).layers
     assert {spec.base for spec in layers.values()} == bases
 
 
@@ -225,17 +284,31 @@ def from_json_of(config: dict[str, Any]) -> Mapping[str, Any]:
 
 def test_jinas_rotary_roberta_has_code_that_was_not_read() -> None:
     config = {**SIZES, "model_type": "xlm-roberta", "position_embedding_type": "rotary"}
-    with pytest.raises(InputError, match="rotates in code of its own, which was not read"):
-        registry.reference("a file", from_json_of({**config, "rotary_emb_base": 20000.0}))
+    with pytest.raises(
+        InputError, match="rotates in code of its own, which was not read"
+    ):
+        registry.reference(
+            "a file", from_json_of({**config, "rotary_emb_base": 20000.0})
+        )
 
 
 def test_a_flat_file_of_a_model_of_images_is_read_where_the_class_reads_it() -> None:
-    config = {**SIZES, "model_type": "glm4v", "partial_rotary_factor": 0.5, "rope_theta": 77777.0}
+    config = {
+        **SIZES,
+        "model_type": "glm4v",
+        "partial_rotary_factor": 0.5,
+        "rope_theta": 77777.0,
+    }
     config["rope_scaling"] = {"type": "default", "mrope_section": [8, 12, 12]}
     for name in ("transformers-4.55", "transformers-4.57"):
         spec = registry.read(registry.RUNTIMES[name], config).main
         assert spec is not None
-        assert (spec.base, spec.head_dim, spec.rotary_dim, spec.length) == (77777, 128, 64, 8192)
+        assert (spec.base, spec.head_dim, spec.rotary_dim, spec.length) == (
+            77777,
+            128,
+            64,
+            8192,
+        )
     # The class of 5 builds a language model of its own defaults from such a file.
     for name in ("transformers-5", "transformers-4.51", "vllm"):
         assert registry.read(registry.RUNTIMES[name], config).outcome == "not modelled"
@@ -256,7 +329,9 @@ def test_a_release_reads_only_its_own_model_types() -> None:
 
 
 def test_bases_in_keys_of_their_own_are_read_where_the_code_was_read() -> None:
-    """GLM-4's base is 10000 rope_ratio on half of each head; DBRX has its own in attn_config."""
+    """GLM-4's base is 10000 rope_ratio on half of each head; DBRX has its own in
+    attn_config.
+    """
     glm: dict[str, Any] = {"architectures": ["ChatGLMModel"], "model_type": "chatglm"}
     glm |= {
         "hidden_size": 4096,
@@ -267,7 +342,10 @@ def test_bases_in_keys_of_their_own_are_read_where_the_code_was_read() -> None:
     }
     dbrx: dict[str, Any] = {"model_type": "dbrx", "d_model": 6144, "n_heads": 48}
     dbrx |= {"max_seq_len": 32768, "attn_config": {"rope_theta": 500000}}
-    for config, base, width, length in ((glm, 5e6, 64, 131072), (dbrx, 5e5, 128, 32768)):
+    for config, base, width, length in (
+        (glm, 5e6, 64, 131072),
+        (dbrx, 5e5, 128, 32768),
+    ):
         found = {n: registry.read(r, config) for n, r in registry.RUNTIMES.items()}
         read = {name: reading.main for name, reading in found.items() if reading.main}
         assert sorted(read) == ["llama.cpp", "sglang", "vllm"]
@@ -285,9 +363,15 @@ YARN: dict[str, Any] = {
     "beta_fast": 32,
 }
 DEEPSEEK = YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}
-OLD = {"transformers-4.48", "transformers-4.51", "transformers-4.55", "transformers-4.57"}
-# Published types whose code is no class of transformers, or is named in another way: class, keys,
-# and base, rotated and all features of a head in the runtimes that read them.
+OLD = {
+    "transformers-4.48",
+    "transformers-4.51",
+    "transformers-4.55",
+    "transformers-4.57",
+}
+# Published types whose code is no class of transformers, or is named in another way:
+# class, keys, and base, rotated and all features of a head in the runtimes that read
+# them.
 OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]] = [
     (
         "internlm",
@@ -296,11 +380,22 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         (2e4, 128, 128),
         OLD,
     ),
-    ("llava", "LlavaLlamaForCausalLM", {"rope_theta": 5e6}, (5e6, 128, 128), {"sglang"}),
+    (
+        "llava",
+        "LlavaLlamaForCausalLM",
+        {"rope_theta": 5e6},
+        (5e6, 128, 128),
+        {"sglang"},
+    ),
     ("llava", "LlavaQwenForCausalLM", {"rope_theta": 1e6}, (1e6, 128, 128), {"sglang"}),
     ("llava_llama", "LlavaLlamaForCausalLM", {}, (1e4, 128, 128), {"sglang"}),
     (
-        *("minimax_m3", "MiniMaxM3SparseForCausalLM", {**WIDE, "rotary_dim": 64}, (1e6, 64, 128)),
+        *(
+            "minimax_m3",
+            "MiniMaxM3SparseForCausalLM",
+            {**WIDE, "rotary_dim": 64},
+            (1e6, 64, 128),
+        ),
         {"vllm", "sglang", "llama.cpp", "tensorrt-llm"},
     ),
     (
@@ -315,9 +410,19 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         {**WIDE, "rotary_dim": 64, "partial_rotary_factor": 0.5},
         *((1e6, 64, 128), {"vllm", "sglang", "llama.cpp"}),
     ),
-    ("bailing_moe_linear", "BailingMoeLinearV2ForCausalLM", WIDE, (1e6, 128, 128), {"mlx-lm"}),
     (
-        *("bailing_hybrid", "BailingMoeV2_5ForCausalLM", {**LATENT, "partial_rotary_factor": 0.5}),
+        "bailing_moe_linear",
+        "BailingMoeLinearV2ForCausalLM",
+        WIDE,
+        (1e6, 128, 128),
+        {"mlx-lm"},
+    ),
+    (
+        *(
+            "bailing_hybrid",
+            "BailingMoeV2_5ForCausalLM",
+            {**LATENT, "partial_rotary_factor": 0.5},
+        ),
         *((1e5, 64, 64), {"transformers-5", "vllm", "sglang"}),
     ),
     (
@@ -328,8 +433,20 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         {"sglang"},
     ),
     ("AXK1", "AXK1ForCausalLM", LATENT, (1e5, 64, 64), {"vllm"}),
-    ("longcat_flash_ngram", "LongcatFlashNgramForCausalLM", LATENT, (1e5, 64, 64), {"vllm"}),
-    ("llada2_moe", "LLaDA2MoeModelLM", {**WIDE, "rotary_dim": 64}, (1e6, 64, 128), {"sglang"}),
+    (
+        "longcat_flash_ngram",
+        "LongcatFlashNgramForCausalLM",
+        LATENT,
+        (1e5, 64, 64),
+        {"vllm"},
+    ),
+    (
+        "llada2_moe",
+        "LLaDA2MoeModelLM",
+        {**WIDE, "rotary_dim": 64},
+        (1e6, 64, 128),
+        {"sglang"},
+    ),
     ("youtu_llm", "YoutuForCausalLM", LATENT, (1e5, 64, 64), {"llama.cpp"}),
     (
         *("sarvam_mla", "SarvamMLAForCausalLM"),
@@ -340,22 +457,47 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         *("iquestcoder", "IQuestCoderForCausalLM", WIDE, (1e6, 128, 128)),
         {"transformers-5", "vllm", "sglang", "llama.cpp"},
     ),
-    ("telechat", "TeleChat2ForCausalLM", {"seq_length": 8192}, (1e4, 128, 128), {"vllm"}),
+    (
+        "telechat",
+        "TeleChat2ForCausalLM",
+        {"seq_length": 8192},
+        (1e4, 128, 128),
+        {"vllm"},
+    ),
     (
         *("hunyuan", "HunYuanForCausalLM"),
-        {"rope_theta": 1e4, "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
+        {
+            "rope_theta": 1e4,
+            "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0},
+        },
         *((1e4, 128, 128), {"mlx-lm"}),
     ),
-    ("param2moe", "Param2MoEForCausalLM", {"rope_theta": 5e5}, (1e4, 128, 128), {"vllm"}),
+    (
+        "param2moe",
+        "Param2MoEForCausalLM",
+        {"rope_theta": 5e5},
+        (1e4, 128, 128),
+        {"vllm"},
+    ),
     ("llada", "LLaDAModelLM", {"rope_theta": 5e5}, (5e5, 128, 128), {"llama.cpp"}),
-    ("plamo2", "Plamo2ForCausalLM", {"hidden_size_per_head": 64}, (1e4, 64, 64), {"llama.cpp"}),
+    (
+        "plamo2",
+        "Plamo2ForCausalLM",
+        {"hidden_size_per_head": 64},
+        (1e4, 64, 64),
+        {"llama.cpp"},
+    ),
     (
         *("openelm", "OpenELMForCausalLM"),
         {"head_dim": 64, "rope_freq_constant": 2e4, "max_context_length": 2048},
         *((2e4, 64, 64), {"llama.cpp"}),
     ),
     (
-        *("neobert", "NeoBERTLMHead", {"max_position_embeddings": None, "max_length": 4096}),
+        *(
+            "neobert",
+            "NeoBERTLMHead",
+            {"max_position_embeddings": None, "max_length": 4096},
+        ),
         *((1e4, 128, 128), {"llama.cpp"}),
     ),
     ("codeshell", "CodeShellForCausalLM", {}, (1e4, 128, 128), {"llama.cpp"}),
@@ -366,9 +508,20 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         (1e4, 32, 128),
         {"llama.cpp"},
     ),
-    ("RefinedWebModel", "RWForCausalLM", {"multi_query": True}, (1e4, 128, 128), {"llama.cpp"}),
     (
-        *("phi4mm", "Phi4MMForCausalLM", {"partial_rotary_factor": 0.75}, (1e4, 96, 128)),
+        "RefinedWebModel",
+        "RWForCausalLM",
+        {"multi_query": True},
+        (1e4, 128, 128),
+        {"llama.cpp"},
+    ),
+    (
+        *(
+            "phi4mm",
+            "Phi4MMForCausalLM",
+            {"partial_rotary_factor": 0.75},
+            (1e4, 96, 128),
+        ),
         {"vllm", "sglang", "tensorrt-llm"},
     ),
     ("zaya", "ZayaForCausalLM", {"head_dim": 128}, (5e6, 64, 128), {"transformers-5"}),
@@ -377,18 +530,32 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         OLD - {"transformers-4.48"}
         | {"transformers-5", "vllm", "sglang", "llama.cpp", "tensorrt-llm", "tgi"},
     ),
-    ("", "OddForCausalLM", {}, (1e4, 128, 128), OLD | {"transformers-5", "transformers-4.44"}),
+    (
+        "",
+        "OddForCausalLM",
+        {},
+        (1e4, 128, 128),
+        OLD | {"transformers-5", "transformers-4.44"},
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "keys", "wanted", "readers"), OWN_CODE, ids=[row[1] for row in OWN_CODE]
+    ("kind", "name", "keys", "wanted", "readers"),
+    OWN_CODE,
+    ids=[row[1] for row in OWN_CODE],
 )
 def test_a_type_is_read_where_its_code_was_read(
-    kind: str, name: str, keys: dict[str, Any], wanted: tuple[float, int, int], readers: set[str]
+    kind: str,
+    name: str,
+    keys: dict[str, Any],
+    wanted: tuple[float, int, int],
+    readers: set[str],
 ) -> None:
     config = {"model_type": kind, "architectures": [name], **SIZES, **keys}
-    config = dict(from_json_of({key: value for key, value in config.items() if value != ""}))
+    config = dict(
+        from_json_of({key: value for key, value in config.items() if value != ""})
+    )
     found = {n: registry.read(r, config).main for n, r in registry.RUNTIMES.items()}
     specs = {n: (s.base, s.rotary_dim, s.head_dim) for n, s in found.items() if s}
     assert specs == dict.fromkeys(readers, wanted)
@@ -410,14 +577,23 @@ PART: dict[str, Any] = {**SIZES, "head_dim": 64, "rope_theta": 77777.0}
         (
             "colqwen2",
             "vlm_config",
-            {"model_type": "qwen2_vl", "text_config": {"model_type": "qwen2_vl_text", **PART}},
+            {
+                "model_type": "qwen2_vl",
+                "text_config": {"model_type": "qwen2_vl_text", **PART},
+            },
         ),
     ],
 )
 def test_a_language_model_under_another_name_is_found(
     outer: str, name: str, part: dict[str, Any]
 ) -> None:
-    others = {"text_config": {"model_type": "gemma", "hidden_size": 64, "num_attention_heads": 1}}
+    others = {
+        "text_config": {
+            "model_type": "gemma",
+            "hidden_size": 64,
+            "num_attention_heads": 1,
+        }
+    }
     config = from_json_of({"model_type": outer, name: part, **others})
     for release in ("transformers-5", "transformers-4.57"):
         spec = registry.read(registry.RUNTIMES[release], config).main
@@ -430,7 +606,9 @@ def test_the_first_internlm_scales_beyond_its_length_as_its_own_code_did() -> No
     config = {**SIZES, "model_type": "internlm"}
     for keys in ({"rotary": {"base": 10000, "type": "dynamic"}}, {}):
         for release in sorted(OLD):
-            spec = registry.read(registry.RUNTIMES[release], from_json_of({**config, **keys})).main
+            spec = registry.read(
+                registry.RUNTIMES[release], from_json_of({**config, **keys})
+            ).main
             assert spec is not None
             slowest = (10000 * 4 ** (128 / 126)) ** (-126 / 128)
             assert spec.inv_freq(4 * 8192)[-1] == pytest.approx(slowest)
@@ -458,7 +636,12 @@ def test_scalings_that_vllm_alone_reads() -> None:
     assert "factor must be a number of at least 1" in reading.problem
     # The base times 8, and each frequency by 8^(2/d) on top.
     block = {"type": "ntk", "factor": 8.0}
-    config = {**SIZES, "model_type": "gte", "architectures": ["GteModel"], "rope_theta": 2e4}
+    config = {
+        **SIZES,
+        "model_type": "gte",
+        "architectures": ["GteModel"],
+        "rope_theta": 2e4,
+    }
     config["rope_scaling"] = block
     spec = registry.read(vllm, config).main
     assert spec is not None
@@ -466,10 +649,14 @@ def test_scalings_that_vllm_alone_reads() -> None:
     np.testing.assert_allclose(spec.inv_freq(64), (8 * 2e4) ** -pairs / 8 ** (2 / 128))
     half = registry.read(vllm, {**config, "partial_rotary_factor": 0.5}).main
     assert half is not None
-    np.testing.assert_allclose(half.inv_freq(64), (8 * 2e4) ** -pairs[::2] / 8 ** (2 / 64))
+    np.testing.assert_allclose(
+        half.inv_freq(64), (8 * 2e4) ** -pairs[::2] / 8 ** (2 / 64)
+    )
     block["mixed_b"] = 0.6
     assert registry.read(vllm, config).outcome == "not modelled"
-    assert registry.read(registry.RUNTIMES["transformers-5"], config).outcome == "refused"
+    assert (
+        registry.read(registry.RUNTIMES["transformers-5"], config).outcome == "refused"
+    )
 
 
 def test_molmo_2_with_layers_of_its_own_is_not_modelled() -> None:
@@ -496,10 +683,23 @@ def test_the_base_of_the_file_is_the_one_to_write(tmp_path: Path) -> None:
 
 
 def test_nomic_claims_what_its_classes_and_the_converter_take() -> None:
-    nomic = {"model_type": "nomic_bert", "architectures": ["NomicBertModel"], "n_head": 12}
+    nomic = {
+        "model_type": "nomic_bert",
+        "architectures": ["NomicBertModel"],
+        "n_head": 12,
+    }
     for given, converted in ((8192, 2048), (2048, 512)):
-        config = {**nomic, "n_embd": 768, "n_positions": given, "max_trained_positions": 2048}
-        for name, length in (("transformers-5", 2048), ("vllm", 2048), ("llama.cpp", converted)):
+        config = {
+            **nomic,
+            "n_embd": 768,
+            "n_positions": given,
+            "max_trained_positions": 2048,
+        }
+        for name, length in (
+            ("transformers-5", 2048),
+            ("vllm", 2048),
+            ("llama.cpp", converted),
+        ):
             main = registry.read(registry.RUNTIMES[name], config).main
             assert main is not None
             assert main.claimed_len == length
@@ -511,7 +711,10 @@ def test_the_converter_of_llama_cpp_takes_the_class_of_the_language_part() -> No
         config = {"model_type": kind, "architectures": ["InternVLChatModel"], key: text}
         assert registry.read(registry.RUNTIMES["llama.cpp"], config).outcome == "read"
         config[key] = {**text, "architectures": ["NoSuchModel"]}
-        assert "not in that" in registry.read(registry.RUNTIMES["llama.cpp"], config).problem
+        assert (
+            "not in that"
+            in registry.read(registry.RUNTIMES["llama.cpp"], config).problem
+        )
 
 
 def test_advice_names_no_text_that_the_file_has_already(tmp_path: Path) -> None:
@@ -520,7 +723,9 @@ def test_advice_names_no_text_that_the_file_has_already(tmp_path: Path) -> None:
     yarn = {"type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096}
     llama = {"model_type": "llama", **SIZES, "max_position_embeddings": 131072}
     assert findings_of({**llama, "rope_scaling": yarn}, tmp_path)["W03"] == ""
-    outside = {"original_max_position_embeddings": yarn.pop("original_max_position_embeddings")}
+    outside = {
+        "original_max_position_embeddings": yarn.pop("original_max_position_embeddings")
+    }
     found = findings_of({**llama, **outside, "rope_scaling": yarn}, tmp_path)
     assert found["W03"] == "original_max_position_embeddings inside the block"
 
@@ -537,18 +742,30 @@ def test_advice_names_no_text_that_the_file_has_already(tmp_path: Path) -> None:
     ],
 )
 def test_published_keys_raise_no_alarm(keys: dict[str, Any], tmp_path: Path) -> None:
-    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **SIZES, **keys}
+    config = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        **SIZES,
+        **keys,
+    }
     assert set(findings_of(config, tmp_path)) <= {"N03", "N04"}
 
 
 def test_hunyuans_first_name_of_its_scaling_is_known() -> None:
-    block = {"type": "xdrope", "alpha": 1000.0, "factor": 1.0, "xdrope_section": [16, 16, 16, 16]}
+    block = {
+        "type": "xdrope",
+        "alpha": 1000.0,
+        "factor": 1.0,
+        "xdrope_section": [16, 16, 16, 16],
+    }
     for kind, outcome in (("hunyuan_vl", "read"), ("llama", "refused")):
         config = {"model_type": kind, **WIDE, "rope_scaling": block}
         reading = registry.read(registry.RUNTIMES["transformers-5"], config)
         assert reading.outcome == outcome
         for spec in reading.layers.values():
-            assert spec.inv_freq(64)[1] == pytest.approx((1e6 * 1000 ** (128 / 126)) ** (-2 / 128))
+            assert spec.inv_freq(64)[1] == pytest.approx(
+                (1e6 * 1000 ** (128 / 126)) ** (-2 / 128)
+            )
 
 
 def test_plamo_3_has_a_base_for_local_layers_in_vllm() -> None:
@@ -565,7 +782,9 @@ def test_the_converters_that_write_longropes_tables(kind: str) -> None:
     tables = {"short_factor": [1.5] * pairs, "long_factor": [2.5] * pairs}
     config: dict[str, Any] = {
         "model_type": kind,
-        "architectures": [{"phimoe": "PhiMoEForCausalLM", "minicpm3": "MiniCPM3ForCausalLM"}[kind]],
+        "architectures": [
+            {"phimoe": "PhiMoEForCausalLM", "minicpm3": "MiniCPM3ForCausalLM"}[kind]
+        ],
         **({"head_dim": 128} if kind == "phimoe" else {"qk_rope_head_dim": 32}),
         "max_position_embeddings": 32768,
         "rope_scaling": {
@@ -581,15 +800,27 @@ def test_the_converters_that_write_longropes_tables(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [5, {}, [], False])
 def test_a_model_type_is_a_name(kind: Any) -> None:
-    config = {"model_type": kind, "head_dim": 64, "num_attention_heads": 2, "rope_theta": 1e4}
+    config = {
+        "model_type": kind,
+        "head_dim": 64,
+        "num_attention_heads": 2,
+        "rope_theta": 1e4,
+    }
     with pytest.raises(InputError, match="model_type must be a name, not "):
         from_json("a file", json.dumps(config).encode())
 
 
 def test_the_first_form_of_longrope_needs_its_length_in_the_block() -> None:
     """transformers 5 fills the length in before it takes `su` for longrope."""
-    block: dict[str, Any] = {"type": "su", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
-    config: dict[str, Any] = {"model_type": "phi3", "original_max_position_embeddings": 4096}
+    block: dict[str, Any] = {
+        "type": "su",
+        "short_factor": [1.0] * 48,
+        "long_factor": [2.0] * 48,
+    }
+    config: dict[str, Any] = {
+        "model_type": "phi3",
+        "original_max_position_embeddings": 4096,
+    }
     reader = registry.RUNTIMES["transformers-5"]
     assert registry.read(reader, {**config, "rope_scaling": block}).outcome == "refused"
     block = {**block, "original_max_position_embeddings": 4096}

@@ -1,4 +1,6 @@
-"""Files that transformers 5 refuses, as it refuses them; and headlines that hide no difference."""
+"""Files that transformers 5 refuses, as it refuses them; and headlines that hide no
+difference.
+"""
 
 import json
 from contextlib import nullcontext
@@ -39,7 +41,10 @@ def audited(config: dict[str, Any], **options: Any) -> Audit:
 def test_axes_are_a_type_in_the_classes_of_images_only(kind: str) -> None:
     config = {**LLAMA, "model_type": kind, "rope_scaling": MROPE}
     reading = read(RUNTIMES["transformers-5"], config)
-    assert (reading.outcome, reading.problem) == ("refused", "unknown rope type 'mrope'")
+    assert (reading.outcome, reading.problem) == (
+        "refused",
+        "unknown rope type 'mrope'",
+    )
     assert read(RUNTIMES["vllm"], config).main is not None
     of_images = {**LLAMA, "model_type": "qwen2_vl_text", "rope_scaling": MROPE}
     assert read(RUNTIMES["transformers-5"], of_images).main is not None
@@ -53,15 +58,36 @@ def test_axes_are_a_type_in_the_classes_of_images_only(kind: str) -> None:
         ({"hidden_size": 4096.0}, "hidden_size must be of type int, not 4096.0"),
         ({"head_dim": 128.0}, "head_dim must be of type int or null, not 128.0"),
         ({"num_hidden_layers": "32"}, "num_hidden_layers must be of type int, not 32"),
-        ({"num_attention_heads": None}, "num_attention_heads must be of type int, not None"),
-        ({"max_position_embeddings": None}, "max_position_embeddings must be of type int"),
-        ({"rope_parameters": []}, "rope_parameters must be of type dict or null, not a list"),
-        ({"layer_types": "full_attention"}, "layer_types must be a list of known names"),
-        ({"layer_types": [1, 2, 3]}, "layer_types must be a list of known names, not 1, 2, 3"),
+        (
+            {"num_attention_heads": None},
+            "num_attention_heads must be of type int, not None",
+        ),
+        (
+            {"max_position_embeddings": None},
+            "max_position_embeddings must be of type int",
+        ),
+        (
+            {"rope_parameters": []},
+            "rope_parameters must be of type dict or null, not a list",
+        ),
+        (
+            {"layer_types": "full_attention"},
+            "layer_types must be a list of known names",
+        ),
+        (
+            {"layer_types": [1, 2, 3]},
+            "layer_types must be a list of known names, not 1, 2, 3",
+        ),
         ({"layer_types": ["full_attention"]}, "layer_types has 1 names for 32 layers"),
         ({"dtype": "zfloat"}, "dtype 'zfloat' is no number format of torch"),
-        ({"torch_dtype": "torch.bfloat16"}, "'torch.bfloat16' is no number format of torch"),
-        ({"model_type": "llama4_text", "attn_temperature_tuning": 4}, "must be of type bool"),
+        (
+            {"torch_dtype": "torch.bfloat16"},
+            "'torch.bfloat16' is no number format of torch",
+        ),
+        (
+            {"model_type": "llama4_text", "attn_temperature_tuning": 4},
+            "must be of type bool",
+        ),
         # What is odd and passes.
         ({"head_dim": None}, ""),
         ({"model_type": "mistral", "hidden_size": 4099}, ""),
@@ -75,7 +101,9 @@ def test_the_classes_of_transformers_5_are_strict(
 ) -> None:
     config = {**LLAMA, **changes}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    refused = pytest.raises((TypeError, ValueError, AttributeError, StrictDataclassError))
+    refused = pytest.raises(
+        (TypeError, ValueError, AttributeError, StrictDataclassError)
+    )
     with refused if says else nullcontext():
         AutoConfig.from_pretrained(tmp_path)
     for name in ("transformers-5", "vllm", "sglang"):
@@ -102,7 +130,13 @@ def test_what_finds_no_class_is_refused_by_all_that_look_for_one(
     result = audited(config)
     (found,) = (f for f in result.findings if f.code == "E02")
     names = {r.runtime.name for r in result.readings if r.outcome == "refused"}
-    assert {"transformers-5", "transformers-4.57", "vllm", "sglang", "tensorrt-llm"} <= names
+    assert {
+        "transformers-5",
+        "transformers-4.57",
+        "vllm",
+        "sglang",
+        "tensorrt-llm",
+    } <= names
     assert found.level == "error"
     assert "refused by transformers-5" in result.answer
     # With code of its own the servers may read it.
@@ -134,7 +168,9 @@ def test_a_file_in_another_encoding_is_refused_and_said_so(
     for source in ("config.json", "."):
         status, out, _ = call("audit", source)
         assert status == 3
-        assert f"E09 error: the file is {says}: transformers refuses it" in " ".join(out.split())
+        assert f"E09 error: the file is {says}: transformers refuses it" in " ".join(
+            out.split()
+        )
         assert f"refused as {says}; saved as UTF-8, all 14" in " ".join(out.split())
     status, _, notes = call("emit", "--from", "config.json", "--context", "262144")
     assert f"transformers refuses {says}" in " ".join(notes.split())
@@ -148,21 +184,41 @@ def test_lengths_that_differ_are_no_agreement() -> None:
         ({**LLAMA, "rope_scaling": {"factor": 2.0}}, "claims 131072 or 262144"),
     ):
         answer = audited(config).answer
-        assert "runtimes that read it agree on the frequencies, not on the length" in answer
+        assert (
+            "runtimes that read it agree on the frequencies, not on the length"
+            in answer
+        )
         assert claims in answer
     assert "agree (llama" in audited(LLAMA).answer
 
 
 def test_the_length_that_qwen3_was_trained_with_is_noted() -> None:
-    qwen = {**LLAMA, "model_type": "qwen3", "head_dim": 128, "max_position_embeddings": 40960}
+    qwen = {
+        **LLAMA,
+        "model_type": "qwen3",
+        "head_dim": 128,
+        "max_position_embeddings": 40960,
+    }
     (found,) = (f for f in audited(qwen).findings if f.code == "N07")
     assert "trained with 32768 of the 40960 tokens" in found.says
-    scaled = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
-    for other in ({**qwen, "max_position_embeddings": 32768}, {**qwen, "rope_scaling": scaled}):
+    scaled = {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 32768,
+    }
+    for other in (
+        {**qwen, "max_position_embeddings": 32768},
+        {**qwen, "rope_scaling": scaled},
+    ):
         assert "N07" not in {f.code for f in audited(other).findings}
 
 
-STEP3 = {"model_type": "step3_text", "num_attention_heads": 64, "head_dim": 256, "rope_theta": 5e5}
+STEP3 = {
+    "model_type": "step3_text",
+    "num_attention_heads": 64,
+    "head_dim": 256,
+    "rope_theta": 5e5,
+}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +229,9 @@ STEP3 = {"model_type": "step3_text", "num_attention_heads": 64, "head_dim": 256,
         ({}, "unscaled from a length that the file does not state, claims 2048"),
     ],
 )
-def test_a_trained_length_is_stated_or_said_not_to_be(lengths: dict[str, Any], says: str) -> None:
+def test_a_trained_length_is_stated_or_said_not_to_be(
+    lengths: dict[str, Any], says: str
+) -> None:
     named = {"architectures": ["Step3VLForConditionalGeneration"]}
     config = {"model_type": "step3_vl", **named, "text_config": {**STEP3, **lengths}}
     assert says in audited(config, runtime="vllm,sglang").answer
@@ -203,19 +261,32 @@ def test_divisors_of_a_gguf_are_no_longrope(tmp_path: Path) -> None:
     assert reading.main.method == "frequency factors in one table"
     (tmp_path / "config.json").write_text(json.dumps(config))
     (emission,) = emit(str(tmp_path), context=1048576, target="llama.cpp").targets
-    assert "frequency factors in one table instead of llama3(factor=64)" in emission.lost[0]
+    assert (
+        "frequency factors in one table instead of llama3(factor=64)"
+        in emission.lost[0]
+    )
 
 
 @pytest.mark.parametrize("name", ["audit", "emit"])
 def test_a_type_that_a_release_lacks_is_an_error_that_names_it(
     name: str, call: Any, tmp_path: Path
 ) -> None:
-    config = {**LLAMA, "model_type": "odd\nname\x1b[31m", "architectures": ["OddForCausalLM"]}
+    config = {
+        **LLAMA,
+        "model_type": "odd\nname\x1b[31m",
+        "architectures": ["OddForCausalLM"],
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    more = ("--from", "config.json", "--context", "262144") if name == "emit" else ("config.json",)
+    more = (
+        ("--from", "config.json", "--context", "262144")
+        if name == "emit"
+        else ("config.json",)
+    )
     status, _, error = call(name, *more)
     assert status == 2
-    assert r"'odd\nname\x1b[31m' is not in transformers-5 5.23.0" in " ".join(error.split())
+    assert r"'odd\nname\x1b[31m' is not in transformers-5 5.23.0" in " ".join(
+        error.split()
+    )
 
 
 def test_a_type_of_two_lines_leaves_the_answer_on_one() -> None:

@@ -1,4 +1,6 @@
-"""Trainers against what they computed: six packages, on a CPU (oracles/observe_trainers.py)."""
+"""Trainers against what they computed: six packages, on a CPU
+(oracles/observe_trainers.py).
+"""
 
 import json
 from pathlib import Path
@@ -27,10 +29,17 @@ LLAMA: dict[str, Any] = {
     "max_position_embeddings": 131072,
 }
 BANDS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-LLAMA_31 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192, **BANDS}
+LLAMA_31 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "original_max_position_embeddings": 8192,
+    **BANDS,
+}
 
 
-@pytest.mark.parametrize("row", MEGATRON["rows"], ids=lambda row: row["flags"] or "none")
+@pytest.mark.parametrize(
+    "row", MEGATRON["rows"], ids=lambda row: row["flags"] or "none"
+)
 def test_megatron_computes_this(row: dict[str, Any]) -> None:
     reading = read(TRAINERS["megatron-lm"], LLAMA, parse_flags(row["flags"]).settings)
     assert reading.main is not None, reading.problem
@@ -52,12 +61,14 @@ def test_llamafactory_replaces_the_block_by_this(row: dict[str, Any]) -> None:
 
 def rows_of(name: str) -> list[Any]:
     return [
-        pytest.param(name, row, id=f"{name}-{n}") for n, row in enumerate(OBSERVED[name]["rows"])
+        pytest.param(name, row, id=f"{name}-{n}")
+        for n, row in enumerate(OBSERVED[name]["rows"])
     ]
 
 
 @pytest.mark.parametrize(
-    ("name", "row"), [*rows_of("unsloth"), *rows_of("axolotl"), *rows_of("megatron-bridge")]
+    ("name", "row"),
+    [*rows_of("unsloth"), *rows_of("axolotl"), *rows_of("megatron-bridge")],
 )
 def test_a_trainer_computes_this_from_a_file(name: str, row: dict[str, Any]) -> None:
     flags = parse_flags(row.get("flags", ""))
@@ -74,19 +85,30 @@ def test_a_trainer_computes_this_from_a_file(name: str, row: dict[str, Any]) -> 
 
 def same_at_every_length(spec: RopeSpec, inv_freq: list[float]) -> None:
     for length in (16, 2 * spec.length):
-        np.testing.assert_allclose(spec.inv_freq(length), inv_freq, rtol=2e-6, atol=1e-12)
+        np.testing.assert_allclose(
+            spec.inv_freq(length), inv_freq, rtol=2e-6, atol=1e-12
+        )
 
 
-@pytest.mark.parametrize("row", OBSERVED["torchtitan"]["rows"], ids=lambda row: row["model"])
+@pytest.mark.parametrize(
+    "row", OBSERVED["torchtitan"]["rows"], ids=lambda row: row["model"]
+)
 def test_torchtitan_builds_this_model(row: dict[str, Any]) -> None:
     name, size = row["model"].split()
     sizes = dict(zip(TorchTitan.sizes, row["sizes"], strict=True))
     width = 256 if name == "qwen3_5" else 2 * len(row["inv_freq"])
-    rows = [row for row in TorchTitan.models if row["name"] == name and size in row["sizes"]]
+    rows = [
+        row for row in TorchTitan.models if row["name"] == name and size in row["sizes"]
+    ]
     kinds = [kind for row in rows for kind in row["types"]]
     assert kinds
     for kind in kinds:
-        config = {"model_type": kind, **sizes, "num_attention_heads": 64, "head_dim": width}
+        config = {
+            "model_type": kind,
+            **sizes,
+            "num_attention_heads": 64,
+            "head_dim": width,
+        }
         reading = read(TRAINERS["torchtitan"], config)
         assert reading.main is not None, (kind, reading.problem)
         assert row["model"] in reading.main.base_source
@@ -101,7 +123,9 @@ def test_what_was_trained_is_compared_with_what_serves_it() -> None:
         done = audit(document, runtime="megatron-lm,vllm", flags=flags, precision=False)
         return f"{done.answer} {' '.join(one.says for one in done.findings)}"
 
-    assert "all 2 runtimes that read it agree" in found("--rotary-base 500000 --use-rope-scaling")
+    assert "all 2 runtimes that read it agree" in found(
+        "--rotary-base 500000 --use-rope-scaling"
+    )
     assert "base 500000 (rope_theta), not 10000" in found("--use-rope-scaling")
     assert "not vllm" in found("--rotary-base 500000")
     assert audit(document, precision=False).rows["runtimes"][-1]["runtime"] == "ollama"

@@ -1,4 +1,6 @@
-"""Vectors for engines, the budgets of honest codes, and the mistakes that check names."""
+"""Vectors for engines, the budgets of honest codes, and the mistakes that check
+names.
+"""
 
 import json
 import re
@@ -58,7 +60,9 @@ every = pytest.mark.parametrize("folder", CONFIGS, indirect=True)
 
 
 def inverse(config: dict[str, Any], kind: str = "product") -> tuple[np.ndarray, float]:
-    """Frequencies in float32 as transformers computes them, or ggml, and the attention factor."""
+    """Frequencies in float32 as transformers computes them, or ggml, and the attention
+    factor.
+    """
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     given = tiny(**{"head_dim": HEAD, **config})
@@ -66,7 +70,9 @@ def inverse(config: dict[str, Any], kind: str = "product") -> tuple[np.ndarray, 
     parameters = given.rope_parameters
     base = np.float32(config["rope_theta"])
     if kind == "product":
-        plain = 1.0 / (float(base) ** (torch.arange(0, width, 2).float() / width)).numpy()
+        plain = (
+            1.0 / (float(base) ** (torch.arange(0, width, 2).float() / width)).numpy()
+        )
     else:
         step, found = base ** np.float32(-2 / width), [np.float32(1)]
         while len(found) < width // 2:
@@ -75,12 +81,18 @@ def inverse(config: dict[str, Any], kind: str = "product") -> tuple[np.ndarray, 
     if parameters["rope_type"] == "default":
         return plain.astype(np.float32), 1.0
     length = config["max_position_embeddings"]
-    scaled, factor = ROPE_INIT_FUNCTIONS[parameters["rope_type"]](given, "cpu", seq_len=length)
-    return scaled.numpy() * (plain / inverse({**config, "rope_scaling": None})[0]), factor
+    scaled, factor = ROPE_INIT_FUNCTIONS[parameters["rope_type"]](
+        given, "cpu", seq_len=length
+    )
+    return scaled.numpy() * (
+        plain / inverse({**config, "rope_scaling": None})[0]
+    ), factor
 
 
 def honest(arrays: Any, config: dict[str, Any], kind: str) -> dict[str, torch.Tensor]:
-    """Rotated q and k of a code that loses nothing without need, one line after the other."""
+    """Rotated q and k of a code that loses nothing without need, one line after the
+    other.
+    """
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
     inv_freq, factor = inverse(config)
     places = np.asarray(arrays["positions"]).astype(np.float32)
@@ -99,13 +111,21 @@ def honest(arrays: Any, config: dict[str, Any], kind: str) -> dict[str, torch.Te
     half = len(inv_freq)
     result = {}
     for name in ("q", "k"):
-        x = torch.tensor(arrays[name]).to(dtype)[None].expand(len(places), -1, -1).clone()
+        x = (
+            torch.tensor(arrays[name])
+            .to(dtype)[None]
+            .expand(len(places), -1, -1)
+            .clone()
+        )
         if config["model_type"] == "cohere":
             one, two = x[..., 0::2].clone(), x[..., 1::2].clone()
             x[..., 0::2], x[..., 1::2] = one * cos - two * sin, two * cos + one * sin
         else:
             one, two = x[..., :half].clone(), x[..., half : 2 * half].clone()
-            x[..., :half], x[..., half : 2 * half] = one * cos - two * sin, two * cos + one * sin
+            x[..., :half], x[..., half : 2 * half] = (
+                one * cos - two * sin,
+                two * cos + one * sin,
+            )
         result[f"{name}_rotated"] = x
     return result
 
@@ -121,15 +141,33 @@ def test_the_three_files_hold_the_same_numbers(folder: Path) -> None:
         np.testing.assert_array_equal(tensors[name].numpy(), array)
         written = document["arrays"][name]
         assert tuple(written["shape"]) == array.shape
-        values = [x if isinstance(x, int) else float.fromhex(x) for x in written["data"]]
+        values = [
+            x if isinstance(x, int) else float.fromhex(x) for x in written["data"]
+        ]
         np.testing.assert_array_equal(np.reshape(values, array.shape), array)
-    wanted = {0, 1, 255, 256, 257, 4095, 4096, 4097, 32767, 32768, 32769, 131071, 1_000_000}
+    wanted = {
+        0,
+        1,
+        255,
+        256,
+        257,
+        4095,
+        4096,
+        4097,
+        32767,
+        32768,
+        32769,
+        131071,
+        1_000_000,
+    }
     assert wanted <= set(arrays["positions"].tolist())
 
 
 @every
 @pytest.mark.parametrize("kind", ["float32", "recurrence", "bfloat16"])
-def test_honest_codes_stay_within_a_budget_that_is_not_loose(folder: Path, kind: str) -> None:
+def test_honest_codes_stay_within_a_budget_that_is_not_loose(
+    folder: Path, kind: str
+) -> None:
     config = json.loads((folder / "config.json").read_text())
     with np.load(folder / "vectors.npz") as stored:
         arrays = dict(stored)
@@ -138,12 +176,17 @@ def test_honest_codes_stay_within_a_budget_that_is_not_loose(folder: Path, kind:
     bound = arrays[f"budget_{kind}_rotated"]
     lost = np.zeros(len(far))
     for name, rotated in theirs.items():
-        lost = np.maximum(lost, np.abs(rotated.double().numpy() - arrays[name]).max(axis=(1, 2)))
+        lost = np.maximum(
+            lost, np.abs(rotated.double().numpy() - arrays[name]).max(axis=(1, 2))
+        )
     assert (lost <= bound).all(), (lost / bound).max()
     assert (
-        np.median(bound[far] / lost[far]) < {"recurrence": 25, "float32": 25, "bfloat16": 6}[kind]
+        np.median(bound[far] / lost[far])
+        < {"recurrence": 25, "float32": 25, "bfloat16": 6}[kind]
     )
-    save_file({n: t.contiguous() for n, t in theirs.items()}, folder / "mine.safetensors")
+    save_file(
+        {n: t.contiguous() for n, t in theirs.items()}, folder / "mine.safetensors"
+    )
     done = check(str(folder / "mine.safetensors"))
     assert not done.wrong, done.answer
     assert done.answer.startswith("q: right, as an honest ")
@@ -170,7 +213,10 @@ def test_every_mistake_is_named_by_check(folder: Path) -> None:
 def test_layer_types_have_a_folder_each_and_their_own_answers(tmp_path: Path) -> None:
     tiny("gemma3_text", **ARCHITECTURES["gemma3_text"]).save_pretrained(tmp_path)
     done = ropelab.vectors(str(tmp_path), str(tmp_path / "out"))
-    assert set(done.tables["layers"].layer_type) == {"full_attention", "sliding_attention"}
+    assert set(done.tables["layers"].layer_type) == {
+        "full_attention",
+        "sliding_attention",
+    }
     local, whole = (tmp_path / "out" / f"{n}_attention" for n in ("sliding", "full"))
     with np.load(local / "vectors.npz") as one, np.load(whole / "vectors.npz") as other:
         wrong = {"k_rotated": one["k_rotated"], "q_rotated": other["q_rotated"]}
@@ -187,20 +233,42 @@ def test_the_commands_and_their_statuses(tmp_path: Path, call: Any) -> None:
     config.write_text(json.dumps(PLAIN))
     status, out, _ = call("vectors", "--config", config, "--out", tmp_path / "v")
     assert status == 0
-    assert f"ropelab check {tmp_path}/v/mine.npz" in " ".join(out.split()).replace("- ", "-")
+    assert f"ropelab check {tmp_path}/v/mine.npz" in " ".join(out.split()).replace(
+        "- ", "-"
+    )
     with np.load(tmp_path / "v" / "vectors.npz") as stored:
         arrays = dict(stored)
     mine = tmp_path / "v" / "mine.npz"
     for change, expected, says in (
         ({}, 0, "q: right, as an honest float32 code loses as much (0, allowed"),
         ({"k_rotated": arrays["mistake_shifted"]}, 3, "k: positions are shifted by 1"),
-        ({"k_rotated": arrays["k_rotated"] * np.nan}, 3, "k: rotated vectors are not finite"),
+        (
+            {"k_rotated": arrays["k_rotated"] * np.nan},
+            3,
+            "k: rotated vectors are not finite",
+        ),
         ({"k_rotated": arrays["k_rotated"] * 0}, 3, "k: most of cos and sin are zero"),
-        ({"k": arrays["k"] * 0, "k_rotated": arrays["k_rotated"] * 0}, 2, "k needs finite numbers"),
+        (
+            {"k": arrays["k"] * 0, "k_rotated": arrays["k_rotated"] * 0},
+            2,
+            "k needs finite numbers",
+        ),
         ({"k": arrays["k"] * np.nan}, 2, "k needs finite numbers, and none"),
-        ({"q_rotated": arrays["k_rotated"]}, 2, "q_rotated has shape (13, 4, 64) instead of"),
-        ({"cos": arrays["sin"], "sin": arrays["cos"]}, 3, "cos and sin: cos and sin are swapped"),
-        ({"K_rotated": arrays["k_rotated"]}, 2, "K_rotated is not read, call it q_rotated or k_"),
+        (
+            {"q_rotated": arrays["k_rotated"]},
+            2,
+            "q_rotated has shape (13, 4, 64) instead of",
+        ),
+        (
+            {"cos": arrays["sin"], "sin": arrays["cos"]},
+            3,
+            "cos and sin: cos and sin are swapped",
+        ),
+        (
+            {"K_rotated": arrays["k_rotated"]},
+            2,
+            "K_rotated is not read, call it q_rotated or k_",
+        ),
     ):
         rotated = {name: arrays[name] for name in ("q_rotated", "k_rotated")} | change
         np.savez(mine, **rotated)
@@ -239,7 +307,9 @@ def test_vectors_that_cannot_all_be_written_are_beside_no_other_facts(
     assert not [*out.glob(".*.new")]
 
 
-def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An engine of 15 lines that reads the JSON file, in docs/audit.md."""
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text(json.dumps(PLAIN))
@@ -259,10 +329,14 @@ def test_vectors_that_tell_nothing_are_refused(tmp_path: Path) -> None:
     with np.load(tmp_path / "vectors.npz") as stored:
         given, rotated = stored["k"], stored["k_rotated"]
     mine = tmp_path / "mine.npz"
-    one = np.where(np.arange(HEAD) == 3, np.array([np.nan, np.inf, 0, 1e200])[:, None, None], given)
+    one = np.where(
+        np.arange(HEAD) == 3, np.array([np.nan, np.inf, 0, 1e200])[:, None, None], given
+    )
     for before in (*one, given[:0]):
         np.savez(mine, k=before, k_rotated=rotated[:, : len(before)])
-        with pytest.raises(InputError, match="k needs finite numbers, and none of its columns"):
+        with pytest.raises(
+            InputError, match="k needs finite numbers, and none of its columns"
+        ):
             check(str(mine))
     np.savez(mine, k=given, k_rotated=rotated * 1e308)
     assert check(str(mine)).answer == "k: rotated vectors are not finite"
@@ -281,15 +355,27 @@ def test_a_length_that_is_none_is_one_line(length: float, tmp_path: Path) -> Non
 def test_the_name_of_a_layer_type_leads_nowhere_else(tmp_path: Path) -> None:
     path, names = tmp_path / "config.json", ["full_attention", "../../elsewhere"]
     layers = {
-        name: {"rope_type": "default", "rope_theta": 10.0**n} for n, name in enumerate(names, 4)
+        name: {"rope_type": "default", "rope_theta": 10.0**n}
+        for n, name in enumerate(names, 4)
     }
-    # A class of transformers 5 refuses such names; without a type only the folder's maker does.
-    for kind, says in (("gemma3_text", "list of known names"), (None, "no name for a folder")):
-        config = {**PLAIN, "model_type": kind, "layer_types": names, "rope_parameters": layers}
+    # A class of transformers 5 refuses such names; without a type only the folder's
+    # maker does.
+    for kind, says in (
+        ("gemma3_text", "list of known names"),
+        (None, "no name for a folder"),
+    ):
+        config = {
+            **PLAIN,
+            "model_type": kind,
+            "layer_types": names,
+            "rope_parameters": layers,
+        }
         path.write_text(json.dumps(config))
         with pytest.raises(InputError, match=says):
             ropelab.vectors(str(path), str(tmp_path / "a" / "b"))
-        assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"config.json"}
+        assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {
+            "config.json"
+        }
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -305,7 +391,9 @@ def test_a_folder_of_something_else_is_one_line(about: str, tmp_path: Path) -> N
 
 
 def test_limits_of_a_configuration(tmp_path: Path) -> None:
-    """A head of 2048 features is refused, and `Infinity` stays out of the strict JSON."""
+    """A head of 2048 features is refused, and `Infinity` stays out of the strict
+    JSON.
+    """
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**PLAIN, "head_dim": 2048}))
     with pytest.raises(InputError, match="2048 features are too large"):
@@ -324,7 +412,10 @@ def test_an_engine_may_bring_its_own_vectors(tmp_path: Path) -> None:
     one, two = given[:, :32], given[:, 32:]
     right = np.concatenate([one * cos - two * sin, two * cos + one * sin], -1)
     minus = np.concatenate([one * cos - two * sin, two * cos - one * sin], -1)
-    for rotated, says in ((right, "q: right"), (minus, "q: the second feature of a pair has sin")):
+    for rotated, says in (
+        (right, "q: right"),
+        (minus, "q: the second feature of a pair has sin"),
+    ):
         np.savez(tmp_path / "own.npz", q=given, q_rotated=rotated, positions=places)
         done = check(str(tmp_path / "own.npz"), config=str(tmp_path / "config.json"))
         assert says in done.answer
@@ -340,7 +431,9 @@ def rotations(x: np.ndarray, angles: np.ndarray, sign: int = 1) -> np.ndarray:
 def test_each_position_may_have_vectors_of_its_own(
     tmp_path: Path, shape: tuple[int, ...], first: int
 ) -> None:
-    """The usual dump of an engine: [positions, heads, head_dim], or one head without its axis."""
+    """The usual dump of an engine: [positions, heads, head_dim], or one head without
+    its axis.
+    """
     (tmp_path / "config.json").write_text(json.dumps(PLAIN))
     places = np.arange(first, first + 40, 3)
     angles = (places[:, None] * 500000.0 ** (-np.arange(32) / 32)).reshape(
@@ -374,14 +467,20 @@ def test_vectors_of_each_position_in_another_order_or_with_a_head_left_out(
 
     def answer(given: np.ndarray, rotated: np.ndarray) -> str:
         np.savez(tmp_path / "own.npz", k=given, k_rotated=rotated, positions=places)
-        return check(str(tmp_path / "own.npz"), config=str(tmp_path / "config.json")).answer
+        return check(
+            str(tmp_path / "own.npz"), config=str(tmp_path / "config.json")
+        ).answer
 
     for heads in (1, 8):
         given = np.random.default_rng(0).normal(size=(len(places), heads, 64))
-        halves = rotations(np.concatenate([given[..., ::2], given[..., 1::2]], -1), angles)
+        halves = rotations(
+            np.concatenate([given[..., ::2], given[..., 1::2]], -1), angles
+        )
         pairs = np.stack(np.split(halves, 2, axis=-1), -1).reshape(given.shape)
         assert answer(given, pairs).startswith("k: right, as an honest float32 code")
-        assert answer(given, halves).endswith("which scores of q and k alike do not see")
+        assert answer(given, halves).endswith(
+            "which scores of q and k alike do not see"
+        )
         assert "right" not in answer(given, rotations(given, angles))
     pairs[:, 5] = given[:, 5]
     assert answer(given, pairs) == "k: vector 5 of 8: not rotated"
@@ -390,8 +489,18 @@ def test_vectors_of_each_position_in_another_order_or_with_a_head_left_out(
 @pytest.mark.parametrize(
     ("shape", "rotated", "positions", "says"),
     [
-        ((1, 5, 8, 64), (1, 5, 8, 64), 5, "shape (1, 5, 8, 64) instead of [positions, heads, 64]"),
-        ((5, 512), (5, 512), 5, "(5, 512) instead of [positions, heads, 64], beside q likewise"),
+        (
+            (1, 5, 8, 64),
+            (1, 5, 8, 64),
+            5,
+            "shape (1, 5, 8, 64) instead of [positions, heads, 64]",
+        ),
+        (
+            (5, 512),
+            (5, 512),
+            5,
+            "(5, 512) instead of [positions, heads, 64], beside q likewise",
+        ),
         ((5, 8, 64), (5, 4, 64), 5, "q has (5, 8, 64)"),
         ((5, 8, 64), (5, 8, 64), 4, "4 positions for 5 rows"),
         ((1, 8, 64), (1, 8, 64), 1, "has no position above 0"),
@@ -416,10 +525,22 @@ def test_heads_that_are_rotated_otherwise_than_others_are_named(tmp_path: Path) 
     (tmp_path / "config.json").write_text(json.dumps(PLAIN))
     ropelab.vectors(str(tmp_path / "config.json"), str(tmp_path))
     with np.load(tmp_path / "vectors.npz") as stored:
-        given, right, back = stored["k"], stored["k_rotated"], stored["mistake_direction"]
+        given, right, back = (
+            stored["k"],
+            stored["k_rotated"],
+            stored["mistake_direction"],
+        )
     for wrong, heads, says in (
-        (np.broadcast_to(given, right.shape), [1, 2, 3], "k: vectors 1, 2, 3 of 4: not rotated"),
-        (back, [2], "k: vector 2 of 4: rotated otherwise than the others, which are right"),
+        (
+            np.broadcast_to(given, right.shape),
+            [1, 2, 3],
+            "k: vectors 1, 2, 3 of 4: not rotated",
+        ),
+        (
+            back,
+            [2],
+            "k: vector 2 of 4: rotated otherwise than the others, which are right",
+        ),
         (right, [], "right, as an honest float32 code"),
     ):
         rotated = right.copy()
@@ -446,7 +567,9 @@ def test_assert_rope(tmp_path: Path) -> None:
 
 def test_assert_rope_takes_modules() -> None:
     class Tables(torch.nn.Module):
-        def forward(self, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def forward(
+            self, position_ids: torch.Tensor
+        ) -> tuple[torch.Tensor, torch.Tensor]:
             angles = position_ids[:, None] * 500000.0 ** (-torch.arange(32.0) / 32)
             return angles.cos()[None, :, None], angles.sin()[None, :, None]
 

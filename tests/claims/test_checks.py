@@ -1,4 +1,6 @@
-"""Every check decides: the verdict of each claim, and another one when an input changes."""
+"""Every check decides: the verdict of each claim, and another one when an input
+changes.
+"""
 
 import pytest
 
@@ -7,7 +9,12 @@ from ropelab.claims.ledger import CLAIMS, find
 from ropelab.claims.published import PRINTED
 from ropelab.claims.record import Kind, Verdict
 
-HOLDS, CONDITION, WRONG, OPEN = Verdict.HOLDS, Verdict.CONDITION, Verdict.WRONG, Verdict.UNDECIDED
+HOLDS, CONDITION, WRONG, OPEN = (
+    Verdict.HOLDS,
+    Verdict.CONDITION,
+    Verdict.WRONG,
+    Verdict.UNDECIDED,
+)
 
 # id, verdict, changed inputs, verdict then
 FLIPS = [
@@ -44,11 +51,21 @@ FLIPS = [
     ("script-covers-everything", WRONG, {"period": 1_000_000.5}, HOLDS),
     ("fast-pair-separates", HOLDS, {"printed_degrees": 180.0}, WRONG),
     ("many-unique", HOLDS, {"base": 100.0, "length": 4096}, WRONG),
-    ("minimind-periods", WRONG, {"printed": ((0, 6.3), (15, 4080), (31, 4080185))}, HOLDS),
+    (
+        "minimind-periods",
+        WRONG,
+        {"printed": ((0, 6.3), (15, 4080), (31, 4080185))},
+        HOLDS,
+    ),
     ("minimind-period-15", WRONG, {"base": 80_000.0}, WRONG),
     ("minimind-period-15", WRONG, {"base": 50_025.0}, HOLDS),
     ("position-1-code", WRONG, {"first": (0.5403, 0.7965, 0.9124)}, HOLDS),
-    ("script-dimension-angles", WRONG, {"printed": ((10, 0, 213.0), (1000, 3, 210.0))}, HOLDS),
+    (
+        "script-dimension-angles",
+        WRONG,
+        {"printed": ((10, 0, 213.0), (1000, 3, 210.0))},
+        HOLDS,
+    ),
     ("knowledge-base-angles", HOLDS, {"base": 10000.0}, WRONG),
     ("script-two-periods", WRONG, {"periods": (10, 1000)}, HOLDS),
     ("script-three-periods", HOLDS, {"periods": (10, 100)}, WRONG),
@@ -73,7 +90,12 @@ FLIPS = [
     ("minimind-yarn-beta", WRONG, {"formula": "linear ramp"}, CONDITION),
     ("minimind-yarn-ramp", CONDITION, {"formula": "beta per pair"}, WRONG),
     ("yarn-one-ramp", WRONG, {"factor": 1.0}, HOLDS),
-    ("float32-enough", CONDITION, {"preset": "half_cache_bfloat16", "longer": ()}, WRONG),
+    (
+        "float32-enough",
+        CONDITION,
+        {"preset": "half_cache_bfloat16", "longer": ()},
+        WRONG,
+    ),
     ("float32-enough", CONDITION, {"longer": ()}, HOLDS),
     ("bfloat16-breaks", CONDITION, {"preset": "float32"}, WRONG),
     ("bfloat16-breaks", CONDITION, {"careful": "half_cache_bfloat16"}, HOLDS),
@@ -108,7 +130,12 @@ FLIPS = [
     ("calendar-like-rope", CONDITION, {"periods": (28.0, 1.0)}, WRONG),
     ("yarn-dynamic", WRONG, {"method": "dynamic_yarn"}, HOLDS),
     ("dynamic-free-short", HOLDS, {"method": "yarn(factor=4)"}, WRONG),
-    ("third-generation", WRONG, {"said": [["Llama", 2023, ["Touvron", "2302.13971"]]]}, HOLDS),
+    (
+        "third-generation",
+        WRONG,
+        {"said": [["Llama", 2023, ["Touvron", "2302.13971"]]]},
+        HOLDS,
+    ),
     ("alibi-year", CONDITION, {"said": 2021}, HOLDS),
     ("alibi-year", CONDITION, {"said": 2023}, WRONG),
     ("transformer-xl-slow", HOLDS, {"name": "rope"}, WRONG),
@@ -124,9 +151,19 @@ FLIPS = [
     ("rope-efficient", HOLDS, {"name": "transformer_xl"}, WRONG),
     ("alibi-stores-nothing", HOLDS, {"name": "learned"}, WRONG),
     ("alibi-sign", CONDITION, {"slope": 0.5}, WRONG),
-    ("heads-unaffected", WRONG, {"methods": ("sinusoidal", "learned", "nope")}, CONDITION),
+    (
+        "heads-unaffected",
+        WRONG,
+        {"methods": ("sinusoidal", "learned", "nope")},
+        CONDITION,
+    ),
     ("sinusoid-unstable", CONDITION, {"length": 4096}, WRONG),
-    ("three-generations", WRONG, {"said": (("RoPE", 2021, ("Su et al.", "2104.09864")),)}, HOLDS),
+    (
+        "three-generations",
+        WRONG,
+        {"said": (("RoPE", 2021, ("Su et al.", "2104.09864")),)},
+        HOLDS,
+    ),
     ("shaw-earliest", CONDITION, {"paper": ("a later one", "2201.00001")}, WRONG),
     ("deberta-year", WRONG, {"said": 2020}, HOLDS),
     ("absolute-limited", CONDITION, {"far": 7}, HOLDS),
@@ -189,7 +226,9 @@ LAWS = {
 
 
 @pytest.mark.parametrize(
-    ("id_", "verdict", "given", "then"), FLIPS, ids=[f"{f[0]}-{i}" for i, f in enumerate(FLIPS)]
+    ("id_", "verdict", "given", "then"),
+    FLIPS,
+    ids=[f"{f[0]}-{i}" for i, f in enumerate(FLIPS)],
 )
 def test_the_verdict_follows_the_inputs(id_, verdict, given, then):
     claim = find(id_)
@@ -205,6 +244,11 @@ def test_laws(id_, verdict):
 
 
 def test_every_claim_that_needs_no_run_is_in_one_of_the_tables():
-    computed = {c.id for c in CLAIMS if c.kind is Kind.ARITHMETIC and c.reads in ("", "base")}
-    reported = {id for id in computed if id.startswith("reported-")}  # tests/math/numerics
-    assert computed - reported <= {flip[0] for flip in FLIPS} | set(LAWS) | {"base-bound-fit"}
+    computed = {
+        c.id for c in CLAIMS if c.kind is Kind.ARITHMETIC and c.reads in ("", "base")
+    }
+    # tests/math/numerics
+    reported = {id for id in computed if id.startswith("reported-")}
+    assert computed - reported <= {flip[0] for flip in FLIPS} | set(LAWS) | {
+        "base-bound-fit"
+    }

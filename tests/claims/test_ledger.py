@@ -81,7 +81,9 @@ def test_less_than_15_percent_of_a_note_is_quoted(note: str) -> None:
     assert sum(map(shown, quotes)) < 0.15 * SOURCES[note].characters
 
 
-@pytest.mark.skipif(not NOTES, reason="ROPELAB_NOTES names no folder with the notes' texts")
+@pytest.mark.skipif(
+    not NOTES, reason="ROPELAB_NOTES names no folder with the notes' texts"
+)
 @pytest.mark.parametrize("note", [key for key in SOURCES if key.isdecimal()])
 def test_less_than_15_percent_of_the_chinese_of_a_note_is_quoted(note: str) -> None:
     [file] = Path(NOTES).glob(f"{note}*")
@@ -94,14 +96,20 @@ def test_less_than_15_percent_of_the_chinese_of_a_note_is_quoted(note: str) -> N
 def test_each_sentence_is_decided_by_findings_of_its_claim() -> None:
     asked = [(claim.id, passage.by) for claim in CLAIMS for passage in claim.passages]
     for question in QUESTIONS:
-        asked += [(id_, by or "") for _, id_, by, _ in Formatter().parse(question.answer) if id_]
+        asked += [
+            (id_, by or "")
+            for _, id_, by, _ in Formatter().parse(question.answer)
+            if id_
+        ]
     for id_, by in asked:
         found = committed().get(id_) if find(id_).reads else find(id_).evidence()
         assert found is not None, id_
         assert any(by in finding.what for finding in found.findings), (id_, by)
 
 
-@pytest.mark.skipif(not NOTES, reason="ROPELAB_NOTES names no folder with the notes' texts")
+@pytest.mark.skipif(
+    not NOTES, reason="ROPELAB_NOTES names no folder with the notes' texts"
+)
 def test_quotations_are_in_the_notes():
     for passage in (p for p in PASSAGES if p.source.isdecimal()):
         [file] = Path(NOTES).glob(f"{passage.source}*")
@@ -122,7 +130,9 @@ def test_claims_are_found_by_id_alone():
 
 @pytest.mark.parametrize("name", ["rotate-hlf", "0", "-1", "nothing like it"])
 def test_an_unknown_claim_is_refused_with_what_is_allowed(name):
-    with pytest.raises(InputError, match=f"unknown claim '{name}'.*`ropelab claims` lists"):
+    with pytest.raises(
+        InputError, match=f"unknown claim '{name}'.*`ropelab claims` lists"
+    ):
         find(name)
 
 

@@ -1,4 +1,6 @@
-"""The arithmetic behind the claims against other arithmetic: mpmath, transformers, numpy."""
+"""The arithmetic behind the claims against other arithmetic: mpmath, transformers,
+numpy.
+"""
 
 import cmath
 import math
@@ -12,7 +14,10 @@ import torch
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.deberta.modeling_deberta import build_relative_position
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.llama.modeling_llama import (
+    LlamaRotaryEmbedding,
+    apply_rotary_pos_emb,
+)
 
 from ropelab.claims import arrays, attention, forms, published, scores
 from ropelab.claims.arrays import frequencies, gaussian
@@ -43,7 +48,9 @@ def value(id_: str, finding: int = 0) -> float:
 def test_the_cosine_of_one_step():
     theta = 2 * mpmath.pi / 1_000_000
     assert value("one-frequency-cos", 0) == float(mpmath.cos(theta))
-    assert math.isclose(value("one-frequency-cos", 1), float(1 - mpmath.cos(theta)), rel_tol=1e-13)
+    assert math.isclose(
+        value("one-frequency-cos", 1), float(1 - mpmath.cos(theta)), rel_tol=1e-13
+    )
 
 
 def test_the_step_of_the_cosine_at_position_one():
@@ -55,13 +62,19 @@ def test_the_step_of_the_cosine_at_position_one():
 def test_periods():
     for finding, index in enumerate((0, 15, 31)):
         exact = 2 * mpmath.pi * mpmath.power(10, mpmath.mpf(6 * 2 * index) / 64)
-        assert math.isclose(value("minimind-periods", finding), float(exact), rel_tol=1e-14)
+        assert math.isclose(
+            value("minimind-periods", finding), float(exact), rel_tol=1e-14
+        )
 
 
 def test_angles_of_the_script():
     for finding, (position, pair) in enumerate(((10, 0), (1000, 3))):
-        turned = mpmath.degrees(position * mpmath.power(10, -mpmath.mpf(6 * 2 * pair) / 64))
-        assert math.isclose(value("script-dimension-angles", finding), float(turned % 360))
+        turned = mpmath.degrees(
+            position * mpmath.power(10, -mpmath.mpf(6 * 2 * pair) / 64)
+        )
+        assert math.isclose(
+            value("script-dimension-angles", finding), float(turned % 360)
+        )
 
 
 def test_the_worked_example_cell_by_cell():
@@ -69,14 +82,21 @@ def test_the_worked_example_cell_by_cell():
     for m, vector in enumerate(forms.VECTORS):
         for pair in range(2):
             x, y = vector[2 * pair : 2 * pair + 2].tolist()
-            turned = mpmath.mpc(x, y) * mpmath.expjpi(m * mpmath.mpf(100) ** -pair / mpmath.pi)
+            turned = mpmath.mpc(x, y) * mpmath.expjpi(
+                m * mpmath.mpf(100) ** -pair / mpmath.pi
+            )
             got = rotated[m, 2 * pair : 2 * pair + 2]
-            np.testing.assert_allclose(got, [float(turned.real), float(turned.imag)], atol=1e-15)
+            np.testing.assert_allclose(
+                got, [float(turned.real), float(turned.imag)], atol=1e-15
+            )
 
 
 def test_the_bound_curve_by_its_definition():
     for m, got in enumerate(scores.bound_curve(16, farthest=40).tolist()):
-        waves = [mpmath.expj(m * mpmath.mpf(10000) ** (-mpmath.mpf(2 * i) / 16)) for i in range(8)]
+        waves = [
+            mpmath.expj(m * mpmath.mpf(10000) ** (-mpmath.mpf(2 * i) / 16))
+            for i in range(8)
+        ]
         exact = mpmath.fsum(abs(mpmath.fsum(waves[: j + 1])) for j in range(8)) / 8
         assert math.isclose(got, float(exact), rel_tol=1e-12)
 
@@ -88,7 +108,9 @@ def test_the_bound_curve_by_its_definition():
 def test_pairs_are_turned_as_models_turn_them(pairing):
     x, positions = gaussian(0, 5, 8), np.arange(5)
     tables = cos_sin(positions, RopePlan(inverse_frequencies(8, 100.0)))
-    model = rotate(torch.from_numpy(x), *map(torch.from_numpy, tables), pairing=pairing).numpy()
+    model = rotate(
+        torch.from_numpy(x), *map(torch.from_numpy, tables), pairing=pairing
+    ).numpy()
     ours = arrays.rotated(x, positions[:, None] * frequencies(8, 100.0), pairing)
     np.testing.assert_allclose(ours, model, atol=1e-14)
 
@@ -118,7 +140,9 @@ def test_the_block_diagonal_matrix_is_the_product_of_plane_rotations():
     matrix = arrays.rotation_matrix(angles)
     for i, angle in enumerate(angles.tolist()):
         block = matrix[2 * i : 2 * i + 2, 2 * i : 2 * i + 2]
-        assert block @ [1, 1j] == pytest.approx(cmath.exp(-1j * angle) * np.array([1, 1j]))
+        assert block @ [1, 1j] == pytest.approx(
+            cmath.exp(-1j * angle) * np.array([1, 1j])
+        )
     assert np.count_nonzero(matrix) == 12
 
 
@@ -156,7 +180,9 @@ def test_rotate_half_is_that_of_transformers():
 
 def test_the_position_to_content_term_is_gathered_as_transformers_gathers_it():
     tokens, span = 5, 4
-    relative = build_relative_position(torch.zeros(tokens, 1), torch.zeros(tokens, 1))[0]
+    relative = build_relative_position(torch.zeros(tokens, 1), torch.zeros(tokens, 1))[
+        0
+    ]
     keys_by_row = torch.from_numpy(gaussian(0, tokens, 2 * span))
     index = torch.clamp(-relative + span, 0, 2 * span - 1)
     theirs = torch.gather(keys_by_row, -1, index).T

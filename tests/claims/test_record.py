@@ -1,4 +1,6 @@
-"""How verdicts follow from findings, and that the two kinds of evidence are never mixed."""
+"""How verdicts follow from findings, and that the two kinds of evidence are never
+mixed.
+"""
 
 from typing import Any
 
@@ -40,8 +42,12 @@ def test_the_verdict_follows_from_parts_and_limits(parts, limits, outcome, kind)
 
 
 def test_trained_models_never_call_a_statement_wrong():
-    assert not {Verdict.WRONG, Verdict.HOLDS, Verdict.CONDITION} & set(OUTCOMES[Kind.TRAINED])
-    assert not {Verdict.NOT_REPRODUCED, Verdict.REPRODUCED} & set(OUTCOMES[Kind.ARITHMETIC])
+    assert not {Verdict.WRONG, Verdict.HOLDS, Verdict.CONDITION} & set(
+        OUTCOMES[Kind.TRAINED]
+    )
+    assert not {Verdict.NOT_REPRODUCED, Verdict.REPRODUCED} & set(
+        OUTCOMES[Kind.ARITHMETIC]
+    )
     assert set(OUTCOMES[Kind.TRAINED]) | set(OUTCOMES[Kind.ARITHMETIC]) == set(Verdict)
 
 
@@ -95,14 +101,20 @@ def test_a_number_against_a_bound_agrees_on_one_side_and_on_the_bound(value):
     small, large = found.findings
     assert (small.agrees, small.role, small.value) == (True, "part", value)
     assert (large.agrees, large.role) == (False, "limit")
-    assert (small.measured, large.measured) == (f"{value:.1e} apart", f"{value:.2f} apart")
+    assert (small.measured, large.measured) == (
+        f"{value:.1e} apart",
+        f"{value:.2f} apart",
+    )
 
 
 def test_a_count_agrees_where_it_is_complete():
     found = Findings("")
     found.count("some", 2, 3)
     found.count("all", 3, 3)
-    assert [(f.measured, f.agrees) for f in found.findings] == [("2 of 3", False), ("3 of 3", True)]
+    assert [(f.measured, f.agrees) for f in found.findings] == [
+        ("2 of 3", False),
+        ("3 of 3", True),
+    ]
 
 
 def test_findings_come_back_from_text_as_they_were():

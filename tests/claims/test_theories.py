@@ -11,14 +11,20 @@ from ropelab.math.frequencies import inverse_frequencies
 
 
 def test_scores_are_those_of_rotated_vectors():
-    query, first, second = (torch.tensor(x)[None, None, None] for x in gaussian(3, 3, 128))
+    query, first, second = (
+        torch.tensor(x)[None, None, None] for x in gaussian(3, 3, 128)
+    )
     rope, null = theories.scores(5e5, 0.0, 3)
     for distance in (0, 7, 4000):
-        angle = torch.tensor(distance * np.tile(inverse_frequencies(128, 5e5), 2))[None, None]
+        angle = torch.tensor(distance * np.tile(inverse_frequencies(128, 5e5), 2))[
+            None, None
+        ]
         for key, scores in ((first, rope[0]), (second, rope[1])):
             # The key stays at 0 and the query moves.
             moved, _ = apply_rotary_pos_emb(query, key, angle.cos(), angle.sin())
-            assert float((moved * key).sum()) == pytest.approx(scores[distance], abs=1e-9)
+            assert float((moved * key).sum()) == pytest.approx(
+                scores[distance], abs=1e-9
+            )
     assert null.shape == rope.shape
     assert null.mean(1) == pytest.approx(rope.mean(1), abs=rope.std() / 20)
     assert np.corrcoef(null[0], rope[0])[0, 1] == pytest.approx(0, abs=0.05)
@@ -44,7 +50,9 @@ def test_pairs_and_inversions_are_counted():
 def test_the_chance_of_token_inversion_is_that_of_samples(base, distance):
     query, first, second = gaussian(7, 3, 20_000, 128)
     change = first - second
-    whole = (query[:, :64] + 1j * query[:, 64:]).conj() * (change[:, :64] + 1j * change[:, 64:])
+    whole = (query[:, :64] + 1j * query[:, 64:]).conj() * (
+        change[:, :64] + 1j * change[:, 64:]
+    )
     there = (whole * np.exp(1j * distance * inverse_frequencies(128, base))).real.sum(1)
     here = whole.real.sum(1)
     assert ((here > 0) != (there > 0)).mean() == pytest.approx(

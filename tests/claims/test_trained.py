@@ -21,7 +21,9 @@ from ropelab.runs.labels import method_label
 
 HOLDS, CONDITION, WRONG = Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPRODUCED
 OPEN = Verdict.UNDECIDED
-AS_ARITHMETIC = dict(zip(OUTCOMES[Kind.TRAINED], OUTCOMES[Kind.ARITHMETIC], strict=True))
+AS_ARITHMETIC = dict(
+    zip(OUTCOMES[Kind.TRAINED], OUTCOMES[Kind.ARITHMETIC], strict=True)
+)
 L, LONGER = 2048, 8192
 YARN = "yarn(beta_fast=8)"
 DISTANCES = (512, 1024, 2048, 4096, 6144)
@@ -38,16 +40,27 @@ PAPER_LIKE = {
 
 
 def extrapolation(rows=PAPER_LIKE, noise=0.005, tuned=None, **config) -> Stored:
-    """A stored run of the extrapolation lab in which differences above `noise` are told apart."""
-    config = {"train_len": L, "test_len": LONGER, "seeds": [0], "documents": 50} | config
+    """A stored run of the extrapolation lab in which differences above `noise` are told
+    apart.
+    """
+    config = {
+        "train_len": L,
+        "test_len": LONGER,
+        "seeds": [0],
+        "documents": 50,
+    } | config
     losses, copies, pairs = [], [], []
     for (method, factor), (far, near, accuracies) in rows.items():
         about = {"method": method, "factor": factor, "seed": 0, "arm": "zero_shot"}
         for context, loss in ((L, near), (LONGER, far)):
-            losses.append({**about, "context_tokens": context, "nll_nats_per_byte": loss})
+            losses.append(
+                {**about, "context_tokens": context, "nll_nats_per_byte": loss}
+            )
         for distance, accuracy in zip(DISTANCES, accuracies or (), strict=False):
             ends = {"ci_low": accuracy - 0.005, "ci_high": accuracy + 0.005}
-            copies.append({**about, "distance_tokens": distance, "accuracy": accuracy, **ends})
+            copies.append(
+                {**about, "distance_tokens": distance, "accuracy": accuracy, **ends}
+            )
     for a, b in combinations(rows, 2):
         pairs += _pairs(a, b, rows[a], rows[b], noise)
     if tuned is not None:
@@ -67,7 +80,9 @@ def extrapolation(rows=PAPER_LIKE, noise=0.005, tuned=None, **config) -> Stored:
 
 def with_ends(table, noise):
     """The table with the intervals of its differences."""
-    return table.assign(ci_low=table["difference"] - noise, ci_high=table["difference"] + noise)
+    return table.assign(
+        ci_low=table["difference"] - noise, ci_high=table["difference"] + noise
+    )
 
 
 def _pairs(a, b, of_a, of_b, noise):
@@ -88,7 +103,13 @@ def _pairs(a, b, of_a, of_b, noise):
     )
     if of_a[2] and of_b[2]:
         for distance, x, y in zip(DISTANCES, of_a[2], of_b[2], strict=True):
-            yield ("copy_accuracy", distance, *names, x - y, _better(y - x, noise, names))
+            yield (
+                "copy_accuracy",
+                distance,
+                *names,
+                x - y,
+                _better(y - x, noise, names),
+            )
 
 
 def _better(difference, noise, names):
@@ -111,14 +132,22 @@ ON_TRAINED_LENGTHS = [
     ("plain-fails", {"rows": changed(("unscaled", 1.0), far=1.80)}, WRONG),
     ("plain-fails", {"rows": changed(("unscaled", 1.0), far=1.841)}, OPEN),
     ("rope-extrapolates", {}, WRONG),
-    ("rope-extrapolates", {"rows": changed(("unscaled", 1.0), 1.80, copying=WORKS)}, HOLDS),
+    (
+        "rope-extrapolates",
+        {"rows": changed(("unscaled", 1.0), 1.80, copying=WORKS)},
+        HOLDS,
+    ),
     ("yarn-extends", {}, HOLDS),
     (
         "yarn-extends",
         {"rows": changed(("yarn", 4.0), copying=(1.0, 1.0, 1.0, 0.99, 0.6))},
         CONDITION,
     ),
-    ("yarn-extends", {"rows": changed(("yarn", 4.0), copying=(1.0, 1.0, 0.9, 0.5, 0.1))}, WRONG),
+    (
+        "yarn-extends",
+        {"rows": changed(("yarn", 4.0), copying=(1.0, 1.0, 0.9, 0.5, 0.1))},
+        WRONG,
+    ),
     ("yarn-extends", {"rows": changed(("yarn", 4.0), far=2.60)}, HOLDS),
     ("yarn-extends-text", {}, HOLDS),
     ("yarn-extends-text", {"rows": changed(("yarn", 4.0), far=2.60)}, WRONG),
@@ -134,7 +163,11 @@ ON_TRAINED_LENGTHS = [
     ("pi-fails-zero-shot", {"rows": changed(("pi", 4.0), far=2.60)}, HOLDS),
     ("pi-fails-zero-shot", {"rows": changed(("pi", 4.0), copying=WORKS)}, WRONG),
     ("low-perplexity-enough", {}, HOLDS),
-    ("low-perplexity-enough", {"rows": PAPER_LIKE | {("yarn", 4.0): (1.88, 1.88, None)}}, OPEN),
+    (
+        "low-perplexity-enough",
+        {"rows": PAPER_LIKE | {("yarn", 4.0): (1.88, 1.88, None)}},
+        OPEN,
+    ),
     ("low-perplexity-enough", {"rows": changed(("unscaled", 1.0), far=1.88)}, WRONG),
     (
         "low-perplexity-enough",
@@ -176,14 +209,21 @@ def with_worst(quality: pd.DataFrame) -> pd.DataFrame:
     return quality.assign(worst_seed_value=quality["value"])
 
 
-def encodings(rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004, unlearned=()) -> Stored:
-    """A stored run of the encodings lab; `unlearned` copy 0.1 inside the trained length."""
+def encodings(
+    rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004, unlearned=()
+) -> Stored:
+    """A stored run of the encodings lab; `unlearned` copy 0.1 inside the trained
+    length.
+    """
     growth, quality, pairs = [], [], []
     for name, rise in rises.items():
         growth.append(("text loss", 4, name, rise, rise - noise, rise + noise))
         quality += [("text loss", name, 1, 1.9), ("text loss", name, 4, 1.9 + rise)]
         inside = 0.1 if name in unlearned else near
-        quality += [("copy accuracy", name, 1, inside), ("copy accuracy", name, 4, copies[name])]
+        quality += [
+            ("copy accuracy", name, 1, inside),
+            ("copy accuracy", name, 4, copies[name]),
+        ]
         if name != "rope":
             names = (name, "rope")
             loss = _better(rise - rises["rope"], noise, names)
@@ -192,16 +232,29 @@ def encodings(rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004, unlearned=
             pairs.append(("text loss", 4, *names, loss, change - noise, change + noise))
             pairs.append(("copy accuracy", 4, *names, copied, math.nan, math.nan))
             near_loss = NEAR_LOSSES.get(name, 0.0)
-            pairs.append(("text loss", 1, *names, "~", near_loss - noise, near_loss + noise))
+            pairs.append(
+                ("text loss", 1, *names, "~", near_loss - noise, near_loss + noise)
+            )
     at = "times_trained_len"
     tables = {
         "extrapolation": pd.DataFrame(
-            growth, columns=["metric", at, "encoding", "difference", "ci_low", "ci_high"]
+            growth,
+            columns=["metric", at, "encoding", "difference", "ci_low", "ci_high"],
         ),
-        "quality": with_worst(pd.DataFrame(quality, columns=["metric", "encoding", at, "value"])),
+        "quality": with_worst(
+            pd.DataFrame(quality, columns=["metric", "encoding", at, "value"])
+        ),
         "comparisons": pd.DataFrame(
             pairs,
-            columns=["metric", at, "encoding_a", "encoding_b", "verdict", "ci_low", "ci_high"],
+            columns=[
+                "metric",
+                at,
+                "encoding_a",
+                "encoding_b",
+                "verdict",
+                "ci_low",
+                "ci_high",
+            ],
         ),
     }
     config = {"train_len": 512, "test_len": 2048, "seeds": [0, 1, 2], "documents": 50}
@@ -227,7 +280,11 @@ def encodings(rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004, unlearned=
         ("alibi-beats-others", {"rises": RISES | {"t5": -0.005}}, OPEN),
         ("alibi-beats-others", {"unlearned": ("t5",)}, OPEN),
         ("relative-do-well", {"rises": RISES | {"transformer_xl": 0.1}}, HOLDS),
-        ("relative-do-well", {"rises": RISES | {"transformer_xl": 0.1}, "noise": 0.2}, OPEN),
+        (
+            "relative-do-well",
+            {"rises": RISES | {"transformer_xl": 0.1}, "noise": 0.2},
+            OPEN,
+        ),
         ("relative-do-well", {}, OPEN),
         ("rope-beats-sinusoidal", {}, HOLDS),
         ("rope-beats-sinusoidal", {"rises": RISES | {"sinusoidal": 0.2}}, WRONG),
@@ -239,7 +296,11 @@ def encodings(rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004, unlearned=
         ("sinusoidal-above-rope", {"rises": RISES | {"sinusoidal": 0.501}}, OPEN),
         ("copy-order", {}, HOLDS),
         ("copy-order", {"copies": FAR_COPIES | {"nope": 0.0}}, WRONG),
-        ("copy-order", {"copies": FAR_COPIES | {"nope": 0.0}, "unlearned": ("nope",)}, OPEN),
+        (
+            "copy-order",
+            {"copies": FAR_COPIES | {"nope": 0.0}, "unlearned": ("nope",)},
+            OPEN,
+        ),
         ("copy-order", {"unlearned": ("nope",)}, OPEN),
         ("copy-order", {"near": 0.3}, OPEN),
     ],
@@ -249,17 +310,23 @@ def test_verdicts_on_encodings_follow_the_stored_numbers(id_, stored, expected):
     assert evidence.verdict(Kind.TRAINED) == expected, evidence.measured
 
 
-def paired(mine: str, other: str, difference: float, noise=0.01, unlearned=()) -> Stored:
+def paired(
+    mine: str, other: str, difference: float, noise=0.01, unlearned=()
+) -> Stored:
     """A stored run of the encodings lab in which two text losses differ by so much."""
     names = (mine, other)
     row = (*names, difference, difference - noise, difference + noise)
     columns = ["encoding_a", "encoding_b", "difference", "ci_low", "ci_high", "verdict"]
     pair = pd.DataFrame([(*row, _better(difference, noise, names))], columns=columns)
     copied = [
-        ("copy accuracy", name, 1, 0.1 if name in unlearned else 0.98) for name in {*names, "rope"}
+        ("copy accuracy", name, 1, 0.1 if name in unlearned else 0.98)
+        for name in {*names, "rope"}
     ]
     columns = ["metric", "encoding", "times_trained_len", "value"]
-    tables = {"pairs": pair, "quality": with_worst(pd.DataFrame(copied, columns=columns))}
+    tables = {
+        "pairs": pair,
+        "quality": with_worst(pd.DataFrame(copied, columns=columns)),
+    }
     config = {"train_len": 512, "test_len": 2048, "seeds": [0, 1, 2], "documents": 50}
     return Stored("encodings", config, tables, "somewhere")
 
@@ -268,8 +335,12 @@ def test_one_seed_that_did_not_learn_leaves_open_what_the_mean_would_decide():
     run = encodings()
     quality = run.tables["quality"]
     near = (quality["encoding"] == "rope") & (quality["times_trained_len"] == 1)
-    worst = quality["worst_seed_value"].mask(near & (quality["metric"] == "copy accuracy"), 0.1)
-    mixed = replace(run, tables=run.tables | {"quality": quality.assign(worst_seed_value=worst)})
+    worst = quality["worst_seed_value"].mask(
+        near & (quality["metric"] == "copy accuracy"), 0.1
+    )
+    mixed = replace(
+        run, tables=run.tables | {"quality": quality.assign(worst_seed_value=worst)}
+    )
     assert find("copy-order").verdict(runs=(run,)) == HOLDS
     assert find("copy-order").verdict(runs=(mixed,)) == OPEN
 
@@ -293,7 +364,9 @@ def test_a_higher_loss_is_decided_by_the_stored_pair(id_, pair):
     assert find(id_).verdict(runs=(paired("nope", "rope", 0.2),)) == OPEN
 
 
-def test_a_learned_table_is_compared_where_every_position_was_trained_as_often() -> None:
+def test_a_learned_table_is_compared_where_every_position_was_trained_as_often() -> (
+    None
+):
     run = paired("learned", "sinusoidal", 0.2)
     run.config["first_window"] = 16
     evidence = find("learned-worse").evidence(runs=(run,))
@@ -360,7 +433,9 @@ def test_exact_bounds_decide_whether_printed_bases_are_least(law, expected):
 
 
 def predictions(*rows) -> Stored:
-    """A stored run that trained under several bases: first failure, outcome, text, agrees."""
+    """A stored run that trained under several bases: first failure, outcome, text,
+    agrees.
+    """
     names = ["first_failing_position_tokens", "outcome", "text_ci_high_nats_per_byte"]
     table = pd.DataFrame(rows, columns=[*names, "agrees"])
     config = {"seeds": [0], "train_len": 512}
@@ -401,7 +476,8 @@ def test_low_text_losses_are_counted_among_all_bases_below_the_bound():
     assert low.measured == "2 of 2"
 
 
-# Copied from 16 and from 64 back: by scheme, and by the band that is taken from the trained model.
+# Copied from 16 and from 64 back: by scheme, and by the band that is taken from the
+# trained model.
 COPIES = {
     ("unscaled", "none"): (0.97, 0.91),
     ("one(period=1e+06)", "none"): (0.08, 0.06),
@@ -413,7 +489,9 @@ COPIES = {
 
 
 def frequencies(copies=COPIES, noise=0.03, resting=8, base=80.0, **changes) -> Stored:
-    """A stored run of the frequencies lab in which differences above `noise` are told apart."""
+    """A stored run of the frequencies lab in which differences above `noise` are told
+    apart.
+    """
     copies = copies | {tuple(name.split("/")): value for name, value in changes.items()}
     place = ["distance_tokens", "context_tokens"]
     learned: list[tuple] = []
@@ -442,7 +520,9 @@ def frequencies(copies=COPIES, noise=0.03, resting=8, base=80.0, **changes) -> S
                 "pairs": 16,
             }
         ).drop_duplicates(),
-        "learned": pd.DataFrame(learned, columns=["metric", "scheme", "removed", *place, "value"]),
+        "learned": pd.DataFrame(
+            learned, columns=["metric", "scheme", "removed", *place, "value"]
+        ),
         "comparisons": pd.DataFrame(
             pairs, columns=["metric", *place, "scheme_a", "scheme_b", *ends]
         ),
@@ -497,7 +577,9 @@ def test_without_a_run_that_decides_a_claim_stays_open_and_says_why(claim):
     nothing = claim.evidence()
     assert nothing.verdict(claim.kind) == OPEN
     assert nothing.is_missing
-    weak = {"extrapolate": extrapolation(changed(("unscaled", 1.0), copying=(0.3,) * 5))}
+    weak = {
+        "extrapolate": extrapolation(changed(("unscaled", 1.0), copying=(0.3,) * 5))
+    }
     weak["encodings"] = encodings(near=0.3)
     weak["spectrum"] = frequencies(**{"unscaled/none": (0.3, 0.3)})
     unlearned = claim.evidence(runs=(weak[claim.reads],))
@@ -506,7 +588,11 @@ def test_without_a_run_that_decides_a_claim_stays_open_and_says_why(claim):
     assert claim.command.startswith(f"ropelab {claim.reads} ")
 
 
-RUNS = {"extrapolate": extrapolation(), "encodings": encodings(), "spectrum": frequencies()}
+RUNS = {
+    "extrapolate": extrapolation(),
+    "encodings": encodings(),
+    "spectrum": frequencies(),
+}
 
 
 @pytest.mark.parametrize(
@@ -521,7 +607,9 @@ def test_a_run_without_one_of_its_tables_is_never_read_as_a_failure(claim, left)
     assert claim.verdict(runs=(partial,)) in (OPEN, claim.verdict(runs=(full,)))
 
 
-@pytest.mark.parametrize("id_", ["sinusoidal-extrapolates", "t5-extrapolates", "t5-below-rope"])
+@pytest.mark.parametrize(
+    "id_", ["sinusoidal-extrapolates", "t5-extrapolates", "t5-below-rope"]
+)
 def test_an_encoding_that_did_not_learn_decides_nothing(id_):
     learned = find(id_).verdict(runs=(encodings(),))
     evidence = find(id_).evidence(runs=(encodings(unlearned=("sinusoidal", "t5")),))
@@ -530,7 +618,9 @@ def test_an_encoding_that_did_not_learn_decides_nothing(id_):
     assert "did not learn to copy" in evidence.measured
 
 
-@pytest.mark.parametrize("id_", ["sinusoidal-extrapolates", "t5-extrapolates", "t5-below-rope"])
+@pytest.mark.parametrize(
+    "id_", ["sinusoidal-extrapolates", "t5-extrapolates", "t5-below-rope"]
+)
 def test_a_run_whose_models_learned_decides_before_a_larger_one(id_):
     claim, learned = find(id_), encodings()
     weak = encodings(unlearned=("sinusoidal", "t5"))
@@ -553,7 +643,9 @@ def test_one_run_is_judged_by_the_claims_that_it_can_answer():
     assert table.loc["rope-extrapolates", "verdict"] == Verdict.NOT_REPRODUCED
     assert "extension-beats-window" not in table.index  # nothing was fine-tuned
     assert "order-zero-shot-2x" not in table.index  # tested at 4x
-    assert judged("encodings", encodings(near=0.3).config, encodings(near=0.3).tables).empty
+    assert judged(
+        "encodings", encodings(near=0.3).config, encodings(near=0.3).tables
+    ).empty
 
 
 def test_models_are_described_by_size_seeds_and_length():
@@ -569,10 +661,16 @@ def test_models_are_described_by_size_seeds_and_length():
 # Orderings
 
 
-def ordered_run(*pairs, metric="nll_short_context", at=L, seeds=(0,), test_len=LONGER, **config):
-    """A stored run that compares pairs (a, b, difference, better) and whose models copy."""
+def ordered_run(
+    *pairs, metric="nll_short_context", at=L, seeds=(0,), test_len=LONGER, **config
+):
+    """A stored run that compares pairs (a, b, difference, better) and whose models
+    copy.
+    """
     columns = ["method_a", "method_b", "difference", "verdict"]
-    table = pd.DataFrame(list(pairs), columns=columns).assign(metric=metric, at_tokens=at)
+    table = pd.DataFrame(list(pairs), columns=columns).assign(
+        metric=metric, at_tokens=at
+    )
     table = with_ends(table, config.pop("noise", 0.005))
     copies = pd.DataFrame(
         {
@@ -601,7 +699,9 @@ def ordered_run(*pairs, metric="nll_short_context", at=L, seeds=(0,), test_len=L
         (0.01, 0.005, "second", OPEN, HOLDS),
     ],
 )
-def test_orderings_are_decided_by_verdicts_and_closeness(difference, noise, better, costs, free):
+def test_orderings_are_decided_by_verdicts_and_closeness(
+    difference, noise, better, costs, free
+):
     def verdict(id_: str, a: str, b: str, **about: Any) -> Verdict:
         row = (a, b, difference, {"first": a, "second": b}.get(better, "~"))
         return find(id_).verdict(runs=(ordered_run(row, noise=noise, **about),))
@@ -651,7 +751,10 @@ def test_runs_of_the_same_models_that_decide_differently_leave_open() -> None:
 def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
     there = ordered_run(("unscaled", "yarn ×4", -0.3, "unscaled"))
     back = ordered_run(("yarn ×4", "unscaled", 0.3, "unscaled"))
-    told = [find("static-costs-short").evidence(runs=(run,)).measured for run in (there, back)]
+    told = [
+        find("static-costs-short").evidence(runs=(run,)).measured
+        for run in (there, back)
+    ]
     assert told == ["unscaled > yarn ×4: > (-0.300)"] * 2
 
 
@@ -664,17 +767,25 @@ def test_orderings_need_models_that_learned_and_the_run_with_most_seeds_decides(
 
 
 def test_fine_tuned_models_are_looked_at_inside_and_just_outside_of_that_length():
-    inside, outside = ["yarn", "ntk_by_parts", "pi", "ntk"], ["yarn", "ntk", "pi", "ntk_by_parts"]
+    inside, outside = (
+        ["yarn", "ntk_by_parts", "pi", "ntk"],
+        ["yarn", "ntk", "pi", "ntk_by_parts"],
+    )
     pairs = [
         (at, f"{a} ×2 finetuned", f"{b} ×2 finetuned", -0.03)
         for at, order in ((2 * L, inside), (3 * L, outside), (4 * L, inside))
         for a, b in combinations(order, 2)
     ]
-    table = pd.DataFrame(pairs, columns=["at_tokens", "method_a", "method_b", "difference"])
+    table = pd.DataFrame(
+        pairs, columns=["at_tokens", "method_a", "method_b", "difference"]
+    )
     # Inside, the first three are equal and the last is worse; outside all differ.
     equal = (table["at_tokens"] != 3 * L) & (table["method_b"] != "ntk ×2 finetuned")
     table["difference"] = table["difference"].mask(equal, -0.001)
-    ends = {"ci_low": table["difference"] - 0.001, "ci_high": table["difference"] + 0.001}
+    ends = {
+        "ci_low": table["difference"] - 0.001,
+        "ci_high": table["difference"] + 0.001,
+    }
     table = table.assign(metric="nll_bucket", verdict=table["method_a"], **ends)
     near = ordered_run(finetune_len=2 * L)
     near.tables["comparisons"] = table
@@ -689,7 +800,14 @@ Values = dict[str, Any]
 SMALL: Values = {"train_len": 64, "test_len": 128, "steps": 2, "device": "cpu"}
 SMALL |= {"documents": 3, "sequences": 2}
 TINY: Values = {"train_len": 256, "steps": 2, "tokens_per_step": 128}
-TINY |= {"width": 16, "head_dim": 8, "layers": 1, "documents": 3, "sequences": 2, "device": "cpu"}
+TINY |= {
+    "width": 16,
+    "head_dim": 8,
+    "layers": 1,
+    "documents": 3,
+    "sequences": 2,
+    "device": "cpu",
+}
 SMALLER: Values = {
     "layers": 1,
     "width": 16,
@@ -715,7 +833,11 @@ NOT_IN_SMALL_RUNS = {
 def really_run(corpora, tiny_preset) -> dict[str, Stored]:
     """Runs of the labs themselves, too short to learn anything."""
     on: Values = {"corpus": corpora[0]}
-    few: Values = {"methods": "unscaled,pi,ntk,yarn", "head_dim": 16, "tasks": "text,copy"}
+    few: Values = {
+        "methods": "unscaled,pi,ntk,yarn",
+        "head_dim": 16,
+        "tasks": "text,copy",
+    }
     chosen: Values = {"encodings": f"nope,sinusoidal,t5,alibi,rope,{FAST}"}
     schemes: Values = {
         "schemes": "unscaled,one(period=1e6),without(band=slow)",
@@ -754,7 +876,9 @@ def test_the_longest_run_with_most_seeds_decides():
     seeds = extrapolation(seeds=[0, 1, 2])
     short_seeds = extrapolation(train_len=1024, test_len=2048, seeds=[0, 1])
     same_length = extrapolation(test_len=L)
-    chosen = largest_first(Methods, (small, seeds, short_seeds, extrapolation(), same_length))
+    chosen = largest_first(
+        Methods, (small, seeds, short_seeds, extrapolation(), same_length)
+    )
     sizes = [(run.train_len, len(run.config["seeds"])) for run in chosen]
     assert sizes == [(L, 3), (1024, 2), (L, 1), (512, 1)]
     assert largest_first(Methods, (same_length,)) == []
@@ -764,7 +888,10 @@ def test_the_longest_run_with_most_seeds_decides():
 def test_fine_tuned_rows_do_not_decide_zero_shot_claims():
     plain = extrapolation()
     tuned = plain.tables["copy_accuracy"].assign(arm="finetuned", accuracy=1.0)
-    tables = {**plain.tables, "copy_accuracy": pd.concat([tuned, plain.tables["copy_accuracy"]])}
+    tables = {
+        **plain.tables,
+        "copy_accuracy": pd.concat([tuned, plain.tables["copy_accuracy"]]),
+    }
     mixed = Methods(Stored("extrapolate", plain.config, tables, ""))
     assert mixed.level_at("unscaled", "twice").value == 0.02
     assert mixed.label("ntk") == "ntk ×4"
@@ -776,7 +903,9 @@ def test_what_is_copied_is_judged_by_its_interval_over_the_seeds():
     plain = extrapolation()
     copies = plain.tables["copy_accuracy"]
     spread = [(0, -0.06), (1, 0.0), (2, 0.05)]
-    seeds = [copies.assign(seed=s, accuracy=copies["accuracy"] + by) for s, by in spread]
+    seeds = [
+        copies.assign(seed=s, accuracy=copies["accuracy"] + by) for s, by in spread
+    ]
     tables = {**plain.tables, "copy_accuracy": pd.concat(seeds)}
     run = Stored("extrapolate", {**plain.config, "seeds": [0, 1, 2]}, tables, "")
     found = Methods(run).level("yarn ×4", 4096)
@@ -822,9 +951,13 @@ def test_tallies_in_words(tally, agrees, text):
 
 
 @pytest.mark.parametrize("id_", ["pi-fails-zero-shot", "rope-extrapolates"])
-def test_a_comparison_that_a_run_lacks_neither_agrees_nor_puts_a_condition(id_: str) -> None:
+def test_a_comparison_that_a_run_lacks_neither_agrees_nor_puts_a_condition(
+    id_: str,
+) -> None:
     full = extrapolation(changed(("unscaled", 1.0), copying=WORKS))
-    run = replace(full, tables=full.tables | {"comparisons": full.tables["comparisons"].iloc[:0]})
+    run = replace(
+        full, tables=full.tables | {"comparisons": full.tables["comparisons"].iloc[:0]}
+    )
     assert find(id_).verdict(runs=(run,)) == OPEN
 
 
@@ -833,13 +966,43 @@ def test_a_comparison_that_a_run_lacks_neither_agrees_nor_puts_a_condition(id_: 
     ("shares", "verdict"),
     [
         # Places are lost where keys are kept, and no scaling brings them back.
-        ({"unscaled": ((0.95, 0.27), (0.99, 0.98)), YARN: ((0.95, 0.28), (0.99, 0.98))}, HOLDS),
-        ({"unscaled": ((0.95, 0.27), (0.99, 0.98)), YARN: ((0.95, 0.9), (0.99, 0.98))}, CONDITION),
+        (
+            {
+                "unscaled": ((0.95, 0.27), (0.99, 0.98)),
+                YARN: ((0.95, 0.28), (0.99, 0.98)),
+            },
+            HOLDS,
+        ),
+        (
+            {
+                "unscaled": ((0.95, 0.27), (0.99, 0.98)),
+                YARN: ((0.95, 0.9), (0.99, 0.98)),
+            },
+            CONDITION,
+        ),
         # The list is lost, not only the place in it.
-        ({"unscaled": ((0.95, 0.27), (0.99, 0.2)), YARN: ((0.95, 0.3), (0.99, 0.98))}, CONDITION),
-        ({"unscaled": ((0.95, 0.9), (0.99, 0.98)), YARN: ((0.95, 0.9), (0.99, 0.98))}, WRONG),
+        (
+            {
+                "unscaled": ((0.95, 0.27), (0.99, 0.2)),
+                YARN: ((0.95, 0.3), (0.99, 0.98)),
+            },
+            CONDITION,
+        ),
+        (
+            {
+                "unscaled": ((0.95, 0.9), (0.99, 0.98)),
+                YARN: ((0.95, 0.9), (0.99, 0.98)),
+            },
+            WRONG,
+        ),
         # Who did not learn it decides nothing.
-        ({"unscaled": ((0.4, 0.27), (0.99, 0.98)), YARN: ((0.4, 0.28), (0.99, 0.98))}, OPEN),
+        (
+            {
+                "unscaled": ((0.4, 0.27), (0.99, 0.98)),
+                YARN: ((0.4, 0.28), (0.99, 0.98)),
+            },
+            OPEN,
+        ),
     ],
 )
 def test_places_are_lost_only_where_keys_are_kept(shares, verdict):
@@ -866,8 +1029,12 @@ def test_places_are_lost_only_where_keys_are_kept(shares, verdict):
     claim = find("du-indexing")
     assert claim.verdict(runs=(lists, extrapolation())) == verdict
     # A run of more seeds that was not asked for all of it does not decide.
-    plain = {name: table[table["method"] == "unscaled"] for name, table in tables.items()}
-    more = Stored("extrapolate", {**config, "seeds": [0, 1, 2, 3, 4, 5]}, plain, "somewhere")
+    plain = {
+        name: table[table["method"] == "unscaled"] for name, table in tables.items()
+    }
+    more = Stored(
+        "extrapolate", {**config, "seeds": [0, 1, 2, 3, 4, 5]}, plain, "somewhere"
+    )
     assert claim.verdict(runs=(more, lists)) == verdict
     # Runs without these tasks leave it open.
     assert claim.verdict(runs=(extrapolation(),)) == OPEN
@@ -895,7 +1062,9 @@ def test_keys_before_rope_are_compared_by_document(channel, block, verdict):
         {
             "name": f"{document}.py",
             "method": f"unmodified + {keys}",
-            "nll_nats_per_byte": document + cost + ("before" in keys) * 0.001 * (-1) ** document,
+            "nll_nats_per_byte": document
+            + cost
+            + ("before" in keys) * 0.001 * (-1) ** document,
         }
         for keys, cost in costs.items()
         for document in range(6)
@@ -908,7 +1077,8 @@ def test_keys_before_rope_are_compared_by_document(channel, block, verdict):
     evidence = claim.evidence(runs=runs)
     assert evidence.verdict(claim.kind) == verdict
     assert evidence.models == "llama of 30 layers, as it was released"
-    # Six differences of deviation 0.001 sqrt(6 / 5); 2.571 is Student's for five degrees.
+    # Six differences of deviation 0.001 sqrt(6 / 5); 2.571 is Student's for five
+    # degrees.
     half = 2.571 * 0.001 / 5**0.5
     assert f"[{channel - half:+.4f}, {channel + half:+.4f}]" in evidence.measured
     assert claim.verdict(runs=runs[:1]) == OPEN

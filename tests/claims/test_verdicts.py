@@ -65,7 +65,10 @@ def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(
     claims = tables["claims"].set_index("id")
     elsewhere = claims["decided_from"] == verdicts.COMMITTED
     assert set(claims.index[elsewhere]) == {claim.id for claim in CLAIMS if claim.reads}
-    assert set(claims.loc[elsewhere, "verdict"]) > {Verdict.REPRODUCED, Verdict.NOT_REPRODUCED}
+    assert set(claims.loc[elsewhere, "verdict"]) > {
+        Verdict.REPRODUCED,
+        Verdict.NOT_REPRODUCED,
+    }
     for id_, found in verdicts.committed().items():
         if not find(id_).reads:
             continue
@@ -75,10 +78,14 @@ def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(
     assert f"No run stored here decides {elsewhere.sum()} of them" in said
     assert "`ropelab claims --run` decides them anew" in said
     one = verdicts.answer(run(ClaimsConfig(id="yarn-extends")))
-    assert "These are the committed results; `ropelab extrapolate --train-len 2048" in one
+    assert (
+        "These are the committed results; `ropelab extrapolate --train-len 2048" in one
+    )
 
 
-def test_without_torch_committed_findings_decide_and_are_those_of_the_checks(tables, monkeypatch):
+def test_without_torch_committed_findings_decide_and_are_those_of_the_checks(
+    tables, monkeypatch
+):
     closed = {claim.id for claim in CLAIMS if claim.needs_torch}
     made = tables["claims"].set_index("id").loc[sorted(closed)]
     assert set(made["decided_from"]) == {verdicts.HERE}
@@ -155,7 +162,9 @@ def test_one_source_gives_its_sentences_in_the_order_of_the_text():
     assert places == sorted(places)
     page = verdicts.summary(tables)
     quoted = passages["quote"] != ""
-    assert list(page["sentence"]) == list(passages["quote"].where(quoted, passages["english"]))
+    assert list(page["sentence"]) == list(
+        passages["quote"].where(quoted, passages["english"])
+    )
     assert list(page["english"]) == list(passages["english"].where(quoted, ""))
     assert set(page["verdict"]) <= {str(verdict) for verdict in Verdict}
     assert verdicts.answer(tables).startswith("“旋转位置编码”. Of ")
@@ -189,7 +198,9 @@ def test_claims_that_read_runs_get_those_of_their_experiment_and_the_others_are_
     assert sorted(asked) == sorted({claim.reads for claim in CLAIMS if claim.reads})
     assert set(asked) == set(ClaimsConfig().reads())
     cells = verdicts.cells(ClaimsConfig(seed=3))
-    assert {cell.key["claim"] for cell in cells} == {c.id for c in CLAIMS if not c.reads}
+    assert {cell.key["claim"] for cell in cells} == {
+        c.id for c in CLAIMS if not c.reads
+    }
     for cell in cells:
         assert cell.key["inputs"].get("seed", 3) == 3
         json.dumps(cell.key)
@@ -285,7 +296,9 @@ def test_titles_say_what_the_tables_say(tables):
         figure = figures.resolution(tables["resolution"])
         changed = tables["resolution"].assign(adjacent_collisions=0)
         other = figures.resolution(changed)
-    assert "0% of neighbours lost in float32, 98.9% in bfloat16" in figure.axes[0].get_title("left")
+    assert "0% of neighbours lost in float32, 98.9% in bfloat16" in figure.axes[
+        0
+    ].get_title("left")
     assert "0% in bfloat16" in other.axes[0].get_title("left")
 
 
@@ -295,26 +308,39 @@ def test_titles_of_the_sinusoidal_code_say_what_the_tables_say(tables):
     )
     later = summed["start"] == "period"
     same = summed.assign(value=summed["value"].where(~later, 0.0))
-    same["value"] = same.groupby(["spacing", "position_tokens"])["value"].transform("sum")
+    same["value"] = same.groupby(["spacing", "position_tokens"])["value"].transform(
+        "sum"
+    )
     code_of_x_and_delta = turned[["x", "y"]].iloc[1]
     right = turned.copy()
     right.loc[2, ["x", "y"]] = code_of_x_and_delta
     with use_style():
-        assert "the Transformer's code is not" in figures.sinusoid_sum(summed).get_suptitle()
+        assert (
+            "the Transformer's code is not"
+            in figures.sinusoid_sum(summed).get_suptitle()
+        )
         assert "is not" not in figures.sinusoid_sum(same).get_suptitle()
-        assert "comes back" in figures.sinusoid_distance(product).axes[0].get_title("left")
+        assert "comes back" in figures.sinusoid_distance(product).axes[0].get_title(
+            "left"
+        )
         low = figures.sinusoid_distance(product.assign(value=0.5))
         assert "comes back" not in low.axes[0].get_title("left")
         assert "back by" in figures.sinusoid_shift(turned).axes[0].get_title("left")
-        assert "where it belongs" in figures.sinusoid_shift(right).axes[0].get_title("left")
+        assert "where it belongs" in figures.sinusoid_shift(right).axes[0].get_title(
+            "left"
+        )
 
 
 def test_the_series_of_the_code_are_the_code(tables):
-    grid = tables["sinusoid_code"].pivot(index="position_tokens", columns="feature")["value"]
+    grid = tables["sinusoid_code"].pivot(index="position_tokens", columns="feature")[
+        "value"
+    ]
     assert grid.shape == (64, 32)
     assert grid.loc[3, 4] == pytest.approx(np.sin(3 / 10000 ** (4 / 32)))
     assert grid.loc[3, 5] == pytest.approx(np.cos(3 / 10000 ** (4 / 32)))
-    product = tables["sinusoid_distance"].set_index(["spacing", "distance_tokens"])["value"]
+    product = tables["sinusoid_distance"].set_index(["spacing", "distance_tokens"])[
+        "value"
+    ]
     assert product["harmonic", 512] == pytest.approx(1)
     angles = 7 / 10000.0 ** (np.arange(0, 512, 2) / 512)
     assert product["exponential", 7] == pytest.approx(np.cos(angles).mean())

@@ -1,4 +1,6 @@
-"""The base experiment: its tables say what the mathematics says, and bad input gets one line."""
+"""The base experiment: its tables say what the mathematics says, and bad input gets one
+line.
+"""
 
 import math
 from decimal import Context, Decimal
@@ -13,7 +15,14 @@ from matplotlib import pyplot as plt
 
 from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.bound import cells, rounded_up, similarity_of, steps
-from ropelab.experiments.base.comparison import answer, blind_from, check, fits, following, summary
+from ropelab.experiments.base.comparison import (
+    answer,
+    blind_from,
+    check,
+    fits,
+    following,
+    summary,
+)
 from ropelab.experiments.base.comparison import tables as tables_of
 from ropelab.lab import run as run_by_name
 from ropelab.math.bounds import Similarity, first_negative
@@ -80,7 +89,10 @@ def test_theories_are_judged_by_the_exact_bound(tables):
     at_4k = table[table["context_tokens"] == 4096].set_index("theory")
     assert at_4k.loc["smallest admissible base", "verdict"] == "admissible"
     assert at_4k.loc["asymptote", "verdict"] == "below the bound"
-    assert at_4k.loc["every pair completes a rotation", "verdict"] == "contradicts the bound"
+    assert (
+        at_4k.loc["every pair completes a rotation", "verdict"]
+        == "contradicts the bound"
+    )
     assert at_4k.loc["NTK-aware", "base"] == pytest.approx(1e4 * 4 ** (128 / 126))
     assert (table["source"] != "").all()
     at_1k = table[table["context_tokens"] == 1024]["theory"].tolist()
@@ -91,7 +103,9 @@ def test_theories_of_phase_modulation_are_judged_too():
     found = run(context=(4096,), windows_up_to=0, layers=8, coherence=0.5)["theories"]
     table = found.set_index("theory")
     assert table.loc["aliasing bound", "base"] == pytest.approx(4096 / (2 * math.pi))
-    assert table.loc["DC stability, 1 layer", "base"] == pytest.approx(4096 / (math.pi / 3))
+    assert table.loc["DC stability, 1 layer", "base"] == pytest.approx(
+        4096 / (math.pi / 3)
+    )
     deep = 4096 / math.acos(0.5 ** (1 / 8))
     assert table.loc["DC stability, 8 layers", "base"] == pytest.approx(deep)
     assert table.loc["DC stability, 8 layers", "verdict"] == "below the bound"
@@ -132,12 +146,17 @@ def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
     assert fitted.loc["exact values of its contexts", "contexts"] == 3
     assert fitted.loc["exact values of its contexts", "exponent"] == pytest.approx(1)
     assert fitted.loc["recommended bases", "exponent"] == pytest.approx(2)
-    assert fitted.loc["recommended bases", "standard_error"] == pytest.approx(0, abs=1e-12)
+    assert fitted.loc["recommended bases", "standard_error"] == pytest.approx(
+        0, abs=1e-12
+    )
 
 
 def test_bases_in_the_answer_are_as_people_type_them(tables):
     bound = tables["bound"].tail(1).assign(recommended_base=3.4e6)
-    text = "Base 3.4e6 and every larger one keep the sum of cosines at or above 0, by proof ("
+    text = (
+        "Base 3.4e6 and every larger one keep the sum of cosines at or above 0, by"
+        " proof ("
+    )
     assert answer({**tables, "bound": bound}).startswith(text)
 
 
@@ -152,8 +171,8 @@ def test_a_context_without_a_stable_base_hands_on_where_it_ended():
 def test_answer_and_summary(tables):
     text = answer(tables)
     assert text.startswith(
-        "Base 59000 and every larger one keep the sum of cosines at or above 0, by proof (4096 "
-        "tokens, heads of 128 features)."
+        "Base 59000 and every larger one keep the sum of cosines at or above 0, by"
+        " proof (4096 tokens, heads of 128 features)."
     )
     assert "The smallest admissible base is 26952.4, but from" in text
     assert "How far trained models reach is another question" in text
@@ -173,7 +192,9 @@ def test_windows_are_searched_up_to_a_length_only():
     bound = run(context=(128, 256, 512), windows_up_to=128)["bound"]
     assert bound["status"].tolist() == ["all windows", *["first and last window"] * 2]
     everything = run(context=(128, 256, 512))["bound"]
-    np.testing.assert_allclose(bound["stable_base"], everything["stable_base"], rtol=1e-9)
+    np.testing.assert_allclose(
+        bound["stable_base"], everything["stable_base"], rtol=1e-9
+    )
     assert bound["recommended_base"].tolist() == everything["recommended_base"].tolist()
 
 
@@ -208,7 +229,10 @@ def test_half_rotated_heads_take_every_base():
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"context": (2,), "head_dim": 64}, "Every base is admissible for 2 tokens (heads of 64"),
+        (
+            {"context": (2,), "head_dim": 64},
+            "Every base is admissible for 2 tokens (heads of 64",
+        ),
         ({"context": (64,), "head_dim": 2, "train_len": 32}, "No base is admissible"),
     ],
 )
@@ -283,7 +307,9 @@ def test_a_scaling_method_is_judged_by_its_own_frequencies():
     scaled = run(**values)["given_base"].iloc[0]
     plain = run(**values, method="unscaled")["given_base"].iloc[0]
     assert (scaled["method"], plain["method"]) == ("llama3(factor=8)", "unscaled")
-    inv_freq = parse_scaling("llama3(factor=8)").plan(Geometry(128, 5e5, 8192), 32768).inv_freq
+    inv_freq = (
+        parse_scaling("llama3(factor=8)").plan(Geometry(128, 5e5, 8192), 32768).inv_freq
+    )
     sums = np.cos(np.arange(32768.0)[:, None] * inv_freq).sum(1)
     assert scaled["lowest_sum"] == pytest.approx(sums.min(), abs=1e-4)
     assert scaled["admissible"] == (sums.min() >= 0)
@@ -291,21 +317,28 @@ def test_a_scaling_method_is_judged_by_its_own_frequencies():
 
 
 @pytest.mark.parametrize(("head_dim", "fails"), [(64, 18281), (80, 27128), (128, None)])
-def test_the_base_for_heads_of_128_is_not_that_of_others(head_dim: int, fails: int | None) -> None:
+def test_the_base_for_heads_of_128_is_not_that_of_others(
+    head_dim: int, fails: int | None
+) -> None:
     assert first_negative(Similarity.of_head(head_dim), 3.4e6, 32768) == fails
     table = run(head_dim=head_dim, context="1k", windows_up_to=0)
     assert f"(1024 tokens, heads of {head_dim} features)." in answer(table)
 
 
 def test_a_method_without_a_base_is_refused() -> None:
-    with pytest.raises(InputError, match=r"yarn\(factor=4\) is judged with a base: give one"):
+    with pytest.raises(
+        InputError, match=r"yarn\(factor=4\) is judged with a base: give one"
+    ):
         check(config_of(method="yarn(factor=4)", context="4k"))
 
 
 def test_a_factor_that_is_not_given_comes_from_the_lengths() -> None:
     values: dict[str, Any] = {"base": 5e5, "method": "llama3", "context": "32k,64k"}
     found = run(**values, windows_up_to=0, train_len=8192)
-    assert found["given_base"]["method"].tolist() == ["llama3(factor=4)", "llama3(factor=8)"]
+    assert found["given_base"]["method"].tolist() == [
+        "llama3(factor=4)",
+        "llama3(factor=8)",
+    ]
     assert found["given_base"]["factor_from"].tolist() == [
         "32768 / 8192 tokens",
         "65536 / 8192 tokens",
@@ -327,7 +360,9 @@ def test_the_search_climbs_through_halves():
 def test_intermediate_contexts_do_not_change_the_bound():
     alone = run(context=700, head_dim=64, windows_up_to=0)["bound"]
     together = run(context=(300, 500, 700), head_dim=64, windows_up_to=500)["bound"]
-    alone, together = (bound["smallest_admissible_base"].iloc[-1] for bound in (alone, together))
+    alone, together = (
+        bound["smallest_admissible_base"].iloc[-1] for bound in (alone, together)
+    )
     assert alone == pytest.approx(together, rel=1e-10)
 
 
@@ -356,14 +391,18 @@ def test_a_cell_depends_on_the_head_and_the_context_alone():
         "context": (256,), "head_dim": 64, "rotary_dim": 64, "kept": 0.5, "dropped": (3,),
         "windows_up_to": 0,
     }  # fmt: skip
-    names = {name_of(cells(plain.replace(**{name: value}))[0]) for name, value in own.items()}
+    names = {
+        name_of(cells(plain.replace(**{name: value}))[0]) for name, value in own.items()
+    }
     assert len(names | {name_of(cell)}) == 1 + len(own)
     assert {*others, *own} == set(BaseConfig.model_fields)
 
 
 def test_longer_contexts_need_more():
     sizes = [2**k for k in range(10, 20)]
-    needs = [cells(config_of(context=(n,), windows_up_to=2**20))[0].needs for n in sizes]
+    needs = [
+        cells(config_of(context=(n,), windows_up_to=2**20))[0].needs for n in sizes
+    ]
     assert sorted(needs, key=lambda each: each.seconds) == needs
     assert sorted(needs, key=lambda each: each.memory_bytes) == needs
 
@@ -379,7 +418,10 @@ def test_a_format_loses_the_cosine_before_the_sine():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"head_dim": 4, "context": "356"}, "two pairs is searched up to 355 tokens only"),
+        (
+            {"head_dim": 4, "context": "356"},
+            "two pairs is searched up to 355 tokens only",
+        ),
         ({"context": "1"}, "at least 2 tokens"),
         ({"context": ""}, "at least one value"),
         ({"context": "32q"}, "must be a number"),
@@ -407,7 +449,9 @@ def test_bad_input_gets_one_line(values, message):
 def test_the_smallest_base_in_the_answer_is_admissible(tables):
     bound = tables["bound"].assign(smallest_admissible_base=629978.2628, certified=True)
     window = {"context_tokens": 4096, "low": 629978.2628}
-    wide, narrow = (pd.DataFrame([{**window, "high": high}]) for high in (630983.6, 629978.9))
+    wide, narrow = (
+        pd.DataFrame([{**window, "high": high}]) for high in (630983.6, 629978.9)
+    )
     # At 629978 the sum is negative.
     text = answer({**tables, "bound": bound, "windows": wide})
     assert "The smallest admissible base is 629979, but from 630984 on" in text
@@ -415,6 +459,10 @@ def test_the_smallest_base_in_the_answer_is_admissible(tables):
     assert "is 629978.3, but from 629979 on" in text
 
 
-@pytest.mark.parametrize(("given", "said"), [(1000001.0, "1000001"), (123456.75, "123456.75")])
+@pytest.mark.parametrize(
+    ("given", "said"), [(1000001.0, "1000001"), (123456.75, "123456.75")]
+)
 def test_the_base_in_the_answer_is_the_one_that_was_judged(given, said):
-    assert f"Base {said} is" in answer(run(context=(64,), head_dim=8, train_len=32, base=given))
+    assert f"Base {said} is" in answer(
+        run(context=(64,), head_dim=8, train_len=32, base=given)
+    )

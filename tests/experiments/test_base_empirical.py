@@ -1,4 +1,6 @@
-"""The empirical arm: verdicts follow from the numbers, and a tiny run has every table."""
+"""The empirical arm: verdicts follow from the numbers, and a tiny run has every
+table.
+"""
 
 import math
 from pathlib import Path
@@ -81,14 +83,17 @@ def test_outcomes_follow_from_the_numbers(
 
 def test_predictions_are_those_of_the_bound() -> None:
     config = build(
-        BaseEmpiricalConfig, {"bases": (100.0, 10.0, 1e4), "tasks": ("copy",), "train_len": 512}
+        BaseEmpiricalConfig,
+        {"bases": (100.0, 10.0, 1e4), "tasks": ("copy",), "train_len": 512},
     )
     assert config.bases == (10.0, 100.0, 1e4)
     assert first_fails(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
 
 
 def trials(**hits: tuple[int, int]) -> pd.DataFrame:
-    """Two sequences of ten trials at distances 16 and 64; hits by name of base, as b100=(10, 2)."""
+    """Two sequences of ten trials at distances 16 and 64; hits by name of base, as
+    b100=(10, 2).
+    """
     return pd.DataFrame(
         [
             {
@@ -130,7 +135,9 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail() -> None:
     assert row["outcome"] == Outcome.FAILS
     said = answer({"predictions": found})
     assert "tokens; the bound says 46 (1.44" in said
-    assert said.startswith("With base 100 copy works up to a distance between 16 and 64 tokens")
+    assert said.startswith(
+        "With base 100 copy works up to a distance between 16 and 64 tokens"
+    )
     assert "Over all distances the bound is right for 1 of 1 bases: where it" in said
     assert "predicts success, retrieval fails at 0 of 1 distances" in said
     assert len(summary({"predictions": found})) == 2
@@ -144,12 +151,18 @@ def test_every_distance_has_the_same_weight() -> None:
     accuracies = accuracy(table, config)
     row = predictions(config, {"copy": table}, {"copy": accuracies}, None).iloc[0]
     assert row["accuracy"] == pytest.approx(0.6)
-    assert row["accuracy"] - row["reference_accuracy"] == pytest.approx(row["accuracy_difference"])
+    assert row["accuracy"] - row["reference_accuracy"] == pytest.approx(
+        row["accuracy_difference"]
+    )
     assert row["outcome"] == Outcome.PARTLY
 
 
-def test_the_maximum_distance_is_the_farthest_that_works_whatever_fails_nearer() -> None:
-    table = pd.DataFrame({"distance_tokens": [8, 16, 32, 64], "accuracy": [0.1, 0.9, 0.8, 0.3]})
+def test_the_maximum_distance_is_the_farthest_that_works_whatever_fails_nearer() -> (
+    None
+):
+    table = pd.DataFrame(
+        {"distance_tokens": [8, 16, 32, 64], "accuracy": [0.1, 0.9, 0.8, 0.3]}
+    )
     assert maximum_distance(table) == (32, 64)
     farthest, fails_from = maximum_distance(table.assign(accuracy=0.9))
     assert farthest == 64
@@ -164,7 +177,12 @@ def test_a_tiny_run_has_every_table(
     name, values = read_toml(path)
     assert name == "base-empirical"
     found = tables(BaseEmpiricalConfig(**values, corpus=corpora[0]), Values())
-    assert set(found) == {"text_nll", "copy_accuracy", "associative_recall_accuracy", "predictions"}
+    assert set(found) == {
+        "text_nll",
+        "copy_accuracy",
+        "associative_recall_accuracy",
+        "predictions",
+    }
     assert len(found["predictions"]) == 4
     assert len(found["text_nll"]) == 2 * 5
     assert found["text_nll"]["nll_nats_per_byte"].between(3, 7).all()
@@ -188,8 +206,16 @@ def test_bad_input_gets_one_line(values: dict[str, Any], message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_text_alone_is_a_run_that_reads_back(tmp_path: Path, corpora: tuple[str, str]) -> None:
-    tiny: dict[str, Any] = {"layers": 1, "width": 16, "head_dim": 8, "steps": 2, "documents": 2}
+def test_text_alone_is_a_run_that_reads_back(
+    tmp_path: Path, corpora: tuple[str, str]
+) -> None:
+    tiny: dict[str, Any] = {
+        "layers": 1,
+        "width": 16,
+        "head_dim": 8,
+        "steps": 2,
+        "documents": 2,
+    }
     tiny |= {
         "bases": "100,1e4",
         "tasks": "text",

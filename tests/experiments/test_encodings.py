@@ -1,4 +1,6 @@
-"""The encodings experiment: its tables, meters, verdicts, sentences, figures and refusals."""
+"""The encodings experiment: its tables, meters, verdicts, sentences, figures and
+refusals.
+"""
 
 from typing import Any, cast
 
@@ -65,7 +67,9 @@ def test_the_config_knows_every_encoding() -> None:
         ({"corpus": "/nowhere"}, "no corpus"),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(changes: dict[str, object], message: str) -> None:
+def test_bad_input_is_refused_in_one_sentence(
+    changes: dict[str, object], message: str
+) -> None:
     with pytest.raises(InputError, match=message) as error:
         config(**changes).inputs()
     assert "\n" not in str(error.value)
@@ -74,12 +78,18 @@ def test_bad_input_is_refused_in_one_sentence(changes: dict[str, object], messag
 # Tables
 
 
-def test_every_encoding_has_a_row_at_every_place(found: dict[str, pd.DataFrame]) -> None:
+def test_every_encoding_has_a_row_at_every_place(
+    found: dict[str, pd.DataFrame],
+) -> None:
     assert set(found) == {
         "cost", "memory", "behaviour", "text_nll", "last_window", "copy_accuracy", "quality",
         "comparisons", "extrapolation", "pairs",
     }  # fmt: skip
-    for name, places in (("text_nll", 6), ("last_window", 5), ("copy_accuracy", 4 + 6 + 8)):
+    for name, places in (
+        ("text_nll", 6),
+        ("last_window", 5),
+        ("copy_accuracy", 4 + 6 + 8),
+    ):
         assert found[name].groupby("encoding").size().to_dict() == dict.fromkeys(
             FEW.split(","), places
         )
@@ -99,7 +109,9 @@ def test_beyond_its_table_an_encoding_is_undefined_and_has_no_number(
         assert (rows["status"] == np.where(beyond, "undefined", "ok")).all()
         assert rows.loc[beyond, [value, "ci_low", "ci_high"]].isna().all(axis=None)
         assert rows.loc[~beyond, value].notna().all()
-        assert (found[name][found[name]["encoding"] != "learned"]["status"] == "ok").all()
+        assert (
+            found[name][found[name]["encoding"] != "learned"]["status"] == "ok"
+        ).all()
     copies = found["copy_accuracy"]
     rows = copies[copies["encoding"] == "learned"]
     beyond = rows["context_tokens"] > 64
@@ -109,16 +121,24 @@ def test_beyond_its_table_an_encoding_is_undefined_and_has_no_number(
     assert (copies[copies["encoding"] != "learned"]["status"] == "ok").all()
 
 
-def test_the_same_config_gives_the_same_tables(found: dict[str, pd.DataFrame], corpus: str) -> None:
+def test_the_same_config_gives_the_same_tables(
+    found: dict[str, pd.DataFrame], corpus: str
+) -> None:
     again = quality.tables(config(corpus=corpus, encodings="nope,rope"), Values())
     for name in ("text_nll", "copy_accuracy", "behaviour"):
-        mine = found[name][found[name]["encoding"].isin(["nope", "rope"])].reset_index(drop=True)
+        mine = found[name][found[name]["encoding"].isin(["nope", "rope"])].reset_index(
+            drop=True
+        )
         pd.testing.assert_frame_equal(again[name], mine, check_exact=True)
 
 
-def test_further_encodings_are_measured_and_those_with_a_table_stop_at_its_end(corpus: str) -> None:
+def test_further_encodings_are_measured_and_those_with_a_table_stop_at_its_end(
+    corpus: str,
+) -> None:
     names = "tupe,learned_distance,rope_values_back"
-    made = quality.tables(config(encodings=names, corpus=corpus, tasks="text"), Values())["quality"]
+    made = quality.tables(
+        config(encodings=names, corpus=corpus, tasks="text"), Values()
+    )["quality"]
     inside = made["times_trained_len"] == 1
     assert (made[inside]["status"] == "ok").all()
     stopped = made[~inside & (made["status"] == "undefined")]
@@ -126,8 +146,11 @@ def test_further_encodings_are_measured_and_those_with_a_table_stop_at_its_end(c
 
 
 @pytest.mark.parametrize("name", FURTHER)
-def test_training_changes_what_a_further_encoding_learns(name: str, corpus: str) -> None:
-    # Until its third step a model whose writers start at zero learns nothing of positions.
+def test_training_changes_what_a_further_encoding_learns(
+    name: str, corpus: str
+) -> None:
+    # Until its third step a model whose writers start at zero learns nothing of
+    # positions.
     asked = quality.training(config(encodings=name, corpus=corpus, steps=4), name, 0)
     before = {k: v.clone() for k, v in asked.encoding().named_parameters()}
     model = asked.model(Context())
@@ -146,11 +169,15 @@ def test_another_encoding_trains_no_model_twice(corpus: str) -> None:
     context = Context(progress=cast(Any, progress))
     for encodings in ("nope", "alibi,nope"):
         quality.tables(config(corpus=corpus, encodings=encodings), Values(context))
-    assert [line for line in lines if "training" in line] == ["training a model, seed 0"] * 2
+    assert [line for line in lines if "training" in line] == [
+        "training a model, seed 0"
+    ] * 2
 
 
 def rows_of(values: dict[str, list[list[float]]], *metrics: str) -> quality.Rows:
-    """Make rows from the values per unit of each seed, which only `sinusoidal` changes by place."""
+    """Make rows from the values per unit of each seed, which only `sinusoidal` changes
+    by place.
+    """
     return {
         (metric, encoding, times): pd.DataFrame(
             [
@@ -192,9 +219,16 @@ def test_pairs_of_the_literature_are_compared_at_the_trained_length() -> None:
 
 def test_growth_against_the_trained_length() -> None:
     rows = rows_of({"nope": [[1.0, 2.0, 3.0]], "sinusoidal": [[1.0, 2.1, 3.0]]})
-    grown = quality.comparisons(rows, config(encodings="nope,sinusoidal"))["extrapolation"]
-    assert grown.set_index("encoding")["verdict"].to_dict() == {"nope": "~", "sinusoidal": "worse"}
-    assert grown.set_index("encoding").loc["sinusoidal", "difference"] == pytest.approx(3.0)
+    grown = quality.comparisons(rows, config(encodings="nope,sinusoidal"))[
+        "extrapolation"
+    ]
+    assert grown.set_index("encoding")["verdict"].to_dict() == {
+        "nope": "~",
+        "sinusoidal": "worse",
+    }
+    assert grown.set_index("encoding").loc["sinusoidal", "difference"] == pytest.approx(
+        3.0
+    )
 
 
 # Meters and behaviour
@@ -225,7 +259,11 @@ def test_work_and_parameters_of_known_encodings() -> None:
     plain = decode_flops(small, PLAIN, 64)
     assert decode_flops(small, "alibi", 64) == plain
     assert decode_flops(small, "transformer_xl", 64) > plain
-    assert parameters(small, "learned", 128) == 2 * parameters(small, "learned", 64) == 128 * 16
+    assert (
+        parameters(small, "learned", 128)
+        == 2 * parameters(small, "learned", 64)
+        == 128 * 16
+    )
 
 
 def test_behaviour_of_models_with_random_weights() -> None:
@@ -242,10 +280,14 @@ def test_behaviour_of_models_with_random_weights() -> None:
         assert row["cache_logit_error"] < 1e-5
         assert row["cache_same_choice"] == 1
     # One causal layer without positions sees a set, two see an order.
-    assert rows["nope"]["order_first_layer"] < 1e-5 < 1e-2 < rows["nope"]["order_output"]
+    assert (
+        rows["nope"]["order_first_layer"] < 1e-5 < 1e-2 < rows["nope"]["order_output"]
+    )
     assert rows["rope"]["order_first_layer"] > 1e-2
     assert rows["window(rope,8)"]["moved_scores"] < 1e-5
-    assert rows["rope"]["moved_scores"] < 1e-5 < 1e-2 < rows["sinusoidal"]["moved_scores"]
+    assert (
+        rows["rope"]["moved_scores"] < 1e-5 < 1e-2 < rows["sinusoidal"]["moved_scores"]
+    )
 
 
 def test_times_stand_beside_the_tables_and_not_in_them(
@@ -260,14 +302,18 @@ def test_times_stand_beside_the_tables_and_not_in_them(
         assert row["training_tokens_per_second"] > 0
         assert row["training_time_ratio"] is None or row["training_time_ratio"] > 0
         assert row["decode_time_ratio"] is None or row["decode_time_ratio"] > 0
-    assert not any("second" in str(column) for table in found.values() for column in table)
+    assert not any(
+        "second" in str(column) for table in found.values() for column in table
+    )
 
 
 def test_a_step_shorter_than_its_window_still_learns_from_one(
     monkeypatch: pytest.MonkeyPatch, corpus: str
 ) -> None:
     monkeypatch.setattr(cost, "in_turns", lambda mine, plain: (2.0, 1.0))
-    asked = config(corpus=corpus, encodings="nope", tokens_per_step=config().train_len // 2)
+    asked = config(
+        corpus=corpus, encodings="nope", tokens_per_step=config().train_len // 2
+    )
     measured = quality.times(asked, Values(Context()))["encodings"]
     assert measured["training_tokens_per_second"].tolist() == [asked.train_len / 2.0]
 
@@ -311,20 +357,21 @@ def test_the_answer_names_no_winner_that_is_not_shown_to_be_one(
     quality_of = found["quality"].query("metric == 'text loss'").set_index("encoding")
     far, near = (quality_of.query(f"times_trained_len == {n}")["value"] for n in (4, 1))
     assert text.startswith(
-        "At 4x the trained length no encoding is shown to read text better than RoPE at "
-        f"{far['rope']:.3f} nats per byte, at {near['rope']:.3f} if that is cut to 1x; none "
-        "learned to copy. 0 of "
+        "At 4x the trained length no encoding is shown to read text better than RoPE"
+        f" at {far['rope']:.3f} nats per byte, at {near['rope']:.3f} if that is cut to"
+        " 1x; none learned to copy. 0 of "
     )
     # Of two that are shown to be better, the one with the lower loss first.
     two = ["nope", "t5"]
     verdicts = judged["encoding_a"].where(judged["encoding_a"].isin(two), "~")
     text = quality.answer({**found, "comparisons": judged.assign(verdict=verdicts)})
     first, second = (
-        f"{ENCODINGS[name].label} at {far[name]:.3f}" for name in far[two].sort_values().index
+        f"{ENCODINGS[name].label} at {far[name]:.3f}"
+        for name in far[two].sort_values().index
     )
     assert (
-        f" {first} and {second} are shown to read text better than RoPE at {far['rope']:.3f} nats "
-        in text
+        f" {first} and {second} are shown to read text better than RoPE at"
+        f" {far['rope']:.3f} nats " in text
     )
 
 
@@ -333,14 +380,28 @@ def copied(**shares: tuple[float, float]) -> pd.DataFrame:
     rows = [("copy accuracy", name, times, value, value, "ok")
             for name, values in shares.items()
             for times, value in zip((1, 4), values, strict=True)]  # fmt: skip
-    columns = ["metric", "encoding", "times_trained_len", "value", "worst_seed_value", "status"]
+    columns = [
+        "metric",
+        "encoding",
+        "times_trained_len",
+        "value",
+        "worst_seed_value",
+        "status",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
 def against_rope(table: pd.DataFrame, **verdicts: str) -> pd.DataFrame:
     rows = [("copy accuracy", times, name, "rope", "ok", verdict)
             for name, verdict in verdicts.items() for times in (1, 4)]  # fmt: skip
-    columns = ["metric", "times_trained_len", "encoding_a", "encoding_b", "status", "verdict"]
+    columns = [
+        "metric",
+        "times_trained_len",
+        "encoding_a",
+        "encoding_b",
+        "status",
+        "verdict",
+    ]
     return pd.DataFrame(rows, columns=columns).reindex(columns=table.columns)
 
 
@@ -350,14 +411,18 @@ def against_rope(table: pd.DataFrame, **verdicts: str) -> pd.DataFrame:
         (
             {"nope": (0.5, 0.4), "t5": (0.9, 0.3), "rope": (1, 0.1)},
             {"nope": "nope", "t5": "t5"},
-            "of 2 that learned to copy with every seed "
-            "T5 bias at 30% is shown to copy more than RoPE at 10%.",
+            (
+                "of 2 that learned to copy with every seed "
+                "T5 bias at 30% is shown to copy more than RoPE at 10%."
+            ),
         ),
         (
             {"nope": (0.5, 0.4), "t5": (0.9, 0.3), "rope": (1, 0.1)},
             {"nope": "nope", "t5": "~"},
-            "of 2 that learned to copy with every seed "
-            "none is shown to copy more than RoPE at 10%.",
+            (
+                "of 2 that learned to copy with every seed "
+                "none is shown to copy more than RoPE at 10%."
+            ),
         ),
         (
             {"t5": (0.5, 0.4), "rope": (1, 0.1)},
@@ -367,8 +432,10 @@ def against_rope(table: pd.DataFrame, **verdicts: str) -> pd.DataFrame:
         (
             {"nope": (0.9, 0.2), "t5": (0.9, 0.3), "rope": (0.5, 0.1)},
             {"nope": "nope", "t5": "t5"},
-            "of 2 that learned to copy with every seed the shares copied are T5 bias at 30% "
-            "and none (NoPE) at 20%.",
+            (
+                "of 2 that learned to copy with every seed the shares copied are T5"
+                " bias at 30% and none (NoPE) at 20%."
+            ),
         ),
     ],
 )
@@ -379,7 +446,9 @@ def test_only_encodings_that_learned_to_copy_can_copy_more(
     said: str,
 ) -> None:
     table = copied(**shares)
-    judged = quality.mark_unlearned(against_rope(found["comparisons"], **verdicts), table)
+    judged = quality.mark_unlearned(
+        against_rope(found["comparisons"], **verdicts), table
+    )
     text = quality.answer({**found, "quality": table, "comparisons": judged})
     assert text.startswith(f"At 4x the trained length {said} ")
 
@@ -391,7 +460,9 @@ def test_the_only_one_that_learned_is_named_also_where_it_ends_with_its_table(
     judged = against_rope(found["comparisons"], learned="~")
     text = quality.answer({**found, "quality": table, "comparisons": judged})
     label = ENCODINGS["learned"].label
-    assert text.startswith(f"At 4x the trained length only {label} learned to copy with every seed")
+    assert text.startswith(
+        f"At 4x the trained length only {label} learned to copy with every seed"
+    )
 
 
 def test_comparisons_of_copying_by_models_that_did_not_learn_say_so(
@@ -402,8 +473,13 @@ def test_comparisons_of_copying_by_models_that_did_not_learn_say_so(
     marked = quality.mark_unlearned(judged, table)
     # Inside the trained length it is a result that one learned less.
     assert marked["status"].tolist() == ["ok", "did not learn", "ok", "ok"]
-    alone = judged[["metric", "times_trained_len", "status"]].assign(encoding=judged["encoding_a"])
-    assert quality.mark_unlearned(alone, table)["status"].tolist() == marked["status"].tolist()
+    alone = judged[["metric", "times_trained_len", "status"]].assign(
+        encoding=judged["encoding_a"]
+    )
+    assert (
+        quality.mark_unlearned(alone, table)["status"].tolist()
+        == marked["status"].tolist()
+    )
     # None of these models learned, and text is judged whatever they copy.
     stored = found["comparisons"]
     beyond = (stored["metric"] == "copy accuracy") & (stored["times_trained_len"] > 1)
@@ -423,7 +499,8 @@ def test_where_all_encodings_end_with_their_tables_the_answer_says_so(
     only = quality.tables(config(corpus=corpus, encodings=encodings), Values())
     text = quality.answer(only)
     assert text.startswith(
-        "No encoding has a value beyond 1x the trained length; at 1x the trained length "
+        "No encoding has a value beyond 1x the trained length; at 1x the trained"
+        " length "
     )
     assert comparisons in text
     assert quality.summary(only)["text 4x"].isna().all()
@@ -447,9 +524,13 @@ def test_designs_are_compared_by_one_word() -> None:
 
 def test_one_task_alone_has_its_own_answer_and_figures(corpus: str) -> None:
     for task, other in (("copy", "text"), ("text", "copy")):
-        only = quality.tables(config(corpus=corpus, encodings="nope", tasks=task), Values())
+        only = quality.tables(
+            config(corpus=corpus, encodings="nope", tasks=task), Values()
+        )
         assert quality.answer(only)
-        assert not any(str(column).startswith(other) for column in quality.summary(only))
+        assert not any(
+            str(column).startswith(other) for column in quality.summary(only)
+        )
         with use_style():
             assert "cost_and_quality" in draw(only)
 
@@ -459,7 +540,10 @@ def test_figures_name_every_encoding(found: dict[str, pd.DataFrame]) -> None:
         figures = draw(found)
     assert list(figures) == ["cost_and_quality", "loss_by_position", "copy_heatmap"]
     labels = {ENCODINGS[name].label for name in FEW.split(",")}
-    rows = [tick.get_text() for tick in figures["cost_and_quality"].axes[0].get_yticklabels()]
+    rows = [
+        tick.get_text()
+        for tick in figures["cost_and_quality"].axes[0].get_yticklabels()
+    ]
     assert set(rows) == labels
     (legend,) = figures["loss_by_position"].legends
     shown = [text.get_text() for text in legend.get_texts()]
@@ -468,7 +552,9 @@ def test_figures_name_every_encoding(found: dict[str, pd.DataFrame]) -> None:
     assert cells.count("–") == 8
 
 
-def test_with_one_seed_an_interval_is_about_the_documents(found: dict[str, pd.DataFrame]) -> None:
+def test_with_one_seed_an_interval_is_about_the_documents(
+    found: dict[str, pd.DataFrame],
+) -> None:
     rows = found["quality"].query("status == 'ok' and metric == 'text loss'")
     assert (rows[["seeds", "n"]].to_numpy() == [1, 3]).all()
     assert (rows["ci_low"] < rows["value"]).all()

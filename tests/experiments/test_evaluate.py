@@ -1,4 +1,6 @@
-"""A released model: unmodified beside the methods, what it cannot do, advice, refusals."""
+"""A released model: unmodified beside the methods, what it cannot do, advice,
+refusals.
+"""
 
 import json
 from dataclasses import replace
@@ -39,10 +41,24 @@ def config(model, corpora):
     """Makes a config on a small corpus."""
 
     def configured(**changes: object) -> EvaluateConfig:
-        values = {"model": model, "context": 256, "documents": 3, "sequences": 1, "device": "cpu"}
-        values |= {"methods": "unscaled,yarn", "corpus": corpora[0], "tasks": "text,copy"}
+        values = {
+            "model": model,
+            "context": 256,
+            "documents": 3,
+            "sequences": 1,
+            "device": "cpu",
+        }
+        values |= {
+            "methods": "unscaled,yarn",
+            "corpus": corpora[0],
+            "tasks": "text,copy",
+        }
         # None: what the config itself takes.
-        given = {name: value for name, value in {**values, **changes}.items() if value is not None}
+        given = {
+            name: value
+            for name, value in {**values, **changes}.items()
+            if value is not None
+        }
         return build(EvaluateConfig, given)
 
     return configured
@@ -61,30 +77,44 @@ def test_unmodified_comes_first_and_the_sliding_window_last(tables):
     assert methods == ["unmodified", "unscaled", "yarn", "sliding_window"]
     assert len(tables["text_nll"]) == 4 * len(grid.buckets(64, 256))
     told = tables["model"].iloc[0]
-    assert (told["train_len_tokens"], told["base"], told["dtype"]) == (64, 10000.0, "float32")
+    assert (told["train_len_tokens"], told["base"], told["dtype"]) == (
+        64,
+        10000.0,
+        "float32",
+    )
 
 
 def test_unmodified_is_unscaled_exactly_where_the_checkpoint_scales_nothing(tables):
-    wide = tables["text_nll"].pivot(index="bucket_end_tokens", columns="method", values=NLL)
+    wide = tables["text_nll"].pivot(
+        index="bucket_end_tokens", columns="method", values=NLL
+    )
     np.testing.assert_allclose(wide["unmodified"], wide["unscaled"], rtol=1e-6)
     inside = wide.index <= 64
     np.testing.assert_allclose(
         wide["unmodified"][inside], wide["sliding_window"][inside], rtol=1e-6
     )
-    assert not np.allclose(wide["unmodified"][~inside], wide["yarn"][~inside], rtol=1e-3)
+    assert not np.allclose(
+        wide["unmodified"][~inside], wide["yarn"][~inside], rtol=1e-3
+    )
 
 
 def test_a_checkpoint_that_scales_does_so_unmodified_and_not_when_unscaled(
     config, tmp_path_factory
 ):
-    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    scaling = {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
     folder = reader_of_bytes(
         tmp_path_factory.mktemp("yarn"),
         max_position_embeddings=256,
         rope_parameters={"rope_theta": 10000.0, **scaling},
     )
     tables = made(results, config(model=folder, tasks="text"), Context())
-    wide = tables["text_nll"].pivot(index="bucket_end_tokens", columns="method", values=NLL)
+    wide = tables["text_nll"].pivot(
+        index="bucket_end_tokens", columns="method", values=NLL
+    )
     np.testing.assert_allclose(wide["unmodified"], wide["yarn"], rtol=1e-5)
     assert not np.allclose(wide["unmodified"], wide["unscaled"], rtol=1e-3)
     told = tables["model"].iloc[0]
@@ -101,15 +131,27 @@ def test_what_a_random_model_cannot_copy_is_not_asked_of_methods(tables):
     assert set(copies["status"]) == {"undecidable"}
     assert set(copies["context_tokens"]) == {64}
     assert not tables["comparisons"]["metric"].str.startswith("copy").any()
-    less = "copies in fewer than half of the cases inside 64 tokens, so nothing is decided beyond"
+    less = (
+        "copies in fewer than half of the cases inside 64 tokens, so nothing is decided"
+        " beyond"
+    )
     assert less in results.answer(tables)
     assert not any(name.startswith("copy") for name in draw(tables))
 
 
-def test_what_it_can_do_is_asked_of_all_and_drawn_by_depth(config, monkeypatch, tmp_path_factory):
-    longer = reader_of_bytes(tmp_path_factory.mktemp("longer"), max_position_embeddings=600)
+def test_what_it_can_do_is_asked_of_all_and_drawn_by_depth(
+    config, monkeypatch, tmp_path_factory
+):
+    longer = reader_of_bytes(
+        tmp_path_factory.mktemp("longer"), max_position_embeddings=600
+    )
     monkeypatch.setattr(cells, "KNOWN", 0.0)
-    asked = {"tasks": "copy,passkey", "methods": "pi", "depths": "0,100", "context": 700}
+    asked = {
+        "tasks": "copy,passkey",
+        "methods": "pi",
+        "depths": "0,100",
+        "context": 700,
+    }
     tables = made(results, config(**asked, model=longer, dtype="float32"), Context())
     keys = tables["passkey_accuracy"]
     assert len(keys) == 2 * 2 * 2 + 2
@@ -117,7 +159,11 @@ def test_what_it_can_do_is_asked_of_all_and_drawn_by_depth(config, monkeypatch, 
     assert (keys["status"] == "ok").all()
     assert (keys["log_probability_nats"] < 0).all()
     compared_by = set(tables["comparisons"]["metric"])
-    assert compared_by == {"copy_accuracy", "passkey_accuracy", "passkey_log_probability"}
+    assert compared_by == {
+        "copy_accuracy",
+        "passkey_accuracy",
+        "passkey_log_probability",
+    }
     assert {"passkey_depth_by_length", "copy_heatmap"} <= set(draw(tables))
     assert list(results.summary(tables)["method"]) == [
         "unmodified",
@@ -133,16 +179,30 @@ def test_a_second_corpus_in_the_same_results_folder_gives_its_own_numbers(
     lab = Lab(results=tmp_path, figures=False)
     values = config(tasks="text", methods="pi").model_dump(mode="json")
     first, second, fresh = (
-        (lab if shared else Lab()).run(lab.prepare("evaluate", {**values, "corpus": corpus}))
-        for shared, corpus in ((True, corpora[0]), (True, corpora[1]), (False, corpora[1]))
+        (lab if shared else Lab()).run(
+            lab.prepare("evaluate", {**values, "corpus": corpus})
+        )
+        for shared, corpus in (
+            (True, corpora[0]),
+            (True, corpora[1]),
+            (False, corpora[1]),
+        )
     )
-    assert first.tables["text_nll"][NLL].tolist() != second.tables["text_nll"][NLL].tolist()
-    assert second.tables["text_nll"][NLL].tolist() == fresh.tables["text_nll"][NLL].tolist()
+    assert (
+        first.tables["text_nll"][NLL].tolist()
+        != second.tables["text_nll"][NLL].tolist()
+    )
+    assert (
+        second.tables["text_nll"][NLL].tolist()
+        == fresh.tables["text_nll"][NLL].tolist()
+    )
 
 
 def test_a_single_file_is_enough_and_lengths_are_tokens(config, corpora, tmp_path):
     file = tmp_path / "one.txt"
-    file.write_text("".join(path.read_text() for path in sorted(Path(corpora[0]).iterdir())))
+    file.write_text(
+        "".join(path.read_text() for path in sorted(Path(corpora[0]).iterdir()))
+    )
     tables = made(results, config(corpus=str(file), tasks="text"), Context())
     assert (tables["text_nll"]["documents"] == 3).all()
     said = results.answer(tables)
@@ -164,7 +224,8 @@ def test_more_documents_read_only_the_new_ones(config, monkeypatch):
     assert set(read) == {2}
     assert len(read) == 3  # unmodified, which is unscaled, YaRN and the window
     by_document = [
-        tables["text_by_document"].set_index(["name", "method"]) for tables in (two, three)
+        tables["text_by_document"].set_index(["name", "method"])
+        for tables in (two, three)
     ]
     common = by_document[1].loc[by_document[0].index]
     pd.testing.assert_frame_equal(common, by_document[0])
@@ -184,7 +245,9 @@ def test_the_model_is_loaded_once_for_all_methods_and_tasks(config, monkeypatch)
     assert len(loads) <= 1
 
 
-def test_what_every_model_trained_here_is_asked_can_be_asked_of_it_too(config, monkeypatch):
+def test_what_every_model_trained_here_is_asked_can_be_asked_of_it_too(
+    config, monkeypatch
+):
     monkeypatch.setattr(cells, "KNOWN", 0.0)
     tables = made(
         results,
@@ -192,16 +255,27 @@ def test_what_every_model_trained_here_is_asked_can_be_asked_of_it_too(config, m
         Context(),
     )
     for task in ("copy_in_text", "associative_recall", "most_recent"):
-        assert set(tables[f"{task}_accuracy"]["method"]) == {"unmodified", "pi", "sliding_window"}
+        assert set(tables[f"{task}_accuracy"]["method"]) == {
+            "unmodified",
+            "pi",
+            "sliding_window",
+        }
     assert {
-        f"{task}_heatmap" for task in ("copy_in_text", "associative_recall", "most_recent")
+        f"{task}_heatmap"
+        for task in ("copy_in_text", "associative_recall", "most_recent")
     } <= set(draw(tables))
     assert "looks up keys" in results.answer(tables)
 
 
-def test_at_its_trained_length_a_probe_is_all_of_the_task_unmodified(tmp_path_factory, config):
-    folder = reader_of_bytes(tmp_path_factory.mktemp("longer"), max_position_embeddings=600)
-    asked = config(model=folder, context=600, tasks="passkey", methods="pi", depths="0,100")
+def test_at_its_trained_length_a_probe_is_all_of_the_task_unmodified(
+    tmp_path_factory, config
+):
+    folder = reader_of_bytes(
+        tmp_path_factory.mktemp("longer"), max_position_embeddings=600
+    )
+    asked = config(
+        model=folder, context=600, tasks="passkey", methods="pi", depths="0,100"
+    )
     tables = made(results, asked, Context())
     assert set(tables["passkey_accuracy"]["status"]) == {"undecidable"}
     assert set(tables["passkey_accuracy"]["method"]) == {"unmodified"}
@@ -216,7 +290,9 @@ def test_at_its_trained_length_a_probe_is_all_of_the_task_unmodified(tmp_path_fa
 def test_up_to_its_trained_length_methods_are_drawn_without_a_sliding_window(
     tmp_path_factory, config, context
 ):
-    folder = reader_of_bytes(tmp_path_factory.mktemp("trained"), max_position_embeddings=256)
+    folder = reader_of_bytes(
+        tmp_path_factory.mktemp("trained"), max_position_embeddings=256
+    )
     asked = config(model=folder, context=context, methods="pi(factor=2)", tasks="text")
     tables = made(results, asked, Context())
     figures = draw(tables)
@@ -238,11 +314,22 @@ def test_one_row_is_not_called_the_best(config):
 
 
 def values(**rows: tuple[float, float]) -> pd.DataFrame:
-    """Losses in two buckets, of ten documents that differ little; keyword: at the end of each."""
+    """Losses in two buckets, of ten documents that differ little; keyword: at the end
+    of each.
+    """
     random = np.random.default_rng(0)
     noise = random.normal(0, 0.3, 10)
     records = [
-        (method, 1.0, 0, "zero_shot", document, start, end, value + noise[document] + own)
+        (
+            method,
+            1.0,
+            0,
+            "zero_shot",
+            document,
+            start,
+            end,
+            value + noise[document] + own,
+        )
         for method, ends in rows.items()
         for (start, end), value in zip(((0, 64), (64, 256)), ends, strict=True)
         for document, own in enumerate(random.normal(0, 0.03, 10))
@@ -262,7 +349,9 @@ def advised(
     text = {"text": {"buckets": measured, "last_window": last}}
     tables = {
         "text_nll": losses(measured, ["method", "factor", "seed", "arm", *BUCKET]),
-        "last_window": losses(last, ["method", "factor", "seed", "arm", "context_tokens"]),
+        "last_window": losses(
+            last, ["method", "factor", "seed", "arm", "context_tokens"]
+        ),
         "comparisons": comparisons(text, [64], 256),
     }
     tables = {name: table.assign(train_len_tokens=64) for name, table in tables.items()}
@@ -273,10 +362,30 @@ def advised(
     ("rows", "status", "best", "not_significant"),
     [
         ({"yarn": (2, 2.5), "sliding_window": (2, 2.8)}, "better", "yarn", ""),
-        ({"yarn": (2, 2.5), "sliding_window": (2, 2.5)}, "better", "yarn", "sliding_window"),
-        ({"yarn": (2, 2.5), "sliding_window": (2, 2.2)}, "better", "sliding_window", ""),
-        ({"yarn": (2, 3.5), "sliding_window": (2, 3.5)}, "unmodified", "unmodified", ""),
-        ({"yarn": (2, 2.965), "sliding_window": (2, 3.5)}, "open", "yarn", "unmodified"),
+        (
+            {"yarn": (2, 2.5), "sliding_window": (2, 2.5)},
+            "better",
+            "yarn",
+            "sliding_window",
+        ),
+        (
+            {"yarn": (2, 2.5), "sliding_window": (2, 2.2)},
+            "better",
+            "sliding_window",
+            "",
+        ),
+        (
+            {"yarn": (2, 3.5), "sliding_window": (2, 3.5)},
+            "unmodified",
+            "unmodified",
+            "",
+        ),
+        (
+            {"yarn": (2, 2.965), "sliding_window": (2, 3.5)},
+            "open",
+            "yarn",
+            "unmodified",
+        ),
     ],
 )
 def test_the_best_row_is_advised_if_it_is_distinguishable_from_unmodified(
@@ -292,7 +401,9 @@ def test_the_best_row_is_advised_if_it_is_distinguishable_from_unmodified(
         assert advice.ci_low < advice.difference < advice.ci_high < 0
 
 
-def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it_down(config):
+def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it_down(
+    config,
+):
     asked = config(methods="yarn(factor=1)", tasks="text")
     rows = {"unmodified": (2.0, 3.0), "yarn": (2.1, 2.5), "sliding_window": (2.0, 2.8)}
     _, tables = advised(asked, **rows)
@@ -300,7 +411,10 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
     tables["model"] = model_table(asked)
     said = results.answer(tables)
     assert said.startswith("At 256 tokens yarn reads text best, -0.4")
-    assert " nats per byte in the last bucket of positions against the unmodified model" in said
+    assert (
+        " nats per byte in the last bucket of positions against the unmodified model"
+        in said
+    )
     assert "in short contexts yarn costs +0.1" in said
     emitted = f"ropelab emit --from {asked.model} --context 256 --method yarn"
     assert results.following(asked, tables) == emitted
@@ -311,7 +425,9 @@ def test_the_advice_from_one_document_has_no_interval(config):
     _, tables = advised(asked, unmodified=(2.0, 3.0), yarn=(2.1, 2.5))
     tables["recommendation"] = recommendation(asked, tables)
     tables["model"] = model_table(asked)
-    assert " (n = 1) nats per byte in the last bucket of positions" in results.answer(tables)
+    assert " (n = 1) nats per byte in the last bucket of positions" in results.answer(
+        tables
+    )
     assert asked.scope.endswith(", 1 document")
 
 
@@ -330,11 +446,17 @@ def test_the_advised_command_has_the_factor_in_full(config):
         ({"train_len": 128}, "unknown key 'train_len'"),
         ({"seeds": "0,1"}, "unknown key 'seeds'"),
         ({"model": ""}, "name a model: its folder, or its id"),
-        ({"methods": "drope"}, "cannot be evaluated under drope, which trains or searches"),
+        (
+            {"methods": "drope"},
+            "cannot be evaluated under drope, which trains or searches",
+        ),
         ({"context": 32}, "context must be at least 64, got 32"),
         ({"context": "long", "methods": None}, "context must be a number such as 4096"),
         ({"context": [256], "methods": None}, "context must be a whole number"),
-        ({"tasks": "copy_in_txt"}, "unknown task 'copy_in_txt'; did you mean 'copy_in_text'"),
+        (
+            {"tasks": "copy_in_txt"},
+            "unknown task 'copy_in_txt'; did you mean 'copy_in_text'",
+        ),
         ({"depths": "0,101"}, "depths are percents, 0 to 100"),
         ({"dtype": "float61"}, "unknown dtype 'float61'; did you mean 'float16'"),
         ({"model": "nowhere"}, "no readable nowhere/config.json"),
@@ -347,14 +469,25 @@ def test_what_does_not_fit_the_model_is_refused_in_one_line(changes, message, co
     assert "\n" not in str(refusal.value)
 
 
-def test_the_length_is_twice_the_models_and_its_number_format_the_checkpoints(model, config):
+def test_the_length_is_twice_the_models_and_its_number_format_the_checkpoints(
+    model, config
+):
     asked = build(EvaluateConfig, {"model": model})
     assert (asked.context, asked.dtype) == (128, "float32")
     assert set(config().inputs()) == {"corpus", "documents", "model"}
 
 
 def test_the_command_names_the_model_without_a_flag(model, corpora, tmp_path, capsys):
-    asked = [model, "--corpus", corpora[0], "--documents", "2", "--tasks", "text", "--json"]
+    asked = [
+        model,
+        "--corpus",
+        corpora[0],
+        "--documents",
+        "2",
+        "--tasks",
+        "text",
+        "--json",
+    ]
     with pytest.raises(SystemExit) as stop:
         cli.main(["evaluate", *asked, "--method", "pi", "--results", str(tmp_path)])
     document = json.loads(capsys.readouterr().out)
@@ -367,16 +500,22 @@ def test_the_command_names_the_model_without_a_flag(model, corpora, tmp_path, ca
 
 
 def test_more_memory_than_allowed_is_refused_before_the_model_is_loaded(config):
-    with pytest.raises(InputError, match=r"needs about .*B, more than --limit-memory 0.0 MB"):
+    with pytest.raises(
+        InputError, match=r"needs about .*B, more than --limit-memory 0.0 MB"
+    ):
         results.check(config(limit_memory=1000, methods="pi", documents=2, bos="no"))
 
 
-def test_what_only_loading_shows_to_need_too_much_memory_is_refused_then(config, monkeypatch):
+def test_what_only_loading_shows_to_need_too_much_memory_is_refused_then(
+    config, monkeypatch
+):
     asked = config(methods="pi", tasks="text", documents=2)
     (checked,) = results.cells(asked)[0].starts
     model = asked.reference().model()
     monkeypatch.setattr(type(model), "free_bytes", lambda self: 1000)
-    with pytest.raises(InputError, match=r"1.* free; --no-limits allows it|0.0 MB are free"):
+    with pytest.raises(
+        InputError, match=r"1.* free; --no-limits allows it|0.0 MB are free"
+    ):
         checked.tables(Context())
     checked.tables(Context(limits=False))
 
@@ -398,7 +537,9 @@ def test_a_method_that_the_model_does_not_take_is_refused_before_anything_is_mea
 @pytest.mark.parametrize(
     ("task", "said"), [("passkey", "too few for passkey"), ("text", "has 0 documents")]
 )
-def test_too_little_text_or_room_is_refused_before_anything_is_asked(task, said, config, tmp_path):
+def test_too_little_text_or_room_is_refused_before_anything_is_asked(
+    task, said, config, tmp_path
+):
     (tmp_path / "short.md").write_text("one small text")
     short = config(corpus=str(tmp_path), tasks=f"copy,{task}")
     with pytest.raises(InputError, match=said):
@@ -415,7 +556,9 @@ def test_what_cannot_be_read_in_parts_is_planned_for_whole(config, monkeypatch):
     assert more == pytest.approx(activations, abs=2**20)  # other memory may come and go
 
 
-def test_on_a_gpu_contexts_are_read_at_once_where_there_is_room_and_keep_no_keys(config):
+def test_on_a_gpu_contexts_are_read_at_once_where_there_is_room_and_keep_no_keys(
+    config,
+):
     shape = config().reference().model().shape
     far = 2**20
     roomy = replace(shape, room=far * shape.activations)
@@ -423,7 +566,9 @@ def test_on_a_gpu_contexts_are_read_at_once_where_there_is_room_and_keep_no_keys
     assert roomy.longest(rows=2) == far // 2
     keys = far * shape.layers * shape.kept * shape.element
     activations = (far - LONGEST_PASS) * shape.activations
-    assert roomy.bytes_of_reading(far) == shape.bytes_of_reading(far) - keys + activations
+    assert (
+        roomy.bytes_of_reading(far) == shape.bytes_of_reading(far) - keys + activations
+    )
     assert roomy.bytes_of_reading(2 * far) > roomy.bytes_of_reading(far) + keys
 
 
@@ -435,7 +580,9 @@ def test_where_and_whether_it_is_computed_does_not_name_the_run(config):
 # A real model
 
 
-@pytest.mark.skipif(REAL is None, reason="there are no weights of stories260K on this machine")
+@pytest.mark.skipif(
+    REAL is None, reason="there are no weights of stories260K on this machine"
+)
 def test_a_real_model_reads_stories_and_beyond_its_length_a_window_reads_best():
     assert REAL is not None
     tables = ropelab.evaluate(
@@ -447,9 +594,14 @@ def test_a_real_model_reads_stories_and_beyond_its_length_a_window_reads_best():
         methods="unscaled,pi",
         device="cpu",
     ).tables
-    wide = tables["text_nll"].pivot(index="bucket_end_tokens", columns="method", values=NLL)
+    wide = tables["text_nll"].pivot(
+        index="bucket_end_tokens", columns="method", values=NLL
+    )
     last = wide.loc[1024]
     assert last["sliding_window"] < last["unmodified"] < last["pi"]
     assert last["unmodified"] == pytest.approx(last["unscaled"], abs=1e-5)
     assert wide["unmodified"][256] < 0.8
-    assert json.loads(tables["recommendation"].to_json(orient="records"))[0]["status"] == "open"
+    assert (
+        json.loads(tables["recommendation"].to_json(orient="records"))[0]["status"]
+        == "open"
+    )

@@ -23,7 +23,12 @@ from ropelab.models.tasks.tables import NLL, PLACE
 from ropelab.runs.cell import Advance, Context, silent
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
-from ropelab.show.figures.extrapolate import against_window, against_zero_shot, draw, kinds_title
+from ropelab.show.figures.extrapolate import (
+    against_window,
+    against_zero_shot,
+    draw,
+    kinds_title,
+)
 from tests.models.tasks.running import made
 from tests.small import SMALL
 
@@ -67,7 +72,9 @@ def evaluations(config: ExtrapolateConfig) -> list[Evaluation]:
 
 
 def noting(lines: list[str]) -> Context:
-    """A context without anything trained that writes down what it is told of single pieces."""
+    """A context without anything trained that writes down what it is told of single
+    pieces.
+    """
 
     def progress(
         description: str, total: float | None = None
@@ -129,9 +136,13 @@ def test_losses_by_kind_and_by_document_add_up_to_those_at_the_end(tables, confi
     given = config()
     among = given.text.origins(257, given.documents)
     for label, rows in by_kind.groupby("method"):
-        assert rows.set_index("kind")["documents"].to_dict() == Counter(o.kind for o in among)
+        assert rows.set_index("kind")["documents"].to_dict() == Counter(
+            o.kind for o in among
+        )
         whole = last[(last["method"] == label) & (last["context_tokens"] == 256)]
-        assert np.average(rows[NLL], weights=rows["documents"]) == pytest.approx(whole[NLL].item())
+        assert np.average(rows[NLL], weights=rows["documents"]) == pytest.approx(
+            whole[NLL].item()
+        )
         single = by_document[by_document["method"] == label]
         assert [*zip(single["name"], single["kind"], strict=True)] == [*among]
         assert single[NLL].mean() == pytest.approx(whole[NLL].item())
@@ -144,12 +155,18 @@ def test_what_context_is_worth_is_told_by_kind(tables):
     assert set(found["method"]) == {"unscaled"}
     assert set(found["context_tokens"]) == {16, 32, 64}
     for context, rows in found.groupby("context_tokens"):
-        whole = last[(last["method"] == "unscaled") & (last["context_tokens"] == context)]
-        assert np.average(rows[NLL], weights=rows["documents"]) == pytest.approx(whole[NLL].item())
+        whole = last[
+            (last["method"] == "unscaled") & (last["context_tokens"] == context)
+        ]
+        assert np.average(rows[NLL], weights=rows["documents"]) == pytest.approx(
+            whole[NLL].item()
+        )
     plain = last[last["method"] == "unscaled"].set_index("context_tokens")[NLL]
     saved = f"save the unscaled model {plain[16] - plain[64]:.3f}. "
     # Of 16 tokens all 16 are scored: nothing is before them.
-    assert f"; 48 instead of 0 tokens before the last 16 {saved}" in results.answer(tables)
+    assert f"; 48 instead of 0 tokens before the last 16 {saved}" in results.answer(
+        tables
+    )
 
 
 def test_documents_are_drawn_against_the_window(tables):
@@ -162,15 +179,25 @@ def test_documents_are_drawn_against_the_window(tables):
 
 
 def test_a_kind_of_one_document_names_no_end_of_the_span():
-    rows = [("prose", 0.5), ("prose", 0.7), ("code", 0.1), ("code", 0.3), ("table", -9.0)]
+    rows = [
+        ("prose", 0.5),
+        ("prose", 0.7),
+        ("code", 0.1),
+        ("code", 0.3),
+        ("table", -9.0),
+    ]
     best = pd.DataFrame(rows, columns=["kind", "above"])
     assert "+0.200 (code) to +0.600 (prose) nats" in kinds_title(best, "yarn ×4")
-    assert "-9.000 (table) nats" in kinds_title(best[best["kind"] == "table"], "yarn ×4")
+    assert "-9.000 (table) nats" in kinds_title(
+        best[best["kind"] == "table"], "yarn ×4"
+    )
 
 
 def test_what_a_reader_without_a_model_finds_stands_beside(tables):
     found = tables["ngram_baseline"]
-    wide = found.pivot_table(index=["task", *PLACE], columns="n_gram_tokens", values="accuracy")
+    wide = found.pivot_table(
+        index=["task", *PLACE], columns="n_gram_tokens", values="accuracy"
+    )
     places = grid.places(grid.distances(64, 256), grid.retrieval_contexts(64, 256))
     assert len(wide) == 2 * len(places)
     assert (wide.loc["copy"][3] == 1).all()
@@ -178,7 +205,10 @@ def test_what_a_reader_without_a_model_finds_stands_beside(tables):
 
 
 def test_intervals_hold_their_values(tables):
-    for table, value in (("text_nll", "nll_nats_per_byte"), ("copy_accuracy", "accuracy")):
+    for table, value in (
+        ("text_nll", "nll_nats_per_byte"),
+        ("copy_accuracy", "accuracy"),
+    ):
         rows = tables[table]
         assert (rows["ci_low"] <= rows[value]).all()
         assert (rows[value] <= rows["ci_high"]).all()
@@ -211,9 +241,9 @@ def test_a_changed_list_of_methods_trains_nothing_and_measures_only_what_is_new(
 
 
 def test_seeds_train_models_of_their_own(config, context):
-    rows = made(results, config(tasks=("copy",), methods="unscaled", seeds="0,1"), context)[
-        "copy_accuracy"
-    ]
+    rows = made(
+        results, config(tasks=("copy",), methods="unscaled", seeds="0,1"), context
+    )["copy_accuracy"]
     assert set(rows["seed"]) == {0, 1}
 
 
@@ -221,7 +251,11 @@ def test_every_task_is_asked_of_the_same_model(config):
     lines: list[str] = []
     tasks = ("copy", "copy_in_text", "associative_recall", "most_recent")
     tables = made(results, config(tasks=tasks, methods="unscaled"), noting(lines))
-    asked = [f"{task}, seed 0, {row}" for task in tasks for row in ("unscaled", "sliding_window")]
+    asked = [
+        f"{task}, seed 0, {row}"
+        for task in tasks
+        for row in ("unscaled", "sliding_window")
+    ]
     assert list(dict.fromkeys(lines)) == ["training a model, seed 0", *asked]
     trials = [tables[f"{task}_accuracy"]["trials"].tolist() for task in tasks[:3]]
     assert trials[0] != trials[1] != trials[2]
@@ -242,12 +276,16 @@ def test_all_arms_and_recall_on_one_run(config, context):
     expected = {*methods, ("trained_at_test_len", "ceiling"), *windows}
     for table in (recall, text):
         assert set(zip(table["method"], table["arm"], strict=True)) == expected
-    ends = text.query("bucket_end_tokens == 256 and method != 'sliding_window'").set_index("arm")
+    ends = text.query(
+        "bucket_end_tokens == 256 and method != 'sliding_window'"
+    ).set_index("arm")
     assert ends[NLL]["finetuned"] < ends[NLL]["zero_shot"]
 
 
 def test_the_window_beside_fine_tuned_rows_was_trained_on_as_long(config, context):
-    given = config(arms="zero_shot,finetuned", tasks="text", methods="unscaled", finetune_steps=3)
+    given = config(
+        arms="zero_shot,finetuned", tasks="text", methods="unscaled", finetune_steps=3
+    )
     tuned, window = (
         next(
             c.subject
@@ -262,13 +300,24 @@ def test_the_window_beside_fine_tuned_rows_was_trained_on_as_long(config, contex
     assert tuned.recipe.tokens_per_step == window.recipe.tokens_per_step
     tables = made(results, given, context)
     cost = tables["cost"].set_index(["method", "arm"])["further_training_tokens"]
-    assert cost["unscaled", "finetuned"] == cost["sliding_window", "finetuned"] == 3 * 512
+    assert (
+        cost["unscaled", "finetuned"] == cost["sliding_window", "finetuned"] == 3 * 512
+    )
     assert cost["sliding_window", "zero_shot"] == 0
     answer = results.answer(tables)
-    losses = tables["text_nll"].query("bucket_end_tokens == 256").set_index(["method", "arm"])[NLL]
+    losses = (
+        tables["text_nll"]
+        .query("bucket_end_tokens == 256")
+        .set_index(["method", "arm"])[NLL]
+    )
     best = "finetuned" if losses["unscaled"].idxmin() == "finetuned" else "zero_shot"
-    assert f"sliding window of the trained length ({losses['sliding_window', best]:.3f})" in answer
-    assert {"loss_by_position_finetuned", "finetuned_against_zero_shot"} <= set(draw(tables))
+    assert (
+        f"sliding window of the trained length ({losses['sliding_window', best]:.3f})"
+        in answer
+    )
+    assert {"loss_by_position_finetuned", "finetuned_against_zero_shot"} <= set(
+        draw(tables)
+    )
     plt.close("all")
 
 
@@ -282,7 +331,9 @@ def test_a_window_costs_less_attention_and_more_passes(tables):
 def test_a_cache_of_the_text_stands_beside_the_window(config, context):
     given = config(arms="zero_shot,cache", tasks="text,copy", methods="unscaled")
     tables = made(results, given, context)
-    rows = tables["text_nll"].pivot_table(index="bucket_end_tokens", columns="method", values=NLL)
+    rows = tables["text_nll"].pivot_table(
+        index="bucket_end_tokens", columns="method", values=NLL
+    )
     far, everything = rows["sliding_window + far cache"], rows["sliding_window + cache"]
     assert set(tables["copy_accuracy"]["method"]) == {"unscaled", "sliding_window"}
     # A model that has learned nothing gains by counts of what it sees, too.
@@ -294,10 +345,13 @@ def test_a_cache_of_the_text_stands_beside_the_window(config, context):
     assert tables["searched"]["chosen"].str.match(r"weight=0\.\d").all()
     assert f"lower its loss to {far[256]:.3f}" in results.answer(tables)
     pairs = tables["comparisons"]
-    only = made(results, config(tasks="text", methods="unscaled"), context)["comparisons"]
+    only = made(results, config(tasks="text", methods="unscaled"), context)[
+        "comparisons"
+    ]
     rates = [
         each.query(
-            "method_a == 'unscaled' and method_b == 'sliding_window' and metric == 'nll_bucket'"
+            "method_a == 'unscaled' and method_b == 'sliding_window' and metric =="
+            " 'nll_bucket'"
         )
         for each in (pairs, only)
     ]
@@ -308,20 +362,28 @@ def test_a_cache_of_the_text_stands_beside_the_window(config, context):
 
 
 @pytest.mark.parametrize(
-    "tasks", [("text",), ("copy",), ("associative_recall",), ("text", "copy", "associative_recall")]
+    "tasks",
+    [
+        ("text",),
+        ("copy",),
+        ("associative_recall",),
+        ("text", "copy", "associative_recall"),
+    ],
 )
 @pytest.mark.parametrize(
     "arms", [("zero_shot",), ("finetuned",), ("ceiling",), ("finetuned", "ceiling")]
 )
-def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(arms, tasks, config, context):
+def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(
+    arms, tasks, config, context
+):
     changes = {"arms": arms, "tasks": tasks, "methods": "pi", "finetune_steps": 1}
     tables = made(results, config(**changes), context)
     assert results.answer(tables)
     assert not results.summary(tables).empty
     figures = draw(tables)
-    assert ("loss_by_position" in figures or "loss_by_position_finetuned" in figures) == (
-        "text" in tasks
-    )
+    assert (
+        "loss_by_position" in figures or "loss_by_position_finetuned" in figures
+    ) == ("text" in tasks)
     for task in ("copy", "associative_recall"):
         assert any(name.startswith(task) for name in figures) == (task in tasks)
     plt.close("all")
@@ -343,7 +405,9 @@ def test_losses_beyond_the_edge_of_the_figure_are_written_there():
 def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end(config, context):
     changes = {"arms": "finetuned", "tasks": "text", "methods": "pi(factor=2)"}
     longest, shorter = (
-        made(results, config(**changes, finetune_steps=2, finetune_len=length), context)["text_nll"]
+        made(
+            results, config(**changes, finetune_steps=2, finetune_len=length), context
+        )["text_nll"]
         for length in (None, 128)
     )
     ends = shorter.query("arm == 'finetuned'")["bucket_end_tokens"]
@@ -355,7 +419,9 @@ def test_what_is_trained_on_reads_text_at_its_length_from_the_first_step(config)
     methods = "pi,drope(steps=2)"
     changes = {"methods": methods, "tasks": "text", "arms": "zero_shot,finetuned"}
     models = [each.subject for each in evaluations(config(**changes))]
-    trained_on = [model for model in models if isinstance(model, Training) and model.start]
+    trained_on = [
+        model for model in models if isinstance(model, Training) and model.start
+    ]
     assert {model.recipe.window for model in trained_on} == {64, 256}
     for model in trained_on:
         length = model.recipe.window
@@ -367,8 +433,12 @@ def test_what_is_trained_on_reads_text_at_its_length_from_the_first_step(config)
 def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature(config):
     methods = "unscaled,drope(steps=2),drope(steps=2, sharpen=0)"
     lines: list[str] = []
-    table = made(results, config(methods=methods, tasks=("text",)), noting(lines))["text_nll"]
-    assert [line for line in lines if "fine-tuning" in line] == ["fine-tuning a model, seed 0"]
+    table = made(results, config(methods=methods, tasks=("text",)), noting(lines))[
+        "text_nll"
+    ]
+    assert [line for line in lines if "fine-tuning" in line] == [
+        "fine-tuning a model, seed 0"
+    ]
     wide = table.pivot_table(index="bucket_end_tokens", columns="method", values=NLL)
     cool, sharp = wide["drope(steps=2, sharpen=0)"], wide["drope(steps=2)"]
     inside = cool.index <= 64
@@ -390,7 +460,9 @@ def test_what_is_trained_on_under_drope_was_recalibrated_first(config):
     assert adapted(given, base, GEOMETRY, plain, "finetuned").start is base
 
 
-def test_a_searched_method_is_measured_under_its_own_name_and_shown_apart(config, context):
+def test_a_searched_method_is_measured_under_its_own_name_and_shown_apart(
+    config, context
+):
     changes = {"tasks": ("text", "copy"), "methods": "longrope_search(budget=5)"}
     tables = made(results, config(**changes), context)
     for table in (tables["copy_accuracy"], tables["text_nll"]):
@@ -411,24 +483,37 @@ def test_a_named_longrope_gets_the_budget_of_all(config):
         "longrope_search(beyond_critical=true)",
     ]
     assert [
-        (row["arm"], each.mode.evaluations) for row, each in zip(rows, searched, strict=True)
+        (row["arm"], each.mode.evaluations)
+        for row, each in zip(rows, searched, strict=True)
     ] == [("searched", 7)] * 2
 
 
-def test_every_method_with_knobs_is_searched_with_one_budget_and_shown_apart(config, context):
+def test_every_method_with_knobs_is_searched_with_one_budget_and_shown_apart(
+    config, context
+):
     changes = {"tasks": ("copy",), "methods": "unscaled,pi,ntk,yarn", "search": 5}
     tables = made(results, config(**changes), context)
     copies, searched = tables["copy_accuracy"], tables["searched"]
     of_arm = copies[copies["arm"] == "searched"]
-    assert list(dict.fromkeys(of_arm["method"])) == ["pi", "ntk", "yarn", "longrope_search"]
+    assert list(dict.fromkeys(of_arm["method"])) == [
+        "pi",
+        "ntk",
+        "yarn",
+        "longrope_search",
+    ]
     assert searched["method"].tolist() == ["pi", "ntk", "yarn", "longrope_search"]
     assert (searched["evaluations"] == 5).all()
-    first, chosen = searched["first_nll_nats_per_token"], searched["chosen_nll_nats_per_token"]
+    first, chosen = (
+        searched["first_nll_nats_per_token"],
+        searched["chosen_nll_nats_per_token"],
+    )
     assert (chosen <= first).all()
     assert searched["chosen"].str.match(r"(pi|ntk|yarn|longrope)\(").all()
     figures = draw(tables)
     assert {"copy_by_distance", "copy_by_distance_searched"} <= set(figures)
-    assert "searched" in results.answer(tables) or "no verdict" in results.answer(tables)
+    assert "searched" in results.answer(tables) or "no verdict" in results.answer(
+        tables
+    )
     plt.close("all")
 
 
@@ -442,9 +527,21 @@ def test_every_stored_verdict_names_one_of_its_pair(tables):
 
 def copied(inside: float) -> pd.DataFrame:
     """Copying by two methods; unscaled reaches `inside` within the trained length."""
-    plain = [(1024, 2048, inside), (1024, 8192, 0.3), (4096, 8192, 0.02), (6144, 8192, 0.01)]
-    yarn = [(1024, 2048, 0.1), (1024, 8192, 0.98), (4096, 8192, 0.95), (6144, 8192, 0.4)]
-    rows = [("unscaled", 1.0, *row) for row in plain] + [("yarn", 4.0, *row) for row in yarn]
+    plain = [
+        (1024, 2048, inside),
+        (1024, 8192, 0.3),
+        (4096, 8192, 0.02),
+        (6144, 8192, 0.01),
+    ]
+    yarn = [
+        (1024, 2048, 0.1),
+        (1024, 8192, 0.98),
+        (4096, 8192, 0.95),
+        (6144, 8192, 0.4),
+    ]
+    rows = [("unscaled", 1.0, *row) for row in plain] + [
+        ("yarn", 4.0, *row) for row in yarn
+    ]
     table = pd.DataFrame(rows, columns=["method", "factor", *PLACE, "accuracy"])
     return table.assign(arm="zero_shot", seed=0, train_len_tokens=2048)
 
@@ -460,25 +557,39 @@ def test_the_question_has_the_lengths_that_were_asked_for():
 def told(verdict: str, task: str = "copy") -> pd.DataFrame:
     """The comparison of the two methods from 4096 tokens back."""
     row = (f"{task}_accuracy", 4096, 8192, "unscaled", "yarn ×4", "ok", verdict)
-    columns = ["metric", "at_tokens", "context_tokens", "method_a", "method_b", "status", "verdict"]
+    columns = [
+        "metric",
+        "at_tokens",
+        "context_tokens",
+        "method_a",
+        "method_b",
+        "status",
+        "verdict",
+    ]
     return pd.DataFrame([row], columns=columns)
 
 
 @pytest.mark.parametrize(
-    ("verdict", "rivals"), [("yarn ×4", ""), ("~", ", not significantly different from unscaled")]
+    ("verdict", "rivals"),
+    [("yarn ×4", ""), ("~", ", not significantly different from unscaled")],
 )
 def test_the_answer_follows_from_the_tables(verdict, rivals):
     said = results.answer({"copy_accuracy": copied(0.99), "comparisons": told(verdict)})
     assert said.startswith(
-        "From 4096 tokens back, 2 times the trained length, in 8192 tokens yarn ×4 copies best: "
-        f"0.95 right{rivals}; unscaled 0.02. "
+        "From 4096 tokens back, 2 times the trained length, in 8192 tokens yarn ×4"
+        f" copies best: 0.95 right{rivals}; unscaled 0.02. "
     )
 
 
 @pytest.mark.parametrize(("inside", "learned"), [(0.79, False), (0.8, True)])
-def test_of_what_was_not_learned_inside_the_trained_length_there_is_no_verdict(inside, learned):
+def test_of_what_was_not_learned_inside_the_trained_length_there_is_no_verdict(
+    inside, learned
+):
     said = results.answer(
-        {"most_recent_accuracy": copied(inside), "comparisons": told("yarn ×4", "most_recent")}
+        {
+            "most_recent_accuracy": copied(inside),
+            "comparisons": told("yarn ×4", "most_recent"),
+        }
     )
     nothing = "No model distinguishes the nearer of two values inside 2048 tokens"
     assert said.startswith(nothing) is not learned
@@ -487,8 +598,12 @@ def test_of_what_was_not_learned_inside_the_trained_length_there_is_no_verdict(i
 
 def test_answer_and_summary_fit_a_real_run(tables):
     assert "sliding window of the trained length" in results.answer(tables)
-    assert "No model copies inside 64 tokens, so there is no verdict" in results.answer(tables)
-    assert "comparisons between rows that work are significant" in results.answer(tables)
+    assert "No model copies inside 64 tokens, so there is no verdict" in results.answer(
+        tables
+    )
+    assert "comparisons between rows that work are significant" in results.answer(
+        tables
+    )
     summary = results.summary(tables)
     assert list(summary["method"]) == ["unscaled", "yarn ×4", "sliding_window"]
     assert len(summary.columns) <= 7
@@ -504,7 +619,10 @@ def test_answer_and_summary_fit_a_real_run(tables):
         ({"methods": "longrope_search", "arms": "finetuned"}, "has no finetuned arm"),
         ({"arms": "finetuned", "search": 5}, "search is for the arm zero_shot"),
         ({"arms": "cache", "tasks": "copy"}, "cache is an arm of the task text"),
-        ({"finetune_len": 300}, r"finetune_len must lie between train_len \(64\) and test_len"),
+        (
+            {"finetune_len": 300},
+            r"finetune_len must lie between train_len \(64\) and test_len",
+        ),
         ({"train_len": 32}, "train_len must be at least 64, got 32"),
         ({"methods": "yarm"}, "unknown method 'yarm'; did you mean 'yarn'"),
         ({"methods": ""}, "methods must have at least one value"),
@@ -546,13 +664,18 @@ def test_ones_own_corpus_is_part_of_the_identity(tmp_path, config):
 
 
 def test_pass_keys_are_asked_of_models_trained_here(config, context):
-    asked = config(tasks="text,passkey", methods="pi", train_len=512, test_len=1024, depths="0,100")
+    asked = config(
+        tasks="text,passkey", methods="pi", train_len=512, test_len=1024, depths="0,100"
+    )
     results.check(asked)
     tables = made(results, asked, context)
     keys = tables["passkey_accuracy"]
     assert set(keys["method"]) == {"pi", "sliding_window"}
     assert set(keys["depth_percent"]) == {0, 100}
-    assert "no model finds the pass key inside 512 tokens" in results.answer(tables).lower()
+    assert (
+        "no model finds the pass key inside 512 tokens"
+        in results.answer(tables).lower()
+    )
     assert "passkey @1024" in results.summary(tables)
     assert "passkey_depth_by_length" in draw(tables)
     with pytest.raises(InputError, match="64 tokens are too few for passkey"):
@@ -560,7 +683,8 @@ def test_pass_keys_are_asked_of_models_trained_here(config, context):
 
 
 def test_documents_that_moved_make_a_run_again(corpora, tmp_path):
-    # The text is the same, and so are all cells; tables by kind and by document are not.
+    # The text is the same, and so are all cells; tables by kind and by document are
+    # not.
     folder = Path(shutil.copytree(corpora[0], tmp_path / "text"))
     values = {**SMALL, "corpus": str(folder), "tasks": "text"}
     before = inputs_of(values)
@@ -574,5 +698,9 @@ def test_documents_that_moved_make_a_run_again(corpora, tmp_path):
 
 
 def inputs_of(values: dict[str, object]) -> dict[str, str]:
-    given = {key: value for key, value in values.items() if key in ExtrapolateConfig.model_fields}
+    given = {
+        key: value
+        for key, value in values.items()
+        if key in ExtrapolateConfig.model_fields
+    }
     return build(ExtrapolateConfig, given).inputs()

@@ -9,7 +9,14 @@ import pytest
 
 from ropelab import experiments
 from ropelab.experiments.freqs import FreqsConfig
-from ropelab.experiments.freqs.pairs import answer, cells, check, following, summary, tables
+from ropelab.experiments.freqs.pairs import (
+    answer,
+    cells,
+    check,
+    following,
+    summary,
+    tables,
+)
 from ropelab.lab import run as run_by_name
 from ropelab.math.methods import FREQUENCIES
 from ropelab.math.models import MODELS
@@ -33,7 +40,9 @@ def llama2() -> dict[str, pd.DataFrame]:
 
 def test_the_columns_that_scripts_read(llama2):
     pairs, scaling = llama2["pairs"], llama2["scaling"]
-    assert {"pair", "inv_freq", "wavelength_tokens", "role", "scaled_inv_freq"} <= set(pairs)
+    assert {"pair", "inv_freq", "wavelength_tokens", "role", "scaled_inv_freq"} <= set(
+        pairs
+    )
     assert list(scaling.columns)[:6] == [
         "method",
         "factor",
@@ -95,7 +104,9 @@ def test_every_method_gives_a_row_per_pair(name):
 
 
 def test_both_yarn_ramps_by_their_own_names():
-    coded, paper = (tables_of(method=name)["scaling"].iloc[0] for name in ("yarn", "yarn_paper"))
+    coded, paper = (
+        tables_of(method=name)["scaling"].iloc[0] for name in ("yarn", "yarn_paper")
+    )
     assert (coded["ramp_low"], coded["ramp_high"]) == (20, 46)
     assert paper["ramp_low"] == pytest.approx(20.9445, abs=1e-4)
     assert paper["ramp_high"] == pytest.approx(45.0269, abs=1e-4)
@@ -119,8 +130,9 @@ def test_a_model_fills_what_is_not_given():
 def test_training_after_the_scaling_showed_the_angles_of_its_length() -> None:
     found = tables_of(model="llama-3.1-8b")
     assert answer(found).startswith(
-        "With llama3(factor=8) 29 of 64 pairs meet angles at 131072 tokens that training at 8192 "
-        "does not show, none after training at 131072 with this scaling. Of the pairs 29 kept"
+        "With llama3(factor=8) 29 of 64 pairs meet angles at 131072 tokens that"
+        " training at 8192 does not show, none after training at 131072 with this"
+        " scaling. Of the pairs 29 kept"
     )
     assert (found["pairs"]["unseen_extended"] == "none").all()
     assert "unseen_extended" in summary(found)
@@ -134,7 +146,9 @@ def test_training_after_the_scaling_showed_the_angles_of_its_length() -> None:
     assert 0 < (longer["unseen_extended"] == "new angles").sum() < 29
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].method != "unscaled"])
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if MODELS[name].method != "unscaled"]
+)
 def test_both_trained_lengths_are_known(name: str) -> None:
     model = MODELS[name]
     untrained = "untrained" in model.note or "not published" in model.note
@@ -162,7 +176,8 @@ def test_every_model_can_be_shown(name):
 
 def test_answer_and_summary(llama2):
     assert answer(llama2).startswith(
-        "With yarn(factor=16) none of 64 pairs meet angles at 65536 tokens that training at 4096"
+        "With yarn(factor=16) none of 64 pairs meet angles at 65536 tokens that"
+        " training at 4096"
     )
     shown = summary(llama2)
     assert len(shown) == 12
@@ -197,7 +212,9 @@ def test_sections_name_the_axis_of_every_pair():
     found = tables_of(model="qwen2-vl-7b")
     pairs = found["pairs"]
     assert list(pairs["axis"]) == ["time"] * 16 + ["height"] * 24 + ["width"] * 24
-    plain = tables_of(base=1e6, train_len=32768, test_len=32768, method="unscaled")["pairs"]
+    plain = tables_of(base=1e6, train_len=32768, test_len=32768, method="unscaled")[
+        "pairs"
+    ]
     pd.testing.assert_frame_equal(pairs.drop(columns="axis"), plain)
     assert "time has 16 pairs of 6.28 to 160 positions; height" in answer(found)
     assert "axis" in summary(found)
@@ -206,13 +223,24 @@ def test_sections_name_the_axis_of_every_pair():
 
 def test_axes_with_frequencies_of_their_own_are_heads_of_their_own():
     found = tables_of(
-        base=1e4, sections="8,28,28", layout="axial", method="yarn", factor=4, train_len=64
+        base=1e4,
+        sections="8,28,28",
+        layout="axial",
+        method="yarn",
+        factor=4,
+        train_len=64,
     )
     pairs = found["pairs"]
     assert list(pairs["pair"]) == list(range(64))
     for axis, width in (("time", 16), ("height", 56), ("width", 56)):
-        alone = tables_of(base=1e4, head_dim=width, method="yarn", factor=4, train_len=64)["pairs"]
-        mine = pairs[pairs["axis"] == axis].drop(columns=["pair", "axis"]).reset_index(drop=True)
+        alone = tables_of(
+            base=1e4, head_dim=width, method="yarn", factor=4, train_len=64
+        )["pairs"]
+        mine = (
+            pairs[pairs["axis"] == axis]
+            .drop(columns=["pair", "axis"])
+            .reset_index(drop=True)
+        )
         pd.testing.assert_frame_equal(mine, alone.drop(columns="pair"))
 
 
@@ -255,10 +283,18 @@ def test_wider_heads_need_more():
 
 
 def test_the_next_command_is_about_the_same_head_and_training():
-    values = {"base": 5e5, "rotary_dim": 64, "train_len": 2048, "method": "yarn", "factor": 4}
+    values = {
+        "base": 5e5,
+        "rotary_dim": 64,
+        "train_len": 2048,
+        "method": "yarn",
+        "factor": 4,
+    }
     config = config_of(**values)
-    assert following(config, tables(config, Values())) == (
-        "ropelab precision --base 500000 --head-dim 128 --rotary-dim 64 --length 8192 "
+    assert (
+        following(config, tables(config, Values()))
+        == "ropelab precision --base 500000 --head-dim 128 --rotary-dim 64 --length"
+        " 8192 "
         "--method 'yarn(factor=4)' --train-len 2048"
     )
 
@@ -281,7 +317,9 @@ def test_a_given_factor_says_the_length_also_beside_a_model() -> None:
         ("base", {"context": 32768}),
     ],
 )
-def test_the_command_of_a_config_gives_that_config(name: str, values: dict[str, Any]) -> None:
+def test_the_command_of_a_config_gives_that_config(
+    name: str, values: dict[str, Any]
+) -> None:
     face = experiments.load(name)
     config = build(face.config, values)
     words = shlex.split(config.command(name))[2:]

@@ -1,4 +1,6 @@
-"""The precision experiment: its tables, its answer, real incidents, and a live implementation."""
+"""The precision experiment: its tables, its answer, real incidents, and a live
+implementation.
+"""
 
 import json
 import math
@@ -29,7 +31,12 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 ROPE_128 = Spectrum(inverse_frequencies(128, 1e4), 1e4, 128)
 # cos and sin of every pair and position.
 Stored = tuple[np.ndarray, np.ndarray]
-SMALL: dict[str, Any] = {"length": 2048, "long_lengths": (4096,), "samples": 64, "draws": 4}
+SMALL: dict[str, Any] = {
+    "length": 2048,
+    "long_lengths": (4096,),
+    "samples": 64,
+    "draws": 4,
+}
 
 
 def config_of(**values: Any) -> PrecisionConfig:
@@ -47,17 +54,30 @@ def small() -> dict[str, pd.DataFrame]:
 
 def test_the_tables_have_the_promised_columns(small):
     promised = {
-        "resolution": "scheme format component positions distinct_codes adjacent_collisions "
-        "first_collision_position period_tokens median_step_ulp status",
-        "casts": "plan length offset max_angle_error_rad max_table_error worst_position worst_pair "
-        "first_position_over_tolerance distinct_positions rms_score_error grows_with_position "
-        "status",
-        "pairs": "pair wavelength_tokens period_tokens format angle_step_rad exceeds_tolerance",
-        "collisions": "scheme format component position_start position_end adjacent_collisions",
+        "resolution": (
+            "scheme format component positions distinct_codes adjacent_collisions "
+            "first_collision_position period_tokens median_step_ulp status"
+        ),
+        "casts": (
+            "plan length offset max_angle_error_rad max_table_error worst_position"
+            " worst_pair first_position_over_tolerance distinct_positions"
+            " rms_score_error grows_with_position status"
+        ),
+        "pairs": (
+            "pair wavelength_tokens period_tokens format angle_step_rad"
+            " exceeds_tolerance"
+        ),
+        "collisions": (
+            "scheme format component position_start position_end adjacent_collisions"
+        ),
         "growth": "stage format position_end max_angle_error_rad",
-        "scores": "scheme format alignment delta_tokens median_step_ulp unchanged_fraction",
-        "score_margin": "scheme vectors format score_step rounding step_to_rounding "
-        "unchanged_fraction weight_change status",
+        "scores": (
+            "scheme format alignment delta_tokens median_step_ulp unchanged_fraction"
+        ),
+        "score_margin": (
+            "scheme vectors format score_step rounding step_to_rounding "
+            "unchanged_fraction weight_change status"
+        ),
         "drift": "plan alignment shift_tokens rms_score_change ci_low ci_high",
         "explain": "format what position step_tokens angle_rad cos",
     }
@@ -67,7 +87,9 @@ def test_the_tables_have_the_promised_columns(small):
 
 
 def test_all_tables_are_json_without_nan_or_infinity(small):
-    json.dumps({name: to_records(table) for name, table in small.items()}, allow_nan=False)
+    json.dumps(
+        {name: to_records(table) for name, table in small.items()}, allow_nan=False
+    )
 
 
 def test_the_same_config_gives_the_same_tables(small):
@@ -85,9 +107,13 @@ def test_every_stage_is_rounded_in_every_format(small):
 
 
 def test_one_frequency_at_a_million_tokens_is_claim_seven():
-    rows = tables_of(length=131072, components=["cos", "pair"], schemes=["single"])["resolution"]
+    rows = tables_of(length=131072, components=["cos", "pair"], schemes=["single"])[
+        "resolution"
+    ]
     found = rows.set_index(["format", "component"]).to_dict("index")
-    assert math.cos(0) - math.cos(2 * math.pi / 1e6) == pytest.approx(1.97e-11, rel=0.01)
+    assert math.cos(0) - math.cos(2 * math.pi / 1e6) == pytest.approx(
+        1.97e-11, rel=0.01
+    )
     cos_alone = found["float32", "cos"]
     assert cos_alone["first_collision_position"] == 0  # both are 1.0
     assert cos_alone["adjacent_collisions"] == 755
@@ -97,7 +123,9 @@ def test_one_frequency_at_a_million_tokens_is_claim_seven():
 
 
 def test_many_frequencies_keep_every_position_apart_even_in_bfloat16():
-    rows = tables_of(length=131072, components=["vector"], schemes=["rope"])["resolution"]
+    rows = tables_of(length=131072, components=["vector"], schemes=["rope"])[
+        "resolution"
+    ]
     assert (rows["distinct_codes"] == 131072).all()
 
 
@@ -116,24 +144,32 @@ def test_the_periods_of_claim_eight_and_the_encoding_of_claim_nine():
 def test_the_answer_begins_with_the_verdict_and_ends_with_what_float32_holds() -> None:
     said = body.answer(tables_of(length=131072, long_lengths=[2**20], draws=32))
     verdict, worst, fine, limit, why = said.split(". ")
-    assert verdict == (
-        "bfloat16 is precise enough for RoPE unless angle or position is rounded to it, or "
-        "inv_freq in long contexts"
+    assert (
+        verdict
+        == "bfloat16 is precise enough for RoPE unless angle or position is rounded to"
+        " it, or inv_freq in long contexts"
     )
-    assert worst == (
-        "Rounding angle (0.57) and position (0.54) makes a score vary with position, by "
-        "that share of its standard deviation"
+    assert (
+        worst
+        == "Rounding angle (0.57) and position (0.54) makes a score vary with position,"
+        " by that share of its standard deviation"
     )
-    assert fine == (
-        "With only inv_freq, table, rotation or score rounded scores depend on the distance alone "
-        "up to 0.003 of their deviation, and no measured model lost more than 0.003 nats per byte "
-        "in up to 8192 tokens (rounded inverse frequencies 0.15 in 32768 under YaRN)"
+    assert (
+        fine
+        == "With only inv_freq, table, rotation or score rounded scores depend on the"
+        " distance alone up to 0.003 of their deviation, and no measured model lost"
+        " more than 0.003 nats per byte in up to 8192 tokens (rounded inverse"
+        " frequencies 0.15 in 32768 under YaRN)"
     )
-    assert why.startswith("Why many frequencies? One pair of period 1e6 has a code of its own")
+    assert why.startswith(
+        "Why many frequencies? One pair of period 1e6 has a code of its own"
+    )
     assert "the next token moves a score by 2.8e-06 (RoPE: 0.11)" in why
     assert limit == "In float32 angles are wrong from position 310899 on"
     near = body.answer(tables_of(length=4, components=[]))
-    assert near.startswith("bfloat16 is precise enough for RoPE at every stage. With only")
+    assert near.startswith(
+        "bfloat16 is precise enough for RoPE at every stage. With only"
+    )
 
 
 def test_the_short_table_has_a_row_per_stage() -> None:
@@ -154,7 +190,9 @@ def test_the_short_table_has_a_row_per_stage() -> None:
     assert shown.loc["inv_freq", "bfloat16 score_spread"] == "0"
 
 
-@pytest.mark.parametrize("name", ["llama-3.1-8b", "pythia-6.9b", "deepseek-v3", "qwen2.5-7b"])
+@pytest.mark.parametrize(
+    "name", ["llama-3.1-8b", "pythia-6.9b", "deepseek-v3", "qwen2.5-7b"]
+)
 def test_a_known_model_fills_in_what_was_not_given(name: str) -> None:
     model = MODELS[name]
     config = build(PrecisionConfig, {"model": name})
@@ -180,15 +218,26 @@ def test_an_implementation_gets_the_stage_to_fix():
 def test_of_several_implementations_those_that_lose_places_come_first():
     presets = ["torchtitan", "positions_bfloat16", "transformers_to_bfloat16"]
     said = body.answer(tables_of(schemes=[], preset=presets))
-    assert said.startswith("Scores depend on the places of their tokens in positions_bfloat16 (0.2")
-    assert "In torchtitan and transformers_to_bfloat16 scores depend on the distance alone" in said
+    assert said.startswith(
+        "Scores depend on the places of their tokens in positions_bfloat16 (0.2"
+    )
+    assert (
+        "In torchtitan and transformers_to_bfloat16 scores depend on the distance alone"
+        in said
+    )
     # A rounded frequency is another rotation, and the same one everywhere.
-    assert "angles are not those of float64 in transformers_to_bfloat16 (from 11)." in said
+    assert (
+        "angles are not those of float64 in transformers_to_bfloat16 (from 11)." in said
+    )
     # No wall in the base: what makes neighbours equal is the position's format.
-    assert said.endswith("one in every pair, at any base, in positions_bfloat16 (from 256).")
+    assert said.endswith(
+        "one in every pair, at any base, in positions_bfloat16 (from 256)."
+    )
     said = body.answer(tables_of(schemes=[], preset=["torchtitan"]))
     assert said.endswith("one in every pair, at any base, in none.")
-    assert "in every pair" not in body.answer(tables_of(schemes=[], cast="angle=bfloat16"))
+    assert "in every pair" not in body.answer(
+        tables_of(schemes=[], cast="angle=bfloat16")
+    )
 
 
 def test_where_no_single_stage_is_to_blame_the_one_that_helps_most_is_named():
@@ -207,12 +256,20 @@ def test_a_scaling_method_changes_the_frequencies_that_are_judged():
 
 
 def test_a_factor_that_is_not_given_comes_from_the_lengths() -> None:
-    values = {"schemes": ["rope"], "components": ["pair"], "train_len": 1024, "length": 4096}
+    values = {
+        "schemes": ["rope"],
+        "components": ["pair"],
+        "train_len": 1024,
+        "length": 4096,
+    }
     derived, given = (tables_of(**values, method=m) for m in ("yarn", "yarn(factor=4)"))
     pd.testing.assert_frame_equal(derived["pairs"], given["pairs"])
     assert set(derived["casts"]["method"]) == {"yarn(factor=4)"}
     assert set(derived["casts"]["factor_from"]) == {"4096 / 1024 tokens"}
-    said = "The frequencies are those of yarn(factor=4), its factor being 4096 / 1024 tokens."
+    said = (
+        "The frequencies are those of yarn(factor=4), its factor being 4096 / 1024"
+        " tokens."
+    )
     assert body.answer(derived).endswith(said)
     assert body.answer(given).endswith("The frequencies are those of yarn(factor=4).")
 
@@ -262,8 +319,15 @@ def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
 
 
 def test_a_scheme_without_any_of_the_components_is_said():
-    hint = "One frequency has no vector beside its pair: --components pair shows its encoding."
-    for components, expected in ((["vector"], True), (["vector", "cos"], False), ([], False)):
+    hint = (
+        "One frequency has no vector beside its pair: --components pair shows its"
+        " encoding."
+    )
+    for components, expected in (
+        (["vector"], True),
+        (["vector", "cos"], False),
+        ([], False),
+    ):
         tables = tables_of(length=600, components=components)
         assert (hint in body.answer(tables)) == expected
 
@@ -286,7 +350,9 @@ def test_tf32_positions_are_wrong_for_half_of_8192():
     assert (stored != span(0, 8192)).sum() == 4096
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("precision*.toml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted(CONFIGS.rglob("precision*.toml")), ids=lambda p: p.stem
+)
 def test_the_stored_configs_are_valid(path):
     name, values = read_toml(path)
     assert name == "precision"
@@ -312,14 +378,26 @@ def test_the_stored_configs_are_valid(path):
         ({"formats": "bfloat61"}, "unknown format 'bfloat61'; did you mean 'bfloat16'"),
         ({"components": "vectro"}, "unknown component 'vectro'; did you mean 'vector'"),
         ({"schemes": "singel"}, "unknown scheme 'singel'; did you mean 'single'"),
-        ({"preset": "nanochatt"}, "unknown preset 'nanochatt'; did you mean 'nanochat'"),
+        (
+            {"preset": "nanochatt"},
+            "unknown preset 'nanochatt'; did you mean 'nanochat'",
+        ),
         ({"cast": "angel=tf32"}, "unknown stage 'angel'; did you mean 'angle'"),
-        ({"method": "yarn"}, "yarn has no factor: write factor=... among its parameters, or give"),
-        ({"method": "resonance(inner=pi)", "train_len": "128k"}, "a train_len below 131072 tokens"),
+        (
+            {"method": "yarn"},
+            "yarn has no factor: write factor=... among its parameters, or give",
+        ),
+        (
+            {"method": "resonance(inner=pi)", "train_len": "128k"},
+            "a train_len below 131072 tokens",
+        ),
         ({"method": "yarm(factor=4)"}, "unknown method 'yarm'; did you mean 'yarn'"),
         (
             {"schemes": "single", "components": "vector,score"},
-            "single frequency has no vector beside its pair.*give components cos, sin or pair",
+            (
+                "single frequency has no vector beside its pair.*give components cos,"
+                " sin or pair"
+            ),
         ),
         ({"explain_pair": 32}, "explain_pair is 32, not below 32"),
         ({"offset": 2**53}, "must stay below 2"),
@@ -340,16 +418,25 @@ def live_tables(module: Any, positions: torch.Tensor) -> Stored:
 
 
 def errors(tables: Stored, exact: Stored) -> tuple[float, float]:
-    """The largest error of a stored cos or sin, and the largest angle to the exact (cos, sin)."""
+    """The largest error of a stored cos or sin, and the largest angle to the exact
+    (cos, sin).
+    """
     angles = np.arctan2(tables[1], tables[0]) - np.arctan2(exact[1], exact[0])
-    return float(np.abs(np.stack(tables) - np.stack(exact)).max()), float(wrapped(angles).max())
+    return float(np.abs(np.stack(tables) - np.stack(exact)).max()), float(
+        wrapped(angles).max()
+    )
 
 
 @pytest.mark.parametrize(
     ("cast", "preset", "at_least", "at_most"),
-    [(False, "transformers_llama", 2e-3, 4e-3), (True, "transformers_to_bfloat16", 3.1, math.pi)],
+    [
+        (False, "transformers_llama", 2e-3, 4e-3),
+        (True, "transformers_to_bfloat16", 3.1, math.pi),
+    ],
 )
-def test_transformers_does_live_what_its_preset_predicts(cast, preset, at_least, at_most):
+def test_transformers_does_live_what_its_preset_predicts(
+    cast, preset, at_least, at_most
+):
     llama = pytest.importorskip("transformers.models.llama.modeling_llama")
     config = llama.LlamaConfig(
         head_dim=128, rope_parameters={"rope_type": "default", "rope_theta": 10000.0}
@@ -360,7 +447,8 @@ def test_transformers_does_live_what_its_preset_predicts(cast, preset, at_least,
     measured = live_tables(module, torch.arange(16384))
 
     predicted = Chain(PRESETS[preset].plan, ROPE_128).table(span(0, 16384))
-    # Equal but for entries whose float32 frequency or cosine is on the edge of a rounding.
+    # Equal but for entries whose float32 frequency or cosine is on the edge of a
+    # rounding.
     for ours, theirs in zip(predicted, measured, strict=True):
         assert (ours == theirs).mean() > 0.999
     exact = Chain(CastPlan(), ROPE_128).table(span(0, 16384))
@@ -371,16 +459,24 @@ def test_transformers_does_live_what_its_preset_predicts(cast, preset, at_least,
 def test_encodings_that_come_back_are_counted_in_exact_arithmetic():
     rows = tables_of(period=360, schemes=["single"], length=1000)["resolution"]
     counted = rows.set_index(["component", "format"])
-    for component, codes, first in (("pair", 360, 360), ("cos", 181, 181), ("sin", 181, 91)):
+    for component, codes, first in (
+        ("pair", 360, 360),
+        ("cos", 181, 181),
+        ("sin", 181, 91),
+    ):
         for name in ("float64", "float32"):
             assert counted.loc[(component, name), "distinct_codes"] == codes
             assert counted.loc[(component, name), "period_tokens"] == first
-    noise = rows["status"].str.match(r"comes back; rounding in float64 tells \d+ more apart")
+    noise = rows["status"].str.match(
+        r"comes back; rounding in float64 tells \d+ more apart"
+    )
     assert noise.tolist() == (rows["format"] == "float64").tolist()
     assert rows["status"].str.startswith("comes back").all()
     half = tables_of(period=64.5, schemes=["single"], length=1000)["resolution"]
     whole = half[(half["component"] == "pair") & (half["format"] == "float64")]
-    assert whole[["distinct_codes", "period_tokens"]].to_numpy().tolist() == [[129, 129]]
+    assert whole[["distinct_codes", "period_tokens"]].to_numpy().tolist() == [
+        [129, 129]
+    ]
 
 
 def test_encodings_that_do_not_come_back_say_so():
@@ -395,7 +491,9 @@ def test_encodings_that_do_not_come_back_say_so():
 def test_the_margin_shows_where_no_score_changes():
     margin = tables_of(period=1e6, schemes=["single", "rope"])["score_margin"]
     assert set(margin["vectors"]) == {"aligned at 0", "aligned", "random", "largest"}
-    at_zero = margin[(margin["vectors"] == "aligned at 0") & (margin["format"] == "float32")]
+    at_zero = margin[
+        (margin["vectors"] == "aligned at 0") & (margin["format"] == "float32")
+    ]
     assert at_zero.set_index("scheme")["status"].to_dict() == {
         "single": "every score stays equal",
         "rope": "above the rounding",
@@ -442,7 +540,8 @@ def test_a_field_that_changes_a_table_changes_the_key_of_its_cells(field):
 def test_implementations_with_equal_angles_share_a_cell():
     config = config_of(schemes=(), preset=("nanochat", "transformers_llama"))
     kinds = [cell.kind for cell in body.cells(config)]
-    # The presets, and each without its rounded position, inv_freq, angle or rule of frequencies.
+    # The presets, and each without its rounded position, inv_freq, angle or rule of
+    # frequencies.
     assert kinds == ["precision-casts"] * 5 + ["precision-drift"]
 
 
@@ -453,7 +552,9 @@ def test_a_recurrence_that_rounds_nothing_has_errors_of_float64_alone() -> None:
 
 
 def test_keys_that_do_not_fit_a_head_are_refused_before_anything_is_computed() -> None:
-    with pytest.raises(InputError, match="q8_0 has blocks of 32 features, heads have 80"):
+    with pytest.raises(
+        InputError, match="q8_0 has blocks of 32 features, heads have 80"
+    ):
         body.check(config_of(head_dim=80, cache="q8_0"))
 
 
@@ -470,7 +571,8 @@ def test_formats_of_stored_keys_are_predicted_by_pair() -> None:
     assert len(keys) == 3 * 2 * 32
     by = keys.groupby(["keys", "offset_deviations"])
     score, slowest = by["score_error"].first(), by["key_error"].last()
-    # An offset stays in its channel unless it was rotated: then the range of all its pair grows.
+    # An offset stays in its channel unless it was rotated: then the range of all its
+    # pair grows.
     assert slowest["int4(channel)", 20] > 3 * slowest["int4(channel, before)", 20]
     assert score["q8_0", 0] < 0.01 < score["int4(channel)", 0]
     assert "Stored keys move a score by int4(channel) 0.1" in body.answer(tables)

@@ -1,4 +1,6 @@
-"""The models of the presets of the extrapolation lab: their sizes, and that they learn."""
+"""The models of the presets of the extrapolation lab: their sizes, and that they
+learn.
+"""
 
 import math
 from dataclasses import replace
@@ -24,14 +26,17 @@ def training(corpora: tuple[str, str], preset: str) -> Training:
 
 
 @pytest.mark.parametrize(
-    ("preset", "millions"), [("small", 1.13), ("base", 10.8), ("large", 38.0), ("xl", 121)]
+    ("preset", "millions"),
+    [("small", 1.13), ("base", 10.8), ("large", 38.0), ("xl", 121)],
 )
 def test_the_models_of_a_preset_have_its_size_and_read(
     preset: str, millions: float, corpora: tuple[str, str]
 ) -> None:
     described = training(corpora, preset)
     model = described.untrained(Context())
-    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, rel=0.01)
+    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(
+        millions, rel=0.01
+    )
     tokens = torch.arange(65)[None]
     assert token_losses(model, tokens).mean() == pytest.approx(math.log(256), rel=1e-3)
 
@@ -39,7 +44,9 @@ def test_the_models_of_a_preset_have_its_size_and_read(
 def test_a_larger_preset_learns(corpora: tuple[str, str]) -> None:
     described = training(corpora, "base")
     model = described.untrained(Context())
-    recipe = replace(described.recipe, steps=3, window=64, tokens_per_step=256, warmup=1)
+    recipe = replace(
+        described.recipe, steps=3, window=64, tokens_per_step=256, warmup=1
+    )
     optimizers = make_optimizers(model, recipe, "float32")
     losses = [one_step(model, optimizers, described.batch, recipe, 0) for _ in range(3)]
     assert losses[2] < losses[0]

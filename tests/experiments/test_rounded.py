@@ -1,4 +1,6 @@
-"""Casts and stored keys in `evaluate` and `extrapolate`: rows, pairing, costs, words, refusals."""
+"""Casts and stored keys in `evaluate` and `extrapolate`: rows, pairing, costs, words,
+refusals.
+"""
 
 from pathlib import Path
 
@@ -21,7 +23,10 @@ from ropelab.show.figures.extrapolate import draw
 from tests.models.released.tiny import reader_of_bytes
 from tests.models.tasks.running import made
 
-ROUNDED = {"casts": "position:float8_e4m3fn,float64", "cache": "fp8_e4m3,int4(channel, before)"}
+ROUNDED = {
+    "casts": "position:float8_e4m3fn,float64",
+    "cache": "fp8_e4m3,int4(channel, before)",
+}
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 NAMES = ["position=float8_e4m3fn", "float64", "fp8_e4m3", "int4(channel, before)"]
 
@@ -44,7 +49,12 @@ def evaluated(model, corpora):
 def extrapolated(corpora, tiny_preset):
     def configured(**changes: object) -> ExtrapolateConfig:
         values: dict[str, object] = {"train_len": 64, "test_len": 128, "head_dim": 32}
-        values |= {"documents": 3, "sequences": 2, "device": "cpu", "tasks": "text,copy"}
+        values |= {
+            "documents": 3,
+            "sequences": 2,
+            "device": "cpu",
+            "tasks": "text,copy",
+        }
         return build(ExtrapolateConfig, {**values, "corpus": corpora[0], **changes})
 
     return configured
@@ -56,24 +66,35 @@ def tables(evaluated) -> dict[str, pd.DataFrame]:
 
 
 def test_a_plan_that_rounds_nothing_gives_the_same_numbers_bit_for_bit(tables):
-    wide = tables["last_window"].pivot(index="context_tokens", columns="method", values=NLL)
+    wide = tables["last_window"].pivot(
+        index="context_tokens", columns="method", values=NLL
+    )
     assert (wide["unmodified + float64"] == wide["unmodified"]).all()
     for name in (NAMES[0], NAMES[2], NAMES[3]):
         assert (wide[f"unmodified + {name}"] != wide["unmodified"]).all()
 
 
-def test_cells_without_a_cast_and_configs_without_one_are_what_they_were(evaluated, extrapolated):
+def test_cells_without_a_cast_and_configs_without_one_are_what_they_were(
+    evaluated, extrapolated
+):
     for body, config in ((evaluate, evaluated), (extrapolate, extrapolated)):
-        same = {"methods": "unscaled,yarn"} | ({"context": 128} if body is evaluate else {})
+        same = {"methods": "unscaled,yarn"} | (
+            {"context": 128} if body is evaluate else {}
+        )
         plain, rounded = config(**same), config(**same, **ROUNDED)
         assert not {"casts", "cache", "offsets"} & set(plain.model_dump())
-        names = [{name_of(cell) for cell in body.cells(each)} for each in (plain, rounded)]
+        names = [
+            {name_of(cell) for cell in body.cells(each)} for each in (plain, rounded)
+        ]
         assert names[0] < names[1]
     # Each offset is a cell of its own.
     one, two = (
-        config(methods="yarn", casts="position:bfloat16", offsets=at) for at in ("0", "0,9")
+        config(methods="yarn", casts="position:bfloat16", offsets=at)
+        for at in ("0", "0,9")
     )
-    counts = [len({name_of(cell) for cell in extrapolate.cells(each)}) for each in (one, two)]
+    counts = [
+        len({name_of(cell) for cell in extrapolate.cells(each)}) for each in (one, two)
+    ]
     assert counts[1] == counts[0] + 2
 
 
@@ -88,7 +109,10 @@ def test_every_cast_is_compared_with_its_own_row_alone(tables):
     means = tables["last_window"].set_index(["context_tokens", "method"])[NLL]
     for row in casts[casts["metric"] == "nll_last_window"].to_dict("records"):
         length = row["context_tokens"]
-        expected = means[length, f"unmodified + {row['rounding']}"] - means[length, "unmodified"]
+        expected = (
+            means[length, f"unmodified + {row['rounding']}"]
+            - means[length, "unmodified"]
+        )
         assert row["cost"] == pytest.approx(expected, abs=1e-12)
     exact = casts[casts["rounding"] == "float64"]
     assert (exact["score_error"] < 1e-12).all()
@@ -112,7 +136,10 @@ def test_a_context_inside_the_trained_length_is_enough_for_casts(evaluated, tmp_
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"casts": "angle:bfloat17"}, "unknown format 'bfloat17'; did you mean 'bfloat16'"),
+        (
+            {"casts": "angle:bfloat17"},
+            "unknown format 'bfloat17'; did you mean 'bfloat16'",
+        ),
         ({"casts": "angles"}, "unknown preset 'angles'"),
         ({"cache": "q5"}, "unknown format of keys 'q5'"),
         ({"cache": "int4(block)"}, r"unknown word in int4\(block\)"),
@@ -130,16 +157,22 @@ def test_blocks_that_heads_do_not_hold_are_refused(corpora, tmp_path):
     narrow = reader_of_bytes(tmp_path, bos=True)
     values = {"model": narrow, "corpus": corpora[0], "documents": 3, "tasks": "text"}
     config = build(EvaluateConfig, {**values, "cache": "q4_0", "device": "cpu"})
-    with pytest.raises(InputError, match="q4_0 has blocks of 32 features, heads have 16"):
+    with pytest.raises(
+        InputError, match="q4_0 has blocks of 32 features, heads have 16"
+    ):
         made(evaluate, config, Context())
 
 
 def test_they_are_refused_before_a_model_is_trained(extrapolated):
-    with pytest.raises(InputError, match="q4_0 has blocks of 32 features, heads have 16"):
+    with pytest.raises(
+        InputError, match="q4_0 has blocks of 32 features, heads have 16"
+    ):
         extrapolated(cache="int8,q4_0", head_dim=16)
 
 
-def test_a_model_trained_here_is_evaluated_under_casts_by_every_method_on_frequencies(extrapolated):
+def test_a_model_trained_here_is_evaluated_under_casts_by_every_method_on_frequencies(
+    extrapolated,
+):
     config = extrapolated(methods="unscaled,yarn,log_n", **ROUNDED)
     tables = made(extrapolate, config, Context())
     casts = tables["casts"]
@@ -155,13 +188,19 @@ def test_a_model_trained_here_is_evaluated_under_casts_by_every_method_on_freque
     assert (exact["cost"] == 0).all()
 
 
-def test_nothing_that_a_model_trained_here_gives_depends_on_where_exact_text_begins(extrapolated):
+def test_nothing_that_a_model_trained_here_gives_depends_on_where_exact_text_begins(
+    extrapolated,
+):
     config = extrapolated(
         methods="unscaled", casts="inv_freq:bfloat16", offsets="0,4096", tasks="text"
     )
     tables = made(extrapolate, config, Context())
-    rows = tables["last_window"].pivot(index="context_tokens", columns="method", values=NLL)
-    near, far = (rows[f"unscaled + inv_freq=bfloat16{end}"] for end in ("", " from 4096"))
+    rows = tables["last_window"].pivot(
+        index="context_tokens", columns="method", values=NLL
+    )
+    near, far = (
+        rows[f"unscaled + inv_freq=bfloat16{end}"] for end in ("", " from 4096")
+    )
     np.testing.assert_allclose(near, far, rtol=1e-4)
 
 
@@ -194,11 +233,11 @@ def test_an_answer_names_what_costs_and_from_which_error():
         )
     ]
     (said,) = said_of_casts(pd.DataFrame(rows, columns=COLUMNS))
-    assert said == (
-        "unmodified at 2048 tokens: 1 of 6 roundings cost nothing that can be distinguished (score "
-        "errors up to 0.002); the others cost, in nats per byte of text: position=bfloat16 0.412 "
-        "(score error 0.29), q4_0 0.03 (score error 0.1), int4 0.02 (score error 0.09), 2 more up "
-        "to 0.01"
+    assert (
+        said == "unmodified at 2048 tokens: 1 of 6 roundings cost nothing that can be"
+        " distinguished (score errors up to 0.002); the others cost, in nats per"
+        " byte of text: position=bfloat16 0.412 (score error 0.29), q4_0 0.03 (score"
+        " error 0.1), int4 0.02 (score error 0.09), 2 more up to 0.01"
     )
 
 
@@ -214,7 +253,9 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
     far = []
     for folder in REFERENCE.glob("*/*-casts-*"):
         casts = pd.read_csv(folder / "tables" / "casts.csv")
-        free = casts[(casts["metric"] == "nll_last_window") & (casts["score_error"] <= UNNOTICED)]
+        free = casts[
+            (casts["metric"] == "nll_last_window") & (casts["score_error"] <= UNNOTICED)
+        ]
         near = free["context_tokens"] <= 8192
         assert free["cost"][near].max() <= LOST or not near.any()
         far.append(free[~near])
@@ -236,7 +277,16 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
 def test_the_title_names_a_threshold_only_where_there_is_one(costly, title):
     about = ("unmodified", 1.0, "q8_0", "keys", "nll_last_window", 2048, 2048, 0.0)
     rows = [
-        (*about, error, cost, cost - 0.01, cost + 0.01, 1, 20, "costs" if error in costly else "~")
+        (
+            *about,
+            error,
+            cost,
+            cost - 0.01,
+            cost + 0.01,
+            1,
+            20,
+            "costs" if error in costly else "~",
+        )
         for error, cost in ((0.0, 0.01), (0.1, 0.02), (0.3, 0.2))
     ]
     figure = cost_of_casts.draw(pd.DataFrame(rows, columns=COLUMNS))["cost_of_casts"]

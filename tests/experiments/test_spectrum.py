@@ -1,4 +1,6 @@
-"""The frequencies experiment: schemes, tables, bands, sentences, figures and refusals."""
+"""The frequencies experiment: schemes, tables, bands, sentences, figures and
+refusals.
+"""
 
 import json
 from dataclasses import replace
@@ -23,7 +25,8 @@ from tests.small import SMALL
 
 SMOKE = {**SMALL, "test_len": 128, "draws": 20, "seeds": "0,1"}
 FEW = (
-    "unscaled,one(period=1e6),spaced(n=2),spaced(n=4, uniform=true),without(band=fast),p_rope(p=0)"
+    "unscaled,one(period=1e6),spaced(n=2),spaced(n=4,"
+    " uniform=true),without(band=fast),p_rope(p=0)"
 )
 LABELS = [
     "unscaled", "one(period=1e+06)", "spaced(n=2)", "spaced(n=4, uniform=true)",
@@ -56,7 +59,9 @@ def found(corpus: str) -> dict[str, pd.DataFrame]:
         ({"corpus": "/nowhere"}, "no corpus"),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(changes: dict[str, object], message: str) -> None:
+def test_bad_input_is_refused_in_one_sentence(
+    changes: dict[str, object], message: str
+) -> None:
     with pytest.raises(InputError, match=message) as error:
         config(**changes).inputs()
     assert "\n" not in str(error.value)
@@ -75,7 +80,10 @@ def test_a_model_is_trained_with_its_scheme_and_the_first_is_read_without_each_b
 ) -> None:
     wanted = config(corpus=corpus, tasks="copy", seeds="0")
     cells = body.cells(wanted)
-    assert [dict(cell.labels)["scheme"] for cell in cells] == [*LABELS, *["unscaled"] * 3]
+    assert [dict(cell.labels)["scheme"] for cell in cells] == [
+        *LABELS,
+        *["unscaled"] * 3,
+    ]
     for cell, label in zip(cells, LABELS, strict=False):
         plan = wanted.parsed_schemes()[label].plan(wanted.geometry(), 64)
         assert isinstance(cell.subject, Training)
@@ -84,7 +92,11 @@ def test_a_model_is_trained_with_its_scheme_and_the_first_is_read_without_each_b
         assert np.array_equal(trained.plan.inv_freq, plan.inv_freq)
         assert not trained.fused
     first, bands = cells[0], cells[len(LABELS) :]
-    assert [dict(cell.labels)["removed"] for cell in bands] == ["fast", "middle", "slow"]
+    assert [dict(cell.labels)["removed"] for cell in bands] == [
+        "fast",
+        "middle",
+        "slow",
+    ]
     assert all(cell.subject.key == first.subject.key for cell in bands)
     assert len({str(cell.mode.key) for cell in (first, *bands)}) == 4
 
@@ -92,12 +104,19 @@ def test_a_model_is_trained_with_its_scheme_and_the_first_is_read_without_each_b
 def test_both_learning_rates_are_scaled_and_configs_without_a_scale_are_what_they_were(
     corpus: str,
 ) -> None:
-    plain, doubled = (config(corpus=corpus, tasks="copy", lr_scale=scale) for scale in (1, 2))
+    plain, doubled = (
+        config(corpus=corpus, tasks="copy", lr_scale=scale) for scale in (1, 2)
+    )
     of_plain, of_doubled = (body.cells(each)[0].subject for each in (plain, doubled))
     assert isinstance(of_plain, Training)
     assert isinstance(of_doubled, Training)
-    assert of_plain.recipe == replace(of_doubled.recipe, matrix_rate=0.02, other_rate=6e-3)
-    assert (of_doubled.recipe.matrix_rate, of_doubled.recipe.other_rate) == (0.04, 0.012)
+    assert of_plain.recipe == replace(
+        of_doubled.recipe, matrix_rate=0.02, other_rate=6e-3
+    )
+    assert (of_doubled.recipe.matrix_rate, of_doubled.recipe.other_rate) == (
+        0.04,
+        0.012,
+    )
     assert of_plain.key != of_doubled.key
     assert "lr_scale" not in plain.model_dump()
     assert doubled.model_dump()["lr_scale"] == 2
@@ -123,7 +142,9 @@ class Model:
 
 
 def test_cells_of_one_seed_come_together(corpus: str) -> None:
-    seeds = [str(dict(cell.labels)["seed"]) for cell in body.cells(config(corpus=corpus))]
+    seeds = [
+        str(dict(cell.labels)["seed"]) for cell in body.cells(config(corpus=corpus))
+    ]
     assert seeds == sorted(seeds)
 
 
@@ -139,7 +160,13 @@ def test_the_encoding_does_not_depend_on_the_order_of_schemes() -> None:
 
 
 def test_every_scheme_has_a_row_at_every_place(found: dict[str, pd.DataFrame]) -> None:
-    assert set(found) == {"schemes", "representable", "learned", "comparisons", "removed"}
+    assert set(found) == {
+        "schemes",
+        "representable",
+        "learned",
+        "comparisons",
+        "removed",
+    }
     learned = found["learned"]
     kept = learned[learned["removed"] == "none"]
     places = {TEXT: 4, COPY: 4 + 6, NEARER: 4 + 6}
@@ -151,7 +178,9 @@ def test_every_scheme_has_a_row_at_every_place(found: dict[str, pd.DataFrame]) -
     assert learned.loc[learned["metric"] == TEXT, "distance_tokens"].isna().all()
     assert len(found["comparisons"]) == (len(LABELS) - 1) * sum(places.values())
     assert len(found["removed"]) == 3 * sum(places.values())
-    json.dumps({name: to_records(table) for name, table in found.items()}, allow_nan=False)
+    json.dumps(
+        {name: to_records(table) for name, table in found.items()}, allow_nan=False
+    )
 
 
 def test_arithmetic_and_training_share_no_table(found: dict[str, pd.DataFrame]) -> None:
@@ -169,7 +198,9 @@ def test_the_schemes_are_counted(found: dict[str, pd.DataFrame]) -> None:
     assert table["longest_period_tokens"].isna().tolist() == [False] * 5 + [True]
 
 
-def test_the_same_config_gives_the_same_tables(found: dict[str, pd.DataFrame], corpus: str) -> None:
+def test_the_same_config_gives_the_same_tables(
+    found: dict[str, pd.DataFrame], corpus: str
+) -> None:
     again = body.tables(config(corpus=corpus), Values())
     for name, table in found.items():
         pd.testing.assert_frame_equal(again[name], table, check_exact=True)
@@ -183,7 +214,9 @@ def test_untrained_models_are_alike(found: dict[str, pd.DataFrame]) -> None:
 # Sentences and figures
 
 
-def test_the_answer_keeps_the_two_kinds_of_evidence_apart(found: dict[str, pd.DataFrame]) -> None:
+def test_the_answer_keeps_the_two_kinds_of_evidence_apart(
+    found: dict[str, pd.DataFrame],
+) -> None:
     text = body.answer(found)
     arithmetic, trained = text.index("Arithmetic: "), text.index("Trained: ")
     assert trained < text.index("copy inside the trained length") < arithmetic
@@ -195,19 +228,44 @@ def test_the_answer_keeps_the_two_kinds_of_evidence_apart(found: dict[str, pd.Da
 def learned(values: dict[tuple[str, str], tuple[float, float]]) -> pd.DataFrame:
     """A table of copying from 8 and from 48 back, made up."""
     rows = [
-        (COPY, scheme, removed, distance, 64, 2, 4, value, value - 0.01, value + 0.01, 64)
+        (
+            COPY,
+            scheme,
+            removed,
+            distance,
+            64,
+            2,
+            4,
+            value,
+            value - 0.01,
+            value + 0.01,
+            64,
+        )
         for (scheme, removed), both in values.items()
         for distance, value in zip((8, 48), both, strict=True)
     ]
-    columns = ["metric", "scheme", "removed", "distance_tokens", "context_tokens", "seeds", "n"]
-    return pd.DataFrame(rows, columns=[*columns, "value", "ci_low", "ci_high", "train_len_tokens"])
+    columns = [
+        "metric",
+        "scheme",
+        "removed",
+        "distance_tokens",
+        "context_tokens",
+        "seeds",
+        "n",
+    ]
+    return pd.DataFrame(
+        rows, columns=[*columns, "value", "ci_low", "ci_high", "train_len_tokens"]
+    )
 
 
 def test_the_answer_names_the_best_scheme_of_each_number_of_frequencies(
     found: dict[str, pd.DataFrame],
 ) -> None:
     made = learned(
-        {("unscaled", "none"): (0.9, 0.7), ("spaced(n=4, uniform=true)", "none"): (1, 1)}
+        {
+            ("unscaled", "none"): (0.9, 0.7),
+            ("spaced(n=4, uniform=true)", "none"): (1, 1),
+        }
     )
     trained = body.answer({**found, "learned": made}).split("Trained: ")[1]
     trained = trained.split("Arithmetic: ")[0]
@@ -215,7 +273,9 @@ def test_the_answer_names_the_best_scheme_of_each_number_of_frequencies(
     assert "unscaled" not in trained
 
 
-def test_the_summary_has_a_row_per_scheme_and_band(found: dict[str, pd.DataFrame]) -> None:
+def test_the_summary_has_a_row_per_scheme_and_band(
+    found: dict[str, pd.DataFrame],
+) -> None:
     table = body.summary(found)
     assert table["scheme"].tolist() == [*LABELS, *["unscaled"] * 3]
     assert table.columns.tolist() == [
@@ -234,12 +294,22 @@ def test_one_task_alone_has_its_own_answer(corpus: str) -> None:
             assert bool(draw(only)) == (task == "copy")
 
 
-def test_figures_name_every_scheme_but_those_without_a_band(found: dict[str, pd.DataFrame]) -> None:
+def test_figures_name_every_scheme_but_those_without_a_band(
+    found: dict[str, pd.DataFrame],
+) -> None:
     with use_style():
         figures = draw(found)
     assert list(figures) == ["one_or_many", "bands"]
-    rows = [tick.get_text() for tick in figures["one_or_many"].axes[0].get_yticklabels()]
-    assert rows == ["none", "1, period 1e6", "2, geometric", "4, equal steps", "4, RoPE"]
+    rows = [
+        tick.get_text() for tick in figures["one_or_many"].axes[0].get_yticklabels()
+    ]
+    assert rows == [
+        "none",
+        "1, period 1e6",
+        "2, geometric",
+        "4, equal steps",
+        "4, RoPE",
+    ]
     titles = [ax.get_title(loc="left") for ax in figures["one_or_many"].axes]
     assert titles[0].startswith("Arithmetic")
     assert titles[1].startswith("Trained")
@@ -255,7 +325,9 @@ def test_figures_name_every_scheme_but_those_without_a_band(found: dict[str, pd.
 def test_the_title_is_a_finding_only_where_it_is_one(
     found: dict[str, pd.DataFrame], values: tuple[float, float], said: str
 ) -> None:
-    made = learned({("unscaled", "none"): values, ("one(period=1e+06)", "none"): (0.1, 0.05)})
+    made = learned(
+        {("unscaled", "none"): values, ("one(period=1e+06)", "none"): (0.1, 0.05)}
+    )
     with use_style():
         figure = draw({**found, "learned": made})["one_or_many"]
     assert said in figure.get_suptitle()
@@ -283,7 +355,9 @@ def test_the_title_of_the_bands_names_what_is_missed(
 
 
 def test_one_frequency_is_called_by_its_period() -> None:
-    row = pd.Series({"frequencies": 1, "longest_period_tokens": 256.0, "scheme": "one(period=256)"})
+    row = pd.Series(
+        {"frequencies": 1, "longest_period_tokens": 256.0, "scheme": "one(period=256)"}
+    )
     assert called(row) == "1, period 256"
     few = {"scheme": "one(period=256, pairs=8)", "rotating_pairs": 8, "pairs": 16}
     assert called(pd.Series({**row, **few})) == "1, period 256, in 8 of 16 pairs"
@@ -292,7 +366,10 @@ def test_one_frequency_is_called_by_its_period() -> None:
 @pytest.mark.parametrize(
     ("schemes", "said"),
     [
-        ("one(period=32)", " (every pair of one(period=32) rotates, so that none is left"),
+        (
+            "one(period=32)",
+            " (every pair of one(period=32) rotates, so that none is left",
+        ),
         ("one(period=32, pairs=2)", None),
         ("one(period=512)", None),
         ("p_rope(p=0)", None),

@@ -1,4 +1,6 @@
-"""The wheel in an empty environment without torch: its size, and each command that needs none."""
+"""The wheel in an empty environment without torch: its size, and each command that
+needs none.
+"""
 
 import json
 import subprocess
@@ -31,22 +33,37 @@ class Done(NamedTuple):
 
 def ran(*command: object, at: Path) -> Done:
     done = subprocess.run(
-        [str(word) for word in command], cwd=at, env=elsewhere(), capture_output=True, text=True
+        [str(word) for word in command],
+        cwd=at,
+        env=elsewhere(),
+        capture_output=True,
+        text=True,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an environment in which pip has installed the wheel and what it requires."""
+    """The folder of an environment in which pip has installed the wheel and what it
+    requires.
+    """
     at = tmp_path_factory.mktemp("light")
     built, environment = wheel(at), at / "environment"
     ran(sys.executable, "-m", "venv", environment, at=at)
     lock = ROOT / "requirements.lock"
-    # The versions of the lock; its hashes belong to files that may not be those of this machine.
+    # The versions of the lock; its hashes belong to files that may not be those of this
+    # machine.
     pins = [line.split()[0] for line in lock.read_text().splitlines() if "==" in line]
     (at / "pins.txt").write_text("\n".join(pins))
-    pip = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", "--retries", "1"]
+    pip = [
+        environment / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--retries",
+        "1",
+    ]
     done = ran(*pip, "--constraint", at / "pins.txt", built, at=at)
     if done.status:
         pytest.skip(f"nothing can be installed here: {done.err.splitlines()[-1]}")
@@ -71,7 +88,11 @@ def call(installed: Path):
 
 def test_it_is_small(installed: Path) -> None:
     (packages,) = (installed / "environment").glob("lib/python*/site-packages")
-    own = [each for each in packages.iterdir() if not each.name.startswith(("pip", "setuptools"))]
+    own = [
+        each
+        for each in packages.iterdir()
+        if not each.name.startswith(("pip", "setuptools"))
+    ]
     assert not {each.name for each in own} & {*HEAVY}
     files = {
         (file.stat().st_dev, file.stat().st_ino): file.stat().st_size
@@ -124,7 +145,9 @@ def test_what_needs_no_torch_answers(call, command: str) -> None:
         ("evaluate .", "hf"),
     ],
 )
-def test_what_needs_torch_says_in_one_line_what_to_type(call, command: str, extra: str) -> None:
+def test_what_needs_torch_says_in_one_line_what_to_type(
+    call, command: str, extra: str
+) -> None:
     done = call(command)
     assert (done.status, done.out) == (2, "")
     assert done.err.count("\n") == 1

@@ -1,10 +1,12 @@
-"""Build the wheel, install it into an empty environment, and use it outside any checkout.
+"""Build the wheel, install it into an empty environment, and use it outside any
+checkout.
 
     python tests/installed/try_wheel.py [PYTHON ...]
 
-Without a PYTHON the one that runs this is used, and lends its packages, so that nothing but the
-build tool is downloaded. Any other one gets packages of its own, by pip; where torch cannot be had
-for it, what needs no torch is tried. `test_light.py` tries an installation without torch.
+Without a PYTHON the one that runs this is used, and lends its packages, so that nothing
+but the build tool is downloaded. Any other one gets packages of its own, by pip; where
+torch cannot be had for it, what needs no torch is tried. `test_light.py` tries an
+installation without torch.
 """
 
 import json
@@ -43,18 +45,40 @@ def run(*command: object, cwd: Path, **environment: str) -> str:
 def wheel(into: Path) -> Path:
     """Return the built wheel."""
     lean = ("--no-deps", "--quiet", "--disable-pip-version-check")
-    # Of a copy: a build leaves files in its sources, and two at once in each other's way.
+    # Of a copy: a build leaves files in its sources, and two at once in each other's
+    # way.
     source = into / "source"
-    copytree(ROOT, source, ignore=ignore_patterns(".*", "build", "results", "*.egg-info"))
-    run(sys.executable, "-m", "pip", "wheel", *lean, "--wheel-dir", into, source, cwd=into)
+    copytree(
+        ROOT, source, ignore=ignore_patterns(".*", "build", "results", "*.egg-info")
+    )
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        *lean,
+        "--wheel-dir",
+        into,
+        source,
+        cwd=into,
+    )
     (built,) = into.glob("*.whl")
     return built
 
 
 def environment(python: str, built: Path, at: Path) -> tuple[Path, bool]:
-    """Where the commands of a new environment with the wheel lie, and whether it has torch."""
+    """Where the commands of a new environment with the wheel lie, and whether it has
+    torch.
+    """
     run(python, "-m", "venv", at, cwd=at.parent)
-    pip = (at / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    pip = (
+        at / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    )
     if python == sys.executable:
         site = sysconfig.get_path("purelib")
         (own,) = at.glob("lib/python*/site-packages")
@@ -69,7 +93,9 @@ def environment(python: str, built: Path, at: Path) -> tuple[Path, bool]:
 
 
 def try_it(commands: Path, work: Path, smoke: tuple[str, ...]) -> None:
-    """Everything a new user types first, in an empty folder inside a repository of someone else."""
+    """Everything a new user types first, in an empty folder inside a repository of
+    someone else.
+    """
     run("git", "init", "--quiet", work, cwd=work.parent)
     run("git", "-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "--allow-empty",
         "--message", "theirs", cwd=work)  # fmt: skip
@@ -82,8 +108,14 @@ def try_it(commands: Path, work: Path, smoke: tuple[str, ...]) -> None:
     assert len(manifests) >= len(smoke)
     assert {manifest["commit"] for manifest in manifests} == {None}, "a foreign commit"
     assert (work / "results" / "index.html").stat().st_size > 100_000
-    code = "import ropelab; print(len(ropelab.precision(length=100, long_lengths=[]).tables))"
-    print(f"{len(manifests)} runs, {run(commands / 'python', '-c', code, cwd=work).strip()} tables")
+    code = (
+        "import ropelab; print(len(ropelab.precision(length=100,"
+        " long_lengths=[]).tables))"
+    )
+    print(
+        f"{len(manifests)} runs,"
+        f" {run(commands / 'python', '-c', code, cwd=work).strip()} tables"
+    )
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ from tests.models.released.tiny import TRAINED, config
 DOCUMENT = Path(__file__).parents[2] / "docs" / "doctor.md"
 BEGIN, END = "<!-- laws -->", "<!-- end of laws -->"
 MARKS = {"holds": "=", "rounding only": "~", "cannot be asked": "-"}
-# Sizes beside which heads would have more features than hidden states, which no real model has, and
-# sections of positions.
+# Sizes beside which heads would have more features than hidden states, which no real
+# model has, and sections of positions.
 MORE: dict[str, dict[str, Any]] = {
     "gemma4_text": {"global_head_dim": 16},
     "mimo_v2_flash": {"v_head_dim": 16},
@@ -39,7 +39,13 @@ MORE: dict[str, dict[str, Any]] = {
 SCALED: dict[str, tuple[str, dict[str, Any]]] = {
     "llama, dynamic": (
         "llama",
-        {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}},
+        {
+            "rope_parameters": {
+                "rope_type": "dynamic",
+                "rope_theta": 10000.0,
+                "factor": 4.0,
+            }
+        },
     ),
     "phi3, longrope": (
         "phi3",
@@ -57,7 +63,10 @@ SCALED: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-MODELS = {name: (name, {**ARCHITECTURES[name], **MORE.get(name, {})}) for name in ARCHITECTURES}
+MODELS = {
+    name: (name, {**ARCHITECTURES[name], **MORE.get(name, {})})
+    for name in ARCHITECTURES
+}
 MODELS |= SCALED
 
 
@@ -92,9 +101,9 @@ def reasons(name: str, done: Diagnosis) -> Iterable[str]:
         said: dict[str, list[Mapping[str, Any]]] = {}
         for trial in done.rows["trials"]:
             if trial["law"] == law.name and trial["verdict"] == "broken":
-                said.setdefault(f"{trial['kind']} | {trial['says']} | {trial['fix']}", []).append(
-                    trial
-                )
+                said.setdefault(
+                    f"{trial['kind']} | {trial['says']} | {trial['fix']}", []
+                ).append(trial)
         for text, trials in said.items():
             names = "; ".join(trial["trial"] for trial in trials)
             first = max(trials, key=lambda trial: trial["size"])
@@ -106,7 +115,9 @@ def cost(name: str, done: Diagnosis) -> str:
     trials = [
         trial
         for trial in done.rows["trials"]
-        if trial["verdict"] == "cost" or "dropped" in trial["trial"] or "moved" in trial["trial"]
+        if trial["verdict"] == "cost"
+        or "dropped" in trial["trial"]
+        or "moved" in trial["trial"]
     ]
     cells = [f"{t['size']:.1g}" if t["verdict"] == "cost" else "-" for t in trials]
     return f"| {name} | {' | '.join(cells)} |"
@@ -121,19 +132,24 @@ def written() -> str:
     found = {name: diagnosed(name) for name in MODELS}
     parts = [
         table(
-            "| architecture | shift | padding | packing, no mask | packing, mask | cache | K-shift "
-            "| rotation | M-RoPE | state |",
+            "| architecture | shift | padding | packing, no mask | packing, mask |"
+            " cache | K-shift | rotation | M-RoPE | state |",
             [row(name, done) for name, done in found.items()],
         ),
         "Every broken law, looked into by hand:",
         table(
-            "| architecture | law: trials | from position | kind | reason | what to do |",
+            "| architecture | law: trials | from position | kind | reason | what to"
+            " do |",
             [line for name, done in found.items() for line in reasons(name, done)],
         ),
-        "What is no law, and its price (the largest difference of logits over their spread):",
+        (
+            "What is no law, and its price (the largest difference of logits over their"
+            " spread):"
+        ),
         table(
-            "| architecture | mask, positions go on | no mask, positions go on | the same, texts "
-            "begin with BOS | first tokens of a cache dropped | a block behind others |",
+            "| architecture | mask, positions go on | no mask, positions go on | the"
+            " same, texts begin with BOS | first tokens of a cache dropped | a block"
+            " behind others |",
             [cost(name, done) for name, done in found.items()],
         ),
     ]
@@ -142,7 +158,9 @@ def written() -> str:
 
 
 def verdicts(text: str) -> list[str]:
-    """The lines of the table of laws without sizes and roundings, which differ between machines."""
+    """The lines of the table of laws without sizes and roundings, which differ between
+    machines.
+    """
     lines = text.replace("| ~ ", "| = ").splitlines()
     return [re.sub(r"\*\*[^*]*\*\*", "broken", line) for line in lines]
 

@@ -1,4 +1,6 @@
-"""Faults planted into a right model, each with the law, the trial and the words that name it."""
+"""Faults planted into a right model, each with the law, the trial and the words that
+name it.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,11 +53,15 @@ def seen(given: dict[str, Any]) -> int:
 
 
 def own_positions(count: Callable[[int, int], Tensor]) -> Callable[[Any], None]:
-    """Positions that the model makes itself while it has a cache, from tokens before and new."""
+    """Positions that the model makes itself while it has a cache, from tokens before
+    and new.
+    """
 
     def change(given: dict[str, Any]) -> dict[str, Any]:
         if given.get("position_ids") is None and seen(given):
-            given["position_ids"] = count(seen(given), given["input_ids"].shape[1])[None]
+            given["position_ids"] = count(seen(given), given["input_ids"].shape[1])[
+                None
+            ]
         return given
 
     return lambda model: around(model.model, change)
@@ -66,7 +72,9 @@ def masks(make: Callable[[Tensor], Tensor | None]) -> Callable[[Any], None]:
 
     def change(given: dict[str, Any]) -> dict[str, Any]:
         mask = given.get("attention_mask")
-        return given | ({} if mask is None or mask.ndim != 2 else {"attention_mask": make(mask)})
+        return given | (
+            {} if mask is None or mask.ndim != 2 else {"attention_mask": make(mask)}
+        )
 
     return lambda model: around(model.model, change)
 
@@ -104,7 +112,9 @@ def angles(make: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any], None]:
             half = make(at, rotary.original_inv_freq.float())
             whole = torch.cat([half, half], dim=-1)
             dtype = given["position_embeddings"][0].dtype
-            return given | {"position_embeddings": (whole.cos().to(dtype), whole.sin().to(dtype))}
+            return given | {
+                "position_embeddings": (whole.cos().to(dtype), whole.sin().to(dtype))
+            }
 
         around(model.model.layers[1], change)
 
@@ -117,7 +127,9 @@ def every_layer(make: Callable[[Any, Tensor], Tensor]) -> Callable[[Any], None]:
     def plant(model: Any) -> None:
         rotary = model.model.rotary_emb
 
-        def forward(x: Tensor, at: Tensor | None = None, position_ids: Tensor | None = None) -> Any:
+        def forward(
+            x: Tensor, at: Tensor | None = None, position_ids: Tensor | None = None
+        ) -> Any:
             places = position_ids if at is None else at
             assert places is not None
             half = make(rotary, places)
@@ -139,10 +151,14 @@ def adjacent(model: Any) -> None:
     layer = model.model.layers[1]
     forward = layer.forward
 
-    def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any, **__: Any) -> Any:
+    def rotate(
+        q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any, **__: Any
+    ) -> Any:
         half = cos.shape[-1] // 2
         turn = torch.complex(*(t[:, None, :, :half] for t in (cos, sin)))
-        pairs = (torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) for x in (q, k))
+        pairs = (
+            torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) for x in (q, k)
+        )
         return tuple(torch.view_as_real(x * turn).flatten(-2) for x in pairs)
 
     def changed(*arguments: Any, **given: Any) -> Any:
@@ -222,11 +238,22 @@ FAULTS = (
         "cache",
         "in chunks",
     ),
-    Fault("left padding ignored", masks(lambda mask: None), "padding", "left, mask alone"),
-    Fault("mask inverted", masks(lambda mask: 1 - mask), "padding", "right, mask alone"),
-    Fault("positions of another row", positions(lambda at: at[-1:]), "padding", "left, positions"),
+    Fault(
+        "left padding ignored", masks(lambda mask: None), "padding", "left, mask alone"
+    ),
+    Fault(
+        "mask inverted", masks(lambda mask: 1 - mask), "padding", "right, mask alone"
+    ),
+    Fault(
+        "positions of another row",
+        positions(lambda at: at[-1:]),
+        "padding",
+        "left, positions",
+    ),
     Fault("mask ignored in one layer", unmasked, "padding", "left, positions"),
-    Fault("restart missing", positions(lambda at: None), "packing", "restarted, no mask"),
+    Fault(
+        "restart missing", positions(lambda at: None), "packing", "restarted, no mask"
+    ),
     Fault("packed rows not detected", undetected, "packing", "restarted, no mask"),
     Fault("absolute positions added", absolute, "shift", "by 1", "absolute position"),
     Fault(
@@ -265,7 +292,13 @@ FAULTS = (
         "with what",
         "layer 1: ",
     ),
-    Fault("another pairing in one layer", adjacent, "rotation", "with what", "layer 1: adjacent"),
+    Fault(
+        "another pairing in one layer",
+        adjacent,
+        "rotation",
+        "with what",
+        "layer 1: adjacent",
+    ),
     Fault(
         "the other direction in one layer",
         angles(lambda at, f: -at * f),
@@ -284,13 +317,21 @@ FAULTS = (
         (("no_rope_layers", [1, 0]),),
     ),
     Fault("base not in the configuration", unsaved, "state", "saved and loaded"),
-    Fault("angles under autocast", every_layer(product), "state", "under autocast", "bfloat16"),
+    Fault(
+        "angles under autocast",
+        every_layer(product),
+        "state",
+        "under autocast",
+        "bfloat16",
+    ),
     Fault(
         "stale dynamic base",
         stale,
         "state",
         "short after long",
-        changes=(("rope_parameters", {**PLAIN, "rope_type": "dynamic", "factor": 4.0}),),
+        changes=(
+            ("rope_parameters", {**PLAIN, "rope_type": "dynamic", "factor": 4.0}),
+        ),
     ),
     Fault(
         "sections permuted",
@@ -309,7 +350,9 @@ FAULTS = (
 
 
 class Kept(nn.Module):
-    """One layer of rotated attention with a cache, whose keys can be moved: by the wrong sign?"""
+    """One layer of rotated attention with a cache, whose keys can be moved: by the
+    wrong sign?
+    """
 
     vocabulary = 50
 
@@ -323,20 +366,29 @@ class Kept(nn.Module):
         return {}
 
     def rotated(self, x: Tensor, at: Tensor) -> Tensor:
-        angle = at[..., None].float() * 100.0 ** (-torch.arange(8, dtype=torch.float32) / 8)
-        pairs = torch.complex(x[..., :8], x[..., 8:]) * torch.polar(torch.ones_like(angle), angle)
+        angle = at[..., None].float() * 100.0 ** (
+            -torch.arange(8, dtype=torch.float32) / 8
+        )
+        pairs = torch.complex(x[..., :8], x[..., 8:]) * torch.polar(
+            torch.ones_like(angle), angle
+        )
         return torch.cat([pairs.real, pairs.imag], dim=-1)
 
     def shift_keys(self, cache: dict[str, Tensor], by: int) -> None:
         cache["k"] = self.rotated(cache["k"], torch.tensor([self.sign * by]))
 
-    def forward(self, tokens: Tensor, at: Tensor, mask: Tensor, cache: Any = None) -> Tensor:
+    def forward(
+        self, tokens: Tensor, at: Tensor, mask: Tensor, cache: Any = None
+    ) -> Tensor:
         x = self.embedding(tokens)
         q, k, v = (each(x) for each in self.maps)
         k = self.rotated(k, at)
         if cache is not None:
             if cache:
-                k, v = torch.cat([cache["k"], k], dim=1), torch.cat([cache["v"], v], dim=1)
+                k, v = (
+                    torch.cat([cache["k"], k], dim=1),
+                    torch.cat([cache["v"], v], dim=1),
+                )
             cache |= {"k": k, "v": v}
         scores = self.rotated(q, at) @ k.mT
         return self.head(x + scores.masked_fill(~mask, -torch.inf).softmax(dim=-1) @ v)

@@ -17,12 +17,19 @@ def test_an_architecture_keeps_the_laws_that_the_document_says(name: str) -> Non
     done = diagnosed(name)
     assert verdicts(row(name, done))[0] in LINES, "make doctor"
     broken = [trial for trial in done.rows["trials"] if trial["verdict"] == "broken"]
-    assert [(trial["law"], trial["trial"]) for trial in broken if not trial["kind"]] == []
+    assert [
+        (trial["law"], trial["trial"]) for trial in broken if not trial["kind"]
+    ] == []
 
 
 @pytest.mark.parametrize(
     ("name", "law"),
-    [("gpt_oss", "packing"), ("falcon", "packing"), ("ministral3", "shift"), ("lfm2", "packing")],
+    [
+        ("gpt_oss", "packing"),
+        ("falcon", "packing"),
+        ("ministral3", "shift"),
+        ("lfm2", "packing"),
+    ],
 )
 def test_architectures_that_are_known_to_break_a_law_do(name: str, law: str) -> None:
     laws = {row["law"]: row for row in diagnosed(name).rows["laws"]}
@@ -32,12 +39,18 @@ def test_architectures_that_are_known_to_break_a_law_do(name: str, law: str) -> 
 
 @torch.inference_mode()
 def test_packing_holds_with_the_masks_that_the_document_sends_windows_to() -> None:
-    """A block mask with the window; a dict of masks where layers differ, as in gpt-oss."""
+    """A block mask with the window; a dict of masks where layers differ, as in
+    gpt-oss.
+    """
     at = torch.arange(TOKENS)
     block = ((at >= SECOND)[:, None] == (at >= SECOND)) & (at <= at[:, None])
     window = block & (at[:, None] - at < 24)
-    full, sliding = (torch.zeros(1, 1, *m.shape).masked_fill(~m, -1e38) for m in (block, window))
-    tokens = torch.randint(4, 97, (1, TOKENS), generator=torch.Generator().manual_seed(0))
+    full, sliding = (
+        torch.zeros(1, 1, *m.shape).masked_fill(~m, -1e38) for m in (block, window)
+    )
+    tokens = torch.randint(
+        4, 97, (1, TOKENS), generator=torch.Generator().manual_seed(0)
+    )
     positions = torch.cat([at[:SECOND], at[: TOKENS - SECOND]])[None]
     for name, mask in (
         ("mistral", sliding),
@@ -45,14 +58,19 @@ def test_packing_holds_with_the_masks_that_the_document_sends_windows_to() -> No
         ("gemma3_text", {"full_attention": full, "sliding_attention": sliding}),
     ):
         model = untouched(*MODELS[name][:1], **MODELS[name][1])
-        read = model(input_ids=tokens, position_ids=positions, attention_mask=mask).logits
+        read = model(
+            input_ids=tokens, position_ids=positions, attention_mask=mask
+        ).logits
         parts = [
-            model(input_ids=part).logits for part in tokens.split([SECOND, TOKENS - SECOND], 1)
+            model(input_ids=part).logits
+            for part in tokens.split([SECOND, TOKENS - SECOND], 1)
         ]
         assert apart(read, torch.cat(parts, dim=1)) < 1e-4, name
 
 
-def test_scaling_that_follows_the_length_breaks_a_cache_from_the_trained_length_on() -> None:
+def test_scaling_that_follows_the_length_breaks_a_cache_from_the_trained_length_on() -> (
+    None
+):
     for name in ("llama, dynamic", "phi3, longrope"):
         laws = {row["law"]: row for row in diagnosed(name).rows["laws"]}
         assert (laws["cache"]["verdict"], laws["cache"]["position"]) == ("broken", 64)
@@ -63,7 +81,9 @@ def test_norms_after_the_rotation_break_shifts_by_their_weights_alone() -> None:
     assert not doctor(equal).broken
     for layer in equal.model.layers:
         layer.self_attn.key_layernorm.weight.data[0] = 2.0
-    assert {row["law"] for row in doctor(equal).rows["laws"] if row["verdict"] == "broken"} >= {
+    assert {
+        row["law"] for row in doctor(equal).rows["laws"] if row["verdict"] == "broken"
+    } >= {
         "shift",
         "rotation",
     }
@@ -71,6 +91,8 @@ def test_norms_after_the_rotation_break_shifts_by_their_weights_alone() -> None:
 
 def test_recurrent_gemma_keeps_its_laws_where_the_document_sends_it() -> None:
     """Right padding, one pass and then single tokens hold."""
-    trials = {(t["law"], t["trial"]): t for t in diagnosed("recurrent_gemma").rows["trials"]}
+    trials = {
+        (t["law"], t["trial"]): t for t in diagnosed("recurrent_gemma").rows["trials"]
+    }
     for trial in (("padding", "right, mask alone"), ("cache", "token by token")):
         assert trials[trial]["verdict"] == "holds"

@@ -36,7 +36,9 @@ def test_a_llama_keeps_every_law_that_it_can_be_asked(tmp_path, capsys):
     assert status == 0
     kept = f"{tmp_path.name} keeps all laws that it can be asked, 7 of 8 ("
     assert said.replace("\n", " ").startswith(kept)
-    assert [line.split()[0] for line in said.splitlines()[3:11]] == [law.name for law in LAWS]
+    assert [line.split()[0] for line in said.splitlines()[3:11]] == [
+        law.name for law in LAWS
+    ]
     assert "2 of 2 layers rotate; base 10000, 16 features, half" in said
 
 
@@ -52,15 +54,20 @@ def test_a_falcon_that_leaks_between_packed_texts_ends_with_status_3(tmp_path, c
     assert document["cpu_s"] > 0
 
 
-def test_a_configuration_alone_gets_weights_that_do_not_change_from_run_to_run(tmp_path):
+def test_a_configuration_alone_gets_weights_that_do_not_change_from_run_to_run(
+    tmp_path,
+):
     saved(tmp_path / "whole", "llama", max_position_embeddings=4096)
-    (tmp_path / "config.json").write_bytes((tmp_path / "whole" / "config.json").read_bytes())
+    (tmp_path / "config.json").write_bytes(
+        (tmp_path / "whole" / "config.json").read_bytes()
+    )
     first, second = (ropelab.doctor(str(tmp_path)) for _ in range(2))
     assert "random weights" in first.answer
     assert not first.broken
     # What rounding leaves depends on where memory lies; what leaks does not.
     one, other = (
-        each.tables["trials"].query("trial == 'neither'")["size"] for each in (first, second)
+        each.tables["trials"].query("trial == 'neither'")["size"]
+        for each in (first, second)
     )
     assert float(one.iloc[0]) == pytest.approx(float(other.iloc[0]), rel=1e-4)
 
@@ -70,7 +77,9 @@ def test_a_large_configuration_is_made_smaller(tmp_path):
     config = json.loads((tmp_path / "whole" / "config.json").read_text())
     config |= {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8}
     config |= {"num_hidden_layers": 32, "vocab_size": 32000, "head_dim": 128}
-    (tmp_path / "config.json").write_text(json.dumps(config | {"intermediate_size": 14336}))
+    (tmp_path / "config.json").write_text(
+        json.dumps(config | {"intermediate_size": 14336})
+    )
     done = ropelab.doctor(str(tmp_path))
     assert "sizes reduced" in done.answer
     assert list(done.tables["layers"].rotary_dim) == [128] * 8
@@ -94,7 +103,9 @@ class Own(nn.Module):
         angle = positions[..., None].float() * 100.0 ** (-pairs / 8)
         first, second = x[..., :8], x[..., 8:]
         cos, sin = angle.cos(), angle.sin()
-        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+        return torch.cat(
+            [first * cos - second * sin, second * cos + first * sin], dim=-1
+        )
 
     def forward(self, tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
         x = self.embedding(tokens)
@@ -113,7 +124,8 @@ class Clamped(Own):
         return super().rotated(x, ended)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, as its compiler is imported
+# of torch, as its compiler is imported
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(("code", "verdict"), [(Own, "holds"), (Clamped, "broken")])
 def test_code_is_asked_compiled_too(code, verdict):
     trials = ropelab.doctor(code(), compiled=True).tables["trials"]
@@ -123,11 +135,15 @@ def test_code_is_asked_compiled_too(code, verdict):
 
 
 def test_own_code_is_asked_what_it_can_be(tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text("from tests.laws.test_doctor import Own as make\n")
+    (tmp_path / "mine.py").write_text(
+        "from tests.laws.test_doctor import Own as make\n"
+    )
     monkeypatch.chdir(tmp_path)
     done = ropelab.doctor("mine:make")
     assert not done.broken
-    asked = {law for law, verdict in verdicts(done).items() if verdict != "cannot be asked"}
+    asked = {
+        law for law, verdict in verdicts(done).items() if verdict != "cannot be asked"
+    }
     assert asked == {"shift", "padding", "packing", "state"}
 
 
@@ -138,7 +154,9 @@ class Buffered(Own):
 
     def forward(self, tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
         logits = super().forward(tokens, positions, mask)
-        return self.answers.setdefault((logits.shape, logits.dtype), logits).copy_(logits)
+        return self.answers.setdefault((logits.shape, logits.dtype), logits).copy_(
+            logits
+        )
 
 
 @pytest.mark.parametrize("code", [Own, Buffered])
@@ -153,12 +171,10 @@ def test_a_broken_law_of_own_code_is_told_what_it_means_and_what_to_do(
     tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "deaf.py").write_text(
-        "from tests.laws.test_doctor import Own\n"
-        "class Deaf(Own):\n"
-        "    def forward(self, tokens, positions, mask):\n"
-        "        print('noise')\n"
-        "        return super().forward(tokens, positions, mask.any(0, keepdim=True).tril())\n"
-        "make = Deaf\n"
+        "from tests.laws.test_doctor import Own\nclass Deaf(Own):\n    def"
+        " forward(self, tokens, positions, mask):\n        print('noise')\n       "
+        " return super().forward(tokens, positions, mask.any(0,"
+        " keepdim=True).tril())\nmake = Deaf\n"
     )
     monkeypatch.chdir(tmp_path)
     trials = ropelab.doctor("deaf:make").tables["trials"]
@@ -179,7 +195,9 @@ class Dropped(Own):
     """Right code with dropout, as a factory leaves it: in training."""
 
     def forward(self, tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-        return nn.functional.dropout(super().forward(tokens, positions, mask), 0.1, self.training)
+        return nn.functional.dropout(
+            super().forward(tokens, positions, mask), 0.1, self.training
+        )
 
 
 def test_dropout_is_left_out_and_put_back():
@@ -244,7 +262,9 @@ def test_a_window_that_a_mask_replaces_is_explained_in_any_architecture(kind):
 
 
 def test_every_law_that_can_be_broken_has_words_and_every_word_a_law():
-    asked = {(law.name, trial.name) for law in LAWS for trial in law.trials if not trial.cost}
+    asked = {
+        (law.name, trial.name) for law in LAWS for trial in law.trials if not trial.cost
+    }
     asked.add(("state", "torch.compile"))
     silent = {each for each in asked if not explanation(*each)}
     assert silent == {("state", ".to(bfloat16)")}
@@ -275,9 +295,13 @@ def test_rounding_of_frequencies_is_not_called_rounding_of_logits(tmp_path):
     ],
 )
 def test_a_model_without_rope_is_not_told_that_its_layers_should_rotate(kind, sizes):
-    done = ropelab.doctor(untouched(kind, **sizes, head_dim=None, num_key_value_heads=None))
+    done = ropelab.doctor(
+        untouched(kind, **sizes, head_dim=None, num_key_value_heads=None)
+    )
     assert verdicts(done)["rotation"] == "cannot be asked"
-    assert verdicts(done)["shift"] == ("broken" if kind == "gpt2" else "cannot be asked")
+    assert verdicts(done)["shift"] == (
+        "broken" if kind == "gpt2" else "cannot be asked"
+    )
 
 
 @pytest.mark.parametrize(
@@ -354,12 +378,20 @@ class Unlimited(Own):
         return super().forward(tokens, positions, mask) / 0 * 0
 
 
-def test_logits_that_are_no_numbers_are_broken_and_have_no_size(tmp_path, monkeypatch, capsys):
-    (tmp_path / "odd.py").write_text("from tests.laws.test_doctor import Unlimited as make\n")
+def test_logits_that_are_no_numbers_are_broken_and_have_no_size(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "odd.py").write_text(
+        "from tests.laws.test_doctor import Unlimited as make\n"
+    )
     monkeypatch.chdir(tmp_path)
     status, said = run(capsys, "odd:make", "--json")
     first = json.loads(said)["tables"]["trials"][0]
-    assert (status, first["size"], first["says"]) == (3, None, "its logits are no numbers")
+    assert (status, first["size"], first["says"]) == (
+        3,
+        None,
+        "its logits are no numbers",
+    )
 
 
 def test_unknown_formats_are_refused(capsys, tmp_path):
@@ -369,6 +401,8 @@ def test_unknown_formats_are_refused(capsys, tmp_path):
 
 def test_a_test_of_another_project_asserts_them():
     assert_positions(Own())
-    with pytest.raises(AssertionError, match="shift, by 1: the absolute position enters"):
+    with pytest.raises(
+        AssertionError, match="shift, by 1: the absolute position enters"
+    ):
         assert_positions(Own(absolute=True))
     assert_positions(Own(absolute=True), allowed=("shift", "padding", "packing"))

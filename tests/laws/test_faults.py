@@ -1,4 +1,6 @@
-"""Every planted fault is found and named, and nothing is found where nothing was planted."""
+"""Every planted fault is found and named, and nothing is found where nothing was
+planted.
+"""
 
 from typing import Any
 
@@ -13,7 +15,11 @@ from tests.models.released.tiny import untouched
 def broken(subject: Any) -> dict[tuple[str, str], str]:
     """What each broken trial says."""
     trials, _ = examine(subject)
-    return {(row["law"], row["trial"]): row["says"] for row in trials if row["verdict"] == "broken"}
+    return {
+        (row["law"], row["trial"]): row["says"]
+        for row in trials
+        if row["verdict"] == "broken"
+    }
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

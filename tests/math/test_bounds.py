@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropelab.math.bounds import Similarity, Walk, certified_from, first_negative, lowest, scan
+from ropelab.math.bounds import (
+    Similarity,
+    Walk,
+    certified_from,
+    first_negative,
+    lowest,
+    scan,
+)
 from ropelab.math.bounds.intervals import (
     Tangents,
     Undecided,
@@ -53,11 +60,18 @@ def test_the_scan_is_the_sum(similarity, base, start, count):
     assert np.abs(found - exact).max() < similarity.single_error
 
 
-@given(HEADS, st.floats(1.5, 15), st.floats(1e-7, 1e-2), st.lists(st.integers(1, 4000), min_size=1))
+@given(
+    HEADS,
+    st.floats(1.5, 15),
+    st.floats(1e-7, 1e-2),
+    st.lists(st.integers(1, 4000), min_size=1),
+)
 @settings(max_examples=60)
 def test_bisected_cells_are_where_no_position_fails(similarity, low, width, positions):
     m = np.unique(positions).astype(np.float64)
-    pieces = admissible(similarity, Undecided.one(similarity, m, low, low + width, width / 50))
+    pieces = admissible(
+        similarity, Undecided.one(similarity, m, low, low + width, width / 50)
+    )
     for u in np.linspace(low, low + width, 101):
         smallest = similarity.at(m, u).min()
         admitted = any(start <= u <= end for start, end in pieces)
@@ -73,9 +87,17 @@ def test_cells_bisected_together_come_out_as_alone():
     assert alone
 
 
-@given(HEADS, st.floats(1.5, 15), st.integers(100, 20_000), st.floats(-2, 2), st.integers(0, 99))
+@given(
+    HEADS,
+    st.floats(1.5, 15),
+    st.integers(100, 20_000),
+    st.floats(-2, 2),
+    st.integers(0, 99),
+)
 @settings(max_examples=60)
-def test_bases_are_excluded_only_where_a_position_is_negative(similarity, u, context, turns, seed):
+def test_bases_are_excluded_only_where_a_position_is_negative(
+    similarity, u, context, turns, seed
+):
     generator = np.random.default_rng(seed)
     positions = np.unique(generator.integers(1, context, 400)).astype(np.float64)
     centre = u + abs(turns) / (context * similarity.slope_typical(u) + 1)
@@ -92,14 +114,18 @@ def test_the_hunt_finds_positions_that_fail(context):
     found = promising(LLAMA, u, context)
     assert found.positions.max() < context
     assert found.values.min() < -1
-    values, slopes = value_and_slope(LLAMA, found.positions, LLAMA.inv_freq(np.array([u])), True)
+    values, slopes = value_and_slope(
+        LLAMA, found.positions, LLAMA.inv_freq(np.array([u])), True
+    )
     assert np.abs(found.values - values).max() < LLAMA.single_error
     allowed = LLAMA.single_error * LLAMA.slope_bound(u) * found.positions
     assert (np.abs(found.slopes - slopes) < allowed).all()
 
 
 def test_the_first_admissible_base_of_4m_tokens():
-    """Just below it a position fails, in a window of relative width 2.4e-7 none does."""
+    """Just below it a position fails, in a window of relative width 2.4e-7 none
+    does.
+    """
     low = math.log(905_907_787.673)
     found = smallest_base(LLAMA, 2**22, low - 1e-6)
     assert math.log(found) == pytest.approx(low, abs=1e-9)
@@ -111,17 +137,25 @@ def test_float64_error_is_below_its_bound():
     position, base = 1_048_575, 65_374_956.0
     with mpmath.workdps(40):
         exact = mpmath.fsum(
-            mpmath.cos(position * mpmath.mpf(base) ** (-mpmath.mpf(i) / 64)) for i in range(64)
+            mpmath.cos(position * mpmath.mpf(base) ** (-mpmath.mpf(i) / 64))
+            for i in range(64)
         )
         error = abs(
-            mpmath.mpf(float(LLAMA.at(np.array([float(position)]), math.log(base))[0])) - exact
+            mpmath.mpf(float(LLAMA.at(np.array([float(position)]), math.log(base))[0]))
+            - exact
         )
     assert error < LLAMA.rounding_error(position + 1)
 
 
 @pytest.mark.parametrize(
     ("context", "base"),
-    [(1024, 4293.44), (2048, 11587.2), (4096, 26952.3), (8192, 83763.8), (16384, 231644)],
+    [
+        (1024, 4293.44),
+        (2048, 11587.2),
+        (4096, 26952.3),
+        (8192, 83763.8),
+        (16384, 231644),
+    ],
 )
 def test_first_admissible_bases_of_128_features(context, base):
     first = smallest_base(LLAMA, context, math.log(base) - 0.05)
@@ -141,7 +175,9 @@ def test_64_features_need_more_at_4k():
     assert first == pytest.approx(1.00e5, rel=5e-3)
 
 
-@pytest.mark.parametrize(("pairs", "context"), [(64, 300), (32, 200), (12, 64), (5, 30), (2, 12)])
+@pytest.mark.parametrize(
+    ("pairs", "context"), [(64, 300), (32, 200), (12, 64), (5, 30), (2, 12)]
+)
 def test_windows_agree_with_brute_force(pairs, context):
     similarity = Similarity.of_head(2 * pairs)
     found = windows(similarity, context)
@@ -196,11 +232,16 @@ def test_first_failing_positions(base, position):
 
 @given(HEADS, st.floats(2, 1e5), st.integers(2, 3000))
 @settings(max_examples=30)
-def test_first_failing_position_and_lowest_are_those_of_brute_force(similarity, base, context):
+def test_first_failing_position_and_lowest_are_those_of_brute_force(
+    similarity, base, context
+):
     sums = similarity.at(np.arange(context, dtype=np.float64), math.log(base))
     negative = np.flatnonzero(sums < -1e-6)
     found = first_negative(similarity, base, context)
-    assert found == (int(negative[0]) if len(negative) else None) or abs(sums[found or 0]) < 1e-6
+    assert (
+        found == (int(negative[0]) if len(negative) else None)
+        or abs(sums[found or 0]) < 1e-6
+    )
     place, value = lowest(similarity, base, context)
     assert value == pytest.approx(sums.min(), abs=similarity.single_error)
     assert sums[place] == pytest.approx(sums.min(), abs=2 * similarity.single_error)

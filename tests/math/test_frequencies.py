@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations, wavelengths
+from ropelab.math.frequencies import (
+    Geometry,
+    inverse_frequencies,
+    rotations,
+    wavelengths,
+)
 from ropelab.runs.errors import InputError
 
 DIMS = st.integers(1, 128).map(lambda pairs: 2 * pairs)
@@ -22,13 +27,20 @@ def test_first_pair_turns_a_radian_and_neighbours_have_one_ratio(dim, base):
     assert inv_freq.shape == (dim // 2,)
     assert inv_freq[0] == 1
     expected = np.full(dim // 2 - 1, base ** (-2 / dim))
-    np.testing.assert_allclose(inv_freq[1:] / inv_freq[:-1], expected, rtol=1e-13, atol=0)
+    np.testing.assert_allclose(
+        inv_freq[1:] / inv_freq[:-1], expected, rtol=1e-13, atol=0
+    )
 
 
-@pytest.mark.parametrize(("dim", "base"), [(128, 10000.0), (64, 1e6), (256, 5e5), (6, 3.7)])
+@pytest.mark.parametrize(
+    ("dim", "base"), [(128, 10000.0), (64, 1e6), (256, 5e5), (6, 3.7)]
+)
 def test_agrees_with_fifty_digits(dim, base):
     with mpmath.workdps(50):
-        exact = [float(mpmath.mpf(base) ** (mpmath.mpf(-2 * i) / dim)) for i in range(dim // 2)]
+        exact = [
+            float(mpmath.mpf(base) ** (mpmath.mpf(-2 * i) / dim))
+            for i in range(dim // 2)
+        ]
     found = inverse_frequencies(dim, base)
     np.testing.assert_allclose(found, np.array(exact), rtol=3e-16, atol=0)
 
@@ -36,7 +48,9 @@ def test_agrees_with_fifty_digits(dim, base):
 @given(DIMS, BASES, st.integers(2, 10**6))
 def test_turns_are_length_over_wavelength(dim, base, length):
     inv_freq = inverse_frequencies(dim, base)
-    np.testing.assert_allclose(rotations(inv_freq, length), length / wavelengths(inv_freq))
+    np.testing.assert_allclose(
+        rotations(inv_freq, length), length / wavelengths(inv_freq)
+    )
 
 
 def test_periods_of_a_model_with_64_features_and_base_1e6():

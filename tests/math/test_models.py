@@ -1,4 +1,6 @@
-"""Known models are possible, sourced, their methods run, and transformers agrees with them."""
+"""Known models are possible, sourced, their methods run, and transformers agrees with
+them.
+"""
 
 import math
 from typing import Any
@@ -49,8 +51,8 @@ def test_llama_3_1():
     assert model.method == "llama3(factor=8)"
 
 
-# Configuration classes whose defaults are these models' numbers, and the length that theirs names
-# (None where the default is not the model's).
+# Configuration classes whose defaults are these models' numbers, and the length that
+# theirs names (None where the default is not the model's).
 DEFAULTS = {
     "gpt-neox-20b": (GPTNeoXConfig, "trained_len"),
     "falcon-7b": (FalconConfig, "trained_len"),
@@ -66,7 +68,9 @@ DEFAULTS = {
 
 
 def rope_of(config: Any) -> dict[str, Any]:
-    """theta, the rotated share of a head and the scaling: one dict since transformers 5."""
+    """theta, the rotated share of a head and the scaling: one dict since transformers
+    5.
+    """
     rope = getattr(config, "rope_parameters", None)
     if rope is None:
         share = getattr(config, "partial_rotary_factor", 1)
@@ -103,9 +107,16 @@ def test_transformers_turns_gpt_j_alike():
     config, model = GPTJConfig(), MODELS["gpt-j-6b"]
     assert (head_of(config), config.rotary_dim) == (model.head_dim, model.rotated)
     assert config.n_positions == model.trained_len
-    sines = create_sinusoidal_positions(2, config.rotary_dim)[1, : config.rotary_dim // 2]
-    exact = [math.sin(model.base ** (-2 * i / model.rotated)) for i in range(model.rotated // 2)]
-    torch.testing.assert_close(sines.double(), torch.tensor(exact).double(), rtol=1e-5, atol=0)
+    sines = create_sinusoidal_positions(2, config.rotary_dim)[
+        1, : config.rotary_dim // 2
+    ]
+    exact = [
+        math.sin(model.base ** (-2 * i / model.rotated))
+        for i in range(model.rotated // 2)
+    ]
+    torch.testing.assert_close(
+        sines.double(), torch.tensor(exact).double(), rtol=1e-5, atol=0
+    )
 
 
 def test_transformers_scales_gpt_oss_alike():
@@ -113,7 +124,10 @@ def test_transformers_scales_gpt_oss_alike():
     scaling = parse_scaling(model.method)
     assert isinstance(scaling, Yarn)
     assert (scaling.name, scaling.factor) == (given["rope_type"], given["factor"])
-    assert (scaling.beta_fast, scaling.beta_slow) == (given["beta_fast"], given["beta_slow"])
+    assert (scaling.beta_fast, scaling.beta_slow) == (
+        given["beta_fast"],
+        given["beta_slow"],
+    )
     assert scaling.truncate is given["truncate"] is False
     assert given["original_max_position_embeddings"] == model.trained_len
 

@@ -1,4 +1,6 @@
-"""Which axis a pair reads: the layouts of transformers and of FLUX, and text as a special case."""
+"""Which axis a pair reads: the layouts of transformers and of FLUX, and text as a
+special case.
+"""
 
 import numpy as np
 import pytest
@@ -28,15 +30,32 @@ def angles(
     [
         (Qwen2VLTextConfig, Qwen2VLRotaryEmbedding, "mrope", (16, 24, 24)),
         (Qwen2VLTextConfig, Qwen2VLRotaryEmbedding, "mrope", (2, 5, 9)),
-        (Qwen3VLTextConfig, Qwen3VLTextRotaryEmbedding, "mrope_interleaved", (24, 20, 20)),
-        (Qwen3VLTextConfig, Qwen3VLTextRotaryEmbedding, "mrope_interleaved", (11, 11, 10)),
+        (
+            Qwen3VLTextConfig,
+            Qwen3VLTextRotaryEmbedding,
+            "mrope_interleaved",
+            (24, 20, 20),
+        ),
+        (
+            Qwen3VLTextConfig,
+            Qwen3VLTextRotaryEmbedding,
+            "mrope_interleaved",
+            (11, 11, 10),
+        ),
     ],
 )
 def test_layouts_of_transformers(config, module, layout, sections):
     pairs = sum(sections)
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": list(sections)}
+    rope = {
+        "rope_type": "default",
+        "rope_theta": 10000.0,
+        "mrope_section": list(sections),
+    }
     of_model = config(
-        hidden_size=2 * pairs, num_attention_heads=1, head_dim=2 * pairs, rope_parameters=rope
+        hidden_size=2 * pairs,
+        num_attention_heads=1,
+        head_dim=2 * pairs,
+        rope_parameters=rope,
     )
     positions = torch.from_numpy(POSITIONS)[:, None]
     cos, _ = module(of_model)(torch.zeros(1), positions)
@@ -55,5 +74,9 @@ def test_text_is_plain_rope(layout):
 def test_every_axis_gets_as_many_pairs_as_its_section_says():
     for layout in ("mrope", "axial"):
         assert np.bincount(axis_of_pairs(layout, (8, 28, 28))).tolist() == [8, 28, 28]
-    assert np.bincount(axis_of_pairs("mrope_interleaved", (24, 20, 20))).tolist() == [24, 20, 20]
+    assert np.bincount(axis_of_pairs("mrope_interleaved", (24, 20, 20))).tolist() == [
+        24,
+        20,
+        20,
+    ]
     assert axis_of_pairs("mrope", ()).tolist() == []

@@ -19,7 +19,9 @@ def test_critical_dimensions():
     assert rules.critical_dimension(LLAMA3) == 70
 
 
-@pytest.mark.parametrize(("context", "base"), [(4096, 1e4), (8192, 26784), (16384, 71738)])
+@pytest.mark.parametrize(
+    ("context", "base"), [(4096, 1e4), (8192, 26784), (16384, 71738)]
+)
 def test_critical_bases(context, base):
     assert rules.critical_base(LLAMA2, context) == pytest.approx(base, abs=0.5)
 
@@ -84,7 +86,8 @@ def test_the_bounds_of_phase_modulation():
 
 
 def test_heads_of_finite_width_need_more_than_the_aliasing_bound():
-    # Secondary sources print (L/2pi)^(d/(d-2)), the base at which the slowest pair rotates once.
+    # Secondary sources print (L/2pi)^(d/(d-2)), the base at which the slowest pair
+    # rotates once.
     exact = rules.one_rotation_base(256, 2**20)
     assert exact == pytest.approx(rules.aliasing_base(2**20) ** (256 / 254))
     assert wavelengths(inverse_frequencies(256, exact))[-1] == pytest.approx(2**20)

@@ -1,4 +1,6 @@
-"""Scaling methods: limits that hold for all, formulas that hold for one, and the bad inputs."""
+"""Scaling methods: limits that hold for all, formulas that hold for one, and the bad
+inputs.
+"""
 
 import math
 from collections import Counter
@@ -42,7 +44,11 @@ NEEDED = {
 def inv_freq(
     text: str, geometry: Geometry, length: int = 0, factor: float | None = None
 ) -> np.ndarray:
-    return parse_scaling(text, factor).plan(geometry, length or geometry.trained_len).inv_freq
+    return (
+        parse_scaling(text, factor)
+        .plan(geometry, length or geometry.trained_len)
+        .inv_freq
+    )
 
 
 @given(GEOMETRIES, st.sampled_from(WITH_FACTOR), st.integers(1, 10**6))
@@ -53,7 +59,9 @@ def test_factor_one_is_the_identity_at_every_length(geometry, name, length):
 
 
 @given(GEOMETRIES, st.sampled_from(DYNAMIC), FACTORS, st.floats(0.001, 1))
-def test_dynamic_methods_do_nothing_inside_the_trained_length(geometry, name, factor, share):
+def test_dynamic_methods_do_nothing_inside_the_trained_length(
+    geometry, name, factor, share
+):
     length = max(1, int(share * geometry.trained_len))
     plan = parse_scaling(name, factor=factor).plan(geometry, length)
     assert np.array_equal(plan.inv_freq, geometry.inv_freq)
@@ -61,7 +69,9 @@ def test_dynamic_methods_do_nothing_inside_the_trained_length(geometry, name, fa
 
 
 @given(GEOMETRIES, st.sampled_from(WITH_FACTOR), FACTORS)
-def test_static_methods_stay_between_the_original_and_full_interpolation(geometry, name, factor):
+def test_static_methods_stay_between_the_original_and_full_interpolation(
+    geometry, name, factor
+):
     scaled, original = inv_freq(name, geometry, factor=factor), geometry.inv_freq
     assert (scaled <= original * (1 + 1e-14)).all()
     assert (scaled >= original / factor * (1 - 1e-12)).all()
@@ -84,7 +94,9 @@ def test_dynamic_ntk_is_ntk_with_the_bracket_as_its_factor(geometry, factor, lon
     length = int(longer * geometry.trained_len)
     bracket = max(1.0, factor * length / geometry.trained_len - (factor - 1))
     found = inv_freq(f"dynamic_ntk(factor={factor!r})", geometry, length)
-    np.testing.assert_allclose(found, inv_freq("ntk", geometry, factor=bracket), rtol=1e-9, atol=0)
+    np.testing.assert_allclose(
+        found, inv_freq("ntk", geometry, factor=bracket), rtol=1e-9, atol=0
+    )
 
 
 @given(GEOMETRIES, FACTORS)
@@ -97,23 +109,33 @@ def test_dynamic_yarn_is_yarn_at_the_ratio_of_lengths(geometry, longer):
 
 
 def test_yarn_of_llama_2_is_cut_where_the_literature_cuts_it():
-    assert Yarn(truncate=False).ramp_range(LLAMA2) == pytest.approx((20.9445, 45.0269), abs=1e-4)
+    assert Yarn(truncate=False).ramp_range(LLAMA2) == pytest.approx(
+        (20.9445, 45.0269), abs=1e-4
+    )
     assert Yarn().ramp_range(LLAMA2) == (20, 46)
     for name in ("yarn", "yarn_paper"):
         plan = parse_scaling(name, factor=16).plan(LLAMA2, 65536)
-        assert Counter(roles(plan, LLAMA2)) == {"kept": 21, "ramp": 25, "interpolated": 18}
+        assert Counter(roles(plan, LLAMA2)) == {
+            "kept": 21,
+            "ramp": 25,
+            "interpolated": 18,
+        }
 
 
 @pytest.mark.parametrize("uniform", [False, True])
 def test_mrrope_multiplies_a_radix_per_pair_between_the_ends_of_yarn(uniform):
-    """lambda_j = S^(1/n) or S^(2 (1 + j - d_l) / (n (n + 1))), each for all slower pairs."""
+    """lambda_j = S^(1/n) or S^(2 (1 + j - d_l) / (n (n + 1))), each for all slower
+    pairs.
+    """
     low, high, factor = 20, 46, 16  # of Llama 2: test_yarn_of_llama_2 above
     divisor, want = 1.0, []
     for pair in range(64):
         want.append(10000.0 ** (-pair / 64) / divisor)
         if low <= pair < high:
             count = high - low
-            share = 1 / count if uniform else 2 * (1 + pair - low) / (count * (count + 1))
+            share = (
+                1 / count if uniform else 2 * (1 + pair - low) / (count * (count + 1))
+            )
             divisor *= factor**share
     method = parse_scaling(f"mrrope(uniform={str(uniform).lower()})", factor=factor)
     plan = method.plan(LLAMA2, 65536)
@@ -127,7 +149,9 @@ def test_radices_of_mrrope_grow_and_those_of_yarn_fall():
     for name, sign in (("mrrope", 1), ("yarn_paper", -1), ("mrrope(uniform=true)", 0)):
         divisors = LLAMA2.inv_freq / inv_freq(name, LLAMA2, factor=16)
         inside = np.diff(np.log(divisors[22:45]), n=2)
-        assert (np.abs(inside) < 1e-12).all() if sign == 0 else (sign * inside > 0).all()
+        assert (
+            (np.abs(inside) < 1e-12).all() if sign == 0 else (sign * inside > 0).all()
+        )
 
 
 def test_a_ramp_of_yarn_ends_at_the_last_feature():
@@ -135,7 +159,9 @@ def test_a_ramp_of_yarn_ends_at_the_last_feature():
 
 
 def test_the_two_yarn_ramps_differ_up_to_threefold():
-    ratio = inv_freq("yarn", LLAMA2, factor=16) / inv_freq("yarn_paper", LLAMA2, factor=16)
+    ratio = inv_freq("yarn", LLAMA2, factor=16) / inv_freq(
+        "yarn_paper", LLAMA2, factor=16
+    )
     assert 2.5 < ratio.max() < 3.5
 
 
@@ -171,7 +197,9 @@ def test_by_parts_keeps_fast_pairs_and_interpolates_slow_ones(geometry, factor):
         inv_freq("yarn_paper", geometry, factor=factor),
         rotations(geometry.inv_freq, geometry.trained_len),
     )
-    np.testing.assert_allclose(scaled[r >= 32], geometry.inv_freq[r >= 32], rtol=1e-14, atol=0)
+    np.testing.assert_allclose(
+        scaled[r >= 32], geometry.inv_freq[r >= 32], rtol=1e-14, atol=0
+    )
     np.testing.assert_allclose(scaled[r <= 1], geometry.inv_freq[r <= 1] / factor)
 
 
@@ -186,7 +214,9 @@ def test_resonance_composes_with_yarn():
     plan = parse_scaling("resonance(inner=yarn)", factor=4).plan(LLAMA2, 16384)
     inner = Yarn(factor=4).plan(LLAMA2, 16384)
     assert plan.attention_factor == inner.attention_factor
-    np.testing.assert_allclose(wavelengths(plan.inv_freq), np.round(wavelengths(inner.inv_freq)))
+    np.testing.assert_allclose(
+        wavelengths(plan.inv_freq), np.round(wavelengths(inner.inv_freq))
+    )
 
 
 @given(GEOMETRIES, st.floats(2.1, 1e9))
@@ -205,7 +235,9 @@ def test_as_many_spaced_frequencies_as_pairs_are_those_of_rope(geometry):
 def test_spaced_frequencies_share_the_pairs_evenly():
     geometry = Geometry(32, 1e4, 128)
     four = inv_freq("spaced(n=4, shortest=8, longest=8000)", geometry)
-    np.testing.assert_allclose(wavelengths(four), np.repeat([8, 80, 800, 8000], 4), rtol=1e-12)
+    np.testing.assert_allclose(
+        wavelengths(four), np.repeat([8, 80, 800, 8000], 4), rtol=1e-12
+    )
     even = inv_freq("spaced(n=4, shortest=8, longest=8000, uniform=true)", geometry)
     steps = np.diff(even[::4])
     np.testing.assert_allclose(steps, steps[0], rtol=1e-12)
@@ -249,7 +281,10 @@ def test_no_more_rotating_pairs_than_pairs(text: str, message: str) -> None:
 
 @given(GEOMETRIES.filter(lambda geometry: geometry.pairs >= 3))
 def test_the_three_bands_are_all_pairs_each_once(geometry):
-    kept = [inv_freq(f"without(band={band})", geometry) for band in ("fast", "middle", "slow")]
+    kept = [
+        inv_freq(f"without(band={band})", geometry)
+        for band in ("fast", "middle", "slow")
+    ]
     gone = np.array([each == 0 for each in kept])
     assert (gone.sum(0) == 1).all()
     assert np.ptp(gone.sum(1)) <= 1
@@ -284,14 +319,22 @@ def test_clipped_tapers_the_last_pairs_to_zero():
 
 def test_clipped_takes_the_pairs_without_a_full_turn_by_default():
     unfinished = int((rotations(LLAMA2.inv_freq, 4096) < 1).sum())
-    assert np.array_equal(inv_freq("clipped", LLAMA2), inv_freq(f"clipped(n={unfinished})", LLAMA2))
+    assert np.array_equal(
+        inv_freq("clipped", LLAMA2), inv_freq(f"clipped(n={unfinished})", LLAMA2)
+    )
 
 
 def test_longrope_switches_at_the_trained_length():
     geometry = Geometry(4, 10000.0, 4096)
-    method = parse_scaling("longrope(long_factor=[2, 8], short_factor=[1, 1.5], factor=32)")
-    assert method.plan(geometry, 4096).inv_freq.tolist() == pytest.approx([1, 0.01 / 1.5])
-    assert method.plan(geometry, 4097).inv_freq.tolist() == pytest.approx([0.5, 0.01 / 8])
+    method = parse_scaling(
+        "longrope(long_factor=[2, 8], short_factor=[1, 1.5], factor=32)"
+    )
+    assert method.plan(geometry, 4096).inv_freq.tolist() == pytest.approx(
+        [1, 0.01 / 1.5]
+    )
+    assert method.plan(geometry, 4097).inv_freq.tolist() == pytest.approx(
+        [0.5, 0.01 / 8]
+    )
     attention = math.sqrt(1 + math.log(32) / math.log(4096))
     assert method.plan(geometry, 10).attention_factor == pytest.approx(attention)
 
@@ -305,9 +348,13 @@ def test_abf_is_the_geometry_of_the_new_base():
 def test_weights_and_roles_describe_the_plan(geometry, name, factor):
     plan = parse_scaling(name, factor=factor).plan(geometry, 4 * geometry.trained_len)
     weight = kept_weights(plan, geometry)
-    rebuilt = weight * geometry.inv_freq + (1 - weight) * geometry.inv_freq / plan.stretch
+    rebuilt = (
+        weight * geometry.inv_freq + (1 - weight) * geometry.inv_freq / plan.stretch
+    )
     np.testing.assert_allclose(rebuilt, plan.inv_freq, rtol=1e-10, atol=0)
-    expected = ["kept" if w == 1 else "interpolated" if w == 0 else "ramp" for w in weight]
+    expected = [
+        "kept" if w == 1 else "interpolated" if w == 0 else "ramp" for w in weight
+    ]
     assert roles(plan, geometry) == expected
 
 

@@ -1,4 +1,6 @@
-"""Stable bases, sought from above in boxes: against the search from below, and brute force."""
+"""Stable bases, sought from above in boxes: against the search from below, and brute
+force.
+"""
 
 import math
 
@@ -15,19 +17,29 @@ LLAMA = Similarity.of_head(128)
 HEADS = st.builds(Similarity.of_head, st.integers(3, 64).map(lambda pairs: 2 * pairs))
 
 
-def boxes_left(similarity: Similarity, first: int, stop: int, low: float, high: float) -> Boxes:
+def boxes_left(
+    similarity: Similarity, first: int, stop: int, low: float, high: float
+) -> Boxes:
     found = threatened(similarity, first, stop, low, high)
     assert found is not None
     return found
 
 
-@given(HEADS, st.floats(0.5, 25), st.integers(1, 2**21), st.integers(0, 12), st.floats(1e-9, 1))
+@given(
+    HEADS,
+    st.floats(0.5, 25),
+    st.integers(1, 2**21),
+    st.integers(0, 12),
+    st.floats(1e-9, 1),
+)
 @settings(max_examples=200)
 def test_no_sum_in_a_box_is_below_its_bound(similarity, u, first, power, width):
     box = Boxes(np.array([float(first)]), np.array([u]), 1 << power, width)
     bound = lowest_sums(similarity, box, first + box.run)[0]
     generator = np.random.default_rng(first)
-    positions = np.append(generator.integers(first, first + box.run, 50), first + box.run - 1)
+    positions = np.append(
+        generator.integers(first, first + box.run, 50), first + box.run - 1
+    )
     bases = np.append(generator.uniform(u, u + width, 50), u + width)
     assert similarity.at(positions.astype(np.float64), bases).min() >= bound
 
@@ -41,21 +53,32 @@ def test_a_narrow_box_of_one_position_has_its_sum(similarity, u, position):
 
 
 def test_bounds_of_boxes_hold_at_thirty_digits():
-    """Near an edge, where the sum of a position changes sign, rounding does not decide."""
+    """Near an edge, where the sum of a position changes sign, rounding does not
+    decide.
+    """
     stable = Walk(LLAMA, 4096).stable()
     position = first_negative(LLAMA, math.exp(stable - 1e-9), 4096)
     assert position is not None
     box = Boxes(np.array([float(position)]), np.array([stable]), 1, 1e-12)
     with mpmath.workdps(30):
         exact = mpmath.fsum(
-            mpmath.cos(position * mpmath.exp(-mpmath.mpf(stable) * i / 64)) for i in range(64)
+            mpmath.cos(position * mpmath.exp(-mpmath.mpf(stable) * i / 64))
+            for i in range(64)
         )
     assert exact - 1e-3 < lowest_sums(LLAMA, box, 4096)[0] <= exact
 
 
-@given(HEADS, st.floats(2, 14), st.floats(1e-4, 0.5), st.integers(1, 300), st.integers(20, 900))
+@given(
+    HEADS,
+    st.floats(2, 14),
+    st.floats(1e-4, 0.5),
+    st.integers(1, 300),
+    st.integers(20, 900),
+)
 @settings(max_examples=60)
-def test_every_negative_sum_is_in_a_box_that_is_left(similarity, low, width, first, count):
+def test_every_negative_sum_is_in_a_box_that_is_left(
+    similarity, low, width, first, count
+):
     boxes = boxes_left(similarity, first, first + count, low, low + width)
     positions = np.arange(first, first + count, dtype=np.float64)
     for u in np.linspace(low, low + width, 60):
@@ -102,7 +125,9 @@ def test_from_above_it_is_what_the_search_from_below_finds(similarity, context):
 
 @given(HEADS, st.integers(3, 700))
 @settings(max_examples=40)
-def test_above_the_stable_base_no_base_fails_and_just_below_it_one_does(similarity, context):
+def test_above_the_stable_base_no_base_fails_and_just_below_it_one_does(
+    similarity, context
+):
     stable = Walk(similarity, context).stable()
     positions = np.arange(1, context, dtype=np.float64)
     certified = certified_from(similarity, context)
@@ -121,12 +146,16 @@ def test_above_the_stable_base_no_base_fails_and_just_below_it_one_does(similari
     ],
 )
 def test_stable_bases_are_those_of_a_search_of_all_windows(power, base):
-    """All windows up to 2^18 were searched from below, without boxes, which took 25 minutes."""
+    """All windows up to 2^18 were searched from below, without boxes, which took 25
+    minutes.
+    """
     assert math.exp(Walk(LLAMA, 2**power).stable()) == pytest.approx(base, rel=1e-10)
 
 
 @pytest.mark.parametrize("power", [20, 22])
-def test_stable_bases_of_long_contexts_divide_bases_that_fail_from_those_that_work(power):
+def test_stable_bases_of_long_contexts_divide_bases_that_fail_from_those_that_work(
+    power,
+):
     stable = Walk(LLAMA, 2**power).stable()
     assert first_negative(LLAMA, math.exp(stable - 1e-9), 2**power) is not None
     for above in (1e-9, 1e-7, 1e-3, 0.1, 1.0):

@@ -1,4 +1,6 @@
-"""The first neighbours with equal codes against scalar float32, mpmath and transformers."""
+"""The first neighbours with equal codes against scalar float32, mpmath and
+transformers.
+"""
 
 from itertools import pairwise
 from pathlib import Path
@@ -47,7 +49,9 @@ def waves(angle: np.float32) -> tuple[np.float32, np.float32]:
 
 
 @pytest.mark.parametrize(
-    ("code", "kernel"), [("float32", product), ("ggml", accumulated)], ids=["product", "ggml"]
+    ("code", "kernel"),
+    [("float32", product), ("ggml", accumulated)],
+    ids=["product", "ggml"],
 )
 @pytest.mark.parametrize("base", [1e4, 1e7])
 def test_the_first_equal_neighbours_are_those_of_scalar_code(code, kernel, base):
@@ -68,7 +72,11 @@ def test_no_neighbour_is_lost_below_the_proof():
             table = np.stack(chain_of(plan, float(base), 64).table(span(0, proved + 1)))
             assert not (table[..., 1:] == table[..., :-1]).all(0).any(), base
     assert proved_below(FLOAT32) == 2**21
-    assert proved_below(PRESETS["ggml"].plan) == proved_below(parse_cast("all=float16")) == 0
+    assert (
+        proved_below(PRESETS["ggml"].plan)
+        == proved_below(parse_cast("all=float16"))
+        == 0
+    )
     assert proved_below(CastPlan()) > 2**40
 
 
@@ -76,7 +84,9 @@ def test_torch_loses_cosines_and_no_pair():
     config = LlamaConfig(head_dim=128, hidden_size=128, num_attention_heads=1)
     config.rope_parameters = {"rope_type": "default", "rope_theta": 1e7}
     positions = torch.arange(1_000_000, 1_002_001)[None]
-    tables = LlamaRotaryEmbedding(config)(torch.zeros(1, dtype=torch.float32), positions)
+    tables = LlamaRotaryEmbedding(config)(
+        torch.zeros(1, dtype=torch.float32), positions
+    )
     equal = [(table[0, 1:, 63] == table[0, :-1, 63]).numpy() for table in tables]
     assert equal[0].mean() == pytest.approx(0.72, abs=0.02)
     assert not (equal[0] & equal[1]).any()
@@ -102,7 +112,8 @@ def test_the_committed_table_is_what_is_computed():
     (path,) = REFERENCE.glob("claims-????????/tables/walls.csv")
     stored = pd.read_csv(path)
     assert stored["code"].unique().tolist() == list(PRESETS)
-    # Codes that are quick to search; the others are float32, which scalar code checks above.
+    # Codes that are quick to search; the others are float32, which scalar code checks
+    # above.
     quick = ["transformers_to_bfloat16", "half_cache_float16", "tf32_matmul", "ggml"]
     plans = {name: PRESETS[name].plan for name in quick}
     found = walls(plans, [float(base) for base in stored["base"].unique()], 128)

@@ -44,7 +44,11 @@ class Sum:
         with context.progress(self.title, 1) as advance:
             value = float((one @ one).sum())
             advance(1, note="added")
-        about = {"seed": [self.seed], "sum": [value], "threads": [torch.get_num_threads()]}
+        about = {
+            "seed": [self.seed],
+            "sum": [value],
+            "threads": [torch.get_num_threads()],
+        }
         return {"sums": pd.DataFrame(about)}
 
 
@@ -77,7 +81,9 @@ class Killed(Sum):
 
 @dataclass(frozen=True)
 class Slow(Sum):
-    """Takes longer than `Killed` needs to kill its worker, and leaves a file when it begins."""
+    """Takes longer than `Killed` needs to kill its worker, and leaves a file when it
+    begins.
+    """
 
     folder: str = ""
     kind: str = "slow"
@@ -103,7 +109,9 @@ class Sleeps(Sum):
 
 @dataclass(frozen=True)
 class Steps(Sum):
-    """Is inside of a step that may not be cut in two; leaves a file when it has ended whole."""
+    """Is inside of a step that may not be cut in two; leaves a file when it has ended
+    whole.
+    """
 
     folder: str = ""
     kind: str = "steps"
@@ -146,7 +154,9 @@ class Disk(Sum):
 
 @dataclass(frozen=True)
 class Waits(Sum):
-    """Says that it has begun, with its process id, and goes on when there is a file `go`."""
+    """Says that it has begun, with its process id, and goes on when there is a file
+    `go`.
+    """
 
     folder: str = ""
     kind: str = "waits"

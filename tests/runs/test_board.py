@@ -1,4 +1,6 @@
-"""One line for each cell that is computed, and one for the whole that moves with all of them."""
+"""One line for each cell that is computed, and one for the whole that moves with all of
+them.
+"""
 
 import time
 from contextlib import contextmanager
@@ -104,7 +106,9 @@ def test_a_message_that_comes_after_the_end_of_its_cell_is_let_go(board, shown):
     assert shown.far[WHOLE] == pytest.approx(30)
 
 
-def test_the_time_left_of_the_whole_comes_from_what_cells_were_expected_to_cost(shown, monkeypatch):
+def test_the_time_left_of_the_whole_comes_from_what_cells_were_expected_to_cost(
+    shown, monkeypatch
+):
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     cells = [Takes(0, seconds=3600), Takes(1, seconds=3600)]
     with Board(shown, cells) as board:
@@ -117,7 +121,9 @@ def test_the_time_left_of_the_whole_comes_from_what_cells_were_expected_to_cost(
     assert shown.left["training"] is None
 
 
-def test_in_one_process_cells_that_took_no_time_correct_what_is_expected_of_others(shown):
+def test_in_one_process_cells_that_took_no_time_correct_what_is_expected_of_others(
+    shown,
+):
     told = []
 
     class Noted(Takes):
@@ -126,7 +132,10 @@ def test_in_one_process_cells_that_took_no_time_correct_what_is_expected_of_othe
             return super().tables(context)
 
     cells = [Noted(seed, seconds=3600) for seed in range(2)]
-    assert [error for _, error in Here().compute(cells, Context(progress=shown))] == [None, None]
+    assert [error for _, error in Here().compute(cells, Context(progress=shown))] == [
+        None,
+        None,
+    ]
     assert told[0] is None
     assert told[1] < 600
     assert shown.left[WHOLE] == 0.0

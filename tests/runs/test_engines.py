@@ -1,4 +1,6 @@
-"""Cells in this process and in workers: the same tables, whatever happens to a worker."""
+"""Cells in this process and in workers: the same tables, whatever happens to a
+worker.
+"""
 
 import errno
 import os
@@ -102,7 +104,9 @@ def test_a_cell_comes_after_those_that_it_starts_from(engine, context):
         (second, None),
         (third, None),
     ]
-    one, two, three = (context.compute(c)["sums"]["sum"][0] for c in (first, second, third))
+    one, two, three = (
+        context.compute(c)["sums"]["sum"][0] for c in (first, second, third)
+    )
     assert (two, three) == (one + 1, two + one + 1)
 
 
@@ -116,10 +120,14 @@ def test_a_failing_cell_ends_those_that_start_from_it_and_no_others(engine, cont
     assert found[after] is found[last] is found[fails]
 
 
-def test_cells_computed_alone_and_all_that_starts_from_them_stay_in_this_process(engine, context):
+def test_cells_computed_alone_and_all_that_starts_from_them_stay_in_this_process(
+    engine, context
+):
     alone, far = Alone(0), Sum(1)
     near = Sequel(2, starts=(alone, far))
-    assert computed(engine, [alone, far, near], context) == dict.fromkeys([alone, far, near])
+    assert computed(engine, [alone, far, near], context) == dict.fromkeys(
+        [alone, far, near]
+    )
     for cell in (alone, near):
         assert context.compute(cell)["sums"]["process"][0] == os.getpid()
 

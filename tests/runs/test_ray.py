@@ -1,4 +1,6 @@
-"""Cells on Ray: a cluster of two nodes on this machine gives the tables that one process gives."""
+"""Cells on Ray: a cluster of two nodes on this machine gives the tables that one
+process gives.
+"""
 
 import errno
 import signal
@@ -34,7 +36,9 @@ SHORT = "/tmp" if len(tempfile.gettempdir()) > 32 else None
 
 @pytest.fixture(scope="module", autouse=True)
 def _environment():
-    """Workers import the cells of the tests; access is by a token that nobody writes down."""
+    """Workers import the cells of the tests; access is by a token that nobody writes
+    down.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(Path.cwd())
         patch.setenv("PYTHONPATH", str(Path.cwd()))
@@ -49,7 +53,8 @@ def cluster(_environment):
     """A head and a second node, of one core each."""
     from ray.cluster_utils import Cluster
 
-    # Not below the folder of the tests: names of sockets are at most 107 characters long.
+    # Not below the folder of the tests: names of sockets are at most 107 characters
+    # long.
     with (
         tempfile.TemporaryDirectory(prefix="ray-", dir=SHORT) as folder,
         pytest.MonkeyPatch.context() as patch,
@@ -81,7 +86,12 @@ def computed(engine, cells, root: Path):
 
 
 def test_models_are_trained_and_evaluated_as_in_one_process(tmp_path, corpora, engine):
-    values = {**SMALL, "dtype": "float32", "encodings": "nope,rope", "corpus": corpora[0]}
+    values = {
+        **SMALL,
+        "dtype": "float32",
+        "encodings": "nope,rope",
+        "corpus": corpora[0],
+    }
     plan = Lab().prepare("encodings", values)
     every = with_starts(plan.experiment.cells(plan.config)).values()
     cells = [cell for cell in every if not cell.needs.alone]
@@ -102,7 +112,9 @@ def test_a_cell_is_sent_all_that_it_starts_from_and_fails_with_it(tmp_path, engi
     assert (found[first], found[second], found[third]) == (None, None, None)
     assert "diverged under seed 7" in str(found[fails])
     assert found[after] is found[fails]
-    one, three = (Cells(tmp_path).tables(cell, dict)["sums"]["sum"][0] for cell in (first, third))
+    one, three = (
+        Cells(tmp_path).tables(cell, dict)["sums"]["sum"][0] for cell in (first, third)
+    )
     assert three == one + 2
 
 
@@ -121,7 +133,9 @@ def test_a_killed_worker_costs_nothing_but_time(tmp_path, engine):
     assert len(list(begun.iterdir())) == 2
 
 
-def test_a_cell_that_always_kills_its_worker_is_given_up_in_one_sentence(tmp_path, engine):
+def test_a_cell_that_always_kills_its_worker_is_given_up_in_one_sentence(
+    tmp_path, engine
+):
     begun = tmp_path / "begun"
     begun.mkdir()
     killed = Killed(0, folder=str(begun), times=99)
@@ -132,8 +146,12 @@ def test_a_cell_that_always_kills_its_worker_is_given_up_in_one_sentence(tmp_pat
     assert found[Sum(1)] is None
 
 
-def test_a_node_that_is_lost_in_the_middle_costs_nothing_but_time(tmp_path, cluster, engine):
-    """A cell waits on each of three nodes; one node goes, and its cell ends on another one."""
+def test_a_node_that_is_lost_in_the_middle_costs_nothing_but_time(
+    tmp_path, cluster, engine
+):
+    """A cell waits on each of three nodes; one node goes, and its cell ends on another
+    one.
+    """
     node = cluster.add_node(num_cpus=1)
     cells = [Waits(seed, folder=str(tmp_path)) for seed in range(3)]
 
@@ -190,7 +208,8 @@ def test_a_cluster_of_this_machine_leaves_nothing_behind(tmp_path, which, monkey
     ):
         wait_until(lambda: len(begun(tmp_path)) == 2)
         assert descendants(process.pid, "raylet")
-        # After a SIGKILL Ray's two agents, which compute nothing, take a minute to notice.
+        # After a SIGKILL Ray's two agents, which compute nothing, take a minute to
+        # notice.
         killed = which == signal.SIGKILL
         agents = descendants(process.pid, "gent") if killed else []
         workers = {*descendants(process.pid)} - {*agents}
@@ -215,14 +234,25 @@ IN_A_CALL = """
 
 @pytest.mark.parametrize(
     "kill",
-    ["members[0].kill()", "time.sleep(0.4 + 0.3 * len(begun)); members[0].kill()", IN_A_CALL],
+    [
+        "members[0].kill()",
+        "time.sleep(0.4 + 0.3 * len(begun)); members[0].kill()",
+        IN_A_CALL,
+    ],
     ids=["at once", "a little later", "in a call that then waits"],
 )
-def test_a_script_that_loses_the_control_store_ends_and_keeps_finished_cells(tmp_path, kill):
-    """It has more cells than fit, and neither catches the error nor stops the engine."""
-    status, out, err = ended_by_itself("-c", LOSING.replace("KILL", kill), str(tmp_path))
+def test_a_script_that_loses_the_control_store_ends_and_keeps_finished_cells(
+    tmp_path, kill
+):
+    """It has more cells than fit, and neither catches the error nor stops the
+    engine.
+    """
+    status, out, err = ended_by_itself(
+        "-c", LOSING.replace("KILL", kill), str(tmp_path)
+    )
     assert (status, out) == (1, "at the end\n")
-    # A thread of Ray's own may say, until the very end, what it could not tell its store.
+    # A thread of Ray's own may say, until the very end, what it could not tell its
+    # store.
     told = "the connection to Ray was lost: Connection refused"
     assert any(line.endswith(told) for line in err.splitlines()), err
     parcel = Cells(tmp_path / "cells").packed(CellName("sum", 1, {"seed": 0}))
@@ -325,7 +355,9 @@ def test_without_ray_its_extra_is_named(monkeypatch):
         OnRay()
 
 
-def test_a_worker_with_another_version_is_one_clear_error(tmp_path, engine, monkeypatch):
+def test_a_worker_with_another_version_is_one_clear_error(
+    tmp_path, engine, monkeypatch
+):
     monkeypatch.setattr("ropelab.runs.engine.on_ray.VERSION", "0.0.1")
     error = computed(engine, [Sum(0)], tmp_path)[Sum(0)]
     assert isinstance(error, MachineError)
@@ -335,12 +367,23 @@ def test_a_worker_with_another_version_is_one_clear_error(tmp_path, engine, monk
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--engine", "rya"], "unknown engine 'rya'; did you mean 'ray'? allowed: local, ray"),
-        (["--address", "here:1"], "--address names a Ray cluster; give --engine ray with it"),
-        (["--engine", "ray", "--address", "here"], "cannot read the address 'here'; allowed:"),
+        (
+            ["--engine", "rya"],
+            "unknown engine 'rya'; did you mean 'ray'? allowed: local, ray",
+        ),
+        (
+            ["--address", "here:1"],
+            "--address names a Ray cluster; give --engine ray with it",
+        ),
+        (
+            ["--engine", "ray", "--address", "here"],
+            "cannot read the address 'here'; allowed:",
+        ),
     ],
 )
-def test_bad_flags_are_one_line_and_nothing_is_written(tmp_path, capsys, flags, message):
+def test_bad_flags_are_one_line_and_nothing_is_written(
+    tmp_path, capsys, flags, message
+):
     with pytest.raises(SystemExit) as stop:
         main(["encodings", *flags, "--results", str(tmp_path / "results")])
     assert stop.value.code == 2

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 import pytest
 
 from ropelab.runs.cell import Cell, Needs
-from ropelab.runs.engine.schedule import TRIES, LostError, Machine, Schedule, machine_for
+from ropelab.runs.engine.schedule import (
+    TRIES,
+    LostError,
+    Machine,
+    Schedule,
+    machine_for,
+)
 from ropelab.runs.errors import MachineError
 
 
@@ -69,7 +75,12 @@ def test_those_that_others_wait_for_come_first_then_the_longest_then_the_order()
 
 def test_what_takes_a_moment_does_not_wait_for_training():
     training = piece(0, seconds=600.0)
-    cells = [training, piece(1, training, seconds=1.0), piece(2, seconds=60.0), piece(3)]
+    cells = [
+        training,
+        piece(1, training, seconds=1.0),
+        piece(2, seconds=60.0),
+        piece(3),
+    ]
     assert order(Machine(1), *cells) == [3, 0, 1, 2]
 
 
@@ -87,7 +98,9 @@ def test_a_cell_waits_for_all_its_starts_while_others_are_begun():
     assert begun(made) == [(2, 0)]
 
 
-@pytest.mark.parametrize(("room", "most"), [(Machine(2), 2), (Machine(9, memory_bytes=7), 3)])
+@pytest.mark.parametrize(
+    ("room", "most"), [(Machine(2), 2), (Machine(9, memory_bytes=7), 3)]
+)
 def test_no_more_cells_at_once_than_workers_and_memory(room, most):
     made = schedule(room, *(piece(seed, memory_bytes=2) for seed in range(5)))
     assert len(begun(made)) == most
@@ -151,14 +164,18 @@ def test_a_lost_cell_is_begun_again_the_last_time_with_nothing_beside_it():
     ((second, _),) = begun(made)
     (error,) = made.end(second, LostError()).values()
     assert isinstance(error, MachineError)
-    assert str(error).startswith(f"the process computing 'piece {second}' ended {TRIES} times")
+    assert str(error).startswith(
+        f"the process computing 'piece {second}' ended {TRIES} times"
+    )
     assert not made.undone
 
 
 def test_workers_are_as_many_as_fit_into_memory(monkeypatch):
     monkeypatch.setattr("ropelab.runs.engine.schedule.available_memory", lambda: 10)
     monkeypatch.setattr("ropelab.runs.engine.schedule.cores", lambda: 16)
-    assert machine_for(None, [Needs(memory_bytes=3), Needs(memory_bytes=9)]).workers == 3
+    assert (
+        machine_for(None, [Needs(memory_bytes=3), Needs(memory_bytes=9)]).workers == 3
+    )
     assert machine_for(None, [Needs(memory_bytes=99)]).workers == 1
     assert machine_for(7, [Needs(memory_bytes=99)]).workers == 7
 

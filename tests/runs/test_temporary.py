@@ -64,7 +64,9 @@ def test_a_folder_goes_with_its_object_and_others_stay(place):
     assert [path.name for path in place.iterdir()] == ["ropelab-of-somebody"]
 
 
-def test_a_folder_of_another_user_and_a_link_are_left_alone(place, tmp_path, monkeypatch):
+def test_a_folder_of_another_user_and_a_link_are_left_alone(
+    place, tmp_path, monkeypatch
+):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / temporary.SEMAPHORES).touch()

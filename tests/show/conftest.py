@@ -1,4 +1,6 @@
-"""A real browser for the tests of the pages: Debian's chromium, headless, without a network."""
+"""A real browser for the tests of the pages: Debian's chromium, headless, without a
+network.
+"""
 
 import shutil
 
@@ -24,7 +26,9 @@ def browser():
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip("no chromium here: the pages are not tried in a browser")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed"
+    )
     with playwright.sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=found, args=list(FLAGS))
         yield started
@@ -32,7 +36,9 @@ def browser():
 
 
 class Watched:
-    """A page that remembers every complaint and every request that is not its own file."""
+    """A page that remembers every complaint and every request that is not its own
+    file.
+    """
 
     def __init__(self, page):
         self.page = page
@@ -55,9 +61,11 @@ class Watched:
 
 @pytest.fixture
 def visit(browser):
-    """Open a page in a fresh window: `visit(path, part, width=360, color_scheme="dark")`.
+    """Open a page in a fresh window: `visit(path, part, width=360,
+    color_scheme="dark")`.
 
-    At the end no window may have complained, but for words in `complaints` that all must have.
+    At the end no window may have complained, but for words in `complaints` that all
+    must have.
     """
     watched = []
 
@@ -71,7 +79,9 @@ def visit(browser):
 
     yield open_page
     for window, context, complaints in watched:
-        unexpected = [fault for fault in window.faults if not any(c in fault for c in complaints)]
+        unexpected = [
+            fault for fault in window.faults if not any(c in fault for c in complaints)
+        ]
         assert unexpected == []
         assert bool(window.faults) == bool(complaints)
         context.close()

@@ -1,4 +1,6 @@
-"""Small finished runs, written by hand, with everything in them that a page has to cope with."""
+"""Small finished runs, written by hand, with everything in them that a page has to cope
+with.
+"""
 
 import pandas as pd
 
@@ -20,7 +22,8 @@ def accuracies(shift, seeds=(0, 1, 2)):
             "arm": "zero_shot",
             "distance_tokens": distance,
             "trials": 100,
-            "accuracy": (0.9 - 0.1 * at) * factor / 4 + (shift * (seed + 5) if factor == 4 else 0),
+            "accuracy": (0.9 - 0.1 * at) * factor / 4
+            + (shift * (seed + 5) if factor == 4 else 0),
             "ci_low": 0.1,
             "ci_high": 0.95,
             "train_len_tokens": 1024,
@@ -53,7 +56,15 @@ def claims():
 
 def passages():
     """Where one of them is said."""
-    rows = [("a title", "https://example.org/x", "Es dreht sich nicht", "it does not turn", "two")]
+    rows = [
+        (
+            "a title",
+            "https://example.org/x",
+            "Es dreht sich nicht",
+            "it does not turn",
+            "two",
+        )
+    ]
     rows += [("another", "javascript:alert(1)", NASTY, NASTY, "two")]
     return pd.DataFrame(rows, columns=["title", "link", "quote", "english", "id"])
 
@@ -88,7 +99,9 @@ def write_results(results):
     for at, (name, shift) in enumerate(RUNS):
         seeds = (0,) if name.startswith("third") else (0, 1, 2)
         tables = {"copy_accuracy": accuracies(shift, seeds)}
-        write_run(results, name, tables, f"ropelab toy --number {at} --corpus '{NASTY}'")
+        write_run(
+            results, name, tables, f"ropelab toy --number {at} --corpus '{NASTY}'"
+        )
     write_run(
         results,
         "default-00000004",

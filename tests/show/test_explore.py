@@ -1,4 +1,6 @@
-"""The page of sliders and the package agree on methods and their parameters, without a browser."""
+"""The page of sliders and the package agree on methods and their parameters, without a
+browser.
+"""
 
 import re
 from dataclasses import fields
@@ -15,7 +17,12 @@ STATIC = files("ropelab.show.page") / "static"
 
 def computed() -> set[str]:
     """The methods whose formulas are in rotary.js, one to a line."""
-    table = (STATIC / "rotary.js").read_text().split("const METHODS = {")[1].split("\n};")[0]
+    table = (
+        (STATIC / "rotary.js")
+        .read_text()
+        .split("const METHODS = {")[1]
+        .split("\n};")[0]
+    )
     return set(re.findall(r"^  (\w+): \(", table, re.MULTILINE))
 
 
@@ -41,7 +48,10 @@ def test_models_are_set_as_the_package_knows_them():
     found = explore.known()["models"]
     assert set(found) == set(MODELS)
     for name, model in MODELS.items():
-        assert (found[name]["base"], found[name]["rotary_dim"]) == (model.base, model.rotated)
+        assert (found[name]["base"], found[name]["rotary_dim"]) == (
+            model.base,
+            model.rotated,
+        )
         assert found[name]["method"] == parse_scaling(model.method).name
     llama = found["llama-3.1-8b"]
     assert (llama["trained"], llama["target"]) == (8192, 131072)

@@ -1,4 +1,6 @@
-"""The page of sliders computes what the package computes, and follows what is set on it."""
+"""The page of sliders computes what the package computes, and follows what is set on
+it.
+"""
 
 import json
 import math
@@ -11,7 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ropelab.math.bounds import Similarity
-from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations, wavelengths
+from ropelab.math.frequencies import (
+    Geometry,
+    inverse_frequencies,
+    rotations,
+    wavelengths,
+)
 from ropelab.math.methods import FREQUENCIES, parse_scaling
 from ropelab.math.numerics.casts import parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum
@@ -78,7 +85,9 @@ def page(browser, path):
 def parameters_of(method):
     """A method's parameters as the script takes them."""
     return {
-        each.name: getattr(method, each.name) for each in fields(method) if each.name != "inner"
+        each.name: getattr(method, each.name)
+        for each in fields(method)
+        if each.name != "inner"
     }
 
 
@@ -86,7 +95,8 @@ def check_plan(page, text, geometry, length):
     method = parse_scaling(text)
     plan = method.plan(geometry, length)
     found = page.evaluate(
-        "([geometry, name, parameters, length]) => planOf(geometry, name, parameters, length)",
+        "([geometry, name, parameters, length]) => planOf(geometry, name, parameters,"
+        " length)",
         [
             {
                 "rotaryDim": geometry.rotary_dim,
@@ -103,7 +113,9 @@ def check_plan(page, text, geometry, length):
 
 
 quick = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 bases = st.floats(50, 1e8)
 widths = st.integers(2, 128).map(lambda pairs: 2 * pairs)
@@ -125,7 +137,9 @@ def test_wavelengths_and_rotations(page, base, width, length):
         [width, base, length],
     )
     for mine, theirs in zip(
-        found, (inv_freq, wavelengths(inv_freq), rotations(inv_freq, length)), strict=True
+        found,
+        (inv_freq, wavelengths(inv_freq), rotations(inv_freq, length)),
+        strict=True,
     ):
         assert np.allclose(mine, theirs, rtol=1e-13, atol=0)
 
@@ -143,7 +157,10 @@ def test_scaling_methods(page, name, base, width, trained, factor, beyond):
     parameters = PARAMETERS.get(name, "").format(f=factor)
     geometry = Geometry(width, base, trained)
     check_plan(
-        page, f"{name}({parameters})" if parameters else name, geometry, int(trained * beyond)
+        page,
+        f"{name}({parameters})" if parameters else name,
+        geometry,
+        int(trained * beyond),
     )
 
 
@@ -180,7 +197,13 @@ def test_rounding_to_every_format(page, name):
     random = np.random.default_rng(0)
     spread = random.standard_normal(2000) * 2.0 ** random.integers(-40, 40, 2000)
     halfway = np.arange(-64, 64) * fmt.epsilon / 2 + 1
-    edges = [0.0, -0.0, fmt.largest, fmt.largest * 1.01, math.ldexp(1.0, fmt.min_exponent)]
+    edges = [
+        0.0,
+        -0.0,
+        fmt.largest,
+        fmt.largest * 1.01,
+        math.ldexp(1.0, fmt.min_exponent),
+    ]
     # Below the subnormals of float64 there is no number to round.
     shares = np.array([0.49, 0.5, 0.51, 1.5, 2.5] if name != "float64" else [1.0, 2.0])
     tiny = math.ldexp(fmt.epsilon, fmt.min_exponent) * shares
@@ -196,7 +219,9 @@ def test_rounding_to_every_format(page, name):
 
 
 @pytest.mark.parametrize("stage", ["position", "inv_freq", "angle"])
-@pytest.mark.parametrize("name", ["bfloat16", "float16", "tf32", "float32", "float8_e5m2"])
+@pytest.mark.parametrize(
+    "name", ["bfloat16", "float16", "tf32", "float32", "float8_e5m2"]
+)
 def test_angle_errors_by_stage(page, stage, name):
     inv_freq = inverse_frequencies(64, 1e4)
     positions = [0, 1, 7, 257, 1000, 4097, 30_001]
@@ -205,8 +230,9 @@ def test_angle_errors_by_stage(page, stage, name):
     )
     wrapped = np.abs(np.remainder(np.asarray(errors) + np.pi, 2 * np.pi) - np.pi)
     found = page.evaluate(
-        "([positions, stage, name]) => positions.map((m) => worstAngleError(frequencies(64, 1e4),"
-        " m, stage, known.formats.find((one) => one.name === name)))",
+        "([positions, stage, name]) => positions.map((m) =>"
+        " worstAngleError(frequencies(64, 1e4), m, stage, known.formats.find((one) =>"
+        " one.name === name)))",
         [positions, stage, name],
     )
     assert np.allclose(found, wrapped.max(0), rtol=1e-6, atol=1e-10)
@@ -215,7 +241,10 @@ def test_angle_errors_by_stage(page, stage, name):
 def test_the_tolerance_is_that_of_the_precision_command():
     from ropelab import experiments
 
-    assert experiments.load("precision").config.model_fields["tolerance"].default == TOLERANCE
+    assert (
+        experiments.load("precision").config.model_fields["tolerance"].default
+        == TOLERANCE
+    )
 
 
 def test_a_slider_moves_every_plot(visit, path):
@@ -243,7 +272,10 @@ def test_a_method_brings_its_parameters_and_refuses_what_it_cannot_take(visit, p
     assert page.locator("#parameters input").count() == 3
     page.locator("#parameter-low_freq_factor").fill("9")
     page.locator("#parameter-low_freq_factor").press("Enter")
-    assert "needs 0 < low_freq_factor < high_freq_factor" in page.locator("#said").inner_text()
+    assert (
+        "needs 0 < low_freq_factor < high_freq_factor"
+        in page.locator("#said").inner_text()
+    )
 
 
 @pytest.mark.parametrize(
@@ -254,7 +286,9 @@ def test_a_method_brings_its_parameters_and_refuses_what_it_cannot_take(visit, p
         ("yarn_paper", "alpha", "beta", False),
     ],
 )
-def test_a_ramp_may_be_a_step_where_the_package_allows_it(visit, path, method, low, high, allowed):
+def test_a_ramp_may_be_a_step_where_the_package_allows_it(
+    visit, path, method, low, high, allowed
+):
     page = visit(path)
     page.locator("#set-method").select_option(method)
     page.locator(f"#parameter-{high}").fill("1")
@@ -345,7 +379,9 @@ def test_a_model_is_set_by_name_and_its_address_brings_everything_back(visit, pa
     assert again.locator("#set-model").input_value() == ""
 
 
-@pytest.mark.parametrize("part", ["base=x&method=constructor&head_dim=-1&.factor=z", "%", "plots"])
+@pytest.mark.parametrize(
+    "part", ["base=x&method=constructor&head_dim=-1&.factor=z", "%", "plots"]
+)
 def test_an_address_that_means_nothing_leaves_the_defaults(visit, path, part):
     page = visit(path, part)
     found = page.evaluate(SETTINGS)

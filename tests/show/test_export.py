@@ -1,4 +1,6 @@
-"""Tables for other programs read back as what they were; evaluations are what was measured."""
+"""Tables for other programs read back as what they were; evaluations are what was
+measured.
+"""
 
 import json
 from pathlib import Path
@@ -29,7 +31,9 @@ def test_tables_read_back_the_same(run, tmp_path, kind):
     read = pd.read_parquet if kind == "parquet" else pd.read_csv
     assert {path.stem for path in paths} == set(run.tables)
     for path in paths:
-        pd.testing.assert_frame_equal(read(path), run.tables[path.stem], check_dtype=False)
+        pd.testing.assert_frame_equal(
+            read(path), run.tables[path.stem], check_dtype=False
+        )
 
 
 def test_latex_is_escaped_and_aligned(run):
@@ -86,12 +90,15 @@ def test_metrics_are_flat_numbers():
         {"method": "pi ×4", "loss": float("inf"), "copy @64": 0.25, "reached": False},
     ]
     assert metrics_of(summary) == {"yarn ×4/loss": 1.5, "pi ×4/copy @64": 0.25}
-    assert metrics_of([{"context": 1024, "base": 4293.0}]) == {"context=1024/base": 4293.0}
+    assert metrics_of([{"context": 1024, "base": 4293.0}]) == {
+        "context=1024/base": 4293.0
+    }
     assert metrics_of([]) == {}
 
 
 def test_metrics_of_rows_with_the_same_words_are_not_mixed():
-    # One task under two bases: the second, without a bound, is not given that of the first.
+    # One task under two bases: the second, without a bound, is not given that of the
+    # first.
     summary = [
         {"task": "copy", "base": 300.0, "bound": 102.0, "accuracy": 0.46},
         {"task": "copy", "base": 10000.0, "bound": None, "accuracy": 0.9},
@@ -102,7 +109,11 @@ def test_metrics_of_rows_with_the_same_words_are_not_mixed():
         "copy/base=10000.0/accuracy": 0.9,
     }
     # A grid, whose first column is a number that several rows share.
-    grid = [{"base": b, "method": m, "loss": b + len(m)} for b in (1, 2) for m in ("pi", "yarn")]
+    grid = [
+        {"base": b, "method": m, "loss": b + len(m)}
+        for b in (1, 2)
+        for m in ("pi", "yarn")
+    ]
     assert metrics_of(grid)["base=1/pi/loss"] == 3
     assert len(metrics_of(grid)) == 4
 

@@ -1,4 +1,6 @@
-"""What every figure keeps: titles inside, names apart, no line under another, files that repeat."""
+"""What every figure keeps: titles inside, names apart, no line under another, files
+that repeat.
+"""
 
 import json
 from itertools import combinations
@@ -32,13 +34,19 @@ def test_titles_stay_inside_and_no_figure_is_empty(folder):
     experiment = experiments.load(manifest["experiment"])
     if manifest["version"] != experiment.version:
         pytest.skip(f"the reference of {experiment.name} is of an earlier version")
-    for figure in drawn.finished(experiment.draw, RUN.tables(folder, manifest)).values():
+    for figure in drawn.finished(
+        experiment.draw, RUN.tables(folder, manifest)
+    ).values():
         figure.draw_without_rendering()
         ax = figure.axes[0]
         whole, left = figure._suptitle, ax._left_title  # type: ignore[attr-defined]
         titles = [whole] if figure.get_suptitle() else [left, ax.title]
-        assert all(title.get_window_extent().x1 <= figure.bbox.x1 + 1 for title in titles)
-        drawn_lines = [line for line in ax.lines if line.get_transform() == ax.transData]
+        assert all(
+            title.get_window_extent().x1 <= figure.bbox.x1 + 1 for title in titles
+        )
+        drawn_lines = [
+            line for line in ax.lines if line.get_transform() == ax.transData
+        ]
         assert drawn_lines or ax.collections or ax.images or ax.patches
 
 
@@ -57,12 +65,18 @@ def test_names_of_points_do_not_cover_each_other():
         ax.plot([x for x, _, _ in points], [y for _, y, _ in points], "o")
         label_points(ax, points)
         figure.draw_without_rendering()
-        notes = [text.get_window_extent() for text in ax.texts if isinstance(text, Annotation)]
+        notes = [
+            text.get_window_extent()
+            for text in ax.texts
+            if isinstance(text, Annotation)
+        ]
     assert len(notes) == 7
     assert not any(one.overlaps(other) for one, other in combinations(notes, 2))
 
 
-@pytest.mark.parametrize(("last", "labels"), [(6144, ["4k", "6k"]), (8192, ["4k", "8k"])])
+@pytest.mark.parametrize(
+    ("last", "labels"), [(6144, ["4k", "6k"]), (8192, ["4k", "8k"])]
+)
 def test_the_last_point_of_a_token_axis_has_a_tick(last, labels):
     with use_style():
         figure, ax = plt.subplots()
@@ -103,24 +117,35 @@ def headline(experiment, tables, name):
 
 def test_a_headline_says_that_frequencies_do_no_harm_only_where_they_do_none(stages):
     title = headline("precision", stages, "per_stage_rounding")
-    found = "Rounded positions and angles make scores vary with the place; frequencies do not"
+    found = (
+        "Rounded positions and angles make scores vary with the place; frequencies"
+        " do not"
+    )
     assert title == found
     casts = stages["casts"]
     fine = casts.assign(score_spread=0.0)
-    late = casts.assign(score_spread=casts["score_spread"].mask(casts["stage"] == "inv_freq", 0.5))
+    late = casts.assign(
+        score_spread=casts["score_spread"].mask(casts["stage"] == "inv_freq", 0.5)
+    )
     for changed in (fine, late, casts[casts["stage"] == "angle"]):
-        title = headline("precision", {**stages, "casts": changed}, "per_stage_rounding")
+        title = headline(
+            "precision", {**stages, "casts": changed}, "per_stage_rounding"
+        )
         assert title == "Errors of the angle and of the score by stage"
 
 
 def test_a_headline_names_the_stages_whose_errors_grow(stages):
     growth = stages["growth"]
     title = headline("precision", stages, "angle_error")
-    assert title == "Rounding a position, a frequency or an angle costs a phase that grows"
+    assert (
+        title == "Rounding a position, a frequency or an angle costs a phase that grows"
+    )
     angle = growth[growth["stage"] == "angle"]
     title = headline("precision", {**stages, "growth": angle}, "angle_error")
     assert title == "Rounding an angle costs a phase that grows"
-    constant = growth[growth["stage"].isin(["position", "angle"])].assign(max_angle_error_rad=0.01)
+    constant = growth[growth["stage"].isin(["position", "angle"])].assign(
+        max_angle_error_rad=0.01
+    )
     title = headline("precision", {**stages, "growth": constant}, "angle_error")
     assert title == "Rounding a position or an angle: worst errors"
 
@@ -137,7 +162,10 @@ def test_a_headline_says_that_bases_are_not_one_interval_only_where_they_are_not
     assert windows["context_tokens"].duplicated().any()
     title = headline("base", base.tables, "windows")
     assert title == "Admissible bases (filled) are not one interval"
-    one = {**base.tables, "windows": windows.drop_duplicates("context_tokens", keep="last")}
+    one = {
+        **base.tables,
+        "windows": windows.drop_duplicates("context_tokens", keep="last"),
+    }
     assert headline("base", one, "windows") == "Admissible bases (filled) by context"
 
 
@@ -145,7 +173,9 @@ def test_a_headline_says_that_bases_are_not_one_interval_only_where_they_are_not
 def test_the_same_figure_is_the_same_file(tmp_path, style, base):
     contents, formats = [], ("pdf", "svg", "png")
     for name in ("one", "two"):
-        paths = drawn.write(drawn.as_files(base.figures(style), formats, style), tmp_path / name)
+        paths = drawn.write(
+            drawn.as_files(base.figures(style), formats, style), tmp_path / name
+        )
         contents.append([path.read_bytes() for path in paths])
     assert contents[0] == contents[1]
     ending = "" if style == "screen" else "-paper"
@@ -155,13 +185,17 @@ def test_the_same_figure_is_the_same_file(tmp_path, style, base):
 def test_a_paper_figure_is_one_column_of_small_letters_without_title(base):
     figure = base.figures("paper")["bound"]
     assert figure.get_figwidth() == 3.3
-    assert all(ax.get_title(loc=loc) == "" for ax in figure.axes for loc in ("left", "center"))
+    assert all(
+        ax.get_title(loc=loc) == "" for ax in figure.axes for loc in ("left", "center")
+    )
     texts = figure.findobj(lambda artist: hasattr(artist, "get_fontsize"))
     assert max(text.get_fontsize() for text in texts) <= 8
 
 
 def test_a_paper_heat_map_takes_both_columns(stages):
-    figure = drawn.finished(drawn.draw_of("precision"), stages, "paper")["per_stage_rounding"]
+    figure = drawn.finished(drawn.draw_of("precision"), stages, "paper")[
+        "per_stage_rounding"
+    ]
     assert figure.get_figwidth() == 6.9
     run = ropelab.freqs(base=1e4, head_dim=16, train_len=64, test_len=128)
     assert {figure.get_figwidth() for figure in run.figures("paper").values()} == {3.3}
@@ -174,7 +208,9 @@ def test_nothing_on_a_paper_figure_covers_another_word():
         ends = [2**power for power in range(8, 22)]
         ax.plot(ends, range(14))
         token_axis(ax)
-        label_points(ax, [(2**10 + i, 3 + 0.05 * i, f"a long name {i}") for i in range(4)])
+        label_points(
+            ax, [(2**10 + i, 3 + 0.05 * i, f"a long name {i}") for i in range(4)]
+        )
         ax.set(xlabel=f"{'a long label ' * 6}\nabove the scale: some", title="a title")
         for_paper(figure)
     figure.draw_without_rendering()
@@ -190,7 +226,9 @@ def test_nothing_on_a_paper_figure_covers_another_word():
     assert "above the scale: some" in ax.get_xlabel().splitlines()
 
 
-@pytest.mark.parametrize(("text", "found"), [("png", ("png",)), ("pdf, SVG,pdf", ("pdf", "svg"))])
+@pytest.mark.parametrize(
+    ("text", "found"), [("png", ("png",)), ("pdf, SVG,pdf", ("pdf", "svg"))]
+)
 def test_formats_are_read(text, found):
     assert drawn.read_formats(text) == found
 

@@ -35,7 +35,9 @@ def results(tmp_path):
     (folder / "figures").mkdir()
     for name in "ab":
         (folder / "figures" / f"{name}.png").touch()
-    write_run(tmp_path, "second-00000002", tables, "ropelab toy --base 700000.0", **about)
+    write_run(
+        tmp_path, "second-00000002", tables, "ropelab toy --base 700000.0", **about
+    )
     return tmp_path
 
 
@@ -53,7 +55,9 @@ def test_the_entries_point_to_the_headings(results):
     text = write_index(results).read_text()
     anchors = re.findall(r"\(#([^)]+)\)", text)
     headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
-    assert anchors == [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings]
+    assert anchors == [
+        re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings
+    ]
 
 
 def test_an_unfinished_run_is_not_shown(results):
@@ -83,12 +87,18 @@ def test_the_figures_in_git_are_those_that_the_texts_show():
         for link in re.findall(PICTURE, text.read_text())
     }
     lines = (REFERENCE / ".gitignore").read_text().splitlines()
-    excepted = {f"results/reference/{line[2:]}" for line in lines if line.startswith("!/")}
+    excepted = {
+        f"results/reference/{line[2:]}" for line in lines if line.startswith("!/")
+    }
     assert excepted == {path for path in shown if path.startswith("results/")}
     assert len(excepted) <= 16
     assert all((ROOT / path).is_file() for path in excepted)
     listed = subprocess.run(
-        ["git", "ls-files", "*.png"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "ls-files", "*.png"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if listed.returncode == 0:
         assert set(listed.stdout.split()) <= shown
@@ -100,24 +110,48 @@ def test_the_index_of_the_reference_links_what_is_there():
 
 
 def test_a_pipe_that_is_called_gitignore_is_not_waited_for(tmp_path: Path) -> None:
-    write_run(tmp_path, "a-1", {"claims": claims()}, "ropelab claims", figures=["figures/x.png"])
+    write_run(
+        tmp_path,
+        "a-1",
+        {"claims": claims()},
+        "ropelab claims",
+        figures=["figures/x.png"],
+    )
     os.mkfifo(tmp_path / ".gitignore")
     assert "](toy/a-1/figures/x.png)" in write_index(tmp_path).read_text()
 
 
 def test_what_a_manifest_says_is_text_in_the_index(tmp_path: Path) -> None:
     said = f"{NASTY} [a](http://b) `c` *d* ~e~ _f_ | &lt; a_b\n# g"
-    words = {"question": said, "answer": said, "cannot_show": said, "summary": [{said: said}]}
-    write_run(tmp_path, "a-1", {"claims": claims()}, f"ropelab toy --name '{said}'", **words)
+    words = {
+        "question": said,
+        "answer": said,
+        "cannot_show": said,
+        "summary": [{said: said}],
+    }
+    write_run(
+        tmp_path, "a-1", {"claims": claims()}, f"ropelab toy --name '{said}'", **words
+    )
     text = write_index(tmp_path, title=said).read_text()
     blocks = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     tokens = [token for block in blocks for token in (block, *(block.children or ()))]
-    assert {token.type for token in tokens}.isdisjoint({"html_block", "html_inline", "em_open"})
+    assert {token.type for token in tokens}.isdisjoint(
+        {"html_block", "html_inline", "em_open"}
+    )
     links = {token.attrs["href"] for token in tokens if token.type == "link_open"}
     assert "http://b" not in links
-    assert [token.content for token in tokens if token.type == "heading_open"] == [""] * 2
+    assert [token.content for token in tokens if token.type == "heading_open"] == [
+        ""
+    ] * 2
     plain = " ".join(said.split())
-    inline = ["".join(t.content for t in b.children or ()) for b in blocks if b.type == "inline"]
-    # The heading, the entry, question and answer, the limits, the head and the cell of the table.
+    inline = [
+        "".join(t.content for t in b.children or ())
+        for b in blocks
+        if b.type == "inline"
+    ]
+    # The heading, the entry, question and answer, the limits, the head and the cell of
+    # the table.
     assert sum(text.count(plain) for text in inline) == 7
-    assert any(token.type == "code_inline" and plain in token.content for token in tokens)
+    assert any(
+        token.type == "code_inline" and plain in token.content for token in tokens
+    )

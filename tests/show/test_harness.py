@@ -1,4 +1,5 @@
-"""What is written of a model given has the structure of the harness' files, and the run's values.
+"""What is written of a model given has the structure of the harness' files, and the
+run's values.
 
 The structure below is that of the files of lm-evaluation-harness 0.4.9.
 """
@@ -68,7 +69,13 @@ def check(document):
     """Every task is in every part, and every metric has a standard error or says so."""
     read = TypeAdapter(Harness).validate_python(document)
     tasks = set(read.results)
-    parts = (read.group_subtasks, read.configs, read.versions, read.n_shot, read.higher_is_better)
+    parts = (
+        read.group_subtasks,
+        read.configs,
+        read.versions,
+        read.n_shot,
+        read.higher_is_better,
+    )
     assert all(set(part) == tasks for part in (*parts, read.n_samples))
     for task, entry in read.results.items():
         names = {name.removesuffix(",none") for name in entry} - {"alias"}
@@ -134,7 +141,9 @@ FOUND = [
 
 def evaluated(rows: Sequence[tuple[object, ...]], columns: list[str]) -> pd.DataFrame:
     """A table of methods at factor 2, as they are."""
-    return pd.DataFrame(rows, columns=columns).assign(factor=2.0, arm="zero_shot", status="ok")
+    return pd.DataFrame(rows, columns=columns).assign(
+        factor=2.0, arm="zero_shot", status="ok"
+    )
 
 
 def written(**tables):
@@ -158,8 +167,18 @@ def test_keys_found_are_shares_by_length_with_the_error_of_a_share():
 
 
 def test_text_is_one_number_over_all_positions():
-    columns = ["method", "bucket_start_tokens", "bucket_end_tokens", "nll_nats_per_byte"]
-    rows = [("yarn", 0, 64, 0.5), ("yarn", 64, 256, 0.9), ("pi", 0, 64, 3.0), ("pi", 64, 256, 3.0)]
+    columns = [
+        "method",
+        "bucket_start_tokens",
+        "bucket_end_tokens",
+        "nll_nats_per_byte",
+    ]
+    rows = [
+        ("yarn", 0, 64, 0.5),
+        ("yarn", 64, 256, 0.9),
+        ("pi", 0, 64, 3.0),
+        ("pi", 64, 256, 3.0),
+    ]
     table = evaluated(rows, columns).assign(documents=3)
     entry = written(text_nll=table)["results"]["ropelab_text"]
     assert entry["bits_per_byte,none"] == pytest.approx(0.8 / math.log(2))

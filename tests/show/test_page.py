@@ -1,4 +1,6 @@
-"""What the page is made of: the choice of axes, the rows that disagree, one file or none."""
+"""What the page is made of: the choice of axes, the rows that disagree, one file or
+none.
+"""
 
 import base64
 import hashlib
@@ -67,7 +69,9 @@ def with_kinds(table):
 
 
 def test_a_table_without_a_hint_is_drawn_over_its_tokens():
-    table = accuracies(0.0).rename(columns={"distance_tokens": "maximum_distance_tokens"})
+    table = accuracies(0.0).rename(
+        columns={"distance_tokens": "maximum_distance_tokens"}
+    )
     wanted = View("maximum_distance_tokens", ("accuracy",), ("label",))
     assert view_of("something_new", *with_kinds(table)) == wanted
 
@@ -86,7 +90,9 @@ def test_a_table_of_words_is_not_drawn():
     assert view_of("findings", *with_kinds(claims()[["statement", "source"]])) is None
 
 
-@pytest.mark.parametrize("path", sorted(REFERENCE.glob("*/*/tables/*.csv")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted(REFERENCE.glob("*/*/tables/*.csv")), ids=lambda p: p.stem
+)
 def test_every_reference_view_names_columns_that_are_there(path):
     table, kinds = with_kinds(pd.read_csv(path))
     view = view_of(path.stem, table, kinds)
@@ -105,25 +111,35 @@ def reference():
 @pytest.mark.parametrize(
     ("name", "view"), [(name, view) for name, views in HINTS.items() for view in views]
 )
-def test_every_hint_finds_its_columns_and_its_rows_in_the_reference(reference, name, view):
-    fitting = [table for table in reference[name] if view.columns() <= set(table.columns)]
+def test_every_hint_finds_its_columns_and_its_rows_in_the_reference(
+    reference, name, view
+):
+    fitting = [
+        table for table in reference[name] if view.columns() <= set(table.columns)
+    ]
     assert fitting
     for column, value in view.where.items():
-        assert any((table[column].astype(str) == str(value)).any() for table in fitting), column
+        assert any(
+            (table[column].astype(str) == str(value)).any() for table in fitting
+        ), column
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda r: f"{r.table}-{r.word}")
 def test_every_record_of_disagreement_finds_rows_in_the_reference(reference, record):
     fitting = [t for t in reference[record.table] if record.columns() <= set(t.columns)]
     assert any(len(record.rows(table)) for table in fitting)
-    assert all(record.source in table for table in fitting) or not record.source.islower()
+    assert (
+        all(record.source in table for table in fitting) or not record.source.islower()
+    )
 
 
 def test_every_other_column_that_the_page_knows_by_name_is_in_the_reference(reference):
     assert set(reference) >= {*UNDRAWN, *OPENS}
     assert all(set(table) >= LEDGER for table in reference["claims"])
     assert all(set(table) >= set(CITED) for table in reference["passages"])
-    columns = {name for tables in reference.values() for table in tables for name in table}
+    columns = {
+        name for tables in reference.values() for table in tables for name in table
+    }
     assert columns >= {*FIXED, *OUTCOMES, "method", "factor", "arm"}
 
 
@@ -146,7 +162,9 @@ def test_the_number_of_a_card_is_the_best_of_its_table():
     (run,) = find_runs([*REFERENCE.glob("extrapolate/extrapolate-e474a58d")])
     number = headline_of(run)
     assert number is not None
-    table = run.tables["copy_accuracy"].query("distance_tokens == 6144 and context_tokens == 8192")
+    table = run.tables["copy_accuracy"].query(
+        "distance_tokens == 6144 and context_tokens == 8192"
+    )
     shares = labelled(table).groupby("label")["accuracy"].mean()
     assert number.value == f"{shares.max():.0%}"
     assert f"6144 tokens back with {shares.idxmax()}" in number.said
@@ -157,14 +175,22 @@ def test_the_number_of_a_card_is_the_best_of_its_table():
 
 
 def test_every_figure_of_the_reference_has_a_caption():
-    figures = {figure for run in find_runs([REFERENCE]) for figure in run.manifest["figures"]}
-    missing = {Path(figure).stem for figure in figures if not caption_of(Path(figure).stem)}
+    figures = {
+        figure for run in find_runs([REFERENCE]) for figure in run.manifest["figures"]
+    }
+    missing = {
+        Path(figure).stem for figure in figures if not caption_of(Path(figure).stem)
+    }
     # As figures of earlier versions were called.
     assert {name.split("_")[0] for name in missing} <= {"hidden", "recall"}
 
 
-def drawn_of(experiment: str, name: str) -> tuple[list[Axes], Mapping[str, pd.DataFrame]]:
-    """The panels of a figure of the first committed run that has it, and the run's tables."""
+def drawn_of(
+    experiment: str, name: str
+) -> tuple[list[Axes], Mapping[str, pd.DataFrame]]:
+    """The panels of a figure of the first committed run that has it, and the run's
+    tables.
+    """
     runs = find_runs([*REFERENCE.glob(f"{experiment}/*")])
     run = next(run for run in runs if f"figures/{name}.png" in run.manifest["figures"])
     return finished(draw_of(experiment), run.stored)[name].axes, run.stored
@@ -180,11 +206,16 @@ def test_captions_name_the_lines_that_are_drawn() -> None:
     assert "vertical" not in caption_of("retrieval_and_text")
     panels, _ = drawn_of("claims", "sinusoid_code")
     assert "four of the features" in caption_of("sinusoid_code")
-    assert sum(str(line.get_label()).startswith("feature ") for line in panels[1].lines) == 4
+    assert (
+        sum(str(line.get_label()).startswith("feature ") for line in panels[1].lines)
+        == 4
+    )
 
 
 def ends_of_the_first_band(panels: list[Axes]) -> set[float]:
-    return {*np.asarray(panels[0].collections[0].get_paths()[0].vertices)[:, 1].tolist()}
+    return {
+        *np.asarray(panels[0].collections[0].get_paths()[0].vertices)[:, 1].tolist()
+    }
 
 
 def test_captions_name_the_bands_that_are_drawn() -> None:
@@ -198,7 +229,9 @@ def test_captions_name_the_bands_that_are_drawn() -> None:
     near = losses[losses["bucket_end_tokens"] == losses["bucket_end_tokens"].min()]
     seeds = near.groupby("encoding")["nll_nats_per_byte"].agg(["min", "max"])
     band = ends_of_the_first_band(panels)
-    assert any(low < high and {low, high} <= band for low, high in seeds.to_numpy().tolist())
+    assert any(
+        low < high and {low, high} <= band for low, high in seeds.to_numpy().tolist()
+    )
     assert "range of the seeds" in caption_of("loss_by_position")
 
 
@@ -216,7 +249,9 @@ def test_disagreements_of_the_reference_reach_the_page(tmp_path):
 
 @pytest.mark.parametrize("draw", [True, False])
 def test_figures_that_are_not_stored_are_drawn_for_the_page(tmp_path, capsys, draw):
-    folder = copytree(next((REFERENCE / "freqs").iterdir()), tmp_path / "freqs" / "a-00000001")
+    folder = copytree(
+        next((REFERENCE / "freqs").iterdir()), tmp_path / "freqs" / "a-00000001"
+    )
     rmtree(folder / "figures", ignore_errors=True)
     (run,) = find_runs([folder])
     text = write_report([run], tmp_path / "page.html", draw=draw).read_text()
@@ -254,7 +289,14 @@ def test_a_ledger_without_passages_has_no_notes(tmp_path):
 
 
 def test_bounds_belong_to_the_column_before_them():
-    names = ["value", "ci_low", "ci_high", "text", "text_ci_low_rad", "text_ci_high_rad"]
+    names = [
+        "value",
+        "ci_low",
+        "ci_high",
+        "text",
+        "text_ci_low_rad",
+        "text_ci_high_rad",
+    ]
     assert intervals(names) == {
         "value": ("ci_low", "ci_high"),
         "text": ("text_ci_low_rad", "text_ci_high_rad"),
@@ -262,10 +304,15 @@ def test_bounds_belong_to_the_column_before_them():
 
 
 def test_tables_reach_the_script_whole():
-    table = pd.DataFrame({"a": [1.5, float("nan"), float("inf")], "b": ["x", None, "x"]})
+    table = pd.DataFrame(
+        {"a": [1.5, float("nan"), float("inf")], "b": ["x", None, "x"]}
+    )
     told = json.loads(as_data(for_script("t", table)))
     assert told["columns"][0]["values"] == [1.5, None, "inf"]
-    assert (told["columns"][1]["words"], told["columns"][1]["codes"]) == (["x"], [0, -1, 0])
+    assert (told["columns"][1]["words"], told["columns"][1]["codes"]) == (
+        ["x"],
+        [0, -1, 0],
+    )
 
 
 def test_data_cannot_end_its_element():
@@ -304,7 +351,10 @@ def test_a_table_without_the_columns_is_passed_over(tmp_path):
     tables = {"claims": claims().drop(columns="decided_at")}
     write_run(tmp_path, "one-1", tables, "ropelab claims")
     assert disagreements(find_runs([tmp_path])) == {}
-    assert "What disagrees" not in write_report(find_runs([tmp_path]), tmp_path / "i").read_text()
+    assert (
+        "What disagrees"
+        not in write_report(find_runs([tmp_path]), tmp_path / "i").read_text()
+    )
 
 
 def test_a_run_is_found_by_its_folder_once(results):
@@ -354,7 +404,9 @@ def test_choices_are_written_as_the_script_writes_them():
     "spoil",
     [
         lambda folder: (folder / "tables" / "claims.csv").write_text(""),
-        lambda folder: (folder / "tables" / "claims.csv").write_bytes(b"\xff\xfe,\n1,2,3\n"),
+        lambda folder: (folder / "tables" / "claims.csv").write_bytes(
+            b"\xff\xfe,\n1,2,3\n"
+        ),
         lambda folder: (folder / "tables" / "claims.csv").unlink(),
         lambda folder: (folder / "manifest.json").write_text("[]"),
         lambda folder: _change(folder, command="ropelab 'unclosed"),
@@ -395,7 +447,11 @@ def test_a_run_given_twice_is_once_in_the_page(
 
 def test_a_cut_picture_is_left_out_aloud(tmp_path, capsys):
     run = write_run(
-        tmp_path, "a-1", {"claims": claims()}, "ropelab claims", figures=["figures/cut.png"]
+        tmp_path,
+        "a-1",
+        {"claims": claims()},
+        "ropelab claims",
+        figures=["figures/cut.png"],
     )
     (run / "figures").mkdir()
     (run / "figures/cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")

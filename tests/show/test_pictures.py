@@ -1,4 +1,6 @@
-"""A figure inside the page is the figure on disk, pixel by pixel, as wide as the page shows it."""
+"""A figure inside the page is the figure on disk, pixel by pixel, as wide as the page
+shows it.
+"""
 
 import base64
 import io
@@ -19,7 +21,9 @@ def drawn(path: Path, inches: float) -> Path:
     for power, color in enumerate(PALETTE, 1):
         axes.plot(x**power, color=color, label=f"power {power}")
         # As pale as the interval bands of the figures.
-        axes.fill_between(np.arange(50), x**power - 0.1, x**power + 0.1, color=color, alpha=0.15)
+        axes.fill_between(
+            np.arange(50), x**power - 0.1, x**power + 0.1, color=color, alpha=0.15
+        )
     axes.legend(title="a title")
     figure.savefig(path, dpi=150)
     return path

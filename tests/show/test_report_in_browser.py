@@ -1,4 +1,6 @@
-"""The report in a real browser: it opens without a complaint, and everything on it works."""
+"""The report in a real browser: it opens without a complaint, and everything on it
+works.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +31,9 @@ OPEN_EACH_TAB = """run => [...run.querySelectorAll(".tabs button")].map((_, numb
 def cells(page, column, key=FIRST):
     """The texts of one column of a run's table."""
     table = f"#{key} .grid-holder table"
-    names = page.locator(f"{table} th").evaluate_all("all => all.map(th => th.dataset.column)")
+    names = page.locator(f"{table} th").evaluate_all(
+        "all => all.map(th => th.dataset.column)"
+    )
     place = names.index(column) + 1
     return page.locator(f"{table} tbody td:nth-child({place})").all_inner_texts()
 
@@ -39,12 +43,18 @@ def test_every_reference_run_and_table_opens(visit, tmp_path, monkeypatch):
     path = write_report(find_runs([REFERENCE]), tmp_path / "index.html")
     assert path.stat().st_size < MOST_BYTES
     page = visit(path)
-    for key in page.locator("section.run").evaluate_all("all => all.map(one => one.id)"):
+    for key in page.locator("section.run").evaluate_all(
+        "all => all.map(one => one.id)"
+    ):
         page.evaluate("key => { location.hash = key; }", key)
         page.locator(f"#{key} .tabs button").first.wait_for()
         opened = page.locator(f"#{key}").evaluate(OPEN_EACH_TAB)
-        assert opened and all(pressed == "true" and rows > 0 for pressed, rows in opened), opened
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert opened and all(
+            pressed == "true" and rows > 0 for pressed, rows in opened
+        ), opened
+        assert page.evaluate(
+            "document.documentElement.scrollWidth <= window.innerWidth"
+        )
     for part in ("compare", "claims", "overview"):
         page.evaluate("part => { location.hash = part; }", part)
         page.locator(f"#{part}.open").wait_for()
@@ -54,10 +64,13 @@ def test_a_run_opens_with_its_figures_each_with_its_finding(visit, tmp_path):
     (run,) = find_runs([*(REFERENCE / "freqs").iterdir()])
     page = visit(write_report([run], tmp_path / "index.html"), run.key)
     figures = page.locator(f"#{run.key} figure")
-    assert figures.first.locator("figcaption").inner_text() == (
-        "yarn(factor=4): 24 kept, 16 ramp, 24 interpolated"
+    assert (
+        figures.first.locator("figcaption").inner_text()
+        == "yarn(factor=4): 24 kept, 16 ramp, 24 interpolated"
     )
-    page.wait_for_function("[...document.querySelectorAll('.open img')].every(i => i.naturalWidth)")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.open img')].every(i => i.naturalWidth)"
+    )
     assert figures.count() == 2
     order = "f => f.compareDocumentPosition(document.querySelector('.open .explorer'))"
     assert figures.last.evaluate(order) == 4
@@ -81,8 +94,8 @@ def test_what_comes_from_a_run_stays_text(visit, report):
 def test_an_injected_script_would_not_run(visit, report):
     page = visit(report, complaints=["Content Security Policy"])
     page.evaluate(
-        "() => { const s = document.createElement('script'); s.textContent = 'window.pwned = 3';"
-        " try { document.body.append(s); } catch {} }"
+        "() => { const s = document.createElement('script'); s.textContent ="
+        " 'window.pwned = 3'; try { document.body.append(s); } catch {} }"
     )
     assert page.evaluate("window.pwned") is None
     policy = page.locator("meta[http-equiv]").get_attribute("content")
@@ -138,7 +151,9 @@ def test_hovering_tells_mean_range_and_n(visit, report):
     box = mark.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     said = page.locator("#toy-00000002 .tip").inner_text()
-    values = accuracies(0.01).query("method == 'yarn' and distance_tokens == 4096").accuracy
+    values = (
+        accuracies(0.01).query("method == 'yarn' and distance_tokens == 4096").accuracy
+    )
     assert "yarn ×4" in said
     assert f"accuracy: {values.mean():.4g}" in said
     assert f"mean of 3 seeds, from {values.min():.4g} to {values.max():.4g}" in said
@@ -149,7 +164,9 @@ def test_one_seed_shows_its_own_interval(visit, report):
     page = visit(report, "toy-00000003")
     page.locator("#toy-00000003 svg[role=img]").focus()
     page.keyboard.press("ArrowRight")
-    assert "95 % interval 0.1 to 0.95" in page.locator("#toy-00000003 .tip").inner_text()
+    assert (
+        "95 % interval 0.1 to 0.95" in page.locator("#toy-00000003 .tip").inner_text()
+    )
 
 
 def test_points_are_reached_by_keyboard(visit, report):
@@ -198,7 +215,9 @@ def test_comparing_pairs_by_seed(visit, report):
         for shift in (0.0, 0.01)
     )
     wanted = mean_interval(second.to_numpy() - first.to_numpy())
-    row = next(text for text in texts if "yarn" in text and "\t512\t" in text).split("\t")
+    row = next(text for text in texts if "yarn" in text and "\t512\t" in text).split(
+        "\t"
+    )
     found = [float(text) for text in row[5:8]]
     assert np.allclose(found, [wanted.value, wanted.low, wanted.high], rtol=1e-3)
     assert row[8:] == ["3", "higher"]
@@ -233,14 +252,18 @@ def test_the_literature_it_disagrees_with_is_counted_first_and_shown(visit, repo
     page.wait_for_function("location.hash === '#against'")
     assert page.locator("#overview.open .against li").first.is_visible()
     assert "It does not turn" in page.locator(".against li").first.inner_text()
-    assert page.locator(".against").evaluate("a => a.getBoundingClientRect().top < innerHeight")
+    assert page.locator(".against").evaluate(
+        "a => a.getBoundingClientRect().top < innerHeight"
+    )
 
 
 def luminance(color):
     """Relative luminance of `rgb(r, g, b)` (WCAG 2.2)."""
     numbers = color[color.index("(") + 1 : -1].split(",")[:3]
     channels = np.array([float(number) for number in numbers]) / 255
-    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    linear = np.where(
+        channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
+    )
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
@@ -262,7 +285,10 @@ def test_colours_have_the_contrast_of_wcag_aa(visit, report, scheme):
     words = page.evaluate(READ, ["ink", "soft", "link", "good", "bad", "some"])
     lines = page.evaluate(READ, [f"c{number}" for number in range(8)])
     assert (luminance(paper) > 0.5) == (scheme == "light")
-    assert min(contrast(color, ground) for color in words for ground in (paper, raised)) >= 4.5
+    assert (
+        min(contrast(color, ground) for color in words for ground in (paper, raised))
+        >= 4.5
+    )
     assert min(contrast(color, paper) for color in lines) >= 3
 
 
@@ -308,7 +334,9 @@ def test_a_claim_is_quoted_with_a_link_that_is_one(visit, report):
     assert "Es dreht sich nicht (it does not turn)" in quotes.first.inner_text()
     assert NASTY in quotes.last.inner_text()
     links = page.locator("#claim-two blockquote a")
-    assert links.evaluate_all("all => all.map(a => a.href)") == ["https://example.org/x"]
+    assert links.evaluate_all("all => all.map(a => a.href)") == [
+        "https://example.org/x"
+    ]
     assert page.evaluate("window.pwned") is None
 
 

@@ -1,4 +1,6 @@
-"""What is printed: rounded for reading only, readable at 80 columns, sparse in a log."""
+"""What is printed: rounded for reading only, readable at 80 columns, sparse in a
+log.
+"""
 
 import math
 import time
@@ -31,7 +33,9 @@ def test_values_are_rounded_for_reading(value, text):
 
 
 def test_a_table_fits_80_columns_and_keeps_its_cells(capsys):
-    table = pd.DataFrame({"method": ["yarn", "pi"], "accuracy": [0.98765, 0.5], "n": [50, 50]})
+    table = pd.DataFrame(
+        {"method": ["yarn", "pi"], "accuracy": [0.98765, 0.5], "n": [50, 50]}
+    )
     terminal.show_table(table, Console(width=80))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines] == [
@@ -177,7 +181,9 @@ def test_a_paragraph_hangs_and_breaks_between_words(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setattr(terminal, "console", lambda: Console(width=width))
-    said = "E08 error: yarn is declared, but not applied by transformers-4.55, exllamav3"
+    said = (
+        "E08 error: yarn is declared, but not applied by transformers-4.55, exllamav3"
+    )
     terminal.show_paragraph(said, indent=2, hanging=4)
     first, *rest = capsys.readouterr().out.splitlines()
     assert max(map(len, (first, *rest))) <= width
@@ -197,13 +203,19 @@ def test_the_verdict_stands_before_the_table_and_the_rest_behind(
     assert blocks[1].startswith("method")
 
 
-def test_the_times_of_a_bar_stay_whole_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_times_of_a_bar_stay_whole_at_80_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     bars = terminal.Bars()
     bars._bars.get_time = time.monotonic
     console = Console(width=76, record=True, file=StringIO())
-    with bars("training 1100000 parameters for 1200 steps, seed 0, bfloat16", total=3) as advance:
-        advance(1, note="step 400 of 1200, loss 2.5, 1234 tokens per second", left=3725.0)
+    with bars(
+        "training 1100000 parameters for 1200 steps, seed 0, bfloat16", total=3
+    ) as advance:
+        advance(
+            1, note="step 400 of 1200, loss 2.5, 1234 tokens per second", left=3725.0
+        )
         console.print(bars._bars.get_renderable())
     text = console.export_text()
     assert "left 1:02:05" in text
@@ -216,4 +228,7 @@ def test_a_pipe_is_not_wrapped(capsys):
     terminal.show_more("more", WIDE)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].strip() == ("word " * 60).strip()
-    assert sum("a long sentence about where this can be read" in line for line in lines) == 2
+    assert (
+        sum("a long sentence about where this can be read" in line for line in lines)
+        == 2
+    )

@@ -1,7 +1,8 @@
 """`python -m tests.stress`: try everything, say what did not hold, and keep the counts.
 
-`--few` tries a small part and keeps nothing; names choose among the ideas. The counts of an idea
-are kept as soon as it has been tried, with the commit, and written into docs/promises.md.
+`--few` tries a small part and keeps nothing; names choose among the ideas. The counts
+of an idea are kept as soon as it has been tried, with the commit, and written into
+docs/promises.md.
 """
 
 import csv
@@ -16,7 +17,16 @@ from pathlib import Path
 from ropelab.runs.store import surroundings
 from tests.stress import bench
 
-IDEAS = ("faults", "kills", "limits", "corruption", "together", "corpora", "mutations", "workers")
+IDEAS = (
+    "faults",
+    "kills",
+    "limits",
+    "corruption",
+    "together",
+    "corpora",
+    "mutations",
+    "workers",
+)
 TALLY = Path(__file__).parent / "tally.csv"
 PAGE = Path(__file__).parents[2] / "docs" / "promises.md"
 HEAD = ("idea", "tried", "held", "commit")
@@ -42,7 +52,9 @@ def main(arguments: list[str]) -> int:
 
 
 def keep(name: str, tried: int, held: int) -> None:
-    """Write the counts of an idea beside those of the others' last trials, and into the page."""
+    """Write the counts of an idea beside those of the others' last trials, and into the
+    page.
+    """
     where = surroundings()
     commit = f"{where['commit'] or 'none'}{'+' if where['dirty'] else ''}"
     counts = {**read_tally(), name: (str(tried), str(held), commit)}
@@ -55,7 +67,9 @@ def keep(name: str, tried: int, held: int) -> None:
 def read_tally() -> Counts:
     """The counts that were kept."""
     with TALLY.open() as file:
-        return {idea: (row[0], row[1], row[2]) for idea, *row in list(csv.reader(file))[1:]}
+        return {
+            idea: (row[0], row[1], row[2]) for idea, *row in list(csv.reader(file))[1:]
+        }
 
 
 def told(page: str, counts: Counts) -> str:
@@ -86,7 +100,9 @@ def tally(name: str, few: bool) -> tuple[int, int]:
             else:
                 vain += 1
     held, seconds = tried - problems, spent() - start
-    told = f"{name}: tried {tried}, held {held}; {vain} more met nothing; {seconds:.0f} s"
+    told = (
+        f"{name}: tried {tried}, held {held}; {vain} more met nothing; {seconds:.0f} s"
+    )
     print(told, flush=True)
     return tried, held
 

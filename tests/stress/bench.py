@@ -1,4 +1,5 @@
-"""A small experiment with all that the large ones have: cells, a folder of its own, a figure.
+"""A small experiment with all that the large ones have: cells, a folder of its own, a
+figure.
 
 It stands for them wherever something is broken on purpose, thousands of times.
 """
@@ -40,7 +41,9 @@ class BenchConfig(Config):
 
 @dataclass(frozen=True)
 class Square:
-    """A cell: a few numbers, after some steps that are kept in a folder as a training's are."""
+    """A cell: a few numbers, after some steps that are kept in a folder as a training's
+    are.
+    """
 
     base: float
     place: int
@@ -113,8 +116,12 @@ class Bench(Experiment):
 
 
 def install() -> None:
-    """Make it an experiment like the others, in this process; commands are built once."""
-    bench = Bench(NAME, "What is the largest value?", "anything else", 1, BenchConfig, "")
+    """Make it an experiment like the others, in this process; commands are built
+    once.
+    """
+    bench = Bench(
+        NAME, "What is the largest value?", "anything else", 1, BenchConfig, ""
+    )
     load = experiments.load
     experiments.load = lambda name: bench if name == NAME else load(name)
     app = cli.application()

@@ -121,7 +121,9 @@ PLACES: Mapping[str, Maker] = {
     "a folder with a dead link": _in_folder(_gone),
     "a folder with a link to itself": _in_folder(lambda path: path.symlink_to(path)),
     "a folder with a terabyte": _in_folder(_sparse(2**40)),
-    "a folder with an undecodable name": _in_folder(_bytes(LONG), os.fsdecode(b"\xff\xfe")),
+    "a folder with an undecodable name": _in_folder(
+        _bytes(LONG), os.fsdecode(b"\xff\xfe")
+    ),
     "a folder with a steering name": _in_folder(_bytes(LONG), "\x1b[2Jname"),
     "a folder with a name of two lines": _in_folder(_bytes(LONG), "two\nlines"),
     "a folder with hidden files only": _hidden,
@@ -147,7 +149,9 @@ FEW = 9
 
 
 def trials(folder: Path, few: bool) -> Iterator[Trial]:
-    """One trial per odd thing: the command is checked as far as its training would begin."""
+    """One trial per odd thing: the command is checked as far as its training would
+    begin.
+    """
     given = dict(TEXTS)
     for number, (what, make) in enumerate(list(PLACES.items())[:: FEW if few else 1]):
         place = folder / str(number)
@@ -160,7 +164,9 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
         yield one(what, corpus)
 
 
-def one(what: str, corpus: str, allowed: tuple[str, ...] = ("used", "refused")) -> Trial:
+def one(
+    what: str, corpus: str, allowed: tuple[str, ...] = ("used", "refused")
+) -> Trial:
     """A command with that corpus: refused in one line, or its corpus is used."""
     used: list[str] = []
 
@@ -171,7 +177,14 @@ def one(what: str, corpus: str, allowed: tuple[str, ...] = ("used", "refused")) 
     before, lab.Lab.run_all = lab.Lab.run_all, stop  # type: ignore[assignment, method-assign]
     problems: list[str] = []
     try:
-        short = ("--train-len", "256", "--documents", "2", "--results", "/nowhere/at/all")
+        short = (
+            "--train-len",
+            "256",
+            "--documents",
+            "2",
+            "--results",
+            "/nowhere/at/all",
+        )
         answer = told("base-empirical", "--corpus", corpus, *short)
         if answer.status or not used:
             problems += one_line(answer) if "refused" in allowed else [answer.err]

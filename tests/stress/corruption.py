@@ -1,4 +1,6 @@
-"""Every file of a run and of its cells is damaged, and all commands that read them are given."""
+"""Every file of a run and of its cells is damaged, and all commands that read them are
+given.
+"""
 
 import os
 import random
@@ -66,11 +68,16 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
         _begin(whole, results)
         texts[name] = told(*arguments).out
         right[name] = state(results)
-    for name in sorted(str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()):
+    for name in sorted(
+        str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()
+    ):
         if name.startswith(".cells/steps"):
             continue  # no hashes, which checkpoints have
         turned = [(chance.random(), chance.randrange(8)) for _ in range(FLIPS)]
-        ways = {**WAYS, **{f"bit {bit} at {at:.4f}": _flipped(at, bit) for at, bit in turned}}
+        ways = {
+            **WAYS,
+            **{f"bit {bit} at {at:.4f}": _flipped(at, bit) for at, bit in turned},
+        }
         turns = cycle((made | read).items())
         for way in chance.sample(sorted(ways), FEW) if few else ways:
             of_run = name.startswith(NAME)
@@ -101,8 +108,14 @@ def checkpoints(folder: Path, few: bool) -> Iterator[Trial]:
     told(*arguments)
     right = state(results)
     shutil.copytree(results / ".cells/model", trained / ".cells/model")
-    turned = [(chance.random(), chance.randrange(8)) for chance in map(random.Random, range(FEW))]
-    ways = {**WAYS, **{f"bit {bit} at {at:.4f}": _flipped(at, bit) for at, bit in turned}}
+    turned = [
+        (chance.random(), chance.randrange(8))
+        for chance in map(random.Random, range(FEW))
+    ]
+    ways = {
+        **WAYS,
+        **{f"bit {bit} at {at:.4f}": _flipped(at, bit) for at, bit in turned},
+    }
     for what, damage in list(ways.items())[: 2 if few else None]:
         _begin(trained, results)
         damage(min(results.rglob("checkpoint.safetensors")))
@@ -115,13 +128,19 @@ def _begin(whole: Path, results: Path) -> None:
     shutil.copytree(whole, results)
 
 
-def _read(told: Told, results: Path, before: State, right: State, text: str) -> Iterator[str]:
-    """Problems of a command that only reads: it says what is wrong, or shows what is right."""
+def _read(
+    told: Told, results: Path, before: State, right: State, text: str
+) -> Iterator[str]:
+    """Problems of a command that only reads: it says what is wrong, or shows what is
+    right.
+    """
     now = state(results)
     pages = {unit for unit in now if unit.startswith("index.")}
     if any(now[unit] != before.get(unit) for unit in now.keys() - pages):
         yield "something was changed"
     if told.status:
         yield from one_line(told)
-    elif not told.err and (told.out != text or any(now[unit] != right[unit] for unit in pages)):
+    elif not told.err and (
+        told.out != text or any(now[unit] != right[unit] for unit in pages)
+    ):
         yield "something else was shown, without a word"

@@ -1,4 +1,6 @@
-"""Every file operation of every situation fails, alone or as the first of all that follow."""
+"""Every file operation of every situation fails, alone or as the first of all that
+follow.
+"""
 
 import errno
 from collections.abc import Iterator
@@ -10,7 +12,12 @@ from tests.stress.promise import Trial
 from tests.stress.scenes import Scene, scenes
 
 ONCE = (errno.EIO, errno.ENOSPC, errno.EFBIG, errno.EMFILE, errno.EACCES)
-FROM_NOW_ON = {errno.EIO: None, errno.ENOSPC: GROWING, errno.EROFS: CHANGING, errno.EACCES: None}
+FROM_NOW_ON = {
+    errno.EIO: None,
+    errno.ENOSPC: GROWING,
+    errno.EROFS: CHANGING,
+    errno.EACCES: None,
+}
 """Errors that last, with the operations that have them; None: all."""
 
 
@@ -29,7 +36,9 @@ def one(scene: Scene, number: int, error: int, lasts: bool) -> Trial:
     which = FROM_NOW_ON[error] if lasts else None
 
     def act(count: int, name: str, path: str) -> None:
-        if (count >= number if lasts else count == number) and (which is None or name in which):
+        if (count >= number if lasts else count == number) and (
+            which is None or name in which
+        ):
             happened.append(f"{name} {path.removeprefix(str(scene.results))}")
             fail(error, path)
 

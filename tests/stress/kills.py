@@ -1,4 +1,6 @@
-"""The process is killed: at every file operation of every situation, and at any moment."""
+"""The process is killed: at every file operation of every situation, and at any
+moment.
+"""
 
 import os
 import random
@@ -17,7 +19,9 @@ MOMENTS = 10
 
 
 def trials(folder: Path, few: bool) -> Iterator[Trial]:
-    """One trial per situation and operation, then some per situation at random moments."""
+    """One trial per situation and operation, then some per situation at random
+    moments.
+    """
     chance = random.Random(0)
     for scene in scenes(folder):
         for number in scene.numbers(few):

@@ -1,4 +1,6 @@
-"""The system itself refuses: files may not grow beyond a size, or no more of them be open."""
+"""The system itself refuses: files may not grow beyond a size, or no more of them be
+open.
+"""
 
 import errno
 import os
@@ -43,7 +45,9 @@ def one(scene: Scene, what: str, which: int, soft: int) -> Trial:
             resource.setrlimit(which, (before, hard))
 
     problem = scene.endured(limited())
-    return Trial(f"{scene.name}: {what}", problem, not operations.errors.isdisjoint(MET))
+    return Trial(
+        f"{scene.name}: {what}", problem, not operations.errors.isdisjoint(MET)
+    )
 
 
 MET = {errno.EFBIG, errno.EMFILE}

@@ -1,8 +1,10 @@
-"""Config files with one to four things changed at random, and command lines made of all flags.
+"""Config files with one to four things changed at random, and command lines made of all
+flags.
 
-They are read and checked as far as the work would begin, in this process. A run that would be made
-is asked for once more, by the command that its manifest would name, and must be the same. What
-audit, emit and check are given is a model's configuration with some keys changed.
+They are read and checked as far as the work would begin, in this process. A run that
+would be made is asked for once more, by the command that its manifest would name, and
+must be the same. What audit, emit and check are given is a model's configuration with
+some keys changed.
 """
 
 import contextlib
@@ -49,14 +51,80 @@ VALUES = (
         "1e999",
         "-0.0",
     ),
-    *("nan", "inf", "-inf", "-0.0", "9" * 400, "9007199254740993", "18446744073709551616", "0x10"),
-    *("true", "false", '""', '"x"', '"yarn"', '"yarn(factor=4)"', '"longrope(factors=[1,2])"'),
-    *("[]", "[[]]", "[1, 2]", '["a"]', "[1, 'x', true]", "{}", "{a = 1}", "1979-05-27", "07:32:00"),
-    *('"\\u0000"', '"\\u001b[2J"', "'''x\ny'''", '"×θ"', '"' + "x" * 5000 + '"', "[" * 3000),
-    *('["yarn", "pi"]', '["copy"]', "[0, 1]", "[64, 128]", "[1e4, 1e6]", "1_000", "4096"),
-    *("auto", "cuda", "cpu", "bfloat16", "float61", "small", "..", "/", "~", "*", "--help", "-"),
-    *('["one(period=5)", "spaced(n=2)"]', '["without(band=slow)"]', '"ntk(factor=1e308)"', '"sum"'),
-    *('["tupe", "mla", "convolution"]', '["zero_shot", "finetuned"]', '"000"', '"all"', "1/2"),
+    *(
+        "nan",
+        "inf",
+        "-inf",
+        "-0.0",
+        "9" * 400,
+        "9007199254740993",
+        "18446744073709551616",
+        "0x10",
+    ),
+    *(
+        "true",
+        "false",
+        '""',
+        '"x"',
+        '"yarn"',
+        '"yarn(factor=4)"',
+        '"longrope(factors=[1,2])"',
+    ),
+    *(
+        "[]",
+        "[[]]",
+        "[1, 2]",
+        '["a"]',
+        "[1, 'x', true]",
+        "{}",
+        "{a = 1}",
+        "1979-05-27",
+        "07:32:00",
+    ),
+    *(
+        '"\\u0000"',
+        '"\\u001b[2J"',
+        "'''x\ny'''",
+        '"×θ"',
+        '"' + "x" * 5000 + '"',
+        "[" * 3000,
+    ),
+    *(
+        '["yarn", "pi"]',
+        '["copy"]',
+        "[0, 1]",
+        "[64, 128]",
+        "[1e4, 1e6]",
+        "1_000",
+        "4096",
+    ),
+    *(
+        "auto",
+        "cuda",
+        "cpu",
+        "bfloat16",
+        "float61",
+        "small",
+        "..",
+        "/",
+        "~",
+        "*",
+        "--help",
+        "-",
+    ),
+    *(
+        '["one(period=5)", "spaced(n=2)"]',
+        '["without(band=slow)"]',
+        '"ntk(factor=1e308)"',
+        '"sum"',
+    ),
+    *(
+        '["tupe", "mla", "convolution"]',
+        '["zero_shot", "finetuned"]',
+        '"000"',
+        '"all"',
+        "1/2",
+    ),
     *(
         "9/9",
         "ray",
@@ -102,7 +170,8 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
 
 @contextmanager
 def checked_only() -> Iterator[list[lab.Plan]]:
-    """Nothing is carried out, the standard library is read once, and a warning is an error.
+    """Nothing is carried out, the standard library is read once, and a warning is an
+    error.
 
     Yields a list that holds the runs that the last command would make.
     """
@@ -123,7 +192,9 @@ def checked_only() -> Iterator[list[lab.Plan]]:
         lab.Lab.run_all, corpus.read_corpus = before  # type: ignore[method-assign]
 
 
-def one(arguments: tuple[str, ...], what: str, plans: list[lab.Plan], met: bool = True) -> Trial:
+def one(
+    arguments: tuple[str, ...], what: str, plans: list[lab.Plan], met: bool = True
+) -> Trial:
     """A command that is accepted and can be repeated, or is refused in one line."""
     problems: list[str] = []
     plans.clear()
@@ -131,7 +202,9 @@ def one(arguments: tuple[str, ...], what: str, plans: list[lab.Plan], met: bool 
         answer = told(*arguments)
         if answer.status not in (0, 3):
             problems += one_line(answer)
-        elif "--json" in arguments and not plans and not {"--help", "-h"} & {*arguments}:
+        elif (
+            "--json" in arguments and not plans and not {"--help", "-h"} & {*arguments}
+        ):
             json.loads(answer.out)
         for plan in plans[:3]:
             command = plan.config.command(plan.experiment.name)
@@ -157,11 +230,20 @@ def _without(text: str, chance: random.Random) -> str:
 
 
 def _value(text: str, chance: random.Random) -> str:
-    """Another value for a field of the experiment, whether the text has that field or not."""
+    """Another value for a field of the experiment, whether the text has that field or
+    not.
+    """
     try:
         values = tomllib.loads(text)
         fields = experiments.load(values["experiment"]).config.model_fields
-    except (ValueError, InputError, KeyError, TypeError, AttributeError, RecursionError):
+    except (
+        ValueError,
+        InputError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):
         return text
     values[chance.choice([*fields, "title"])] = _as_toml(chance.choice(VALUES))
     return tomli_w.dumps(values)
@@ -180,11 +262,25 @@ def _many(text: str, chance: random.Random) -> str:
     if "[grid]" in text or "[[case]]" in text:
         return _line_again(text, chance)
     try:
-        fields = list(experiments.load(tomllib.loads(text)["experiment"]).config.model_fields)
-        named = {chance.choice(fields): _as_toml(chance.choice(VALUES)) for _ in range(2)}
-    except (ValueError, InputError, KeyError, TypeError, AttributeError, RecursionError):
+        fields = list(
+            experiments.load(tomllib.loads(text)["experiment"]).config.model_fields
+        )
+        named = {
+            chance.choice(fields): _as_toml(chance.choice(VALUES)) for _ in range(2)
+        }
+    except (
+        ValueError,
+        InputError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):
         return text
-    listed = {field: [value, _as_toml(chance.choice(VALUES))] for field, value in named.items()}
+    listed = {
+        field: [value, _as_toml(chance.choice(VALUES))]
+        for field, value in named.items()
+    }
     table = {"grid": listed} if chance.random() < 0.5 else {"case": [named, {}]}
     return f"{text}\n{tomli_w.dumps(table)}"
 
@@ -249,7 +345,10 @@ def desk_line(chance: random.Random) -> tuple[str, ...]:
     emitted: tuple[str, ...] = ("emit", "--from", "config.json")
     emitted += ("--context", length, "--target", "all")
     if chance.random() < 0.5:
-        emitted += ("--method", chance.choice(("yarn", "ntk(factor=1e308)", "pi", "llama3")))
+        emitted += (
+            "--method",
+            chance.choice(("yarn", "ntk(factor=1e308)", "pi", "llama3")),
+        )
     audited = ("audit", "config.json", "--length", length)
     checked = ("check", "tables.npz", "--config", "config.json", "--length", length)
     return (*chance.choice((emitted, audited, checked)), *more)

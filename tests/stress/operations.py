@@ -1,7 +1,9 @@
-"""Every file operation below a folder is counted, and something may happen in its place.
+"""Every file operation below a folder is counted, and something may happen in its
+place.
 
-Opening, reading, writing, flushing, renaming, removing, listing, asking and locking go through the
-functions replaced here, those of files opened by Python's own `open` included.
+Opening, reading, writing, flushing, renaming, removing, listing, asking and locking go
+through the functions replaced here, those of files opened by Python's own `open`
+included.
 """
 
 import builtins
@@ -18,7 +20,16 @@ from typing import Any
 from unittest.mock import patch
 
 READING = ("scandir", "listdir", "stat", "lstat")
-WRITING = ("mkdir", "rename", "replace", "unlink", "rmdir", "utime", "fsync", "sendfile")
+WRITING = (
+    "mkdir",
+    "rename",
+    "replace",
+    "unlink",
+    "rmdir",
+    "utime",
+    "fsync",
+    "sendfile",
+)
 CHANGING = {*WRITING, "write", "open to write", "flock"}
 """Operations that a file system refuses that can only be read."""
 GROWING = {"mkdir", "write", "open to write", "fsync", "sendfile"}
@@ -39,7 +50,9 @@ class Operations:
     """Numbers of the errors that the system itself gave."""
 
     def happen(self, name: str, place: object, folder: int | None = None) -> bool:
-        """Count an operation if its place, a path or a descriptor, lies below the root."""
+        """Count an operation if its place, a path or a descriptor, lies below the
+        root.
+        """
         path = _path_of(place, folder)
         if not path.startswith(str(self.root)):
             return False
@@ -61,7 +74,11 @@ class Operations:
 def _path_of(place: object, folder: int | None) -> str:
     if isinstance(place, int):
         return _path_behind(place)
-    text = os.fsdecode(os.fspath(place)) if isinstance(place, str | bytes | os.PathLike) else ""
+    text = (
+        os.fsdecode(os.fspath(place))
+        if isinstance(place, str | bytes | os.PathLike)
+        else ""
+    )
     return f"{_path_behind(folder)}/{text}" if folder is not None else text
 
 
@@ -81,7 +98,9 @@ def fail(error: int, path: str) -> None:
 def counted(operations: Operations) -> Iterator[Operations]:
     """Count while the block runs."""
     opened = _opener(operations)
-    functions: dict[str, Any] = {name: _told(operations, name) for name in (*READING, *WRITING)}
+    functions: dict[str, Any] = {
+        name: _told(operations, name) for name in (*READING, *WRITING)
+    }
     with (
         patch.multiple(os, **functions, open=_told(operations, "open")),
         patch.object(io, "open", opened),
@@ -97,7 +116,9 @@ def _told(operations: Operations, name: str) -> Callable[..., Any]:
     @wraps(real)
     def told(place: Any = ".", *arguments: Any, **named: Any) -> Any:
         folder = named.get("dir_fd", named.get("src_dir_fd"))
-        writes = name == "open" and arguments and arguments[0] & (os.O_WRONLY | os.O_RDWR)
+        writes = (
+            name == "open" and arguments and arguments[0] & (os.O_WRONLY | os.O_RDWR)
+        )
         if not operations.happen("open to write" if writes else name, place, folder):
             return real(place, *arguments, **named)
         with operations.noted():
@@ -110,7 +131,8 @@ def _told_lock(operations: Operations) -> Callable[..., Any]:
     real = fcntl.flock
 
     def flock(descriptor: int, operation: int) -> None:
-        if operation != fcntl.LOCK_UN:  # which needs no disk, and happens at the end anyway
+        # which needs no disk, and happens at the end anyway
+        if operation != fcntl.LOCK_UN:
             operations.happen("flock", descriptor)
         real(descriptor, operation)
 
@@ -139,7 +161,9 @@ def _opener(operations: Operations) -> Callable[..., Any]:
             operations.happen("read", self.fileno())
             return super().readall()
 
-    def opened(file: Any, mode: str = "r", buffering: int = -1, *text: Any, **named: Any) -> Any:
+    def opened(
+        file: Any, mode: str = "r", buffering: int = -1, *text: Any, **named: Any
+    ) -> Any:
         place = file if isinstance(file, str | bytes | os.PathLike) else ""
         if not _path_of(place, None).startswith(str(operations.root)):
             return real(file, mode, buffering, *text, **named)
@@ -149,7 +173,11 @@ def _opener(operations: Operations) -> Callable[..., Any]:
         if buffering == 0:
             return raw
         kind: Any = io.BufferedRandom if "+" in mode else io.BufferedReader
-        kind = io.BufferedWriter if kind is io.BufferedReader and not raw.readable() else kind
+        kind = (
+            io.BufferedWriter
+            if kind is io.BufferedReader and not raw.readable()
+            else kind
+        )
         buffered = kind(raw)
         return buffered if "b" in mode else io.TextIOWrapper(buffered, *text, **named)
 

@@ -1,4 +1,6 @@
-"""The promise, whatever happens: everything is right, or one line says why and nothing is half."""
+"""The promise, whatever happens: everything is right, or one line says why and nothing
+is half.
+"""
 
 import json
 import re
@@ -13,7 +15,9 @@ HIDDEN = (".new", ".old", ".lock")
 DESCRIPTIONS = ("manifest.json", "cell.json")
 EACH_TIME = {"start", "seconds", "measurements", "times", "sha256", "again"}
 """Entries of descriptions that differ from run to run."""
-TIMES = re.compile(rb"\d+ s from start to end( \([^)]*\))?|(started|seconds)[^;]{1,80}</(td|dd)>")
+TIMES = re.compile(
+    rb"\d+ s from start to end( \([^)]*\))?|(started|seconds)[^;]{1,80}</(td|dd)>"
+)
 STEPWISE = ("steps", "model")
 """Kinds of cells whose folders hold what is not finished, too."""
 
@@ -23,7 +27,9 @@ State = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Trial:
-    """One thing that was tried; it counts if the disturbance was met, or if something is wrong."""
+    """One thing that was tried; it counts if the disturbance was met, or if something
+    is wrong.
+    """
 
     what: str
     problem: str = ""
@@ -31,18 +37,24 @@ class Trial:
 
 
 def state(results: Path) -> State:
-    """All that is stored in a results folder, but for locks and what is written just now."""
+    """All that is stored in a results folder, but for locks and what is written just
+    now.
+    """
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(results.rglob("*")):
         parts = path.relative_to(results).parts
         if path.is_file() and not any(map(_is_hidden, parts)):
             depth = 3 if parts[0] == ".cells" else 2
-            found.setdefault("/".join(parts[:depth]), {})["/".join(parts[depth:])] = _shared(path)
+            found.setdefault("/".join(parts[:depth]), {})["/".join(parts[depth:])] = (
+                _shared(path)
+            )
     return found
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith(".") and (name.endswith(HIDDEN) or name.startswith(".writable"))
+    return name.startswith(".") and (
+        name.endswith(HIDDEN) or name.startswith(".writable")
+    )
 
 
 def _shared(path: Path) -> Any:
@@ -70,7 +82,9 @@ def leftovers(results: Path) -> list[str]:
 
 
 def one_line(told: Told) -> Iterator[str]:
-    """Problems of a command that failed: it says why in one line, with status 1 or 2."""
+    """Problems of a command that failed: it says why in one line, with status 1 or
+    2.
+    """
     if told.status not in (1, 2):
         yield f"status {told.status}"
     lines = told.err.splitlines()
@@ -79,27 +93,38 @@ def one_line(told: Told) -> Iterator[str]:
     if sum(line.startswith("ropelab: ") for line in lines) > 1:
         yield f"more than one line: {told.err!r}"
     if "a defect" in told.err:
-        yield f"a defect: {told.err!r}\n{Path(told.err.split(', ')[-1].split(': ')[0]).read_text()}"
+        yield (
+            "a defect:"
+            f" {told.err!r}\n{Path(told.err.split(', ')[-1].split(': ')[0]).read_text()}"
+        )
 
 
 def whole(results: Path, before: State, right: State, said: str = "") -> Iterator[str]:
-    """Problems after a failure: each run, cell and page is the one before or the right one."""
+    """Problems after a failure: each run, cell and page is the one before or the right
+    one.
+    """
     now = state(results)
     for unit, files in now.items():
-        if unit.startswith("index.") and "left out" in said:  # of what the page says, too
+        # of what the page says, too
+        if unit.startswith("index.") and "left out" in said:
             continue
         known = files in (before.get(unit), right.get(unit))
-        if not known and not (is_stepwise(unit) and set(files) <= set(right.get(unit, ()))):
+        if not known and not (
+            is_stepwise(unit) and set(files) <= set(right.get(unit, ()))
+        ):
             yield f"half: {unit}"
     for unit in before.keys() - now.keys():
-        # Between two renames the old folder has another name; the next command restores it.
+        # Between two renames the old folder has another name; the next command restores
+        # it.
         place = results / unit
         if not place.with_name(f".{place.name}.old").exists():
             yield f"lost: {unit}"
 
 
 def everything(told: Told, results: Path, right: State) -> Iterator[str]:
-    """Problems of a command that was not disturbed: status 0 and everything is right."""
+    """Problems of a command that was not disturbed: status 0 and everything is
+    right.
+    """
     if told.status:
         yield f"status {told.status}: {told.err!r}"
     now = state(results)
@@ -109,7 +134,9 @@ def everything(told: Told, results: Path, right: State) -> Iterator[str]:
 
 
 def ended(told: Told, results: Path, before: State, right: State) -> Iterator[str]:
-    """Problems of a disturbed command: everything is right, or it says why and nothing is half."""
+    """Problems of a disturbed command: everything is right, or it says why and nothing
+    is half.
+    """
     if told.status:
         yield from one_line(told)
     if told.status or "figures are not drawn" in told.err or "left out" in told.err:

@@ -1,4 +1,6 @@
-"""The situations in which something is made to happen: a command, and the folder it finds."""
+"""The situations in which something is made to happen: a command, and the folder it
+finds.
+"""
 
 import json
 import random
@@ -44,10 +46,14 @@ class Scene:
 
     def numbers(self, few: bool) -> range:
         """The operations that are disturbed."""
-        return range(1, self.operations + 1, max(74, 16 * self.sparse) if few else self.sparse)
+        return range(
+            1, self.operations + 1, max(74, 16 * self.sparse) if few else self.sparse
+        )
 
     def endured(self, disturbance: AbstractContextManager[object]) -> str:
-        """What does not hold of the command under a disturbance, and again without it."""
+        """What does not hold of the command under a disturbance, and again without
+        it.
+        """
         self.begin()
         try:
             with disturbance:
@@ -76,7 +82,9 @@ def begin(results: Path, first: Path | None) -> None:
 
 def scenes(folder: Path) -> Iterator[Scene]:
     """All situations, in the folder `results`; beside it is what they begin with."""
-    results, done, figureless = (folder / name for name in ("results", "done", "figureless"))
+    results, done, figureless = (
+        folder / name for name in ("results", "done", "figureless")
+    )
     told(*command(figureless, "--no-figures"))
     told(*command(done))
     config, training = config_of(folder), config_of_training(folder)
@@ -97,17 +105,32 @@ def scenes(folder: Path) -> Iterator[Scene]:
         begin(results, first)
         before = state(results)
         if "--force" in arguments:  # trainings begin anew
-            before = {unit: files for unit, files in before.items() if not is_stepwise(unit)}
+            before = {
+                unit: files for unit, files in before.items() if not is_stepwise(unit)
+            }
         with counted(Operations(results)) as operations:
             made = told(*arguments)
         assert not made.status, made.err
         count = operations.count
-        yield Scene(name, results, arguments, first, before, state(results), count, sparse)
+        yield Scene(
+            name, results, arguments, first, before, state(results), count, sparse
+        )
 
 
-def of_file(config: Path, results: Path, workers: int = 1, *more: str) -> tuple[str, ...]:
+def of_file(
+    config: Path, results: Path, workers: int = 1, *more: str
+) -> tuple[str, ...]:
     """A config file, quietly."""
-    return ("run", str(config), "--results", str(results), "-q", "--workers", str(workers), *more)
+    return (
+        "run",
+        str(config),
+        "--results",
+        str(results),
+        "-q",
+        "--workers",
+        str(workers),
+        *more,
+    )
 
 
 def config_of(folder: Path) -> Path:
@@ -121,10 +144,17 @@ def config_of_training(folder: Path) -> Path:
     """The config file of two models that are trained for two steps, and evaluated."""
     chance, corpus, path = random.Random(0), folder / "corpus", folder / "training.toml"
     corpus.mkdir(exist_ok=True)
-    words = ["".join(chance.choices("abcdefgh", k=chance.randint(2, 7))) for _ in range(300)]
+    words = [
+        "".join(chance.choices("abcdefgh", k=chance.randint(2, 7))) for _ in range(300)
+    ]
     for number in range(12):
         (corpus / f"{number}.txt").write_text(" ".join(chance.choices(words, k=1500)))
-    values = {**SMALL, "test_len": 128, "draws": 20, "schemes": ["unscaled", "pi(factor=4)"]}
+    values = {
+        **SMALL,
+        "test_len": 128,
+        "draws": 20,
+        "schemes": ["unscaled", "pi(factor=4)"],
+    }
     values |= {"dtype": "float32", "corpus": str(corpus)}
     lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
     path.write_text("\n".join(['experiment = "spectrum"', *lines, ""]))

@@ -1,4 +1,6 @@
-"""A small part of what `make stress` tries; and its counts are those that the page tells."""
+"""A small part of what `make stress` tries; and its counts are those that the page
+tells.
+"""
 
 import re
 import subprocess
@@ -9,7 +11,9 @@ import pytest
 from tests.stress.__main__ import IDEAS, PAGE, read_tally, told
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="file operations are watched through /proc")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="file operations are watched through /proc"
+)
 @pytest.mark.parametrize("idea", IDEAS)
 def test_a_small_part_holds(idea):
     command = [sys.executable, "-m", "tests.stress", "--few", idea]

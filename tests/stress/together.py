@@ -17,7 +17,9 @@ WAYS = ((), ("--force",), ("--redraw",), ("--no-figures",), ("--format", "png,sv
 
 
 def trials(folder: Path, few: bool) -> Iterator[Trial]:
-    """One trial per process that ran beside all others; each round begins with an empty folder."""
+    """One trial per process that ran beside all others; each round begins with an empty
+    folder.
+    """
     chance, times = random.Random(0), folder / "times"
     told(*command(folder / "whole"))
     right = state(folder / "whole")
@@ -28,7 +30,9 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
         times.write_text("")
         processes = [started(results, way, times) for way in ways]
         ends = [os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in processes]
-        spans = [tuple(map(float, line.split())) for line in times.read_text().splitlines()]
+        spans = [
+            tuple(map(float, line.split())) for line in times.read_text().splitlines()
+        ]
         met = len(spans) == PROCESSES and max(spans)[0] < min(end for _, end in spans)
         after = [f"left behind: {leftovers(results)}"] if leftovers(results) else []
         if without_figures(state(results)) != without_figures(right):
@@ -38,7 +42,9 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
             after.append(f"not right again: {again.err!r}")
         for way, status in zip(ways, ends, strict=True):
             problems = [f"status {status}", *after] if status else after
-            yield Trial(f"round {number}, {' '.join(way) or 'plain'}", "; ".join(problems), met)
+            yield Trial(
+                f"round {number}, {' '.join(way) or 'plain'}", "; ".join(problems), met
+            )
     del os.environ[PAUSE]
 
 

@@ -1,4 +1,6 @@
-"""Workers on this machine or on Ray, and the process that asked them, are killed or interrupted."""
+"""Workers on this machine or on Ray, and the process that asked them, are killed or
+interrupted.
+"""
 
 import json
 import os
@@ -63,12 +65,15 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
         assert told(*again).status == 0
         right = state(results)
         for what, way in list(ways.items())[: 2 if few else None]:
-            # Of a few each is to be met once; at some moments there is nobody left to disturb.
+            # Of a few each is to be met once; at some moments there is nobody left to
+            # disturb.
             for _ in range(MOMENTS if few else turns):
                 begin(results, None)
                 arguments = of_file(config, results, 2, *more)
                 disturbed = Disturbed(folder, right, arguments, again)
-                trial = disturbed.made(f"{name}: {what}", way, seconds * chance.random())
+                trial = disturbed.made(
+                    f"{name}: {what}", way, seconds * chance.random()
+                )
                 yield trial
                 if few and trial.met:
                     break
@@ -78,7 +83,11 @@ class Disturbed:
     """A command in a process of its own, and what must be there afterwards."""
 
     def __init__(
-        self, folder: Path, right: State, arguments: tuple[str, ...], again: tuple[str, ...]
+        self,
+        folder: Path,
+        right: State,
+        arguments: tuple[str, ...],
+        again: tuple[str, ...],
     ) -> None:
         self.results, self.right = folder / "results", right
         self.arguments, self.again = arguments, again

@@ -90,10 +90,13 @@ def test_a_dry_run_lists_runs_and_cells_with_costs_and_leaves_nothing(call, file
     assert not Path("results").exists()
     lines = out.splitlines()
     assert (
-        f"{files / 'freqs.toml'}, case 1 (base=10000): freqs, to do, 1 of 1 cells, about 1 s"
-        in lines[0]
+        f"{files / 'freqs.toml'}, case 1 (base=10000): freqs, to do, 1 of 1 cells,"
+        " about 1 s" in lines[0]
     )
-    assert sum(": base-empirical, to do, 6 of 6 cells, about" in line for line in lines) == 2
+    assert (
+        sum(": base-empirical, to do, 6 of 6 cells, about" in line for line in lines)
+        == 2
+    )
     assert sum(line.startswith("    training: base 30,") for line in lines) == 2
     assert lines[-1].startswith(
         f"in all 5 runs (0 finished), {ALL_CELLS} cells (0 finished): about"
@@ -119,7 +122,9 @@ def test_a_dry_run_tells_what_is_finished(call, files):
         assert line in call(*trained, "--shard", shard, "--dry-run")[1]
 
 
-def test_shards_divide_all_work_without_overlap_and_as_evenly_as_models_allow(files, tmp_path):
+def test_shards_divide_all_work_without_overlap_and_as_evenly_as_models_allow(
+    files, tmp_path
+):
     lab = Lab(tmp_path / "r")
     runs = look_ahead(read_sweeps([files / "trained.toml"], lab), lab)
     for of in (1, 2, 3, 7):
@@ -127,7 +132,11 @@ def test_shards_divide_all_work_without_overlap_and_as_evenly_as_models_allow(fi
         names = [name for share in shares for name in share]
         assert len(names) == len(set(names)) == CELLS
         for share in shares:  # the shard that evaluates a model has trained it
-            assert all(name_of(start) in share for cell in share.values() for start in cell.starts)
+            assert all(
+                name_of(start) in share
+                for cell in share.values()
+                for start in cell.starts
+            )
     assert sum(map(bool, shares)) == 4, "one for each model"
 
 
@@ -144,7 +153,9 @@ def test_shards_do_not_depend_on_what_is_finished(files, tmp_path):
 
 
 @unrendered
-def test_shards_in_one_folder_or_in_several_give_the_tables_of_a_run_without_them(call, files):
+def test_shards_in_one_folder_or_in_several_give_the_tables_of_a_run_without_them(
+    call, files
+):
     assert call("run", files, "--results", "whole", "--quiet", "--workers", 1)[0] == 0
     for number in (1, 2):
         shard = ("--shard", f"{number}/2", "--quiet", "--workers", 1)
@@ -156,11 +167,24 @@ def test_shards_in_one_folder_or_in_several_give_the_tables_of_a_run_without_the
     for results in ("shared", "copied"):
         out = call("run", files, "--results", results, "--dry-run", "--workers", 1)[1]
         assert f"{ALL_CELLS} cells ({ALL_CELLS} finished)" in out
-        assert call("run", files, "--results", results, "--quiet", "--workers", 1)[0] == 0
+        assert (
+            call("run", files, "--results", results, "--quiet", "--workers", 1)[0] == 0
+        )
         assert all_tables(Path(results)) == whole
 
 
-NO_SHARDS = ["0/2", "3/2", "2", "a/b", "-1/2", "1/0", "1/99999999", "1/2/3", "\uff11/2", "9" * 5000]
+NO_SHARDS = [
+    "0/2",
+    "3/2",
+    "2",
+    "a/b",
+    "-1/2",
+    "1/0",
+    "1/99999999",
+    "1/2/3",
+    "\uff11/2",
+    "9" * 5000,
+]
 
 
 @pytest.mark.parametrize("shard", NO_SHARDS, ids=lambda shard: shard[:10])
@@ -192,7 +216,9 @@ def test_what_is_finished_is_not_computed_again(files, tmp_path):
     assert len(engine.names) == len(set(engine.names)) == CELLS
 
 
-def test_a_sweep_ends_in_one_table_one_figure_and_a_file_that_asks_for_it_again(call, files):
+def test_a_sweep_ends_in_one_table_one_figure_and_a_file_that_asks_for_it_again(
+    call, files
+):
     path = files / "freqs.toml"
     assert call("run", path)[0] == 0
     (folder,) = Path("results/sweep").iterdir()
@@ -214,7 +240,10 @@ def test_a_sweep_ends_in_one_table_one_figure_and_a_file_that_asks_for_it_again(
 def test_index_page_and_export_know_the_sweep(call, files):
     assert call("run", files / "freqs.toml", "--quiet")[0] == 0
     (folder,) = Path("results/sweep").iterdir()
-    assert f"(sweep/{folder.name}/figures/sweep.png)" in Path("results/index.md").read_text()
+    assert (
+        f"(sweep/{folder.name}/figures/sweep.png)"
+        in Path("results/index.md").read_text()
+    )
     assert "freqs over base" in Path("results/index.html").read_text()
     status, out, _ = call("export", folder, "--table", "sweep", "--format", "csv")
     assert status == 0
@@ -239,7 +268,9 @@ def test_a_finished_sweep_is_left_as_it_is_and_a_damaged_one_is_made_again(call,
 @unrendered
 def test_a_result_named_as_a_field_that_differs_keeps_both(call, tmp_path):
     path = tmp_path / "x.toml"
-    path.write_text('experiment = "base"\nhead_dim = 16\ncontext = 64\n[grid]\nbase = [50, 5e3]\n')
+    path.write_text(
+        'experiment = "base"\nhead_dim = 16\ncontext = 64\n[grid]\nbase = [50, 5e3]\n'
+    )
     assert call("run", path, "--quiet")[0] == 0
     (folder,) = Path("results/sweep").iterdir()
     table = tables_in(folder)["sweep"]
@@ -251,8 +282,8 @@ def test_a_result_named_as_a_field_that_differs_keeps_both(call, tmp_path):
 def test_numbers_written_for_reading_are_numbers_in_the_table(call, tmp_path):
     path = tmp_path / "x.toml"
     path.write_text(
-        'experiment = "precision"\nlength = 512\nlong_lengths = []\nschemes = ["rope"]\n'
-        "[grid]\nbase = [1e4, 1e8]\n"
+        'experiment = "precision"\nlength = 512\nlong_lengths = []\nschemes ='
+        ' ["rope"]\n[grid]\nbase = [1e4, 1e8]\n'
     )
     assert call("run", path, "--quiet")[0] == 0
     (folder,) = Path("results/sweep").iterdir()
@@ -280,7 +311,9 @@ def test_a_sweep_over_the_tested_length_has_a_figure_of_every_run():
     (figure,) = draw(tables).values()
     for ax in figure.axes:
         assert [line.get_label() for line in ax.lines] == ["unscaled", "yarn ×T/L"]
-        assert all(np.array_equal(line.get_xdata(), [4096, 8192, 16384]) for line in ax.lines)
+        assert all(
+            np.array_equal(line.get_xdata(), [4096, 8192, 16384]) for line in ax.lines
+        )
 
 
 def test_results_at_neighbouring_distances_have_columns_of_their_own():
@@ -301,7 +334,9 @@ def test_results_at_neighbouring_distances_have_columns_of_their_own():
 
 def test_a_typed_factor_keeps_its_name_in_a_sweep_over_lengths():
     def run(test_len: int) -> SimpleNamespace:
-        table = pd.DataFrame({"method": [f"pi ×{test_len // 64}", "pi ×2"], "nll": [0.5, 0.9]})
+        table = pd.DataFrame(
+            {"method": [f"pi ×{test_len // 64}", "pi ×2"], "nll": [0.5, 0.9]}
+        )
         methods = ("pi", "pi(factor=2)")
         config = SimpleNamespace(train_len=64, test_len=test_len, methods=methods)
         return SimpleNamespace(config=config, summary=lambda: table, answer="")
@@ -325,7 +360,9 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(call, files, monkeypa
     monkeypatch.setattr(pairs, "tables", fails)
     status, _, err = call("run", files / "freqs.toml", "--quiet")
     assert status == 1
-    assert err == f"ropelab: {files / 'freqs.toml'}, case 2 (base=100000): no space left\n"
+    assert (
+        err == f"ropelab: {files / 'freqs.toml'}, case 2 (base=100000): no space left\n"
+    )
     assert len(list(store.finished(Path("results")))) == 2
     assert not any(
         json.loads(Path(path).read_text())["experiment"] == "sweep"
@@ -335,14 +372,21 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(call, files, monkeypa
 
 
 def test_rows_of_a_run_are_told_apart_by_as_many_columns_as_it_takes():
-    rows = [(b, t, base, value) for b in (2, 4) for t in ("copy", "text") for base, value in PAIRS]
+    rows = [
+        (b, t, base, value)
+        for b in (2, 4)
+        for t in ("copy", "text")
+        for base, value in PAIRS
+    ]
     table = pd.DataFrame(rows, columns=["steps", "task", "base", "accuracy"])
     runs = pd.DataFrame({"case": [1, 2], "steps": [2, 4], "answer": "", "folder": ""})
     parts = parts_of({"sweep": table, "runs": runs})
     assert parts == Parts("steps", ("task", "base"), ("accuracy",))
     (figure,) = draw({"sweep": table, "runs": runs}).values()
     (panel,) = figure.axes
-    assert [np.asarray(line.get_xdata()).tolist() for line in panel.lines] == [[2, 4]] * 4
+    assert [np.asarray(line.get_xdata()).tolist() for line in panel.lines] == [
+        [2, 4]
+    ] * 4
 
 
 PAIRS = ((30.0, 0.5), (300.0, 0.75))
@@ -352,6 +396,8 @@ def test_settings_that_change_together_make_no_lines():
     sizes = [("tiny", 4), ("small", 6), ("medium", 8)]
     rows = [(*size, name, 0.1) for size in sizes for name in ("pi", "ntk")]
     table = pd.DataFrame(rows, columns=["preset", "heads", "method", "nll"])
-    runs = pd.DataFrame(sizes, columns=["preset", "heads"]).assign(case=range(3), answer="")
+    runs = pd.DataFrame(sizes, columns=["preset", "heads"]).assign(
+        case=range(3), answer=""
+    )
     parts = parts_of({"sweep": table, "runs": runs})
     assert parts == Parts("heads", ("method",), ("nll",))

@@ -1,10 +1,12 @@
-"""ExLlamaV3, TensorRT-LLM, TGI and MLX-LM: each reads config.json itself, for one layer type.
+"""ExLlamaV3, TensorRT-LLM, TGI and MLX-LM: each reads config.json itself, for one layer
+type.
 
-Read from exllamav3/util/rope.py, model/config.py and architecture/*.py of exllamav3 1.6.5; from
-RopeParams.from_config in tensorrt_llm/_torch/attention_backend/interface.py, in a copy of 2026
-whose release is not known; from server/text_generation_server/layers/rotary.py of
-text-generation-inference db931fc (2026-01-08); from mlx_lm/models/rope_utils.py and the model files
-of mlx-lm 0.32.2.
+Read from exllamav3/util/rope.py, model/config.py and architecture/*.py of exllamav3
+1.6.5; from RopeParams.from_config in
+tensorrt_llm/_torch/attention_backend/interface.py, in a copy of 2026 whose release is
+not known; from server/text_generation_server/layers/rotary.py of
+text-generation-inference db931fc (2026-01-08); from mlx_lm/models/rope_utils.py and the
+model files of mlx-lm 0.32.2.
 """
 
 from collections.abc import Mapping
@@ -29,7 +31,11 @@ class Exllama(Reader):
     multiplies_unscaled = False
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        where = "rope_scaling" if trace.block("rope_scaling") is not None else "rope_parameters"
+        where = (
+            "rope_scaling"
+            if trace.block("rope_scaling") is not None
+            else "rope_parameters"
+        )
         settings = Settings(trace, trace.block(where), where)
         for name, usual in (("rope_theta", 10000.0), ("partial_rotary_factor", 1.0)):
             keys = (name, f"rope_parameters.{name}")
@@ -49,7 +55,8 @@ class Exllama(Reader):
         return reader.width_of(head_dim, settings.number("partial_rotary_factor"))
 
     def pairing(self, trace: Trace) -> Any:
-        # Neighbouring features for latent attention only, whatever the family of the model.
+        # Neighbouring features for latent attention only, whatever the family of the
+        # model.
         return "interleaved" if trace.family.latent else "half"
 
 
@@ -69,7 +76,9 @@ def exllama_yarn(settings: Settings) -> Made:
         attention = reader.mscale_ratio(settings, factor)  # for DeepSeek only
     else:
         # Beside llama_4_scaling_beta the factor on cos and sin is 1.
-        attention = 1.0 if settings.get("llama_4_scaling_beta") else reader.magnitude(factor)
+        attention = (
+            1.0 if settings.get("llama_4_scaling_beta") else reader.magnitude(factor)
+        )
     return reader.coded_yarn(settings, factor, attention, trained)
 
 
@@ -80,12 +89,15 @@ def table_by_ratio(settings: Settings) -> Made:
     if original is None:
         raise RefusedError(f"longrope without {ORIGINAL}")
     trained = whole(original, ORIGINAL)
-    # The table is chosen once, by the lengths in the file, not by the length of a prompt.
+    # The table is chosen once, by the lengths in the file, not by the length of a
+    # prompt.
     name = "long_factor" if settings.longest > trained else "short_factor"
     return reader.one_table(settings, name, trained)
 
 
-Exllama.methods = reader.methods_of("unscaled") | reader.methods_of("exllamav3", globals())
+Exllama.methods = reader.methods_of("unscaled") | reader.methods_of(
+    "exllamav3", globals()
+)
 
 
 class TensorRt(Reader):
@@ -98,7 +110,9 @@ class TensorRt(Reader):
         # transformers loads the file; of several layer types, full attention counts.
         loaded = next(iter(Transformers5().settings(trace).values()))
         if loaded.layer == "compress":
-            raise NotModelledError("DeepSeek-V4's bases by layer, with a rule of its own")
+            raise NotModelledError(
+                "DeepSeek-V4's bases by layer, with a rule of its own"
+            )
         # The original length at top level wins; one that is missing or 0 is 1024.
         top, source = trace.get(ORIGINAL), loaded.sources.get(ORIGINAL, "")
         inside = 0 if source == MAXIMUM else loaded.get(ORIGINAL)
@@ -122,14 +136,20 @@ def table_by_limit(settings: Settings) -> Made:
     trained = settings.original()
     limit = settings.trace.get("max_seq_len")  # the long table if it is not set
     long = limit is None or number(limit, "max_seq_len") > trained
-    return reader.one_table(settings, "long_factor" if long else "short_factor", trained)
+    return reader.one_table(
+        settings, "long_factor" if long else "short_factor", trained
+    )
 
 
-TensorRt.methods = reader.methods_of("unscaled") | reader.methods_of("tensorrt-llm", globals())
+TensorRt.methods = reader.methods_of("unscaled") | reader.methods_of(
+    "tensorrt-llm", globals()
+)
 
 
 class Tgi(Reader):
-    """text-generation-inference: the block of version 4, with scaling types of its own making."""
+    """text-generation-inference: the block of version 4, with scaling types of its own
+    making.
+    """
 
     unknown = "rope scaling type '{}' is not implemented"
     multiplies_unscaled = False
@@ -139,14 +159,23 @@ class Tgi(Reader):
         block: Mapping[str, Any] = trace.block("rope_scaling") or {}
         # ROPE_SCALING and ROPE_FACTOR replace the block; they are flags here.
         if "rope_scaling" in trace.flags:
-            block = {"type": trace.flags["rope_scaling"], "factor": trace.flags.get("rope_factor")}
+            block = {
+                "type": trace.flags["rope_scaling"],
+                "factor": trace.flags.get("rope_factor"),
+            }
         settings = Settings(trace, block, "rope_scaling")
-        settings.put_first("rope_theta", trace.family.base_keys, trace.family.base, "class default")
+        settings.put_first(
+            "rope_theta", trace.family.base_keys, trace.family.base, "class default"
+        )
         return {"all": settings}
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        # flash_phi, flash_neox and flash_gptj read the share, the others rotate the whole head.
-        family, share = settings.trace.family, reader.share_of(settings.trace, head_dim) or 1.0
+        # flash_phi, flash_neox and flash_gptj read the share, the others rotate the
+        # whole head.
+        family, share = (
+            settings.trace.family,
+            reader.share_of(settings.trace, head_dim) or 1.0,
+        )
         if family.name in ("phi", "gpt_neox"):
             share, _ = settings.trace.first(family.partial_keys, family.partial or 1.0)
         return reader.width_of(head_dim, number(share, "share"))
@@ -158,14 +187,21 @@ def tgi_unscaled(settings: Settings) -> Made:
 
 
 def tgi_yarn(settings: Settings) -> Made:
-    # Betas are fixed at 32 and 1, a lone mscale counts, attention_factor and truncate are not read.
+    # Betas are fixed at 32 and 1, a lone mscale counts, attention_factor and truncate
+    # are not read.
     factor = settings.number("factor")
     attention = reader.mscale_ratio(settings, factor)
-    return Yarn(factor=factor, attention_factor=attention), attention, settings.original()
+    return (
+        Yarn(factor=factor, attention_factor=attention),
+        attention,
+        settings.original(),
+    )
 
 
 def tgi_longrope(settings: Settings) -> Made:
-    raise NotModelledError("two tables inside one sequence: short below the original length")
+    raise NotModelledError(
+        "two tables inside one sequence: short below the original length"
+    )
 
 
 Tgi.methods = reader.methods_of("tgi", globals())
@@ -187,7 +223,9 @@ class Mlx(Reader):
         file = FILES[trace.model_type]
         base = trace.get(source := file.get("base_key", "rope_theta"))
         block, where = trace.block("rope_scaling"), "rope_scaling"
-        if file.get("reads_parameters") and (parameters := trace.block("rope_parameters")):
+        if file.get("reads_parameters") and (
+            parameters := trace.block("rope_parameters")
+        ):
             if base is None:
                 source = "rope_parameters.rope_theta"
                 base = trace.get(source)
@@ -195,8 +233,13 @@ class Mlx(Reader):
                 block, where = parameters, "rope_parameters"
         if base is None:
             if file.get("insists"):
-                raise RefusedError("rope_theta is missing, and the model file has no default")
-            base, source = file.get("base", 10000.0), f"default of MLX-LM's {trace.model_type}.py"
+                raise RefusedError(
+                    "rope_theta is missing, and the model file has no default"
+                )
+            base, source = (
+                file.get("base", 10000.0),
+                f"default of MLX-LM's {trace.model_type}.py",
+            )
         settings = Settings(trace, {} if file.get("unscaled") else block, where)
         if settings.get(ORIGINAL) is None:
             settings.values.pop(ORIGINAL, None)  # null counts as missing
@@ -208,7 +251,9 @@ class Mlx(Reader):
         return 131072 if bare else super().longest(trace)
 
     def head_dim(self, trace: Trace) -> int:
-        return reader.head_dim_of(trace, () if FILES[trace.model_type].get("headless") else None)
+        return reader.head_dim_of(
+            trace, () if FILES[trace.model_type].get("headless") else None
+        )
 
     def kind(self, settings: Settings) -> Any:
         if settings.get("type"):

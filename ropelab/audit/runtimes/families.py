@@ -1,4 +1,6 @@
-"""Facts about model types and about the keys of configurations, from the data files beside it."""
+"""Facts about model types and about the keys of configurations, from the data files
+beside it.
+"""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +22,9 @@ UNROTATED = frozenset(_TYPES["unrotated"].split())
 PARTS, WHOLES, RENAMED = (_TYPES[name] for name in ("parts", "wholes", "renamed"))
 REMOTE, READ_FLAT = _TYPES["remote"], _TYPES["read_flat"]
 # Model types with the length that files allow, and the shorter one that was trained.
-TRAINED = {(kind, most): trained for kind, (most, trained) in table("names")["trained"].items()}
+TRAINED = {
+    (kind, most): trained for kind, (most, trained) in table("names")["trained"].items()
+}
 KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
 CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))
@@ -32,8 +36,8 @@ class Family:
     """The facts of one model type: its class in transformers, and families.toml."""
 
     name: str
-    # What the class takes where a file is silent: sizes, base, rotated share, the rope block, and
-    # the block of each layer type.
+    # What the class takes where a file is silent: sizes, base, rotated share, the rope
+    # block, and the block of each layer type.
     hidden_size: int | None = None
     num_attention_heads: int | None = None
     max_position_embeddings: int | None = None
@@ -44,17 +48,20 @@ class Family:
     partial: float | None = None
     rope: Mapping[str, Any] = field(default_factory=dict)
     layers: Mapping[str, Any] = field(default_factory=dict)
-    filled: Mapping[str, Any] = field(default_factory=dict)  # what a bare dict for each becomes
+    # what a bare dict for each becomes
+    filled: Mapping[str, Any] = field(default_factory=dict)
     labels: tuple[str, ...] = ()  # layer types of a class that has one block for all
     declares: bool = False  # a file says which of the layer types there are
     head_scale: int = 1  # heads of that many times hidden_size / num_attention_heads
     usual_share: float | None = None  # of an unscaled block that gives none
-    # Blocks at which the class stops: flat ones, scaling types, types without a head_dim.
+    # Blocks at which the class stops: flat ones, scaling types, types without a
+    # head_dim.
     refuses_flat: bool = False
     refuses: tuple[str, ...] = ()
     refuses_without_head_dim: tuple[str, ...] = ()
     flat: bool = False  # the class of the whole model reads these keys, too
-    constants: Mapping[str, Any] = field(default_factory=dict)  # in the code of its class
+    # in the code of its class
+    constants: Mapping[str, Any] = field(default_factory=dict)
     # Keys that set others to these values in its class, if they are true.
     switches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     needs_block: bool = False  # it stops without rope_scaling
@@ -64,7 +71,8 @@ class Family:
     base_keys: tuple[str, ...] = ("rope_theta",)
     partial_keys: tuple[str, ...] = ("partial_rotary_factor",)
     width_key: str = ""
-    # What llama.cpp's converter writes in any case, and scaling types for which it was not read.
+    # What llama.cpp's converter writes in any case, and scaling types for which it was
+    # not read.
     converted: Mapping[str, Any] = field(default_factory=dict)
     unconverted: tuple[str, ...] = ()
     attention_keys: tuple[str, ...] = ()  # one for each table of longrope
@@ -90,32 +98,54 @@ class Family:
 
 
 def family_of(model_type: str, release: str = RELEASE, whole: str = "") -> Family:
-    """Return the facts of a model type; an unknown one has base 10000 and rotates everything."""
+    """Return the facts of a model type; an unknown one has base 10000 and rotates
+    everything.
+    """
     outer, model_type = model_type, CLASSES["texts"].get(model_type, model_type)
     row = dict(CLASSES["classes"].get(model_type, {}))
-    row |= {"known": True, "types": CLASSES["types"] | row.get("types", {})} if row else {}
+    row |= (
+        {"known": True, "types": CLASSES["types"] | row.get("types", {})} if row else {}
+    )
     older = CLASSES["older"].get(release, {}).get(model_type)
     if older:
         # A default that is no literal there is None, and computed from the sizes.
-        silent = {"head_dim", "partial", "rope", "base", "original_max_position_embeddings"}
+        silent = {
+            "head_dim",
+            "partial",
+            "rope",
+            "base",
+            "original_max_position_embeddings",
+        }
         row = {name: value for name, value in row.items() if name not in silent}
-        row |= {_TYPES["older_names"].get(name, name): value for name, value in older.items()}
-    row |= FAMILIES.get(outer, {}) | FAMILIES.get(model_type, {}) | WHOLES.get(whole, {})
-    if release in _TYPES["stops"]:  # there the share beside the block counts for nearly all
+        row |= {
+            _TYPES["older_names"].get(name, name): value
+            for name, value in older.items()
+        }
+    row |= (
+        FAMILIES.get(outer, {}) | FAMILIES.get(model_type, {}) | WHOLES.get(whole, {})
+    )
+    # there the share beside the block counts for nearly all
+    if release in _TYPES["stops"]:
         if row.get("partial_keys") == [] and model_type != "bamba":
             del row["partial_keys"]
         for kind in (outer, model_type):
             row |= _TYPES["stops"][release].get(kind, {})
-    lists = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
+    lists = {
+        name: tuple(value) for name, value in row.items() if isinstance(value, list)
+    }
     return Family(model_type, **{**row, **lists})
 
 
 def _releases() -> dict[str, frozenset[str]]:
-    """Return the model types of each release of transformers, from the differences in the file."""
+    """Return the model types of each release of transformers, from the differences in
+    the file.
+    """
     found, known = {}, frozenset[str]()
     for version, text in _TYPES["releases"].items():
         words = frozenset(text.split())
-        gone = frozenset(word.removeprefix("-") for word in words if word.startswith("-"))
+        gone = frozenset(
+            word.removeprefix("-") for word in words if word.startswith("-")
+        )
         known = (known | {word for word in words if not word.startswith("-")}) - gone
         found[version] = known
     return found
@@ -160,5 +190,7 @@ def near(path: str) -> str:
     """Return the known key whose name is nearest to an unknown one, or nothing."""
     name = path.rsplit(".", 1)[-1]
     known = {**KEYS["block"], **KEYS["top"]}
-    found = get_close_matches(name, [key for key in known if key != name], n=1, cutoff=0.7)
+    found = get_close_matches(
+        name, [key for key in known if key != name], n=1, cutoff=0.7
+    )
     return found[0] if found else ""

@@ -1,7 +1,8 @@
 """The reader that runtimes share: settings of a layer type in, a RopeSpec out.
 
-A runtime is a subclass of `Reader`. Its scaling types are rows: a function that makes the scaling,
-the keys that it requires, and the defaults of missing ones; a key that the function reads is used.
+A runtime is a subclass of `Reader`. Its scaling types are rows: a function that makes
+the scaling, the keys that it requires, and the defaults of missing ones; a key that the
+function reads is used.
 """
 
 import math
@@ -12,8 +13,22 @@ from typing import Any
 
 from ropelab.audit.runtimes import spec as values
 from ropelab.audit.runtimes.families import table
-from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, MSCALES, ORIGINAL, Status, Trace
+from ropelab.audit.runtimes.spec import (
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    whole,
+)
+from ropelab.audit.runtimes.trace import (
+    BANDS,
+    LISTS,
+    MAXIMUM,
+    MSCALES,
+    ORIGINAL,
+    Status,
+    Trace,
+)
 from ropelab.math import scaling as scalings
 
 KEPT = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # llama3's usual bands
@@ -23,13 +38,18 @@ SAME_TYPES = (("su", "longrope"), ("mrope", "default"))
 # No head is wider, and a table with an entry per pair should stay small.
 MOST_FEATURES = 2**14
 
-Made = tuple[scalings.Scaling, float, int]  # with the factor on cos and sin and the trained length
+# with the factor on cos and sin and the trained length
+Made = tuple[scalings.Scaling, float, int]
 
 
 class Settings:
-    """Values of one layer type, with the origin of each: a key path, or a default in words."""
+    """Values of one layer type, with the origin of each: a key path, or a default in
+    words.
+    """
 
-    def __init__(self, trace: Trace, block: Mapping[str, Any] | None = None, at: str = "") -> None:
+    def __init__(
+        self, trace: Trace, block: Mapping[str, Any] | None = None, at: str = ""
+    ) -> None:
         self.trace = trace
         self.values: dict[str, Any] = dict(block or {})
         self.sources = {name: f"{at}.{name}" for name in self.values}
@@ -41,17 +61,25 @@ class Settings:
     def put(self, name: str, value: Any, source: str) -> None:
         self.values[name], self.sources[name] = value, source
 
-    def put_first(self, name: str, keys: tuple[str, ...], default: Any, source: str) -> None:
-        """Set a value from the first key outside the block that is there, else the default."""
+    def put_first(
+        self, name: str, keys: tuple[str, ...], default: Any, source: str
+    ) -> None:
+        """Set a value from the first key outside the block that is there, else the
+        default.
+        """
         value, path = self.trace.first(keys, default)
         self.put(name, value, path or source)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Look at a value, or return the default if it is missing; its key gets no status."""
+        """Look at a value, or return the default if it is missing; its key gets no
+        status.
+        """
         return self.values.get(name, default)
 
     def read(self, name: str, default: Any = None) -> Any:
-        """Return a value or the default; the key counts as used unless it has a status."""
+        """Return a value or the default; the key counts as used unless it has a
+        status.
+        """
         self.trace.mark_unmarked(self.sources.get(name, ""))
         return self.values.get(name, self.defaults.get(name, default))
 
@@ -81,7 +109,9 @@ class Settings:
         """Raise RefusedError unless every name has a value, null included."""
         missing = [name for name in names if name not in self.values]
         if missing:
-            raise RefusedError(f"rope type '{self.get('rope_type')}' needs {', '.join(missing)}")
+            raise RefusedError(
+                f"rope type '{self.get('rope_type')}' needs {', '.join(missing)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -101,35 +131,47 @@ class Method:
 
 
 class Reader:
-    """The steps from a configuration to a spec per layer type, as most runtimes take them."""
+    """The steps from a configuration to a spec per layer type, as most runtimes take
+    them.
+    """
 
     methods: Mapping[str, Method] = {}
     unknown = "unknown rope type '{}'"
-    # Model types that are read, all if empty, and the reason for passing over the others.
+    # Model types that are read, all if empty, and the reason for passing over the
+    # others.
     types: Collection[str] = ()
     other = ""
     # Keys of the longest context, and its default; without one a key is required.
     lengths: tuple[str, ...] = (MAXIMUM, "n_positions")
     usual_longest: int | None = 2048
     allows_usual = True  # the default limits the length, too
-    # DeepSeek's factor on scores, also without a scaling; the factor where the block has none.
+    # DeepSeek's factor on scores, also without a scaling; the factor where the block
+    # has none.
     multiplies_unscaled = True
     unmultiplied: tuple[str, ...] = ()  # types of which it lacks that factor
     usual_factor: float | None = None
     reads_local = False  # the base of sliding-window layers, as a key of its own
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        """Return specs by layer type, 'all' if there is but one; RefusedError, NotModelledError."""
+        """Return specs by layer type, 'all' if there is but one; RefusedError,
+        NotModelledError.
+        """
         if self.types and trace.model_type not in self.types:
             raise NotModelledError(self.other.format(values.short(trace.model_type)))
-        specs = {layer: self.spec(settings) for layer, settings in self.settings(trace).items()}
+        specs = {
+            layer: self.spec(settings)
+            for layer, settings in self.settings(trace).items()
+        }
         local, usual = trace.family.local_base_key, trace.family.local_base
         if not (local and self.reads_local):
             return specs
-        # Sliding-window layers have a base of their own, and but for ModernBERT are never scaled.
+        # Sliding-window layers have a base of their own, and but for ModernBERT are
+        # never scaled.
         full, scaled = specs["all"], trace.family.local_scaled
         base = number(trace.get(local, full.base if usual is None else usual), local)
-        sliding = replace(full, base=base, base_source="") if scaled else full.unscaled(base)
+        sliding = (
+            replace(full, base=base, base_source="") if scaled else full.unscaled(base)
+        )
         return {"full_attention": full, "sliding_attention": sliding}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
@@ -160,14 +202,18 @@ class Reader:
     def longest(self, trace: Trace) -> int:
         usual = trace.family.max_position_embeddings or self.usual_longest
         # A class that has a maximum does not take n_positions for it (NomicBERT).
-        keys = self.lengths[:1] if trace.family.max_position_embeddings else self.lengths
+        keys = (
+            self.lengths[:1] if trace.family.max_position_embeddings else self.lengths
+        )
         given, path = trace.first(keys, usual)
         if given is None:
             raise RefusedError(f"{MAXIMUM} is missing")
         return whole(given, path or MAXIMUM)
 
     def claimed(self, settings: Settings) -> tuple[int | None, int]:
-        """Return the length that the runtime allows, and the one that it is the factor times."""
+        """Return the length that the runtime allows, and the one that it is the factor
+        times.
+        """
         given = self.allows_usual or settings.trace.first(self.lengths)[1]
         return (settings.longest if given else None), 0
 
@@ -189,7 +235,9 @@ class Reader:
         return width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
 
     def softmax_factor(self, settings: Settings) -> float:
-        """Return DeepSeek's factor on whole scores, (0.1 mscale_all_dim ln(factor) + 1)^2."""
+        """Return DeepSeek's factor on whole scores, (0.1 mscale_all_dim ln(factor) +
+        1)^2.
+        """
         all_dim = settings.get("mscale_all_dim")
         family = settings.trace.family
         if not family.latent or not all_dim or family.name in self.unmultiplied:
@@ -206,7 +254,9 @@ class Reader:
 
 
 def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
-    """Return the head's size by the first of its keys, the class's default, or from the sizes."""
+    """Return the head's size by the first of its keys, the class's default, or from the
+    sizes.
+    """
     family = trace.family  # code that reads no key, of (), has no default either
     given, source = trace.first(family.head_keys if keys is None else keys)
     if given is not None:
@@ -222,7 +272,9 @@ def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
         names = ("num_attention_heads", "n_head", "n_heads")
         heads, _ = trace.first(names, family.num_attention_heads)
         if hidden is None or heads is None:
-            raise RefusedError("neither head_dim nor hidden_size and num_attention_heads are there")
+            raise RefusedError(
+                "neither head_dim nor hidden_size and num_attention_heads are there"
+            )
         width = whole(hidden, "hidden_size") * family.head_scale
         width //= whole(heads, "num_attention_heads")
         if width < 1:
@@ -249,7 +301,9 @@ def width_of(head_dim: int, share: float) -> int:
 
 
 def magnitude(factor: float, mscale: float = 1.0) -> float:
-    """Return 0.1 mscale ln(factor) + 1; 1 for factors up to 1, as the runtimes code it."""
+    """Return 0.1 mscale ln(factor) + 1; 1 for factors up to 1, as the runtimes code
+    it.
+    """
     return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
 
 
@@ -259,10 +313,13 @@ def mscale_ratio(settings: Settings, factor: float) -> float:
 
 
 def stated_attention(settings: Settings, factor: float, mscales: bool = True) -> float:
-    """Return attention_factor, else the ratio of two mscales if read, else from the factor."""
+    """Return attention_factor, else the ratio of two mscales if read, else from the
+    factor.
+    """
     if settings.read("attention_factor") is not None:
         return settings.number("attention_factor")
-    # One mscale alone, or one of 0, does nothing: `if mscale and mscale_all_dim` in transformers.
+    # One mscale alone, or one of 0, does nothing: `if mscale and mscale_all_dim` in
+    # transformers.
     if mscales and all(settings.get(name) for name in MSCALES):
         return mscale_ratio(settings, factor)
     return magnitude(factor)
@@ -273,19 +330,28 @@ def longrope_attention(factor: float, trained: float) -> float:
 
 
 def longrope(
-    tables: Sequence[tuple[float, ...]], factor: float, trained: int, attention: Any = None
+    tables: Sequence[tuple[float, ...]],
+    factor: float,
+    trained: int,
+    attention: Any = None,
 ) -> Made:
-    """Divide each pair by a number of its own, from a table that is chosen by length."""
+    """Divide each pair by a number of its own, from a table that is chosen by
+    length.
+    """
     if attention is None:
         attention = longrope_attention(factor, trained)
     (short, long), attention = tables, number(attention, "attention_factor")
     scaling = scalings.LongRope(
-        long_factor=long, short_factor=short, factor=max(1.0, factor), attention_factor=attention
+        long_factor=long,
+        short_factor=short,
+        factor=max(1.0, factor),
+        attention_factor=attention,
     )
     return scaling, attention, trained
 
 
-# Rows of `Reader.methods` are made of these; a runtime has functions of its own for the rest.
+# Rows of `Reader.methods` are made of these; a runtime has functions of its own for the
+# rest.
 
 
 def unscaled(settings: Settings) -> Made:
@@ -293,7 +359,11 @@ def unscaled(settings: Settings) -> Made:
 
 
 def linear(settings: Settings) -> Made:
-    return scalings.PositionInterpolation(factor=settings.number("factor")), 1.0, settings.longest
+    return (
+        scalings.PositionInterpolation(factor=settings.number("factor")),
+        1.0,
+        settings.longest,
+    )
 
 
 def dynamic(settings: Settings) -> Made:
@@ -303,7 +373,9 @@ def dynamic(settings: Settings) -> Made:
 
 
 def of_alpha(settings: Settings) -> Made:
-    """Raise the base by Hunyuan's alpha, at every length; the factor beside it is not read."""
+    """Raise the base by Hunyuan's alpha, at every length; the factor beside it is not
+    read.
+    """
     return scalings.NtkAware(factor=settings.number("alpha")), 1.0, settings.longest
 
 
@@ -313,7 +385,9 @@ def llama3(settings: Settings) -> Made:
 
 
 def divisible(bands: dict[str, float]) -> dict[str, float]:
-    """Return llama3's numbers; RefusedError for a 0 by which a length would be divided."""
+    """Return llama3's numbers; RefusedError for a 0 by which a length would be
+    divided.
+    """
     if zero := [name for name in BANDS[1:] if bands[name] == 0]:
         raise RefusedError(f"{zero[0]} is 0, and a length is divided by it")
     return bands
@@ -326,7 +400,9 @@ def coded_yarn(
     trained: int | None = None,
     truncate: bool | None = None,
 ) -> Made:
-    """Return YaRN with betas, original length and ``truncate`` from the block unless given."""
+    """Return YaRN with betas, original length and ``truncate`` from the block unless
+    given.
+    """
     if truncate is None:
         truncate = bool(settings.read("truncate", True))
     scaling = scalings.Yarn(
@@ -345,7 +421,9 @@ def mscale_yarn(settings: Settings) -> Made:
 
 
 def one_table(settings: Settings, name: str, trained: int) -> Made:
-    """Use one of longrope's two lists at every length, with the factor from the lengths."""
+    """Use one of longrope's two lists at every length, with the factor from the
+    lengths.
+    """
     for one in LISTS:
         settings.mark(one, "used")
     table, ratio = values.numbers(settings.read(name), name), settings.longest / trained
@@ -360,8 +438,12 @@ def proportional(settings: Settings, factor: float | None = None) -> Made:
     return scalings.Proportional(p=share), 1.0, settings.longest
 
 
-def methods_of(name: str, functions: Mapping[str, Any] | None = None) -> dict[str, Method]:
-    """Return a table of methods.toml; ``functions`` of the reader's file win over those here."""
+def methods_of(
+    name: str, functions: Mapping[str, Any] | None = None
+) -> dict[str, Method]:
+    """Return a table of methods.toml; ``functions`` of the reader's file win over those
+    here.
+    """
     known, found = {**globals(), **(functions or {})}, {}
     for kind, row in table("methods")[name].items():
         make = partial(known[row["make"]], **row.get("fixed", {}))

@@ -1,8 +1,8 @@
 """vLLM and SGLang: configurations by transformers 5, frequencies of their own.
 
-Read from vllm 0.33.0 (model_executor/layers/rotary_embedding, transformers_utils/config.py,
-config/model.py) and sglang 0.5.23 (srt/layers/rotary_embedding, srt/models/llama.py,
-srt/utils/hf_transformers/common.py).
+Read from vllm 0.33.0 (model_executor/layers/rotary_embedding,
+transformers_utils/config.py, config/model.py) and sglang 0.5.23
+(srt/layers/rotary_embedding, srt/models/llama.py, srt/utils/hf_transformers/common.py).
 """
 
 from collections.abc import Iterator
@@ -11,19 +11,30 @@ from typing import Any
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes.families import table
 from ropelab.audit.runtimes.reader import Made, Settings
-from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
+from ropelab.audit.runtimes.spec import (
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    whole,
+)
 from ropelab.audit.runtimes.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
 from ropelab.audit.runtimes.transformers import Transformers5
 from ropelab.math.scaling import NtkAware
 
 LATENT = "deepseek_yarn"
-UNLENGTHENED = ("qwen3", "qwen4")  # they pass mrope_positions_factor=1, unless videos are pruned
+# they pass mrope_positions_factor=1, unless videos are pruned
+UNLENGTHENED = ("qwen3", "qwen4")
 
-UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS, UNSCALED = map(tuple, table("names")["servers"])
+UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS, UNSCALED = map(
+    tuple, table("names")["servers"]
+)
 
 
 def lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
-    """Yield the lengths of the loaded configuration, where the class fills in a maximum."""
+    """Yield the lengths of the loaded configuration, where the class fills in a
+    maximum.
+    """
     usual = trace.first((MAXIMUM,), trace.family.max_position_embeddings)[0]
     given = ((name, usual if name == MAXIMUM else trace.get(name)) for name in names)
     return (whole(value, name) for name, value in given if value is not None)
@@ -40,14 +51,22 @@ class Server(Transformers5):
         if isinstance(kind, str) and kind in Transformers5.methods:
             settings.needs(*Transformers5.methods[kind].needs)
         family = settings.trace.family
-        if family.name.startswith("phi") and kind in family.refuses:  # by its configuration class
+        # by its configuration class
+        if family.name.startswith("phi") and kind in family.refuses:
             raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
-        if family.name == "deepseek_v4" and settings.layer == "compress" and kind != "yarn":
-            raise NotModelledError("DeepSeek-V4's compressed layers with anything but yarn")
+        if (
+            family.name == "deepseek_v4"
+            and settings.layer == "compress"
+            and kind != "yarn"
+        ):
+            raise NotModelledError(
+                "DeepSeek-V4's compressed layers with anything but yarn"
+            )
         return super().spec(settings)
 
     def head_dim(self, trace: Trace) -> int:
-        if trace.family.latent and trace.get("qk_rope_head_dim") == 0:  # attention of DeepSeek 1
+        # attention of DeepSeek 1
+        if trace.family.latent and trace.get("qk_rope_head_dim") == 0:
             return reader.head_dim_of(trace, ())
         return super().head_dim(trace)
 
@@ -60,19 +79,29 @@ class Server(Transformers5):
     def kind(self, settings: Settings) -> Any:
         # Every scaled model with latent attention but MiniCPM3 gets its type replaced.
         kind, family = settings.get("rope_type"), settings.trace.family
-        return LATENT if family.latent and kind != "default" and family.name != "minicpm3" else kind
+        return (
+            LATENT
+            if family.latent and kind != "default" and family.name != "minicpm3"
+            else kind
+        )
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        # The share in the block counts also where transformers' class rotates the whole head.
+        # The share in the block counts also where transformers' class rotates the whole
+        # head.
         kind, family = settings.get("rope_type"), settings.trace.family
-        if kind == "proportional" or family.name == "bailing_hybrid":  # its share is another part's
+        # its share is another part's
+        if kind == "proportional" or family.name == "bailing_hybrid":
             return head_dim
         settings.mark("partial_rotary_factor", "used")
         return reader.width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
 
     def softmax_factor(self, settings: Settings) -> float:
         # `attention_factor: 1` switches DeepSeek's factor on whole scores off.
-        return 1.0 if settings.get("attention_factor") == 1.0 else super().softmax_factor(settings)
+        return (
+            1.0
+            if settings.get("attention_factor") == 1.0
+            else super().softmax_factor(settings)
+        )
 
 
 class Vllm(Server):
@@ -83,7 +112,9 @@ class Vllm(Server):
             raise RefusedError(f"conflict between rope_type={new} and type={old}")
         if new == "su":  # renamed after loading, and then filled in as by transformers
             settings.values["rope_type"] = "longrope"
-            settings.put_first(ORIGINAL, (ORIGINAL, f"rope_scaling.{ORIGINAL}", MAXIMUM), None, "")
+            settings.put_first(
+                ORIGINAL, (ORIGINAL, f"rope_scaling.{ORIGINAL}", MAXIMUM), None, ""
+            )
         return super().spec(settings)
 
     def claimed(self, settings: Settings) -> tuple[int, int]:
@@ -94,7 +125,8 @@ class Vllm(Server):
         kind, factor = settings.get("rope_type"), settings.get("factor")
         if kind == "longrope" and (original := trace.get(ORIGINAL)) is not None:
             return whole(original, "original length"), 0
-        # Gemma 3 files state the length after scaling: _get_and_verify_max_len leaves them alone.
+        # Gemma 3 files state the length after scaling: _get_and_verify_max_len leaves
+        # them alone.
         if kind in UNMULTIPLIED or factor is None or "gemma3" in trace.model_type:
             return length, 0
         return int(length * number(factor, "factor")), length
@@ -102,21 +134,32 @@ class Vllm(Server):
 
 class Sglang(Server):
     def kind(self, settings: Settings) -> Any:
-        return "default" if settings.trace.family.name in UNSCALED else super().kind(settings)
+        return (
+            "default"
+            if settings.trace.family.name in UNSCALED
+            else super().kind(settings)
+        )
 
     def claimed(self, settings: Settings) -> tuple[int, int]:
         trace, factor = settings.trace, settings.get("factor")
         length = next(lengths(trace, SGLANG_LENGTHS), 2048)
-        # The factor multiplies in a flat block only, and only without an original length.
-        nested = trace.family.layers or settings.sources.get("rope_type", "").count(".") > 1
+        # The factor multiplies in a flat block only, and only without an original
+        # length.
+        nested = (
+            trace.family.layers or settings.sources.get("rope_type", "").count(".") > 1
+        )
         known = ORIGINAL in settings.values or settings.get("rope_type") == "llama3"
         if nested or known or factor is None:
             return length, 0
         return int(length * number(factor, "factor")), length
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        # SGLang's Llama takes the share from an attribute of the class, not from the block.
-        if not settings.trace.family.shares and settings.get("rope_type") != "proportional":
+        # SGLang's Llama takes the share from an attribute of the class, not from the
+        # block.
+        if (
+            not settings.trace.family.shares
+            and settings.get("rope_type") != "proportional"
+        ):
             return reader.width_of(head_dim, 1.0)
         return super().width(settings, head_dim)
 
@@ -133,10 +176,15 @@ def vllm_yarn(settings: Settings) -> Made:
     factor, trained = settings.number("factor"), settings.original()
     if settings.get("rope_type") == "telechat3-yarn":
         return reader.coded_yarn(settings, factor, reader.magnitude(factor, 0.7))
-    # The table of models with position axes is longer, and the ramp comes from its length.
-    if settings.get("mrope_section") and not settings.trace.model_type.startswith(UNLENGTHENED):
+    # The table of models with position axes is longer, and the ramp comes from its
+    # length.
+    if settings.get("mrope_section") and not settings.trace.model_type.startswith(
+        UNLENGTHENED
+    ):
         trained *= 4
-    return reader.coded_yarn(settings, factor, reader.stated_attention(settings, factor), trained)
+    return reader.coded_yarn(
+        settings, factor, reader.stated_attention(settings, factor), trained
+    )
 
 
 def vllm_ntk(settings: Settings) -> Made:
@@ -158,7 +206,9 @@ def sglang_yarn(settings: Settings) -> Made:
     if all(settings.get(name) is not None for name in MSCALES):
         attention = reader.mscale_ratio(settings, factor)
     # attention_factor is not read; attn_factor multiplies.
-    return reader.coded_yarn(settings, factor, attention * settings.number("attn_factor", 1.0))
+    return reader.coded_yarn(
+        settings, factor, attention * settings.number("attn_factor", 1.0)
+    )
 
 
 def sglang_latent_yarn(settings: Settings) -> Made:
@@ -174,7 +224,9 @@ def longrope(settings: Settings) -> Made:
     attention = reader.longrope_attention(ratio, trained)
     for name in ("short_mscale", "long_mscale"):
         if settings.number(name, attention) != attention:
-            raise NotModelledError(f"{name}, a factor on cos and sin that changes with the table")
+            raise NotModelledError(
+                f"{name}, a factor on cos and sin that changes with the table"
+            )
     return reader.longrope(tables, ratio, trained)
 
 
@@ -183,7 +235,9 @@ def vllm_dynamic(settings: Settings) -> Made:
         return reader.of_alpha(settings)
     # Static, and without max_trained_positions the multiplier is 1: nothing is scaled.
     longest, factor = settings.longest, settings.number("factor")
-    trained = whole(settings.get("max_trained_positions", longest), "max_trained_positions")
+    trained = whole(
+        settings.get("max_trained_positions", longest), "max_trained_positions"
+    )
     if trained == longest:
         settings.mark("factor", "ignored", "the multiplier is 1 at this length")
     return NtkAware(factor=factor * longest / trained - (factor - 1)), 1.0, longest

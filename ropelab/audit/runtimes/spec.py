@@ -16,7 +16,9 @@ class RefusedError(Exception):
 
 
 class NotModelledError(Exception):
-    """The runtime accepts the configuration and does something that no class here computes."""
+    """The runtime accepts the configuration and does something that no class here
+    computes.
+    """
 
 
 class FrequencyFactors(LongRope):
@@ -32,13 +34,17 @@ class RopeSpec:
     rotary_dim: int
     scaling: Scaling
     trained_len: int  # the length that the scaling starts from
-    claimed_len: int | None = None  # the length that the runtime allows, None without a limit
+    # the length that the runtime allows, None without a limit
+    claimed_len: int | None = None
     attention_factor: float = 1.0  # on cos and sin, so that logits get its square
     softmax_factor: float = 1.0  # on whole scores
     pairing: Literal["half", "interleaved"] = "half"
-    base_source: str = field(default="", compare=False)  # key path, flag, or default in words
-    stated: bool = field(default=True, compare=False)  # trained_len is no guess of the runtime
-    multiplied: int = field(default=0, compare=False)  # claimed_len is this length times factor
+    # key path, flag, or default in words
+    base_source: str = field(default="", compare=False)
+    # trained_len is no guess of the runtime
+    stated: bool = field(default=True, compare=False)
+    # claimed_len is this length times factor
+    multiplied: int = field(default=0, compare=False)
 
     @property
     def geometry(self) -> Geometry:
@@ -70,12 +76,18 @@ class RopeSpec:
         return np.asarray(self.plan(length).inv_freq, dtype=np.float64)
 
     def unscaled(self, base: float) -> "RopeSpec":
-        """Return the spec of layers beside these that are never scaled and have their own base."""
-        plain = replace(self, base=base, base_source="", multiplied=0, scaling=Unscaled())
+        """Return the spec of layers beside these that are never scaled and have their
+        own base.
+        """
+        plain = replace(
+            self, base=base, base_source="", multiplied=0, scaling=Unscaled()
+        )
         return replace(plain, attention_factor=1.0, softmax_factor=1.0)
 
     def checked(self) -> "RopeSpec":
-        """Return the spec itself if its plans exist; RefusedError for lists of another length."""
+        """Return the spec itself if its plans exist; RefusedError for lists of another
+        length.
+        """
         if isinstance(self.scaling, LongRope):
             pairs = self.rotary_dim // 2
             for name in ("short_factor", "long_factor"):
@@ -103,7 +115,9 @@ def whole(value: Any, name: str) -> int:
     """Return a whole number from 1 to 2^40, or raise RefusedError."""
     given = number(value, name)
     if given != int(given) or not 1 <= given <= 2**40:
-        raise RefusedError(f"{name} must be a whole number from 1 to 2^40, not {short(value)}")
+        raise RefusedError(
+            f"{name} must be a whole number from 1 to 2^40, not {short(value)}"
+        )
     return int(given)
 
 

@@ -9,8 +9,8 @@ from ropelab.audit.runtimes import families
 from ropelab.audit.runtimes.spec import RefusedError, short
 
 Config = Mapping[str, Any]
-# used: as written. translated: under another name or in another place. ignored: not read.
-# overridden: another key wins. refused: the runtime stops because of it.
+# used: as written. translated: under another name or in another place. ignored: not
+# read. overridden: another key wins. refused: the runtime stops because of it.
 Status = Literal["used", "translated", "ignored", "overridden", "refused"]
 
 # The parts of multimodal configurations that hold their language model.
@@ -34,16 +34,24 @@ class KeyUse:
 
 
 class Trace:
-    """The language part of a configuration, the status of each key, and the runtime's flags."""
+    """The language part of a configuration, the status of each key, and the runtime's
+    flags.
+    """
 
     def __init__(
-        self, config: Config, flags: Config | None = None, release: str = families.RELEASE
+        self,
+        config: Config,
+        flags: Config | None = None,
+        release: str = families.RELEASE,
     ) -> None:
         self.whole = config
-        self.release = release  # of transformers, whose classes fill in what the file omits
+        # of transformers, whose classes fill in what the file omits
+        self.release = release
         self.prefix, self.text = language_part(config)
         for key, values in self.family.switches.items():
-            self.text = {**self.text, **values} if self.text.get(key) is True else self.text
+            self.text = (
+                {**self.text, **values} if self.text.get(key) is True else self.text
+            )
         self.flags = dict(flags or {})
         self._marks: dict[str, KeyUse] = {}
 
@@ -55,7 +63,9 @@ class Trace:
 
     @cached_property
     def family(self) -> families.Family:
-        return families.family_of(self.model_type, self.release, str(self.whole.get("model_type")))
+        return families.family_of(
+            self.model_type, self.release, str(self.whole.get("model_type"))
+        )
 
     def has(self, path: str) -> bool:
         return value_in(self.text, path) is not ABSENT
@@ -69,7 +79,9 @@ class Trace:
         return value
 
     def first(self, paths: tuple[str, ...], default: Any = None) -> tuple[Any, str]:
-        """Return value and path of the first key that is present and not null, or of its alias."""
+        """Return value and path of the first key that is present and not null, or of
+        its alias.
+        """
         aliases = (self.family.aliases.get(path) for path in paths)
         for path in (*paths, *filter(None, aliases)):
             value = self.get(path)
@@ -78,7 +90,9 @@ class Trace:
         return default, ""
 
     def block(self, name: str) -> Mapping[str, Any] | None:
-        """Return the dict under that name, None without one; RefusedError for anything else."""
+        """Return the dict under that name, None without one; RefusedError for anything
+        else.
+        """
         value = self.text.get(name)
         if value and not isinstance(value, Mapping):
             raise RefusedError(f"{name} must be a dict, not {short(value)}")
@@ -93,7 +107,9 @@ class Trace:
         self._marks.setdefault(path, KeyUse(f"{self.prefix}{path}", "used"))
 
     def uses(self) -> tuple[KeyUse, ...]:
-        """Return every key about rotation, in the order of the file; unread ones as ignored."""
+        """Return every key about rotation, in the order of the file; unread ones as
+        ignored.
+        """
         return tuple(
             self._marks.get(path, KeyUse(f"{self.prefix}{path}", "ignored"))
             for path in rope_paths(self.text)
@@ -114,7 +130,9 @@ def value_in(text: Mapping[str, Any], path: str) -> Any:
 
 
 def language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return the dotted prefix and the dict of the language model inside a configuration."""
+    """Return the dotted prefix and the dict of the language model inside a
+    configuration.
+    """
     for name in (families.PARTS.get(str(config.get("model_type"))), *NESTS):
         inner = config.get(name)
         if isinstance(inner, Mapping) and inner:
@@ -124,7 +142,9 @@ def language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the dotted paths of the keys about rotation, those inside rope blocks included."""
+    """Yield the dotted paths of the keys about rotation, those inside rope blocks
+    included.
+    """
     for name, value in text.items():
         if name in BLOCKS and isinstance(value, Mapping):
             for key, inner in value.items():
@@ -137,7 +157,9 @@ def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
 
 
 def rope_block(text: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return name and content of a configuration's rope block; one that is no dict is none."""
+    """Return name and content of a configuration's rope block; one that is no dict is
+    none.
+    """
     for name in BLOCKS:
         if isinstance(block := text.get(name), Mapping) and block:
             return name, block

@@ -1,9 +1,11 @@
-"""transformers: 5 reads one dict of parameters, or one per layer type; 4 reads two keys.
+"""transformers: 5 reads one dict of parameters, or one per layer type; 4 reads two
+keys.
 
-5 moves older files into `rope_parameters`. 4 has `rope_theta` and `rope_scaling` beside each other;
-its YaRN changed three times. Read from src/transformers/modeling_rope_utils.py and
-configuration_utils.py, the configuration classes of 5.23.0, and the Llama, Phi-3, Gemma 3 and
-GPT-NeoX classes of 4.44.2, 4.48.3, 4.51.3, 4.55.4 and 4.57.1.
+5 moves older files into `rope_parameters`. 4 has `rope_theta` and `rope_scaling` beside
+each other; its YaRN changed three times. Read from
+src/transformers/modeling_rope_utils.py and configuration_utils.py, the configuration
+classes of 5.23.0, and the Llama, Phi-3, Gemma 3 and GPT-NeoX classes of 4.44.2, 4.48.3,
+4.51.3, 4.55.4 and 4.57.1.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -13,7 +15,13 @@ from typing import Any, Literal
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes.declared import check_values
 from ropelab.audit.runtimes.reader import Made, Reader, Settings
-from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
+from ropelab.audit.runtimes.spec import (
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    whole,
+)
 from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, Trace
 
 Block = Mapping[str, Any]
@@ -34,11 +42,16 @@ class Transformers(Reader):
             settings.mark(name, "ignored", "a constant of this class")
             settings.put(name, value, "constant of its class")
         kind = settings.get("rope_type")
-        block, keys = {*(settings.trace.block("rope_scaling") or ())}, {*family.block_keys}
+        block, keys = (
+            {*(settings.trace.block("rope_scaling") or ())},
+            {*family.block_keys},
+        )
         if family.needs_block and not block:
             raise RefusedError(f"'{family.name}' needs a block rope_scaling")
         if block and (keys - block or ("type" in keys and block - keys)):
-            raise RefusedError(f"'{family.name}' takes a block of {', '.join(family.block_keys)}")
+            raise RefusedError(
+                f"'{family.name}' takes a block of {', '.join(family.block_keys)}"
+            )
         if kind in family.refuses and (block or kind != "default"):
             raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
         without = settings.trace.first(family.head_keys)[0] is None
@@ -53,7 +66,9 @@ class Transformers(Reader):
 
 
 class Transformers5(Transformers):
-    """transformers 5; the settings are those of the configuration object after loading."""
+    """transformers 5; the settings are those of the configuration object after
+    loading.
+    """
 
     multiplies_unscaled = False
 
@@ -81,21 +96,33 @@ class Transformers5(Transformers):
             name, block = "rope_scaling", scaling
         # Layer types are those that the configuration declares.
         declared = trace.text.get("layer_types")
-        labels = declared if isinstance(declared, list) and len(declared) < 2**16 else []
+        labels = (
+            declared if isinstance(declared, list) and len(declared) < 2**16 else []
+        )
         usual = trace.family.labels if trace.family.known else LAYER_TYPES
         known = {label for label in labels if isinstance(label, str)} or usual
-        inner = {k: v for k, v in (block or {}).items() if k in known and isinstance(v, Mapping)}
+        inner = {
+            k: v
+            for k, v in (block or {}).items()
+            if k in known and isinstance(v, Mapping)
+        }
         if inner and trace.family.known:
-            raise RefusedError(f"'{trace.family.name}' has one rotation, not one per layer type")
+            raise RefusedError(
+                f"'{trace.family.name}' has one rotation, not one per layer type"
+            )
         if not inner:
             return {"all": filled(trace, name, block)}
-        return {k: filled(trace, f"{name}.{k}", v, k) for k, v in nested(trace, name, block, inner)}
+        return {
+            k: filled(trace, f"{name}.{k}", v, k)
+            for k, v in nested(trace, name, block, inner)
+        }
 
     def width(self, settings: Settings, head_dim: int) -> int:
         kind, family = settings.get("rope_type"), settings.trace.family
         usual = family.usual_share if kind == "default" else None
         share = settings.number("partial_rotary_factor", usual or 1.0)
-        # Without a scaling, compute_default_rope_parameters of most classes reads no share.
+        # Without a scaling, compute_default_rope_parameters of most classes reads no
+        # share.
         if kind == "default" and not family.shares:
             note = "this class rotates the whole head when unscaled"
             settings.mark("partial_rotary_factor", "ignored", note)
@@ -105,11 +132,16 @@ class Transformers5(Transformers):
 
 def loaded_block(text: Mapping[str, Any]) -> dict[str, Any]:
     """Return the block as version 5 fills it in, or one for each layer type."""
-    found = {label: made.values for label, made in Transformers5().settings(Trace(text)).items()}
+    found = {
+        label: made.values
+        for label, made in Transformers5().settings(Trace(text)).items()
+    }
     return found.get("all", found)
 
 
-def nested(trace: Trace, at: str, block: Block | None, inner: Block) -> Iterable[tuple[str, Block]]:
+def nested(
+    trace: Trace, at: str, block: Block | None, inner: Block
+) -> Iterable[tuple[str, Block]]:
     """Return the dicts of the layer types; keys beside them are passed over."""
     for key, value in (block or {}).items():
         if key not in inner and value is not None:
@@ -117,12 +149,16 @@ def nested(trace: Trace, at: str, block: Block | None, inner: Block) -> Iterable
     return inner.items()
 
 
-def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[str, Settings]:
+def of_layers(
+    trace: Trace, block: Block | None, scaling: Block | None
+) -> dict[str, Settings]:
     """Return the settings of classes that have a dict per layer type."""
     family, name = trace.family, "rope_parameters"
     given = {k: v for k, v in (block or {}).items() if k in family.layers}
     if family.name == "deepseek_v4" and not given:
-        return compressed(trace, name if scaling is None else "rope_scaling", scaling or block)
+        return compressed(
+            trace, name if scaling is None else "rope_scaling", scaling or block
+        )
     labels = set(family.layers)
     if family.declares:  # a dict for each of the file's own layer types, or none counts
         types = trace.text.get("layer_types")
@@ -130,20 +166,27 @@ def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[
         if labels - family.layers.keys():
             raise NotModelledError("layer types of their own")
         share = {"partial_rotary_factor": 1.0}
-        own = {k: share | v if isinstance(v, dict) else v for k, v in given.items() if k in labels}
+        own = {
+            k: share | v if isinstance(v, dict) else v
+            for k, v in given.items()
+            if k in labels
+        }
         given, scaling = (own, None) if labels == own.keys() else ({}, scaling)
         block = given or None
     flat = block is not None and not given
     if (scaling and not family.scaled) or (
         flat and (scaling or family.refuses_flat or not family.scaled)
     ):
-        raise RefusedError(f"'{family.name}' needs a dict for each of {', '.join(family.layers)}")
+        raise RefusedError(
+            f"'{family.name}' needs a dict for each of {', '.join(family.layers)}"
+        )
     parts: dict[str, Any] = dict(nested(trace, name, block, given))
     if not parts:
         # A base in the class's own dict yields to a key beside it, where there is one.
         passed = dict.fromkeys(family.layer_base_keys, ("rope_theta",))
         parts = {
-            label: part and {k: v for k, v in part.items() if k not in passed.get(label, ())}
+            label: part
+            and {k: v for k, v in part.items() if k not in passed.get(label, ())}
             for label, part in family.layers.items()
             if label in labels
         }
@@ -157,7 +200,9 @@ def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[
             raise RefusedError(f"{name}.{label} must be a dict")
         merged = bool(scaling) and label in family.scaled
         where = "rope_scaling" if merged else f"{name}.{label}"
-        found[label] = filled(trace, where, {**part, **(scaling or {})} if merged else part, label)
+        found[label] = filled(
+            trace, where, {**part, **(scaling or {})} if merged else part, label
+        )
     if not found:
         raise NotModelledError("no layer type has a rotation")
     return found
@@ -174,7 +219,9 @@ def compressed(trace: Trace, name: str, block: Block | None) -> dict[str, Settin
         usual = family.layers[label]
         own = {
             "rope_theta": trace.get(key, usual["rope_theta"]),
-            "partial_rotary_factor": usual["partial_rotary_factor"] if given is None else given,
+            "partial_rotary_factor": usual["partial_rotary_factor"]
+            if given is None
+            else given,
         }
         # The base beside the block wins over one inside.
         inner = {**(block or {}), **own} if label == "compress" else own
@@ -191,9 +238,15 @@ def refuse_null(trace: Trace, keys: Iterable[str]) -> None:
 
 
 def of_layer(trace: Trace, value: Any, layer: str) -> Any:
-    """Return the value of a layer type where a file has one for each layer (Step 3.5)."""
+    """Return the value of a layer type where a file has one for each layer (Step
+    3.5).
+    """
     types = trace.text.get("layer_types")
-    if isinstance(value, list) and isinstance(types, list) and layer in types[: len(value)]:
+    if (
+        isinstance(value, list)
+        and isinstance(types, list)
+        and layer in types[: len(value)]
+    ):
         return value[types.index(layer)]
     return value
 
@@ -206,15 +259,21 @@ def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Se
     block = dict(family.rope if block is None else block)
     settings = Settings(trace, block, where)
     settings.layer = layer
-    settings.sources = {k: p if trace.has(p) else usual for k, p in settings.sources.items()}
+    settings.sources = {
+        k: p if trace.has(p) else usual for k, p in settings.sources.items()
+    }
 
     if "rope_type" in block:
         trace.get(f"{where}.rope_type")
         if "type" in block:
-            trace.mark(f"{where}.type", "overridden", "rope_type wins in transformers 5")
+            trace.mark(
+                f"{where}.type", "overridden", "rope_type wins in transformers 5"
+            )
     else:
         kind = trace.get(f"{where}.type", "default", "translated")
-        settings.put("rope_type", kind, f"{where}.type" if "type" in block else "default")
+        settings.put(
+            "rope_type", kind, f"{where}.type" if "type" in block else "default"
+        )
     if family.name == "phi3" and settings.get("rope_type") in ("su", "yarn"):
         if settings.get("rope_type") == "su" and ORIGINAL not in block:
             raise RefusedError(f"su without {ORIGINAL} beside it")  # filled in too late
@@ -253,12 +312,18 @@ def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Se
         if share is not None and not trace.has("partial_rotary_factor"):
             settings.put("partial_rotary_factor", share, family.width_key)
     if settings.get("rope_type") in SCALED:
-        # A top-level original length wins in a flat dict, also one that the class has as its
-        # default; without any it is the maximum.
-        top = trace.get(ORIGINAL, family.original_max_position_embeddings) if not layer else None
+        # A top-level original length wins in a flat dict, also one that the class has
+        # as its default; without any it is the maximum.
+        top = (
+            trace.get(ORIGINAL, family.original_max_position_embeddings)
+            if not layer
+            else None
+        )
         if top is not None:
             if ORIGINAL in block:
-                trace.mark(f"{where}.{ORIGINAL}", "overridden", "the top-level key wins")
+                trace.mark(
+                    f"{where}.{ORIGINAL}", "overridden", "the top-level key wins"
+                )
             settings.put(ORIGINAL, top, ORIGINAL if trace.has(ORIGINAL) else usual)
         elif ORIGINAL in block:
             trace.get(f"{where}.{ORIGINAL}")
@@ -276,15 +341,21 @@ def yarn(settings: Settings) -> Made:
     trained = settings.original()
     factor = factor_or_ratio(settings, trained)
     attention = reader.stated_attention(settings, factor)
-    settings.drop_empty("beta_fast", "beta_slow")  # `rope_parameters_dict.get(..) or 32`
-    # truncate is read from the outer dict, so that inside a layer type's dict it does nothing.
+    # `rope_parameters_dict.get(..) or 32`
+    settings.drop_empty("beta_fast", "beta_slow")
+    # truncate is read from the outer dict, so that inside a layer type's dict it does
+    # nothing.
     if settings.layer:
         settings.mark("truncate", "ignored", "read from the outer dict only")
-    return reader.coded_yarn(settings, factor, attention, trained, bool(settings.layer) or None)
+    return reader.coded_yarn(
+        settings, factor, attention, trained, bool(settings.layer) or None
+    )
 
 
 def own_attention(settings: Settings) -> Any:
-    """Return the factor on cos and sin that a file gives; PhiMoE has one for each table."""
+    """Return the factor on cos and sin that a file gives; PhiMoE has one for each
+    table.
+    """
     keys = settings.trace.family.attention_keys
     if len(given := {settings.number(key) for key in keys}) > 1:
         raise NotModelledError(f"{' and '.join(keys)} that differ")
@@ -306,8 +377,8 @@ Transformers5.methods = reader.COMMON | reader.methods_of("transformers-5", glob
 class Transformers4(Transformers):
     """One release, by its differences from the others."""
 
-    # Ramp length and factor from: max_position_embeddings and factor; original length and
-    # max/original; original length and factor.
+    # Ramp length and factor from: max_position_embeddings and factor; original length
+    # and max/original; original length and factor.
     yarn_rule: Literal["maximum", "ratio", "factor"]
     # The long table from the start; no switch in the Llama class; a switch by length.
     longrope_rule: Literal["static", "short", "switch"]
@@ -323,7 +394,8 @@ class Transformers4(Transformers):
         self.methods = reader.COMMON | reader.methods_of("transformers-4", own)
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        # Base and share are beside rope_scaling; rope_parameters is not known to these releases.
+        # Base and share are beside rope_scaling; rope_parameters is not known to these
+        # releases.
         family, block = trace.family, trace.block("rope_scaling") or {}
         if not trace.has("rope_scaling"):  # null is no scaling
             block = family.rope
@@ -332,7 +404,9 @@ class Transformers4(Transformers):
         names = ("rope_scaling.type", "rope_scaling.rope_type", "rotary.type")
         kind, path = trace.first(names, usual)
         if path == "rope_scaling.type" and "rope_type" in block:
-            trace.mark("rope_scaling.rope_type", "overridden", "type wins in transformers 4")
+            trace.mark(
+                "rope_scaling.rope_type", "overridden", "type wins in transformers 4"
+            )
         # Phi3Config._rope_scaling_adjustment renames both on loading.
         if family.name == "phi3" and kind in ("su", "yarn"):
             kind = "longrope"
@@ -359,14 +433,17 @@ class Transformers4(Transformers):
         trained, rule = settings.longest, self.yarn_rule
         if rule == "ratio" and ORIGINAL in settings.values:
             trained = settings.original()
-            settings.mark("factor", "overridden", "max_position_embeddings / original wins")
+            settings.mark(
+                "factor", "overridden", "max_position_embeddings / original wins"
+            )
             factor = settings.longest / trained
         else:
             factor = settings.number("factor")
             if rule == "factor" and settings.get(ORIGINAL):
                 trained = settings.original()
         attention = reader.stated_attention(settings, factor, mscales=rule != "maximum")
-        settings.drop_empty("beta_fast", "beta_slow")  # `config.rope_scaling.get(..) or 32`
+        # `config.rope_scaling.get(..) or 32`
+        settings.drop_empty("beta_fast", "beta_slow")
         truncate = None if self.truncate else True
         return reader.coded_yarn(settings, factor, attention, trained, truncate)
 
@@ -374,7 +451,9 @@ class Transformers4(Transformers):
         static, attention = self.longrope_rule == "static", own_attention(settings)
         short, long = settings.lists()
         if static and attention is None:
-            raise RefusedError("longrope without attention_factor: its check compares None with 0")
+            raise RefusedError(
+                "longrope without attention_factor: its check compares None with 0"
+            )
         trained, given = settings.longest, settings.get("factor")
         # Only an original length at top level counts, not the one in the block.
         family = settings.trace.family
@@ -385,7 +464,9 @@ class Transformers4(Transformers):
             trained = whole(original, ORIGINAL)
             given = settings.longest / trained
         elif given is None and (static or attention is None):
-            raise RefusedError("longrope without a factor and without a top-level original length")
+            raise RefusedError(
+                "longrope without a factor and without a top-level original length"
+            )
         else:
             settings.read("factor")
         factor = 1.0 if given is None else number(given, "factor") or 1.0

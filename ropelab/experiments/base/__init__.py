@@ -1,9 +1,10 @@
 """Bases for a context length: the exact lower bound, and the theories judged by it.
 
-A base is admissible for L tokens when sum_i cos(m b^(-2i/d)) >= 0 for every m = 0..L-1 (Men et al.
-2024, arXiv:2405.14591), so that on average a query prefers a key that equals it over a random one,
-at any distance. The admissible bases are computed with a certificate and compared with the rules
-that people use. `ropelab base-empirical` tests the bound on trained models.
+A base is admissible for L tokens when sum_i cos(m b^(-2i/d)) >= 0 for every m = 0..L-1
+(Men et al. 2024, arXiv:2405.14591), so that on average a query prefers a key that
+equals it over a random one, at any distance. The admissible bases are computed with a
+certificate and compared with the rules that people use. `ropelab base-empirical` tests
+the bound on trained models.
 """
 
 from typing import Annotated, Any
@@ -11,45 +12,80 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from ropelab.math.models import fill
-from ropelab.runs.config import AsList, Base, Config, Count, Counts, EvenCount, Names, Natural, Real
+from ropelab.runs.config import (
+    AsList,
+    Base,
+    Config,
+    Count,
+    Counts,
+    EvenCount,
+    Names,
+    Natural,
+    Real,
+)
 
 CANNOT_SHOW = (
-    "Whether a trained model uses its base: the bound averages over random queries and keys, "
-    "trained heads weigh frequencies unequally."
+    "Whether a trained model uses its base: the bound averages over random queries and"
+    " keys, trained heads weigh frequencies unequally."
 )
 VERSION = 6
 BODY = "ropelab.experiments.base.comparison"
 
 
 class BaseConfig(Config):
-    """A head, contexts, a base to judge, and the training that extension rules start from."""
+    """A head, contexts, a base to judge, and the training that extension rules start
+    from.
+    """
 
-    context: Counts = Field((32768,), description="context lengths in tokens, such as 1k,32k")
-    model: str = Field("", description="take unset options from this model (names: ropelab models)")
+    context: Counts = Field(
+        (32768,), description="context lengths in tokens, such as 1k,32k"
+    )
+    model: str = Field(
+        "", description="take unset options from this model (names: ropelab models)"
+    )
     head_dim: EvenCount = Field(128, description="features of one head")
-    rotary_dim: EvenCount | None = Field(None, description="rotated features, if not all")
-    kept: Real = Field(1.0, gt=0, le=1, description="share of the pairs that rotate (p-RoPE)")
+    rotary_dim: EvenCount | None = Field(
+        None, description="rotated features, if not all"
+    )
+    kept: Real = Field(
+        1.0, gt=0, le=1, description="share of the pairs that rotate (p-RoPE)"
+    )
     dropped: Annotated[tuple[Natural, ...], AsList] = Field(
         (), description="single pairs that do not rotate, by number"
     )
-    base: Base | None = Field(None, description="a base to judge, with its first failing position")
+    base: Base | None = Field(
+        None, description="a base to judge, with its first failing position"
+    )
     method: str = Field(
         "unscaled",
-        description="scaling of the given base; without a factor: context / the given train_len",
+        description=(
+            "scaling of the given base; without a factor: context / the given train_len"
+        ),
     )
-    train_base: Base = Field(10000.0, description="base that the extension rules start from")
+    train_base: Base = Field(
+        10000.0, description="base that the extension rules start from"
+    )
     # ge=7: the critical dimension and base are undefined within 2 pi tokens.
     train_len: Count = Field(4096, ge=7, description="trained length in tokens")
-    test_len: Count | None = Field(None, ge=2, description="tokens to extend to, else the context")
+    test_len: Count | None = Field(
+        None, ge=2, description="tokens to extend to, else the context"
+    )
     windows_up_to: Natural = Field(
         32768,
-        description="longest context for which all windows are searched, not only the first and "
-        "the last (of a head of 16 features or more); the time grows with its square",
+        description=(
+            "longest context for which all windows are searched, not only the first and"
+            " the last (of a head of 16 features or more); the time grows with its"
+            " square"
+        ),
     )
     layers: Count = Field(32, description="attention layers, for Liu's stability bound")
     # Summaries of the paper name no value.
-    coherence: Real = Field(0.9, gt=0, lt=1, description="slowest cosine that Liu's bound keeps")
-    formats: Names = Field(("float32", "bfloat16", "float16"), description="number formats")
+    coherence: Real = Field(
+        0.9, gt=0, lt=1, description="slowest cosine that Liu's bound keeps"
+    )
+    formats: Names = Field(
+        ("float32", "bfloat16", "float16"), description="number formats"
+    )
 
     @model_validator(mode="before")
     @classmethod

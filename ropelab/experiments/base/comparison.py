@@ -22,13 +22,18 @@ from ropelab.runs.sentences import count_of, typed
 from ropelab.runs.spelling import command_of
 from ropelab.runs.tables import Tables
 
-# 355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta < 9e-8.
+# 355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta <
+# 9e-8.
 TWO_PAIRS_UP_TO = 355
 # Bases at which the resolution of the slowest pair is tested, in steps of 0.2 %.
 GRID = np.logspace(0.1, 18, 20_000)
 
-# Sets of bases whose growth with the context is fitted, and their columns of the table `bound`.
-FITTED = {"exact values": "smallest_admissible_base", "recommended bases": "recommended_base"}
+# Sets of bases whose growth with the context is fitted, and their columns of the table
+# `bound`.
+FITTED = {
+    "exact values": "smallest_admissible_base",
+    "recommended bases": "recommended_base",
+}
 
 THEORIES: dict[str, list[str]] = table_beside(__file__, "theories")
 # A key of these, the base, and the words in braces.
@@ -41,11 +46,14 @@ def check(config: BaseConfig) -> None:
     two_pairs = len(similarity.exponents) == 2 and not similarity.unrotated
     if two_pairs and max(config.context) > TWO_PAIRS_UP_TO:
         raise InputError(
-            f"a head of two pairs is searched up to {TWO_PAIRS_UP_TO} tokens only: there the "
-            "first pair is back at half a turn, and no base below 1e14 makes up for it"
+            f"a head of two pairs is searched up to {TWO_PAIRS_UP_TO} tokens only:"
+            " there the first pair is back at half a turn, and no base below 1e14"
+            " makes up for it"
         )
     if config.base is None and parse_scaling(config.method).name != "unscaled":
-        raise InputError(f"{config.method} is judged with a base: give one (--base 500000)")
+        raise InputError(
+            f"{config.method} is judged with a base: give one (--base 500000)"
+        )
     for context in config.context:
         if config.base is not None:
             judged = Geometry(config.rotated, config.base, config.train_len)
@@ -55,7 +63,9 @@ def check(config: BaseConfig) -> None:
 
 
 def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Return the exact bound, all theories, the given base judged, and the published values."""
+    """Return the exact bound, all theories, the given base judged, and the published
+    values.
+    """
     similarity, found = similarity_of(config), [values[cell] for cell in cells(config)]
     bound = pd.concat([each["bound"] for each in found], ignore_index=True)
     windows = [each["windows"] for each in found if len(each["windows"])]
@@ -64,7 +74,9 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
     rotating = [round(a * config.rotated / 2) for a in similarity.exponents]
     return {
         "bound": bound,
-        "windows": pd.concat(windows, ignore_index=True) if windows else found[0]["windows"],
+        "windows": (
+            pd.concat(windows, ignore_index=True) if windows else found[0]["windows"]
+        ),
         "theories": pd.concat(judged, ignore_index=True),
         "given_base": _given_base(config, similarity, rotating),
         "coverage": _coverage(config, rotating, bound),
@@ -76,8 +88,8 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
 
 def _theories(config: BaseConfig, similarity: Similarity, bound: Any) -> pd.DataFrame:
     """Judge every theory at the context of a row of the table `bound`, a row each."""
-    # ``fails_at_tokens``: the first position with a negative sum at that base, missing if
-    # admissible. ``times_exact``: the base over the first admissible one.
+    # ``fails_at_tokens``: the first position with a negative sum at that base, missing
+    # if admissible. ``times_exact``: the base over the first admissible one.
     first, context = bound.smallest_admissible_base, bound.context_tokens
     rows = []
     for key, base, words in _recommended(config, bound):
@@ -95,8 +107,17 @@ def _theories(config: BaseConfig, similarity: Similarity, bound: Any) -> pd.Data
         else:
             verdict = "admissible"
         failing = math.nan if fails is None else float(fails)
-        rows.append((context, name, kind, base, failing, base / first, verdict, assumes, source))
-    columns = ["context_tokens", "theory", "kind", "base", "fails_at_tokens", "times_exact"]
+        rows.append(
+            (context, name, kind, base, failing, base / first, verdict, assumes, source)
+        )
+    columns = [
+        "context_tokens",
+        "theory",
+        "kind",
+        "base",
+        "fails_at_tokens",
+        "times_exact",
+    ]
     return pd.DataFrame(rows, columns=[*columns, "verdict", "assumes", "source"])
 
 
@@ -110,7 +131,11 @@ def _recommended(config: BaseConfig, bound: Any) -> Iterator[Theory]:
     yield "aliasing", rules.aliasing_base(context), {}
     for layers in sorted({1, config.layers}):
         words = {"layers": count_of(layers, "layer"), "cosine": f"{config.coherence:g}"}
-        yield "stability", rules.stability_base(context, config.coherence, layers), words
+        yield (
+            "stability",
+            rules.stability_base(context, config.coherence, layers),
+            words,
+        )
     yield "rotation", rules.one_rotation_base(d, context), {}
     trained = Geometry(d, config.train_base, config.train_len)
     yield from _extensions(trained, config.test_len or context)
@@ -132,59 +157,79 @@ def _extensions(trained: Geometry, target: int) -> Iterator[Theory]:
     # The base whose T_extra is the target: (L'/2 pi)^(d/d_c).
     share = trained.rotary_dim / rules.critical_dimension(trained)
     yield "extra", float((target / (2 * math.pi)) ** share), words
-    for name, base in zip(("2T/pi", "T/pi", "T/2pi"), rules.small_bases(trained), strict=True):
+    for name, base in zip(
+        ("2T/pi", "T/pi", "T/2pi"), rules.small_bases(trained), strict=True
+    ):
         yield "small", base, {**words, "small": name}
 
 
 def blind_from(component: str, fmt: FloatFormat, rotary_dim: int, length: int) -> float:
-    """Return the base from which a format no longer separates positions length-1 and length.
+    """Return the base from which a format no longer separates positions length-1 and
+    length.
 
-    Within 0.2 %; nan: they are apart up to 1e18. "cosine and sine" are lost when both are.
+    Within 0.2 %; nan: they are apart up to 1e18. "cosine and sine" are lost when both
+    are.
     """
     if rotary_dim < 4:
         return math.nan
     # The slowest pair, in radians per token.
     theta = GRID ** (-(rotary_dim - 2) / rotary_dim)
     cos, sin = np.abs(np.cos(theta * length)), np.abs(np.sin(theta * length))
-    # A component is lost when its change over a token is below half the spacing at its value: the
-    # cosine of a small angle is near 1, where that is widest, its sine is small.
+    # A component is lost when its change over a token is below half the spacing at its
+    # value: the cosine of a small angle is near 1, where that is widest, its sine is
+    # small.
     lost = theta * sin < spacing(cos, fmt) / 2
     if component == "cosine and sine":
         lost &= theta * cos < spacing(sin, fmt) / 2
     apart = np.flatnonzero(~lost)
-    # The last one counts: below it the loss comes and goes with the phase of the last position.
+    # The last one counts: below it the loss comes and goes with the phase of the last
+    # position.
     first = int(apart[-1]) + 1 if len(apart) else 0
     return float(GRID[first]) if first < len(GRID) else math.nan
 
 
-def _given_base(config: BaseConfig, similarity: Similarity, rotating: list[int]) -> pd.DataFrame:
+def _given_base(
+    config: BaseConfig, similarity: Similarity, rotating: list[int]
+) -> pd.DataFrame:
     base, rows = config.base, []
     for context in config.context:
         if base is None:
             break
         scaling, factor = scaling_for(config, context)
         plan = scaling.plan(Geometry(config.rotated, base, config.train_len), context)
-        scaled = Fixed(similarity.exponents, similarity.unrotated, tuple(plan.inv_freq[rotating]))
+        scaled = Fixed(
+            similarity.exponents, similarity.unrotated, tuple(plan.inv_freq[rotating])
+        )
         fails = first_negative(scaled, base, context)
         place, value = lowest(scaled, base, context)
         failing = math.nan if fails is None else float(fails)
-        rows.append((context, base, scaling.label, factor, fails is None, failing, value, place))
+        rows.append(
+            (context, base, scaling.label, factor, fails is None, failing, value, place)
+        )
     columns = ["context_tokens", "base", "method", "factor_from", "admissible"]
     columns += ["first_failing_position_tokens", "lowest_sum", "lowest_sum_at_tokens"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _coverage(config: BaseConfig, rotating: list[int], bound: pd.DataFrame) -> pd.DataFrame:
-    """Count the pairs that complete no, less than one, or at least one rotation in training."""
+def _coverage(
+    config: BaseConfig, rotating: list[int], bound: pd.DataFrame
+) -> pd.DataFrame:
+    """Count the pairs that complete no, less than one, or at least one rotation in
+    training.
+    """
     bases = {"trained base": config.train_base}
     if config.base:
         bases["given base"] = config.base
     usable = bound[bound["recommended_base"] > 1]
-    for context, base in zip(usable["context_tokens"], usable["recommended_base"], strict=True):
+    for context, base in zip(
+        usable["context_tokens"], usable["recommended_base"], strict=True
+    ):
         bases[f"recommended for {context}"] = base
     rows = []
     for name, base in bases.items():
-        made = rotations(inverse_frequencies(config.rotated, base), config.train_len)[rotating]
+        made = rotations(inverse_frequencies(config.rotated, base), config.train_len)[
+            rotating
+        ]
         below, idle = int((made < 1).sum()), config.head_dim // 2 - len(rotating)
         rows.append((name, base, config.train_len, idle, below, len(rotating) - below))
     columns = ["which", "base", "train_len_tokens", "pairs_not_rotating"]
@@ -197,15 +242,23 @@ def _critical(config: BaseConfig) -> pd.DataFrame:
     about = (trained.base, trained.trained_len, trained.rotary_dim)
     critical = rules.critical_dimension(trained)
     bases = dict.fromkeys([trained.base, config.base or trained.base])
-    rows = [(*about, critical, base, rules.extrapolation_limit(trained, base)) for base in bases]
+    rows = [
+        (*about, critical, base, rules.extrapolation_limit(trained, base))
+        for base in bases
+    ]
     columns = ["trained_base", "train_len_tokens", "rotary_dim", "critical_dimension"]
-    return pd.DataFrame(rows, columns=[*columns, "tuned_base", "supported_context_tokens"])
+    return pd.DataFrame(
+        rows, columns=[*columns, "tuned_base", "supported_context_tokens"]
+    )
 
 
 def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-    """Fit base = coefficient * context^exponent by least squares in logarithms to each set."""
-    # Needs three contexts, and three beyond the published ones; ``standard_error``: the exponent's.
-    # A base of 1 means that every base is admissible: no point of a power law.
+    """Fit base = coefficient * context^exponent by least squares in logarithms to each
+    set.
+    """
+    # Needs three contexts, and three beyond the published ones; ``standard_error``: the
+    # exponent's. A base of 1 means that every base is admissible: no point of a power
+    # law.
     known = bound[bound["smallest_admissible_base"] > 1]
     within = known[known["context_tokens"].isin(published["context_tokens"])]
     sets = {}
@@ -219,7 +272,9 @@ def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
         if len(points) < 3:
             continue
         x, y = np.log(points.to_numpy(dtype=np.float64)).T
-        (slope, intercept), *_ = np.linalg.lstsq(np.stack((x, np.ones_like(x)), 1), y, rcond=None)
+        (slope, intercept), *_ = np.linalg.lstsq(
+            np.stack((x, np.ones_like(x)), 1), y, rcond=None
+        )
         residual = y - slope * x - intercept
         # Two parameters are fitted, which leaves n - 2 degrees of freedom.
         spread = math.sqrt(float(residual @ residual) / (len(x) - 2))
@@ -242,20 +297,23 @@ def answer(tables: Tables) -> str:
         text = f"Every base is admissible for {context} tokens ({_head(bound)})."
     elif math.isnan(bound.recommended_base):
         text = (
-            f"The sum of cosines stays at or above 0 with bases from {smallest} on; no stable base "
-            f"was found ({context} tokens, {_head(bound)})."
+            f"The sum of cosines stays at or above 0 with bases from {smallest} on; no"
+            f" stable base was found ({context} tokens, {_head(bound)})."
         )
     else:
         text = (
-            f"Base {typed(bound.recommended_base)} and every larger one keep the sum of cosines at "
-            f"or above 0, by proof ({context} tokens, {_head(bound)})."
+            f"Base {typed(bound.recommended_base)} and every larger one keep the sum of"
+            f" cosines at or above 0, by proof ({context} tokens, {_head(bound)})."
         )
         windows = tables["windows"][tables["windows"]["context_tokens"] == context]
         if not math.isnan(end := windows["high"].iloc[0]):
             smallest = _from(bound.smallest_admissible_base, end)
             gap = f"from {_from(end)} on the sum is negative again"
             text += f" The smallest admissible base is {smallest}, but {gap}."
-    text += " How far trained models reach is another question (docs/findings.md, section 4)."
+    text += (
+        " How far trained models reach is another question (docs/findings.md,"
+        " section 4)."
+    )
     for given in tables["given_base"].tail(1).itertuples():
         fails = f"fails first at position {given.first_failing_position_tokens:.0f}"
         method = "" if given.method == "unscaled" else f" with {given.method}"
@@ -267,22 +325,27 @@ def answer(tables: Tables) -> str:
     published, fitted = tables["published"], tables["fits"].set_index("values")
     if len(published) < 3:
         return text
-    # On the paper's contexts if possible: an exponent depends on the range it is fitted to.
+    # On the paper's contexts if possible: an exponent depends on the range it is fitted
+    # to.
     where = " of its contexts" if "exact values of its contexts" in fitted.index else ""
     names = ("exact values" + where, "recommended bases" + where, "paper values")
     powers = fitted.loc[[*names], ["exponent", "standard_error"]].to_numpy()
-    own, usable, paper = ("context^({:.2f} ± {:.2f})".format(*power) for power in powers)
+    own, usable, paper = (
+        "context^({:.2f} ± {:.2f})".format(*power) for power in powers
+    )
     loose = published[published.verdict == "loose"]
     worst = loose.times_exact.max() if len(loose) else 1.0
     return (
-        f"{text} {len(loose)} of the paper's {len(published)} values here are loose, by up to "
-        f"{worst:.2g} times; the exact ones grow as {own}, the paper's as {paper}, the recommended "
-        f"bases as {usable} (standard errors)."
+        f"{text} {len(loose)} of the paper's {len(published)} values here are loose, by"
+        f" up to {worst:.2g} times; the exact ones grow as {own}, the paper's as"
+        f" {paper}, the recommended bases as {usable} (standard errors)."
     )
 
 
 def following(config: BaseConfig, tables: Tables) -> str:
-    """Return the command on the precision of the recommended base, as far as there is one."""
+    """Return the command on the precision of the recommended base, as far as there is
+    one.
+    """
     bound = tables["bound"].iloc[-1]
     if not bound.recommended_base > 1 or config.kept < 1 or config.dropped:
         return "ropelab base-empirical"
@@ -292,7 +355,9 @@ def following(config: BaseConfig, tables: Tables) -> str:
 
 
 def _from(base: float, end: float = math.inf) -> str:
-    """Write a base from which on something holds: rounded up, and if it can be not beyond `end`."""
+    """Write a base from which on something holds: rounded up, and if it can be not
+    beyond `end`.
+    """
     if not 1 < base < math.inf:
         return f"{base:.6g}"
     digits = next((n for n in range(6, 17) if rounded_up(base, n) < end), 17)
@@ -307,7 +372,9 @@ def _head(bound: Any) -> str:
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """Select the bound per context where there are several, else the theories for the one."""
+    """Select the bound per context where there are several, else the theories for the
+    one.
+    """
     bound = tables["bound"]
     if len(bound) > 1:
         bases = ["recommended_base", "stable_base", "smallest_admissible_base"]

@@ -1,10 +1,11 @@
-"""Does the lower bound on the base predict where retrieval fails while text loss stays low?
+"""Does the lower bound on the base predict where retrieval fails while text loss stays
+low?
 
-Men et al. 2024 (arXiv:2405.14591) hold that a model with too small a base has a superficial long
-context: its text loss stays low, yet it cannot retrieve from positions where the sum of cosines is
-negative. Here the same small model learns at one length, under several bases, to read text in which
-passages are quoted and keys are looked up, and is measured inside that length: the models differ by
-the base alone.
+Men et al. 2024 (arXiv:2405.14591) hold that a model with too small a base has a
+superficial long context: its text loss stays low, yet it cannot retrieve from positions
+where the sum of cosines is negative. Here the same small model learns at one length,
+under several bases, to read text in which passages are quoted and keys are looked up,
+and is measured inside that length: the models differ by the base alone.
 """
 
 from typing import Literal
@@ -15,8 +16,8 @@ from ropelab.models.tasks.config import Heads, RotatedHeadDim, ShapedConfig, Tra
 from ropelab.runs.config import Bases, Count, Some
 
 CANNOT_SHOW = (
-    "What a large model does: two layers trained for minutes choose few frequencies, and get by "
-    "with bases that many heads with many tasks might not."
+    "What a large model does: two layers trained for minutes choose few frequencies,"
+    " and get by with bases that many heads with many tasks might not."
 )
 VERSION = 6
 BODY = "ropelab.experiments.base_empirical.retrieval"
@@ -25,13 +26,18 @@ BODY = "ropelab.experiments.base_empirical.retrieval"
 class BaseEmpiricalConfig(ShapedConfig):
     """One model, trained at one length under several bases."""
 
-    shortest = 256  # in fewer tokens a copy from L/32 back is hardly longer than its cue
-    bases: Bases = Field((30.0, 300.0, 10000.0), description="bases; the largest is the reference")
+    # in fewer tokens a copy from L/32 back is hardly longer than its cue
+    shortest = 256
+    bases: Bases = Field(
+        (30.0, 300.0, 10000.0), description="bases; the largest is the reference"
+    )
     train_len: TrainLen = 256
     tasks: Some[Literal["text", "copy", "associative_recall"]] = Field(
         ("text", "copy", "associative_recall"),
-        description="what is measured: text, copy (symbols among symbols), "
-        "associative_recall (values of keys)",
+        description=(
+            "what is measured: text, copy (symbols among symbols), "
+            "associative_recall (values of keys)"
+        ),
     )
     heads: Heads = 1
     head_dim: RotatedHeadDim = 64

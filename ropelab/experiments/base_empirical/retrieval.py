@@ -1,4 +1,6 @@
-"""A model per base and seed, the bound's prediction for it beside its retrieval, and the answer."""
+"""A model per base and seed, the bound's prediction for it beside its retrieval, and
+the answer.
+"""
 
 import math
 from enum import StrEnum
@@ -67,12 +69,16 @@ def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
 
 
 def rope(head_dim: int, base: float) -> Rope:
-    """Return unscaled RoPE on whole heads; a function, so that a cell can be pickled."""
+    """Return unscaled RoPE on whole heads; a function, so that a cell can be
+    pickled.
+    """
     return Rope(RopePlan(inverse_frequencies(head_dim, base)))
 
 
 def tables(config: BaseEmpiricalConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Make accuracy by distance for each retrieval task, text loss by position, predictions."""
+    """Make accuracy by distance for each retrieval task, text loss by position,
+    predictions.
+    """
     measured = collected(cells(config), values)
     buckets = measured.pop("text")["buckets"] if "text" in measured else None
     trials = {task: found["trials"] for task, found in measured.items()}
@@ -85,20 +91,25 @@ def tables(config: BaseEmpiricalConfig, values: Values) -> dict[str, pd.DataFram
 
 
 def accuracy(trials: pd.DataFrame, config: BaseEmpiricalConfig) -> pd.DataFrame:
-    """Return accuracy by base, seed, distance and context, with the bound's prediction."""
+    """Return accuracy by base, seed, distance and context, with the bound's
+    prediction.
+    """
     table = accuracies(trials, ["base", "seed", *PLACE])
     similarity = Similarity.of_head(config.head_dim)
     beyond = table["distance_tokens"] >= table["base"].map(first_fails(config))
     distances = table["distance_tokens"].to_numpy(dtype=float)
     return table.assign(
-        # From the first position on at which the sum of cosines is negative for that base.
+        # From the first position on at which the sum of cosines is negative for that
+        # base.
         predicted=beyond.map({True: "fails", False: "holds"}),
         cosine_sum=similarity.at(distances, np.log(table["base"].to_numpy())),
     )
 
 
 def first_fails(config: BaseEmpiricalConfig) -> dict[float, float]:
-    """Return each base's first position with a negative sum of cosines, inf if none is inside L."""
+    """Return each base's first position with a negative sum of cosines, inf if none is
+    inside L.
+    """
     similarity = Similarity.of_head(config.head_dim)
     found = {b: first_negative(similarity, b, config.train_len) for b in config.bases}
     return {base: math.inf if m is None else float(m) for base, m in found.items()}
@@ -113,7 +124,9 @@ def predictions(
     """Return COLUMNS, `outcome` and `agrees` for each base and retrieval task."""
     fails, late, reference = first_fails(config), None, max(config.bases)
     if buckets is not None:
-        late = buckets[buckets["bucket_end_tokens"] == buckets["bucket_end_tokens"].max()]
+        late = buckets[
+            buckets["bucket_end_tokens"] == buckets["bucket_end_tokens"].max()
+        ]
         late = late.rename(columns={NLL: "value", "document": "sequence"})
     rows = []
     for task, table in trials.items():
@@ -127,23 +140,43 @@ def predictions(
             slowest = float(inverse_frequencies(config.head_dim, base)[-1])
             first = fails[base] if math.isfinite(fails[base]) else math.nan
             predicted, measured = (first, math.pi / 2 / slowest), maximum_distance(mine)
-            ratios = [position / math.sqrt(math.prod(measured)) for position in predicted]
+            ratios = [
+                position / math.sqrt(math.prod(measured)) for position in predicted
+            ]
             # The prediction depends on base and distance alone.
             mean_at = mine.groupby(["predicted", "distance_tokens"])["accuracy"].mean()
-            sides = [mean_at[mean_at.index.get_level_values(0) == x] for x in ("holds", "fails")]
-            failures = [count for at in sides for count in (len(at), int((at < FAILS).sum()))]
+            sides = [
+                mean_at[mean_at.index.get_level_values(0) == x]
+                for x in ("holds", "fails")
+            ]
+            failures = [
+                count for at in sides for count in (len(at), int((at < FAILS).sum()))
+            ]
             positions = (*predicted, *measured, *ratios, *failures)
-            found = (mean[base], mean[reference], lost.value, lost.low, lost.high, change.p_value())
+            found = (
+                mean[base],
+                mean[reference],
+                lost.value,
+                lost.low,
+                lost.high,
+                change.p_value(),
+            )
             read = (text.value, text.low, text.high, lost.n)
             rows.append((task, base, base == reference, *positions, *found, *read))
     table = pd.DataFrame(rows, columns=COLUMNS)
     # The reference differs from itself by nothing, which is no test.
-    p_values = table["accuracy_false_discovery_rate"].mask(table["is_reference"].astype(bool))
-    return judge(table.assign(accuracy_false_discovery_rate=discovery_rates(p_values.tolist())))
+    p_values = table["accuracy_false_discovery_rate"].mask(
+        table["is_reference"].astype(bool)
+    )
+    return judge(
+        table.assign(accuracy_false_discovery_rate=discovery_rates(p_values.tolist()))
+    )
 
 
 def _change(values: pd.DataFrame | None, base: float) -> Mean:
-    """``value`` under a base minus ``value`` under the largest one, over seeds and units."""
+    """``value`` under a base minus ``value`` under the largest one, over seeds and
+    units.
+    """
     if values is None or values.empty:
         return Mean(math.nan, math.nan, math.nan, 0, 0)
     units = values.groupby(["base", "seed", "sequence"])["value"].mean()
@@ -151,7 +184,9 @@ def _change(values: pd.DataFrame | None, base: float) -> Mean:
 
 
 def maximum_distance(table: pd.DataFrame) -> tuple[float, float]:
-    """Return the farthest distance at which retrieval works (mean over seeds), and the next one."""
+    """Return the farthest distance at which retrieval works (mean over seeds), and the
+    next one.
+    """
     mean = table.groupby("distance_tokens")["accuracy"].mean().sort_index()
     farthest = mean.index[mean >= FAILS].max()
     return float(farthest), float(mean.index[mean.index > farthest].min())
@@ -165,19 +200,23 @@ def judge(measured: pd.DataFrame) -> pd.DataFrame:
     agrees = [None if each in OPEN else each in AGREEING for each in outcomes]
     # An object column: agreement, disagreement, or None.
     return measured.assign(
-        outcome=outcomes.map(str), agrees=pd.Series(agrees, measured.index, dtype=object)
+        outcome=outcomes.map(str),
+        agrees=pd.Series(agrees, measured.index, dtype=object),
     )
 
 
 def outcome(row: pd.Series) -> Outcome:
-    """Judge one base; a predicted failure is one only if retrieval fails at every distance."""
+    """Judge one base; a predicted failure is one only if retrieval fails at every
+    distance.
+    """
     if row["is_reference"]:
         return Outcome.REFERENCE
     if not row["reference_accuracy"] >= LEARNED:
         return Outcome.UNLEARNED
     significant = row["accuracy_false_discovery_rate"] <= FALSE_DISCOVERIES
     worse = significant and row["accuracy_difference"] < 0
-    # A position beyond the farthest distance measured predicts no failure that could be seen.
+    # A position beyond the farthest distance measured predicts no failure that could be
+    # seen.
     if math.isnan(row["first_failing_position_tokens"]) or not row["distances_beyond"]:
         return Outcome.WORSE_ANYWAY if worse else Outcome.HOLDS
     if not worse:
@@ -191,28 +230,45 @@ def outcome(row: pd.Series) -> Outcome:
 
 
 def answer(tables: Tables) -> str:
-    """Say how far each base reaches beside both predictions, and how often the bound was right."""
+    """Say how far each base reaches beside both predictions, and how often the bound
+    was right.
+    """
     table = tables["predictions"]
     if table.empty:
         return "Only text was measured, which the bound does not speak about."
     judged = table[table["agrees"].notna()]
     if judged.empty:
-        return "Nothing can be said: the model with the largest base has not learned to retrieve."
+        return (
+            "Nothing can be said: the model with the largest base has not learned to"
+            " retrieve."
+        )
     right = judged["agrees"].astype(bool).sum()
     failing, nearer = judged[["failing_before", "distances_before"]].sum()
     judgements = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
     columns = ["base", *COLUMNS[COLUMNS.index("first_failing_position_tokens") :][:6]]
-    found = judged[judged["bound_times_measured"].notna()].groupby(columns, sort=False)["task"]
+    found = judged[judged["bound_times_measured"].notna()].groupby(columns, sort=False)[
+        "task"
+    ]
     sentences = [
-        f"With base {base:g} {' and '.join(tasks)} {'work' if len(tasks) > 1 else 'works'} up to a "
-        f"distance between {low:.0f} and {high:.0f} tokens; the bound says {bound:.0f} "
-        f"({bound_ratio:.2f} times that), a quarter rotation of the slowest pair {quarter:.0f} "
-        f"({quarter_ratio:.2f} times)"
-        for (base, bound, quarter, low, high, bound_ratio, quarter_ratio), tasks in found
+        "With base"
+        f" {base:g} {' and '.join(tasks)} {'work' if len(tasks) > 1 else 'works'} up to"
+        f" a distance between {low:.0f} and {high:.0f} tokens; the bound says"
+        f" {bound:.0f} ({bound_ratio:.2f} times that), a quarter rotation of the"
+        f" slowest pair {quarter:.0f} ({quarter_ratio:.2f} times)"
+        for (
+            base,
+            bound,
+            quarter,
+            low,
+            high,
+            bound_ratio,
+            quarter_ratio,
+        ), tasks in found
     ]
     sentences.append(
-        f"Over all distances the bound is right for {right} of {len(judged)} {judgements}: where "
-        f"it predicts success, retrieval fails at {failing} of {nearer} distances"
+        f"Over all distances the bound is right for {right} of"
+        f" {len(judged)} {judgements}: where it predicts success, retrieval fails at"
+        f" {failing} of {nearer} distances"
     )
     superficial = judged[judged["outcome"] == Outcome.SUPERFICIAL]
     if len(superficial):

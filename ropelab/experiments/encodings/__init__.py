@@ -1,23 +1,36 @@
 """Would another position encoding extrapolate better, and what does each one cost?
 
-The same small model learns once per encoding, at `train_len`, to read text in which passages are
-quoted and keys are looked up, and is measured up to `test_len` without fine-tuning. Beside quality:
-parameters, work, memory, caches, sense of order. Every encoding runs as its paper states it,
-trained by one recipe.
+The same small model learns once per encoding, at `train_len`, to read text in which
+passages are quoted and keys are looked up, and is measured up to `test_len` without
+fine-tuning. Beside quality: parameters, work, memory, caches, sense of order. Every
+encoding runs as its paper states it, trained by one recipe.
 """
 
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.models.encoding.registry import ENCODINGS, FURTHER, STANDARD, Shape, record_of
-from ropelab.models.tasks.config import FirstWindow, ShapedConfig, TestLen, TokensPerStep, TrainLen
+from ropelab.models.encoding.registry import (
+    ENCODINGS,
+    FURTHER,
+    STANDARD,
+    Shape,
+    record_of,
+)
+from ropelab.models.tasks.config import (
+    FirstWindow,
+    ShapedConfig,
+    TestLen,
+    TokensPerStep,
+    TrainLen,
+)
 from ropelab.runs.config import Count, Names, Some
 
 CANNOT_SHOW = (
-    "How large models rank: a small model trained for a minute learns some encodings faster than "
-    "others, and while windows grow (--first-window) late rows of a table are trained less. Nor "
-    "what windows of attention save: here they hide keys that are computed and kept all the same."
+    "How large models rank: a small model trained for a minute learns some encodings"
+    " faster than others, and while windows grow (--first-window) late rows of a table"
+    " are trained less. Nor what windows of attention save: here they hide keys that"
+    " are computed and kept all the same."
 )
 VERSION = 5
 # `designs`: slow pairs at rest; layers that do not rotate, and windows in the others.
@@ -35,26 +48,36 @@ class EncodingsConfig(ShapedConfig):
     test_len: TestLen = 2048
     encodings: Names = Field(
         tuple(STANDARD),
-        description=f"position encodings to compare; there are also {', '.join(FURTHER)}; layers "
-        "that differ as layers(rope, nope), every(2, nope), window(rope, 64), rope(base=500000); "
-        f"designs: {', '.join(DESIGNS)}",
+        description=(
+            f"position encodings to compare; there are also {', '.join(FURTHER)};"
+            " layers that differ as layers(rope, nope), every(2, nope), window(rope,"
+            f" 64), rope(base=500000); designs: {', '.join(DESIGNS)}"
+        ),
     )
     tasks: Some[Literal["text", "copy"]] = Field(
-        ("text", "copy"), description="what is measured: text, copy (symbols among symbols)"
+        ("text", "copy"),
+        description="what is measured: text, copy (symbols among symbols)",
     )
     tokens_per_step: TokensPerStep = 4096
     first_window: FirstWindow = 16
     sequences: Count = Field(8, description="copy sequences per distance")
 
     def shape(self, trained_len: int | None = None) -> Shape:
-        """Return the shape of the model around every encoding, trained at that length."""
-        sizes = {name: getattr(self, name) for name in ("layers", "width", "heads", "head_dim")}
+        """Return the shape of the model around every encoding, trained at that
+        length.
+        """
+        sizes = {
+            name: getattr(self, name)
+            for name in ("layers", "width", "heads", "head_dim")
+        }
         return Shape(trained_len=trained_len or self.train_len, **sizes)
 
     @field_validator("encodings")
     @classmethod
     def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        names = tuple(one for name in names for one in (DESIGNS if name == "designs" else (name,)))
+        names = tuple(
+            one for name in names for one in (DESIGNS if name == "designs" else (name,))
+        )
         if not names:
             raise ValueError(f"must name at least one of {', '.join(ENCODINGS)}")
         for name in names:
@@ -69,7 +92,9 @@ class EncodingsConfig(ShapedConfig):
             for name in made:
                 last = compose(name, self.shape()).max_position
                 if last is not None and last < self.train_len - 1:
-                    raise ValueError(f"{name} ends at position {last}, inside the trained length")
+                    raise ValueError(
+                        f"{name} ends at position {last}, inside the trained length"
+                    )
         for name in self.encodings:
             least = record_of(name).least_head_dim
             if self.head_dim < least:

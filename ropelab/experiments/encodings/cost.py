@@ -1,6 +1,8 @@
-"""The cost of each encoding before anything is trained: parameters, work, memory and times."""
-# Work is counted in operations, relative to no positions: a table must be the same on every
-# machine. Measured times are for the manifest.
+"""The cost of each encoding before anything is trained: parameters, work, memory and
+times.
+"""
+# Work is counted in operations, relative to no positions: a table must be the same on
+# every machine. Measured times are for the manifest.
 
 import statistics
 import time
@@ -44,8 +46,8 @@ Work = Callable[[], object]
 
 def encoding_of(shape: Shape, name: str, seed: int = 0) -> Encoding:
     """Return the encoding as the models of the experiment carry it."""
-    # Separate products for all, also where a fused kernel is allowed: times then differ by the
-    # work of the encodings, and short windows are trained faster.
+    # Separate products for all, also where a fused kernel is allowed: times then differ
+    # by the work of the encodings, and short windows are trained faster.
     return unfused(compose(name, shape, seed))
 
 
@@ -54,13 +56,17 @@ def untrained(config: EncodingsConfig, name: str) -> LanguageModel:
 
 
 def costs(config: EncodingsConfig) -> pd.DataFrame:
-    """Return a row per encoding: its record, parameters, and work against none at all."""
+    """Return a row per encoding: its record, parameters, and work against none at
+    all.
+    """
     rows = []
     for name in config.encodings:
         record = record_of(name)
         encoding = compose(name, config.shape())
         last, limit = encoding.max_position, defined_length(encoding, config.test_len)
-        decoding = decode_flops(config, name, limit) / decode_flops(config, PLAIN, limit)
+        decoding = decode_flops(config, name, limit) / decode_flops(
+            config, PLAIN, limit
+        )
         rows.append(
             {
                 "encoding": name,
@@ -68,8 +74,11 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
                 "defined": "everywhere" if last is None else f"to position {last}",
                 "fused_kernel": encoding.fused,
                 "parameters": parameters(config, name, config.train_len),
-                "parameters_at_twice_the_length": parameters(config, name, 2 * config.train_len),
-                "train_flops_ratio": train_flops(config, name) / train_flops(config, PLAIN),
+                "parameters_at_twice_the_length": parameters(
+                    config, name, 2 * config.train_len
+                ),
+                "train_flops_ratio": train_flops(config, name)
+                / train_flops(config, PLAIN),
                 "decode_flops_ratio": decoding,
             }
         )
@@ -82,7 +91,9 @@ def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
 
 
 def train_flops(config: EncodingsConfig, name: str) -> int:
-    """Count the operations to learn from one window of the trained length, both ways."""
+    """Count the operations to learn from one window of the trained length, both
+    ways.
+    """
     model = untrained(config, name)
     tokens = torch.zeros(1, config.train_len + 1, dtype=torch.long)
     batch = Batch(tokens, torch.ones_like(tokens, dtype=torch.bool))
@@ -91,16 +102,21 @@ def train_flops(config: EncodingsConfig, name: str) -> int:
 
 @torch.no_grad()
 def decode_flops(config: EncodingsConfig, name: str, context: int) -> int:
-    """Count the operations for one more token when all others of `context` are cached."""
+    """Count the operations for one more token when all others of `context` are
+    cached.
+    """
     model, cache = untrained(config, name), Cache()
     one = torch.zeros(1, 1, dtype=torch.long)
     model(torch.zeros(1, context - 2, dtype=torch.long), cache)
-    model(one, cache)  # tables that are kept while decoding are made here, and not counted
+    # tables that are kept while decoding are made here, and not counted
+    model(one, cache)
     return flops_of(lambda: model(one, cache))
 
 
 def flops_of(work: Work) -> int:
-    """Count the floating-point operations of all matrix products, two per multiply-add."""
+    """Count the floating-point operations of all matrix products, two per
+    multiply-add.
+    """
     # torch does not count fused attention on a CPU: call attention unfused.
     with FlopCounterMode(display=False) as counter:
         work()
@@ -108,7 +124,9 @@ def flops_of(work: Work) -> int:
 
 
 def memory(config: EncodingsConfig) -> pd.DataFrame:
-    """Return the bytes that a pass keeps for positions, and of its largest tensor, by length."""
+    """Return the bytes that a pass keeps for positions, and of its largest tensor, by
+    length.
+    """
     rows = []
     for name in config.encodings:
         for length in MEMORY_LENGTHS:
@@ -139,12 +157,16 @@ class LargestTensor(TorchDispatchMode):
     ) -> Any:
         out = func(*args, **(kwargs or {}))
         made = (leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor))
-        self.bytes = max([self.bytes, *(each.untyped_storage().nbytes() for each in made)])
+        self.bytes = max(
+            [self.bytes, *(each.untyped_storage().nbytes() for each in made)]
+        )
         return out
 
 
 def kept_bytes(owner: object) -> int:
-    """Count the bytes of tensors and arrays in an object: modules, tables and attributes."""
+    """Count the bytes of tensors and arrays in an object: modules, tables and
+    attributes.
+    """
     sizes: dict[int, int] = {}
     seen: set[int] = set()
     waiting = [owner]
@@ -161,7 +183,9 @@ def kept_bytes(owner: object) -> int:
             waiting.extend(thing.values())
         elif isinstance(thing, tuple | list):
             waiting.extend(thing)
-        elif isinstance(thing, nn.Module) or type(thing).__module__.startswith("ropelab."):
+        elif isinstance(thing, nn.Module) or type(thing).__module__.startswith(
+            "ropelab."
+        ):
             waiting.extend(vars(thing).values())
     return sum(sizes.values())
 
@@ -179,24 +203,39 @@ class Timing:
 
     @property
     def key(self) -> dict[str, Any]:
-        shape = {"layers", "width", "heads", "head_dim", "tokens_per_step", "first_window"}
+        shape = {
+            "layers",
+            "width",
+            "heads",
+            "head_dim",
+            "tokens_per_step",
+            "first_window",
+        }
         named = {"encodings", "train_len", "test_len", "dtype", "device", *shape}
         fields = self.config.model_dump(mode="json", include=named)
         own = mentioned(self.config.encodings)
         return {**fields, **({"own": own} if own else {})}
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """Return `times`: throughput and time per decoded token of each encoding and of NoPE."""
+        """Return `times`: throughput and time per decoded token of each encoding and of
+        NoPE.
+        """
         config, rows = self.config, []
         # A step has one row at least, however long.
         tokens = max(1, config.tokens_per_step // config.train_len) * config.train_len
         with context.progress(self.title, len(config.encodings)) as advance:
             for name in config.encodings:
-                step, slower = in_turns(training_step(config, name), training_step(config, PLAIN))
+                step, slower = in_turns(
+                    training_step(config, name), training_step(config, PLAIN)
+                )
                 # New models: those have moved, and their optimizers hold memory.
-                model, plain = (untrained(config, each).to(config.device) for each in (name, PLAIN))
+                model, plain = (
+                    untrained(config, each).to(config.device) for each in (name, PLAIN)
+                )
                 length = defined_length(model.encoding, config.test_len)
-                token, longer = in_turns(decoding(model, length), decoding(plain, length))
+                token, longer = in_turns(
+                    decoding(model, length), decoding(plain, length)
+                )
                 rows.append(
                     {
                         "encoding": name,
@@ -221,11 +260,15 @@ def training_step(config: EncodingsConfig, name: str) -> Work:
     def data(step: int, window: int, rows: int) -> Batch:
         return periodic_batch(np.random.default_rng(step), window, rows)
 
-    return lambda: one_step(model, optimizers, data, recipe, recipe.steps - 1, config.dtype)
+    return lambda: one_step(
+        model, optimizers, data, recipe, recipe.steps - 1, config.dtype
+    )
 
 
 def decoding(model: LanguageModel, context: int) -> Work:
-    """Return the decoding of DECODED tokens, one by one, at the end of a cached context."""
+    """Return the decoding of DECODED tokens, one by one, at the end of a cached
+    context.
+    """
     full, device = Cache(), model.head.weight.device
     with torch.inference_mode():
         model(torch.zeros(1, context - DECODED, dtype=torch.long, device=device), full)
@@ -240,9 +283,11 @@ def decoding(model: LanguageModel, context: int) -> Work:
 
 
 def in_turns(mine: Work, plain: Work) -> tuple[float, float | None]:
-    """Return the median seconds of `mine`, and the ratio to those of `plain`, measured in turns."""
-    # The ratio is the median over rounds; None where the middle half is further apart than STEADY,
-    # as on a machine that does something else too.
+    """Return the median seconds of `mine`, and the ratio to those of `plain`, measured
+    in turns.
+    """
+    # The ratio is the median over rounds; None where the middle half is further apart
+    # than STEADY, as on a machine that does something else too.
     seconds: tuple[list[float], list[float]] = ([], [])
     for work in (mine, plain):
         work()

@@ -1,14 +1,16 @@
-"""A model per encoding and seed: its cells, its tables with 95 % intervals, and the answer.
+"""A model per encoding and seed: its cells, its tables with 95 % intervals, and the
+answer.
 
-text_nll       loss by bucket of positions, mean over documents, one row per encoding and seed
-last_window    loss of the same final tokens after growing contexts, the same way
-copy_accuracy  share of tokens copied correctly, by distance and context
-quality        the three above where contexts are 1x, 2x, 4x ... the trained length, over seeds
-comparisons    every encoding against one baseline
-pairs          text losses at the trained length of encodings that the literature compares
-extrapolation  every encoding against itself at the trained length
+text_nll       loss by bucket of positions, mean over documents, one row per encoding
+and seed last_window    loss of the same final tokens after growing contexts, the same
+way copy_accuracy  share of tokens copied correctly, by distance and context quality
+the three above where contexts are 1x, 2x, 4x ... the trained length, over seeds
+comparisons    every encoding against one baseline pairs          text losses at the
+trained length of encodings that the literature compares extrapolation  every encoding
+against itself at the trained length
 
-Where an encoding is not defined the row is there, its status `undefined` and its value missing.
+Where an encoding is not defined the row is there, its status `undefined` and its value
+missing.
 """
 
 import math
@@ -38,20 +40,29 @@ from ropelab.runs.sentences import listed, sentences_of
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import LEARNED
 
-# Raise it when an encoding starts or learns differently: its models are then trained anew.
+# Raise it when an encoding starts or learns differently: its models are then trained
+# anew.
 LEARNING_VERSION = 3
 BASELINE = "rope"
 TEXT, COPY = "text loss", "copy accuracy"
 MEASURE: dict[str, Measure] = {TEXT: "loss", COPY: "share"}
 ROW = ["encoding", "seed"]
-# Encodings whose text losses at the trained length the literature sets against each other.
-PAIRS = (("learned", "sinusoidal"), ("deberta", "transformer_xl"), ("rope_values", "rope"))
-# The verdicts of the table `literature` that decide nothing, and that decide against a statement.
+# Encodings whose text losses at the trained length the literature sets against each
+# other.
+PAIRS = (
+    ("learned", "sinusoidal"),
+    ("deberta", "transformer_xl"),
+    ("rope_values", "rope"),
+)
+# The verdicts of the table `literature` that decide nothing, and that decide against a
+# statement.
 UNDECIDED, NOT_REPRODUCED = "not decidable here", "not reproduced here"
 
 
 def cells(config: EncodingsConfig) -> list[Cell]:
-    """Return every task of every model, the behaviour of the models, and their times."""
+    """Return every task of every model, the behaviour of the models, and their
+    times.
+    """
     return [*questions(config), *observations(config), Timing(config)]
 
 
@@ -72,7 +83,9 @@ def questions(config: EncodingsConfig) -> list[Evaluation]:
 def observations(config: EncodingsConfig) -> list[Evaluation]:
     length = config.train_len
     return [
-        replace(each, task=Behaviour(task=each.task, corpus=each.task.corpus, length=length))
+        replace(
+            each, task=Behaviour(task=each.task, corpus=each.task.corpus, length=length)
+        )
         for each in questions(config)
     ]
 
@@ -81,11 +94,18 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
     key: dict[str, Any] = {"name": encoding, "trained_len": config.train_len}
     # Classes of one's own may also stand inside a notation.
     parts = re.split(r"[(),]", encoding)
-    key |= {"version": LEARNING_VERSION, **sources(*(find("encodings", part) for part in parts))}
-    plans = {p: c.label for p in parts if isinstance(c := find("casts", p.strip()), CastPlan)}
+    key |= {
+        "version": LEARNING_VERSION,
+        **sources(*(find("encodings", part) for part in parts)),
+    }
+    plans = {
+        p: c.label for p in parts if isinstance(c := find("casts", p.strip()), CastPlan)
+    }
     key |= {"casts": plans} if plans else {}
     make = partial(encoding_of, config.shape(), encoding, seed)
-    return training_of(config, seed, make, key, encoding, config.first_window, fused=False)
+    return training_of(
+        config, seed, make, key, encoding, config.first_window, fused=False
+    )
 
 
 def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
@@ -107,7 +127,9 @@ def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
     rows = _rows(answers, config)
     quality = _quality(rows, config)
     found |= {"quality": quality, **comparisons(rows, config)}
-    marked = {n: mark_unlearned(found[n], quality) for n in ("comparisons", "extrapolation")}
+    marked = {
+        n: mark_unlearned(found[n], quality) for n in ("comparisons", "extrapolation")
+    }
     return found | marked
 
 
@@ -119,7 +141,9 @@ def times(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
 def _everywhere(
     found: pd.DataFrame, places: pd.DataFrame, config: EncodingsConfig, value: str
 ) -> pd.DataFrame:
-    """Return a row for every encoding, seed and place, with a status and the trained length."""
+    """Return a row for every encoding, seed and place, with a status and the trained
+    length.
+    """
     rows = pd.DataFrame({"encoding": config.encodings}).merge(
         pd.DataFrame({"seed": config.seeds}), how="cross"
     )
@@ -130,9 +154,11 @@ def _everywhere(
     return full.assign(status=status, train_len_tokens=config.train_len)
 
 
-# The values of a metric under an encoding at a multiple of the trained length; none if undefined.
+# The values of a metric under an encoding at a multiple of the trained length; none if
+# undefined.
 Rows = dict[tuple[Hashable, ...], pd.DataFrame]
-# How the answer says that one is better than another, what is measured, in which form and unit.
+# How the answer says that one is better than another, what is measured, in which form
+# and unit.
 SAID = {
     TEXT: ("read text better", "text losses", "{:.3f}", " nats per byte"),
     COPY: ("copy more", "shares copied", "{:.0%}", ""),
@@ -166,7 +192,9 @@ def _rows(answers: dict[str, dict[str, pd.DataFrame]], config: EncodingsConfig) 
 
 
 def _quality(rows: Rows, config: EncodingsConfig) -> pd.DataFrame:
-    """Return a row per metric, encoding and multiple, its interval over seeds and units."""
+    """Return a row per metric, encoding and multiple, its interval over seeds and
+    units.
+    """
     records = []
     metrics = dict.fromkeys(metric for metric, _, _ in rows)
     for place in product(metrics, config.encodings, _multiples(config)):
@@ -177,24 +205,50 @@ def _quality(rows: Rows, config: EncodingsConfig) -> pd.DataFrame:
             worst = by_seed.max() if place[0] == TEXT else by_seed.min()
             mean = (*common.over_seeds(rows[place]), worst, "ok")
         records.append((*place, *mean))
-    columns = ["metric", "encoding", "times_trained_len", "seeds", "n", "value", *common.INTERVAL]
+    columns = [
+        "metric",
+        "encoding",
+        "times_trained_len",
+        "seeds",
+        "n",
+        "value",
+        *common.INTERVAL,
+    ]
     table = pd.DataFrame(records, columns=[*columns, "worst_seed_value", "status"])
     return table.assign(train_len_tokens=config.train_len)
 
 
 def comparisons(rows: Rows, config: EncodingsConfig) -> dict[str, pd.DataFrame]:
-    """Compare encodings, as far as both are defined; the verdict names the better one."""
+    """Compare encodings, as far as both are defined; the verdict names the better
+    one.
+    """
     baseline = BASELINE if BASELINE in config.encodings else config.encodings[0]
     others = [name for name in config.encodings if name != baseline]
-    metrics, multiples = dict.fromkeys(metric for metric, _, _ in rows), _multiples(config)
-    values = {place: table.set_index(["seed", "unit"])["value"] for place, table in rows.items()}
+    metrics, multiples = (
+        dict.fromkeys(metric for metric, _, _ in rows),
+        _multiples(config),
+    )
+    values = {
+        place: table.set_index(["seed", "unit"])["value"]
+        for place, table in rows.items()
+    }
     # What identifies a row, its two places, and their names in the verdict.
     against_baseline = [
-        ((metric, times, a, baseline), (metric, a, times), (metric, baseline, times), (a, baseline))
+        (
+            (metric, times, a, baseline),
+            (metric, a, times),
+            (metric, baseline, times),
+            (a, baseline),
+        )
         for metric, times, a in product(metrics, multiples, others)
     ]
     grown = [
-        ((metric, times, name), (metric, name, times), (metric, name, 1), ("better", "worse"))
+        (
+            (metric, times, name),
+            (metric, name, times),
+            (metric, name, 1),
+            ("better", "worse"),
+        )
         for metric, name, times in product(metrics, config.encodings, multiples[-1:])
         if times > 1
     ]
@@ -218,41 +272,60 @@ def comparisons(rows: Rows, config: EncodingsConfig) -> dict[str, pd.DataFrame]:
 
 
 def learners(quality: pd.DataFrame) -> set[str]:
-    """Return the encodings that copy with every seed from half of the trained length back."""
+    """Return the encodings that copy with every seed from half of the trained length
+    back.
+    """
     inside = quality[(quality["metric"] == COPY) & (quality["times_trained_len"] == 1)]
     return set(inside[inside["worst_seed_value"] >= LEARNED]["encoding"])
 
 
 def mark_unlearned(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
-    """Mark comparisons of copying beyond the trained length by models that did not learn it."""
+    """Mark comparisons of copying beyond the trained length by models that did not
+    learn it.
+    """
     beyond = (table["metric"] == COPY) & (table["times_trained_len"] > 1)
     able = table.filter(like="encoding").isin(learners(quality)).all(axis=1)
     return table.assign(status=table["status"].mask(beyond & ~able, UNLEARNED))
 
 
 def answer(tables: Tables) -> str:
-    """Name what is shown to be better than the baseline at the longest context, and count."""
+    """Name what is shown to be better than the baseline at the longest context, and
+    count.
+    """
     defined = tables["quality"][tables["quality"]["status"] == "ok"]
-    tested, reached = (table["times_trained_len"].max() for table in (tables["quality"], defined))
+    tested, reached = (
+        table["times_trained_len"].max() for table in (tables["quality"], defined)
+    )
     findings = (finding(metric, tables, reached) for metric in SAID)
     said = f"at {reached}x the trained length {'; '.join(filter(None, findings))}"
     if reached < tested:
         said = f"no encoding has a value beyond {reached}x the trained length; {said}"
     counts = significance(tables["comparisons"])
-    verdicts = tables["literature"]["verdict"] if "literature" in tables else pd.Series([])
+    verdicts = (
+        tables["literature"]["verdict"] if "literature" in tables else pd.Series([])
+    )
     if len(decided := verdicts[verdicts != UNDECIDED]):
         shown = (decided != NOT_REPRODUCED).sum()
-        published = f"{shown} of {len(decided)} published statements decided here are reproduced."
+        published = (
+            f"{shown} of {len(decided)} published statements decided here are"
+            " reproduced."
+        )
         counts = f"{counts[:-1]}; {published}"
     return f"{sentences_of([said])} {counts}"
 
 
 def finding(metric: str, tables: Tables, times: int) -> str:
-    """Say which encodings are better than the baseline, by the means; nothing without values."""
+    """Say which encodings are better than the baseline, by the means; nothing without
+    values.
+    """
     better, what, form, unit = SAID[metric]
     labels = tables["cost"].set_index("encoding")["label"]
     baseline = BASELINE if BASELINE in labels else labels.index[0]
-    values = tables["quality"].query("metric == @metric and status == 'ok'").set_index("encoding")
+    values = (
+        tables["quality"]
+        .query("metric == @metric and status == 'ok'")
+        .set_index("encoding")
+    )
     means, among = values[values["times_trained_len"] == times]["value"], ""
     if metric == COPY and len(means):
         # An encoding that did not learn the task says nothing about extrapolation.
@@ -272,8 +345,12 @@ def finding(metric: str, tables: Tables, times: int) -> str:
     if metric == TEXT and times > 1:
         near = values[values["times_trained_len"] == 1]["value"][baseline]
         than += f", at {near:.3f} if that is cut to 1x"
-    rows = tables["comparisons"].query("metric == @metric and times_trained_len == @times")
-    ahead = means.filter(rows.query("status != @UNLEARNED and verdict == encoding_a")["encoding_a"])
+    rows = tables["comparisons"].query(
+        "metric == @metric and times_trained_len == @times"
+    )
+    ahead = means.filter(
+        rows.query("status != @UNLEARNED and verdict == encoding_a")["encoding_a"]
+    )
     if ahead.empty:
         return f"{among}{'none' if among else 'no encoding'} is shown to {than}"
     verb = "are" if len(ahead) > 1 else "is"
@@ -284,17 +361,23 @@ def _ranked(means: pd.Series, metric: str, labels: pd.Series) -> str:
     """List the best by their means, and count the others."""
     first = means.sort_values(ascending=metric == TEXT)[:NAMED]
     form, rest = SAID[metric][2], len(means) - len(first)
-    names = [f"{labels[str(name)]} at {form.format(mean)}" for name, mean in first.items()]
+    names = [
+        f"{labels[str(name)]} at {form.format(mean)}" for name, mean in first.items()
+    ]
     return listed([*names, f"{rest} more"] if rest else names)
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """Return a row per encoding: its cost, losses and copying at 1x and at the longest context."""
+    """Return a row per encoding: its cost, losses and copying at 1x and at the longest
+    context.
+    """
     cost = tables["cost"].set_index("encoding")
     columns = {"adds": cost["parameters"], "work": cost["train_flops_ratio"].round(2)}
     for metric, short in ((TEXT, "text"), (COPY, "copy")):
         rows = tables["quality"][tables["quality"]["metric"] == metric]
         wide = rows.pivot(index="encoding", columns="times_trained_len", values="value")
-        for times in sorted({wide.columns.min(), wide.columns.max()}) if len(wide) else []:
+        for times in (
+            sorted({wide.columns.min(), wide.columns.max()}) if len(wide) else []
+        ):
             columns[f"{short} {times}x"] = wide[times]
     return pd.DataFrame(columns).loc[cost.index].rename_axis("encoding").reset_index()

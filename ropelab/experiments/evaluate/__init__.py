@@ -1,6 +1,7 @@
 """A released model beyond its trained length, unmodified and under each method.
 
-Nothing is trained; frequencies or attention are changed. Lengths and geometry are the model's own.
+Nothing is trained; frequencies or attention are changed. Lengths and geometry are the
+model's own.
 """
 
 from contextlib import suppress
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 BODY = "ropelab.experiments.evaluate.results"
 CANNOT_SHOW = (
-    "How other models behave: a released model speaks for itself alone. And what fine-tuning under "
-    "a method would bring: nothing is trained."
+    "How other models behave: a released model speaks for itself alone. And what"
+    " fine-tuning under a method would bring: nothing is trained."
 )
 VERSION = 6
 Format = Literal["auto", "float32", "bfloat16", "float16"]
@@ -38,26 +39,38 @@ class EvaluateConfig(Config):
     argument: ClassVar[str] = "model"
 
     model: str = Field(
-        description="folder of a Hugging Face causal language model, or its id in the local cache "
-        "of the Hub"
+        description=(
+            "folder of a Hugging Face causal language model, or its id in the local"
+            " cache of the Hub"
+        )
     )
     context: Count = Field(description=config.TEXTS["evaluate"]["context"])
-    methods: Names = Field(DEFAULT_METHODS, description=config.TEXTS["evaluate"]["methods"])
+    methods: Names = Field(
+        DEFAULT_METHODS, description=config.TEXTS["evaluate"]["methods"]
+    )
     tasks: config.Tasks = ("text", "copy", "passkey")
     casts: config.Casts = Field((), exclude_if=lambda names: not names)
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
     offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
     documents: Count = Field(10, description="documents the text is measured on")
-    sequences: Count = Field(2, description="sequences per distance or depth, and context")
+    sequences: Count = Field(
+        2, description="sequences per distance or depth, and context"
+    )
     depths: config.Depths = (0, 25, 50, 75, 100)
     corpus: config.CorpusPath = ""
-    packed: bool = Field(False, description="join documents and cut, instead of taking their heads")
+    packed: bool = Field(
+        False, description="join documents and cut, instead of taking their heads"
+    )
     bos: Literal["auto", "yes", "no"] = Field(
         "auto",
-        description="begin with the beginning-of-sequence token; auto: as the tokenizer does",
+        description=(
+            "begin with the beginning-of-sequence token; auto: as the tokenizer does"
+        ),
     )
     device: config.On = "auto"
-    dtype: Format = Field("auto", description="of weights; auto: as stored; angles are in float32")
+    dtype: Format = Field(
+        "auto", description="of weights; auto: as stored; angles are in float32"
+    )
     device_map: Literal["none", "auto"] = Field(
         "none", exclude=True, description="auto: spread the model over all devices"
     )
@@ -71,24 +84,30 @@ class EvaluateConfig(Config):
         """Fill in the length and the number format of the model."""
         model = values.get("model")
         if not model:
-            raise ValueError("name a model: its folder, or its id in the local cache of the Hub")
+            raise ValueError(
+                "name a model: its folder, or its id in the local cache of the Hub"
+            )
         if not isinstance(model, str):
-            return {"context": config.SHORTEST, **values}  # so that only the model is wrong
+            # so that only the model is wrong
+            return {"context": config.SHORTEST, **values}
         require("transformers")
         from ropelab.models.released.facts import facts_of
         from ropelab.models.released.loading import checkpoint_dtype
 
         trained = facts_of(model).train_len
-        # Under a cast nothing need be beyond the trained length; methods are then asked for.
+        # Under a cast nothing need be beyond the trained length; methods are then asked
+        # for.
         rounds = bool(values.get("casts") or values.get("cache"))
         filled = {"context": trained if rounds else 2 * trained, **values}
         with suppress(TypeError, ValueError):  # no number, as its own field will say
-            # The factors of methods would be below 1: a small look is at the model as it is.
+            # The factors of methods would be below 1: a small look is at the model as
+            # it is.
             rounds |= read_number(filled["context"]) < trained  # type: ignore[operator]
         if rounds:
             filled.setdefault("methods", ())
         if filled.get("dtype", "auto") == "auto":
-            # The number format that the configuration names, `auto` if it names none of ours.
+            # The number format that the configuration names, `auto` if it names none of
+            # ours.
             named = checkpoint_dtype(Path(model))
             filled["dtype"] = named if named in get_args(Format) else "auto"
         return filled
@@ -100,20 +119,24 @@ class EvaluateConfig(Config):
         config.roundings(self)
         least = config.SHORTEST
         if self.train_len < least:
-            raise ValueError(f"the model has {self.train_len} tokens, at least {least} needed")
+            raise ValueError(
+                f"the model has {self.train_len} tokens, at least {least} needed"
+            )
         if self.context < least:
             raise ValueError(f"context must be at least {least}, got {self.context}")
         config.check_depths(self.depths)
         for method in self.parsed_methods():
             if not isinstance(method, Reading) or method.recalibration:
                 raise ValueError(
-                    f"a released model cannot be evaluated under {method.label}, which trains or "
-                    "searches"
+                    f"a released model cannot be evaluated under {method.label}, which"
+                    " trains or searches"
                 )
         return self
 
     def changed(self) -> dict[str, Any]:
-        """Return the fields whose values differ from the defaults, and any length filled in."""
+        """Return the fields whose values differ from the defaults, and any length
+        filled in.
+        """
         fields = type(self).model_fields
         kept = self.model_dump(mode="json")
         return {n: v for n, v in kept.items() if getattr(self, n) != fields[n].default}
@@ -124,13 +147,21 @@ class EvaluateConfig(Config):
 
     @property
     def scope(self) -> str:
-        texts = f", {count_of(self.documents, 'document')}" if "text" in self.tasks else ""
+        texts = (
+            f", {count_of(self.documents, 'document')}" if "text" in self.tasks else ""
+        )
         return f"{Path(self.model).name}, up to {self.context} tokens{texts}"
 
     def inputs(self) -> dict[str, str]:
-        """Fingerprints of the text and of the model; InputError if one cannot be used."""
+        """Fingerprints of the text and of the model; InputError if one cannot be
+        used.
+        """
         named = {"documents": self.text.names} if self.corpus else {}
-        return {"corpus": self.text.fingerprint, "model": self.reference().fingerprint, **named}
+        return {
+            "corpus": self.text.fingerprint,
+            "model": self.reference().fingerprint,
+            **named,
+        }
 
     @cached_property
     def facts(self) -> "ModelFacts":
@@ -144,7 +175,9 @@ class EvaluateConfig(Config):
 
     @property
     def grid_len(self) -> int:
-        """The length that places follow: the trained one, or half of a context below that."""
+        """The length that places follow: the trained one, or half of a context below
+        that.
+        """
         if self.context >= self.train_len:
             return self.train_len
         # Casts are compared at the end of that context, not beyond its half.
@@ -156,7 +189,9 @@ class EvaluateConfig(Config):
 
     @property
     def window(self) -> int:
-        """Tokens of the sliding window: the length that the model claims, if more is tested."""
+        """Tokens of the sliding window: the length that the model claims, if more is
+        tested.
+        """
         claimed = self.facts.claimed_len
         return claimed if claimed < self.context else self.train_len
 

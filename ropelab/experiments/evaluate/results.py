@@ -1,9 +1,10 @@
 """Cells, tables, the recommendation, answer and summary.
 
-`model` has the facts about positions and the weights' format, `recommendation` the row to use at
-the tested length, for text and for each kind of retrieval; `casts`: `ropelab.models.tasks.rounded`;
-others: `ropelab.models.tasks.tables`. A task that the unmodified model does not do inside its
-trained length is not done beyond it: its status is `undecidable`, and no methods are compared.
+`model` has the facts about positions and the weights' format, `recommendation` the row
+to use at the tested length, for text and for each kind of retrieval; `casts`:
+`ropelab.models.tasks.rounded`; others: `ropelab.models.tasks.tables`. A task that the
+unmodified model does not do inside its trained length is not done beyond it: its status
+is `undecidable`, and no methods are compared.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,13 @@ from ropelab.math.scaling.plan import as_typed
 from ropelab.models.methods.method import UNSCALED, Scaled
 from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
-from ropelab.models.tasks.cells import UNDECIDABLE, Checked, Evaluation, collected, is_found
+from ropelab.models.tasks.cells import (
+    UNDECIDABLE,
+    Checked,
+    Evaluation,
+    collected,
+    is_found,
+)
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
 from ropelab.models.tasks.needles import Needles
 from ropelab.models.tasks.plans import beyond_training
@@ -33,20 +40,32 @@ from ropelab.runs.spelling import command_of, split_list
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import HARDLY_READ
 
-# The best row is better than the unmodified model; it is the unmodified model; the two are
-# indistinguishable. A fourth status is UNDECIDABLE.
+# The best row is better than the unmodified model; it is the unmodified model; the two
+# are indistinguishable. A fourth status is UNDECIDABLE.
 BETTER, KEPT, OPEN = "better", "unmodified", "open"
-# The recommendation of a task: the label of the best row; its loss (nats per byte) or the share
-# that it finds; those of the unmodified model and of the sliding window; best minus unmodified;
-# labels indistinguishable from the best; the command that writes the best one's configuration.
+# The recommendation of a task: the label of the best row; its loss (nats per byte) or
+# the share that it finds; those of the unmodified model and of the sliding window; best
+# minus unmodified; labels indistinguishable from the best; the command that writes the
+# best one's configuration.
 ADVICE = [
-    *("task", "status", "at_tokens", "best", "value", "unmodified", "difference", "ci_low"),
+    *(
+        "task",
+        "status",
+        "at_tokens",
+        "best",
+        "value",
+        "unmodified",
+        "difference",
+        "ci_low",
+    ),
     *("ci_high", "not_significant", "window", "emit"),
 ]
 
 
 def check(config: EvaluateConfig) -> None:
-    """Raise InputError for a corpus that is too short, or more memory than --limit-memory."""
+    """Raise InputError for a corpus that is too short, or more memory than
+    --limit-memory.
+    """
     config.reference().check_memory(config.limit_memory, config.context)
     for task in config.tasks:
         beyond_training(config, task, config.depths).check()
@@ -67,7 +86,13 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     rounded = [(name, 1.0, mode) for name, mode in under_casts]
     for method in config.parsed_methods():
         changed = WithMethod(method, geometry)
-        rows.append((method.label, method.factor, unmodified if method.label == same else changed))
+        rows.append(
+            (
+                method.label,
+                method.factor,
+                unmodified if method.label == same else changed,
+            )
+        )
         if isinstance(method, Scaled) and method.label != same:
             of_method = rounded_rows(config, method.label, changed, geometry)
             rounded += [(name, method.factor, mode) for name, mode in of_method]
@@ -86,8 +111,8 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     evaluation = partial(Evaluation, subject=model, checked=checked)
     probe, found = None, []
     easy = task.inside(config.grid_len)
-    # A cell per document: those that were read are kept, whatever happens to the others, and more
-    # of them can be asked for later.
+    # A cell per document: those that were read are kept, whatever happens to the
+    # others, and more of them can be asked for later.
     parts: Sequence[Texts | Retrieval | Needles] = task.parts()
     for part, (label, factor, mode) in product(parts, rows):
         # Nothing is drawn and nothing tuned: there is one seed.
@@ -112,9 +137,15 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
         # Unmodified alone, at the trained length, the probe is all of the task.
         probe = of_task[-1].probe or (None if task == "text" else of_task[0])
         if probe is not None:
-            status[probe.task.name] = common.OK if is_found(values[probe]) else UNDECIDABLE
-        decided += [probe] if probe and status[probe.task.name] == UNDECIDABLE else of_task
-    found = common.tables_of_tasks(collected(decided, values), config, AS_SHIPPED, short, status)
+            status[probe.task.name] = (
+                common.OK if is_found(values[probe]) else UNDECIDABLE
+            )
+        decided += (
+            [probe] if probe and status[probe.task.name] == UNDECIDABLE else of_task
+        )
+    found = common.tables_of_tasks(
+        collected(decided, values), config, AS_SHIPPED, short, status
+    )
     methods, geometry = config.parsed_methods(), config.facts.geometry()
     found |= casts_table(config, methods, geometry, found["comparisons"])
     found["recommendation"] = recommendation(config, found)
@@ -124,7 +155,9 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
 def model_table(config: EvaluateConfig) -> pd.DataFrame:
     facts: dict[str, Any] = asdict(config.facts)
     windows = facts.pop("windows")
-    lengths = {f"{name}_tokens": facts.pop(name) for name in ("train_len", "claimed_len")}
+    lengths = {
+        f"{name}_tokens": facts.pop(name) for name in ("train_len", "claimed_len")
+    }
     lengths["layer_window_tokens"] = windows[0] if windows else None
     lengths["sliding_window_tokens"] = config.window
     return pd.DataFrame([{**facts, **lengths, "dtype": config.dtype}])
@@ -132,12 +165,16 @@ def model_table(config: EvaluateConfig) -> pd.DataFrame:
 
 def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
     names = [beyond_training(config, task, config.depths).name for task in config.tasks]
-    return pd.DataFrame([_advice(task, config, tables) for task in names], columns=ADVICE)
+    return pd.DataFrame(
+        [_advice(task, config, tables) for task in names], columns=ADVICE
+    )
 
 
 def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]:
     length, text = config.context, task == "text"
-    metric, column = ("nll_bucket", common.NLL) if text else (f"{task}_accuracy", "accuracy")
+    metric, column = (
+        ("nll_bucket", common.NLL) if text else (f"{task}_accuracy", "accuracy")
+    )
     table = tables["text_nll" if text else metric]
     table = table[table["arm"] != ROUNDED]
     if not text and (table["status"] != common.OK).any():
@@ -151,7 +188,11 @@ def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
     pairs = tables["comparisons"]
     pairs = pairs[(pairs["metric"] == metric) & (pairs["context_tokens"] == length)]
     pairs = pairs[pairs["at_tokens"] == pairs["at_tokens"].max()]
-    others = {name: between(pairs, best, name).iloc[0] for name in values.index if name != best}
+    others = {
+        name: between(pairs, best, name).iloc[0]
+        for name in values.index
+        if name != best
+    }
     unmodified = others.get(AS_SHIPPED, {"verdict": AS_SHIPPED})
     status = {AS_SHIPPED: KEPT, "~": OPEN}.get(unmodified["verdict"], BETTER)
     return {
@@ -162,7 +203,9 @@ def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
         "value": float(values[best]),
         "unmodified": float(values[AS_SHIPPED]),
         **{name: unmodified.get(name) for name in ("difference", "ci_low", "ci_high")},
-        "not_significant": ", ".join(n for n, row in others.items() if row["verdict"] == "~"),
+        "not_significant": ", ".join(
+            n for n, row in others.items() if row["verdict"] == "~"
+        ),
         "window": float(values[WINDOW]) if WINDOW in values else None,
         "emit": _emit(best, config) if status == BETTER and best != WINDOW else "",
     }
@@ -183,76 +226,125 @@ def answer(tables: Tables) -> str:
     """Give the recommendation; then its cost."""
     model = tables["model"].iloc[0]
     # An empty text comes back from disk as a missing value.
-    recommended = tables["recommendation"].astype({"not_significant": object, "emit": object})
-    advice = [row for _, row in recommended.fillna({"not_significant": "", "emit": ""}).iterrows()]
+    recommended = tables["recommendation"].astype(
+        {"not_significant": object, "emit": object}
+    )
+    advice = [
+        row
+        for _, row in recommended.fillna({"not_significant": "", "emit": ""}).iterrows()
+    ]
     alone = tables["comparisons"].empty
     findings = [_finding(row, model, alone) for row in advice]
     if "casts" in tables:
-        # Without a method or a window nothing else was compared, and nothing is recommended.
+        # Without a method or a window nothing else was compared, and nothing is
+        # recommended.
         alone = len(tables["casts"]) == len(tables["comparisons"])
         findings = [*said_of_casts(tables["casts"]), *(() if alone else findings)]
     more = []
-    costs = tables["comparisons"].query("metric == 'nll_short_context' & method_a == @AS_SHIPPED")
+    costs = tables["comparisons"].query(
+        "metric == 'nll_short_context' & method_a == @AS_SHIPPED"
+    )
     # The price of a method where none is needed.
     for label in dict.fromkeys(row["best"] for row in advice if row["emit"]):
         parts = [
-            f"{-row.difference:+.3f} at {row.at_tokens}{' (~)' if row.verdict == '~' else ''}"
+            f"{-row.difference:+.3f} at"
+            f" {row.at_tokens}{' (~)' if row.verdict == '~' else ''}"
             for row in costs[costs["method_b"] == label].itertuples()
         ]
         if parts:
-            more.append(f"in short contexts {label} costs {', '.join(parts)} nats per byte")
+            more.append(
+                f"in short contexts {label} costs {', '.join(parts)} nats per byte"
+            )
     if "text_nll" in tables:
         plain = tables["text_nll"].query("method == @AS_SHIPPED")[common.NLL].min()
         if plain > HARDLY_READ:
-            chance = f"it reads this text little better than chance ({plain:.2f} nats per byte)"
+            chance = (
+                f"it reads this text little better than chance ({plain:.2f} nats per"
+                " byte)"
+            )
             more.insert(0, f"{chance}; try --corpus")
     if model["windowed_layers"]:
         more.append(
-            f"{model['windowed_layers']} of its {model['layers']} layers read a window of "
-            f"{model['layer_window_tokens']:.0f} tokens, which no method changes"
+            f"{model['windowed_layers']} of its {model['layers']} layers read a window"
+            f" of {model['layer_window_tokens']:.0f} tokens, which no method changes"
         )
     return common.sentences(findings, tables["comparisons"], more)
 
 
 def following(config: EvaluateConfig, tables: Tables) -> str:
-    """Return the command that writes the best method down, else the one that checks the model."""
+    """Return the command that writes the best method down, else the one that checks the
+    model.
+    """
     commands = tables["recommendation"]["emit"].fillna("")
-    return next(filter(None, commands), command_of("audit", {"model": config.model}, "model"))
+    return next(
+        filter(None, commands), command_of("audit", {"model": config.model}, "model")
+    )
 
 
 def _finding(row: pd.Series, model: pd.Series, alone: bool) -> str:
     does, best = common.does_of(row["task"]), row["best"]
     if row["status"] == UNDECIDABLE:
-        cases = f"in fewer than half of the cases inside {model['train_len_tokens']} tokens"
+        cases = (
+            f"in fewer than half of the cases inside {model['train_len_tokens']} tokens"
+        )
         return f"unmodified it {does} {cases}, so nothing is decided beyond"
-    unit = " nats per byte in the last bucket of positions" if row["task"] == "text" else ""
+    unit = (
+        " nats per byte in the last bucket of positions"
+        if row["task"] == "text"
+        else ""
+    )
     rivals = tied_with(split_list(row["not_significant"]))
     lead = f"at {row['at_tokens']} tokens"
     if alone:
         return f"{lead} the unmodified model {does}: {row['value']:.3f}{unit}"
     if row["status"] == KEPT:
-        return f"{lead} the unmodified model {does} best ({row['value']:.3f}{unit}){rivals}"
-    named = f"a sliding window of {model['sliding_window_tokens']}" if best == WINDOW else best
-    ends = f"{row['ci_low']:.3g} to {row['ci_high']:.3g}" if pd.notna(row["ci_low"]) else "n = 1"
+        return (
+            f"{lead} the unmodified model {does} best"
+            f" ({row['value']:.3f}{unit}){rivals}"
+        )
+    named = (
+        f"a sliding window of {model['sliding_window_tokens']}"
+        if best == WINDOW
+        else best
+    )
+    ends = (
+        f"{row['ci_low']:.3g} to {row['ci_high']:.3g}"
+        if pd.notna(row["ci_low"])
+        else "n = 1"
+    )
     gap = f"{row['difference']:+.3g} ({ends}){unit}"
     if row["status"] == BETTER:
         return f"{lead} {named} {does} best, {gap} against the unmodified model{rivals}"
-    return f"{lead} nothing {does} distinguishably better than the unmodified model: {named} {gap}"
+    return (
+        f"{lead} nothing {does} distinguishably better than the unmodified model:"
+        f" {named} {gap}"
+    )
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """Return a row per evaluation mode: cost at short length, loss at the end, shares found."""
+    """Return a row per evaluation mode: cost at short length, loss at the end, shares
+    found.
+    """
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
         losses = tables["last_window"]
-        trained, longest = losses["train_len_tokens"].iloc[0], losses["context_tokens"].max()
+        trained, longest = (
+            losses["train_len_tokens"].iloc[0],
+            losses["context_tokens"].max(),
+        )
         columns |= {
-            f"nll @{at}": common.by_label(losses[losses["context_tokens"] == at], common.NLL)
+            f"nll @{at}": common.by_label(
+                losses[losses["context_tokens"] == at], common.NLL
+            )
             for at in dict.fromkeys((trained, longest))
         }
     for task in common.retrieval_of(tables):
         found = in_longest_context(tables[f"{task}_accuracy"])
         at = found["context_tokens"].iloc[0]
         columns[f"{task} @{at}"] = common.by_label(found, "accuracy")
-    order = dict.fromkeys(label for column in columns.values() for label in column.index)
-    return pd.concat(columns, axis=1).loc[list(order)].rename_axis("method").reset_index()
+    order = dict.fromkeys(
+        label for column in columns.values() for label in column.index
+    )
+    return (
+        pd.concat(columns, axis=1).loc[list(order)].rename_axis("method").reset_index()
+    )

@@ -1,9 +1,11 @@
-"""My model was trained at one length: what happens at a longer one, under each scaling method?
+"""My model was trained at one length: what happens at a longer one, under each scaling
+method?
 
-A small model learns at `train_len` to read real text in which passages are quoted and keys are
-looked up. It is then evaluated at up to `test_len` tokens with its frequencies changed by every
-method, without fine-tuning: on text by position, and on what stood earlier by distance and length
-of context. Beside the methods there is the sliding window: no more context than was trained.
+A small model learns at `train_len` to read real text in which passages are quoted and
+keys are looked up. It is then evaluated at up to `test_len` tokens with its frequencies
+changed by every method, without fine-tuning: on text by position, and on what stood
+earlier by distance and length of context. Beside the methods there is the sliding
+window: no more context than was trained.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
@@ -21,18 +23,28 @@ if TYPE_CHECKING:
 
 BODY = "ropelab.experiments.extrapolate.results"
 CANNOT_SHOW = (
-    "How a large model behaves: the models have about a million parameters and are trained for "
-    "minutes; the method that wins here need not win there."
+    "How a large model behaves: the models have about a million parameters and are"
+    " trained for minutes; the method that wins here need not win there."
 )
 VERSION = 6
 # Instead of the preset's.
 Own = Annotated[Count | None, Field(exclude_if=lambda count: count is None)]
 ArmName = Literal["zero_shot", "finetuned", "ceiling", "cache"]
-DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
+DEFAULT_METHODS = (
+    "unscaled",
+    "pi",
+    "ntk",
+    "dynamic_ntk",
+    "ntk_by_parts",
+    "yarn",
+    "llama3",
+)
 
 
 class Preset(NamedTuple):
-    """The shape of the model and its training; the width of a head is configured apart."""
+    """The shape of the model and its training; the width of a head is configured
+    apart.
+    """
 
     layers: int
     width: int
@@ -44,7 +56,9 @@ class Preset(NamedTuple):
     other_rate: float
 
 
-PRESETS = {name: Preset(**row) for name, row in table_beside(__file__, "presets").items()}
+PRESETS = {
+    name: Preset(**row) for name, row in table_beside(__file__, "presets").items()
+}
 
 
 class ExtrapolateConfig(config.TaskConfig):
@@ -54,31 +68,46 @@ class ExtrapolateConfig(config.TaskConfig):
     test_len: config.TestLen = 8192
     methods: Some[str] = Field(
         DEFAULT_METHODS,
-        description="methods with their parameters, such as yarn(beta_fast=8),ntk(factor=8); where "
-        "the factor means the reach it defaults to test_len/train_len (ntk: that and twice that); "
-        f"the table `ropelab methods` says more: {', '.join(METHODS)}",
+        description=(
+            "methods with their parameters, such as yarn(beta_fast=8),ntk(factor=8);"
+            " where the factor means the reach it defaults to test_len/train_len (ntk:"
+            " that and twice that); the table `ropelab methods` says more:"
+            f" {', '.join(METHODS)}"
+        ),
     )
     tasks: config.Tasks = ("text", "copy", "copy_in_text")
-    arms: Some[ArmName] = Field(("zero_shot",), description=config.TEXTS["extrapolate"]["arms"])
+    arms: Some[ArmName] = Field(
+        ("zero_shot",), description=config.TEXTS["extrapolate"]["arms"]
+    )
     casts: config.Casts = Field((), exclude_if=lambda names: not names)
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
     offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
     search: Natural = Field(0, description=config.TEXTS["extrapolate"]["search"])
-    base: Base = Field(10000.0, description="base of the rotary frequencies in training")
+    base: Base = Field(
+        10000.0, description="base of the rotary frequencies in training"
+    )
     head_dim: config.RotatedHeadDim = 64
     preset: Literal["tiny", "small", "medium", "base", "large", "xl"] = Field(
-        "small", description="size of the model: about 0.4, 1, 4, 11, 38 or 120 million parameters"
+        "small",
+        description=(
+            "size of the model: about 0.4, 1, 4, 11, 38 or 120 million parameters"
+        ),
     )
     steps: Count | None = Field(None, description="training steps, if not the preset's")
-    tokens_per_step: Own = Field(None, description="tokens in a training step, likewise")
+    tokens_per_step: Own = Field(
+        None, description="tokens in a training step, likewise"
+    )
     heads: Own = Field(None, description="heads of a layer, likewise")
     finetune_steps: Count = Field(30, description="steps of the finetuned arm")
     finetune_len: Count | None = Field(
-        None, description="length of the finetuned arm, in tokens, test_len if not given"
+        None,
+        description="length of the finetuned arm, in tokens, test_len if not given",
     )
     seeds: config.Seeds = (0,)
     documents: config.Documents = 50
-    sequences: Count = Field(6, description="sequences per distance or depth, and context")
+    sequences: Count = Field(
+        6, description="sequences per distance or depth, and context"
+    )
     depths: config.Depths = (0, 25, 50, 75, 100)
     corpus: config.CorpusPath = ""
     device: config.On = "auto"
@@ -98,13 +127,15 @@ class ExtrapolateConfig(config.TaskConfig):
         config.roundings(self, self.head_dim)
         if not self.train_len <= self.tuned_len <= self.test_len:
             raise ValueError(
-                f"finetune_len must lie between train_len ({self.train_len}) and test_len "
-                f"({self.test_len}), got {self.finetune_len}"
+                f"finetune_len must lie between train_len ({self.train_len}) and"
+                f" test_len ({self.test_len}), got {self.finetune_len}"
             )
         config.check_depths(self.depths)
         tunable = any(isinstance(method, Reading) for method in self.parsed_methods())
         if set(self.arms) == {"finetuned"} and not tunable:
-            raise ValueError("a method searched on the trained model has no finetuned arm")
+            raise ValueError(
+                "a method searched on the trained model has no finetuned arm"
+            )
         if "cache" in self.arms and "text" not in self.tasks:
             raise ValueError("cache is an arm of the task text, which tasks leaves out")
         if self.search and "zero_shot" not in self.arms:
@@ -119,7 +150,11 @@ class ExtrapolateConfig(config.TaskConfig):
     @property
     def sizes(self) -> Preset:
         """The preset, with what this config has instead."""
-        own = {n: v for n in ("steps", "tokens_per_step", "heads") if (v := getattr(self, n))}
+        own = {
+            n: v
+            for n in ("steps", "tokens_per_step", "heads")
+            if (v := getattr(self, n))
+        }
         return PRESETS[self.preset]._replace(**own)
 
     def geometry(self) -> "Geometry":

@@ -1,10 +1,10 @@
 """Cells, tables, answer and summary.
 
-For most tables see `ropelab.models.tasks.tables`, for `casts` `ropelab.models.tasks.rounded`.
-`searched`: the parameters that a search chose, and the losses it went by. `ngram_baseline`: what
-followed the last 1, 2 or 3 tokens before. `cost`: of each row in text of the tested length,
-positions attended to and multiplications of the model per token, and the tokens of further
-training.
+For most tables see `ropelab.models.tasks.tables`, for `casts`
+`ropelab.models.tasks.rounded`. `searched`: the parameters that a search chose, and the
+losses it went by. `ngram_baseline`: what followed the last 1, 2 or 3 tokens before.
+`cost`: of each row in text of the tested length, positions attended to and
+multiplications of the model per token, and the tokens of further training.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -39,8 +39,8 @@ from ropelab.runs.thresholds import LEARNED
 LONGER = "trained_at_test_len"
 # Learning rates of fine-tuning, as a share of those of training.
 GENTLER = 0.25
-# Method, factor and arm (one of `config.arms`, or `searched`); the evaluation mode; and the
-# model that is evaluated.
+# Method, factor and arm (one of `config.arms`, or `searched`); the evaluation mode; and
+# the model that is evaluated.
 Row = tuple[tuple[str, float, str], Mode, Training]
 
 
@@ -51,26 +51,38 @@ def check(config: ExtrapolateConfig) -> None:
 
 
 def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
-    """Return every task of every row, for every training seed; retrieval without a model too."""
+    """Return every task of every row, for every training seed; retrieval without a
+    model too.
+    """
     geometry, methods = config.geometry(), config.parsed_methods()
     tasks = [beyond_training(config, task, config.depths) for task in config.tasks]
     all_rows = [
-        row for base in trainings(config, geometry) for row in rows(config, base, geometry, methods)
+        row
+        for base in trainings(config, geometry)
+        for row in rows(config, base, geometry, methods)
     ]
     evaluations = [
         Evaluation(
             subject=model,
             # The window sees the same at all lengths: the longest is enough.
-            task=task.at_the_end(config.test_len) if isinstance(mode, SlidingWindow) else task,
+            task=(
+                task.at_the_end(config.test_len)
+                if isinstance(mode, SlidingWindow)
+                else task
+            ),
             mode=mode,
-            labels=tuple(zip(common.ROW, (method, factor, model.seed, arm), strict=True)),
+            labels=tuple(
+                zip(common.ROW, (method, factor, model.seed, arm), strict=True)
+            ),
             dtype=config.dtype,
         )
         for task in tasks
         for (method, factor, arm), mode, model in all_rows
         if arm != labels.CACHE or task.name == "text"
     ]
-    baselines = [NgramBaseline(task=task) for task in tasks if isinstance(task, Retrieval)]
+    baselines = [
+        NgramBaseline(task=task) for task in tasks if isinstance(task, Retrieval)
+    ]
     return [*evaluations, *baselines]
 
 
@@ -96,7 +108,10 @@ def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
 
 
 def rows(
-    config: ExtrapolateConfig, base: Training, geometry: Geometry, methods: Sequence[Method]
+    config: ExtrapolateConfig,
+    base: Training,
+    geometry: Geometry,
+    methods: Sequence[Method],
 ) -> Iterator[Row]:
     """Yield all rows of the model trained at the trained length, the baselines last."""
     for arm in ("zero_shot", "finetuned"):
@@ -104,7 +119,11 @@ def rows(
             # A method that is searched has no other arm.
             if isinstance(method, Reading):
                 model = adapted(config, base, geometry, method, arm)
-                yield (method.label, method.factor, arm), WithMethod(method, geometry), model
+                yield (
+                    (method.label, method.factor, arm),
+                    WithMethod(method, geometry),
+                    model,
+                )
     for scaled in (method for method in methods if isinstance(method, Scaled)):
         mode = WithMethod(scaled, geometry)
         for name, rounded in rounded_rows(config, scaled.label, mode, geometry):
@@ -114,14 +133,21 @@ def rows(
         yield row, WithMethod(method, geometry), base
     plain = WithMethod(UNSCALED, geometry)
     if "ceiling" in config.arms:
-        # Trained at the test length from the start, on the same number of tokens. The curriculum
-        # goes on to the longer window; a step holds more tokens only if one row of it does.
+        # Trained at the test length from the start, on the same number of tokens. The
+        # curriculum goes on to the longer window; a step holds more tokens only if one
+        # row of it does.
         recipe, test_len = base.recipe, config.test_len
         tokens = max(test_len, recipe.tokens_per_step)
         steps = max(1, round(recipe.steps * recipe.tokens_per_step / tokens))
         recipe = replace(recipe, steps=steps, window=test_len, tokens_per_step=tokens)
-        encoding = partial(UNSCALED.encoding, replace(geometry, trained_len=test_len), test_len)
-        yield (LONGER, 1.0, "ceiling"), plain, replace(base, recipe=recipe, encoding=encoding)
+        encoding = partial(
+            UNSCALED.encoding, replace(geometry, trained_len=test_len), test_len
+        )
+        yield (
+            (LONGER, 1.0, "ceiling"),
+            plain,
+            replace(base, recipe=recipe, encoding=encoding),
+        )
     window = SlidingWindow(plain, config.train_len)
     if labels.CACHE in config.arms:
         length = config.train_len
@@ -130,9 +156,14 @@ def rows(
             (labels.NEAR_CACHE, 0, length),
             (labels.WINDOW_CACHE, 0, None),
         ):
-            yield (name, 1.0, labels.CACHE), WithCache(plain, length, beyond, within), base
+            yield (
+                (name, 1.0, labels.CACHE),
+                WithCache(plain, length, beyond, within),
+                base,
+            )
     if "finetuned" in config.arms:
-        # Trained on as long as the methods, at its own length: a gain of theirs is of the method.
+        # Trained on as long as the methods, at its own length: a gain of theirs is of
+        # the method.
         tuned = adapted(config, base, geometry, UNSCALED, "finetuned", config.train_len)
         yield (labels.WINDOW, 1.0, "finetuned"), window, tuned
     yield (labels.WINDOW, 1.0, "zero_shot"), window, base
@@ -146,7 +177,8 @@ def adapted(
     arm: str,
     tuned_len: int | None = None,
 ) -> Training:
-    """Train `base` for longer, as the method (recalibration) and the arm (fine-tuning) ask for.
+    """Train `base` for longer, as the method (recalibration) and the arm (fine-tuning)
+    ask for.
 
     Fine-tuning is on as many tokens at any `tuned_len`.
     """
@@ -155,10 +187,14 @@ def adapted(
         recipe = replace(start.recipe, **changes)
         return replace(
             start,
-            # Copying is known by now: the periodic rows that training begins with are left out.
+            # Copying is known by now: the periodic rows that training begins with are
+            # left out.
             mixture=replace(start.mixture, periodic_steps=0),
-            # The model can read by now: windows have their full length from the first step.
-            recipe=replace(recipe, first_window=recipe.window, warmup=min(5, recipe.steps)),
+            # The model can read by now: windows have their full length from the first
+            # step.
+            recipe=replace(
+                recipe, first_window=recipe.window, warmup=min(5, recipe.steps)
+            ),
             encoding=partial(method.encoding, geometry, recipe.window),
             encoding_key={**start.encoding_key, **key},
             start=start,
@@ -167,7 +203,8 @@ def adapted(
     model = base
     if method.recalibration:
         name = method.encoding(geometry, base.recipe.window).name
-        own = sources(method)  # which has parameters that the name of its encoding may not tell
+        # which has parameters that the name of its encoding may not tell
+        own = sources(method)
         key = {"name": name, **own, **({"method": method.label} if own else {})}
         model = continued(base, key, steps=method.recalibration)
     if arm == "finetuned":
@@ -186,9 +223,11 @@ def adapted(
 def searches(
     config: ExtrapolateConfig, methods: Sequence[Method]
 ) -> Iterator[tuple[Method, Method]]:
-    """Yield every method that is searched on the trained model, and the one it is called by."""
-    # LongRoPE, all parameters, is searched where it is named. With `search` all methods with
-    # parameters are, each once, with that budget, and LongRoPE in any case.
+    """Yield every method that is searched on the trained model, and the one it is
+    called by.
+    """
+    # LongRoPE, all parameters, is searched where it is named. With `search` all methods
+    # with parameters are, each once, with that budget, and LongRoPE in any case.
     methods = methods if "zero_shot" in config.arms else ()
     named = [method for method in methods if isinstance(method, LongRopeSearch)]
     if not config.search:
@@ -201,15 +240,23 @@ def searches(
     for method in first.values():
         yield Searched(inner=method.scaling, budget=config.search), method
     plain = LongRopeSearch(factor=config.test_len / config.train_len)
-    for each in dict.fromkeys(replace(one, budget=plain.budget) for one in (*named, plain)):
+    for each in dict.fromkeys(
+        replace(one, budget=plain.budget) for one in (*named, plain)
+    ):
         yield replace(each, budget=config.search), each
 
 
 def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
     evaluated = collected(cells(config), values)
-    found = common.tables_of_tasks(evaluated, config, UNSCALED.label, [config.train_len], {})
+    found = common.tables_of_tasks(
+        evaluated, config, UNSCALED.label, [config.train_len], {}
+    )
     searched, matched = (
-        [tables[name].assign(task=task) for task, tables in evaluated.items() if name in tables]
+        [
+            tables[name].assign(task=task)
+            for task, tables in evaluated.items()
+            if name in tables
+        ]
         for name in ("searched", "matched")
     )
     if searched:
@@ -227,22 +274,30 @@ def _cost(config: ExtrapolateConfig) -> pd.DataFrame:
     base, length = trainings(config, geometry)[0], config.test_len
     for row, mode, model in rows(config, base, geometry, config.parsed_methods()):
         # A window that moves on by half of its tokens passes most tokens twice.
-        passes, tokens = mode.passed(length) if isinstance(mode, SlidingWindow) else (1, length)
+        passes, tokens = (
+            mode.passed(length) if isinstance(mode, SlidingWindow) else (1, length)
+        )
         times = passes * tokens / length
         # Two operations are one multiplication.
         multiplications = operations_per_token(model.size, tokens) * FORWARD / 2
         further, at = 0, model
         while at.start is not None:
-            further += at.recipe.steps * max(at.recipe.tokens_per_step, at.recipe.window)
+            further += at.recipe.steps * max(
+                at.recipe.tokens_per_step, at.recipe.window
+            )
             at = at.start
         costs = (times * (tokens + 1) / 2, round(times * multiplications), further)
         records.append((*row, length, *costs))
     costs_of = ("attended_positions", "multiplications", "further_training_tokens")
-    return pd.DataFrame(records, columns=["method", "factor", "arm", "context_tokens", *costs_of])
+    return pd.DataFrame(
+        records, columns=["method", "factor", "arm", "context_tokens", *costs_of]
+    )
 
 
 def answer(tables: Tables) -> str:
-    """Name the best methods at retrieval beyond the trained length, and at the end of long text."""
+    """Name the best methods at retrieval beyond the trained length, and at the end of
+    long text.
+    """
     rounded = said_of_casts(tables["casts"]) if "casts" in tables else []
     exact = {
         name: table[table["arm"] != labels.ROUNDED] if "arm" in table else table
@@ -254,7 +309,9 @@ def answer(tables: Tables) -> str:
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """Return a row per method: loss in the first and last bucket, accuracy within and beyond."""
+    """Return a row per method: loss in the first and last bucket, accuracy within and
+    beyond.
+    """
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
         losses = _wide(tables["text_nll"], "bucket_end_tokens", common.NLL)
@@ -275,7 +332,9 @@ def summary(tables: Tables) -> pd.DataFrame:
 def _wide(table: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
     """Return methods in their order by positions, averaged over seeds."""
     names = labels.row_labels(table)
-    wide = table.assign(label=names).pivot_table(index="label", columns=column, values=value)
+    wide = table.assign(label=names).pivot_table(
+        index="label", columns=column, values=value
+    )
     return wide.loc[list(dict.fromkeys(names))]
 
 
@@ -292,11 +351,14 @@ def _retrieval(tables: Tables, task: str) -> str:
     inside = table[table["context_tokens"] == trained_len]
     if task not in common.KEYS:
         inside = inside[inside["distance_tokens"] == trained_len // 2]
-    # A task that no method does where the model was trained, with every seed, says nothing about
-    # longer contexts.
+    # A task that no method does where the model was trained, with every seed, says
+    # nothing about longer contexts.
     by_seed = inside.groupby(["method", "seed"])["accuracy"].mean()
     if by_seed.groupby("method").min().max() < LEARNED:
-        return f"no model {does} inside {trained_len} tokens, so there is no verdict on that"
+        return (
+            f"no model {does} inside {trained_len} tokens, so there is no verdict on"
+            " that"
+        )
     longest = in_longest_context(table)
     context = longest["context_tokens"].iloc[0]
     if task in common.KEYS:  # compared over all depths at once
@@ -308,11 +370,19 @@ def _retrieval(tables: Tables, task: str) -> str:
         where = f"from {distance} tokens back, {times}, in {context} tokens"
     is_searched = longest["arm"] == labels.SEARCHED
     published, searched = longest[~is_searched], longest[is_searched]
-    at = common.by_label(published, "accuracy").sort_values(ascending=False, kind="stable")
-    about = {"at_tokens": distance, "context_tokens": context, "metric": f"{task}_accuracy"}
+    at = common.by_label(published, "accuracy").sort_values(
+        ascending=False, kind="stable"
+    )
+    about = {
+        "at_tokens": distance,
+        "context_tokens": context,
+        "metric": f"{task}_accuracy",
+    }
     rivals = rivals_of(str(at.index[0]), tables["comparisons"], about)
     rivals = [name for name in rivals if name in at.index]
-    finding = f"{where} {at.index[0]} {does} best: {at.iloc[0]:.2f} right{tied_with(rivals)}"
+    finding = (
+        f"{where} {at.index[0]} {does} best: {at.iloc[0]:.2f} right{tied_with(rivals)}"
+    )
     if "unscaled" in at.index[1:]:
         finding += f"; unscaled {at['unscaled']:.2f}"
     if not searched.empty:
@@ -324,8 +394,13 @@ def _retrieval(tables: Tables, task: str) -> str:
 def _text(tables: Tables) -> str:
     table = tables["text_nll"]
     losses = _wide(table, "bucket_end_tokens", common.NLL).iloc[:, -1]
-    named = table.assign(label=labels.row_labels(table)).drop_duplicates("label").set_index("label")
-    # Searched parameters are the best ones of this model only where no formula is shown.
+    named = (
+        table.assign(label=labels.row_labels(table))
+        .drop_duplicates("label")
+        .set_index("label")
+    )
+    # Searched parameters are the best ones of this model only where no formula is
+    # shown.
     own = named[(named["method"] != labels.WINDOW) & (named["arm"] != labels.CACHE)]
     published = own[own["arm"] != labels.SEARCHED]
     shown = own if published.empty else published
@@ -344,19 +419,23 @@ def _text(tables: Tables) -> str:
         rivals = [name for name in rivals_of(best, rows, {}) if name in shown.index]
         loss = f"{losses[best]:.3f} nats per byte"
         finding += f"the best method is {best} ({loss}){tied_with(rivals)}"
-        # Runs from before that window have only the one of the model before fine-tuning.
-        behind = ", less trained" if "finetuned" in tuned and window == labels.WINDOW else ""
+        # Runs from before that window have only the one of the model before
+        # fine-tuning.
+        behind = (
+            ", less trained" if "finetuned" in tuned and window == labels.WINDOW else ""
+        )
         length = "the sliding window of the trained length"
         finding += f"; it {found} {length} ({losses[window]:.3f}{behind})"
     else:
         finding += f"the sliding window has {losses[labels.WINDOW]:.3f} nats per byte"
     if labels.FAR_CACHE in losses:
         finding += (
-            f"; counts of the n-grams that the window does not see lower its loss to "
+            "; counts of the n-grams that the window does not see lower its loss to "
             f"{losses[labels.FAR_CACHE]:.3f}, those that it sees to "
             f"{losses[labels.NEAR_CACHE]:.3f}, all to {losses[labels.WINDOW_CACHE]:.3f}"
         )
-    # Where context is worth little inside the trained length, losses beyond it say little.
+    # Where context is worth little inside the trained length, losses beyond it say
+    # little.
     plain = tables["last_window"].query("method == 'unscaled'")
     inside = plain[plain["context_tokens"] <= plain["train_len_tokens"]]
     costs = inside.groupby("context_tokens")[common.NLL].mean()
@@ -365,6 +444,7 @@ def _text(tables: Tables) -> str:
     scored = grid.last_window(int(plain["train_len_tokens"].iloc[0]))
     saved = costs.iloc[0] - costs.iloc[-1]
     return (
-        f"{finding}; {costs.index[-1] - scored} instead of {costs.index[0] - scored} tokens before "
-        f"the last {scored} save the unscaled model {saved:.3f}"
+        f"{finding}; {costs.index[-1] - scored} instead of"
+        f" {costs.index[0] - scored} tokens before the last {scored} save the unscaled"
+        f" model {saved:.3f}"
     )

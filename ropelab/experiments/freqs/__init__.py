@@ -1,8 +1,8 @@
 """Every frequency pair of a head, before and after scaling.
 
-One row per pair: frequency, wavelength, rotations, the effect of the method, and whether at the
-target length it meets angles that training did not show, before and after the scaling. `ropelab
-extrapolate` measures the effect on a small model.
+One row per pair: frequency, wavelength, rotations, the effect of the method, and
+whether at the target length it meets angles that training did not show, before and
+after the scaling. `ropelab extrapolate` measures the effect on a small model.
 """
 
 from typing import Annotated, Any, Self
@@ -15,7 +15,8 @@ from ropelab.runs.config import AsSequence, Base, Config, Count, EvenCount, Real
 from ropelab.runs.sentences import typed
 
 CANNOT_SHOW = (
-    "What a model makes of it: the table says which angles are new, not whether attention breaks."
+    "What a model makes of it: the table says which angles are new, not whether"
+    " attention breaks."
 )
 VERSION = 4
 BODY = "ropelab.experiments.freqs.pairs"
@@ -24,29 +25,47 @@ BODY = "ropelab.experiments.freqs.pairs"
 class FreqsConfig(Config):
     """A head, its training, and the method that scales it."""
 
-    model: str = Field("", description="take unset options from this model (names: ropelab models)")
+    model: str = Field(
+        "", description="take unset options from this model (names: ropelab models)"
+    )
     base: Base = Field(10000.0, description="base of the frequencies")
     head_dim: EvenCount = Field(128, description="features of one head")
-    rotary_dim: EvenCount | None = Field(None, description="rotated features, if not all")
-    train_len: Count = Field(4096, ge=2, description="trained length in tokens, before scaling")
-    extended_len: Count | None = Field(
-        None, description="length of training after scaling by the method, if there was any"
+    rotary_dim: EvenCount | None = Field(
+        None, description="rotated features, if not all"
     )
-    test_len: Count | None = Field(None, description="tokens, if not factor times the trained ones")
-    method: str = Field("yarn", description=f"such as yarn(beta_fast=16): {', '.join(FREQUENCIES)}")
+    train_len: Count = Field(
+        4096, ge=2, description="trained length in tokens, before scaling"
+    )
+    extended_len: Count | None = Field(
+        None,
+        description="length of training after scaling by the method, if there was any",
+    )
+    test_len: Count | None = Field(
+        None, description="tokens, if not factor times the trained ones"
+    )
+    method: str = Field(
+        "yarn", description=f"such as yarn(beta_fast=16): {', '.join(FREQUENCIES)}"
+    )
     factor: Real = Field(
         4.0,
         ge=1,
-        description="context length over trained length, for methods whose factor means that "
-        "(table: ropelab methods), unless given among their parameters",
+        description=(
+            "context length over trained length, for methods whose factor means that "
+            "(table: ropelab methods), unless given among their parameters"
+        ),
     )
     sections: Annotated[tuple[Count, ...], AsSequence] = Field(
-        (), description="pairs per axis of a position, such as 16,24,24 for time, height and width"
+        (),
+        description=(
+            "pairs per axis of a position, such as 16,24,24 for time, height and width"
+        ),
     )
     layout: Layout = Field(
         "mrope",
-        description="of sections: mrope (runs of pairs), mrope_interleaved (alternating), axial "
-        "(each axis with frequencies of its own)",
+        description=(
+            "of sections: mrope (runs of pairs), mrope_interleaved (alternating), axial"
+            " (each axis with frequencies of its own)"
+        ),
     )
 
     @model_validator(mode="before")
@@ -65,8 +84,12 @@ class FreqsConfig(Config):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.rotary_dim and self.rotary_dim > self.head_dim:
-            raise ValueError(f"rotary_dim {self.rotary_dim} is above head_dim {self.head_dim}")
+            raise ValueError(
+                f"rotary_dim {self.rotary_dim} is above head_dim {self.head_dim}"
+            )
         pairs = (self.rotary_dim or self.head_dim) // 2
         if self.sections and sum(self.sections) != pairs:
-            raise ValueError(f"sections must add up to {pairs} pairs, got {sum(self.sections)}")
+            raise ValueError(
+                f"sections must add up to {pairs} pairs, got {sum(self.sections)}"
+            )
         return self

@@ -29,7 +29,8 @@ ROLES = ("kept", "ramp", "interpolated", "moved", "dropped")
 
 
 def check(config: FreqsConfig) -> tuple[Scaling, int, list[tuple[Geometry, RopePlan]]]:
-    """Return the method, the length, and the scaled parts of a head, one unless it is axial.
+    """Return the method, the length, and the scaled parts of a head, one unless it is
+    axial.
 
     InputError: the method does not exist, or does not fit.
     """
@@ -39,22 +40,40 @@ def check(config: FreqsConfig) -> tuple[Scaling, int, list[tuple[Geometry, RopeP
     geometries = [Geometry(width, config.base, config.train_len) for width in widths]
     scaling = parse_scaling(config.method, config.factor)
     # A dynamic method's own factor does not say how long the context is.
-    factor = getattr(scaling, "factor", config.factor) if scaling.default_factors else config.factor
+    factor = (
+        getattr(scaling, "factor", config.factor)
+        if scaling.default_factors
+        else config.factor
+    )
     wanted = config.test_len or factor * config.train_len
     if not wanted <= LARGEST:
-        raise InputError(f"{wanted:.4g} tokens are more than 2^53, where float64 is still exact")
+        raise InputError(
+            f"{wanted:.4g} tokens are more than 2^53, where float64 is still exact"
+        )
     test_len = round(wanted)
-    return scaling, test_len, [(each, scaling.plan(each, test_len)) for each in geometries]
+    return (
+        scaling,
+        test_len,
+        [(each, scaling.plan(each, test_len)) for each in geometries],
+    )
 
 
 def cells(config: FreqsConfig) -> list[Computation]:
     # The model has filled the other fields; its name changes nothing more.
     inputs = config.model_dump(mode="json", exclude={"model"})
     pairs = config.head_dim // 2
-    needs = Needs(seconds=pairs * SECONDS_PER_PAIR, memory_bytes=LIBRARIES + pairs * BYTES_PER_PAIR)
+    needs = Needs(
+        seconds=pairs * SECONDS_PER_PAIR,
+        memory_bytes=LIBRARIES + pairs * BYTES_PER_PAIR,
+    )
     title = f"pairs under {config.method}"
     cell = Computation(
-        kind="freqs", version=2, title=title, function=compute, inputs=inputs, needs=needs
+        kind="freqs",
+        version=2,
+        title=title,
+        function=compute,
+        inputs=inputs,
+        needs=needs,
     )
     return [cell]
 
@@ -62,11 +81,12 @@ def cells(config: FreqsConfig) -> list[Computation]:
 def compute(**values: Any) -> dict[str, pd.DataFrame]:
     """Compute a row per pair, and a row for the method, from the fields of a config.
 
-    A pair has ``weight``, the share of the original frequency in the blend; ``trained_phase_rad``,
-    ``test_phase_rad``, the angle at the end of the length; ``unseen``: "new angles" if it had not
-    completed a rotation in the trained length and goes beyond its largest angle there, and
-    ``unseen_extended``, if training after the scaling counts too. scaling: ``logit_multiplier``, of
-    which ``softmax_multiplier`` is the part that DeepSeek's code applies to whole scores;
+    A pair has ``weight``, the share of the original frequency in the blend;
+    ``trained_phase_rad``, ``test_phase_rad``, the angle at the end of the length;
+    ``unseen``: "new angles" if it had not completed a rotation in the trained length
+    and goes beyond its largest angle there, and ``unseen_extended``, if training after
+    the scaling counts too. scaling: ``logit_multiplier``, of which
+    ``softmax_multiplier`` is the part that DeepSeek's code applies to whole scores;
     ``ramp_low``, ``ramp_high``, first and last pair of the blend, of the first axis.
     """
     config = FreqsConfig(**values)
@@ -128,7 +148,9 @@ def _pairs(
             "trained_phase_rad": trained_phase,
             "test_phase_rad": phase,
             "unseen": unseen(trained_phase),
-            "unseen_extended": unseen(np.maximum(trained_phase, inv_freq * (extended_len or 0))),
+            "unseen_extended": unseen(
+                np.maximum(trained_phase, inv_freq * (extended_len or 0))
+            ),
         }
     ).replace(math.inf, math.nan)
 
@@ -142,14 +164,18 @@ def answer(tables: Tables) -> str:
     pairs, scaling = tables["pairs"], tables["scaling"].iloc[0]
     counts = pairs["role"].value_counts()
     shown = ", ".join(f"{counts[role]} {role}" for role in ROLES if role in counts)
-    new, still = ((pairs[c] == "new angles").sum() for c in ("unseen", "unseen_extended"))
+    new, still = (
+        (pairs[c] == "new angles").sum() for c in ("unseen", "unseen_extended")
+    )
     text = (
-        f"With {scaling['method']} {new or 'none'} of {len(pairs)} pairs meet angles at "
-        f"{scaling['test_len_tokens']} tokens that training at {scaling['train_len_tokens']} does "
-        "not show"
+        f"With {scaling['method']} {new or 'none'} of {len(pairs)} pairs meet angles at"
+        f" {scaling['test_len_tokens']} tokens that training at"
+        f" {scaling['train_len_tokens']} does not show"
     )
     if not math.isnan(extended := scaling["extended_len_tokens"]):
-        text += f", {still or 'none'} after training at {extended:.0f} with this scaling"
+        text += (
+            f", {still or 'none'} after training at {extended:.0f} with this scaling"
+        )
     times = scaling["logit_multiplier"]
     text += f". Of the pairs {shown}; every logit is multiplied by {times:.4g}."
     if "axis" not in pairs:
@@ -163,7 +189,9 @@ def answer(tables: Tables) -> str:
 
 
 def following(config: FreqsConfig, tables: Tables) -> str:
-    """Return the command that writes a known model's scaling down, else the one on precision."""
+    """Return the command that writes a known model's scaling down, else the one on
+    precision.
+    """
     scaling = tables["scaling"].iloc[0]
     length, method = scaling["test_len_tokens"], scaling["method"]
     if config.model:
@@ -171,7 +199,11 @@ def following(config: FreqsConfig, tables: Tables) -> str:
         return command_of("emit", {"model": config.model, "context": length, **asked})
     head = {"base": typed(config.base), "head_dim": config.head_dim}
     head |= {"rotary_dim": config.rotary_dim} if config.rotary_dim else {}
-    scaled = {"method": method, "train_len": config.train_len} if method != "unscaled" else {}
+    scaled = (
+        {"method": method, "train_len": config.train_len}
+        if method != "unscaled"
+        else {}
+    )
     return command_of("precision", {**head, "length": length, **scaled})
 
 

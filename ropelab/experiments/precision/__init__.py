@@ -1,9 +1,11 @@
-"""Precision: the positions that a number format still distinguishes, and the cast that is wrong.
+"""Precision: the positions that a number format still distinguishes, and the cast that
+is wrong.
 
-One frequency and the many frequencies of RoPE are stored in several number formats, over a range of
-positions. Then every stage of a rotary implementation is rounded alone, in every format, and
-compared with float64. `--preset` and `--cast` do the same for a whole implementation.
-Roundings are modelled after the formats, not measured on hardware.
+One frequency and the many frequencies of RoPE are stored in several number formats,
+over a range of positions. Then every stage of a rotary implementation is rounded alone,
+in every format, and compared with float64. `--preset` and `--cast` do the same for a
+whole implementation. Roundings are modelled after the formats, not measured on
+hardware.
 """
 
 from typing import Annotated, Any, Self
@@ -11,20 +13,30 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from ropelab.math.models import fill
-from ropelab.runs.config import AsList, Base, Config, Count, EvenCount, Names, Natural, Positive
+from ropelab.runs.config import (
+    AsList,
+    Base,
+    Config,
+    Count,
+    EvenCount,
+    Names,
+    Natural,
+    Positive,
+)
 from ropelab.runs.errors import known
 from ropelab.runs.sentences import typed
 
 CANNOT_SHOW = (
-    "How much a given model loses: `ropelab evaluate MODEL --casts` measures that. And what a "
-    "fused kernel does, which rounds less often than the stages modelled here."
+    "How much a given model loses: `ropelab evaluate MODEL --casts` measures that. And"
+    " what a fused kernel does, which rounds less often than the stages modelled here."
 )
 VERSION = 6
 BODY = "ropelab.experiments.precision.answer"
 
 SCHEMES = ("single", "rope", "sinusoidal")
 COMPONENTS = ("cos", "sin", "pair", "vector", "score")
-# One frequency has no vector beside its pair, and the score of its aligned vectors is its cosine.
+# One frequency has no vector beside its pair, and the score of its aligned vectors is
+# its cosine.
 OF_ONE_FREQUENCY = ("cos", "sin", "pair")
 
 
@@ -33,35 +45,63 @@ class PrecisionConfig(Config):
 
     # Not part of the run: what it fills in is.
     model: str = Field(
-        "", exclude=True, description="take unset options from this model (names: ropelab models)"
+        "",
+        exclude=True,
+        description="take unset options from this model (names: ropelab models)",
     )
     base: Base = Field(1e6, description="base of the rotary frequencies")
     head_dim: EvenCount = Field(64, description="features of one head")
-    rotary_dim: EvenCount | None = Field(None, description="rotated features, if not all")
-    method: str = Field("unscaled", description="method; its factor by default length / train_len")
-    train_len: Count = Field(8192, ge=2, description="trained length in tokens, for the method")
-    model_dim: EvenCount = Field(512, description="width of the sinusoidal encoding (base 10000)")
-    period: Positive = Field(1e6, ge=1e-9, description="period of the single frequency, in tokens")
+    rotary_dim: EvenCount | None = Field(
+        None, description="rotated features, if not all"
+    )
+    method: str = Field(
+        "unscaled", description="method; its factor by default length / train_len"
+    )
+    train_len: Count = Field(
+        8192, ge=2, description="trained length in tokens, for the method"
+    )
+    model_dim: EvenCount = Field(
+        512, description="width of the sinusoidal encoding (base 10000)"
+    )
+    period: Positive = Field(
+        1e6, ge=1e-9, description="period of the single frequency, in tokens"
+    )
     length: Count = Field(131072, ge=2, description="number of positions")
     offset: Natural = Field(0, description="first position")
-    schemes: Names = Field(("single", "rope"), description="encodings: single, rope, sinusoidal")
-    components: Names = Field(COMPONENTS, description="of them: cos, sin, pair, vector, score")
-    formats: Names = Field(("float32", "float16", "bfloat16"), description="formats beside float64")
+    schemes: Names = Field(
+        ("single", "rope"), description="encodings: single, rope, sinusoidal"
+    )
+    components: Names = Field(
+        COMPONENTS, description="of them: cos, sin, pair, vector, score"
+    )
+    formats: Names = Field(
+        ("float32", "float16", "bfloat16"), description="formats beside float64"
+    )
     cast: str = Field("", description="casts, such as inv_freq=bfloat16,table=float16")
-    preset: Names = Field((), description="casts of real implementations, by name, or all")
+    preset: Names = Field(
+        (), description="casts of real implementations, by name, or all"
+    )
     cache: Names = Field(
         (),
         exclude_if=lambda names: not names,
-        description="formats of stored keys, such as q8_0, q4_0(before) or fp8_e4m3(head): the "
-        "errors of keys by pair, and of scores",
+        description=(
+            "formats of stored keys, such as q8_0, q4_0(before) or fp8_e4m3(head): the "
+            "errors of keys by pair, and of scores"
+        ),
     )
-    tolerance: Positive = Field(0.01, lt=3.14, description="largest right angle error, in radians")
+    tolerance: Positive = Field(
+        0.01, lt=3.14, description="largest right angle error, in radians"
+    )
     long_lengths: Annotated[tuple[Count, ...], AsList] = Field(
         (1048576, 10_000_000), description="further lengths for float32 angles"
     )
-    explain: Natural | None = Field(None, description="a position to explain, format by format")
+    explain: Natural | None = Field(
+        None, description="a position to explain, format by format"
+    )
     explain_pair: Natural = Field(0, description="the pair in which it is explained")
-    samples: Count = Field(1024, description="positions at which steps of one token are sampled")
+    samples: Count = Field(
+        1024, description="positions at which steps of one token are sampled"
+    )
     draws: Count = Field(32, description="random queries and keys per score")
     seed: Natural = Field(0, description="seed of the random queries and keys")
 
@@ -74,8 +114,9 @@ class PrecisionConfig(Config):
     def scope(self) -> str:
         rotated = f", {self.rotary_dim} of them rotated" if self.rotary_dim else ""
         return (
-            f"base {typed(self.base)}, heads of {self.head_dim}{rotated}, positions {self.offset} "
-            f"to {self.offset + self.length - 1}; wrong: off by {self.tolerance:g} rad"
+            f"base {typed(self.base)}, heads of {self.head_dim}{rotated}, positions"
+            f" {self.offset} to {self.offset + self.length - 1}; wrong: off by"
+            f" {self.tolerance:g} rad"
         )
 
     @property
@@ -85,19 +126,29 @@ class PrecisionConfig(Config):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.rotated > self.head_dim:
-            raise ValueError(f"rotary_dim {self.rotary_dim} is above head_dim {self.head_dim}")
+            raise ValueError(
+                f"rotary_dim {self.rotary_dim} is above head_dim {self.head_dim}"
+            )
         if self.offset + max(self.length, *self.long_lengths, 1) > 2**53:
-            raise ValueError("positions must stay below 2^53, where float64 is still exact")
+            raise ValueError(
+                "positions must stay below 2^53, where float64 is still exact"
+            )
         if self.explain_pair >= self.rotated // 2:
-            raise ValueError(f"explain_pair is {self.explain_pair}, not below {self.rotated // 2}")
+            raise ValueError(
+                f"explain_pair is {self.explain_pair}, not below {self.rotated // 2}"
+            )
         for name in self.schemes:
             known("scheme", name, SCHEMES)
         for name in self.components:
             known("component", name, COMPONENTS)
         only_one = set(self.schemes) == {"single"}
-        if self.components and only_one and set(OF_ONE_FREQUENCY).isdisjoint(self.components):
+        if (
+            self.components
+            and only_one
+            and set(OF_ONE_FREQUENCY).isdisjoint(self.components)
+        ):
             raise ValueError(
-                "a single frequency has no vector beside its pair, and its score is its cosine: "
-                "give components cos, sin or pair"
+                "a single frequency has no vector beside its pair, and its score is its"
+                " cosine: give components cos, sin or pair"
             )
         return self

@@ -1,4 +1,6 @@
-"""Position encodings: which positions stay distinct when they are stored in each format."""
+"""Position encodings: which positions stay distinct when they are stored in each
+format.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,26 +17,34 @@ from ropelab.math.methods import scaling_for
 from ropelab.math.numerics import encoding, scores
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
-from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named, round_to, spacing
+from ropelab.math.numerics.formats import (
+    FORMATS,
+    FloatFormat,
+    format_named,
+    round_to,
+    spacing,
+)
 from ropelab.math.numerics.resolution import HELD, Census, distinct_among, take_census
 from ropelab.runs.cell import Advance, Computation, Context, Needs
 from ropelab.runs.errors import InputError
 from ropelab.runs.stats import proportion_interval
 from ropelab.runs.tables import Tables
 
-# Fields of the config: those of the rotary frequencies (some methods depend on the length of the
-# sequence), and those that decide the frequencies of each scheme.
+# Fields of the config: those of the rotary frequencies (some methods depend on the
+# length of the sequence), and those that decide the frequencies of each scheme.
 ROTARY = ("base", "head_dim", "rotary_dim", "method", "train_len", "offset", "length")
 FREQUENCIES = {"single": ("period",), "rope": ROTARY, "sinusoidal": ("model_dim",)}
 SCORED = ("offset", "length", "draws", "seed")
 
 # Python with NumPy, SciPy, pandas and matplotlib.
 LIBRARIES = 300_000_000
-# All components in four formats: 2^20 positions took 0.3 s, with 32 pairs 0.6 s. Longer ranges,
-# whose hashes do not fit into a cache, take two to three times as long per position.
+# All components in four formats: 2^20 positions took 0.3 s, with 32 pairs 0.6 s. Longer
+# ranges, whose hashes do not fit into a cache, take two to three times as long per
+# position.
 SECONDS_PER_POSITION = 1e-6
 SECONDS_PER_ANGLE = 2e-8
-# A drawn pair of vectors at one distance, with the intermediate results of three rotations.
+# A drawn pair of vectors at one distance, with the intermediate results of three
+# rotations.
 SECONDS_PER_SCORE = 1e-7
 BYTES_PER_SCORE = 200.0
 
@@ -44,15 +54,21 @@ share_interval = cache(proportion_interval)
 
 @dataclass(frozen=True, kw_only=True)
 class Piece(Computation):
-    """A computation from a config that has those of its fields that are among the inputs."""
+    """A computation from a config that has those of its fields that are among the
+    inputs.
+    """
 
     version: int = 2
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         more = dict(self.inputs)
-        fields = {name: more.pop(name) for name in PrecisionConfig.model_fields if name in more}
-        # Other fields have their defaults here, so that no table can depend on the config's. They
-        # need not go together with these, so nothing is checked again.
+        fields = {
+            name: more.pop(name)
+            for name in PrecisionConfig.model_fields
+            if name in more
+        }
+        # Other fields have their defaults here, so that no table can depend on the
+        # config's. They need not go together with these, so nothing is checked again.
         config = PrecisionConfig.model_construct(**fields)
         with context.progress(self.title, 1) as advance:
             return self.function(config, advance=advance, **more)
@@ -68,7 +84,9 @@ def piece(
     drawn: float = 0.0,
     **about: Any,
 ) -> Piece:
-    """Make a cell from the named fields and more inputs; `memory`: bytes beside the libraries."""
+    """Make a cell from the named fields and more inputs; `memory`: bytes beside the
+    libraries.
+    """
     needs = Needs(
         seconds=seconds + drawn * SECONDS_PER_SCORE,
         memory_bytes=int(LIBRARIES + memory + drawn * BYTES_PER_SCORE),
@@ -78,22 +96,30 @@ def piece(
 
 
 def spectrum_of(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
-    """Return the frequencies of a scheme; InputError: the method is unknown or rotates no pair."""
+    """Return the frequencies of a scheme; InputError: the method is unknown or rotates
+    no pair.
+    """
     if scheme == "single":
         return Spectrum(np.array([2 * math.pi / config.period]))
     if scheme == "sinusoidal":
-        return Spectrum(inverse_frequencies(config.model_dim, 1e4), 1e4, config.model_dim)
+        return Spectrum(
+            inverse_frequencies(config.model_dim, 1e4), 1e4, config.model_dim
+        )
     geometry = Geometry(config.rotated, config.base, config.train_len)
     length = config.offset + config.length
     scaled = scaling_for(config, length)[0].plan(geometry, length)
     if not scaled.inv_freq.any():
-        raise InputError(f"no pair of {config.rotated} features rotates under {config.method}")
+        raise InputError(
+            f"no pair of {config.rotated} features rotates under {config.method}"
+        )
     return Spectrum(scaled.inv_freq, config.base, config.rotated)
 
 
 def formats_of(config: PrecisionConfig) -> list[str]:
     """Return the names of the formats, float64 first, each once."""
-    return [format_named(name).name for name in dict.fromkeys(("float64", *config.formats))]
+    return [
+        format_named(name).name for name in dict.fromkeys(("float64", *config.formats))
+    ]
 
 
 def drawn_scores(config: PrecisionConfig, pairs: float) -> float:
@@ -110,9 +136,16 @@ def encoding_cells(config: PrecisionConfig) -> list[Piece]:
     """Return a cell per scheme, in all formats: they share its cosines."""
     formats, found = formats_of(config), []
     for scheme in config.schemes:
-        pairs = {"single": 1, "rope": config.rotated // 2}.get(scheme, config.model_dim // 2)
-        components = [c for c in config.components if scheme != "single" or c in OF_ONE_FREQUENCY]
-        held = 8 * min(config.length, HELD) * 2 * len(formats) + config.samples * pairs * 64
+        pairs = {"single": 1, "rope": config.rotated // 2}.get(
+            scheme, config.model_dim // 2
+        )
+        components = [
+            c for c in config.components if scheme != "single" or c in OF_ONE_FREQUENCY
+        ]
+        held = (
+            8 * min(config.length, HELD) * 2 * len(formats)
+            + config.samples * pairs * 64
+        )
         cell = piece(
             config,
             (*FREQUENCIES[scheme], *SCORED, "tolerance", "samples"),
@@ -128,22 +161,36 @@ def encoding_cells(config: PrecisionConfig) -> list[Piece]:
     return found
 
 
-def encoding_tables(config: PrecisionConfig, *, scheme: str, advance: Advance) -> Tables:
-    """Return the tables of one scheme: resolution, collisions by octave, pairs, scores, margins."""
-    spectrum, stored = spectrum_of(config, scheme), [FORMATS[name] for name in config.formats]
+def encoding_tables(
+    config: PrecisionConfig, *, scheme: str, advance: Advance
+) -> Tables:
+    """Return the tables of one scheme: resolution, collisions by octave, pairs, scores,
+    margins.
+    """
+    spectrum, stored = (
+        spectrum_of(config, scheme),
+        [FORMATS[name] for name in config.formats],
+    )
     offset, length = config.offset, config.length
     # Without the last position, whose neighbour is not in the range.
     sampled = scores.sample_positions(offset, max(length - 1, 1), config.samples)
     resolution, collisions = [], []
-    # `cos`, `sin` and `pair` are taken of the slowest pair that rotates, which is comparable to a
-    # single frequency. `vector` is all pairs, `score` the attention score of aligned vectors.
+    # `cos`, `sin` and `pair` are taken of the slowest pair that rotates, which is
+    # comparable to a single frequency. `vector` is all pairs, `score` the attention
+    # score of aligned vectors.
     slowest = int(np.flatnonzero(spectrum.inv_freq)[-1])
     for component in config.components:
         whole = component in ("vector", "score")
         pairs = range(spectrum.pairs) if whole else range(slowest, slowest + 1)
-        encoded = encoding.PositionEncoding(Chain(CastPlan(), spectrum), component, pairs)
+        encoded = encoding.PositionEncoding(
+            Chain(CastPlan(), spectrum), component, pairs
+        )
         counted = take_census(
-            encoded, stored, offset, length, lambda part: advance(part / len(config.components))
+            encoded,
+            stored,
+            offset,
+            length,
+            lambda part: advance(part / len(config.components)),
         )
         first, repeating = _repeating(encoded, offset, length)
         for fmt, census in zip(stored, counted, strict=True):
@@ -161,20 +208,30 @@ def encoding_tables(config: PrecisionConfig, *, scheme: str, advance: Advance) -
                 "period_tokens": first,
                 "median_step_ulp": float(np.median(steps)),
                 "min_step_ulp": float(steps.min()),
-                "status": _status(fmt, census, None if repeating is None else repeating.size),
+                "status": _status(
+                    fmt, census, None if repeating is None else repeating.size
+                ),
             }
             resolution.append(key | row)
             for start, stop, count in census.by_octave:
                 # The last position of the range has no neighbour in it.
                 end = min(stop, offset + length - 1)
                 if n := max(0, end - start):
-                    octave = {"position_start": start, "position_end": end, "neighbours": n}
+                    octave = {
+                        "position_start": start,
+                        "position_end": end,
+                        "neighbours": n,
+                    }
                     collisions.append(
-                        key | octave | {"adjacent_collisions": count, "fraction": count / n}
+                        key
+                        | octave
+                        | {"adjacent_collisions": count, "fraction": count / n}
                     )
     # Distance 0 too: a key that equals its query is where a score changes least.
     distances = np.append(0, powers_below(length))
-    margins = scores.score_margins(spectrum.inv_freq, stored, distances, config.draws, config.seed)
+    margins = scores.score_margins(
+        spectrum.inv_freq, stored, distances, config.draws, config.seed
+    )
     tables = {
         "resolution": pd.DataFrame(resolution),
         "collisions": pd.DataFrame(collisions),
@@ -191,10 +248,14 @@ def encoding_tables(config: PrecisionConfig, *, scheme: str, advance: Advance) -
 def _repeating(
     encoded: encoding.PositionEncoding, offset: int, length: int
 ) -> tuple[int, np.ndarray] | tuple[None, None]:
-    """Return the first repetition in exact arithmetic, and one position per distinct value."""
+    """Return the first repetition in exact arithmetic, and one position per distinct
+    value.
+    """
     component, period = encoded.component, None
     if len(encoded.pairs) == 1 and component in OF_ONE_FREQUENCY:
-        period = encoding.whole_period(float(encoded.chain.spectrum.inv_freq[encoded.pairs.start]))
+        period = encoding.whole_period(
+            float(encoded.chain.spectrum.inv_freq[encoded.pairs.start])
+        )
     if period is None or min(period, length) > HELD:  # too many to list
         return None, None
     found = encoding.distinct_positions(period, component, offset, length)
@@ -209,7 +270,8 @@ def _status(fmt: FloatFormat, census: Census, repeating: int | None) -> str:
         if census.distinct == census.positions:
             return "all distinct"
         return neighbours or "distant positions collide"
-    # float64 distinguishes values that are equal in exact arithmetic, by the noise of its cosine.
+    # float64 distinguishes values that are equal in exact arithmetic, by the noise of
+    # its cosine.
     noise = census.distinct - repeating if fmt.name == "float64" else 0
     rounding = f"rounding in float64 tells {noise} more apart" if noise > 0 else ""
     return "; ".join(filter(None, ("comes back", rounding, neighbours)))
@@ -219,9 +281,10 @@ def _pairs(
     config: PrecisionConfig, spectrum: Spectrum, formats: Sequence[FloatFormat]
 ) -> pd.DataFrame:
     """Return the spacing of stored angles per pair and format."""
-    # angle_step_rad: spacing of the format at the largest angle. token_step_ulp: motion over one
-    # token in last places of a table value just below 1; below one half neighbours mostly share
-    # their (cos, sin). period_tokens: the first position after 0 with the encoding of 0.
+    # angle_step_rad: spacing of the format at the largest angle. token_step_ulp: motion
+    # over one token in last places of a table value just below 1; below one half
+    # neighbours mostly share their (cos, sin). period_tokens: the first position after
+    # 0 with the encoding of 0.
     theta = spectrum.inv_freq
     angle = theta * (config.offset + config.length - 1)
     rotates = theta > 0
@@ -241,7 +304,9 @@ def _pairs(
             # Not >, for the step is nan where the angle overflows.
             "exceeds_tolerance": ~(step <= config.tolerance),
             "token_step_ulp": theta / (fmt.epsilon / 2),
-            "status": np.where(rotates, np.where(fits, "ok", "angle overflows"), "does not turn"),
+            "status": np.where(
+                rotates, np.where(fits, "ok", "angle overflows"), "does not turn"
+            ),
         }
         tables.append(pd.DataFrame(table))
     return pd.concat(tables)
@@ -250,7 +315,9 @@ def _pairs(
 def _scores(
     config: PrecisionConfig, spectrum: Spectrum, formats: Sequence[FloatFormat]
 ) -> pd.DataFrame:
-    """Return the change of an attention score over one token, in its format's last places."""
+    """Return the change of an attention score over one token, in its format's last
+    places.
+    """
     # `unchanged_fraction` of the draws, with its interval, keep the same stored score.
     deltas, tables = powers_below(config.length), []
     for alignment in ("random", "aligned"):
@@ -264,7 +331,9 @@ def _scores(
                 "alignment": alignment,
                 "delta_tokens": deltas.astype(int),
                 "draws": config.draws,
-                "median_step_ulp": np.median(np.abs(there - here) / spacing(here, fmt), axis=0),
+                "median_step_ulp": np.median(
+                    np.abs(there - here) / spacing(here, fmt), axis=0
+                ),
                 "unchanged_fraction": [share.value for share in shares],
                 "ci_low": [share.low for share in shares],
                 "ci_high": [share.high for share in shares],
@@ -274,8 +343,11 @@ def _scores(
 
 
 def explain_table(config: PrecisionConfig, position: int) -> pd.DataFrame:
-    """Return per format a position as given and as stored, and the stored values beside it."""
-    # Angles and cosines are exact, to show how far apart the values are that the format can choose.
+    """Return per format a position as given and as stored, and the stored values beside
+    it.
+    """
+    # Angles and cosines are exact, to show how far apart the values are that the format
+    # can choose.
     theta = float(spectrum_of(config).inv_freq[config.explain_pair])
     asked, rows = np.array(float(position)), []
     for fmt in map(format_named, formats_of(config)):
@@ -290,5 +362,14 @@ def explain_table(config: PrecisionConfig, position: int) -> pd.DataFrame:
             step = float(spacing(asked, fmt)) if known else math.nan
             numbers = (at, step, config.explain_pair, at * theta, math.cos(at * theta))
             rows.append((fmt.name, what, *numbers, "ok" if known else "overflow"))
-    columns = ["format", "what", "position", "step_tokens", "pair", "angle_rad", "cos", "status"]
+    columns = [
+        "format",
+        "what",
+        "position",
+        "step_tokens",
+        "pair",
+        "angle_rad",
+        "cos",
+        "status",
+    ]
     return pd.DataFrame(rows, columns=columns)

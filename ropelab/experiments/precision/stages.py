@@ -1,4 +1,6 @@
-"""Per-stage rounding: what each cast does to angles, tables, distinct positions and scores."""
+"""Per-stage rounding: what each cast does to angles, tables, distinct positions and
+scores.
+"""
 
 import math
 from collections.abc import Sequence
@@ -11,8 +13,19 @@ from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision import encodings as shared
 from ropelab.math.methods import scaling_for
 from ropelab.math.numerics import angle_errors, scores
-from ropelab.math.numerics.angle_errors import STRETCH, Worst, first_beyond, worst_by_octave
-from ropelab.math.numerics.casts import PRESETS, STAGES, CastPlan, parse_cast, preset_named
+from ropelab.math.numerics.angle_errors import (
+    STRETCH,
+    Worst,
+    first_beyond,
+    worst_by_octave,
+)
+from ropelab.math.numerics.casts import (
+    PRESETS,
+    STAGES,
+    CastPlan,
+    parse_cast,
+    preset_named,
+)
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.keys import COUNT, key_errors, parse_keys
 from ropelab.math.numerics.resolution import HELD, count_distinct
@@ -20,13 +33,22 @@ from ropelab.runs.cell import Advance
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables
 
-STAGE_FORMATS = ("float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-# Offsets of keys, in deviations of a feature: none, and as large as those of some models.
+STAGE_FORMATS = (
+    "float32",
+    "tf32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+)
+# Offsets of keys, in deviations of a feature: none, and as large as those of some
+# models.
 OFFSETS = (0.0, 20.0)
 # Query positions at which score errors are measured.
 QUERIES = 16
 
-# Per position and pair: counting the distinct tables of one phase, and all else of one plan.
+# Per position and pair: counting the distinct tables of one phase, and all else of one
+# plan.
 SECONDS_PER_TABLE = 2e-8
 SECONDS_PER_PLAN = 2e-10
 # The bounds of a stretch of positions, per pair, and its place in the list.
@@ -38,7 +60,8 @@ BYTES_PER_STRETCH = 130.0
 class Entry(NamedTuple):
     """A row of the table `casts`."""
 
-    kind: str  # 'stage' (alone in one format), 'preset', 'cast', 'repair' (one stage made exact)
+    # 'stage' (alone in one format), 'preset', 'cast', 'repair' (one stage made exact)
+    kind: str
     name: str
     plan: CastPlan
     stage: str | None = None
@@ -46,14 +69,18 @@ class Entry(NamedTuple):
 
 
 def entries(config: PrecisionConfig) -> list[Entry]:
-    """Return the implementations, each followed by itself with one stage at a time made exact.
+    """Return the implementations, each followed by itself with one stage at a time made
+    exact.
 
-    Without any, every stage alone in every format. InputError: an unknown preset, stage or format.
+    Without any, every stage alone in every format. InputError: an unknown preset, stage
+    or format.
     """
     named = implementations(config)
     if not named:
         return [
-            Entry("stage", f"{stage}={name}", parse_cast(f"{stage}={name}"), stage, name)
+            Entry(
+                "stage", f"{stage}={name}", parse_cast(f"{stage}={name}"), stage, name
+            )
             for stage in STAGES
             for name in STAGE_FORMATS
         ]
@@ -61,7 +88,9 @@ def entries(config: PrecisionConfig) -> list[Entry]:
     for name, plan in named.items():
         found.append(Entry("cast" if "=" in name else "preset", name, plan))
         inexact = [stage for stage, _ in plan.inexact()]
-        found += [Entry("repair", name, plan.repaired(stage), stage) for stage in inexact]
+        found += [
+            Entry("repair", name, plan.repaired(stage), stage) for stage in inexact
+        ]
     return found
 
 
@@ -74,7 +103,9 @@ def implementations(config: PrecisionConfig) -> dict[str, CastPlan]:
 
 
 def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
-    """Return the cells of all cast plans, of further lengths in float32, and of the drift."""
+    """Return the cells of all cast plans, of further lengths in float32, and of the
+    drift.
+    """
     pairs = config.rotated / 2
     drawn = shared.drawn_scores(config, pairs)
     stretch = BYTES_PER_STRETCH + BYTES_PER_BOUND * pairs
@@ -85,8 +116,13 @@ def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
         groups.setdefault(stages, {})[entry.plan.label] = entry.plan
     found = []
     for stages, plans in groups.items():
-        # Tables of exact angles, and exact tables, are counted without computing a cosine.
-        slow = {plan.phase for plan in plans.values() if CastPlan() != plan.phase != plan.stored}
+        # Tables of exact angles, and exact tables, are counted without computing a
+        # cosine.
+        slow = {
+            plan.phase
+            for plan in plans.values()
+            if CastPlan() != plan.phase != plan.stored
+        }
         each = len(plans) * SECONDS_PER_PLAN + len(slow) * SECONDS_PER_TABLE
         cell = shared.piece(
             config,
@@ -101,7 +137,8 @@ def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
             drawn=drawn,
         )
         found.append(cell)
-    # Further lengths say from where float32 is wrong; an implementation has an answer of its own.
+    # Further lengths say from where float32 is wrong; an implementation has an answer
+    # of its own.
     named = implementations(config)
     for length in () if named else config.long_lengths:
         cell = shared.piece(
@@ -115,9 +152,13 @@ def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
             memory=length / STRETCH * stretch,
         )
         found.append(cell)
-    # Without an implementation the scores are shifted in each format throughout, with float32
-    # angles and the rest in bfloat16, and with a rounded inv_freq, which this test cannot see.
-    usual = {f"all {name}": parse_cast(f"all={name}") for name in shared.formats_of(config)[1:]}
+    # Without an implementation the scores are shifted in each format throughout, with
+    # float32 angles and the rest in bfloat16, and with a rounded inv_freq, which this
+    # test cannot see.
+    usual = {
+        f"all {name}": parse_cast(f"all={name}")
+        for name in shared.formats_of(config)[1:]
+    }
     usual["transformers_llama"] = PRESETS["transformers_llama"].plan
     usual["inv_freq=bfloat16"] = parse_cast("inv_freq=bfloat16")
     shifted = named or usual
@@ -145,8 +186,12 @@ def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
     return [*found, drift, *([keys] if formats else [])]
 
 
-def measure_plans(config: PrecisionConfig, *, plans: Sequence[str], advance: Advance) -> Tables:
-    """Return the errors of some cast plans: a row per plan, and `growth` per phase and octave."""
+def measure_plans(
+    config: PrecisionConfig, *, plans: Sequence[str], advance: Advance
+) -> Tables:
+    """Return the errors of some cast plans: a row per plan, and `growth` per phase and
+    octave.
+    """
     rope, offset, length = shared.spectrum_of(config), config.offset, config.length
     queries = scores.sample_positions(offset, length, QUERIES)
     keys = scores.earlier_keys(queries, offset, config.seed)
@@ -161,10 +206,14 @@ def measure_plans(config: PrecisionConfig, *, plans: Sequence[str], advance: Adv
         octaves = worst_by_octave(chain, offset, length)
         for octave in octaves:
             status = "overflow" if octave.overflowed else "ok"
-            growth.append((phase.label, octave.start, octave.stop - 1, octave.error_rad, status))
+            growth.append(
+                (phase.label, octave.start, octave.stop - 1, octave.error_rad, status)
+            )
         angles = _angle_errors(chain, octaves, config.tolerance)
         lost = math.isnan(angles["max_angle_error_rad"])
-        stored = {member.plan.table: Chain(member.plan.stored, rope) for member in members}
+        stored = {
+            member.plan.table: Chain(member.plan.stored, rope) for member in members
+        }
         worst = angle_errors.worst_table_error
         errors = {table: worst(each, octaves) for table, each in stored.items()}
         distinct = count_distinct(chain, list(stored), offset, length)
@@ -176,18 +225,35 @@ def measure_plans(config: PrecisionConfig, *, plans: Sequence[str], advance: Adv
                 "max_table_error": errors[member.plan.table],
                 "distinct_positions": distinct[member.plan.table],
                 "rms_score_error": scores.rms_error(found, exact),
-                "score_spread": scores.score_spread(member, drawn, offset, length, config.seed),
+                "score_spread": scores.score_spread(
+                    member, drawn, offset, length, config.seed
+                ),
                 "grows_with_position": _grows(octaves),
-                "status": f"overflows from position {angles['worst_position']}" if lost else "ok",
+                "status": f"overflows from position {angles['worst_position']}"
+                if lost
+                else "ok",
             }
             rows.append(row)
         advance(len(members) / len(plans))
-    columns = ["phase", "position_start", "position_end", "max_angle_error_rad", "status"]
-    return {"plans": pd.DataFrame(rows), "growth": pd.DataFrame(growth, columns=columns)}
+    columns = [
+        "phase",
+        "position_start",
+        "position_end",
+        "max_angle_error_rad",
+        "status",
+    ]
+    return {
+        "plans": pd.DataFrame(rows),
+        "growth": pd.DataFrame(growth, columns=columns),
+    }
 
 
-def _angle_errors(chain: Chain, octaves: Sequence[Worst], tolerance: float) -> dict[str, Any]:
-    """Return the columns about angles: the worst error, or the first overflow if there is one."""
+def _angle_errors(
+    chain: Chain, octaves: Sequence[Worst], tolerance: float
+) -> dict[str, Any]:
+    """Return the columns about angles: the worst error, or the first overflow if there
+    is one.
+    """
     # An overflow is nan, which max would pass over or not, depending on its place.
     overflow = next((found for found in octaves if found.overflowed), None)
     bad = overflow or max(octaves, key=lambda found: found.error_rad)
@@ -200,14 +266,18 @@ def _angle_errors(chain: Chain, octaves: Sequence[Worst], tolerance: float) -> d
 
 
 def _grows(octaves: Sequence[Worst]) -> bool:
-    """Return True if errors overflow, or exceed twice those of the first octave that has any."""
+    """Return True if errors overflow, or exceed twice those of the first octave that
+    has any.
+    """
     errors = [found.error_rad for found in octaves if found.error_rad != 0]
     # `not ... <=`, for an overflow is nan.
     return bool(errors) and not max(errors) <= 2 * errors[0]
 
 
 def measure_long(config: PrecisionConfig, *, further: int, advance: Advance) -> Tables:
-    """Return one row: angles in float32 throughout at a further length, and nothing else."""
+    """Return one row: angles in float32 throughout at a further length, and nothing
+    else.
+    """
     chain = Chain(parse_cast("all=float32").phase, shared.spectrum_of(config))
     octaves = worst_by_octave(chain, config.offset, further)
     row = {
@@ -236,7 +306,8 @@ def measure_drift(
         for alignment in ("random", "aligned"):
             drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)
             errors = scores.shift_errors(chain, drawn, config.offset, deltas, shifts)
-            # One number per draw: the deltas of a draw are not independent of each other.
+            # One number per draw: the deltas of a draw are not independent of each
+            # other.
             per_draw = np.sqrt((errors**2).mean(2))
             for shift, values in zip(shifts.tolist(), per_draw, strict=True):
                 mean = mean_interval(values)
@@ -245,11 +316,17 @@ def measure_drift(
                 rows.append((*about, mean.value, mean.low, mean.high, status))
         advance(1 / len(plans))
     columns = ["name", "plan", "alignment", "shift_tokens", "draws", "rms_score_change"]
-    return {"drift": pd.DataFrame(rows, columns=[*columns, "ci_low", "ci_high", "status"])}
+    return {
+        "drift": pd.DataFrame(rows, columns=[*columns, "ci_low", "ci_high", "status"])
+    }
 
 
-def measure_keys(config: PrecisionConfig, *, stored: Sequence[str], advance: Advance) -> Tables:
-    """Return `keys`: a row per format, offset and pair; `score_error` is that of whole keys."""
+def measure_keys(
+    config: PrecisionConfig, *, stored: Sequence[str], advance: Advance
+) -> Tables:
+    """Return `keys`: a row per format, offset and pair; `score_error` is that of whole
+    keys.
+    """
     spectrum, rows = shared.spectrum_of(config), []
     end = config.offset + config.length
     for name in stored:
@@ -263,11 +340,15 @@ def measure_keys(config: PrecisionConfig, *, stored: Sequence[str], advance: Adv
 
 
 def cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:
-    """Return the tables `casts` and `growth`: a row per entry beside what its plan has."""
+    """Return the tables `casts` and `growth`: a row per entry beside what its plan
+    has.
+    """
     found = entries(config)
     labels = [entry.plan.label for entry in found]
     scaling, quotient = scaling_for(config, config.offset + config.length)
-    keys = pd.DataFrame(found).assign(plan=labels, length=config.length, offset=config.offset)
+    keys = pd.DataFrame(found).assign(
+        plan=labels, length=config.length, offset=config.offset
+    )
     # Plans are many to one: a repair may be an implementation, or another one's repair.
     casts = keys.merge(measured["plans"], on="plan", how="left", validate="many_to_one")
     if "long" in measured:
@@ -275,6 +356,10 @@ def cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:
     casts = casts.assign(method=scaling.label, factor_from=quotient)
     # A repair has no curve of its own: it would hide the implementation's.
     shown = keys.assign(phase=[entry.plan.phase.label for entry in found])
-    shown = shown.loc[shown["kind"] != "repair", ["kind", "name", "stage", "format", "phase"]]
-    growth = shown.merge(measured["growth"], on="phase", how="left").drop(columns="phase")
+    shown = shown.loc[
+        shown["kind"] != "repair", ["kind", "name", "stage", "format", "phase"]
+    ]
+    growth = shown.merge(measured["growth"], on="phase", how="left").drop(
+        columns="phase"
+    )
     return {"casts": casts, "growth": growth}

@@ -1,16 +1,24 @@
-"""One frequency or many: what can be represented, and what does a model learn with each?
+"""One frequency or many: what can be represented, and what does a model learn with
+each?
 
-Two kinds of evidence, in tables of their own. Arithmetic: the change of a score from one token to
-the next under a scheme of frequencies, against the rounding of scores. Training: the same small
-model learns once per scheme and seed, and copies, tells the nearer of two equal cues from the other
-and reads, inside and beyond its trained length. Bands of frequencies are then taken away from it.
+Two kinds of evidence, in tables of their own. Arithmetic: the change of a score from
+one token to the next under a scheme of frequencies, against the rounding of scores.
+Training: the same small model learns once per scheme and seed, and copies, tells the
+nearer of two equal cues from the other and reads, inside and beyond its trained length.
+Bands of frequencies are then taken away from it.
 """
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ropelab.models.tasks.config import FirstWindow, ShapedConfig, Steps, TestLen, TrainLen
+from ropelab.models.tasks.config import (
+    FirstWindow,
+    ShapedConfig,
+    Steps,
+    TestLen,
+    TrainLen,
+)
 from ropelab.runs.config import AsList, Base, Count, Some
 from ropelab.runs.spelling import split_list
 
@@ -19,51 +27,66 @@ if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
 
 CANNOT_SHOW = (
-    "What a large model, a longer training or another period does with few frequencies: the models "
-    "have half a million parameters and are trained for less than a minute."
+    "What a large model, a longer training or another period does with few frequencies:"
+    " the models have half a million parameters and are trained for less than a minute."
 )
 VERSION = 3
 BODY = "ropelab.experiments.spectrum.schemes"
 SCHEMES = split_list(
-    "unscaled, one(period=1e6), one(period=32), one(period=32, pairs=8), one(period=6.2832), "
-    "spaced(n=2), spaced(n=4), spaced(n=8), spaced(n=16), spaced(n=4, uniform=true), "
-    "spaced(n=16, uniform=true), without(band=fast), without(band=middle), without(band=slow), "
-    "p_rope(p=0)"
+    "unscaled, one(period=1e6), one(period=32), one(period=32, pairs=8),"
+    " one(period=6.2832), spaced(n=2), spaced(n=4), spaced(n=8), spaced(n=16),"
+    " spaced(n=4, uniform=true), spaced(n=16, uniform=true), without(band=fast),"
+    " without(band=middle), without(band=slow), p_rope(p=0)"
 )
 
 
 class SpectrumConfig(ShapedConfig):
-    """Schemes of frequencies, the models trained with them, and the lengths they are tested at."""
+    """Schemes of frequencies, the models trained with them, and the lengths they are
+    tested at.
+    """
 
     train_len: TrainLen = 128
     test_len: TestLen = 512
     schemes: Some[str] = Field(
         tuple(SCHEMES),
-        description="frequencies to train with: one(period=..., pairs=...) or spaced(n=..., "
-        "uniform=..., pairs=...), in all pairs or in the first of them alone, "
-        "without(band=...), p_rope(p=0) for none, unscaled for those of RoPE at --base, or any "
-        "other change of frequencies; the first is what the others are compared with",
+        description=(
+            "frequencies to train with: one(period=..., pairs=...) or spaced(n=...,"
+            " uniform=..., pairs=...), in all pairs or in the first of them alone,"
+            " without(band=...), p_rope(p=0) for none, unscaled for those of RoPE at"
+            " --base, or any other change of frequencies; the first is what the others"
+            " are compared with"
+        ),
     )
     bands: Annotated[tuple[Literal["fast", "middle", "slow"], ...], AsList] = Field(
         ("fast", "middle", "slow"),
-        description="thirds of the frequencies to take away from the trained model of the first "
-        "scheme",
+        description=(
+            "thirds of the frequencies to take away from the trained model of the first"
+            " scheme"
+        ),
     )
     tasks: Some[Literal["text", "copy", "most_recent"]] = Field(
         ("text", "copy", "most_recent"),
-        description="what is measured: text, copy (symbols among symbols), most_recent (the nearer "
-        "of two values)",
+        description=(
+            "what is measured: text, copy (symbols among symbols), most_recent (the"
+            " nearer of two values)"
+        ),
     )
     base: Base = Field(10000.0, description="base of the frequencies of unscaled RoPE")
     steps: Steps = 600
     first_window: FirstWindow = 16
-    sequences: Count = Field(16, description="sequences per distance and length of context")
-    draws: Count = Field(200, le=2**16, description="random vectors of the arithmetic part")
+    sequences: Count = Field(
+        16, description="sequences per distance and length of context"
+    )
+    draws: Count = Field(
+        200, le=2**16, description="random vectors of the arithmetic part"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.bands and self.head_dim < 2 * 3:
-            raise ValueError(f"head_dim must be at least 6 for three bands, got {self.head_dim}")
+            raise ValueError(
+                f"head_dim must be at least 6 for three bands, got {self.head_dim}"
+            )
         self.parsed_schemes()
         return self
 
@@ -73,7 +96,9 @@ class SpectrumConfig(ShapedConfig):
         return Geometry(self.head_dim, self.base, self.train_len)
 
     def parsed_schemes(self) -> "dict[str, Scaling]":
-        """Return the schemes by label, each once; InputError if one does not fit a head."""
+        """Return the schemes by label, each once; InputError if one does not fit a
+        head.
+        """
         from ropelab.math.methods import parse_scaling
 
         parsed = [parse_scaling(text) for text in self.schemes]

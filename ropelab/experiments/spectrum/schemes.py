@@ -1,10 +1,11 @@
 """The arithmetic of each scheme, a model per scheme and seed, and the answer.
 
-schemes        its frequencies and their periods
-representable  change of a score from one token to the next, by kind of vectors and format
-learned        copying and the nearer of two cues by distance and context, text by context: a row
+schemes        its frequencies and their periods representable  change of a score from
+one token to the next, by kind of vectors and format learned        copying and the
+nearer of two cues by distance and context, text by context: a row
                per scheme, band removed and place, over all seeds
-comparisons    every scheme against the first; removed: the first against itself without a band
+comparisons    every scheme against the first; removed: the first against itself without
+a band
 """
 
 from functools import partial
@@ -44,9 +45,13 @@ SEED = 0
 
 def cells(config: SpectrumConfig) -> list[Evaluation]:
     geometry, schemes = config.geometry(), tuple(config.parsed_schemes().values())
-    # The scheme a model is trained with, the band removed from it, and the rest of the scheme.
+    # The scheme a model is trained with, the band removed from it, and the rest of the
+    # scheme.
     rows = [(scheme, KEPT, scheme) for scheme in schemes]
-    rows += [(schemes[0], band, Without(band=band, inner=schemes[0])) for band in config.bands]
+    rows += [
+        (schemes[0], band, Without(band=band, inner=schemes[0]))
+        for band in config.bands
+    ]
     # Seed by seed, so that interrupted runs have whole seeds.
     return [
         Evaluation(
@@ -72,7 +77,9 @@ def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
         **sources(scheme),
     }
     encoding = partial(encoding_of, scheme, geometry)
-    return training_of(config, seed, encoding, key, scheme.label, config.first_window, fused=False)
+    return training_of(
+        config, seed, encoding, key, scheme.label, config.first_window, fused=False
+    )
 
 
 def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:
@@ -102,7 +109,9 @@ def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
     found = {
         "schemes": schemes_table(config),
         "representable": representable(config),
-        "learned": _without_text_distances(learned).assign(train_len_tokens=config.train_len),
+        "learned": (
+            _without_text_distances(learned).assign(train_len_tokens=config.train_len)
+        ),
         "comparisons": _compared(kept, "scheme", first, others),
     }
     if config.bands:
@@ -126,7 +135,8 @@ def schemes_table(config: SpectrumConfig) -> pd.DataFrame:
                 "pairs": inv_freq.size,
                 "shortest_period_tokens": periods.min() if rotating.size else None,
                 "longest_period_tokens": periods.max() if rotating.size else None,
-                # The first position whose rotations equal those of position 0 in exact arithmetic.
+                # The first position whose rotations equal those of position 0 in exact
+                # arithmetic.
                 "period_tokens": returns_after(inv_freq.tolist()),
             }
         )
@@ -147,15 +157,21 @@ def representable(config: SpectrumConfig) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def _compared(measured: pd.DataFrame, column: str, plain: str, others: list[str]) -> pd.DataFrame:
-    """Compare every other value of a column with the plain one, at each place of each metric."""
+def _compared(
+    measured: pd.DataFrame, column: str, plain: str, others: list[str]
+) -> pd.DataFrame:
+    """Compare every other value of a column with the plain one, at each place of each
+    metric.
+    """
     pairs = []
     for place, group in measured.groupby(["metric", *PLACE], sort=False):
         values = dict(list(group.set_index(["seed", "unit"]).groupby(column)["value"]))
         for other in others:
             measure: Measure = "loss" if place[0] == TEXT else "share"
             names, about = (other, plain), (other, plain, *place)
-            pairs.append(Pair(about, values[other], values[plain], names, measure, place))
+            pairs.append(
+                Pair(about, values[other], values[plain], names, measure, place)
+            )
     columns = [f"{column}_a", f"{column}_b", "metric", *PLACE]
     return _without_text_distances(compared(pairs, columns))
 
@@ -167,21 +183,28 @@ def _without_text_distances(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def answer(tables: Tables) -> str:
-    """Say with how many frequencies models copy, and how much one token changes a score."""
+    """Say with how many frequencies models copy, and how much one token changes a
+    score.
+    """
     learned, said = tables["learned"], []
     copying = learned.query(
         "metric == @COPY and removed == @KEPT and context_tokens == train_len_tokens"
     )
     if not copying.empty:
-        mean = copying.groupby("scheme")["value"].mean().reset_index().merge(tables["schemes"])
+        mean = (
+            copying.groupby("scheme")["value"]
+            .mean()
+            .reset_index()
+            .merge(tables["schemes"])
+        )
         best = mean.sort_values("value", ascending=False).drop_duplicates("frequencies")
         parts = [
             f"{row['value']:.0%} with {row['scheme']}"
             for row in best.sort_values("frequencies").to_dict("records")
         ]
         said.append(
-            "Trained: for each number of frequencies, the best models copy inside the trained "
-            f"length {', '.join(parts)}{_confounded(tables)}."
+            "Trained: for each number of frequencies, the best models copy inside the"
+            f" trained length {', '.join(parts)}{_confounded(tables)}."
         )
     said.append(significance(tables["comparisons"]))
     # Without rotations nothing changes.
@@ -191,30 +214,43 @@ def answer(tables: Tables) -> str:
     if not random.empty:
         weakest = random.sort_values("score_step").iloc[0]["scheme"]
         moved = [
-            f"{roughly(row['score_step'])} with {scheme}, {roughly(row['step_to_rounding'])} times "
-            "its rounding in float32"
+            f"{roughly(row['score_step'])} with {scheme},"
+            f" {roughly(row['step_to_rounding'])} times its rounding in float32"
             for scheme in dict.fromkeys((random.iloc[0]["scheme"], weakest))
             for row in random[random["scheme"] == scheme].to_dict("records")
         ]
         steps = ", and by ".join(moved)
-        said.append(f"Arithmetic: one token on, a score of random vectors changes by {steps}.")
+        said.append(
+            f"Arithmetic: one token on, a score of random vectors changes by {steps}."
+        )
     return " ".join(said)
 
 
 def _confounded(tables: Tables) -> str:
     """Name the schemes of few frequencies that leave no pair without position."""
     schemes, trained = tables["schemes"], tables["learned"]["train_len_tokens"].iloc[0]
-    # A pair that makes less than a quarter rotation in the window marks hardly any position.
-    rotate = (schemes["rotating_pairs"] == schemes["pairs"]) & (schemes["frequencies"] > 0)
+    # A pair that makes less than a quarter rotation in the window marks hardly any
+    # position.
+    rotate = (schemes["rotating_pairs"] == schemes["pairs"]) & (
+        schemes["frequencies"] > 0
+    )
     few = schemes[rotate & (schemes["longest_period_tokens"] < 4 * trained)]
     names = ", ".join(few["scheme"])
-    return names and f" (every pair of {names} rotates, so that none is left without position)"
+    return (
+        names
+        and f" (every pair of {names} rotates, so that none is left without position)"
+    )
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """Return a row per scheme and band removed: copying near and far, the nearer cue, text."""
+    """Return a row per scheme and band removed: copying near and far, the nearer cue,
+    text.
+    """
     learned = tables["learned"]
-    trained, longest = learned["train_len_tokens"].iloc[0], learned["context_tokens"].max()
+    trained, longest = (
+        learned["train_len_tokens"].iloc[0],
+        learned["context_tokens"].max(),
+    )
     numbers = tables["schemes"].set_index("scheme")["frequencies"]
     rows = learned[["scheme", "removed"]].drop_duplicates()
     short = rows.assign(frequencies=rows["scheme"].map(numbers))
@@ -227,7 +263,9 @@ def summary(tables: Tables) -> pd.DataFrame:
         (f"text at {longest}", TEXT, None, longest),
     ]
     for name, metric, distance, context in wanted:
-        at = learned[(learned["metric"] == metric) & (learned["context_tokens"] == context)]
+        at = learned[
+            (learned["metric"] == metric) & (learned["context_tokens"] == context)
+        ]
         at = at[at["distance_tokens"] == distance] if distance else at
         if not at.empty:
             values = at[["scheme", "removed", "value"]].rename(columns={"value": name})

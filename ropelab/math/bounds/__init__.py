@@ -1,7 +1,17 @@
-"""Lower bounds on the base: the exact one with a certificate, and the rules of thumb."""
+"""Lower bounds on the base: the exact one with a certificate, and the rules of
+thumb.
+"""
 
 from ropelab.math.bounds.admissible import Walk, certified_from
 from ropelab.math.bounds.similarity import Fixed, Similarity
 from ropelab.math.bounds.survey import first_negative, lowest, scan
 
-__all__ = ["Fixed", "Similarity", "Walk", "certified_from", "first_negative", "lowest", "scan"]
+__all__ = [
+    "Fixed",
+    "Similarity",
+    "Walk",
+    "certified_from",
+    "first_negative",
+    "lowest",
+    "scan",
+]

@@ -1,8 +1,8 @@
 """The admissible bases for a context: S(m, b) >= 0 for every position m below it.
 
-The set is not an interval, but from the stable base on every base is in it. The stable base is
-sought from above (``boxes.threatened``). Below it the search walks upwards in u = ln b and sorts
-every point into one of three kinds, by proof and not by sampling:
+The set is not an interval, but from the stable base on every base is in it. The stable
+base is sought from above (``boxes.threatened``). Below it the search walks upwards in u
+= ln b and sorts every point into one of three kinds, by proof and not by sampling:
 
 * excluded: positions are named whose S is negative in stretches that leave no gap.
 * admissible: one scan of *all* positions at a slab's centre leaves a complete list of those that
@@ -25,8 +25,8 @@ from ropelab.math.bounds.similarity import Floats, Similarity, Singles
 from ropelab.math.bounds.survey import BLOCK, promising, scan
 from ropelab.math.numerics.chain import blocks
 
-# Steps in u are measured in turns: in one turn the longest position's sum moves by about one.
-# Sums of a hunt are expanded at so many turns from its beginning.
+# Steps in u are measured in turns: in one turn the longest position's sum moves by
+# about one. Sums of a hunt are expanded at so many turns from its beginning.
 AHEAD = 1.2
 # A hunt that gets no further than this share of the way to that point has missed.
 LEAST = 0.01
@@ -36,29 +36,36 @@ NARROWEST = 0.02
 WIDE = 8.0
 # Width in ln b of the first slab of the search from above.
 DESCENT = 2.0
-# Boxes that the search from above examines together; a slab that has more is cut in two.
+# Boxes that the search from above examines together; a slab that has more is cut in
+# two.
 MOST = 1 << 14
 # Intervals are bisected together once so many positions threaten them.
 HELD = 1 << 14
 
 
 def certified_from(similarity: Similarity, context: int) -> float:
-    """Return the smallest u above which one bound shows every base to be admissible (inf: none)."""
+    """Return the smallest u above which one bound shows every base to be admissible
+    (inf: none).
+    """
 
     def surely_positive(u: float) -> bool:
-        # For u' >= u the angle of pair i stays in [0, context b^(-a_i)], so its cosine is at least
-        # cos(min(that, pi)); a pair with a_i = 0 may be -1 anywhere.
+        # For u' >= u the angle of pair i stays in [0, context b^(-a_i)], so its cosine
+        # is at least cos(min(that, pi)); a pair with a_i = 0 may be -1 anywhere.
         farthest = np.minimum((context - 1) * similarity.inv_freq(u), math.pi)
         worst = np.where(similarity.a == 0, -1.0, np.cos(farthest))
-        return bool(worst.sum() + similarity.unrotated > similarity.rounding_error(context))
+        return bool(
+            worst.sum() + similarity.unrotated > similarity.rounding_error(context)
+        )
 
-    # At u = 1e4 the angles of ordinary heads are 0 in float64 but for the pair with a = 0.
+    # At u = 1e4 the angles of ordinary heads are 0 in float64 but for the pair with a =
+    # 0.
     if not surely_positive(1e4):
         return math.inf
     low, high = 0.0, 1e4
     while high - low > 1e-3:
         middle = (low + high) / 2
-        # ``high`` is certified at every step, so stopping early only makes it larger than needed.
+        # ``high`` is certified at every step, so stopping early only makes it larger
+        # than needed.
         low, high = (low, middle) if surely_positive(middle) else (middle, high)
     return high
 
@@ -73,7 +80,9 @@ class Walk:
     settled: tuple[float, int] = (math.inf, 1)
 
     def windows(self, start: float) -> Iterator[Window]:
-        """Yield all admissible intervals of u from ``start`` on; the last ends at inf."""
+        """Yield all admissible intervals of u from ``start`` on; the last ends at
+        inf.
+        """
         return self._joined(start, self.stable(), HELD)
 
     def first(self, start: float) -> Window | None:
@@ -87,11 +96,14 @@ class Walk:
         """Return the u from which on every base is admissible; inf: there is none."""
         if self.similarity.never_negative:
             return 0.0
-        # Much faster than all windows: where few bases fail, most boxes are dropped while wide.
+        # Much faster than all windows: where few bases fail, most boxes are dropped
+        # while wide.
         high, width = certified_from(self.similarity, self.context), DESCENT
         while 0 < high < math.inf:
             low = max(0.0, high - width)
-            boxes = threatened(self.similarity, self._unsettled(low), self.context, low, high, MOST)
+            boxes = threatened(
+                self.similarity, self._unsettled(low), self.context, low, high, MOST
+            )
             if boxes is None:
                 width /= 2
                 continue
@@ -118,12 +130,16 @@ class Walk:
         return self.settled[1] if u >= self.settled[0] else 1
 
     def _turn(self, u: float, share: float) -> float:
-        """Return the step in u in which the sum of a share of the context moves by about one."""
+        """Return the step in u in which the sum of a share of the context moves by
+        about one.
+        """
         # 1e-9: a head that rotates only its first pair does not change with the base.
         return 1 / (share * self.context * self.similarity.slope_typical(u) + 1e-9)
 
     def _joined(self, start: float, end: float, held: int) -> Iterator[Window]:
-        """Yield admissible intervals; from ``end`` on all are. ``held`` = 0: soonest."""
+        """Yield admissible intervals; from ``end`` on all are. ``held`` = 0:
+        soonest.
+        """
         window: Window | None = None
         # Where no base is certified below b = e^60 = 1e26, the walk ends there.
         for reached, pieces in self._pieces(start, min(end, 60.0), held):
@@ -142,8 +158,12 @@ class Walk:
         elif window is not None:
             yield window
 
-    def _pieces(self, start: float, top: float, held: int) -> Iterator[tuple[float, list[Window]]]:
-        """Yield (how far the walk has come, admissible pieces since the last time), ascending."""
+    def _pieces(
+        self, start: float, top: float, held: int
+    ) -> Iterator[tuple[float, list[Window]]]:
+        """Yield (how far the walk has come, admissible pieces since the last time),
+        ascending.
+        """
         u, pace, slabs = start, _Pace(), _Slabs()
         while u < top:
             end = min(top, self._hunted(u, pace)) if pace.hunting else u
@@ -158,15 +178,21 @@ class Walk:
             u = end
             if slabs.threats >= held or u >= top:
                 if slabs.undecided:
-                    slabs.clear += admissible(self.similarity, Undecided.joined(slabs.undecided))
+                    slabs.clear += admissible(
+                        self.similarity, Undecided.joined(slabs.undecided)
+                    )
                 yield u, sorted(slabs.clear)
                 slabs = _Slabs()
 
     def _hunted(self, u: float, pace: "_Pace") -> float:
-        """Return the end of the bases from u on that promising positions exclude; u: none are."""
+        """Return the end of the bases from u on that promising positions exclude; u:
+        none are.
+        """
         while True:
             centre = u + AHEAD * self._turn(u, pace.share)
-            tangents = promising(self.similarity, centre, max(2, round(pace.share * self.context)))
+            tangents = promising(
+                self.similarity, centre, max(2, round(pace.share * self.context))
+            )
             end = bounds.excluded_upto(self.similarity, tangents, u, centre)
             if end > u + LEAST * (centre - u):
                 pace.share = max(1 / 64, pace.share * 0.98)
@@ -175,21 +201,30 @@ class Walk:
                 return u
             pace.share = min(1.0, pace.share * 1.2)
 
-    def _resolve(self, slabs: "_Slabs", low: float, high: float, pace: "_Pace") -> float:
-        """Add [low, high] to the slabs, in few intervals, each with all that threatens it."""
+    def _resolve(
+        self, slabs: "_Slabs", low: float, high: float, pace: "_Pace"
+    ) -> float:
+        """Add [low, high] to the slabs, in few intervals, each with all that threatens
+        it.
+        """
         # Returns the width of the intervals whose middle is admissible.
         positions, lowest = self._threats(low, high)
         # Above this many threats, splitting the interval and scanning again is cheaper.
         too_many = 200 + self.context // 100
         # Wide slabs take more halvings for the same list.
-        pace.busy = max(pace.busy, len(positions) * max(1.0, pace.turns / WIDE) / too_many)
+        pace.busy = max(
+            pace.busy, len(positions) * max(1.0, pace.turns / WIDE) / too_many
+        )
         if not len(positions):
             slabs.clear.append((low, high))
         elif len(positions) <= too_many or high - low <= EDGE:
             fine = 1e-3 * self._turn(low, 1)
-            slabs.undecided.append(Undecided.one(self.similarity, positions, low, high, fine))
+            slabs.undecided.append(
+                Undecided.one(self.similarity, positions, low, high, fine)
+            )
             slabs.threats += len(positions)
-        # The lowest sums come first: where 24 do not exclude an interval, others hardly will.
+        # The lowest sums come first: where 24 do not exclude an interval, others hardly
+        # will.
         elif excluded(self.similarity, positions[:24], low, high):
             return 0.0
         else:
@@ -199,25 +234,33 @@ class Walk:
         return high - low if lowest >= 0 else 0.0
 
     def _threats(self, low: float, high: float) -> tuple[Floats, float]:
-        """Return what could fail in [low, high] by S in the middle, and the lowest S there or 0."""
+        """Return what could fail in [low, high] by S in the middle, and the lowest S
+        there or 0.
+        """
         similarity = self.similarity
-        # Within the interval S differs from its value in the middle by at most m * change.
+        # Within the interval S differs from its value in the middle by at most m *
+        # change.
         change = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)
         margin = similarity.single_error
         found: list[tuple[Floats, Singles]] = []
         for start, stop in blocks(self._unsettled(low), self.context, BLOCK):
             sums = scan(similarity, (low + high) / 2, start, stop)
-            # The bound of the last position holds for the whole block and leaves few to compare.
+            # The bound of the last position holds for the whole block and leaves few to
+            # compare.
             near = np.flatnonzero(sums < change * stop + margin)
             near = near[sums[near] < change * (near + float(start)) + margin]
             found.append((near.astype(np.float64) + start, sums[near]))
-        positions, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        positions, values = (
+            np.concatenate(parts) for parts in zip(*found, strict=True)
+        )
         return positions[np.argsort(values)], float(values.min(initial=0.0))
 
 
 @dataclass
 class _Slabs:
-    """The admissible pieces of a stretch of bases, and the intervals still to be bisected."""
+    """The admissible pieces of a stretch of bases, and the intervals still to be
+    bisected.
+    """
 
     clear: list[Window] = field(default_factory=list)
     undecided: list[Undecided] = field(default_factory=list)

@@ -1,9 +1,10 @@
 """Intervals of bases: proved excluded or admissible, or halved until they are.
 
-On an interval of half-width h around c (in u = ln b), Taylor's theorem gives for one position m
+On an interval of half-width h around c (in u = ln b), Taylor's theorem gives for one
+position m
 |S(m, u) - S(m, c)| <= |S'(m, c)| h + (c1 m + c2 m^2) h^2 / 2. If S(m, c) is below minus that, m
-excludes the whole interval; if it is above that, m threatens no base in it. What remains is halved,
-with the positions that could still fail in it, down to ``EDGE``.
+excludes the whole interval; if it is above that, m threatens no base in it. What
+remains is halved, with the positions that could still fail in it, down to ``EDGE``.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ from ropelab.math.bounds.similarity import Floats, Similarity, Singles, wrapped
 
 # Width in ln b at which a change of sign is taken as located.
 EDGE = 1e-11
-# Pairs of a position and an interval computed at once, so that a block stays in the cache.
+# Pairs of a position and an interval computed at once, so that a block stays in the
+# cache.
 BLOCK = 1 << 9
 
 Window = tuple[float, float]
@@ -35,28 +37,40 @@ def value_and_slope(
     return value, np.einsum("pi,pi->p", np.sin(angle), weight) * positions
 
 
-def excluded(similarity: Similarity, positions: Floats, low: float, high: float) -> bool:
+def excluded(
+    similarity: Similarity, positions: Floats, low: float, high: float
+) -> bool:
     """Return True if some position has S < 0 in all of [low, high]."""
-    _, highest = _ranges(similarity, Undecided.one(similarity, positions, low, high, fine=0.0))
+    _, highest = _ranges(
+        similarity, Undecided.one(similarity, positions, low, high, fine=0.0)
+    )
     return bool((highest < 0).any())
 
 
 @dataclass(frozen=True)
 class Tangents:
-    """S and dS/du of some positions at one base, as exact as float32 cosines make them."""
+    """S and dS/du of some positions at one base, as exact as float32 cosines make
+    them.
+    """
 
     positions: Floats
     values: Floats | Singles
     slopes: Floats
 
 
-def excluded_upto(similarity: Similarity, tangents: Tangents, u: float, centre: float) -> float:
-    """Return the largest u' such that every base from u to u' is excluded, or u itself."""
-    # Stretches in which a position's S stays negative are joined from u <= ``centre`` on.
+def excluded_upto(
+    similarity: Similarity, tangents: Tangents, u: float, centre: float
+) -> float:
+    """Return the largest u' such that every base from u to u' is excluded, or u
+    itself.
+    """
+    # Stretches in which a position's S stays negative are joined from u <= ``centre``
+    # on.
     positions = tangents.positions
     c1, c2 = similarity.curvature_bounds(np.array(u))
-    # On either side, at distance x from the centre, S is at most c + b x + a x^2: negative between
-    # the roots of that parabola. A larger a is still a bound, and makes it never 0.
+    # On either side, at distance x from the centre, S is at most c + b x + a x^2:
+    # negative between the roots of that parabola. A larger a is still a bound, and
+    # makes it never 0.
     a = (positions * c1 + positions**2 * c2) / 2 + 1e-9
     uncertain = similarity.single_error * positions * similarity.slope_bound(u)
     c = tangents.values.astype(np.float64) + similarity.single_error
@@ -82,10 +96,11 @@ def excluded_upto(similarity: Similarity, tangents: Tangents, u: float, centre: 
 
 @dataclass(frozen=True)
 class Undecided:
-    """Intervals of ln b that are not decided yet, and the positions that could fail in them.
+    """Intervals of ln b that are not decided yet, and the positions that could fail in
+    them.
 
-    The rows of ``intervals`` are low, high, the width that counts, the width below which float64
-    decides, and the two curvature bounds that hold there.
+    The rows of ``intervals`` are low, high, the width that counts, the width below
+    which float64 decides, and the two curvature bounds that hold there.
     """
 
     intervals: Floats
@@ -94,10 +109,17 @@ class Undecided:
 
     @classmethod
     def one(
-        cls, similarity: Similarity, positions: Floats, low: float, high: float, fine: float
+        cls,
+        similarity: Similarity,
+        positions: Floats,
+        low: float,
+        high: float,
+        fine: float,
     ) -> "Undecided":
         c1, c2 = similarity.curvature_bounds(np.array(low))
-        intervals = np.array([[low], [high], [high - low], [fine], [float(c1)], [float(c2)]])
+        intervals = np.array(
+            [[low], [high], [high - low], [fine], [float(c1)], [float(c2)]]
+        )
         return cls(intervals, positions, np.zeros(len(positions), dtype=np.intp))
 
     @classmethod
@@ -107,29 +129,40 @@ class Undecided:
         return cls(
             np.concatenate([part.intervals for part in parts], axis=1),
             np.concatenate([part.positions for part in parts]),
-            np.concatenate([part.owner + at for part, at in zip(parts, offsets, strict=True)]),
+            np.concatenate(
+                [part.owner + at for part, at in zip(parts, offsets, strict=True)]
+            ),
         )
 
-    def halves(self, intervals: NDArray[np.bool_], pairs: NDArray[np.bool_]) -> "Undecided":
+    def halves(
+        self, intervals: NDArray[np.bool_], pairs: NDArray[np.bool_]
+    ) -> "Undecided":
         """Cut the chosen intervals in two, with the chosen positions in both halves."""
         chosen = self.intervals[:, intervals]
         count = chosen.shape[1]
-        # Both halves inherit the curvature bounds of the lower end, which hold for all larger u.
+        # Both halves inherit the curvature bounds of the lower end, which hold for all
+        # larger u.
         both = np.concatenate((chosen, chosen), axis=1)
         middle = (chosen[0] + chosen[1]) / 2
         both[1, :count] = both[0, count:] = middle
         both[2, :count] = both[2, count:] = middle - chosen[0]
         kept = np.flatnonzero(pairs & intervals[self.owner])
-        positions, owner = self.positions[kept], (intervals.cumsum() - 1)[self.owner[kept]]
+        positions, owner = (
+            self.positions[kept],
+            (intervals.cumsum() - 1)[self.owner[kept]],
+        )
         return Undecided(
-            both, np.concatenate((positions, positions)), np.concatenate((owner, owner + count))
+            both,
+            np.concatenate((positions, positions)),
+            np.concatenate((owner, owner + count)),
         )
 
 
 def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
     """Return all admissible pieces of the intervals."""
     found: list[Window] = []
-    # There are hundreds of thousands with a few positions each: a level is one pass over arrays.
+    # There are hundreds of thousands with a few positions each: a level is one pass
+    # over arrays.
     while undecided.intervals.size:
         count = undecided.intervals.shape[1]
         lowest, highest = _ranges(similarity, undecided)
@@ -149,7 +182,8 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
     """Bound S from below and above, for every position over its interval."""
     low, high, width, fine, c1, c2 = undecided.intervals
     m, owner = undecided.positions, undecided.owner
-    # S changes by about 1e-3 in these, and float32 errors would keep many of them undecided.
+    # S changes by about 1e-3 in these, and float32 errors would keep many of them
+    # undecided.
     exact = width < fine
     inv_freq = similarity.inv_freq((low + high) / 2)
     # One row of frequencies serves all positions: nothing is copied per position.
@@ -173,5 +207,7 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
     half = ((high - low) * (0.5 * (1 + 1e-9)) + np.spacing(high))[owner]
     steepest = m * (similarity.a * inv_freq).sum(-1)[owner]
     bent = m * c1[owner] + m**2 * c2[owner]
-    radius = np.abs(slope) * half + bent * half**2 / 2 + error[owner] * (1 + steepest * half)
+    radius = (
+        np.abs(slope) * half + bent * half**2 / 2 + error[owner] * (1 + steepest * half)
+    )
     return value - radius, value + radius

@@ -1,4 +1,6 @@
-"""Published least bases and the exact ones: Men et al. 2024 (arXiv:2405.14591), Su 2024."""
+"""Published least bases and the exact ones: Men et al. 2024 (arXiv:2405.14591), Su
+2024.
+"""
 
 import math
 
@@ -26,7 +28,9 @@ def men_fit(context: int) -> float:
 
 
 def judge(bound: pd.DataFrame) -> pd.DataFrame:
-    """Compare the published bases with the exact ones, a row per context that both have."""
+    """Compare the published bases with the exact ones, a row per context that both
+    have.
+    """
     exact = exact_bases(bound)
     similarity = Similarity.of_head(HEAD_DIM)
     rows = []
@@ -38,14 +42,18 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
         failing = math.nan if fails is None else float(fails)
         ratio, verdict = men / exact[context], _compare(exact[context], men)
         su_verdict = _compare(exact[context], su)
-        rows.append((context, exact[context], men, ratio, verdict, failing, su, su_verdict))
+        rows.append(
+            (context, exact[context], men, ratio, verdict, failing, su, su_verdict)
+        )
     columns = ["context_tokens", "exact_base", "paper_base", "times_exact", "verdict"]
     columns += ["paper_fails_at_tokens", "su_base", "su_verdict"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
-    """Map contexts, ascending, to the exact base of fully rotated heads of HEAD_DIM features."""
+    """Map contexts, ascending, to the exact base of fully rotated heads of HEAD_DIM
+    features.
+    """
     whole = (bound["head_dim"] == HEAD_DIM) & (2 * bound["rotating_pairs"] == HEAD_DIM)
     table = bound[whole].drop_duplicates("context_tokens").sort_values("context_tokens")
     pairs = zip(table["context_tokens"], table["smallest_admissible_base"], strict=True)

@@ -1,8 +1,10 @@
-"""S(m, b) = unrotated + sum_i cos(m b^(-a_i)), as a function of u = ln b, and its slopes.
+"""S(m, b) = unrotated + sum_i cos(m b^(-a_i)), as a function of u = ln b, and its
+slopes.
 
-Men et al. 2024 (Base of RoPE Bounds Context Length, arXiv:2405.14591) show that a key equal to the
-query is preferred to a random key, m tokens away, by an amount proportional to this sum. Pair i has
-a_i = 2 i / rotary_dim; a feature pair that does not rotate contributes cos 0 = 1.
+Men et al. 2024 (Base of RoPE Bounds Context Length, arXiv:2405.14591) show that a key
+equal to the query is preferred to a random key, m tokens away, by an amount
+proportional to this sum. Pair i has a_i = 2 i / rotary_dim; a feature pair that does
+not rotate contributes cos 0 = 1.
 """
 
 import math
@@ -19,8 +21,8 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 TWO_PI = 2 * math.pi
-# Bound on the error of one cosine of ``wrapped``: the rounding of an argument in [-pi, pi] to
-# float32 (1.2e-7), the float32 cosine itself, and its share in rounding the sum.
+# Bound on the error of one cosine of ``wrapped``: the rounding of an argument in [-pi,
+# pi] to float32 (1.2e-7), the float32 cosine itself, and its share in rounding the sum.
 SINGLE_ERROR = 1e-6
 
 
@@ -39,23 +41,30 @@ class Similarity:
         kept: float = 1.0,
         dropped: tuple[int, ...] = (),
     ) -> "Similarity":
-        """Make the sum for a head of ``head_dim`` features of which ``rotary_dim`` rotate.
+        """Make the sum for a head of ``head_dim`` features of which ``rotary_dim``
+        rotate.
 
-        Of its pairs the int(kept * pairs) fastest (p-RoPE) rotate, without the ``dropped``; or
-        InputError.
+        Of its pairs the int(kept * pairs) fastest (p-RoPE) rotate, without the
+        ``dropped``; or InputError.
         """
         rotary = head_dim if rotary_dim is None else rotary_dim
         if head_dim < 2 or head_dim % 2:
-            raise InputError(f"head_dim must be an even number of at least 2, not {head_dim}")
+            raise InputError(
+                f"head_dim must be an even number of at least 2, not {head_dim}"
+            )
         check_rotary_dim(rotary)
         if rotary > head_dim:
             raise InputError(f"rotary_dim {rotary} is wider than the head ({head_dim})")
         unknown = [pair for pair in dropped if not 0 <= pair < rotary // 2]
         if unknown:
-            raise InputError(f"no pair {unknown[0]} to drop: pairs are 0 to {rotary // 2 - 1}")
+            raise InputError(
+                f"no pair {unknown[0]} to drop: pairs are 0 to {rotary // 2 - 1}"
+            )
         # Rounded down as in PRope, so that both keep the same pairs.
         rotating = [i for i in range(int(kept * rotary // 2)) if i not in dropped]
-        return cls(tuple(2 * i / rotary for i in rotating), head_dim // 2 - len(rotating))
+        return cls(
+            tuple(2 * i / rotary for i in rotating), head_dim // 2 - len(rotating)
+        )
 
     @property
     def never_negative(self) -> bool:
@@ -71,7 +80,9 @@ class Similarity:
         return np.exp(-np.multiply.outer(u, self.a))
 
     def at(self, positions: Floats, u: Floats | float) -> Floats:
-        """Return S at ``positions`` in float64; ``u`` is one value or one per position."""
+        """Return S at ``positions`` in float64; ``u`` is one value or one per
+        position.
+        """
         return self.unrotated + np.cos(positions[:, None] * self.inv_freq(u)).sum(-1)
 
     def slope_bound(self, u: float) -> float:
@@ -91,7 +102,9 @@ class Similarity:
         return (squared * inv_freq).sum(-1), (squared * inv_freq**2).sum(-1)
 
     def rounding_error(self, length: int) -> float:
-        """Bound the float64 error of S for positions below ``length`` and u up to 100."""
+        """Bound the float64 error of S for positions below ``length`` and u up to
+        100.
+        """
         # b^(-a) has a relative error below (u a + 2) 2^-53 < 2e-14, an angle one below
         # length 2e-14, a cosine that and its own rounding; errors add over pairs.
         return len(self.exponents) * (2e-14 * length + 1e-15)
@@ -104,7 +117,9 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Fixed(Similarity):
-    """The sum for the frequencies of a scaling plan, radians per token, at every base."""
+    """The sum for the frequencies of a scaling plan, radians per token, at every
+    base.
+    """
 
     frequencies: tuple[float, ...] = ()
 
@@ -115,6 +130,7 @@ class Fixed(Similarity):
 
 def wrapped(angle: Floats) -> Singles:
     """Bring ``angle`` to [-pi, pi] in float64, then round it to float32."""
-    # float32 sines and cosines of small arguments are twenty times faster than float64 ones of
-    # large arguments; the reduction keeps the error at that of rounding a number below pi.
+    # float32 sines and cosines of small arguments are twenty times faster than float64
+    # ones of large arguments; the reduction keeps the error at that of rounding a
+    # number below pi.
     return (angle - np.rint(angle * (1 / TWO_PI)) * TWO_PI).astype(np.float32)

@@ -1,7 +1,9 @@
-"""The sums of all positions at once for one base, and the promising positions among them.
+"""The sums of all positions at once for one base, and the promising positions among
+them.
 
-cos((p + q) theta) = cos(p theta) cos(q theta) - sin(p theta) sin(q theta): with positions written
-as p + q on two grids, all sums are one matrix product of 2 sqrt(length) cosines per pair.
+cos((p + q) theta) = cos(p theta) cos(q theta) - sin(p theta) sin(q theta): with
+positions written as p + q on two grids, all sums are one matrix product of 2
+sqrt(length) cosines per pair.
 """
 
 import math
@@ -45,10 +47,14 @@ def block_sums(
     step: int = 1,
     first_pair: int = 0,
 ) -> Singles:
-    """Return S at start + step * column in float32, within ``single_error``: [starts, columns]."""
+    """Return S at start + step * column in float32, within ``single_error``: [starts,
+    columns].
+    """
     # With ``first_pair`` > 0 the faster pairs are left out.
     inv_freq = similarity.inv_freq(u)[first_pair:]
-    cos, sin, wide = _grids(starts, step * np.arange(columns, dtype=np.float64), inv_freq)
+    cos, sin, wide = _grids(
+        starts, step * np.arange(columns, dtype=np.float64), inv_freq
+    )
     sums: Singles = np.concatenate((cos, -sin), axis=1) @ wide
     sums += np.float32(similarity.unrotated)
     return sums
@@ -57,20 +63,32 @@ def block_sums(
 def block_tangents(
     similarity: Similarity, u: float, starts: Floats, columns: int
 ) -> tuple[Singles, Singles]:
-    """Return S and dS/du / position at start + column in float32, for each: [starts, columns]."""
-    # S within ``single_error``, the other within that times ``similarity.slope_bound(u)``.
+    """Return S and dS/du / position at start + column in float32, for each: [starts,
+    columns].
+    """
+    # S within ``single_error``, the other within that times
+    # ``similarity.slope_bound(u)``.
     inv_freq = similarity.inv_freq(u)
     cos, sin, wide = _grids(starts, np.arange(columns, dtype=np.float64), inv_freq)
-    # dS/du = m sum a_i b^(-a_i) sin(m b^(-a_i)), here without its factor m, which the caller knows.
+    # dS/du = m sum a_i b^(-a_i) sin(m b^(-a_i)), here without its factor m, which the
+    # caller knows.
     weight = (similarity.a * inv_freq).astype(np.float32)
     sums: Singles = np.concatenate((cos, -sin), axis=1) @ wide
     slopes: Singles = np.concatenate((sin * weight, cos * weight), axis=1) @ wide
     return sums + np.float32(similarity.unrotated), slopes
 
 
-def _grids(starts: Floats, steps: Floats, inv_freq: Floats) -> tuple[Singles, Singles, Singles]:
-    left, right = (wrapped(np.multiply.outer(each, inv_freq)) for each in (starts, steps))
-    return np.cos(left), np.sin(left), np.concatenate((np.cos(right), np.sin(right)), axis=1).T
+def _grids(
+    starts: Floats, steps: Floats, inv_freq: Floats
+) -> tuple[Singles, Singles, Singles]:
+    left, right = (
+        wrapped(np.multiply.outer(each, inv_freq)) for each in (starts, steps)
+    )
+    return (
+        np.cos(left),
+        np.sin(left),
+        np.concatenate((np.cos(right), np.sin(right)), axis=1).T,
+    )
 
 
 def first_negative(similarity: Similarity, base: float, length: int) -> int | None:
@@ -79,7 +97,8 @@ def first_negative(similarity: Similarity, base: float, length: int) -> int | No
     rounding = similarity.rounding_error(length)
     for low, high in blocks(0, length, BLOCK):
         sums = scan(similarity, u, low, high)
-        # float32 finds candidates up to the first certain failure; float64 decides among them.
+        # float32 finds candidates up to the first certain failure; float64 decides
+        # among them.
         surely = np.flatnonzero(sums < -(2 * similarity.single_error + rounding))[:1]
         until = int(surely[0]) + 1 if len(surely) else len(sums)
         near = np.flatnonzero(sums[:until] < similarity.single_error)
@@ -91,7 +110,9 @@ def first_negative(similarity: Similarity, base: float, length: int) -> int | No
 
 
 def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float]:
-    """Return the position below ``length`` with the smallest S, and S there in float32."""
+    """Return the position below ``length`` with the smallest S, and S there in
+    float32.
+    """
     found = (0, math.inf)
     for low, high in blocks(0, length, BLOCK):
         sums = scan(similarity, math.log(base), low, high)
@@ -103,8 +124,8 @@ def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float
 
 def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     """Return positions below ``stop`` where S is low at u, in no order."""
-    # The proof is left to ``excluded_upto``, so missing some positions here costs only time.
-    # Position 0 never fails: S there is the number of pairs.
+    # The proof is left to ``excluded_upto``, so missing some positions here costs only
+    # time. Position 0 never fails: S there is the number of pairs.
     starts = np.arange(1, stop, RUN, dtype=np.float64)
     if len(starts) > RUNS:
         middles = starts + RUN // 2
@@ -114,14 +135,18 @@ def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     rows, columns = np.divmod(_lowest(coarse.ravel(), PLACES), RUN // STRIDE)
     places = starts[rows] + STRIDE * columns
     positions = (places[:, None] + np.arange(STRIDE)).ravel()
-    sums, slopes = (part.ravel() for part in block_tangents(similarity, u, places, STRIDE))
+    sums, slopes = (
+        part.ravel() for part in block_tangents(similarity, u, places, STRIDE)
+    )
     low = np.flatnonzero((sums < HIGHEST) & (positions < stop))
     return Tangents(positions[low], sums[low], slopes[low] * positions[low])
 
 
-def _slow_sums(similarity: Similarity, u: float, starts: Floats, count: int, step: int) -> Singles:
-    # Pairs slower than a radian in ``step`` tokens are about the same for that many neighbours,
-    # and where the whole sum is negative theirs must already be low.
+def _slow_sums(
+    similarity: Similarity, u: float, starts: Floats, count: int, step: int
+) -> Singles:
+    # Pairs slower than a radian in ``step`` tokens are about the same for that many
+    # neighbours, and where the whole sum is negative theirs must already be low.
     faster = int((similarity.inv_freq(u) > 1 / step).sum())
     return block_sums(similarity, u, starts, count, step, faster)
 

@@ -1,10 +1,12 @@
-"""The worst errors of angles and tables over a range of positions, without visiting most of them.
+"""The worst errors of angles and tables over a range of positions, without visiting
+most of them.
 
-The rounding of m * theta_i has no closed form, but a bound that grows with m (half a last place per
-rounding). So blocks of positions are visited from the far end, the pair with the largest bound
-first, and blocks whose bound is below the worst error so far are left out. The result is exact, but
-an error beyond LOST_RAD, nearly half a turn, ends the search. A cos or sin of an angle that is off
-by e is off by at most the chord 2 sin(e / 2), and half a last place below 1 by rounding.
+The rounding of m * theta_i has no closed form, but a bound that grows with m (half a
+last place per rounding). So blocks of positions are visited from the far end, the pair
+with the largest bound first, and blocks whose bound is below the worst error so far are
+left out. The result is exact, but an error beyond LOST_RAD, nearly half a turn, ends
+the search. A cos or sin of an angle that is off by e is off by at most the chord 2
+sin(e / 2), and half a last place below 1 by rounding.
 """
 
 import math
@@ -22,7 +24,8 @@ from ropelab.runs.arrays import Bool, Float
 STRETCH = 1 << 14
 # Octaves that end before this are visited as a whole, which is quicker than a search.
 NEAR = 1024
-# An angle this wrong says nothing about the position any more; worse is not searched for.
+# An angle this wrong says nothing about the position any more; worse is not searched
+# for.
 LOST_RAD = 3.14
 # The table error returned is the largest there is, up to this share of it.
 WITHIN = 1e-3
@@ -56,7 +59,9 @@ def wrapped(error: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 
 
 def worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
-    """Return the worst error in each octave [2^k, 2^(k+1)) of offset .. offset + length - 1."""
+    """Return the worst error in each octave [2^k, 2^(k+1)) of offset .. offset + length
+    - 1.
+    """
     limit = first_overflow(chain, offset, length)
     ranges = list(octaves(offset, offset + length))
     lost = [o for o in ranges if limit is not None and limit < o[1]]
@@ -76,13 +81,21 @@ def worst(chain: Chain, offset: int, length: int) -> Worst:
     return _searched(chain, offset, offset + length)
 
 
-def first_beyond(chain: Chain, found: Iterable[Worst], tolerance_rad: float) -> int | None:
-    """Return the first position of some ranges with an error beyond the tolerance, or overflow."""
+def first_beyond(
+    chain: Chain, found: Iterable[Worst], tolerance_rad: float
+) -> int | None:
+    """Return the first position of some ranges with an error beyond the tolerance, or
+    overflow.
+    """
     for octave in found:
         if octave.error_rad <= tolerance_rad:
             continue
-        for low, high in blocks(octave.start, octave.stop, BLOCK // chain.spectrum.pairs):
-            beyond = ~(wrapped(chain.angle_errors(span(low, high))).max(0) <= tolerance_rad)
+        for low, high in blocks(
+            octave.start, octave.stop, BLOCK // chain.spectrum.pairs
+        ):
+            beyond = ~(
+                wrapped(chain.angle_errors(span(low, high))).max(0) <= tolerance_rad
+            )
             if beyond.any():
                 return low + int(beyond.argmax())
     return None
@@ -115,12 +128,16 @@ def _visited(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
     for start, stop in ranges:
         part = errors[:, start - first : stop - first]
         pair, position = divmod(int(part.argmax()), stop - start)
-        found.append(Worst(start, stop, float(part[pair, position]), start + position, pair))
+        found.append(
+            Worst(start, stop, float(part[pair, position]), start + position, pair)
+        )
     return found
 
 
 def _searched(chain: Chain, start: int, stop: int) -> Worst:
-    """Visit stretches from the far end; in each, the pair with the largest bound first."""
+    """Visit stretches from the far end; in each, the pair with the largest bound
+    first.
+    """
     best = Worst(start, stop, 0.0, start, 0)
     stretches = list(blocks(start, stop, STRETCH))
     ends = np.array([high - 1 for _, high in stretches], dtype=np.float64)
@@ -136,7 +153,10 @@ def _searched(chain: Chain, start: int, stop: int) -> Worst:
 
 
 def _improved(
-    best: Worst, chain: Chain, stretch: tuple[int, int], pairs: Bool[np.ndarray, " pairs"]
+    best: Worst,
+    chain: Chain,
+    stretch: tuple[int, int],
+    pairs: Bool[np.ndarray, " pairs"],
 ) -> Worst:
     """Return the worst of `best` and some pairs of a stretch."""
     count = int(pairs.sum())
@@ -154,7 +174,9 @@ def _improved(
 
 @np.errstate(invalid="ignore", over="ignore")
 def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
-    """Return the largest |stored - exact| of any cos or sin, up to `WITHIN`; nan: overflow."""
+    """Return the largest |stored - exact| of any cos or sin, up to `WITHIN`; nan:
+    overflow.
+    """
     if any(octave.overflowed for octave in found):
         return math.nan
     parts = [list(blocks(octave.start, octave.stop, STRETCH)) for octave in found]
@@ -165,8 +187,9 @@ def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
     largest = np.repeat(known, [len(part) for part in parts]) * (1 + 1e-9)
     table = chain.plan.table
     rounding = 0.0 if table.precision == 53 else table.epsilon / 4
-    # At an angle a near 0 a cosine is rounded by at most its distance a^2 / 2 from 1, and a sine by
-    # half a step at a, at most to 0. Without this, pairs that hardly rotate are all searched.
+    # At an angle a near 0 a cosine is rounded by at most its distance a^2 / 2 from 1,
+    # and a sine by half a step at a, at most to 0. Without this, pairs that hardly
+    # rotate are all searched.
     angles = np.abs(np.outer(chain.spectrum.inv_freq, ends))
     near = np.maximum(angles**2 / 2, np.minimum(half_step(angles, table), angles))
     known_errors = 2 * np.sin(np.minimum(chain.error_bounds(ends), largest) / 2)

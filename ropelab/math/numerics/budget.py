@@ -1,7 +1,9 @@
-"""Bounds on what honest rotary codes lose: float32, bfloat16 tables, a recurrence over pairs.
+"""Bounds on what honest rotary codes lose: float32, bfloat16 tables, a recurrence over
+pairs.
 
-Each stage rounds once; a power may be off by a unit in the last place, cos and sin by 2 units of 1,
-and a scaling method may round four times more. A larger error has another cause.
+Each stage rounds once; a power may be off by a unit in the last place, cos and sin by 2
+units of 1, and a scaling method may round four times more. A larger error has another
+cause.
 """
 
 from dataclasses import dataclass, replace
@@ -18,20 +20,25 @@ Kind = Literal["float32", "recurrence", "bfloat16"]
 KINDS: tuple[Kind, ...] = ("float32", "recurrence", "bfloat16")
 
 UNIT = FORMATS["float32"].epsilon / 2  # of one rounding, relative
-# Beyond a correctly rounded power; also of the recurrence's ratio, once for every pair before.
+# Beyond a correctly rounded power; also of the recurrence's ratio, once for every pair
+# before.
 POWER = UNIT
 SCALING = 4 * UNIT
 COSINE = 4 * UNIT
 
 _FLOAT32 = FORMATS["float32"]
-_ANGLES = CastPlan(position=_FLOAT32, inv_freq=_FLOAT32, angle=_FLOAT32, frequencies="float32_pow")
+_ANGLES = CastPlan(
+    position=_FLOAT32, inv_freq=_FLOAT32, angle=_FLOAT32, frequencies="float32_pow"
+)
 
 PerPair = Float[np.ndarray, "n pairs"]
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The largest errors of an honest code of one kind; ``factor`` multiplies its cos and sin."""
+    """The largest errors of an honest code of one kind; ``factor`` multiplies its cos
+    and sin.
+    """
 
     kind: Kind
     spectrum: Spectrum
@@ -46,7 +53,8 @@ class Budget:
         """Bound the error of each angle at these positions, in radians."""
         recurrent = self.kind == "recurrence"
         plan = replace(_ANGLES, angles="recurrence") if recurrent else _ANGLES
-        steps = np.arange(self.spectrum.pairs)  # the first power is base^0, which is exact
+        # the first power is base^0, which is exact
+        steps = np.arange(self.spectrum.pairs)
         lost = (steps if recurrent else np.minimum(steps, 1)) * POWER
         assert self.spectrum.base is not None
         kept = self.spectrum.inv_freq * self.spectrum.base**self.spectrum.exponents
@@ -59,7 +67,10 @@ class Budget:
     def tables(self, positions: Float[np.ndarray, " n"]) -> PerPair:
         """Bound the error of each cos and sin."""
         computed = np.minimum(self.angles(positions), 2.0) + COSINE + UNIT
-        return self.factor * computed + spacing(self.factor * (1 + computed), self.stored) / 2
+        return (
+            self.factor * computed
+            + spacing(self.factor * (1 + computed), self.stored) / 2
+        )
 
     def rotated(
         self,
@@ -67,10 +78,14 @@ class Budget:
         first: Float[np.ndarray, "vectors pairs"],
         second: Float[np.ndarray, "vectors pairs"],
     ) -> Float[np.ndarray, " n"]:
-        """Bound the error of any feature of these vectors, which the format holds exactly."""
+        """Bound the error of any feature of these vectors, which the format holds
+        exactly.
+        """
         sizes = np.abs(first) + np.abs(second)
         lengths = self.factor * np.hypot(first, second)
         lost = self.tables(positions)[:, None] * sizes
         # Two products and their sum, or the sum alone where products are fused into it.
         unit = self.stored.epsilon / 2
-        return np.asarray((lost + (2 * unit + unit**2) * (lengths + lost)).max(axis=(1, 2)))
+        return np.asarray(
+            (lost + (2 * unit + unit**2) * (lengths + lost)).max(axis=(1, 2))
+        )

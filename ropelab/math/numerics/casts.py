@@ -7,7 +7,8 @@
     rotation   x1 cos - x2 sin and x1 sin + x2 cos: every product and every sum
     score      the rotated query and key as they enter the dot product, and the score (not the sum)
 
-Implementations also differ in how `frequencies` and `angles` are computed, which is no cast.
+Implementations also differ in how `frequencies` and `angles` are computed, which is no
+cast.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -23,11 +24,12 @@ Stage = Literal["position", "inv_freq", "angle", "table", "rotation", "score"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
 # exact: base^(-2i/d) in float64, then one rounding to the format of inv_freq.
-# float32_pow: 1 / base^(2i/d) with every step rounded to float32, as nearly all code writes it; the
-# power itself is taken as correctly rounded, which math libraries miss by a last place or two.
+# float32_pow: 1 / base^(2i/d) with every step rounded to float32, as nearly all code
+# writes it; the power itself is taken as correctly rounded, which math libraries miss
+# by a last place or two.
 Frequencies = Literal["exact", "float32_pow"]
-# product: m * theta_i. recurrence: start at m, multiply by base^(-2/d) from pair to pair, each
-# product rounded to the format of the angle (ggml's `theta *= theta_scale`).
+# product: m * theta_i. recurrence: start at m, multiply by base^(-2/d) from pair to
+# pair, each product rounded to the format of the angle (ggml's `theta *= theta_scale`).
 Angles = Literal["product", "recurrence"]
 RULES = {"frequencies": get_args(Frequencies), "angles": get_args(Angles)}
 
@@ -36,7 +38,9 @@ EXACT = FORMATS["float64"]
 
 @dataclass(frozen=True, kw_only=True)
 class CastPlan:
-    """The format of every stage and the two rules; by default everything is float64 and exact."""
+    """The format of every stage and the two rules; by default everything is float64 and
+    exact.
+    """
 
     position: FloatFormat = EXACT
     inv_freq: FloatFormat = EXACT
@@ -54,7 +58,9 @@ class CastPlan:
         >>> CastPlan(table=FORMATS["bfloat16"]).label
         'table=bfloat16'
         """
-        parts = [f"{name}={getattr(value, 'name', value)}" for name, value in self.inexact()]
+        parts = [
+            f"{name}={getattr(value, 'name', value)}" for name, value in self.inexact()
+        ]
         return ",".join(parts) or EXACT.name
 
     @property
@@ -69,7 +75,10 @@ class CastPlan:
 
     def inexact(self) -> list[tuple[str, FloatFormat | str]]:
         """Return the stages and rules that are not exact, in the order of the chain."""
-        values = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]
+        values = [
+            (field.name, getattr(self, field.name), field.default)
+            for field in fields(self)
+        ]
         return [(name, value) for name, value, exact in values if value != exact]
 
     def repaired(self, name: str) -> "CastPlan":
@@ -78,25 +87,33 @@ class CastPlan:
 
 
 def parse_cast(text: str) -> CastPlan:
-    """Read `inv_freq=bfloat16,table=float16`; `all=...` sets every stage, later parts win."""
+    """Read `inv_freq=bfloat16,table=float16`; `all=...` sets every stage, later parts
+    win.
+    """
     if text == EXACT.name:  # the label of the exact plan
         return CastPlan()
     values: dict[str, Any] = {}
     for part in split_list(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
-            raise InputError(f"cannot read cast '{part}': write stage=format, such as angle=tf32")
+            raise InputError(
+                f"cannot read cast '{part}': write stage=format, such as angle=tf32"
+            )
         if name in RULES:
             values[name] = known(f"value of {name}", value, RULES[name])
         else:
             stage = known("stage", name, ("all", *STAGES, *RULES))
-            values |= dict.fromkeys(STAGES if stage == "all" else (stage,), format_named(value))
+            values |= dict.fromkeys(
+                STAGES if stage == "all" else (stage,), format_named(value)
+            )
     return CastPlan(**values)
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A cast plan of a real implementation: the code it models, and a thread or file to read."""
+    """A cast plan of a real implementation: the code it models, and a thread or file to
+    read.
+    """
 
     name: str
     plan: CastPlan
@@ -105,7 +122,9 @@ class Preset:
 
 
 PRESETS = {
-    row["name"]: Preset(row["name"], parse_cast(row["cast"]), row["models"], row["source"])
+    row["name"]: Preset(
+        row["name"], parse_cast(row["cast"]), row["models"], row["source"]
+    )
     for row in table_beside(__file__)["preset"]
 }
 
@@ -113,6 +132,8 @@ PRESETS = {
 def preset_named(name: str) -> Preset:
     if name not in PRESETS and isinstance(plan := find("casts", name), CastPlan):
         if parse_cast(plan.label) != plan:  # the label is all that names its results
-            raise InputError(f"{name}: formats of a cast plan are those of ropelab, as they are")
+            raise InputError(
+                f"{name}: formats of a cast plan are those of ropelab, as they are"
+            )
         return Preset(name, plan, name, name)
     return PRESETS[known("preset", name, PRESETS)]

@@ -1,4 +1,6 @@
-"""A cast plan applied to frequencies: the stored angles and tables, their errors, and bounds."""
+"""A cast plan applied to frequencies: the stored angles and tables, their errors, and
+bounds.
+"""
 
 import math
 from collections.abc import Iterator
@@ -41,10 +43,13 @@ def span(start: int, stop: int) -> Positions:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The frequencies of a position encoding, radians per token, and their unscaled spacing."""
+    """The frequencies of a position encoding, radians per token, and their unscaled
+    spacing.
+    """
 
     inv_freq: Float[np.ndarray, "pairs"]  # after any scaling method, float64
-    base: float | None = None  # of base^(-2i/rotary_dim); None for one frequency, rounded once
+    # of base^(-2i/rotary_dim); None for one frequency, rounded once
+    base: float | None = None
     rotary_dim: int | None = None
 
     @property
@@ -60,7 +65,9 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Chain:
-    """A plan on a spectrum. Positions are whole numbers in float64; pairs are indices."""
+    """A plan on a spectrum. Positions are whole numbers in float64; pairs are
+    indices.
+    """
 
     plan: CastPlan
     spectrum: Spectrum
@@ -75,9 +82,11 @@ class Chain:
             base = round_to(np.array(spectrum.base), _FLOAT32)
             ours = round_to(1 / round_to(np.power(base, exponents), _FLOAT32), _FLOAT32)
             unscaled = np.power(spectrum.base, -spectrum.exponents)
-            # A scaled frequency inherits the relative error of the unscaled one. Where there is
-            # none, the quotient of two powers would add its own.
-            computed = np.where(ours == unscaled, computed, computed * (ours / unscaled))
+            # A scaled frequency inherits the relative error of the unscaled one. Where
+            # there is none, the quotient of two powers would add its own.
+            computed = np.where(
+                ours == unscaled, computed, computed * (ours / unscaled)
+            )
         return round_to(computed, self.plan.inv_freq)
 
     @property
@@ -106,14 +115,17 @@ class Chain:
 
     @cached_property
     def _factors(self) -> Float[np.ndarray, "pairs 1"]:
-        """The scaling method's share of each frequency; 1 up to the noise of two powers is 1."""
+        """The scaling method's share of each frequency; 1 up to the noise of two powers
+        is 1.
+        """
         assert self.spectrum.base is not None
         unscaled = np.power(self.spectrum.base, self.spectrum.exponents)
         factors = (self.spectrum.inv_freq * unscaled)[:, None]
         return np.where(np.abs(factors - 1) < 1e-14, 1.0, factors)
 
     def _recurrence(self, stored: Positions, count: int) -> PerPair:
-        # angle_0 = m, angle_i = angle_(i-1) * scale, each rounded; the scaling method comes last.
+        # angle_0 = m, angle_i = angle_(i-1) * scale, each rounded; the scaling method
+        # comes last.
         _, scale = self._ratio
         angles = [round_to(stored, self.plan.angle)]
         for _ in range(count - 1):
@@ -140,13 +152,16 @@ class Chain:
 
     @np.errstate(invalid="ignore", over="ignore")
     def angle_errors(self, positions: Positions, pairs: Chosen = ALL) -> PerPair:
-        """Return stored angle minus m * theta_i in radians, not wrapped; not finite: overflow."""
+        """Return stored angle minus m * theta_i in radians, not wrapped; not finite:
+        overflow.
+        """
         exact = self.spectrum.inv_freq[pairs, None]
         if self.recurrent:
             return self.angles(positions, pairs) - exact * positions
         theta = self.inv_freq[pairs, None]
         stored = self.positions(positions)
-        # Assembled from the error of each stage, so that nothing is lost to cancellation.
+        # Assembled from the error of each stage, so that nothing is lost to
+        # cancellation.
         error = (theta - exact) * positions
         if self.plan.position.precision < 53:
             error += theta * (stored - positions)
@@ -156,14 +171,18 @@ class Chain:
         return error
 
     @np.errstate(invalid="ignore", over="ignore")
-    def table(self, positions: Positions, pairs: Chosen = ALL) -> tuple[PerPair, PerPair]:
+    def table(
+        self, positions: Positions, pairs: Chosen = ALL
+    ) -> tuple[PerPair, PerPair]:
         """Return cos and sin as stored."""
         angles, table = self.angles(positions, pairs), self.plan.table
         return round_to(np.cos(angles), table), round_to(np.sin(angles), table)
 
     @np.errstate(invalid="ignore", over="ignore")
     def error_bounds(self, positions: Positions) -> PerPair:
-        """Bound the angle errors of each pair at all positions up to m; infinite: unknown."""
+        """Bound the angle errors of each pair at all positions up to m; infinite:
+        unknown.
+        """
         # The margin covers what float64 loses in computing the bound itself.
         if self.recurrent:
             return self._recurrence_bounds(positions) * (1 + 1e-9)
@@ -178,14 +197,17 @@ class Chain:
         if self.recurrent:
             return np.full((theta.size, positions.size), math.inf)
         slip = half_step(positions, self.plan.position, whole=True)
-        moved = np.where(theta == 0, 0.0, theta * slip)  # where it is stored as 0, nothing moves
+        # where it is stored as 0, nothing moves
+        moved = np.where(theta == 0, 0.0, theta * slip)
         return moved + half_step(theta * positions + moved, self.plan.angle)
 
 
 def half_step(
     x: Float[np.ndarray, "..."], fmt: FloatFormat, *, whole: bool = False
 ) -> Float[np.ndarray, "..."]:
-    """Bound the error of rounding anything in [0, x]; `whole` numbers up to 2^p have none."""
+    """Bound the error of rounding anything in [0, x]; `whole` numbers up to 2^p have
+    none.
+    """
     if fmt.precision == 53:
         return np.zeros_like(x)
     half = spacing(x, fmt) / 2

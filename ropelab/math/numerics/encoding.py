@@ -1,7 +1,8 @@
 """A position encoding before it is stored, and its repetitions in exact arithmetic.
 
-A pair whose period is a fraction p/q of tokens is back at its start after p tokens. A power of a
-rational base is algebraic, so its period is no fraction (else pi were algebraic): no repetition.
+A pair whose period is a fraction p/q of tokens is back at its start after p tokens. A
+power of a rational base is algebraic, so its period is no fraction (else pi were
+algebraic): no repetition.
 """
 
 import math
@@ -32,9 +33,9 @@ BY_CHANCE = 1e-6
 class PositionEncoding:
     """The numbers that represent a position: those of some pairs of a chain.
 
-    A component is cos or sin; both ('pair' with one pair, 'vector' with many); 'score', the mean of
-    cos over the pairs, the attention score of aligned unit vectors at that distance; or 'angle',
-    the stored angles, which tell as much as an unrounded table.
+    A component is cos or sin; both ('pair' with one pair, 'vector' with many); 'score',
+    the mean of cos over the pairs, the attention score of aligned unit vectors at that
+    distance; or 'angle', the stored angles, which tell as much as an unrounded table.
     """
 
     chain: Chain
@@ -42,11 +43,17 @@ class PositionEncoding:
     pairs: range
 
     @np.errstate(invalid="ignore", over="ignore")
-    def values(self, positions: Positions, pairs: range) -> Float[np.ndarray, "features n"]:
-        """Return the numbers of some pairs, pair by pair, in float64, not rounded yet."""
+    def values(
+        self, positions: Positions, pairs: range
+    ) -> Float[np.ndarray, "features n"]:
+        """Return the numbers of some pairs, pair by pair, in float64, not rounded
+        yet.
+        """
         if self.component == "score":
             # Pair after pair, so that no more than one row is held.
-            rows = (np.cos(self.chain.angles(positions, slice(i, i + 1))[0]) for i in pairs)
+            rows = (
+                np.cos(self.chain.angles(positions, slice(i, i + 1))[0]) for i in pairs
+            )
             return (sum(rows, np.zeros_like(positions)) / len(pairs))[None]
         angles = self.chain.angles(positions, slice(pairs.start, pairs.stop))
         if self.component == "angle":
@@ -57,15 +64,21 @@ class PositionEncoding:
     @property
     def per_pair(self) -> int:
         """Numbers that a pair contributes; 0: they are one number together."""
-        return 0 if self.component == "score" else len(_TRIG.get(self.component, (None,)))
+        return (
+            0 if self.component == "score" else len(_TRIG.get(self.component, (None,)))
+        )
 
     @property
     def single(self) -> bool:
         return self.per_pair == 0 or len(self.pairs) * self.per_pair == 1
 
     def packs(self, fmt: FloatFormat) -> bool:
-        """Return True if it has at most 64 bits: one number, or two of up to 32 bits."""
-        return self.single or (len(self.pairs) * self.per_pair == 2 and fmt.precision <= 24)
+        """Return True if it has at most 64 bits: one number, or two of up to 32
+        bits.
+        """
+        return self.single or (
+            len(self.pairs) * self.per_pair == 2 and fmt.precision <= 24
+        )
 
     def leading(self, fmt: FloatFormat) -> range:
         """Return the pairs to compare first: enough bits to separate most positions."""
@@ -74,9 +87,14 @@ class PositionEncoding:
         return self.pairs[: -(-48 // (fmt.precision + 2))]
 
 
-def neighbour_steps(encoding: PositionEncoding, fmt: FloatFormat, places: Positions) -> Positions:
-    """Return the largest change of a number from m to m+1, in units of the last place of `fmt`."""
-    # Before rounding, spacing at the larger of the two. Below one half, neighbours mostly collide.
+def neighbour_steps(
+    encoding: PositionEncoding, fmt: FloatFormat, places: Positions
+) -> Positions:
+    """Return the largest change of a number from m to m+1, in units of the last place
+    of `fmt`.
+    """
+    # Before rounding, spacing at the larger of the two. Below one half, neighbours
+    # mostly collide.
     here, there = (encoding.values(m, encoding.pairs) for m in (places, places + 1))
     unit = spacing(np.maximum(np.abs(here), np.abs(there)), fmt)
     return np.max(np.abs(there - here) / unit, axis=0)
@@ -92,9 +110,10 @@ def whole_period(theta: float) -> int | None:
         return 1
     period = 2 * math.pi / theta
     near = NEAR * period
-    # The period is read as the fraction that it equals in float64. Some fraction with a denominator
-    # up to q is that near to any number with a probability of about q^2 times the distance, so only
-    # small denominators are tried where periods are long, and none above 1e9 tokens.
+    # The period is read as the fraction that it equals in float64. Some fraction with a
+    # denominator up to q is that near to any number with a probability of about q^2
+    # times the distance, so only small denominators are tried where periods are long,
+    # and none above 1e9 tokens.
     denominators = int(math.sqrt(BY_CHANCE / near))
     if not denominators:
         return None
@@ -117,9 +136,12 @@ def returns_after(inv_freq: Iterable[float]) -> int | None:
 
 
 def first_repeat(period: int, component: str) -> int:
-    """Return the first position that repeats an earlier one, for a pair of that whole period."""
-    # Within a period p cos alone has at m the value that it has at p - m, and sin alone, where p is
-    # even, the value at p/2 - m. (For a period p/q too: q and p have no common factor.)
+    """Return the first position that repeats an earlier one, for a pair of that whole
+    period.
+    """
+    # Within a period p cos alone has at m the value that it has at p - m, and sin
+    # alone, where p is even, the value at p/2 - m. (For a period p/q too: q and p have
+    # no common factor.)
     if component == "cos":
         return period // 2 + 1
     if component == "sin" and period % 2 == 0:
@@ -130,7 +152,9 @@ def first_repeat(period: int, component: str) -> int:
 def distinct_positions(
     period: int, component: str, offset: int, length: int
 ) -> Int[np.ndarray, " distinct"]:
-    """Return one position per distinct value of a pair in offset .. offset + length - 1."""
+    """Return one position per distinct value of a pair in offset .. offset + length -
+    1.
+    """
     places = np.arange(offset, offset + min(length, period)) % period
     if component == "cos":
         places = np.minimum(places, -places % period)

@@ -1,4 +1,6 @@
-"""Precision errors reported in issue trackers, with the printed numbers measured again."""
+"""Precision errors reported in issue trackers, with the printed numbers measured
+again.
+"""
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -59,7 +61,9 @@ def _measured(
         return take_census(encoding, [chain.plan.table], offset, length)[0]
 
     def max_cos_error() -> float:
-        return float(np.abs(chain.table(positions)[0] - exact.table(positions)[0]).max())
+        return float(
+            np.abs(chain.table(positions)[0] - exact.table(positions)[0]).max()
+        )
 
     def max_phase_error() -> float:
         cos, sin = chain.table(positions)
@@ -68,7 +72,9 @@ def _measured(
     # Of a position, of a position and a pair, or of the whole range.
     measures: dict[str, Callable[..., float]] = {
         "stored_position": lambda m: float(chain.positions(span(m, m + 1))[0]),
-        "position_step": lambda m: float(spacing(span(m, m + 1), chain.plan.position)[0]),
+        "position_step": lambda m: float(
+            spacing(span(m, m + 1), chain.plan.position)[0]
+        ),
         "stored_angle": lambda *at: angle(chain, *at),
         "exact_angle": lambda *at: angle(exact, *at),
         "exact_cos": lambda *at: float(np.cos(angle(exact, *at))),

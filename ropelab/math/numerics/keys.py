@@ -1,4 +1,5 @@
-"""The formats of stored keys: which numbers, which of them share a scale, and where RoPE acts.
+"""The formats of stored keys: which numbers, which of them share a scale, and where
+RoPE acts.
 
     fp8_e4m3, fp8_e5m2   x / scale rounded to float8, the largest |x| at the format's largest value;
                          one scale per tensor, head or block (32 neighbouring features of a key)
@@ -6,14 +7,15 @@
                          head), channel (a feature over all tokens) or group (a feature over 32)
     q8_0, q4_0           llama.cpp's blocks of 32 features, in float32 with a float16 scale
 
-`q4_0` rounds keys as they enter the dot product, `q4_0(before)` before they are rotated, and with
-`hadamard` they are multiplied by a normalised Hadamard matrix while they are stored. `moved=8x256`
-is a K-shift: 8 times keys are read, rotated back by 256 positions and stored again. The scales of
-tensors, heads and channels are those of all keys at hand, as if they were calibrated on them.
+`q4_0` rounds keys as they enter the dot product, `q4_0(before)` before they are
+rotated, and with `hadamard` they are multiplied by a normalised Hadamard matrix while
+they are stored. `moved=8x256` is a K-shift: 8 times keys are read, rotated back by 256
+positions and stored again. The scales of tensors, heads and channels are those of all
+keys at hand, as if they were calibrated on them.
 
-`key_errors` are the effects on random keys, standard normal but for the offsets that keys of real
-models have in a few features of slow pairs (arXiv:2503.01832): here in the first feature of the
-slowest eighth of the pairs, the same in every key.
+`key_errors` are the effects on random keys, standard normal but for the offsets that
+keys of real models have in a few features of slow pairs (arXiv:2503.01832): here in the
+first feature of the slowest eighth of the pairs, the same in every key.
 """
 
 import re
@@ -39,7 +41,8 @@ SHARED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("int8", "int4", "int3"), ("token", "channel", "group")),
     **dict.fromkeys(("q8_0", "q4_0"), ("block",)),
 }
-# The axes of [head, tokens, features] in such a set; blocks are features on an axis of their own.
+# The axes of [head, tokens, features] in such a set; blocks are features on an axis of
+# their own.
 AXES = {"tensor": (-3, -2, -1), "head": (-2, -1), "channel": (-2,), "token": (-1,)}
 # Times and tokens of K-shifts.
 MOVED = re.compile(r"moved=([1-9]\d{0,3})x([1-9]\d{0,5})")
@@ -60,7 +63,11 @@ class KeyFormat:
     def label(self) -> str:
         """The format as `parse_keys` reads it, without what is usual."""
         usual = self.shared == SHARED[self.number][0]
-        words = ["" if usual else self.shared, "before" * self.before, "hadamard" * self.rotated]
+        words = [
+            "" if usual else self.shared,
+            "before" * self.before,
+            "hadamard" * self.rotated,
+        ]
         words += [f"moved={self.moves}x{self.step}"] if self.moves else []
         said = ", ".join(filter(None, words))
         return f"{self.number}({said})" if said else self.number
@@ -68,10 +75,14 @@ class KeyFormat:
     def check(self, width: int) -> None:
         """Raise InputError for heads of so many features that do not fit."""
         if self.shared == "block" and width % BLOCK:
-            raise InputError(f"{self.label} has blocks of {BLOCK} features, heads have {width}")
+            raise InputError(
+                f"{self.label} has blocks of {BLOCK} features, heads have {width}"
+            )
 
     def stored(self, keys: Keys) -> Keys:
-        """Return float64 keys as they are read back; InputError for heads that do not fit."""
+        """Return float64 keys as they are read back; InputError for heads that do not
+        fit.
+        """
         width = keys.shape[-1]
         self.check(width)
         if not self.rotated:
@@ -100,21 +111,32 @@ class KeyFormat:
     def _scaled(self, x: Float[np.ndarray, "..."], axes: tuple[int, ...]) -> np.ndarray:
         """Round with one scale along some axes."""
         if self.number.startswith("fp8"):
-            fmt = FORMATS[f"float8_{self.number[4:]}{'fn' * self.number.endswith('m3')}_saturating"]
+            fmt = FORMATS[
+                f"float8_{self.number[4:]}{'fn' * self.number.endswith('m3')}_saturating"
+            ]
             largest = np.abs(x).max(axes, keepdims=True)
             scale = np.where(largest == 0, 1.0, largest / fmt.largest)
             return round_to(x / scale, fmt) * scale
         if self.number.startswith("int"):
             low, high = x.min(axes, keepdims=True), x.max(axes, keepdims=True)
-            step = np.where(high == low, 1.0, (high - low) / (2 ** int(self.number[3:]) - 1))
+            step = np.where(
+                high == low, 1.0, (high - low) / (2 ** int(self.number[3:]) - 1)
+            )
             return np.asarray(low + np.rint((x - low) / step) * step)
         return _ggml(x.astype(np.float32), self.number).astype(np.float64)
 
 
 def _ggml(x: Float[np.ndarray, "... 32"], number: str) -> Float[np.ndarray, "... 32"]:
-    """Round blocks as quantize_row_q8_0_ref and quantize_row_q4_0_ref of ggml-quants.c do."""
-    extreme = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)  # with its sign
-    scale = np.abs(extreme) / np.float32(127) if number == "q8_0" else extreme / np.float32(-8)
+    """Round blocks as quantize_row_q8_0_ref and quantize_row_q4_0_ref of ggml-quants.c
+    do.
+    """
+    # with its sign
+    extreme = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)
+    scale = (
+        np.abs(extreme) / np.float32(127)
+        if number == "q8_0"
+        else extreme / np.float32(-8)
+    )
     inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale != 0)
     product = x * inverse
     if number == "q8_0":  # roundf: halves away from zero
@@ -123,7 +145,9 @@ def _ggml(x: Float[np.ndarray, "... 32"], number: str) -> Float[np.ndarray, "...
         code = np.sign(product) * (whole + np.floor(2 * (size - whole)))
     else:
         code = np.minimum(np.trunc(product + np.float32(8.5)), 15) - 8
-    return np.asarray(code * scale.astype(np.float16).astype(np.float32), dtype=np.float32)
+    return np.asarray(
+        code * scale.astype(np.float16).astype(np.float32), dtype=np.float32
+    )
 
 
 def parse_keys(text: str) -> KeyFormat:
@@ -139,15 +163,27 @@ def parse_keys(text: str) -> KeyFormat:
         raise InputError(f"{text}: its brackets do not match")
     words = split_list(inside)
     shared = [word for word in words if word in SHARED[number]]
-    moved = [tuple(map(int, found.groups())) for found in map(MOVED.fullmatch, words) if found]
+    moved = [
+        tuple(map(int, found.groups()))
+        for found in map(MOVED.fullmatch, words)
+        if found
+    ]
     for word in filterfalse(MOVED.fullmatch, words):
-        known(f"word in {text}", word, (*SHARED[number], "before", "hadamard", "moved=8x256"))
+        known(
+            f"word in {text}",
+            word,
+            (*SHARED[number], "before", "hadamard", "moved=8x256"),
+        )
     if len(shared) > 1:
-        raise InputError(f"{text}: keys share one kind of scale, not {' and '.join(shared)}")
+        raise InputError(
+            f"{text}: keys share one kind of scale, not {' and '.join(shared)}"
+        )
     if len(moved) > ("before" not in words):
         raise InputError(f"{text}: one moved=TIMESxTOKENS at most, and only after RoPE")
     chosen = shared[0] if shared else SHARED[number][0]
-    return KeyFormat(number, chosen, "before" in words, "hadamard" in words, *(moved or [()])[0])
+    return KeyFormat(
+        number, chosen, "before" in words, "hadamard" in words, *(moved or [()])[0]
+    )
 
 
 class Rounding(NamedTuple):
@@ -166,7 +202,11 @@ class Rounding(NamedTuple):
     def key(self) -> dict[str, object]:
         """Everything that its effect depends on, json-able."""
         keys = {"keys": self.keys.label} if self.keys else {}
-        return {"cast": self.cast.label, **keys, **({"first": self.first} if self.first else {})}
+        return {
+            "cast": self.cast.label,
+            **keys,
+            **({"first": self.first} if self.first else {}),
+        }
 
     @property
     def rounds(self) -> bool:
@@ -174,7 +214,9 @@ class Rounding(NamedTuple):
 
 
 def parse_rounding(text: str) -> Rounding:
-    """Read a preset, or stages such as `angle:tf32` or `position=bfloat16+table=float16`."""
+    """Read a preset, or stages such as `angle:tf32` or
+    `position=bfloat16+table=float16`.
+    """
     if not {":", "="} & {*text}:
         return Rounding(text, preset_named(text).plan)
     plan = parse_cast(text.replace(":", "=").replace("+", ","))
@@ -182,21 +224,27 @@ def parse_rounding(text: str) -> Rounding:
 
 
 class KeyErrors(NamedTuple):
-    by_pair: Float[np.ndarray, " pairs"]  # root mean square, over the deviation of the features
-    score: float  # root mean square; scores of features without an offset have deviation 1
+    # root mean square, over the deviation of the features
+    by_pair: Float[np.ndarray, " pairs"]
+    # root mean square; scores of features without an offset have deviation 1
+    score: float
 
 
 def key_errors(
     fmt: KeyFormat, spectrum: Spectrum, length: int, seed: int, offset: float = 0.0
 ) -> KeyErrors:
-    """Return the errors of keys at `length` positions; `offset` in deviations of a feature."""
+    """Return the errors of keys at `length` positions; `offset` in deviations of a
+    feature.
+    """
     random, pairs = np.random.default_rng(seed), spectrum.pairs
     key, query = random.standard_normal((2, COUNT, 2, pairs))
     key[:, 0, pairs - max(1, pairs // 8) :] += offset
     positions = np.floor(random.random(COUNT) * length)
     chain = Chain(CastPlan(), spectrum)
 
-    def rotated(x: Float[np.ndarray, "n 2 pairs"], by: Float[np.ndarray, " n"]) -> np.ndarray:
+    def rotated(
+        x: Float[np.ndarray, "n 2 pairs"], by: Float[np.ndarray, " n"]
+    ) -> np.ndarray:
         cos, sin = (part.T for part in chain.table(by))
         one, two = x[:, 0], x[:, 1]
         return np.stack((one * cos - two * sin, one * sin + two * cos), axis=1)
@@ -214,4 +262,6 @@ def key_errors(
         error = kept - exact
     # Queries of random directions: their own rotation changes nothing.
     score = (query * error).sum((1, 2)) / np.sqrt(2 * pairs)
-    return KeyErrors(np.sqrt((error**2).mean((0, 1))), float(np.sqrt((score**2).mean())))
+    return KeyErrors(
+        np.sqrt((error**2).mean((0, 1))), float(np.sqrt((score**2).mean()))
+    )

@@ -1,16 +1,20 @@
-"""The positions that stay distinct: colliding neighbours and distinct encodings, exactly.
+"""The positions that stay distinct: colliding neighbours and distinct encodings,
+exactly.
 
-Two positions collide when all the stored numbers of their encodings are equal. Distinct encodings
-are counted in one of three ways.
+Two positions collide when all the stored numbers of their encodings are equal. Distinct
+encodings are counted in one of three ways.
 
-A proof (`proves_distinct`): two positions D apart with one encoding have D * theta_i near whole
-turns in every pair. If some pair excludes each D, none collide, whatever the offset.
+A proof (`proves_distinct`): two positions D apart with one encoding have D * theta_i
+near whole turns in every pair. If some pair excludes each D, none collide, whatever the
+offset.
 
-Steps (`count_angles`): a stored angle grows with the position in steps, at the midpoints between
-two values of the format, which are found by division: coarse formats have few.
+Steps (`count_angles`): a stored angle grows with the position in steps, at the
+midpoints between two values of the format, which are found by division: coarse formats
+have few.
 
-Hashes (`count_equal_hashes`): the leading pairs of every position are hashed to 64 bits; where they
-are equal, so are more pairs, until they part; the rest is compared number by number.
+Hashes (`count_equal_hashes`): the leading pairs of every position are hashed to 64
+bits; where they are equal, so are more pairs, until they part; the rest is compared
+number by number.
 """
 
 import math
@@ -26,7 +30,8 @@ from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FloatFormat, round_to
 from ropelab.runs.arrays import Float, Int
 
-# Hashes held at once, 8 bytes each; a longer range is streamed several times, a share each.
+# Hashes held at once, 8 bytes each; a longer range is streamed several times, a share
+# each.
 HELD = 1 << 24
 # Bits of precision up to which a format has few enough values to list them.
 COARSE = 11
@@ -58,9 +63,11 @@ def take_census(
     held: int = HELD,
     neighbours: bool = True,
 ) -> list[Census]:
-    """Count collisions (if `neighbours`, slower; else 0) and distinct encodings for every format.
+    """Count collisions (if `neighbours`, slower; else 0) and distinct encodings for
+    every format.
 
-    At most about `held` hashes are held at once per format. `advance` gets shares that add up to 1.
+    At most about `held` hashes are held at once per format. `advance` gets shares that
+    add up to 1.
     """
     stop = offset + length
     edges = [*(start for start, _ in octaves(offset, stop)), stop]
@@ -69,15 +76,19 @@ def take_census(
         for fmt in formats
     ]
     doubtful = [counter for counter in counters if not counter.proved]
-    leading = max((encoding.leading(each.fmt) for each in doubtful), key=len, default=range(0))
-    # Distinct angles follow from their collisions, as those of a single number mostly do.
+    leading = max(
+        (encoding.leading(each.fmt) for each in doubtful), key=len, default=range(0)
+    )
+    # Distinct angles follow from their collisions, as those of a single number mostly
+    # do.
     hashed = encoding.component != "angle"
     neighbours = neighbours or encoding.single or not hashed
     shares = -(-length // held) if hashed else 1
     size = BLOCK // max(len(leading) * encoding.per_pair, 2)
     for share in range(shares if doubtful else 0):
         for low, high in blocks(offset, stop, size):
-            # One position more than the block, to compare its last one with its neighbour.
+            # One position more than the block, to compare its last one with its
+            # neighbour.
             positions = span(low, min(high + 1, stop))
             values = encoding.values(positions, leading)
             for counter in doubtful:
@@ -97,17 +108,22 @@ def take_census(
 def count_distinct(
     chain: Chain, tables: Sequence[FloatFormat], offset: int, length: int
 ) -> dict[FloatFormat, int]:
-    """Count the positions with distinct stored cos and sin, for each format of the table."""
+    """Count the positions with distinct stored cos and sin, for each format of the
+    table.
+    """
     found, pairs = {}, range(chain.spectrum.pairs)
     if EXACT in tables:
-        # An exact table distinguishes what the angles do: no two of these are the same direction.
+        # An exact table distinguishes what the angles do: no two of these are the same
+        # direction.
         angles = PositionEncoding(chain, "angle", pairs)
         steps = count_angles(chain, offset, length)
         found[EXACT] = steps or take_census(angles, [EXACT], offset, length)[0].distinct
     rounded = [table for table in tables if table != EXACT]
     vector = PositionEncoding(chain, "vector", pairs)
     counted = take_census(vector, rounded, offset, length, neighbours=False)
-    return found | {fmt: each.distinct for fmt, each in zip(rounded, counted, strict=True)}
+    return found | {
+        fmt: each.distinct for fmt, each in zip(rounded, counted, strict=True)
+    }
 
 
 @dataclass(eq=False)
@@ -130,8 +146,8 @@ class _Counter:
 
     def census(self) -> Census:
         length, collisions = self.edges[-1] - self.edges[0], self.collisions.tolist()
-        # Rounding keeps order, so of a monotone number only neighbours can be equal; stored angles
-        # only ever grow with the position.
+        # Rounding keeps order, so of a monotone number only neighbours can be equal;
+        # stored angles only ever grow with the position.
         monotone = self.encoding.single and (self.rising or self.falling)
         distinct = self.hashed
         if self.proved:
@@ -156,13 +172,14 @@ class _Counter:
         equal = (keys[:, 1:] == keys[:, :-1]).all(0)
         if not equal.any():
             return
-        # Where even the stored positions are equal (bits, for nan), everything after them is.
+        # Where even the stored positions are equal (bits, for nan), everything after
+        # them is.
         stored = encoding.chain.positions(positions).view(np.int64)
         doubtful = np.flatnonzero(equal & (stored[1:] != stored[:-1]))
         rest = encoding.pairs[len(encoding.leading(self.fmt)) :]
         while rest and doubtful.size:
-            # Each position is computed once, also where it is both a neighbour and has one.
-            # Marking them is five times as quick as np.union1d.
+            # Each position is computed once, also where it is both a neighbour and has
+            # one. Marking them is five times as quick as np.union1d.
             marked = np.zeros(positions.size, dtype=bool)
             marked[doubtful] = marked[doubtful + 1] = True
             needed = np.flatnonzero(marked)
@@ -181,12 +198,19 @@ class _Counter:
     def hold(self, positions: Positions, keys: Keys, share: int, shares: int) -> None:
         packs = self.encoding.packs(self.fmt)
         if packs and len(keys) == 2:
-            halves = keys.view(np.float64).astype(np.float32).view(np.uint32).astype(np.int64)
+            halves = (
+                keys.view(np.float64)
+                .astype(np.float32)
+                .view(np.uint32)
+                .astype(np.int64)
+            )
             keys = ((halves[0] << 32) | halves[1])[None]
         hashes = mixed(keys)
-        # Leave out those that certainly equal the one before: by hashes that lose nothing, else by
-        # stored positions.
-        decides = hashes if packs else self.encoding.chain.positions(positions).view(np.int64)
+        # Leave out those that certainly equal the one before: by hashes that lose
+        # nothing, else by stored positions.
+        decides = (
+            hashes if packs else self.encoding.chain.positions(positions).view(np.int64)
+        )
         wanted = np.append(True, decides[1:] != decides[:-1])
         if shares > 1:
             wanted &= (hashes >> 17) % shares == share
@@ -205,11 +229,17 @@ class _Counter:
         else:
             positions = np.concatenate(self.positions)
             self.positions.clear()
-            self.hashed += count_equal_hashes(self.encoding, self.fmt, hashes, positions)
+            self.hashed += count_equal_hashes(
+                self.encoding, self.fmt, hashes, positions
+            )
 
 
-def proves_distinct(encoding: PositionEncoding, fmt: FloatFormat, offset: int, length: int) -> bool:
-    """Return True if all positions offset .. offset + length - 1 provably differ when stored."""
+def proves_distinct(
+    encoding: PositionEncoding, fmt: FloatFormat, offset: int, length: int
+) -> bool:
+    """Return True if all positions offset .. offset + length - 1 provably differ when
+    stored.
+    """
     # False proves nothing; it is returned where cos and sin are not both stored.
     if encoding.component not in ("pair", "vector"):
         return False
@@ -217,8 +247,8 @@ def proves_distinct(encoding: PositionEncoding, fmt: FloatFormat, offset: int, l
     pairs = slice(encoding.pairs.start, encoding.pairs.stop)
     theta = chain.inv_freq[pairs]
     errors = chain.rounding_bounds(np.array([last], dtype=np.float64))[pairs, 0]
-    # Numbers up to 1 that round to the same value are at most one spacing below 1 apart, so a cell
-    # is a square of that side, and its diagonal the longest chord.
+    # Numbers up to 1 that round to the same value are at most one spacing below 1
+    # apart, so a cell is a square of that side, and its diagonal the longest chord.
     cell = math.sqrt(2) * fmt.epsilon / 2
     diagonal = 2 * math.asin(min(cell / 2, 1.0))
     # The uncertainty of float64 itself in D * theta, in cos and in sin.
@@ -245,24 +275,31 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
         return None
     midway, rotating = midway_values(fmt), np.flatnonzero(inv_freq)
     # Where the step after a position is: those after the first are found by division.
-    ends = np.searchsorted(midway, np.outer(inv_freq[rotating], (max(offset - 1, 1), last + 1)))
+    ends = np.searchsorted(
+        midway, np.outer(inv_freq[rotating], (max(offset - 1, 1), last + 1))
+    )
     if 3 * WORTH * int(np.diff(ends).sum()) > length * rotating.size:
         return None
     changes = [np.empty(0)]
     for pair, (low, high) in zip(rotating.tolist(), ends.tolist(), strict=True):
-        # The quotient may be off by a rounding, so the positions beside it are tried too.
+        # The quotient may be off by a rounding, so the positions beside it are tried
+        # too.
         near = np.floor(midway[low:high] / inv_freq[pair])
         places = np.unique(np.concatenate(([offset], near - 1, near, near + 1)))
         places = places[(places >= offset) & (places < last)]
         pairs = slice(pair, pair + 1)
         # Compared by their bits, for nan equals nan there.
-        here, there = (chain.angles(m, pairs)[0].view(np.int64) for m in (places, places + 1))
+        here, there = (
+            chain.angles(m, pairs)[0].view(np.int64) for m in (places, places + 1)
+        )
         changes.append(places[here != there])
     return 1 + np.unique(np.concatenate(changes)).size
 
 
 def midway_values(fmt: FloatFormat) -> Positions:
-    """Return the midpoints of neighbouring values of a coarse format from 0 on, ascending."""
+    """Return the midpoints of neighbouring values of a coarse format from 0 on,
+    ascending.
+    """
     step = 2.0 ** (1 - fmt.precision)
     fractions = np.arange(2 ** (fmt.precision - 1)) * step + step / 2
     exponents = np.arange(fmt.min_exponent, fmt.max_exponent + 1)[:, None]
@@ -271,11 +308,16 @@ def midway_values(fmt: FloatFormat) -> Positions:
 
 
 def keys_of(values: Float[np.ndarray, "features n"], fmt: FloatFormat) -> Keys:
-    """Return the stored numbers as integers that are equal exactly when the numbers are."""
-    return (round_to(values, fmt) + 0.0).view(np.int64)  # + 0.0 makes -0 and 0 one number
+    """Return the stored numbers as integers that are equal exactly when the numbers
+    are.
+    """
+    # + 0.0 makes -0 and 0 one number
+    return (round_to(values, fmt) + 0.0).view(np.int64)
 
 
-def distinct_among(encoding: PositionEncoding, fmt: FloatFormat, positions: Positions) -> int:
+def distinct_among(
+    encoding: PositionEncoding, fmt: FloatFormat, positions: Positions
+) -> int:
     """Count the distinct stored encodings of a few positions, by sorting them."""
     keys = keys_of(encoding.values(positions, encoding.pairs), fmt)
     ordered = keys[:, np.lexsort(keys)]
@@ -285,9 +327,10 @@ def distinct_among(encoding: PositionEncoding, fmt: FloatFormat, positions: Posi
 def mixed(keys: Keys, seed: Integers | None = None) -> Integers:
     """Return a 64-bit hash of every column; a single number is hashed without loss."""
     state = np.zeros_like(keys[0]) if seed is None else seed.copy()
-    # Every step is invertible: multiplication by an odd number, and xor with the upper half, which
-    # must be shifted without its sign: with it x and ~x would become one. The odd numbers are those
-    # of Fibonacci hashing (2^64 over the golden ratio) and splitmix64, as signed ones.
+    # Every step is invertible: multiplication by an odd number, and xor with the upper
+    # half, which must be shifted without its sign: with it x and ~x would become one.
+    # The odd numbers are those of Fibonacci hashing (2^64 over the golden ratio) and
+    # splitmix64, as signed ones.
     for row in keys:
         state ^= row
         state *= -0x61C8864680B583EB
@@ -299,7 +342,9 @@ def mixed(keys: Keys, seed: Integers | None = None) -> Integers:
 def count_equal_hashes(
     encoding: PositionEncoding, fmt: FloatFormat, hashes: Integers, positions: Positions
 ) -> int:
-    """Count the distinct encodings among positions whose leading pairs hash to `hashes`."""
+    """Count the distinct encodings among positions whose leading pairs hash to
+    `hashes`.
+    """
     lead = encoding.leading(fmt)
     rest, distinct = encoding.pairs[len(lead) :], 0
     while True:
@@ -310,7 +355,10 @@ def count_equal_hashes(
             break
         pairs, rest = rest[: len(lead)], rest[len(lead) :]
         parts = [
-            mixed(keys_of(encoding.values(positions[low:high], pairs), fmt), hashes[low:high])
+            mixed(
+                keys_of(encoding.values(positions[low:high], pairs), fmt),
+                hashes[low:high],
+            )
             for low, high in blocks(0, hashes.size, BLOCK // len(pairs))
         ]
         hashes = np.concatenate(parts)
@@ -318,8 +366,9 @@ def count_equal_hashes(
         return distinct
     first = np.append(True, hashes[1:] != hashes[:-1])
     distinct += int(first.sum())
-    # Each is compared with the first of its hash; those that differ from it although their hashes
-    # are equal (chance: 2^-64 for two positions) are counted by comparing them all.
+    # Each is compared with the first of its hash; those that differ from it although
+    # their hashes are equal (chance: 2^-64 for two positions) are counted by comparing
+    # them all.
     leaders = positions[np.flatnonzero(first)[first.cumsum() - 1]]
     strangers = []
     for low, high in blocks(0, hashes.size, BLOCK // len(encoding.pairs)):

@@ -1,15 +1,17 @@
-"""Attention scores: their errors under a cast plan, and how much they change over one token.
+"""Attention scores: their errors under a cast plan, and how much they change over one
+token.
 
-Queries and keys are standard normal, rounded to bfloat16, as real activations are; `aligned` draws
-use one vector for both. A score at distance D is sum_i (a_i cos(D theta_i) + b_i sin(D theta_i)) /
-sqrt(d), with a_i the dot and b_i the cross product of the features in pair i. One that depends on
-more than content and distance has a spread over the places of the two tokens: what a model cannot
-learn to expect. A wrong but consistent frequency has none. One token on a score changes by
+Queries and keys are standard normal, rounded to bfloat16, as real activations are;
+`aligned` draws use one vector for both. A score at distance D is sum_i (a_i cos(D
+theta_i) + b_i sin(D theta_i)) / sqrt(d), with a_i the dot and b_i the cross product of
+the features in pair i. One that depends on more than content and distance has a spread
+over the places of the two tokens: what a model cannot learn to expect. A wrong but
+consistent frequency has none. One token on a score changes by
 
     sum_i 2 sin(theta_i / 2) (b_i cos((D + 1/2) theta_i) - a_i sin((D + 1/2) theta_i)) / sqrt(d),
 
-which is computed so, without cancellation. For vectors of length sqrt(d) it is at most sqrt(d)
-max_i 2 |sin(theta_i / 2)|: both vectors are then in one pair, at right angles.
+which is computed so, without cancellation. For vectors of length sqrt(d) it is at most
+sqrt(d) max_i 2 |sin(theta_i / 2)|: both vectors are then in one pair, at right angles.
 """
 
 import math
@@ -34,21 +36,27 @@ Scores = Float[np.ndarray, "draws distances"]
 
 
 def sample_positions(offset: int, length: int, samples: int) -> Positions:
-    """Return evenly spaced whole positions, the first and the last among them; all, if few."""
+    """Return evenly spaced whole positions, the first and the last among them; all, if
+    few.
+    """
     if length <= samples:
         return span(offset, offset + length)
     return np.unique(np.round(np.linspace(0, length - 1, samples))) + offset
 
 
 def earlier_keys(queries: Positions, offset: int, seed: int) -> Positions:
-    """Return a key before every query, at a distance log-uniform from 1 to the largest."""
+    """Return a key before every query, at a distance log-uniform from 1 to the
+    largest.
+    """
     share = np.random.default_rng(seed).random(queries.shape)
     farthest = np.maximum(queries - offset, 1)
     return np.maximum(queries - np.round(farthest**share), offset)
 
 
 class Draws(NamedTuple):
-    """Queries and keys: features (x1, x2) of every pair, unrotated, [draws, pairs, 1]."""
+    """Queries and keys: features (x1, x2) of every pair, unrotated, [draws, pairs,
+    1].
+    """
 
     query: Features
     key: Features
@@ -65,9 +73,11 @@ def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
 def scores(
     chain: Chain, draws: Draws, query_positions: Positions, key_positions: Positions
 ) -> Float[np.ndarray, "draws n"]:
-    """Return the scores of every drawn query at its position and its key at the other."""
-    # Products and sums of the rotation are rounded to the plan's `rotation`; the rotated vectors
-    # and the score, divided by sqrt(d), to its `score`.
+    """Return the scores of every drawn query at its position and its key at the
+    other.
+    """
+    # Products and sums of the rotation are rounded to the plan's `rotation`; the
+    # rotated vectors and the score, divided by sqrt(d), to its `score`.
     query = _rotated(chain, draws.query, query_positions)
     key = _rotated(chain, draws.key, key_positions)
     product = (query[0] * key[0] + query[1] * key[1]).sum(1)
@@ -96,9 +106,13 @@ def shift_errors(
     deltas: Float[np.ndarray, " deltas"],
     shifts: Float[np.ndarray, " shifts"],
 ) -> Float[np.ndarray, "shifts draws deltas"]:
-    """Return score(m + shift, n + shift) - score(m, n) for n = start and m = start + delta."""
+    """Return score(m + shift, n + shift) - score(m, n) for n = start and m = start +
+    delta.
+    """
     # Exactly 0 but for rounding.
-    keys = np.repeat(start + np.concatenate(([0.0], shifts))[:, None], deltas.size, axis=1)
+    keys = np.repeat(
+        start + np.concatenate(([0.0], shifts))[:, None], deltas.size, axis=1
+    )
     table = _scores_at(chain, draws, keys, deltas)
     return table[1:] - table[:1]
 
@@ -118,19 +132,26 @@ DISTANCES, PLACES = 16, 32
 
 
 @np.errstate(invalid="ignore", over="ignore")
-def score_spread(chain: Chain, draws: Draws, offset: int, length: int, seed: int) -> float:
-    """Return the deviation of a score over positions at a fixed distance; nan: overflow.
+def score_spread(
+    chain: Chain, draws: Draws, offset: int, length: int, seed: int
+) -> float:
+    """Return the deviation of a score over positions at a fixed distance; nan:
+    overflow.
 
-    Root mean square over draws and over distances up to three quarters of the positions. Where all
-    positions are stored as one, and no distance changes a score, the error of such scores.
+    Root mean square over draws and over distances up to three quarters of the
+    positions. Where all positions are stored as one, and no distance changes a score,
+    the error of such scores.
     """
-    # Drawn: bfloat16 stores powers of two and their multiples exactly, so that they show less.
+    # Drawn: bfloat16 stores powers of two and their multiples exactly, so that they
+    # show less.
     random = np.random.default_rng(seed)
     deltas = random.integers(1, max(2, length * 3 // 4), DISTANCES).astype(np.float64)
     keys = offset + np.floor(random.random((PLACES, DISTANCES)) * (length - deltas))
     found = _scores_at(chain, draws, keys, deltas)
     if found.var(axis=(0, 2)).max() < EXACT**2:
-        return rms_error(found, _scores_at(Chain(CastPlan(), chain.spectrum), draws, keys, deltas))
+        return rms_error(
+            found, _scores_at(Chain(CastPlan(), chain.spectrum), draws, keys, deltas)
+        )
     return float(np.sqrt(found.var(axis=0).mean()))
 
 
@@ -156,13 +177,15 @@ def score_margins(
     count: int,
     seed: int,
 ) -> "pd.DataFrame":
-    """Return the changes of scores from each distance (tokens) to the next, a row per format.
+    """Return the changes of scores from each distance (tokens) to the next, a row per
+    format.
 
-    Medians over `count` draws and the distances. Vectors are `aligned` (the query is the key);
-    `aligned at 0` (so, from distance 0 to 1); `random`; `largest`: the two vectors of length
-    sqrt(d) whose score changes most. ``score_step``: nats; ``rounding``: half the format's spacing
-    at the score, for `largest` at sqrt(d); ``unchanged_fraction``: of stored scores;
-    ``weight_change``: exp(score_step) - 1, the relative weight of neighbours.
+    Medians over `count` draws and the distances. Vectors are `aligned` (the query is
+    the key); `aligned at 0` (so, from distance 0 to 1); `random`; `largest`: the two
+    vectors of length sqrt(d) whose score changes most. ``score_step``: nats;
+    ``rounding``: half the format's spacing at the score, for `largest` at sqrt(d);
+    ``unchanged_fraction``: of stored scores; ``weight_change``: exp(score_step) - 1,
+    the relative weight of neighbours.
     """
     import pandas as pd  # not needed for scores themselves
 
@@ -170,7 +193,9 @@ def score_margins(
     wanted: dict[Vectors, Float[np.ndarray, " distances"]]
     wanted = {"aligned at 0": np.zeros(1), "aligned": distances, "random": distances}
     for vectors, where in wanted.items():
-        drawn = draw(count, len(inv_freq), "random" if vectors == "random" else "aligned", seed)
+        drawn = draw(
+            count, len(inv_freq), "random" if vectors == "random" else "aligned", seed
+        )
         score, step = score_and_step(inv_freq, drawn, where)
         found.append((vectors, score, step, np.abs(score)))
     # The two vectors whose score changes most have scores of -step/2 and step/2.
@@ -199,9 +224,13 @@ def score_margins(
 
 
 def score_and_step(
-    inv_freq: Float[np.ndarray, " pairs"], draws: Draws, distances: Float[np.ndarray, " distances"]
+    inv_freq: Float[np.ndarray, " pairs"],
+    draws: Draws,
+    distances: Float[np.ndarray, " distances"],
 ) -> tuple[Scores, Scores]:
-    """Return the exact scores at some distances, and their changes one token further."""
+    """Return the exact scores at some distances, and their changes one token
+    further.
+    """
     (q1, q2), (k1, k2) = draws.query, draws.key
     dot, cross = q1 * k1 + q2 * k2, q1 * k2 - q2 * k1
     theta = inv_freq[:, None]
@@ -213,5 +242,7 @@ def score_and_step(
 
 
 def largest_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:
-    """Return the largest change of a score of two vectors of length sqrt(d) over one token."""
+    """Return the largest change of a score of two vectors of length sqrt(d) over one
+    token.
+    """
     return math.sqrt(2 * len(inv_freq)) * float(np.abs(2 * np.sin(inv_freq / 2)).max())

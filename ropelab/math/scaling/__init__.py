@@ -1,4 +1,6 @@
-"""Scaling methods: frequencies from a geometry and a length. By name: ropelab.math.methods."""
+"""Scaling methods: frequencies from a geometry and a length. By name:
+ropelab.math.methods.
+"""
 
 from ropelab.math.scaling.pairs import LongRope as LongRope
 from ropelab.math.scaling.pairs import Proportional as Proportional
@@ -11,7 +13,9 @@ from ropelab.math.scaling.stretching import DynamicNtk as DynamicNtk
 from ropelab.math.scaling.stretching import Llama3 as Llama3
 from ropelab.math.scaling.stretching import NtkAware as NtkAware
 from ropelab.math.scaling.stretching import NtkByParts as NtkByParts
-from ropelab.math.scaling.stretching import PositionInterpolation as PositionInterpolation
+from ropelab.math.scaling.stretching import (
+    PositionInterpolation as PositionInterpolation,
+)
 from ropelab.math.scaling.stretching import Unscaled as Unscaled
 from ropelab.math.scaling.stretching import Yarn as Yarn
 from ropelab.math.scaling.stretching import YarnPaper as YarnPaper

@@ -1,5 +1,8 @@
-"""Methods that act on single pairs: drop, taper, round or divide them, or choose frequencies."""
-# One, Spaced and Without test the use of many frequencies; none is meant for a longer context.
+"""Methods that act on single pairs: drop, taper, round or divide them, or choose
+frequencies.
+"""
+# One, Spaced and Without test the use of many frequencies; none is meant for a longer
+# context.
 
 import math
 from typing import ClassVar
@@ -7,12 +10,20 @@ from typing import ClassVar
 import numpy as np
 
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
-from ropelab.math.scaling.plan import ATTENTION_FACTOR, FACTOR, Range, RopePlan, Scaling, method
+from ropelab.math.scaling.plan import (
+    ATTENTION_FACTOR,
+    FACTOR,
+    Range,
+    RopePlan,
+    Scaling,
+    method,
+)
 from ropelab.math.scaling.stretching import Unscaled
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError, known
 
-# The thirds of the pairs, fastest first: of 16 pairs the first 5, the next 6, the last 5.
+# The thirds of the pairs, fastest first: of 16 pairs the first 5, the next 6, the last
+# 5.
 BANDS = ("fast", "middle", "slow")
 NO_PAPER = "an experiment of this package"
 _PLAIN = Unscaled()
@@ -22,20 +33,27 @@ PERIOD = Range("a number of tokens above 2", lambda x: math.isfinite(x) and x > 
 
 @method("p_rope", "Barbero et al. 2024, arXiv:2410.06205")
 class PRope(Scaling):
-    """The int(p d/2) fastest pairs rotate as before, the others not at all (theta' = 0)."""
+    """The int(p d/2) fastest pairs rotate as before, the others not at all (theta' =
+    0).
+    """
 
     p: float = 0.75
     ranges: ClassVar = {"p": Range("between 0 and 1", lambda x: 0 <= x <= 1)}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        # Unlike partial rotary (a smaller rotary_dim), this keeps the spacing of the whole width.
+        # Unlike partial rotary (a smaller rotary_dim), this keeps the spacing of the
+        # whole width.
         count = int(self.p * geometry.rotary_dim // 2)
-        return RopePlan(np.where(np.arange(geometry.pairs) < count, geometry.inv_freq, 0.0))
+        return RopePlan(
+            np.where(np.arange(geometry.pairs) < count, geometry.inv_freq, 0.0)
+        )
 
 
 @method("proportional", "Gemma 4; transformers rope type 'proportional'")
 class Proportional(PRope):
-    """p-RoPE with the rotating pairs divided by ``factor``; Gemma 4 has p = 0.25, factor 1."""
+    """p-RoPE with the rotating pairs divided by ``factor``; Gemma 4 has p = 0.25,
+    factor 1.
+    """
 
     p: float = 0.25
     factor: float = 1.0
@@ -45,15 +63,19 @@ class Proportional(PRope):
     ranges: ClassVar = {"factor": FACTOR}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        return RopePlan(super().plan(geometry, length).inv_freq / self.factor, stretch=self.factor)
+        return RopePlan(
+            super().plan(geometry, length).inv_freq / self.factor, stretch=self.factor
+        )
 
 
 @method("clipped", "Li et al. 2026, arXiv:2602.05258; hrlics/CoPE")
 class Clipped(Scaling):
-    """The last ``n`` pairs times (1 + cos(pi k/(n-1)))/2, k = 0..n-1: a Hann taper ("CoPE").
+    """The last ``n`` pairs times (1 + cos(pi k/(n-1)))/2, k = 0..n-1: a Hann taper
+    ("CoPE").
 
-    ``n`` = 0: every pair that makes less than one rotation in the trained length. The first of the
-    n keeps its frequency, so n = 1 changes nothing, as in the authors' code.
+    ``n`` = 0: every pair that makes less than one rotation in the trained length. The
+    first of the n keeps its frequency, so n = 1 changes nothing, as in the authors'
+    code.
     """
 
     n: int = 0
@@ -69,10 +91,11 @@ class Clipped(Scaling):
 
 @method("resonance", "Wang et al. 2024, arXiv:2403.00071")
 class Resonance(Scaling):
-    """Wavelengths rounded to whole tokens, theta' = 2 pi / round(2 pi / theta), after ``inner``.
+    """Wavelengths rounded to whole tokens, theta' = 2 pi / round(2 pi / theta), after
+    ``inner``.
 
-    A pair that rotates once per n tokens repeats its angles exactly, so that positions beyond the
-    trained length bring no new ones.
+    A pair that rotates once per n tokens repeats its angles exactly, so that positions
+    beyond the trained length bring no new ones.
     """
 
     inner: Scaling = _PLAIN
@@ -84,13 +107,17 @@ class Resonance(Scaling):
         return RopePlan(2 * math.pi / rounded, plan.attention_factor, plan.stretch)
 
 
-@method("longrope", "Ding et al. 2024, arXiv:2402.13753; transformers rope type 'longrope'")
+@method(
+    "longrope", "Ding et al. 2024, arXiv:2402.13753; transformers rope type 'longrope'"
+)
 class LongRope(Scaling):
-    """theta'_i = theta_i / long_factor_i beyond the trained length, / short_factor_i up to it.
+    """theta'_i = theta_i / long_factor_i beyond the trained length, / short_factor_i up
+    to it.
 
-    The factors are found by a search; an empty ``short_factor`` is all ones. cos and sin are
-    multiplied, at every length, by ``attention_factor`` when given, else by sqrt(1 + ln(factor) /
-    ln(L)), where ``factor`` is the longest context over the trained length.
+    The factors are found by a search; an empty ``short_factor`` is all ones. cos and
+    sin are multiplied, at every length, by ``attention_factor`` when given, else by
+    sqrt(1 + ln(factor) / ln(L)), where ``factor`` is the longest context over the
+    trained length.
     """
 
     long_factor: tuple[float, ...] = ()
@@ -98,25 +125,35 @@ class LongRope(Scaling):
     factor: float = 1.0
     attention_factor: float | None = None
 
-    factor_means: ClassVar[str] = "longest context over trained length, for the attention factor"
+    factor_means: ClassVar[str] = (
+        "longest context over trained length, for the attention factor"
+    )
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
     ranges: ClassVar = {"factor": FACTOR, "attention_factor": ATTENTION_FACTOR}
 
     def __post_init__(self) -> None:
         if not self.long_factor:
-            raise InputError("longrope needs long_factor=[...]; longrope_search finds one")
+            raise InputError(
+                "longrope needs long_factor=[...]; longrope_search finds one"
+            )
         super().__post_init__()
         for parameter in ("long_factor", "short_factor"):
             for value in getattr(self, parameter):
                 if not (math.isfinite(value) and value > 0):
-                    raise InputError(f"longrope: {parameter} must be positive, not {value:g}")
+                    raise InputError(
+                        f"longrope: {parameter} must be positive, not {value:g}"
+                    )
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         long = length > geometry.trained_len
-        divisors = self.long_factor if long else self.short_factor or (1.0,) * geometry.pairs
+        divisors = (
+            self.long_factor if long else self.short_factor or (1.0,) * geometry.pairs
+        )
         if len(divisors) != geometry.pairs:
             numbers = f"{len(divisors)} numbers for {geometry.pairs} pairs"
-            raise InputError(f"longrope: {'long' if long else 'short'}_factor has {numbers}")
+            raise InputError(
+                f"longrope: {'long' if long else 'short'}_factor has {numbers}"
+            )
         inv_freq = geometry.inv_freq / np.array(divisors, dtype=np.float64)
         attention = self.attention(geometry.trained_len)
         return RopePlan(inv_freq, attention, stretch=self.factor if long else 1.0)
@@ -129,7 +166,9 @@ class LongRope(Scaling):
 
 @method("one", NO_PAPER)
 class One(Scaling):
-    """theta'_i = 2 pi / ``period`` in the first ``pairs`` pairs (0: all), 0 in the others."""
+    """theta'_i = 2 pi / ``period`` in the first ``pairs`` pairs (0: all), 0 in the
+    others.
+    """
 
     period: float
     pairs: int = 0
@@ -137,16 +176,20 @@ class One(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         inv_freq = np.zeros(geometry.pairs)
-        inv_freq[: rotating(self.name, self.pairs, geometry)] = 2 * math.pi / self.period
+        inv_freq[: rotating(self.name, self.pairs, geometry)] = (
+            2 * math.pi / self.period
+        )
         return RopePlan(inv_freq)
 
 
 @method("spaced", NO_PAPER)
 class Spaced(Scaling):
-    """``n`` frequencies with periods from ``shortest`` to ``longest``, each in as many pairs.
+    """``n`` frequencies with periods from ``shortest`` to ``longest``, each in as many
+    pairs.
 
-    Their spacing is geometric or, if ``uniform``, in equal steps of frequency, so all periods but
-    one are short. They take the first ``pairs`` pairs (0: all), the others have 0.
+    Their spacing is geometric or, if ``uniform``, in equal steps of frequency, so all
+    periods but one are short. They take the first ``pairs`` pairs (0: all), the others
+    have 0.
     """
 
     n: int
@@ -164,25 +207,32 @@ class Spaced(Scaling):
         super().__post_init__()
         long, short = self.longest, self.shortest
         if long <= short:
-            raise InputError(f"spaced: longest {long:g} is not above shortest {short:g}")
+            raise InputError(
+                f"spaced: longest {long:g} is not above shortest {short:g}"
+            )
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the plan; InputError if there are fewer pairs than frequencies."""
         count, n = rotating(self.name, self.pairs, geometry), self.n
         if n > count:
-            raise InputError(f"spaced: n must be at most {count}, the number of pairs, not {n}")
+            raise InputError(
+                f"spaced: n must be at most {count}, the number of pairs, not {n}"
+            )
         ends = 2 * math.pi / self.shortest, 2 * math.pi / self.longest
         spread = np.linspace if self.uniform else np.geomspace
         chosen: Float[np.ndarray, " n"] = spread(*ends, n)
         inv_freq = np.zeros(geometry.pairs)
-        # Neighbouring pairs share a frequency, so that the fastest pair still comes first.
+        # Neighbouring pairs share a frequency, so that the fastest pair still comes
+        # first.
         inv_freq[:count] = chosen[np.arange(count) * n // count]
         return RopePlan(inv_freq)
 
 
 @method("without", NO_PAPER)
 class Without(Scaling):
-    """theta' = 0 in one third of the pairs (``band``: fast, middle or slow), after ``inner``."""
+    """theta' = 0 in one third of the pairs (``band``: fast, middle or slow), after
+    ``inner``.
+    """
 
     # Pairs that do not rotate keep their part of every score, whatever the distance.
 
@@ -194,14 +244,20 @@ class Without(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         plan, third = self.inner.plan(geometry, length), BANDS.index(self.band)
-        start, stop = (round(geometry.pairs * end / len(BANDS)) for end in (third, third + 1))
+        start, stop = (
+            round(geometry.pairs * end / len(BANDS)) for end in (third, third + 1)
+        )
         kept = plan.inv_freq.copy()
         kept[start:stop] = 0.0
         return RopePlan(kept, plan.attention_factor, plan.stretch)
 
 
 def rotating(method: str, pairs: int, geometry: Geometry) -> int:
-    """Return how many pairs rotate, all where ``pairs`` is 0; InputError if there are fewer."""
+    """Return how many pairs rotate, all where ``pairs`` is 0; InputError if there are
+    fewer.
+    """
     if not 0 <= pairs <= geometry.pairs:
-        raise InputError(f"{method}: pairs must be between 0 and {geometry.pairs}, not {pairs}")
+        raise InputError(
+            f"{method}: pairs must be between 0 and {geometry.pairs}, not {pairs}"
+        )
     return pairs or geometry.pairs

@@ -1,9 +1,10 @@
 """The base of all scaling methods (Scaling) and their result (RopePlan).
 
-Three factors act on the logits. ``attention_factor`` multiplies cos and sin, for queries and keys
-alike, so it is squared in a logit of rotated features. ``softmax_factor`` multiplies whole scores,
-unrotated features included, beside the plan. ``logit_multiplier`` is their joint effect on a logit
-of rotated features: attention_factor^2 times softmax_factor.
+Three factors act on the logits. ``attention_factor`` multiplies cos and sin, for
+queries and keys alike, so it is squared in a logit of rotated features.
+``softmax_factor`` multiplies whole scores, unrotated features included, beside the
+plan. ``logit_multiplier`` is their joint effect on a logit of rotated features:
+attention_factor^2 times softmax_factor.
 """
 
 import math
@@ -21,7 +22,8 @@ from ropelab.runs.spelling import split_list
 
 # Its square multiplies every logit and must be a float64 too.
 LARGEST_ATTENTION_FACTOR = 1e100
-# Weights are computed from quotients of float64 numbers, so smaller differences are rounding.
+# Weights are computed from quotients of float64 numbers, so smaller differences are
+# rounding.
 ROUNDING = 1e-11
 T = TypeVar("T", bound="Typed")
 
@@ -57,18 +59,20 @@ Ranges = Mapping[str, Range]
 
 @dataclass(frozen=True, kw_only=True)
 class Typed:
-    """A method as users type it: its fields are its parameters, checked when built (InputError).
+    """A method as users type it: its fields are its parameters, checked when built
+    (InputError).
 
-    Each of ``default_factors``, multiples of test length over trained length, is a factor where
-    none is given; empty: its own default, as for methods that follow the length. A class from
-    outside this package is named by its module.
+    Each of ``default_factors``, multiples of test length over trained length, is a
+    factor where none is given; empty: its own default, as for methods that follow the
+    length. A class from outside this package is named by its module.
     """
 
     name: ClassVar[str]  # as users type it
     source: ClassVar[str]  # paper or code
     factor_means: ClassVar[str] = ""  # empty if it has no factor
     default_factors: ClassVar[tuple[float, ...]] = ()
-    ranges: ClassVar[Ranges] = {}  # of parameters, beside those of the classes that it is below
+    # of parameters, beside those of the classes that it is below
+    ranges: ClassVar[Ranges] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -82,7 +86,9 @@ class Typed:
                 value = getattr(self, name, None)
                 if value is not None and not allowed.holds(value):
                     shown = f"{value:g}" if isinstance(value, float) else value
-                    raise InputError(f"{self.name}: {name} must be {allowed.words}, not {shown}")
+                    raise InputError(
+                        f"{self.name}: {name} must be {allowed.words}, not {shown}"
+                    )
 
     @property
     def label(self) -> str:
@@ -92,7 +98,9 @@ class Typed:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def method(name: str, source: str) -> Callable[[type[T]], type[T]]:
-    """Make a class of parameters a method: a frozen dataclass with a name, and a paper or code."""
+    """Make a class of parameters a method: a frozen dataclass with a name, and a paper
+    or code.
+    """
 
     def made(cls: type[T]) -> type[T]:
         cls.name, cls.source = name, source
@@ -112,11 +120,14 @@ class Scaling(Typed):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the frequencies to use while ``length`` tokens are in the context."""
-        # Static methods ignore ``length``; dynamic ones are the identity up to the trained length.
+        # Static methods ignore ``length``; dynamic ones are the identity up to the
+        # trained length.
         raise NotImplementedError
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float] | None:
-        """Return the first and last pair index of the blend, perhaps fractional; None: no blend."""
+        """Return the first and last pair index of the blend, perhaps fractional; None:
+        no blend.
+        """
         return None
 
     @property
@@ -126,15 +137,23 @@ class Scaling(Typed):
 
 
 def _checked(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
-    """Return a `plan` that raises InputError where its numbers mean nothing, as those of nan."""
+    """Return a `plan` that raises InputError where its numbers mean nothing, as those
+    of nan.
+    """
 
     def checked(self: Scaling, geometry: Geometry, length: int) -> RopePlan:
         found = plan(self, geometry, length)
-        inv_freq, factors = np.asarray(found.inv_freq), (found.attention_factor, found.stretch)
+        inv_freq, factors = (
+            np.asarray(found.inv_freq),
+            (found.attention_factor, found.stretch),
+        )
         fits = np.isrealobj(inv_freq) and inv_freq.shape == (geometry.pairs,)
         fits = fits and bool(np.isfinite(inv_freq).all() and (inv_freq >= 0).all())
         if not (fits and all(0 < factor < math.inf for factor in factors)):
-            wanted = f"frequencies of {geometry.pairs} pairs, at least 0, and positive factors"
+            wanted = (
+                f"frequencies of {geometry.pairs} pairs, at least 0, and positive"
+                " factors"
+            )
             raise InputError(f"{self.label}: plan() must return {wanted}")
         return replace(found, inv_freq=inv_freq.astype(np.float64))
 
@@ -153,10 +172,12 @@ class Stretching(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         stretch = self.stretch(geometry, length)
-        # Exactly the unscaled frequencies, which some formulas reach only up to rounding. An
-        # attention factor that was given explicitly holds here too.
+        # Exactly the unscaled frequencies, which some formulas reach only up to
+        # rounding. An attention factor that was given explicitly holds here too.
         if stretch == 1:
-            return RopePlan(geometry.inv_freq, getattr(self, "attention_factor", None) or 1.0)
+            return RopePlan(
+                geometry.inv_freq, getattr(self, "attention_factor", None) or 1.0
+            )
         return self.stretched(geometry, stretch)
 
     def stretch(self, geometry: Geometry, length: int) -> float:
@@ -171,8 +192,9 @@ class Stretching(Scaling):
 def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
     """Name the effect on each pair, in the same way for every method.
 
-    ``kept``: unchanged. ``interpolated``: divided by the full stretch. ``ramp``: between the two.
-    ``dropped``: no longer rotates. ``moved``: outside that range, as when wavelengths are rounded.
+    ``kept``: unchanged. ``interpolated``: divided by the full stretch. ``ramp``:
+    between the two. ``dropped``: no longer rotates. ``moved``: outside that range, as
+    when wavelengths are rounded.
     """
     interpolated = 1 / plan.stretch
 
@@ -190,7 +212,9 @@ def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
 
 
 def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
-    """Return w with theta' = w theta + (1 - w) theta/stretch; nan where nothing is stretched."""
+    """Return w with theta' = w theta + (1 - w) theta/stretch; nan where nothing is
+    stretched.
+    """
     if plan.stretch == 1:
         # Every w solves the equation.
         return np.full_like(plan.inv_freq, math.nan)
@@ -201,7 +225,9 @@ def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, " pair
 
 
 def as_typed(method: Any) -> str:
-    """Write a method, a dataclass with a name, as a user would type it, without defaults."""
+    """Write a method, a dataclass with a name, as a user would type it, without
+    defaults.
+    """
     changed = [
         f"{field.name}={parameter_text(getattr(method, field.name))}"
         for field in fields(method)
@@ -217,10 +243,15 @@ def parameter_text(value: object) -> str:
     ('500000', '[1, 2.5]', 'true')
     """
     if isinstance(value, float):
-        # Six digits where these are exact, so that 500000.0 is 500000 and no value is changed.
+        # Six digits where these are exact, so that 500000.0 is 500000 and no value is
+        # changed.
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, tuple):
         return f"[{', '.join(map(parameter_text, value))}]"
     if isinstance(value, str) and split_list(value) != [value]:
-        raise InputError(f"{value!r} cannot be a parameter: it is not one word or phrase")
-    return value if isinstance(value, str) else getattr(value, "label", str(value).lower())
+        raise InputError(
+            f"{value!r} cannot be a parameter: it is not one word or phrase"
+        )
+    return (
+        value if isinstance(value, str) else getattr(value, "label", str(value).lower())
+    )

@@ -1,8 +1,10 @@
-"""Methods that stretch: all pairs by one rule, or slow pairs with a blend towards the fast ones.
+"""Methods that stretch: all pairs by one rule, or slow pairs with a blend towards the
+fast ones.
 
-Two different ramps go by the name of YaRN: linear in rotations r_i = L/lambda_i in the paper
-(``yarn_paper``), linear in the pair index in every runtime (``yarn``). Their ends agree up to
-rounding to whole pairs; single frequencies between these differ by up to 3x.
+Two different ramps go by the name of YaRN: linear in rotations r_i = L/lambda_i in the
+paper (``yarn_paper``), linear in the pair index in every runtime (``yarn``). Their ends
+agree up to rounding to whole pairs; single frequencies between these differ by up to
+3x.
 """
 
 import math
@@ -11,7 +13,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from ropelab.math.frequencies import Geometry, check_base, inverse_frequencies, rotations
+from ropelab.math.frequencies import (
+    Geometry,
+    check_base,
+    inverse_frequencies,
+    rotations,
+)
 from ropelab.math.scaling.plan import RopePlan, Scaling, Stretching, method
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
@@ -27,7 +34,9 @@ class Unscaled(Scaling):
 
 @method("pi", "Chen et al. 2023, arXiv:2306.15595")
 class PositionInterpolation(Stretching):
-    """theta'_i = theta_i / factor: positions squeezed into the trained range ("linear")."""
+    """theta'_i = theta_i / factor: positions squeezed into the trained range
+    ("linear").
+    """
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         return RopePlan(geometry.inv_freq / stretch, stretch=stretch)
@@ -35,7 +44,9 @@ class PositionInterpolation(Stretching):
 
 @method("ntk", "bloc97 2023; Peng et al. 2023 (YaRN), arXiv:2309.00071, eq. 16")
 class NtkAware(Stretching):
-    """base' = base * factor^(d/(d-2)): the first pair stays, the last is divided by ``factor``."""
+    """base' = base * factor^(d/(d-2)): the first pair stays, the last is divided by
+    ``factor``.
+    """
 
     # It works up to about half its factor only, so twice the factor is a default too.
     default_factors: ClassVar[tuple[float, ...]] = (1.0, 2.0)
@@ -47,23 +58,29 @@ class NtkAware(Stretching):
 
 @method("dynamic_ntk", "emozilla 2023; transformers rope type 'dynamic'")
 class DynamicNtk(NtkAware):
-    """NTK-aware with factor * length/L - (factor - 1) as its factor, L = trained length.
+    """NTK-aware with factor * length/L - (factor - 1) as its factor, L = trained
+    length.
 
-    The identity up to L; beyond it, as in the runtimes, also factor 1 stretches, by length / L.
+    The identity up to L; beyond it, as in the runtimes, also factor 1 stretches, by
+    length / L.
     """
 
     factor_means: ClassVar[str] = "factor on length/L - 1; 1 stretches by length/L"
     default_factors: ClassVar[tuple[float, ...]] = ()
 
     def stretch(self, geometry: Geometry, length: int) -> float:
-        # Below L the bracket falls below 1, and further down becomes negative, where the base would
-        # be complex. In this form it is exactly 1 at L.
-        return 1 + self.factor * (max(length, geometry.trained_len) / geometry.trained_len - 1)
+        # Below L the bracket falls below 1, and further down becomes negative, where
+        # the base would be complex. In this form it is exactly 1 at L.
+        return 1 + self.factor * (
+            max(length, geometry.trained_len) / geometry.trained_len - 1
+        )
 
 
 @method("abf", "Xiong et al. 2023, arXiv:2309.16039")
 class AdjustedBase(Scaling):
-    """theta'_i = base^(-2 i / d) with another ``base``, to be followed by training ("ABF")."""
+    """theta'_i = base^(-2 i / d) with another ``base``, to be followed by training
+    ("ABF").
+    """
 
     base: float = 500_000.0
 
@@ -77,37 +94,51 @@ class AdjustedBase(Scaling):
 
 
 def ntk_base(geometry: Geometry, factor: float) -> float:
-    """Return base * factor^(d/(d-2)), by which the slowest frequency is divided by ``factor``."""
+    """Return base * factor^(d/(d-2)), by which the slowest frequency is divided by
+    ``factor``.
+    """
     d = geometry.rotary_dim
     if d < 4:
-        raise InputError("NTK-aware scaling needs rotary_dim 4 or more: one pair ignores the base")
+        raise InputError(
+            "NTK-aware scaling needs rotary_dim 4 or more: one pair ignores the base"
+        )
     try:
         return geometry.base * factor ** (d / (d - 2))
     except OverflowError:
-        raise InputError(f"NTK-aware scaling by {factor:g} needs a base beyond float64") from None
+        raise InputError(
+            f"NTK-aware scaling by {factor:g} needs a base beyond float64"
+        ) from None
 
 
 def blend(
-    inv_freq: Float[np.ndarray, " pairs"], kept: Float[np.ndarray, " pairs"], stretch: float
+    inv_freq: Float[np.ndarray, " pairs"],
+    kept: Float[np.ndarray, " pairs"],
+    stretch: float,
 ) -> Float[np.ndarray, " pairs"]:
     """Return kept * theta + (1 - kept) * theta / stretch."""
     return kept * inv_freq + (1 - kept) * inv_freq / stretch
 
 
 def pair_with_rotations(geometry: Geometry, r: float) -> float:
-    """Return d ln(L / (2 pi r)) / (2 ln base), the pair index with r rotations in training."""
+    """Return d ln(L / (2 pi r)) / (2 ln base), the pair index with r rotations in
+    training.
+    """
     d, base, length = geometry.rotary_dim, geometry.base, geometry.trained_len
     return d * math.log(length / (r * 2 * math.pi)) / (2 * math.log(base))
 
 
 def magnitude(factor: float, mscale: float = 1.0) -> float:
-    """Return 0.1 mscale ln(factor) + 1, YaRN's attention factor (arXiv:2309.00071, eq. 22)."""
+    """Return 0.1 mscale ln(factor) + 1, YaRN's attention factor (arXiv:2309.00071, eq.
+    22).
+    """
     return 0.1 * mscale * math.log(factor) + 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class _RotationsRamp(Stretching):
-    """theta' = (1 - g) theta/factor + g theta, g = clip((r - slow)/(fast - slow), 0, 1)."""
+    """theta' = (1 - g) theta/factor + g theta, g = clip((r - slow)/(fast - slow), 0,
+    1).
+    """
 
     # The parameters that hold slow and fast, in rotations within the trained length.
     ends: ClassVar[tuple[str, str]]
@@ -120,11 +151,14 @@ class _RotationsRamp(Stretching):
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         slow, fast = (getattr(self, end) for end in self.ends)
         r = rotations(geometry.inv_freq, geometry.trained_len)
-        kept = np.clip((r - slow) / (fast - slow or 1e-200), 0, 1)  # equal ends are a step
+        # equal ends are a step
+        kept = np.clip((r - slow) / (fast - slow or 1e-200), 0, 1)
         return RopePlan(blend(geometry.inv_freq, kept, stretch), stretch=stretch)
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
-        slow, fast = (pair_with_rotations(geometry, getattr(self, end)) for end in self.ends)
+        slow, fast = (
+            pair_with_rotations(geometry, getattr(self, end)) for end in self.ends
+        )
         return fast, slow
 
 
@@ -150,9 +184,13 @@ class YarnPaper(NtkByParts):
         return RopePlan(super().stretched(geometry, stretch).inv_freq, factor, stretch)
 
 
-@method("llama3", "Llama 3.1 reference code, apply_scaling; transformers rope type 'llama3'")
+@method(
+    "llama3", "Llama 3.1 reference code, apply_scaling; transformers rope type 'llama3'"
+)
 class Llama3(_RotationsRamp):
-    """lambda < L/high_freq_factor kept, > L/low_freq_factor divided by factor, between: blended."""
+    """lambda < L/high_freq_factor kept, > L/low_freq_factor divided by factor, between:
+    blended.
+    """
 
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
@@ -177,8 +215,11 @@ class _CodedRamp(Scaling):
         super().__post_init__()
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
-        low, high = (pair_with_rotations(geometry, r) for r in (self.beta_fast, self.beta_slow))
-        # d - 1 and not d/2 - 1: the runtimes' clamp counts features although the ramp counts pairs.
+        low, high = (
+            pair_with_rotations(geometry, r) for r in (self.beta_fast, self.beta_slow)
+        )
+        # d - 1 and not d/2 - 1: the runtimes' clamp counts features although the ramp
+        # counts pairs.
         low, high = max(low, 0), min(high, geometry.rotary_dim - 1)
         return (math.floor(low), math.ceil(high)) if self.truncate else (low, high)
 
@@ -186,7 +227,9 @@ class _CodedRamp(Scaling):
         """Return 0 for pairs up to the ramp, 1 for those behind it."""
         low, high = self.ramp_range(geometry)
         width = high - low if high != low else 0.001  # the runtimes' guard
-        return np.clip((np.arange(geometry.pairs, dtype=np.float64) - low) / width, 0, 1)
+        return np.clip(
+            (np.arange(geometry.pairs, dtype=np.float64) - low) / width, 0, 1
+        )
 
     def ramped(self, geometry: Geometry, stretch: float) -> Float[np.ndarray, " pairs"]:
         return blend(geometry.inv_freq, 1 - self.ramp(geometry), stretch)
@@ -196,8 +239,8 @@ class _CodedRamp(Scaling):
 class Yarn(_CodedRamp, Stretching):
     """YaRN as in the runtimes: the ramp is linear in the pair index.
 
-    The attention factor is ``attention_factor`` when given; else, where both are given and not 0,
-    (0.1 mscale ln f + 1) / (0.1 mscale_all_dim ln f + 1); else 0.1 ln f + 1.
+    The attention factor is ``attention_factor`` when given; else, where both are given
+    and not 0, (0.1 mscale ln f + 1) / (0.1 mscale_all_dim ln f + 1); else 0.1 ln f + 1.
     """
 
     attention_factor: float | None = None
@@ -205,20 +248,27 @@ class Yarn(_CodedRamp, Stretching):
     mscale_all_dim: float | None = None
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
-        return RopePlan(self.ramped(geometry, stretch), self.attention(stretch), stretch)
+        return RopePlan(
+            self.ramped(geometry, stretch), self.attention(stretch), stretch
+        )
 
     def attention(self, stretch: float) -> float:
         if self.attention_factor is not None:
             return self.attention_factor
         # By truth value as in transformers, where 0 counts as not given.
         if self.mscale and self.mscale_all_dim:
-            return magnitude(stretch, self.mscale) / magnitude(stretch, self.mscale_all_dim)
+            return magnitude(stretch, self.mscale) / magnitude(
+                stretch, self.mscale_all_dim
+            )
         return magnitude(stretch)
 
     @property
     def softmax_factor(self) -> float | None:
-        """(0.1 mscale_all_dim ln f + 1)^2 where DeepSeek's code would apply it, else None."""
-        # DeepSeek's model code multiplies whole scores by the square of the denominator above.
+        """(0.1 mscale_all_dim ln f + 1)^2 where DeepSeek's code would apply it, else
+        None.
+        """
+        # DeepSeek's model code multiplies whole scores by the square of the denominator
+        # above.
         if not self.mscale_all_dim:
             return None
         return magnitude(self.factor, self.mscale_all_dim) ** 2
@@ -226,10 +276,12 @@ class Yarn(_CodedRamp, Stretching):
 
 @method("mrrope", "Tian et al. 2026, arXiv:2601.22181; mattian7/mrRoPE")
 class MrRope(_CodedRamp, Stretching):
-    """theta'_i = theta_i / factor^(m(m + 1) / (n(n + 1))) in pair m of the n of YaRN's ramp.
+    """theta'_i = theta_i / factor^(m(m + 1) / (n(n + 1))) in pair m of the n of YaRN's
+    ramp.
 
-    MrRoPE-Pro: every pair of the ramp divides all slower ones by a power of ``factor`` that grows
-    from pair to pair; ``uniform`` (-Uni): by factor^(1/n). cos and sin times 0.1 ln(factor) + 1.
+    MrRoPE-Pro: every pair of the ramp divides all slower ones by a power of ``factor``
+    that grows from pair to pair; ``uniform`` (-Uni): by factor^(1/n). cos and sin times
+    0.1 ln(factor) + 1.
     """
 
     uniform: bool = False
@@ -244,7 +296,9 @@ class MrRope(_CodedRamp, Stretching):
 
 @method("dynamic_yarn", "arXiv:2309.00071, appendix B.3; jquesnelle/yarn")
 class DynamicYarn(_CodedRamp):
-    """YaRN with factor = max(1, length / L): the identity up to the trained length L."""
+    """YaRN with factor = max(1, length / L): the identity up to the trained length
+    L.
+    """
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         stretch = length / geometry.trained_len

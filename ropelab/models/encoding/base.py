@@ -1,7 +1,9 @@
-"""The interface of every position encoding, which a transformer calls at all three places.
+"""The interface of every position encoding, which a transformer calls at all three
+places.
 
-Positions can enter at the embeddings, at the queries and keys, and at the scores. The base class
-acts nowhere: NoPE, a causal transformer without positions (arXiv:2305.19466).
+Positions can enter at the embeddings, at the queries and keys, and at the scores. The
+base class acts nowhere: NoPE, a causal transformer without positions
+(arXiv:2305.19466).
 """
 
 from collections.abc import Iterable
@@ -19,14 +21,16 @@ Scores = Float[Tensor, "batch heads queries keys"]
 class Encoding(nn.Module):
     """No position encoding; the base of all the others.
 
-    One object serves the whole model unless `for_layer` returns others. Positions are whole numbers
-    from 0, counted from the start of the context, also with a key-value cache: keys are cached
-    after `key()`. `fused` promises that softmax(q k^T / sqrt(head_dim)) is the whole attention
-    after `query()` and `key()`. Otherwise the model calls `scores()` and `mix()` for a block of
-    queries at a time; in one call positions are consecutive, of queries and of keys.
+    One object serves the whole model unless `for_layer` returns others. Positions are
+    whole numbers from 0, counted from the start of the context, also with a key-value
+    cache: keys are cached after `key()`. `fused` promises that softmax(q k^T /
+    sqrt(head_dim)) is the whole attention after `query()` and `key()`. Otherwise the
+    model calls `scores()` and `mix()` for a block of queries at a time; in one call
+    positions are consecutive, of queries and of keys.
     """
 
-    max_position: int | None = None  # the largest defined; None: any. The caller checks.
+    # the largest defined; None: any. The caller checks.
+    max_position: int | None = None
     fused: bool = True
 
     @property
@@ -49,17 +53,24 @@ class Encoding(nn.Module):
         return k
 
     def extend_key(self, k: Heads, x: Embeddings) -> Heads:
-        """Append features of the layer's input `x` to what `key` gave; `scores` removes them."""
-        # A cache keeps these, too: what depends on the text is stored once per token. Not if fused.
+        """Append features of the layer's input `x` to what `key` gave; `scores` removes
+        them.
+        """
+        # A cache keeps these, too: what depends on the text is stored once per token.
+        # Not if fused.
         return k
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        """Return the scores, over sqrt(head_dim), of `query` and `extend_key`, unmasked."""
+        """Return the scores, over sqrt(head_dim), of `query` and `extend_key`,
+        unmasked.
+        """
         # At later keys any finite value will do.
         return q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
 
     def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
-        """Return the sum of the values under the softmax weights, which are 0 at later keys."""
+        """Return the sum of the values under the softmax weights, which are 0 at later
+        keys.
+        """
         return weights @ v
 
 
@@ -98,7 +109,11 @@ class PerLayer(Encoding):
         self.layers = nn.ModuleList(layers)
         each = [self.for_layer(index) for index in range(len(self.layers))]
         self.fused = all(encoding.fused for encoding in each)
-        ends = [encoding.max_position for encoding in each if encoding.max_position is not None]
+        ends = [
+            encoding.max_position
+            for encoding in each
+            if encoding.max_position is not None
+        ]
         self.max_position = min(ends, default=None)
 
     def for_layer(self, layer: int) -> Encoding:
@@ -109,8 +124,9 @@ class PerLayer(Encoding):
 
 def unfused(encoding: Encoding) -> Encoding:
     """Make an encoding ask for attention in separate products, and return it."""
-    # With narrow heads (32 features) torch's fused kernel for CPUs takes two to ten times as long
-    # as these at windows below 256 tokens, forward and backward in bfloat16.
+    # With narrow heads (32 features) torch's fused kernel for CPUs takes two to ten
+    # times as long as these at windows below 256 tokens, forward and backward in
+    # bfloat16.
     for part in parts_of(encoding):
         part.fused = False
     return encoding

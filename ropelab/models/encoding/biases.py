@@ -17,7 +17,9 @@ ByDistance = Float[Tensor, "heads distances"]
 
 
 class AdditiveBias(Encoding):
-    """scores = q k^T / sqrt(head_dim) + bias; the bias depends on head and positions alone."""
+    """scores = q k^T / sqrt(head_dim) + bias; the bias depends on head and positions
+    alone.
+    """
 
     fused: bool = False
 
@@ -42,13 +44,15 @@ class DistanceBias(AdditiveBias):
     def bias(self, at_q: Positions, at_k: Positions) -> Bias:
         # Later keys get the bias of distance 0: they are masked, but must be finite.
         by_distance = self.by_distance(distances(at_q, at_k)[:-1].clamp(min=0))
-        # From falling distances to queries and keys: row i starts at column queries - 1 - i.
+        # From falling distances to queries and keys: row i starts at column queries - 1
+        # - i.
         keys = by_distance.shape[-1] - len(at_q) + 1
         return by_distance.unfold(-1, keys, 1).flip(-2)
 
 
 def slopes(heads: int) -> Float[Tensor, " heads"]:
-    """ALiBi's penalty per token of each head: 2^(-8 h / heads) for h = 1..heads, in float64.
+    """ALiBi's penalty per token of each head: 2^(-8 h / heads) for h = 1..heads, in
+    float64.
 
     >>> slopes(3).tolist()
     [0.0625, 0.00390625, 0.25]
@@ -57,14 +61,17 @@ def slopes(heads: int) -> Float[Tensor, " heads"]:
     def of_power(count: int) -> Tensor:
         return 2.0 ** (-8 * torch.arange(1, count + 1, dtype=torch.float64) / count)
 
-    # Where `heads` is not a power of two: the slopes of the next lower power p, then every second
-    # one of those of 2 p, as in the authors' code (the paper gives powers of two only).
+    # Where `heads` is not a power of two: the slopes of the next lower power p, then
+    # every second one of those of 2 p, as in the authors' code (the paper gives powers
+    # of two only).
     lower = 1 << (heads.bit_length() - 1)
     return torch.cat((of_power(lower), of_power(2 * lower)[::2]))[:heads]
 
 
 class Alibi(DistanceBias):
-    """bias = -slope * distance with fixed slopes (Press et al. 2021, arXiv:2108.12409)."""
+    """bias = -slope * distance with fixed slopes (Press et al. 2021,
+    arXiv:2108.12409).
+    """
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -76,11 +83,12 @@ class Alibi(DistanceBias):
 
 
 class T5(DistanceBias):
-    """bias[head, bucket(distance)], one table for all layers (Raffel et al., arXiv:1910.10683).
+    """bias[head, bucket(distance)], one table for all layers (Raffel et al.,
+    arXiv:1910.10683).
 
-    T5 starts its query weights smaller by sqrt(head_dim) instead of dividing by it. Here all
-    encodings share the initial weights: undivided, a softmax over random keys is nearly one-hot and
-    learns nothing.
+    T5 starts its query weights smaller by sqrt(head_dim) instead of dividing by it.
+    Here all encodings share the initial weights: undivided, a softmax over random keys
+    is nearly one-hot and learns nothing.
     """
 
     BUCKETS = 32
@@ -97,22 +105,29 @@ class T5(DistanceBias):
 
     @classmethod
     def bucket(cls, distance: Int[Tensor, "*distances"]) -> Int[Tensor, "*distances"]:
-        """Distances below 16; from there 16 + floor(16 ln(distance / 16) / ln(8)), at most 31."""
+        """Distances below 16; from there 16 + floor(16 ln(distance / 16) / ln(8)), at
+        most 31.
+        """
         exact = cls.BUCKETS // 2
         # float64, or a power on the border of two buckets falls into the lower one.
         share = torch.log(distance.clamp(min=exact).double() / exact)
         growth = share / math.log(cls.FARTHEST / exact)
         coarse = exact + (growth * (cls.BUCKETS - exact)).long()
-        return torch.where(distance < exact, distance, coarse.clamp(max=cls.BUCKETS - 1))
+        return torch.where(
+            distance < exact, distance, coarse.clamp(max=cls.BUCKETS - 1)
+        )
 
 
-# Parameters of Kerple (Chi et al. 2022, arXiv:2205.09921) are positive and kept as logarithms, the
-# bounded one as a logit. They start uniformly, and none below this, as in the authors' code.
+# Parameters of Kerple (Chi et al. 2022, arXiv:2205.09921) are positive and kept as
+# logarithms, the bounded one as a logit. They start uniformly, and none below this, as
+# in the authors' code.
 SMALLEST = 1e-2
 
 
 class KerpleLog(DistanceBias):
-    """bias = -r1 ln(1 + r2 distance) with r1, r2 > 0; r1 starts in (0, 2), r2 in (0, 1)."""
+    """bias = -r1 ln(1 + r2 distance) with r1, r2 > 0; r1 starts in (0, 2), r2 in (0,
+    1).
+    """
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -120,11 +135,15 @@ class KerpleLog(DistanceBias):
         self.log_r2 = nn.Parameter(torch.rand(heads).clamp(min=SMALLEST).log())
 
     def by_distance(self, distance: Distances) -> ByDistance:
-        return -self.log_r1.exp()[:, None] * torch.log1p(self.log_r2.exp()[:, None] * distance)
+        return -self.log_r1.exp()[:, None] * torch.log1p(
+            self.log_r2.exp()[:, None] * distance
+        )
 
 
 class KerplePower(DistanceBias):
-    """bias = -r1 distance^r2 with r1 > 0 and 0 < r2 < 2; r1 starts in (0, 1), r2 in (0, 2)."""
+    """bias = -r1 distance^r2 with r1 > 0 and 0 < r2 < 2; r1 starts in (0, 1), r2 in (0,
+    2).
+    """
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -132,16 +151,18 @@ class KerplePower(DistanceBias):
         self.logit_r2 = nn.Parameter(torch.logit(torch.rand(heads), eps=SMALLEST))
 
     def by_distance(self, distance: Distances) -> ByDistance:
-        # 0 ** r2 is 0, but its derivative by r2 is 0 * ln 0: distance 0 is put in by hand.
+        # 0 ** r2 is 0, but its derivative by r2 is 0 * ln 0: distance 0 is put in by
+        # hand.
         power = distance.clamp(min=1) ** (2 * self.logit_r2.sigmoid())[:, None]
         return -self.log_r1.exp()[:, None] * torch.where(distance > 0, power, 0)
 
 
 class Fire(AdditiveBias):
-    """bias(i, j) = f(psi(i - j) / psi(max(L, i))), psi(x) = ln(c x + 1), f a network 1-32-heads.
+    """bias(i, j) = f(psi(i - j) / psi(max(L, i))), psi(x) = ln(c x + 1), f a network
+    1-32-heads.
 
-    Beyond L distances are a share of the tokens before the query: f sees no new argument at any
-    length. c, L and f are learned. Li et al. 2023, arXiv:2310.04418.
+    Beyond L distances are a share of the tokens before the query: f sees no new
+    argument at any length. c, L and f are learned. Li et al. 2023, arXiv:2310.04418.
     """
 
     HIDDEN = 32
@@ -155,7 +176,9 @@ class Fire(AdditiveBias):
         self.c = nn.Parameter(torch.tensor(0.1))
         self.stretch = nn.Parameter(torch.tensor(1.0))
         hidden = self.HIDDEN
-        self.network = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, heads))
+        self.network = nn.Sequential(
+            nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, heads)
+        )
 
     def bias(self, at_q: Positions, at_k: Positions) -> Bias:
         distance = (at_q[:, None] - at_k[None, :]).clamp(min=0)
@@ -166,15 +189,19 @@ class Fire(AdditiveBias):
         return torch.cat(parts).permute(2, 0, 1)
 
     def psi(self, x: Float[Tensor, "*x"]) -> Float[Tensor, "*x"]:
-        """ln(c x + 1), which spreads small distances and presses large ones together."""
+        """ln(c x + 1), which spreads small distances and presses large ones
+        together.
+        """
         return torch.log1p(self.c.abs() * x)
 
 
 class Tupe(AdditiveBias):
-    """scores = (q_i k_j + (p_i U_q)(p_j U_k)) / sqrt(2 head_dim) + b[head, bucket(i - j)].
+    """scores = (q_i k_j + (p_i U_q)(p_j U_k)) / sqrt(2 head_dim) + b[head, bucket(i -
+    j)].
 
-    TUPE-R (Ke et al. 2020, arXiv:2006.15595): learned absolute positions p with projections shared
-    by all layers, and T5's bias; no token [CLS] to free. An `IndexError` past the table.
+    TUPE-R (Ke et al. 2020, arXiv:2006.15595): learned absolute positions p with
+    projections shared by all layers, and T5's bias; no token [CLS] to free. An
+    `IndexError` past the table.
     """
 
     def __init__(self, trained_len: int, width: int, heads: int, head_dim: int) -> None:
@@ -182,7 +209,8 @@ class Tupe(AdditiveBias):
         self.heads = heads
         self.table = nn.Embedding(trained_len, width)
         with torch.no_grad():
-            # Rows of N(0, 1) make scores at random places that hide those of the tokens.
+            # Rows of N(0, 1) make scores at random places that hide those of the
+            # tokens.
             self.table.weight.mul_(0.1)
         self.to_query = nn.Linear(width, heads * head_dim, bias=False)
         self.to_key = nn.Linear(width, heads * head_dim, bias=False)
@@ -199,15 +227,21 @@ class Tupe(AdditiveBias):
     def _projected(
         self, projection: nn.Linear, positions: Positions
     ) -> Float[Tensor, "heads positions head_dim"]:
-        return projection(self.table(positions)).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        return (
+            projection(self.table(positions))
+            .unflatten(-1, (self.heads, -1))
+            .transpose(0, 1)
+        )
 
 
-# The rest are functions of the distance that tutorials list as ways to make R_(q-k), with learned
-# weights per head.
+# The rest are functions of the distance that tutorials list as ways to make R_(q-k),
+# with learned weights per head.
 
 
 class Polynomial(DistanceBias):
-    """bias = w0 + w1 r + w2 r^2 + w3 r^3 for r = distance / trained_len; unbounded beyond r = 1."""
+    """bias = w0 + w1 r + w2 r^2 + w3 r^3 for r = distance / trained_len; unbounded
+    beyond r = 1.
+    """
 
     DEGREE = 3
 
@@ -218,11 +252,15 @@ class Polynomial(DistanceBias):
 
     def by_distance(self, distance: Distances) -> ByDistance:
         share = distance.to(self.weights.dtype) / self.trained_len
-        return self.weights @ torch.stack([share**power for power in range(self.DEGREE + 1)])
+        return self.weights @ torch.stack(
+            [share**power for power in range(self.DEGREE + 1)]
+        )
 
 
 class Sines(DistanceBias):
-    """bias = sum_i a_i sin(w_i r) + b_i cos(w_i r) with the frequencies w_i of `sinusoid`."""
+    """bias = sum_i a_i sin(w_i r) + b_i cos(w_i r) with the frequencies w_i of
+    `sinusoid`.
+    """
 
     def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
@@ -234,7 +272,9 @@ class Sines(DistanceBias):
 
 
 class Exponential(DistanceBias):
-    """bias = h exp(-r / s); the scale s starts anywhere between 1 and `trained_len` tokens."""
+    """bias = h exp(-r / s); the scale s starts anywhere between 1 and `trained_len`
+    tokens.
+    """
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
@@ -242,11 +282,15 @@ class Exponential(DistanceBias):
         self.log_scale = nn.Parameter(torch.rand(heads) * math.log(trained_len))
 
     def by_distance(self, distance: Distances) -> ByDistance:
-        return self.height[:, None] * torch.exp(-distance / self.log_scale.exp()[:, None])
+        return self.height[:, None] * torch.exp(
+            -distance / self.log_scale.exp()[:, None]
+        )
 
 
 class Gaussian(DistanceBias):
-    """bias = h exp(-((r - c) / s)^2 / 2); c and s start between 1 and `trained_len` tokens."""
+    """bias = h exp(-((r - c) / s)^2 / 2); c and s start between 1 and `trained_len`
+    tokens.
+    """
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
@@ -256,11 +300,15 @@ class Gaussian(DistanceBias):
 
     def by_distance(self, distance: Distances) -> ByDistance:
         centre, scale = self.log_centre.exp()[:, None], self.log_scale.exp()[:, None]
-        return self.height[:, None] * torch.exp(-(((distance - centre) / scale) ** 2) / 2)
+        return self.height[:, None] * torch.exp(
+            -(((distance - centre) / scale) ** 2) / 2
+        )
 
 
 class LearnedDistance(DistanceBias):
-    """bias = table[head, r] for each trained distance; past the table an `IndexError`."""
+    """bias = table[head, r] for each trained distance; past the table an
+    `IndexError`.
+    """
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()

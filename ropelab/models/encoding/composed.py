@@ -1,17 +1,19 @@
 """Encodings that differ from layer to layer, in a notation of their own.
 
 layers(rope, rope, rope, nope)  one for each layer; a model of more layers repeats them
-every(4, nope)                  that one in every fourth layer, RoPE or a third argument in others
-window(rope, 64)                only the last 64 tokens are seen, the token itself among them
-log_scaled(nope)                queries times 1 + 0.1 ln(1 + floor((position + 1) / trained length))
-ssmax(nope)                     queries times s ln(tokens seen), s learned for each head
-forget(rope)                    each token's gates, read from the text, lower scores of all before
-rounded(rope, angle=bfloat16)   trained under a cast, a preset of `ropelab precision` or stages
-rope(base=500000, share=0.25)   with parameters; `fast` is the share of pairs that rotate
+every(4, nope)                  that one in every fourth layer, RoPE or a third argument
+in others window(rope, 64)                only the last 64 tokens are seen, the token
+itself among them log_scaled(nope)                queries times 1 + 0.1 ln(1 +
+floor((position + 1) / trained length)) ssmax(nope)                     queries times s
+ln(tokens seen), s learned for each head forget(rope)                    each token's
+gates, read from the text, lower scores of all before rounded(rope, angle=bfloat16)
+trained under a cast, a preset of `ropelab precision` or stages rope(base=500000,
+share=0.25)   with parameters; `fast` is the share of pairs that rotate
 """
 
-# NoPE layers: Llama 4, SmolLM3, RNoPE-SWA (arXiv:2501.18795). Temperature: Llama 4's floor_scale
-# 8192 and attn_scale 0.1. Scalable softmax: Nakanishi 2025, arXiv:2501.19399. forget(nope): `fox`.
+# NoPE layers: Llama 4, SmolLM3, RNoPE-SWA (arXiv:2501.18795). Temperature: Llama 4's
+# floor_scale 8192 and attn_scale 0.1. Scalable softmax: Nakanishi 2025,
+# arXiv:2501.19399. forget(nope): `fox`.
 
 import math
 from collections.abc import Callable
@@ -23,7 +25,14 @@ from ropelab.math.methods import split_call
 from ropelab.math.numerics.casts import EXACT
 from ropelab.math.numerics.keys import Rounding, parse_rounding
 from ropelab.models.encoding import base as hooks
-from ropelab.models.encoding.base import Around, Encoding, Heads, PerLayer, Positions, Scores
+from ropelab.models.encoding.base import (
+    Around,
+    Encoding,
+    Heads,
+    PerLayer,
+    Positions,
+    Scores,
+)
 from ropelab.models.encoding.from_input import Forget
 from ropelab.models.encoding.registry import Shape, drawing_from, made, record_of
 from ropelab.models.encoding.rope import Rope
@@ -76,7 +85,9 @@ class ScalableSoftmax(Around):
 
 
 def compose(text: str, shape: Shape, seed: int = 0) -> Encoding:
-    """Return the encoding of a name or of the notation above; InputError if it cannot be read."""
+    """Return the encoding of a name or of the notation above; InputError if it cannot
+    be read.
+    """
     with drawing_from(seed):
         encoding = _read(text.strip(), shape)
         if isinstance(encoding, PerLayer) or "(" not in text:
@@ -93,7 +104,9 @@ def _read(text: str, shape: Shape) -> Encoding:
         for argument in arguments:
             key, equal, value = (part.strip() for part in argument.partition("="))
             if not equal:
-                raise InputError(f"cannot read '{text}': write parameters as in rope(base=500000)")
+                raise InputError(
+                    f"cannot read '{text}': write parameters as in rope(base=500000)"
+                )
             if key in options:
                 raise InputError(f"'{text}': {key} is given twice")
             options[key] = _number(text, value)
@@ -106,7 +119,9 @@ def _read(text: str, shape: Shape) -> Encoding:
     if name == "every":
         each, last, other = [*arguments, "rope"][:3]
         count = _whole(text, each)
-        return _layers(text, count, lambda number: last if number == count - 1 else other, shape)
+        return _layers(
+            text, count, lambda number: last if number == count - 1 else other, shape
+        )
     inner = _within(arguments[0], shape)
     if name == "rounded":
         return _rounded(text, inner, parse_rounding(arguments[1]))
@@ -121,18 +136,25 @@ def _read(text: str, shape: Shape) -> Encoding:
 
 def _rounded(text: str, inner: Encoding, rounding: Rounding) -> Encoding:
     # What is rounded after the table lies between a loss and its gradients.
-    after = {rounding.cast.rotation.name, rounding.cast.score.name} - {EXACT.name, *NATIVE}
+    after = {rounding.cast.rotation.name, rounding.cast.score.name} - {
+        EXACT.name,
+        *NATIVE,
+    }
     if type(inner) is not Rope or not inner.plan.inv_freq[1:].any() or after:
         formats = ", ".join(NATIVE)
-        raise InputError(f"'{text}' needs a rope that rotates, its products in one of {formats}")
-    return RoundedRope(inner, rounding, inner.plan.inv_freq[1] ** -inner.plan.inv_freq.size)
+        raise InputError(
+            f"'{text}' needs a rope that rotates, its products in one of {formats}"
+        )
+    return RoundedRope(
+        inner, rounding, inner.plan.inv_freq[1] ** -inner.plan.inv_freq.size
+    )
 
 
 def _layers(text: str, count: int, of: Callable[[int], str], shape: Shape) -> PerLayer:
     if shape.layers % count:
         raise InputError(
-            f"'{text}' is for {count} layers or a multiple, and the model has {shape.layers} "
-            "(--layers)"
+            f"'{text}' is for {count} layers or a multiple, and the model has"
+            f" {shape.layers} (--layers)"
         )
     return PerLayer(_within(of(n % count), shape) for n in range(shape.layers))
 
@@ -141,7 +163,10 @@ def _within(text: str, shape: Shape) -> Encoding:
     if split_call(text)[0] in ("layers", "every"):
         raise InputError(f"'{text}' is of several layers and stands for one")
     encoding = _read(text, shape).for_layer(0)
-    if {type(part).embed for part in hooks.parts_of(encoding)} - {Encoding.embed, Around.embed}:
+    if {type(part).embed for part in hooks.parts_of(encoding)} - {
+        Encoding.embed,
+        Around.embed,
+    }:
         raise InputError(f"'{text}' acts on the embeddings, before any layer")
     return encoding
 

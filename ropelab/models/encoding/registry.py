@@ -15,7 +15,8 @@ from ropelab.runs.own import find, reference_of
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
 
-# Keeps an encoding's draws apart from those of a model with the same seed (32 bits count).
+# Keeps an encoding's draws apart from those of a model with the same seed (32 bits
+# count).
 RANDOM_STREAM = 2**31
 
 # Places where positions enter, by the file of a class.
@@ -64,21 +65,26 @@ class Record:
         return int(2 / self.options.get("share", 1.0))
 
 
-ENCODINGS = {name: Record(**row) for name, row in table_beside(__file__, "encodings").items()}
+ENCODINGS = {
+    name: Record(**row) for name, row in table_beside(__file__, "encodings").items()
+}
 # Those compared by default, and those compared only where they are named.
 STANDARD = {name: record for name, record in ENCODINGS.items() if not record.further}
 FURTHER = {name: record for name, record in ENCODINGS.items() if record.further}
 
 
 def record_of(name: str, *groups: str) -> Record:
-    """Return the record of an encoding, also of one from outside; InputError if there is none.
+    """Return the record of an encoding, also of one from outside; InputError if there
+    is none.
 
     The error suggests the names of `groups`, too.
     """
     if name in ENCODINGS:
         return ENCODINGS[name]
     if "(" in name:
-        return Record(label=name, source="composed of encodings by name", make="composed")
+        return Record(
+            label=name, source="composed of encodings by name", make="composed"
+        )
     found = find("encodings", name)
     if found is None:
         raise unknown_name("encoding", name, (*ENCODINGS, *groups))
@@ -90,14 +96,18 @@ def record_of(name: str, *groups: str) -> Record:
 
 
 def make_encoding(name: str, shape: Shape, seed: int = 0) -> "Encoding":
-    """Return an encoding by name with parameters drawn from `seed` only; InputError if unknown."""
+    """Return an encoding by name with parameters drawn from `seed` only; InputError if
+    unknown.
+    """
     with drawing_from(seed):
         return made(name, shape, {})
 
 
 @contextmanager
 def drawing_from(seed: int) -> Iterator[None]:
-    """Draw the parameters of encodings from a seed only, and leave torch's own draws alone."""
+    """Draw the parameters of encodings from a seed only, and leave torch's own draws
+    alone.
+    """
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -106,7 +116,9 @@ def drawing_from(seed: int) -> Iterator[None]:
 
 
 def made(name: str, shape: Shape, options: Mapping[str, Any]) -> "Encoding":
-    """Return an encoding by name with options of its class; InputError if one is unknown."""
+    """Return an encoding by name with options of its class; InputError if one is
+    unknown.
+    """
     from ropelab.models.encoding.base import PerLayer
 
     record = record_of(name)

@@ -1,8 +1,9 @@
 """Scores that depend on a query and a distance: Shaw, Transformer-XL, DeBERTa.
 
-For n consecutive queries and m consecutive keys only n + m distances occur, so one product with n +
-m rows of a table holds every score, and row i only has to move left by n - 1 - i. That relative
-shift is a slice and a change of strides (arXiv:1901.02860, appendix B; here also for caches).
+For n consecutive queries and m consecutive keys only n + m distances occur, so one
+product with n + m rows of a table holds every score, and row i only has to move left by
+n - 1 - i. That relative shift is a slice and a change of strides (arXiv:1901.02860,
+appendix B; here also for caches).
 """
 
 from collections.abc import Callable, Iterable
@@ -26,12 +27,15 @@ Rows = Float[Tensor, "heads rows head_dim"]
 
 def distances(at_q: Positions, at_k: Positions) -> Falling:
     """Return the queries + keys distances that `relative_shift` expects, falling."""
-    # From the last query to the first key on; those below 0 are masked, the very last is not used.
+    # From the last query to the first key on; those below 0 are masked, the very last
+    # is not used.
     return at_q[-1] - at_k[0] - torch.arange(len(at_q) + len(at_k), device=at_q.device)
 
 
 def relative_shift(by_distance: ByColumn, keys: int) -> ByKey:
-    """From columns that are `distances` to columns that are keys; no copy of a contiguous input."""
+    """From columns that are `distances` to columns that are keys; no copy of a
+    contiguous input.
+    """
     queries, columns = by_distance.shape[-2:]
     start = queries - 1
     flat = by_distance.flatten(-2)[..., start : start + queries * (columns - 1)]
@@ -46,10 +50,14 @@ def relative_unshift(by_key: ByKey) -> ByColumn:
 
 
 class DistanceTable:
-    """Rows [..., distance, feature] that `make` computes from `parameters`, kept while decoding."""
+    """Rows [..., distance, feature] that `make` computes from `parameters`, kept while
+    decoding.
+    """
 
     def __init__(
-        self, make: Callable[[Int[Tensor, "distances"]], Tensor], parameters: Iterable[Tensor]
+        self,
+        make: Callable[[Int[Tensor, "distances"]], Tensor],
+        parameters: Iterable[Tensor],
     ) -> None:
         self._make, self._parameters = make, tuple(parameters)
         self._state: tuple[object, ...] = ()
@@ -69,12 +77,18 @@ class DistanceTable:
 
     def _table(self, length: int, device: torch.device) -> Tensor:
         """Return the rows of length - 1, ..., 1, 0 and once more 0."""
-        # The last table is kept until its length or a parameter changes, so that decoding a token
-        # does not project all distances again; with gradients it is made anew each time.
-        state = (length, device, *((p.data_ptr(), p._version, p.dtype) for p in self._parameters))
+        # The last table is kept until its length or a parameter changes, so that
+        # decoding a token does not project all distances again; with gradients it is
+        # made anew each time.
+        state = (
+            length,
+            device,
+            *((p.data_ptr(), p._version, p.dtype) for p in self._parameters),
+        )
         if torch.is_grad_enabled() or state != self._state:
             falling = torch.arange(length - 1, -2, -1, device=device).clamp(min=0)
-            # Positions are not computed in 16 bits, whatever the autocast around the model.
+            # Positions are not computed in 16 bits, whatever the autocast around the
+            # model.
             with torch.autocast(device.type, enabled=False):
                 rows = self._make(falling)
             if torch.is_grad_enabled():
@@ -84,9 +98,11 @@ class DistanceTable:
 
 
 class Shaw(Encoding):
-    """scores = q_i (k_j + a^K_ij) / sqrt(head_dim), output = sum_j weight_ij (v_j + a^V_ij).
+    """scores = q_i (k_j + a^K_ij) / sqrt(head_dim), output = sum_j weight_ij (v_j +
+    a^V_ij).
 
-    Shaw et al. 2018, arXiv:1803.02155: a_ij is row min(i - j, CLIP) of a table all heads share.
+    Shaw et al. 2018, arXiv:1803.02155: a_ij is row min(i - j, CLIP) of a table all
+    heads share.
     """
 
     # The paper's k. Of its 2 CLIP + 1 rows those of later keys are left out.
@@ -96,7 +112,9 @@ class Shaw(Encoding):
     def __init__(self, head_dim: int) -> None:
         super().__init__()
         self.keys = nn.Parameter(torch.randn(self.CLIP + 1, head_dim) * head_dim**-0.5)
-        self.values = nn.Parameter(torch.randn(self.CLIP + 1, head_dim) * head_dim**-0.5)
+        self.values = nn.Parameter(
+            torch.randn(self.CLIP + 1, head_dim) * head_dim**-0.5
+        )
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         q = q * q.shape[-1] ** -0.5
@@ -109,10 +127,14 @@ class Shaw(Encoding):
         # Distances that share a row are added up.
         beyond = by_column[..., :far].sum(dim=-1, keepdim=True)
         rows = pad(by_column[..., far : far + near].flip(-1), (0, self.CLIP - near))
-        return weights @ v + torch.cat((rows, beyond), dim=-1) @ self.values.to(weights.dtype)
+        return weights @ v + torch.cat((rows, beyond), dim=-1) @ self.values.to(
+            weights.dtype
+        )
 
     def _to_columns(self, by_row: ByRow, falling: Falling) -> ByColumn:
-        """Return row min(distance, CLIP) at every distance; later keys, masked, get row 0."""
+        """Return row min(distance, CLIP) at every distance; later keys, masked, get row
+        0.
+        """
         far, near = self._far_and_near(falling)
         later = len(falling) - far - near
         parts = (
@@ -131,9 +153,9 @@ class Shaw(Encoding):
 class TransformerXL(Encoding):
     """scores = ((q_i + u) k_j + (q_i + v) W R_(i-j)) / sqrt(head_dim).
 
-    Dai et al. 2019, arXiv:1901.02860, section 3.3, without the recurrence over segments. R is the
-    fixed sinusoid of the distance; W, and u and v per head, are learned for every layer
-    (`untie_r`).
+    Dai et al. 2019, arXiv:1901.02860, section 3.3, without the recurrence over
+    segments. R is the fixed sinusoid of the distance; W, and u and v per head, are
+    learned for every layer (`untie_r`).
     """
 
     fused: bool = False
@@ -148,7 +170,9 @@ class TransformerXL(Encoding):
 
     def projected(self, distance: Int[Tensor, " rows"]) -> Rows:
         """Return W R for every distance, split into heads."""
-        rows = self.project(sinusoid(distance, self.width).to(self.project.weight.dtype))
+        rows = self.project(
+            sinusoid(distance, self.width).to(self.project.weight.dtype)
+        )
         return rows.unflatten(-1, (self.heads, -1)).transpose(0, 1)
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
@@ -160,9 +184,11 @@ class TransformerXL(Encoding):
 
 
 class DebertaLayer(Encoding):
-    """scores = (q_i k_j + q_i Kr[d] + k_j Qr[d]) / sqrt(3 head_dim), d = min(i - j, rows - 1).
+    """scores = (q_i k_j + q_i Kr[d] + k_j Qr[d]) / sqrt(3 head_dim), d = min(i - j,
+    rows - 1).
 
-    Equation 4, with Kr = P W_kr and Qr = P W_qr for a `table` P [rows, width] all layers share.
+    Equation 4, with Kr = P W_kr and Qr = P W_qr for a `table` P [rows, width] all
+    layers share.
     """
 
     fused: bool = False
@@ -173,8 +199,12 @@ class DebertaLayer(Encoding):
         super().__init__()
         self.table, self.heads = table, heads
         self.to_key, self.to_query = to_key, to_query
-        self.key_rows = DistanceTable(partial(self.projected, to_key), (table, to_key.weight))
-        self.query_rows = DistanceTable(partial(self.projected, to_query), (table, to_query.weight))
+        self.key_rows = DistanceTable(
+            partial(self.projected, to_key), (table, to_key.weight)
+        )
+        self.query_rows = DistanceTable(
+            partial(self.projected, to_query), (table, to_query.weight)
+        )
 
     def projected(self, projection: nn.Linear, distance: Int[Tensor, " rows"]) -> Rows:
         """Return Kr or Qr at every distance, split into heads."""
@@ -186,33 +216,45 @@ class DebertaLayer(Encoding):
         q = q * (3 * q.shape[-1]) ** -0.5
         k_scaled = k * (3 * k.shape[-1]) ** -0.5
         to_position = q @ self.key_rows(distance).mT.to(q.dtype)
-        # From query to key here, too: the paper prints the reverse, but the code that trained its
-        # models (and transformers') gathers the rows over keys before it transposes: i - j.
-        from_position = position_to_content(k_scaled, self.query_rows(distance), len(at_q))
-        return q @ k.transpose(-1, -2) + relative_shift(to_position, len(at_k)) + from_position
+        # From query to key here, too: the paper prints the reverse, but the code that
+        # trained its models (and transformers') gathers the rows over keys before it
+        # transposes: i - j.
+        from_position = position_to_content(
+            k_scaled, self.query_rows(distance), len(at_q)
+        )
+        return (
+            q @ k.transpose(-1, -2)
+            + relative_shift(to_position, len(at_k))
+            + from_position
+        )
 
 
 def position_to_content(
     k: Heads, rows: Float[Tensor, "heads columns head_dim"], queries: int
 ) -> Scores:
-    """k_j . rows[i - j] for every query i and key j, where `rows` belong to falling `distances`."""
-    # Here the keys are the rows of a `relative_shift`, and the distances rise. Keys are taken in
-    # chunks, a quarter as long as the queries: little more memory than the scores themselves.
+    """k_j . rows[i - j] for every query i and key j, where `rows` belong to falling
+    `distances`.
+    """
+    # Here the keys are the rows of a `relative_shift`, and the distances rise. Keys are
+    # taken in chunks, a quarter as long as the queries: little more memory than the
+    # scores themselves.
     keys, size = k.shape[2], max(1, queries // 4)
     if queries == 1:  # nothing to shift, and products of single rows would be slow
         return (k * rows[:, :keys]).sum(dim=-1).unsqueeze(2)
     chunks = -(-keys // size)
     spare = chunks * size - keys
     chunked = pad(k, (0, 0, 0, spare)).unflatten(2, (chunks, size))
-    # A chunk that starts at key c meets rows c .. c + queries + size - 2, and row c - 1 where the
-    # shift wants a column that it does not use. pad() with -1 drops a last row that nobody meets.
+    # A chunk that starts at key c meets rows c .. c + queries + size - 2, and row c - 1
+    # where the shift wants a column that it does not use. pad() with -1 drops a last
+    # row that nobody meets.
     met = pad(rows, (0, 0, 1, spare - 1)).unfold(1, queries + size, size).flip(-1)
     shifted = relative_shift(chunked @ met.to(k.dtype), queries)
     return shifted.flatten(2, 3)[:, :, :keys].transpose(-1, -2)
 
 
 class Deberta(Encoding):
-    """Disentangled attention for a whole causal model: the table P once, projections per layer.
+    """Disentangled attention for a whole causal model: the table P once, projections
+    per layer.
 
     He et al. 2020, arXiv:2006.03654, without later keys and the enhanced mask decoder.
     """
@@ -226,8 +268,12 @@ class Deberta(Encoding):
         # As in the paper, a row for every trained distance.
         self.table = nn.Embedding(trained_len, width)
         inner = heads * head_dim
-        self.to_key = nn.ModuleList(nn.Linear(width, inner, bias=False) for _ in range(layers))
-        self.to_query = nn.ModuleList(nn.Linear(width, inner, bias=False) for _ in range(layers))
+        self.to_key = nn.ModuleList(
+            nn.Linear(width, inner, bias=False) for _ in range(layers)
+        )
+        self.to_query = nn.ModuleList(
+            nn.Linear(width, inner, bias=False) for _ in range(layers)
+        )
         # A tuple, so that the table is registered once and not again by every layer.
         self._layers = tuple(
             DebertaLayer(self.table.weight, heads, to_key, to_query)  # type: ignore[arg-type]

@@ -1,7 +1,9 @@
-"""Rotary position embedding (arXiv:2104.09864) under any plan of frequencies, and variants.
+"""Rotary position embedding (arXiv:2104.09864) under any plan of frequencies, and
+variants.
 
-The last of them extend contexts by changing attention instead: they let no distance occur that was
-not trained, which needs two scores or more per pair of tokens, so no fused kernel.
+The last of them extend contexts by changing attention instead: they let no distance
+occur that was not trained, which needs two scores or more per pair of tokens, so no
+fused kernel.
 """
 
 import math
@@ -27,9 +29,13 @@ BASE = 10000.0
 def cos_sin(
     positions: Shaped[Tensor, " tokens"], plan: RopePlan
 ) -> tuple[Float[Tensor, "tokens pairs"], Float[Tensor, "tokens pairs"]]:
-    """Return the float64 tables of `ropelab.math.rotary.cos_sin` on the positions' device."""
+    """Return the float64 tables of `ropelab.math.rotary.cos_sin` on the positions'
+    device.
+    """
     cos, sin = rotary.cos_sin(positions.cpu().numpy(), plan)
-    return torch.from_numpy(cos).to(positions.device), torch.from_numpy(sin).to(positions.device)
+    return torch.from_numpy(cos).to(positions.device), torch.from_numpy(sin).to(
+        positions.device
+    )
 
 
 def rotate(
@@ -43,7 +49,9 @@ def rotate(
     # Nothing is cast: float64 tables make a float64 result of a float32 `x`.
     if pairing == "half":
         first, second = x.chunk(2, dim=-1)
-        return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+        return torch.cat(
+            (first * cos - second * sin, first * sin + second * cos), dim=-1
+        )
     if pairing != "interleaved":
         raise unknown_name("pairing", pairing, ("half", "interleaved"))
     # Neighbours are complex numbers already: one product instead of four.
@@ -52,12 +60,16 @@ def rotate(
 
 
 class Rotation(Function):
-    """A rotation in float32, back in the dtype of its input, whose gradient is the inverse."""
+    """A rotation in float32, back in the dtype of its input, whose gradient is the
+    inverse.
+    """
 
-    # Autograd would keep and multiply twice as many tensors; rotating is then a quarter of a
-    # training step of a small model on a CPU.
+    # Autograd would keep and multiply twice as many tensors; rotating is then a quarter
+    # of a training step of a small model on a CPU.
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing
+    ) -> Tensor:
         ctx.save_for_backward(cos, sin)
         ctx.pairing = pairing
         return rotate(x.float(), cos, sin, pairing=pairing).to(x.dtype)
@@ -72,9 +84,9 @@ class Rotation(Function):
 class Rope(Encoding):
     """Rotates queries and keys by their positions.
 
-    A head wider than the pairs of `plan` keeps its remaining features (partial rotary). `half`
-    pairs features i and i + d/2. `softmax_factor` is for DeepSeek's code; models trained here
-    ignore it.
+    A head wider than the pairs of `plan` keeps its remaining features (partial rotary).
+    `half` pairs features i and i + d/2. `softmax_factor` is for DeepSeek's code; models
+    trained here ignore it.
     """
 
     def __init__(
@@ -83,18 +95,26 @@ class Rope(Encoding):
         super().__init__()
         self.plan, self.pairing, self.softmax_factor = plan, pairing, softmax_factor
         self.rotary_dim = 2 * len(plan.inv_freq)
-        # One attribute: threads that learn from parts of a batch never see half of a change.
+        # One attribute: threads that learn from parts of a batch never see half of a
+        # change.
         self._kept = (torch.empty(0, self.rotary_dim // 2),) * 2
 
     @classmethod
     def unscaled(
-        cls, head_dim: int, share: float = 1.0, base: float = BASE, fast: float = 1.0, **more: Any
+        cls,
+        head_dim: int,
+        share: float = 1.0,
+        base: float = BASE,
+        fast: float = 1.0,
+        **more: Any,
     ) -> Self:
-        """Rotate the first `share` of every head; of its pairs only the `fast` share moves."""
+        """Rotate the first `share` of every head; of its pairs only the `fast` share
+        moves.
+        """
         if not (0 < share <= 1 and 0 <= fast <= 1 and base > 1):
             raise InputError(
-                "RoPE needs a share above 0 and up to 1, a fast share from 0 to 1 and a base above "
-                f"1, not {share:g}, {fast:g} and {base:g}"
+                "RoPE needs a share above 0 and up to 1, a fast share from 0 to 1 and"
+                f" a base above 1, not {share:g}, {fast:g} and {base:g}"
             )
         inv_freq = inverse_frequencies(2 * int(share * head_dim / 2), base)
         # Rounded down, as in PRope.
@@ -108,10 +128,15 @@ class Rope(Encoding):
         return self.rotated(k, positions)
 
     def rotated(self, x: Heads, positions: Positions, sign: int = 1) -> Heads:
-        """Return `x` with its first `rotary_dim` features rotated, times the attention factor."""
+        """Return `x` with its first `rotary_dim` features rotated, times the attention
+        factor.
+        """
         cos, sin = self._tables(positions)
-        # In float32 whatever the dtype of the queries: bfloat16 has no bits left for a far angle.
-        front: Tensor = Rotation.apply(x[..., : self.rotary_dim], cos, sign * sin, self.pairing)
+        # In float32 whatever the dtype of the queries: bfloat16 has no bits left for a
+        # far angle.
+        front: Tensor = Rotation.apply(
+            x[..., : self.rotary_dim], cos, sign * sin, self.pairing
+        )
         if self.rotary_dim == x.shape[-1]:
             return front
         return torch.cat([front, x[..., self.rotary_dim :]], dim=-1)
@@ -127,7 +152,8 @@ class Rope(Encoding):
 
     def _computed(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the tables of some positions."""
-        # float64 first: an angle of 1e5 rad has an error of 4e-3 in float32, its cosine too.
+        # float64 first: an angle of 1e5 rad has an error of 4e-3 in float32, its cosine
+        # too.
         cos, sin = cos_sin(rows, self.plan)
         # On the query and on the key, so that scores carry the square of the factor.
         factor = self.plan.attention_factor
@@ -135,9 +161,11 @@ class Rope(Encoding):
 
 
 class Decoupled(Encoding):
-    """scores = (q^C k^C + q^R k^R) / sqrt(head_dim): only the last `share` of a head is rotated.
+    """scores = (q^C k^C + q^R k^R) / sqrt(head_dim): only the last `share` of a head is
+    rotated.
 
-    DeepSeek's rotary key (arXiv:2405.04434, eq. 14 to 19) without compressed keys and values.
+    DeepSeek's rotary key (arXiv:2405.04434, eq. 14 to 19) without compressed keys and
+    values.
     """
 
     def __init__(self, head_dim: int, share: float) -> None:
@@ -150,7 +178,8 @@ class Decoupled(Encoding):
 
     def key(self, k: Heads, positions: Positions) -> Heads:
         content, rotary = self._parts(k)
-        # One rotary key serves all heads: that of the first; those of the others are not used.
+        # One rotary key serves all heads: that of the first; those of the others are
+        # not used.
         shared = self.rope.key(rotary[:, :1], positions).expand_as(rotary)
         return torch.cat((content, shared), dim=-1)
 
@@ -159,11 +188,15 @@ class Decoupled(Encoding):
 
 
 class RopeValues(Rope):
-    """output_i = sum_j weight_ij R(j) v_j, or `back` to distances, sum_j weight_ij R(j - i) v_j."""
+    """output_i = sum_j weight_ij R(j) v_j, or `back` to distances, sum_j weight_ij R(j
+    - i) v_j.
+    """
 
     fused: bool = False
 
-    def __init__(self, plan: RopePlan, pairing: Pairing = "half", back: bool = False) -> None:
+    def __init__(
+        self, plan: RopePlan, pairing: Pairing = "half", back: bool = False
+    ) -> None:
         super().__init__(plan, pairing)
         self.back = back
 
@@ -173,7 +206,8 @@ class RopeValues(Rope):
 
 
 class XPos(Rope):
-    """q_n = R(n) q zeta^(n/512), k_m = R(m) k zeta^(-m/512), so a score has zeta^((n-m)/512).
+    """q_n = R(n) q zeta^(n/512), k_m = R(m) k zeta^(-m/512), so a score has
+    zeta^((n-m)/512).
 
     zeta_i = (i / (d/2) + 0.4) / 1.4 is least for the fastest pair (arXiv:2212.10554).
     """
@@ -184,11 +218,16 @@ class XPos(Rope):
 
     def __init__(self, plan: RopePlan) -> None:
         super().__init__(plan, "interleaved")  # as in the authors' code
-        # Query and key alone shrink and grow exponentially with the position. From here on
-        # zeta_0^(position / 512) soon leaves the range of float32, which ends the encoding.
+        # Query and key alone shrink and grow exponentially with the position. From here
+        # on zeta_0^(position / 512) soon leaves the range of float32, which ends the
+        # encoding.
         self.max_position = 32767
-        pairs = torch.arange(self.rotary_dim // 2, dtype=torch.float64) / (self.rotary_dim // 2)
-        self.log_zeta = ((pairs + self.GAMMA) / (1 + self.GAMMA)).log().repeat_interleave(2)
+        pairs = torch.arange(self.rotary_dim // 2, dtype=torch.float64) / (
+            self.rotary_dim // 2
+        )
+        self.log_zeta = (
+            ((pairs + self.GAMMA) / (1 + self.GAMMA)).log().repeat_interleave(2)
+        )
 
     def query(self, q: Heads, positions: Positions) -> Heads:
         return self._decayed(super().query(q, positions), positions / self.SCALE_BASE)
@@ -202,23 +241,31 @@ class XPos(Rope):
 
 
 class Fope(Rope):
-    """Cos and sin of pair m are those of its frequency plus a_k times those of every pair k.
+    """Cos and sin of pair m are those of its frequency plus a_k times those of every
+    pair k.
 
-    FoPE (arXiv:2412.17739, equations 11 to 13): pairs that make less than one rotation in
-    `trained_len` tokens neither rotate nor mix. Scores depend on both positions, not on their
-    distance alone.
+    FoPE (arXiv:2412.17739, equations 11 to 13): pairs that make less than one rotation
+    in `trained_len` tokens neither rotate nor mix. Scores depend on both positions, not
+    on their distance alone.
     """
 
     def __init__(
-        self, head_dim: int, heads: int, trained_len: int, sigma: float = 0.3, base: float = BASE
+        self,
+        head_dim: int,
+        heads: int,
+        trained_len: int,
+        sigma: float = 0.3,
+        base: float = BASE,
     ) -> None:
         inv_freq = inverse_frequencies(head_dim, base)
-        # The authors' code gives these pairs cos = sin = 1 instead, which doubles their products.
+        # The authors' code gives these pairs cos = sin = 1 instead, which doubles their
+        # products.
         inv_freq[inv_freq < 2 * math.pi / trained_len] = 0.0
         super().__init__(RopePlan(inv_freq))
         pairs, mixed = len(inv_freq), int((inv_freq > 0).sum())
-        # Drawn and not learned, for cos and sin apart, with `sigma` as the gain of Xavier's rule
-        # on [heads, pairs, pairs]: appendix B, where the paper's text has N(0, sigma).
+        # Drawn and not learned, for cos and sin apart, with `sigma` as the gain of
+        # Xavier's rule on [heads, pairs, pairs]: appendix B, where the paper's text has
+        # N(0, sigma).
         weights = torch.eye(pairs).repeat(2, heads, 1, 1)
         deviation = sigma * math.sqrt(2 / max(1, mixed * (mixed + heads)))
         weights[..., :mixed, :mixed] += deviation * torch.randn(2, heads, mixed, mixed)
@@ -234,9 +281,11 @@ class Fope(Rope):
 
 
 class LogN(Around):
-    """Logits times max(1, ln n / ln L) for n tokens that a query sees and L = `trained_len`.
+    """Logits times max(1, ln n / ln L) for n tokens that a query sees and L =
+    `trained_len`.
 
-    Keeps attention's entropy from growing (Su 2021, kexue.fm/archives/8823; arXiv:2501.19399).
+    Keeps attention's entropy from growing (Su 2021, kexue.fm/archives/8823;
+    arXiv:2501.19399).
     """
 
     def __init__(self, inner: Encoding, trained_len: int) -> None:
@@ -244,7 +293,9 @@ class LogN(Around):
         self.trained_len = trained_len
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        scale = ((positions + 1).float().log() / math.log(self.trained_len)).clamp(min=1.0)
+        scale = ((positions + 1).float().log() / math.log(self.trained_len)).clamp(
+            min=1.0
+        )
         return super().query(q, positions) * scale[:, None].to(q.dtype)
 
 
@@ -262,7 +313,8 @@ class Dropped(Encoding):
 class Remapped(Encoding, ABC):
     """Exact distances, and for some pairs of tokens those of other positions of both.
 
-    Its parameters are whole numbers, `sizes`, in the order in which `others` unpacks them.
+    Its parameters are whole numbers, `sizes`, in the order in which `others` unpacks
+    them.
     """
 
     fused = False
@@ -272,8 +324,12 @@ class Remapped(Encoding, ABC):
         self.rope, self.sizes, self.rotary_dim = rope, sizes, rope.rotary_dim
 
     @abstractmethod
-    def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield pairs, True in [queries, keys], and the positions of their queries and keys."""
+    def others(
+        self, at_q: Positions, at_k: Positions
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield pairs, True in [queries, keys], and the positions of their queries and
+        keys.
+        """
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         scores = self._rotated_scores(q, k, at_q, at_k)
@@ -281,39 +337,54 @@ class Remapped(Encoding, ABC):
             scores = torch.where(pairs, self._rotated_scores(q, k, of_q, of_k), scores)
         return scores
 
-    def _rotated_scores(self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor) -> Tensor:
-        return super().scores(self.rope.query(q, at_q), self.rope.key(k, at_k), at_q, at_k)
+    def _rotated_scores(
+        self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor
+    ) -> Tensor:
+        return super().scores(
+            self.rope.query(q, at_q), self.rope.key(k, at_k), at_q, at_k
+        )
 
 
 class SelfExtend(Remapped):
     """Exact distances below `window`; beyond it those of positions divided by `group`.
 
-    Far pairs (i, j) have the distance floor(i/g) + w - floor(w/g) - floor(j/g) (arXiv:2401.01325).
+    Far pairs (i, j) have the distance floor(i/g) + w - floor(w/g) - floor(j/g)
+    (arXiv:2401.01325).
     """
 
-    def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def others(
+        self, at_q: Positions, at_k: Positions
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         window, group = self.sizes
         far = at_q[:, None] - at_k >= window
         yield far, at_q // group + window - window // group, at_k // group
 
 
 class ReRope(Remapped):
-    """The distance of a pair is min(i - j, w), w = `window` (Su 2023, kexue.fm/archives/9708)."""
+    """The distance of a pair is min(i - j, w), w = `window` (Su 2023,
+    kexue.fm/archives/9708).
+    """
 
-    def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def others(
+        self, at_q: Positions, at_k: Positions
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         (window,) = self.sizes
         yield at_q[:, None] - at_k >= window, torch.full_like(at_q, window), at_k * 0
 
 
 class DualChunk(Remapped):
-    """Positions restart in every chunk of `chunk` tokens, so that no distance reaches `trained`.
+    """Positions restart in every chunk of `chunk` tokens, so that no distance reaches
+    `trained`.
 
-    With c = trained and s = chunk, the distance to a key j of the same chunk is exact; to one of
-    the chunk before min(s + i mod s, c - 1) - j mod s, which is exact where the first is taken; to
-    one further back c - 1 - j mod s (arXiv:2402.17463, section 3).
+    With c = trained and s = chunk, the distance to a key j of the same chunk is exact;
+    to one of the chunk before min(s + i mod s, c - 1) - j mod s, which is exact where
+    the first is taken; to one further back c - 1 - j mod s (arXiv:2402.17463, section
+    3).
     """
 
-    def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def others(
+        self, at_q: Positions, at_k: Positions
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         chunk, trained = self.sizes
         last = torch.full_like(at_q, trained - 1)
         chunks, within = at_q[:, None] // chunk - at_k // chunk, at_k % chunk
@@ -322,9 +393,13 @@ class DualChunk(Remapped):
 
 
 class Shifted(Remapped):
-    """Distances d from `shift` on are d - shift + `window`: STRING (arXiv:2410.18745, eq. 5)."""
+    """Distances d from `shift` on are d - shift + `window`: STRING (arXiv:2410.18745,
+    eq. 5).
+    """
 
-    def others(self, at_q: Positions, at_k: Positions) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def others(
+        self, at_q: Positions, at_k: Positions
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         shift, window = self.sizes
         far = at_q[:, None] - at_k >= shift
         # A query in front of `shift` has no such keys, and no position below 0.

@@ -1,4 +1,6 @@
-"""RoPE with rounded stages, or with rounded keys: the arithmetic of other code in any model."""
+"""RoPE with rounded stages, or with rounded keys: the arithmetic of other code in any
+model.
+"""
 
 from collections.abc import Callable
 
@@ -19,10 +21,12 @@ NATIVE = {name: getattr(torch, name) for name in ("float32", "float16", "bfloat1
 
 
 class RoundedRope(Rope):
-    """A rotation whose angles, tables, products, scores and keys are rounded as a plan says.
+    """A rotation whose angles, tables, products, scores and keys are rounded as a plan
+    says.
 
-    Everything that is not rounded is as in `Rope`; a model's other products stay as they are.
-    `base` is of the unscaled frequencies. InputError, when it rotates: an angle overflows.
+    Everything that is not rounded is as in `Rope`; a model's other products stay as
+    they are. `base` is of the unscaled frequencies. InputError, when it rotates: an
+    angle overflows.
     """
 
     def __init__(self, rope: Rope, rounding: Rounding, base: float) -> None:
@@ -30,7 +34,9 @@ class RoundedRope(Rope):
         self.rounding = rounding
         # Keys carry the attention factor already when they are moved.
         self.mover = Rope(RopePlan(rope.plan.inv_freq), rope.pairing)
-        self.chain = Chain(rounding.cast, Spectrum(rope.plan.inv_freq, base, self.rotary_dim))
+        self.chain = Chain(
+            rounding.cast, Spectrum(rope.plan.inv_freq, base, self.rotary_dim)
+        )
         self.fused = rounding.cast.score.precision == 53
 
     def key(self, k: Heads, positions: Positions) -> Heads:
@@ -39,7 +45,9 @@ class RoundedRope(Rope):
             return super().key(k, positions)
         if stored.before:
             return super().key(_through(k, stored.stored), positions)
-        k = _through(super().key(k, positions + stored.moves * stored.step), stored.stored)
+        k = _through(
+            super().key(k, positions + stored.moves * stored.step), stored.stored
+        )
         by = torch.full_like(positions, stored.step)
         for _ in range(stored.moves):
             k = _through(self.mover.rotated(k, by, sign=-1), stored.stored)
@@ -65,27 +73,39 @@ class RoundedRope(Rope):
             product(one, cos) - product(two, sign * sin),
             product(one, sign * sin) + product(two, cos),
         )
-        parts = torch.stack([rounded(part, plan.rotation) for part in turned], -2 if half else -1)
-        return rounded(torch.cat([parts.flatten(-2).to(x.dtype), rest], dim=-1), plan.score)
+        parts = torch.stack(
+            [rounded(part, plan.rotation) for part in turned], -2 if half else -1
+        )
+        return rounded(
+            torch.cat([parts.flatten(-2).to(x.dtype), rest], dim=-1), plan.score
+        )
 
     def _computed(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         angles = self.chain.angles(rows.cpu().numpy() + float(self.rounding.first)).T
         # An angle beyond the format is infinite; it is refused where it is used.
         with np.errstate(invalid="ignore"):
-            both = [trig(angles) * self.plan.attention_factor for trig in (np.cos, np.sin)]
-        cos, sin = (torch.from_numpy(round_to(part, self.chain.plan.table)) for part in both)
+            both = [
+                trig(angles) * self.plan.attention_factor for trig in (np.cos, np.sin)
+            ]
+        cos, sin = (
+            torch.from_numpy(round_to(part, self.chain.plan.table)) for part in both
+        )
         return cos.float().to(rows.device), sin.float().to(rows.device)
 
     def _tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         cos, sin = super()._tables(positions)
         if not cos.isfinite().all():
             last = int(positions.max()) + self.rounding.first
-            raise InputError(f"{self.rounding.label}: an angle overflows before position {last}")
+            raise InputError(
+                f"{self.rounding.label}: an angle overflows before position {last}"
+            )
         return cos, sin
 
 
 def rounded(x: Tensor, fmt: FloatFormat) -> Tensor:
-    """Round a tensor to a format and back; the numbers of float32 products, once and exactly."""
+    """Round a tensor to a format and back; the numbers of float32 products, once and
+    exactly.
+    """
     if fmt.precision == 53:
         return x
     if fmt.name in NATIVE:

@@ -1,8 +1,8 @@
 """Real text as bytes: the running Python's standard library, or your own files.
 
-Documents are whole files; a hash of the content decides which half one belongs to, and of
-near-duplicates only one is kept. A single file is cut: its beginning is for training, its end for
-evaluation.
+Documents are whole files; a hash of the content decides which half one belongs to, and
+of near-duplicates only one is kept. A single file is cut: its beginning is for
+training, its end for evaluation.
 """
 
 import errno
@@ -49,8 +49,8 @@ PROSE = {".md", ".rst", ".txt"}
 SOURCE = ".source"
 LONGEST_SOURCE = 4096
 
-# Documents are compared by their shingles, all runs of SHINGLE bytes (Broder 1997): most of a line
-# of code, so that idioms and imports are no duplicates.
+# Documents are compared by their shingles, all runs of SHINGLE bytes (Broder 1997):
+# most of a line of code, so that idioms and imports are no duplicates.
 WORD = 8
 SHINGLE = 4 * WORD
 # One in so many is kept, by its hash, so the same ones in every document.
@@ -59,7 +59,8 @@ SAMPLED = 32
 MOST_KNOWN = 0.5
 # Odd numbers with no pattern in their bits, one for each word of a shingle.
 MULTIPLIERS = np.array(
-    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64
+    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93],
+    np.uint64,
 )
 
 
@@ -81,7 +82,9 @@ class Document:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents for training and for evaluation, in an order that depends on content only."""
+    """Documents for training and for evaluation, in an order that depends on content
+    only.
+    """
 
     name: str  # in messages
     training: tuple[bytes, ...]
@@ -90,11 +93,17 @@ class Corpus:
 
     @property
     def names(self) -> str:
-        """The fingerprint of names and kinds, which tables show and `fingerprint` leaves out."""
+        """The fingerprint of names and kinds, which tables show and `fingerprint`
+        leaves out.
+        """
         return digest({"names": [document.origin for document in self.held_out]})
 
-    def windows(self, seed: int, step: int, window: int, rows: int) -> Int[Tensor, "rows window"]:
-        """Return the text of one training step: windows at equally likely places in documents."""
+    def windows(
+        self, seed: int, step: int, window: int, rows: int
+    ) -> Int[Tensor, "rows window"]:
+        """Return the text of one training step: windows at equally likely places in
+        documents.
+        """
         random = np.random.default_rng((TRAINING, seed, step))
         long_enough = [text for text in self.training if len(text) >= window]
         places = np.cumsum([0, *(len(text) - window + 1 for text in long_enough)])
@@ -104,16 +113,23 @@ class Corpus:
         return _cut(texts, draws - places[documents], window)
 
     def long_enough(self, length: int, documents: int) -> list[Document]:
-        """Return the first held-out documents of that many bytes; InputError if too few."""
+        """Return the first held-out documents of that many bytes; InputError if too
+        few.
+        """
         found = [document for document in self.held_out if len(document.text) >= length]
-        if len(found) < (enough := min(documents, FEWEST) if self.name == STANDARD else documents):
+        if len(found) < (
+            enough := min(documents, FEWEST) if self.name == STANDARD else documents
+        ):
             raise InputError(
-                f"{self.name} has {len(found)} held-out documents of at least {length} bytes, "
-                f"{enough} are needed; give more or longer text, or ask for fewer documents"
+                f"{self.name} has {len(found)} held-out documents of at least"
+                f" {length} bytes, {enough} are needed; give more or longer text, or"
+                " ask for fewer documents"
             )
         return found[:documents]
 
-    def held_out_windows(self, length: int, documents: int) -> Int[Tensor, "documents length"]:
+    def held_out_windows(
+        self, length: int, documents: int
+    ) -> Int[Tensor, "documents length"]:
         """Return a window of each of the documents that are long enough."""
         texts = [document.text for document in self.long_enough(length, documents)]
         # Not only heads of files (licences, imports).
@@ -122,14 +138,18 @@ class Corpus:
         return _cut(texts, starts, length)
 
     def check(self, window: int, length: int, documents: int) -> None:
-        """Raise InputError unless windows of training and of evaluation can be drawn."""
+        """Raise InputError unless windows of training and of evaluation can be
+        drawn.
+        """
         if not any(len(text) >= window for text in self.training):
             raise InputError(
-                f"{self.name} has no document of at least {window} bytes to learn from; "
-                "give longer text or shorten the training length"
+                f"{self.name} has no document of at least {window} bytes to learn from;"
+                " give longer text or shorten the training length"
             )
         if (there := len(self.held_out_windows(length, documents))) < documents:
-            say_once(f"{self.name} has {there} documents of {length} bytes, not {documents}")
+            say_once(
+                f"{self.name} has {there} documents of {length} bytes, not {documents}"
+            )
 
 
 def _cut(texts: Sequence[bytes], starts: Iterable[int], length: int) -> Tensor:
@@ -140,7 +160,9 @@ def _cut(texts: Sequence[bytes], starts: Iterable[int], length: int) -> Tensor:
 
 @dataclass(frozen=True)
 class CorpusRef:
-    """A corpus whose tokens are bytes, by its path and content: another process reads it once."""
+    """A corpus whose tokens are bytes, by its path and content: another process reads
+    it once.
+    """
 
     path: str  # a text file or a folder, empty for the standard library of this Python
     piece: int  # bytes into which the held-out end of a single file is cut
@@ -159,7 +181,8 @@ class CorpusRef:
         """Return the text, read once per process. MachineError if it changed since."""
         return _provided.get(self) or _read_once(self)
 
-    # The two methods of an input of a cell: a process on another machine need not have the files.
+    # The two methods of an input of a cell: a process on another machine need not have
+    # the files.
     content = corpus
 
     def provide(self, content: Corpus) -> None:
@@ -173,8 +196,13 @@ class CorpusRef:
     stretch_key = key
 
     def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
-        # 0 stood for bytes when there were vocabularies of other sizes: it names stored cells.
-        return {"name": task, "corpus": self.fingerprint if reads_text else "", "vocabulary": 0}
+        # 0 stood for bytes when there were vocabularies of other sizes: it names stored
+        # cells.
+        return {
+            "name": task,
+            "corpus": self.fingerprint if reads_text else "",
+            "vocabulary": 0,
+        }
 
     def ids(self, text: str) -> list[int]:
         return list(text.encode())
@@ -192,12 +220,16 @@ class CorpusRef:
         corpus = self.corpus()
         there = sum(len(document.text) >= length for document in corpus.held_out)
         if not there:
-            raise InputError(f"{corpus.name} has no text of {length} bytes; give a longer --corpus")
+            raise InputError(
+                f"{corpus.name} has no text of {length} bytes; give a longer --corpus"
+            )
         found: list[int] = _held_out(self, length, there)[number % there].tolist()
         return found
 
     def windows(self, seed: int, length: int, rows: int) -> Tensor:
-        """Return windows of the text that is learned from, at places drawn by the seed."""
+        """Return windows of the text that is learned from, at places drawn by the
+        seed.
+        """
         return self.corpus().windows(seed, 0, length, rows)
 
 
@@ -209,7 +241,9 @@ _provided: dict[CorpusRef, Corpus] = {}
 def _read_once(place: CorpusRef) -> Corpus:
     corpus = read_corpus(Path(place.path) if place.path else None, place.piece)
     if corpus.fingerprint != place.fingerprint:
-        raise MachineError(f"{corpus.name} changed while the run was going on; start it again")
+        raise MachineError(
+            f"{corpus.name} changed while the run was going on; start it again"
+        )
     return corpus
 
 
@@ -219,7 +253,9 @@ def _held_out(place: CorpusRef, length: int, count: int) -> Tensor:
 
 
 def read_corpus(path: Path | None, piece: int) -> Corpus:
-    """Read a corpus; documents of a single file have `piece` bytes. Errors: `read_documents`."""
+    """Read a corpus; documents of a single file have `piece` bytes. Errors:
+    `read_documents`.
+    """
     single = path is not None and not path.is_dir()
     # Many runs ask for the same one: it is read again only when its files have changed.
     return _read_unchanged(path, piece if single else 0, stamp_of(path))
@@ -234,7 +270,8 @@ def _read_unchanged(path: Path | None, piece: int, stamp: object) -> Corpus:
 
 
 def read_documents(path: Path | None) -> tuple[str, list[Document]]:
-    """Return a corpus's name and documents: of a file, a folder or Python's standard library.
+    """Return a corpus's name and documents: of a file, a folder or Python's standard
+    library.
 
     InputError: nothing there, nothing readable, or no text in it.
     """
@@ -244,20 +281,30 @@ def read_documents(path: Path | None) -> tuple[str, list[Document]]:
     for file in files:
         check_name(file)
     if not os.path.lexists(path):
-        raise InputError(f"no corpus at {path}; give a text file or a folder of text files")
+        raise InputError(
+            f"no corpus at {path}; give a text file or a folder of text files"
+        )
     # Names are paths below the deepest folder that holds all of these files.
-    root = Path(os.path.commonpath([file.parent for file in files])) if files else Path()
+    root = (
+        Path(os.path.commonpath([file.parent for file in files])) if files else Path()
+    )
     documents = _documents(files, root, folder_or_kind)
     if not documents:
-        raise InputError(f"{path} holds no text: its files are empty or binary; give text files")
+        raise InputError(
+            f"{path} holds no text: its files are empty or binary; give text files"
+        )
     return f"the corpus {path}", documents
 
 
 def distinct(
     documents: Iterable[Document], rank: Callable[[bytes], Any] | None = None
 ) -> dict[bytes, Document]:
-    """Return documents by the hash of their content, sorted by it, without near-duplicates."""
-    by_hash = {hashlib.sha256(document.text).digest(): document for document in documents}
+    """Return documents by the hash of their content, sorted by it, without
+    near-duplicates.
+    """
+    by_hash = {
+        hashlib.sha256(document.text).digest(): document for document in documents
+    }
     ordered = sorted(by_hash, key=rank)
     new = without_near_duplicates([by_hash[digest].text for digest in ordered])
     return {digest: by_hash[digest] for digest in compress(ordered, new)}
@@ -266,22 +313,31 @@ def distinct(
 def from_documents(name: str, documents: Iterable[Document]) -> Corpus:
     """Divide whole documents by the hash of their content, dropping near-duplicates."""
     border = int(HELD_OUT * 2**64).to_bytes(8, "big")
-    # Training first: of near-duplicates in both halves the one in the training half is kept.
+    # Training first: of near-duplicates in both halves the one in the training half is
+    # kept.
     kept = distinct(documents, lambda digest: (digest[:8] < border, digest))
-    training = [document.text for digest, document in kept.items() if digest[:8] >= border]
-    return _corpus(name, training, [each for digest, each in kept.items() if digest[:8] < border])
+    training = [
+        document.text for digest, document in kept.items() if digest[:8] >= border
+    ]
+    return _corpus(
+        name, training, [each for digest, each in kept.items() if digest[:8] < border]
+    )
 
 
 def from_single(name: str, text: bytes, piece: int) -> Corpus:
     """Cut one text; its end is held out in pieces of `piece` bytes."""
     cut = len(text) - int(len(text) * HELD_OUT)
     pieces = [text[at : at + piece] for at in range(cut, len(text) - piece + 1, piece)]
-    documents = [Document(each, name=f"piece {number}") for number, each in enumerate(pieces)]
+    documents = [
+        Document(each, name=f"piece {number}") for number, each in enumerate(pieces)
+    ]
     return _corpus(name, [text[:cut]], documents)
 
 
 def kind_of(path: Path) -> str:
-    """Return the kind of a file in a library: tests, character sets, code, prose, ..."""
+    """Return the kind of a file in a library: tests, character sets, code, prose,
+    ...
+    """
     if any("test" in part for part in path.parts):
         return "tests"
     if "encodings" in path.parts:
@@ -292,11 +348,15 @@ def kind_of(path: Path) -> str:
 
 
 def folder_or_kind(path: Path) -> str:
-    """Return the subfolder of one of the user's files, without one the kind as in a library."""
+    """Return the subfolder of one of the user's files, without one the kind as in a
+    library.
+    """
     return path.parts[0] if len(path.parts) > 1 else kind_of(path)
 
 
-def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) -> Corpus:
+def _corpus(
+    name: str, training: Sequence[bytes], held_out: Sequence[Document]
+) -> Corpus:
     digest = hashlib.sha256()
     for half in (training, [document.text for document in held_out]):
         digest.update(len(half).to_bytes(8, "big"))
@@ -306,25 +366,33 @@ def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) 
 
 
 def source_of(place: Path) -> str:
-    """Return the source that a folder of text names; empty if it names none or is a file."""
+    """Return the source that a folder of text names; empty if it names none or is a
+    file.
+    """
     file = place / SOURCE
     try:
         lines = read_regular(file, LONGEST_SOURCE).decode(errors="replace").splitlines()
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
-        raise InputError(f"cannot read {file}, where the text is from: {error.strerror}") from None
+        raise InputError(
+            f"cannot read {file}, where the text is from: {error.strerror}"
+        ) from None
     return lines[0].strip() if lines else ""
 
 
 def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
-    """Return name, size and time of change of every file; that of content `cp -p` sets back."""
+    """Return name, size and time of change of every file; that of content `cp -p` sets
+    back.
+    """
     stats = ((str(file), file.stat()) for file in _files(path) if file.exists())
     return tuple((name, found.st_size, found.st_ctime_ns) for name, found in stats)
 
 
 def _files(path: Path | None) -> list[Path]:
-    """Return the files of a corpus, hidden ones left out; InputError if they cannot be listed."""
+    """Return the files of a corpus, hidden ones left out; InputError if they cannot be
+    listed.
+    """
     if path is None:
         files: list[Path] = []
         for folder, inside, names in os.walk(LIBRARY):
@@ -340,7 +408,9 @@ def _files(path: Path | None) -> list[Path]:
         raise InputError(f"cannot read the corpus {path}: {error}") from None
 
 
-def _documents(paths: Iterable[Path], root: Path, kind: Callable[[Path], str]) -> list[Document]:
+def _documents(
+    paths: Iterable[Path], root: Path, kind: Callable[[Path], str]
+) -> list[Document]:
     """Read the files that are text: not empty, no zero byte near the start."""
     documents, left = [], LARGEST
     for path in paths:
@@ -348,7 +418,9 @@ def _documents(paths: Iterable[Path], root: Path, kind: Callable[[Path], str]) -
             text = read_regular(path, left)
         except OSError as error:
             if error.errno == errno.EFBIG:
-                raise InputError(f"{path} is too large: {LARGEST >> 20} MiB at most") from None
+                raise InputError(
+                    f"{path} is too large: {LARGEST >> 20} MiB at most"
+                ) from None
             raise InputError(f"cannot read {path}: {error.strerror}") from None
         left -= len(text)
         if text and b"\0" not in text[:BINARY_PROBE]:
@@ -370,7 +442,8 @@ def sampled_shingles(text: bytes) -> set[int]:
     for number, multiplier in enumerate(MULTIPLIERS):
         hashes = (hashes ^ words[number * WORD : number * WORD + count]) * multiplier
         hashes ^= hashes >> np.uint64(32)
-    # A product's highest bits depend on all bits of its factors, its lowest on their lowest alone.
+    # A product's highest bits depend on all bits of its factors, its lowest on their
+    # lowest alone.
     hashes *= MULTIPLIERS[0]
     return set(hashes[hashes < 2**64 // SAMPLED].tolist())
 

@@ -1,7 +1,9 @@
-"""Measuring a model: the loss of every token in one pass, and which were the most probable.
+"""Measuring a model: the loss of every token in one pass, and which were the most
+probable.
 
-Only the sliding-window baseline slides. Results are on the CPU. Products are in the format of the
-weights, or of the caller's autocast (`ropelab.runs.machine.computing_in`).
+Only the sliding-window baseline slides. Results are on the CPU. Products are in the
+format of the weights, or of the caller's autocast
+(`ropelab.runs.machine.computing_in`).
 """
 
 from collections.abc import Callable
@@ -16,7 +18,8 @@ from torch.nn.functional import cross_entropy
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.source import Batch
 
-# Rows are put together up to so many tokens; more needs memory and is not faster on a CPU.
+# Rows are put together up to so many tokens; more needs memory and is not faster on a
+# CPU.
 TOKENS_PER_PASS = 8192
 # Logits held at once (16 MiB in float32).
 LOGITS_PER_CHUNK = 2**22
@@ -41,12 +44,18 @@ def _each_prediction(
     tokens: Int[Tensor, "rows tokens"],
     last: int,
 ) -> Tensor:
-    """Return `score(logits, tokens)` for the `last` predictions of each row; 0: for all."""
+    """Return `score(logits, tokens)` for the `last` predictions of each row; 0: for
+    all.
+    """
     found = []
     for block in tokens.split(max(1, TOKENS_PER_PASS // tokens.shape[1])):
         block = block.to(model.head.weight.device)
-        hidden, targets = model.hidden(block[:, :-1], last=last), block[:, 1:][:, -last:]
-        # Allocated first: results between freed logits would keep those from being given back.
+        hidden, targets = (
+            model.hidden(block[:, :-1], last=last),
+            block[:, 1:][:, -last:],
+        )
+        # Allocated first: results between freed logits would keep those from being
+        # given back.
         values = torch.empty(targets.shape, dtype=dtype, device=targets.device)
         size = max(1, LOGITS_PER_CHUNK // (len(block) * model.size.vocabulary))
         parts = (whole.split(size, dim=1) for whole in (hidden, targets, values))
@@ -59,11 +68,15 @@ def _each_prediction(
 def token_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], last: int = 0
 ) -> Float[Tensor, "rows predictions"]:
-    """Return the loss of the `last` tokens (0: all) given all before each in its row, in nats."""
+    """Return the loss of the `last` tokens (0: all) given all before each in its row,
+    in nats.
+    """
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
         # float32, whatever the autocast: bfloat16 logits have steps of 0.06 at 8 to 16.
-        flat = cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none")
+        flat = cross_entropy(
+            logits.flatten(0, 1).float(), targets.flatten(), reduction="none"
+        )
         return flat.view(targets.shape)
 
     return _each_prediction(model, loss, torch.float32, tokens, last)
@@ -72,20 +85,27 @@ def token_losses(
 def sliding_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
 ) -> Float[Tensor, "rows predictions"]:
-    """Return the loss of each token given at most `window` tokens before it, in nats."""
-    # The window moves on by `stride` and its last `stride` predictions count, so each has at least
-    # window - stride + 1 tokens of context and none beyond, not even through lower layers.
+    """Return the loss of each token given at most `window` tokens before it, in
+    nats.
+    """
+    # The window moves on by `stride` and its last `stride` predictions count, so each
+    # has at least window - stride + 1 tokens of context and none beyond, not even
+    # through lower layers.
     return _sliding(partial(token_losses, model), tokens, window, stride)
 
 
 def correct(
     model: Readable, batch: Batch, window: int | None = None, stride: int = 1
 ) -> Bool[Tensor, "rows scored"]:
-    """Return True where a scored token is the most probable one; each row scores as many.
+    """Return True where a scored token is the most probable one; each row scores as
+    many.
 
-    With a window in those of `sliding_losses` that have a scored token, else in one pass.
+    With a window in those of `sliding_losses` that have a scored token, else in one
+    pass.
     """
-    read = partial(_each_prediction, model, lambda x, token: x.argmax(-1) == token, torch.bool)
+    read = partial(
+        _each_prediction, model, lambda x, token: x.argmax(-1) == token, torch.bool
+    )
     hits = _sliding(read, batch.tokens, window, stride, batch.asked)
     return hits[batch.scored[:, 1:]].view(len(hits), -1)
 
@@ -97,10 +117,14 @@ def _sliding(
     stride: int,
     last: int = 0,
 ) -> Tensor:
-    """Return `read`'s value of every prediction; those before the `last` ones are zeros."""
+    """Return `read`'s value of every prediction; those before the `last` ones are
+    zeros.
+    """
     total = tokens.shape[1] - 1
     window, first = min(window or total, total), total - (last or total)
-    starts = [min(s, total - window) for s in range(stride, total - window + stride, stride)]
+    starts = [
+        min(s, total - window) for s in range(stride, total - window + stride, stride)
+    ]
     found = torch.empty(0)
     for start, count in [(0, window), *((start, stride) for start in starts)]:
         end = start + window

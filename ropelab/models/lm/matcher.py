@@ -1,6 +1,8 @@
 """Baselines without a model, made of the n-grams of the text before."""
-# A model that only matches them finds an earlier passage, but need not know its position. What
-# counts of them add to a model is left in the text that it does not see, or does not use.
+
+# A model that only matches them finds an earlier passage, but need not know its
+# position. What counts of them add to a model is left in the text that it does not see,
+# or does not use.
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,7 +20,9 @@ BITS = 62
 def ngram_predictions(
     tokens: Int[Tensor, "rows tokens"], n: int, vocabulary: int = 256
 ) -> Int[Tensor, "rows tokens"]:
-    """Predict every token by the latest earlier occurrence of the n before it, else NOTHING."""
+    """Predict every token by the latest earlier occurrence of the n before it, else
+    NOTHING.
+    """
     # Occurrences may overlap.
     if n < 1 or len(tokens) * vocabulary**n >= 2**BITS:
         raise ValueError(f"{n}-grams of {vocabulary} tokens cannot be matched")
@@ -26,8 +30,8 @@ def ngram_predictions(
     rows, length = tokens.shape
     if length <= n:
         return predictions
-    # The gram before token t, together with its row, as one number; a stable sort then puts each
-    # next to its most recent earlier occurrence.
+    # The gram before token t, together with its row, as one number; a stable sort then
+    # puts each next to its most recent earlier occurrence.
     grams = torch.arange(rows, device=tokens.device)[:, None].expand(rows, length - n)
     for offset in range(n):
         grams = grams * vocabulary + tokens[:, offset : length - n + offset]
@@ -41,9 +45,14 @@ def ngram_predictions(
 
 
 def cached_predictions(
-    tokens: Sequence[int], order: int, beyond: int, vocabulary: int, within: int | None = None
+    tokens: Sequence[int],
+    order: int,
+    beyond: int,
+    vocabulary: int,
+    within: int | None = None,
 ) -> list[tuple[float, int]]:
-    """Predict every token but the first from n-grams more than `beyond` tokens before it.
+    """Predict every token but the first from n-grams more than `beyond` tokens before
+    it.
 
     With `within` only from those that end at most so many tokens before it.
 
@@ -71,8 +80,11 @@ def cached_predictions(
             seen = counts.get(row[place - length : place])
             if seen is None:
                 break
-            # Witten and Bell 1991: as much for what is new as there were different continuations.
+            # Witten and Bell 1991: as much for what is new as there were different
+            # continuations.
             new, longest = len(seen), length
-            probability = (seen.get(token, 0) + new * probability) / (sum(seen.values()) + new)
+            probability = (seen.get(token, 0) + new * probability) / (
+                sum(seen.values()) + new
+            )
         found.append((probability, longest))
     return found

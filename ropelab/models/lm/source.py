@@ -1,10 +1,11 @@
 """The training data: real text in stretches, with quotations, symbols and look-ups.
 
-A window of text is interrupted by stretches of log-uniform length of three other kinds: a quotation
-copies an earlier stretch of the same window, symbols are random, and look-ups ask for the values of
-records among the symbols before. Text alone does not teach a model of this size to look far back.
-Training begins with short periodic rows of symbols: copying is found there in 60 to 160 steps, and
-in the mixture only with luck. Everything is a pure function of (seed, step, window, rows).
+A window of text is interrupted by stretches of log-uniform length of three other kinds:
+a quotation copies an earlier stretch of the same window, symbols are random, and
+look-ups ask for the values of records among the symbols before. Text alone does not
+teach a model of this size to look far back. Training begins with short periodic rows of
+symbols: copying is found there in 60 to 160 steps, and in the mixture only with luck.
+Everything is a pure function of (seed, step, window, rows).
 """
 
 import math
@@ -19,7 +20,8 @@ from ropelab.models.lm.corpus import ALPHABET, TRAINING, Corpus
 from ropelab.models.lm.lists import list_row
 from ropelab.models.lm.matcher import ngram_predictions
 
-# The first tokens of a quotation, which are not scored: they identify the quoted passage.
+# The first tokens of a quotation, which are not scored: they identify the quoted
+# passage.
 CUE = 4
 # Symbols in a key: 64^3 keys, so that long windows need not use one twice by chance.
 KEY = 3
@@ -53,13 +55,15 @@ class Mixture:
     quotations: float = 0.35  # text instead, where too little text is before it
     symbols: float = 0.3
     look_ups: float = 0.15  # records whose value is scored
-    # Records whose key an earlier record has, too, with another value: the nearer one counts.
+    # Records whose key an earlier record has, too, with another value: the nearer one
+    # counts.
     contested: float = 0.5
     shortest: int = 8  # tokens in a stretch
     longest: float = 1 / 2  # of the window
-    far: float = 0.3  # quotations and look-ups whose distance is uniform instead of log-uniform
-    # First steps, of periodic symbols, and tokens in a row. In rows of 16 copying is found in a
-    # third of the steps that it takes in rows of 64.
+    # quotations and look-ups whose distance is uniform instead of log-uniform
+    far: float = 0.3
+    # First steps, of periodic symbols, and tokens in a row. In rows of 16 copying is
+    # found in a third of the steps that it takes in rows of 64.
     periodic_steps: int = 160
     periodic_window: int = 16
     lists: float = 0.0  # of rows, which are text around a list instead
@@ -67,18 +71,26 @@ class Mixture:
     def __post_init__(self) -> None:
         shares = (self.quotations, self.symbols, self.look_ups)
         if min(shares) < 0 or sum(shares) > 1 + 1e-9:
-            raise ValueError(f"the shares {shares} of a mixture must be 0 or more and 1 at most")
+            raise ValueError(
+                f"the shares {shares} of a mixture must be 0 or more and 1 at most"
+            )
 
     @property
     def key(self) -> dict[str, float]:
         # Models without lists keep the keys that they had before there were any.
-        return {name: value for name, value in asdict(self).items() if name != "lists" or value}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name != "lists" or value
+        }
 
 
 def training_batch(
     mixture: Mixture, corpus: Corpus, seed: int, step: int, window: int, rows: int
 ) -> Batch:
-    """Return the batch of a step: `rows` rows of `window` bytes; more and shorter at first."""
+    """Return the batch of a step: `rows` rows of `window` bytes; more and shorter at
+    first.
+    """
     random = np.random.default_rng((TRAINING, seed, step, window, rows))
     if step < mixture.periodic_steps:
         shorter = min(window, mixture.periodic_window)
@@ -86,7 +98,9 @@ def training_batch(
     text = corpus.windows(seed, step, window, rows).numpy()
     batch = mixed_batch(mixture, random, text)
     for row in np.flatnonzero(random.random(rows) < mixture.lists):
-        batch.tokens[row], batch.scored[row] = map(torch.from_numpy, list_row(random, text[row]))
+        batch.tokens[row], batch.scored[row] = map(
+            torch.from_numpy, list_row(random, text[row])
+        )
     return batch
 
 
@@ -96,16 +110,26 @@ def random_symbols(random: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def periodic_batch(random: np.random.Generator, window: int, rows: int) -> Batch:
-    """Return rows that repeat a segment of their own to the end; only the repeats are scored."""
+    """Return rows that repeat a segment of their own to the end; only the repeats are
+    scored.
+    """
     # Lengths of segments are log-uniform from a record to three quarters of the window.
-    periods = log_uniform(random.random((rows, 1)), RECORD, max(RECORD, 3 * window // 4))
+    periods = log_uniform(
+        random.random((rows, 1)), RECORD, max(RECORD, 3 * window // 4)
+    )
     places = np.arange(window)
-    tokens = np.take_along_axis(random_symbols(random, rows, window), places % periods, axis=1)
+    tokens = np.take_along_axis(
+        random_symbols(random, rows, window), places % periods, axis=1
+    )
     return Batch(torch.from_numpy(tokens), torch.from_numpy(places >= periods))
 
 
-def log_uniform(share: np.ndarray, low: np.ndarray | int, high: np.ndarray | int) -> np.ndarray:
-    """Map shares in [0, 1) to log-uniform whole numbers from `low` to at most `high`."""
+def log_uniform(
+    share: np.ndarray, low: np.ndarray | int, high: np.ndarray | int
+) -> np.ndarray:
+    """Map shares in [0, 1) to log-uniform whole numbers from `low` to at most
+    `high`.
+    """
     high = np.maximum(high, low)
     return np.clip((low * ((high + 1) / low) ** share).astype(np.int64), low, high)
 
@@ -124,7 +148,9 @@ class Stretches:
         return np.arange(self.start.shape[1]) - self.start
 
     def records(self, kind: int) -> np.ndarray:
-        """Return the places of first tokens of whole records, ascending in the flattened batch."""
+        """Return the places of first tokens of whole records, ascending in the
+        flattened batch.
+        """
         whole = np.arange(self.start.shape[1]) + RECORD <= self.start + self.length
         whole[:, 1 - RECORD :] = False
         return np.flatnonzero((self.kind == kind) & whole & (self.inside % RECORD == 0))
@@ -148,19 +174,31 @@ def draw_stretches(
     kinds = np.array([QUOTATION, SYMBOLS, LOOK_UPS, TEXT])[drawn]
     kinds[(kinds == QUOTATION) & (lengths > starts)] = TEXT
     return Stretches(
-        number, *(np.take_along_axis(each, number, axis=1) for each in (kinds, starts, lengths))
+        number,
+        *(
+            np.take_along_axis(each, number, axis=1)
+            for each in (kinds, starts, lengths)
+        ),
     )
 
 
-def mixed_batch(mixture: Mixture, random: np.random.Generator, text: np.ndarray) -> Batch:
-    """Return windows of the mixture, over rows of text that are as long as the window."""
-    # Every token first gets the place that it is taken from: its own, a quoted token's, or a
-    # record's. Then places are followed to their origin, and text and symbols filled in there.
+def mixed_batch(
+    mixture: Mixture, random: np.random.Generator, text: np.ndarray
+) -> Batch:
+    """Return windows of the mixture, over rows of text that are as long as the
+    window.
+    """
+    # Every token first gets the place that it is taken from: its own, a quoted token's,
+    # or a record's. Then places are followed to their origin, and text and symbols
+    # filled in there.
     rows, window = text.shape
     stretches = draw_stretches(mixture, random, rows, window)
-    # A quotation's source ends before the quotation begins, and is anywhere before that.
+    # A quotation's source ends before the quotation begins, and is anywhere before
+    # that.
     drawn = (random.random((rows, window)) for _ in range(2))
-    share, which = (np.take_along_axis(draw, stretches.number, axis=1) for draw in drawn)
+    share, which = (
+        np.take_along_axis(draw, stretches.number, axis=1) for draw in drawn
+    )
     distance = drawn_distance(mixture, share, which, stretches.length, stretches.start)
     origin = np.arange(rows * window)
     origin -= np.where(stretches.kind == QUOTATION, distance, 0).ravel()
@@ -173,21 +211,30 @@ def mixed_batch(mixture: Mixture, random: np.random.Generator, text: np.ndarray)
     filled = torch.from_numpy(tokens.ravel()[followed(origin)].reshape(rows, window))
 
     scored = is_text | ((stretches.kind == QUOTATION) & (stretches.inside >= CUE))
-    # Quoted since, or drawn twice by chance, a key may have another nearest value: not scored then.
+    # Quoted since, or drawn twice by chance, a key may have another nearest value: not
+    # scored then.
     known = ngram_predictions(filled, KEY) == filled
     return Batch(filled, torch.from_numpy(scored) | (torch.from_numpy(answers) & known))
 
 
 def drawn_distance(
-    mixture: Mixture, share: np.ndarray, which: np.ndarray, low: np.ndarray | int, high: np.ndarray
+    mixture: Mixture,
+    share: np.ndarray,
+    which: np.ndarray,
+    low: np.ndarray | int,
+    high: np.ndarray,
 ) -> np.ndarray:
-    """Return numbers from `low` to `high`: uniform in a share `far` of cases, else log-uniform."""
+    """Return numbers from `low` to `high`: uniform in a share `far` of cases, else
+    log-uniform.
+    """
     uniform = low + (share * np.maximum(high - low + 1, 1)).astype(np.int64)
     return np.where(which < mixture.far, uniform, log_uniform(share, low, high))
 
 
 def followed(origin: np.ndarray) -> np.ndarray:
-    """Follow places until they point at themselves: quotations of quotations are chains."""
+    """Follow places until they point at themselves: quotations of quotations are
+    chains.
+    """
     while True:
         further = origin[origin]
         if np.array_equal(further, origin):
@@ -196,11 +243,17 @@ def followed(origin: np.ndarray) -> np.ndarray:
 
 
 def add_look_ups(
-    mixture: Mixture, random: np.random.Generator, stretches: Stretches, origin: np.ndarray
+    mixture: Mixture,
+    random: np.random.Generator,
+    stretches: Stretches,
+    origin: np.ndarray,
 ) -> np.ndarray:
-    """Add look-ups of earlier records to `origin`; return True at their values [rows, window]."""
-    # The records of a row go in pairs. The second of a pair may be asked for, and where its key is
-    # contested, the first of the same or of an earlier pair gets that key too.
+    """Add look-ups of earlier records to `origin`; return True at their values [rows,
+    window].
+    """
+    # The records of a row go in pairs. The second of a pair may be asked for, and where
+    # its key is contested, the first of the same or of an earlier pair gets that key
+    # too.
     rows, window = stretches.kind.shape
     records, questions = stretches.records(SYMBOLS), stretches.records(LOOK_UPS)
     first = np.searchsorted(records, questions // window * window)

@@ -1,5 +1,6 @@
 """A trained model by its description, and its memory."""
-# Its folder is named by a hash of shape, recipe, seed, encoding and data: it is trained only once.
+# Its folder is named by a hash of shape, recipe, seed, encoding and data: it is trained
+# only once.
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -22,11 +23,14 @@ VERSION = 5
 
 # A worker keeps some of the memory that it needed for other cells.
 MEMORY = Needs().memory_bytes
-# Memory in bytes, fitted to measured peaks of training, which are 0.6 to 1.2 times these. A worker
-# that goes on to other models keeps more of its memory: up to 2.9 GB was seen.
+# Memory in bytes, fitted to measured peaks of training, which are 0.6 to 1.2 times
+# these. A worker that goes on to other models keeps more of its memory: up to 2.9 GB
+# was seen.
 LIBRARIES = 600_000_000  # Python with torch, and the corpus
-OPTIMIZED, READ = 16, 4  # a weight with its gradient and the optimizer's state, and alone
-KEPT, PASSED = 100, 40  # token, layer and unit of width: for the backward pass, in a forward pass
+# a weight with its gradient and the optimizer's state, and alone
+OPTIMIZED, READ = 16, 4
+# token, layer and unit of width: for the backward pass, in a forward pass
+KEPT, PASSED = 100, 40
 TOKEN = 40  # a token in whole numbers
 SCORE = 10  # a score of an encoding without a fused kernel, in a layer that is trained
 
@@ -46,7 +50,8 @@ class Training:
     device: str
     called: str = ""  # the name of the model, where an experiment has several
     start: "Training | None" = None  # whose weights this one starts from
-    # Without a fused kernel memory holds all scores. The weights are the same: not in the key.
+    # Without a fused kernel memory holds all scores. The weights are the same: not in
+    # the key.
     fused: bool = True
     kind: ClassVar[str] = "training"
     version: ClassVar[int] = VERSION
@@ -95,7 +100,9 @@ class Training:
         return (*starts, CellName("model", VERSION, self.key))
 
     def batch(self, step: int, window: int, rows: int) -> Batch:
-        return training_batch(self.mixture, self.corpus.corpus(), self.seed, step, window, rows)
+        return training_batch(
+            self.mixture, self.corpus.corpus(), self.seed, step, window, rows
+        )
 
     def untrained(self, context: Context) -> LanguageModel:
         model = LanguageModel(self.size, self.encoding(), self.seed).to(self.device)
@@ -109,7 +116,8 @@ class Training:
     def model_and_losses(
         self, context: Context, called: str = ""
     ) -> tuple[LanguageModel, list[float]]:
-        """Return the trained model, in evaluation mode, and the loss of each step per token.
+        """Return the trained model, in evaluation mode, and the loss of each step per
+        token.
 
         MachineError: training diverged, or a checkpoint cannot be read or written.
         """
@@ -117,17 +125,33 @@ class Training:
         doing = "training" if self.start is None else "fine-tuning"
         shown = partial(context.progress, f"{called}{doing} a model, seed {self.seed}")
         with context.cells.directory(CellName("model", VERSION, self.key)) as folder:
-            losses = train(model, self.batch, self.recipe, folder, shown, self.dtype, context.cores)
+            losses = train(
+                model, self.batch, self.recipe, folder, shown, self.dtype, context.cores
+            )
         return model.eval().requires_grad_(False), losses
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """Return `loss`: the training loss of each step, in nats per scored token."""
-        _, losses = self.model_and_losses(context, f"{self.called}: " if self.called else "")
-        return {"loss": pd.DataFrame({"step": range(len(losses)), "nll_nats_per_token": losses})}
+        _, losses = self.model_and_losses(
+            context, f"{self.called}: " if self.called else ""
+        )
+        return {
+            "loss": pd.DataFrame(
+                {"step": range(len(losses)), "nll_nats_per_token": losses}
+            )
+        }
 
 
 def bytes_of_reading(size: ModelSize, rows: int, length: int) -> int:
-    """Estimate the peak memory of evaluating rows, of which some are passed through at once."""
+    """Estimate the peak memory of evaluating rows, of which some are passed through at
+    once.
+    """
     at_once = max(length, min(rows * length, TOKENS_PER_PASS)) * size.width
     blocks = 16 * 4 * SCORES_PER_BLOCK
-    return LIBRARIES + READ * size.weights + PASSED * at_once + TOKEN * rows * length + blocks
+    return (
+        LIBRARIES
+        + READ * size.weights
+        + PASSED * at_once
+        + TOKEN * rows * length
+        + blocks
+    )

@@ -1,7 +1,8 @@
 """Methods: ways to evaluate a model at a longer context than it was trained at.
 
-One that depends on the length of the context (dynamic NTK, dynamic YaRN) is measured as a prompt of
-that length is evaluated: all tokens under the plan of the full length, in a pass of its own.
+One that depends on the length of the context (dynamic NTK, dynamic YaRN) is measured as
+a prompt of that length is evaluated: all tokens under the plan of the full length, in a
+pass of its own.
 """
 
 import math
@@ -17,12 +18,14 @@ from ropelab.math.scaling import Scaling, Unscaled
 from ropelab.math.scaling.plan import Range, Ranges, Typed, method
 from ropelab.runs.errors import InputError
 
-# Encodings are imported where one is made: they need torch, and a list of methods does not.
+# Encodings are imported where one is made: they need torch, and a list of methods does
+# not.
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
     from ropelab.models.encoding.rope import Rope
 
-# The features of a head that form a pair; trained weights belong to one of the two layouts.
+# The features of a head that form a pair; trained weights belong to one of the two
+# layouts.
 PAIRING: Pairing = "interleaved"
 
 ActsOn = Literal["frequencies", "attention", "weights"]
@@ -32,7 +35,9 @@ COUNTS = ("window", "group", "chunk", "shift", "steps", "budget")
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Typed, ABC):
-    """A method on a model; its label is without the factor, which has a column in tables."""
+    """A method on a model; its label is without the factor, which has a column in
+    tables.
+    """
 
     # A released model lets frequencies and attention be changed, and its weights not.
     acts_on: ClassVar[ActsOn] = "attention"
@@ -45,12 +50,18 @@ class Method(Typed, ABC):
         return 1.0
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
-        """Set the open parameters for a model and a length; InputError if it does not fit."""
+        """Set the open parameters for a model and a length; InputError if it does not
+        fit.
+        """
         return self
 
     @abstractmethod
-    def found(self, geometry: Geometry, loss_under: Callable[["Reading"], float]) -> "Reading":
-        """Return the method with its searched parameters, given a model's loss under a method."""
+    def found(
+        self, geometry: Geometry, loss_under: Callable[["Reading"], float]
+    ) -> "Reading":
+        """Return the method with its searched parameters, given a model's loss under a
+        method.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +70,14 @@ class Reading(Method):
 
     @property
     def recalibration(self) -> int:
-        """Steps at the trained length that belong to the method; 0: the model stays as trained."""
+        """Steps at the trained length that belong to the method; 0: the model stays as
+        trained.
+        """
         return 0
 
-    def found(self, geometry: Geometry, loss_under: Callable[["Reading"], float]) -> "Reading":
+    def found(
+        self, geometry: Geometry, loss_under: Callable[["Reading"], float]
+    ) -> "Reading":
         return self
 
     @abstractmethod
@@ -76,15 +91,21 @@ class Reading(Method):
     def passes(
         self, geometry: Geometry, lengths: Sequence[int]
     ) -> "Iterator[tuple[Encoding, list[int]]]":
-        """Group rising lengths that share an encoding: one pass over the longest serves all."""
-        for _, group in groupby(lengths, lambda length: self.signature(geometry, length)):
+        """Group rising lengths that share an encoding: one pass over the longest serves
+        all.
+        """
+        for _, group in groupby(
+            lengths, lambda length: self.signature(geometry, length)
+        ):
             ends = list(group)
             yield self.encoding(geometry, ends[-1]), ends
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled(Reading):
-    """Rotary frequencies changed by a scaling method, typed by the name of the scaling."""
+    """Rotary frequencies changed by a scaling method, typed by the name of the
+    scaling.
+    """
 
     scaling: Scaling
     acts_on: ClassVar[ActsOn] = "frequencies"
@@ -119,14 +140,18 @@ UNSCALED = Scaled(scaling=Unscaled())
 
 @method("log_n", "Su 2021, kexue.fm/archives/8823")
 class SharpenedByLogN(Reading):
-    """Logits times max(1, ln n / ln L) for n tokens read, on top of any other method, `inner`."""
+    """Logits times max(1, ln n / ln L) for n tokens read, on top of any other method,
+    `inner`.
+    """
 
     inner: Reading = UNSCALED
 
     def __post_init__(self) -> None:
         inner: Method = self.inner  # any method may have been typed
         if not isinstance(inner, Reading):
-            raise InputError(f"log_n: inner must need no search, which {inner.name} does")
+            raise InputError(
+                f"log_n: inner must need no search, which {inner.name} does"
+            )
 
     @property
     def factor(self) -> float:
@@ -180,7 +205,9 @@ class Rectified(Remapping):
 
 @method("self_extend", "Jin et al. 2024, arXiv:2401.01325")
 class Grouped(Remapping):
-    """Distances from `window` on in steps of `group`, by default the least that stays within L."""
+    """Distances from `window` on in steps of `group`, by default the least that stays
+    within L.
+    """
 
     window: int | None = None
     group: int | None = None
@@ -203,8 +230,8 @@ class Chunked(Remapping):
         chunk = self.chunk or max(1, 3 * geometry.trained_len // 4)
         if chunk >= geometry.trained_len:
             raise InputError(
-                f"dual_chunk: chunk must be below the trained length {geometry.trained_len}, not "
-                f"{chunk}"
+                "dual_chunk: chunk must be below the trained length"
+                f" {geometry.trained_len}, not {chunk}"
             )
         return replace(self, chunk=chunk)
 
@@ -214,7 +241,9 @@ class Chunked(Remapping):
 
 @method("string", "An et al. 2024, arXiv:2410.18745")
 class ShiftedDown(Remapping):
-    """Distances from `shift` on (the trained length / 3) are shifted down to begin at `window`."""
+    """Distances from `shift` on (the trained length / 3) are shifted down to begin at
+    `window`.
+    """
 
     shift: int | None = None
     window: int | None = None
@@ -222,23 +251,30 @@ class ShiftedDown(Remapping):
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
         shift = self.shift or max(1, geometry.trained_len // 3)
-        # The paper's 128 of 131072 tokens and less; a window as long as the shift changes nothing.
+        # The paper's 128 of 131072 tokens and less; a window as long as the shift
+        # changes nothing.
         window = self.window or min(128, max(1, shift // 4))
         if window > shift:
-            raise InputError(f"string: window {window} must not be longer than shift {shift}")
+            raise InputError(
+                f"string: window {window} must not be longer than shift {shift}"
+            )
         return replace(self, shift=shift, window=window)
 
 
 @method("drope", "DroPE, arXiv:2512.12167")
 class Unrotated(Reading):
-    """Rotations dropped, `steps` of training without them, then logits times 1 + `sharpen` ln s."""
+    """Rotations dropped, `steps` of training without them, then logits times 1 +
+    `sharpen` ln s.
+    """
 
     # s is the context over the trained length, at least 1.
 
     steps: int = 160  # a tenth of the default training
     sharpen: float = 0.1
     acts_on: ClassVar[ActsOn] = "weights"
-    ranges: ClassVar[Ranges] = {"sharpen": Range("at least 0", lambda x: 0 <= x < math.inf)}
+    ranges: ClassVar[Ranges] = {
+        "sharpen": Range("at least 0", lambda x: 0 <= x < math.inf)
+    }
 
     @property
     def recalibration(self) -> int:
@@ -247,7 +283,9 @@ class Unrotated(Reading):
     def encoding(self, geometry: Geometry, length: int) -> "Encoding":
         from ropelab.models.encoding.rope import Dropped
 
-        return Dropped(1 + self.sharpen * math.log(max(1.0, length / geometry.trained_len)))
+        return Dropped(
+            1 + self.sharpen * math.log(max(1.0, length / geometry.trained_len))
+        )
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
         return max(length, geometry.trained_len) if self.sharpen else None

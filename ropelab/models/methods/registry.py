@@ -1,7 +1,9 @@
-"""Every method that can be typed: one list, one parser, one table; without importing torch.
+"""Every method that can be typed: one list, one parser, one table; without importing
+torch.
 
-To add one that acts on a model: a `Method` under `@method(name, source)` with its parameters as
-fields, a line in `ropelab.math.methods.ON_MODELS`, and a row in a test table.
+To add one that acts on a model: a `Method` under `@method(name, source)` with its
+parameters as fields, a line in `ropelab.math.methods.ON_MODELS`, and a row in a test
+table.
 """
 
 from collections.abc import Iterable
@@ -24,7 +26,9 @@ METHODS = (*methods.FREQUENCIES, *methods.ON_MODELS)
 
 
 def method_class(name: str) -> "type[Scaling] | type[Method]":
-    """Return the class of a method by its name or an alias; InputError if there is none."""
+    """Return the class of a method by its name or an alias; InputError if there is
+    none.
+    """
     from ropelab.models.methods.method import Method
 
     key = methods.canonical(name)
@@ -37,7 +41,9 @@ def method_class(name: str) -> "type[Scaling] | type[Method]":
 
 
 def parse_method(text: str, factor: float | None = None) -> "Method":
-    """Parse a method that acts on frequencies, attention or weights; errors as `parse_scaling`."""
+    """Parse a method that acts on frequencies, attention or weights; errors as
+    `parse_scaling`.
+    """
     from ropelab.math.scaling import Scaling
     from ropelab.models.methods.method import Scaled
 
@@ -55,16 +61,20 @@ def parse_methods(
     """Parse methods, each once, with open parameters set for that model and length."""
     from ropelab.runs.labels import method_label
 
-    # A factor that is not given is each of `default_factors` times test_len / trained length.
-    # In a shorter context nothing is stretched.
+    # A factor that is not given is each of `default_factors` times test_len / trained
+    # length. In a shorter context nothing is stretched.
     times = max(1.0, test_len / geometry.trained_len)
     found: dict[str, Method] = {}
     for text in texts:
-        for multiple in method_class(methods.split_call(text)[0]).default_factors or (1.0,):
+        for multiple in method_class(methods.split_call(text)[0]).default_factors or (
+            1.0,
+        ):
             method = parse_method(text, multiple * times).resolved(geometry, test_len)
             label = method_label(method.label, method.factor)
             if found.setdefault(label, method).factor != method.factor:
-                raise InputError(f"two methods are {label} in tables and figures; give one of them")
+                raise InputError(
+                    f"two methods are {label} in tables and figures; give one of them"
+                )
     return tuple(found.values())
 
 
@@ -91,18 +101,27 @@ def catalogue() -> "pd.DataFrame":
             usable = "freqs, precision, extrapolate, evaluate"
         elif acts_on == "attention":
             usable = "extrapolate, evaluate"
-        else:  # weights of a released model stay as they are, and nothing is searched on it
-            usable = "extrapolate" if issubclass(method, Reading) else "extrapolate (zero_shot)"
+        # weights of a released model stay as they are, and nothing is searched on it
+        else:
+            usable = (
+                "extrapolate"
+                if issubclass(method, Reading)
+                else "extrapolate (zero_shot)"
+            )
         rows.append(
             {
                 "method": name,
-                "parameters": ", ".join(parameter(method, field) for field in fields(method)),
+                "parameters": ", ".join(
+                    parameter(method, field) for field in fields(method)
+                ),
                 "acts_on": acts_on,
                 "factor": method.factor_means,
                 "usable_in": usable,
                 "does": (method.__doc__ or "").splitlines()[0],
                 "source": method.source,
-                "aliases": ", ".join(a for a, meant in methods.ALIASES.items() if meant == name),
+                "aliases": ", ".join(
+                    a for a, meant in methods.ALIASES.items() if meant == name
+                ),
             }
         )
     return pd.DataFrame(rows)

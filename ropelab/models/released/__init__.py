@@ -1,1 +1,3 @@
-"""Language models of others, as transformers loads them from disk: no download, no foreign code."""
+"""Language models of others, as transformers loads them from disk: no download, no
+foreign code.
+"""

@@ -1,6 +1,8 @@
-"""Facts about positions in a model's configuration, in the one form of transformers' classes."""
-# Keys in files differ between architectures and years; the loaded model is compared with them
-# later.
+"""Facts about positions in a model's configuration, in the one form of transformers'
+classes.
+"""
+# Keys in files differ between architectures and years; the loaded model is compared
+# with them later.
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,18 +31,23 @@ class ModelFacts:
     base: float  # unscaled, of the layers that attend to the whole context
     rotary_dim: int  # likewise
     rope_type: str  # the scaling in the checkpoint, `default` for none
-    windows: tuple[int, ...]  # tokens, of layers that do not attend to the whole context
+    # tokens, of layers that do not attend to the whole context
+    windows: tuple[int, ...]
     windowed_layers: int
     layers: int
     vocabulary: int
 
     def geometry(self) -> Geometry:
-        """Return the trained geometry of the layers that attend to the whole context."""
+        """Return the trained geometry of the layers that attend to the whole
+        context.
+        """
         return Geometry(self.rotary_dim, self.base, self.train_len)
 
 
 def facts_of(folder: str) -> ModelFacts:
-    """Read a folder's configuration; InputError if it is none of a rotary language model."""
+    """Read a folder's configuration; InputError if it is none of a rotary language
+    model.
+    """
     place = located(Path(folder))
     path = place / "config.json"
     with refusing("no configuration of a language model in", path):
@@ -51,10 +58,19 @@ def facts_of(folder: str) -> ModelFacts:
             for name in COUNTS:
                 value = getattr(text, name, None)
                 if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                    said = f"names no {name}" if value is None else f"{name} is {value!r}"
+                    said = (
+                        f"names no {name}" if value is None else f"{name} is {value!r}"
+                    )
                     raise InputError(f"{said}; it must be a whole number of at least 1")
-            rope_type, claimed = rope.get("rope_type", "default"), text.max_position_embeddings
-            trained = rope.get("original_max_position_embeddings") if rope_type in SCALED else None
+            rope_type, claimed = (
+                rope.get("rope_type", "default"),
+                text.max_position_embeddings,
+            )
+            trained = (
+                rope.get("original_max_position_embeddings")
+                if rope_type in SCALED
+                else None
+            )
             windows = layer_windows(text)
             facts = ModelFacts(
                 model_type=text.model_type,
@@ -85,7 +101,9 @@ def _check_rope(rope: dict[str, Any]) -> None:
 
     kind, kinds = rope.get("rope_type", "default"), ("default", *ROPE_INIT_FUNCTIONS)
     if kind not in kinds:
-        raise InputError(f"unknown rope_type {str(kind)[:40]!r}; allowed: {', '.join(kinds)}")
+        raise InputError(
+            f"unknown rope_type {str(kind)[:40]!r}; allowed: {', '.join(kinds)}"
+        )
     for name in ("rope_theta", "factor"):
         value = rope.get(name)
         if value is not None and (not isinstance(value, int | float) or value <= 0):
@@ -95,11 +113,17 @@ def _check_rope(rope: dict[str, Any]) -> None:
 def full_layers(text: Any) -> Any:
     """Return the configuration of the layers that attend to the whole context."""
     # Gemma 4: its types of layers have different widths.
-    return text.per_layer_config[FULL] if getattr(text, "is_heterogeneous", False) else text
+    return (
+        text.per_layer_config[FULL]
+        if getattr(text, "is_heterogeneous", False)
+        else text
+    )
 
 
 def head_dim(text: Any) -> int:
-    return int(getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads)
+    return int(
+        getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    )
 
 
 def _rotary_dim(text: Any, rope: dict[str, Any]) -> int:

@@ -12,11 +12,14 @@ from torch import Tensor, nn
 from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK
 from ropelab.models.released.facts import full_layers, head_dim
 
-# Tokens that are read at once, by any model and by a narrow one; longer contexts in parts.
+# Tokens that are read at once, by any model and by a narrow one; longer contexts in
+# parts.
 USUAL_PASS, LONGEST_PASS = 8192, 16384
-# Bytes: more than the usual number of tokens may not take more than this (768 MiB) in a layer.
+# Bytes: more than the usual number of tokens may not take more than this (768 MiB) in a
+# layer.
 ACTIVATIONS_AT_ONCE = 3 * 2**28
-# Where attention makes all its scores (no fused kernel), no more of them at once (1 GiB).
+# Where attention makes all its scores (no fused kernel), no more of them at once (1
+# GiB).
 SCORES_AT_ONCE = 2**28
 
 
@@ -32,7 +35,8 @@ class ModelShape:
     kept: int  # numbers of a token's keys and values in a layer
     element: int  # bytes of a number
     fused: bool = True  # attention never holds all its scores at once
-    room: int = 0  # bytes of a GPU that the activations of a pass of any length may take
+    # bytes of a GPU that the activations of a pass of any length may take
+    room: int = 0
 
     @classmethod
     def of(cls, text: Any, element: int, fused: bool = True) -> "ModelShape":
@@ -63,8 +67,9 @@ class ModelShape:
 
     def bytes_of_reading(self, length: int, in_parts: bool = True) -> int:
         """Bytes that a pass over a context adds to those of the weights."""
-        # Keys and values of all layers, the hidden states, the widest activations of one layer,
-        # the scores of all heads where attention makes them at once, the logits of a chunk.
+        # Keys and values of all layers, the hidden states, the widest activations of
+        # one layer, the scores of all heads where attention makes them at once, the
+        # logits of a chunk.
         at_once = min(length, self.longest()) if in_parts else length
         kept = 0 if self.room and at_once == length else self.layers * self.kept
         held = length * (kept + 2 * self.width) * self.element
@@ -73,7 +78,9 @@ class ModelShape:
 
 
 class Output(dict[str, Any]):
-    """Output of layers: the hidden states by any of the ways to ask, and None for all else."""
+    """Output of layers: the hidden states by any of the ways to ask, and None for all
+    else.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return self.get(name)
@@ -85,15 +92,19 @@ class Output(dict[str, Any]):
 class Head:
     """Hidden states to logits; the device of `weight` is where it computes."""
 
-    # Some architectures scale logits behind their layers (Cohere, Granite) or cap them (Gemma). So
-    # the model's own `forward` is run with hidden states in the place of those of its layers.
+    # Some architectures scale logits behind their layers (Cohere, Granite) or cap them
+    # (Gemma). So the model's own `forward` is run with hidden states in the place of
+    # those of its layers.
     def __init__(self, model: Any) -> None:
         weight = model.get_output_embeddings().weight
-        # Weights kept on disk are nowhere until they are used; what they are given is moved then.
+        # Weights kept on disk are nowhere until they are used; what they are given is
+        # moved then.
         self.weight = torch.empty(0) if weight.is_meta else weight
         names = (model.base_model_prefix, "model", "transformer")
         # The part of a causal language model before its head.
-        self.layers: Any = next(model._modules[name] for name in names if name in model._modules)
+        self.layers: Any = next(
+            model._modules[name] for name in names if name in model._modules
+        )
         self.model = model
 
     def __call__(self, hidden: Tensor) -> Tensor:
@@ -104,7 +115,9 @@ class Head:
         own = vars(self.layers).get("forward")
         self.layers.forward = lambda *_, **__: Output(last_hidden_state=rows)
         try:
-            logits: Tensor = self.model(input_ids=tokens, use_cache=False, return_dict=True).logits
+            logits: Tensor = self.model(
+                input_ids=tokens, use_cache=False, return_dict=True
+            ).logits
         finally:
             del self.layers.forward
             if own is not None:
@@ -114,7 +127,9 @@ class Head:
 
 @contextmanager
 def upcast(layers: nn.Module) -> Iterator[None]:
-    """Let everything before the head compute in float32, with the weights as they are."""
+    """Let everything before the head compute in float32, with the weights as they
+    are.
+    """
     # One unit at a time, so that no second model has to be held.
     with ExitStack() as hooks:
         for unit in _units(layers):
@@ -147,7 +162,9 @@ def _upcasting(unit: nn.Module) -> list[Any]:
 
     def apply(*_: object) -> None:
         for module, name, parameter in own:
-            module._parameters[name] = nn.Parameter(parameter.float(), requires_grad=False)
+            module._parameters[name] = nn.Parameter(
+                parameter.float(), requires_grad=False
+            )
 
     def restore(*_: object) -> None:
         for module, name, parameter in own:

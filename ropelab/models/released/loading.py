@@ -1,6 +1,8 @@
-"""A causal language model and its tokenizer, loaded by transformers: whole, unchanged, quietly.
+"""A causal language model and its tokenizer, loaded by transformers: whole, unchanged,
+quietly.
 
-Missing weights would be drawn at random, weights left over be another model's: both are refused.
+Missing weights would be drawn at random, weights left over be another model's: both are
+refused.
 """
 
 import warnings
@@ -39,13 +41,17 @@ def import_transformers() -> Any:
     try:
         import transformers
     except ImportError:
-        raise InputError("released models need transformers: pip install 'ropelab[hf]'") from None
+        raise InputError(
+            "released models need transformers: pip install 'ropelab[hf]'"
+        ) from None
     return transformers
 
 
 @contextmanager
 def refusing(problem: str, path: Path | str) -> Iterator[None]:
-    """Turn any error of transformers over a folder into one line; no bars, warnings or logs."""
+    """Turn any error of transformers over a folder into one line; no bars, warnings or
+    logs.
+    """
     import_transformers()
     from transformers.utils import logging
 
@@ -68,8 +74,12 @@ def refusing(problem: str, path: Path | str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """Return an exception's message in one line of printable characters; its type without one."""
-    said = "".join(c for c in " ".join(str(error).split()) if c.isprintable()).rstrip(":")
+    """Return an exception's message in one line of printable characters; its type
+    without one.
+    """
+    said = "".join(c for c in " ".join(str(error).split()) if c.isprintable()).rstrip(
+        ":"
+    )
     kind = type(error).__name__
     if isinstance(error, KeyError | IndexError):
         said = f"{kind}: {said}"
@@ -78,7 +88,9 @@ def reason(error: Exception) -> str:
 
 
 def _read_once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
-    """Read a folder, or an id in the Hub's local cache, again only if one of its files changed."""
+    """Read a folder, or an id in the Hub's local cache, again only if one of its files
+    changed.
+    """
     remembered = lru_cache(maxsize=4)(lambda folder, files: read(folder))
 
     @wraps(read)
@@ -94,15 +106,24 @@ def _read_once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
 def configuration(folder: Path) -> Any:
     transformers, config = import_transformers(), checked_config(folder)
     architecture = config.get("model_type")
-    if isinstance(architecture, str) and architecture not in transformers.CONFIG_MAPPING:
+    if (
+        isinstance(architecture, str)
+        and architecture not in transformers.CONFIG_MAPPING
+    ):
         if "auto_map" in config:
-            raise InputError(f"{folder} needs the code in its folder, which is never run")
+            raise InputError(
+                f"{folder} needs the code in its folder, which is never run"
+            )
         version = transformers.__version__
-        raise InputError(f"{folder}: transformers {version} has no '{architecture[:40]}'")
+        raise InputError(
+            f"{folder}: transformers {version} has no '{architecture[:40]}'"
+        )
     with refusing("no configuration of a language model in", folder):
         config = transformers.AutoConfig.from_pretrained(folder, **LOCAL)
         if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-            raise InputError(f"{folder}: {architecture} is no causal LM in transformers")
+            raise InputError(
+                f"{folder}: {architecture} is no causal LM in transformers"
+            )
         return config
 
 
@@ -112,8 +133,11 @@ def checkpoint_dtype(folder: Path) -> str:
 
 
 def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -> Any:
-    """Return the model in evaluation mode, on a device or spread by a map; InputError if unfit."""
-    # Without gradients. Unfit: no causal language model, or weights that do not match it.
+    """Return the model in evaluation mode, on a device or spread by a map; InputError
+    if unfit.
+    """
+    # Without gradients. Unfit: no causal language model, or weights that do not match
+    # it.
     transformers, config = import_transformers(), configuration(folder)
     weights = weight_bytes(folder)
     with refusing("cannot load a causal language model from", folder):
@@ -132,22 +156,31 @@ def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -
                 output_loading_info=True,
             )
         except UnpicklingError:
-            raise InputError(f"{folder}: a *.bin is damaged or not only weights") from None
+            raise InputError(
+                f"{folder}: a *.bin is damaged or not only weights"
+            ) from None
     for kind, said in INCOMPLETE.items():
-        names = sorted(str(key[0] if isinstance(key, tuple) else key) for key in info[kind])
+        names = sorted(
+            str(key[0] if isinstance(key, tuple) else key) for key in info[kind]
+        )
         if names:
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
             listed = reason(ValueError(", ".join(names[:SHOWN])))
             raise InputError(f"{folder} {said}: {listed}{more}")
-    # Read from the files when they are used, weights would change with them: SIGBUS, or a mixture.
+    # Read from the files when they are used, weights would change with them: SIGBUS, or
+    # a mixture.
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = tensor.data.clone()
     model.eval().requires_grad_(False)
     return model if device_map else model.to(device)
 
 
-def _checked_skeleton(transformers: Any, config: Any, folder: Path, weights: int) -> str:
-    """Build the model without memory, compare its size, and return the attention it takes."""
+def _checked_skeleton(
+    transformers: Any, config: Any, folder: Path, weights: int
+) -> str:
+    """Build the model without memory, compare its size, and return the attention it
+    takes.
+    """
     with torch.device("meta"):
         skeleton = transformers.AutoModelForCausalLM.from_config(
             config, trust_remote_code=False, attn_implementation="eager"
@@ -155,12 +188,14 @@ def _checked_skeleton(transformers: Any, config: Any, folder: Path, weights: int
     parameters = sum(parameter.numel() for parameter in skeleton.parameters())
     if parameters > 8 * weights:  # not even a bit for each
         raise InputError(
-            f"{folder}: config.json describes {parameters:.3g} weights, which do not fit into the "
-            f"{weights:,} bytes of its files"
+            f"{folder}: config.json describes {parameters:.3g} weights, which do not"
+            f" fit into the {weights:,} bytes of its files"
         )
     buffers = sum(buffer.numel() for buffer in skeleton.buffers())
     if buffers > BUFFERS:
-        raise InputError(f"{folder}: config.json asks for tables of {buffers:.3g} numbers")
+        raise InputError(
+            f"{folder}: config.json asks for tables of {buffers:.3g} numbers"
+        )
     return "sdpa" if skeleton._supports_sdpa else "eager"
 
 

@@ -22,7 +22,13 @@ from ropelab.models.released.facts import facts_of, layer_windows
 from ropelab.models.released.folder import fingerprint_of, located, weight_bytes
 from ropelab.models.released.forward import Head, ModelShape, upcast
 from ropelab.models.released.loading import ModelDtype, load
-from ropelab.models.released.positions import UNMODIFIED, UNPATCHED, PairLayout, Patch, Positions
+from ropelab.models.released.positions import (
+    UNMODIFIED,
+    UNPATCHED,
+    PairLayout,
+    Patch,
+    Positions,
+)
 from ropelab.runs.cell import Needs
 from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.estimate import size
@@ -32,12 +38,14 @@ from ropelab.runs.machine import available_memory, return_freed_memory
 ELEMENTS = {"float32": 4, "bfloat16": 2, "float16": 2}
 # Tokens and rows of a pass that capabilities are tested with.
 PROBE, ROWS = 24, 4
-# Times as far from float32 as one pass, parts are as good. Of SmolLM2-135M in bfloat16 they are 0.9
-# to 1.15 times as far, over draws of as many tokens as here.
+# Times as far from float32 as one pass, parts are as good. Of SmolLM2-135M in bfloat16
+# they are 0.9 to 1.15 times as far, over draws of as many tokens as here.
 AS_NEAR = 1.5
 # A part holds so many tokens that its mask of earlier ones stays below this (32 MiB).
 SCORES_PER_PART = 2**25
-LAYOUTS = [PairLayout(pairing, last) for last in (False, True) for pairing in get_args(Pairing)]
+LAYOUTS = [
+    PairLayout(pairing, last) for last in (False, True) for pairing in get_args(Pairing)
+]
 # Errors of code that was not made for a test.
 UNSUITED = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 
@@ -45,8 +53,9 @@ UNSUITED = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, Value
 class Capabilities:
     """Capabilities of a model, found by a few tokens."""
 
-    # Architectures are many and change, so that nothing is looked up. Rounding to bfloat16 or
-    # float16 would hide results, so they are computed in float32, or compared with it.
+    # Architectures are many and change, so that nothing is looked up. Rounding to
+    # bfloat16 or float16 would hide results, so they are computed in float32, or
+    # compared with it.
     def __init__(self, model: "ReleasedModel") -> None:
         self.model = model
         self.plan = RopePlan(model.facts.geometry().inv_freq)
@@ -56,7 +65,9 @@ class Capabilities:
 
     @torch.inference_mode()
     def objection(self) -> str:
-        """Return the reason why the model cannot be evaluated at all, empty if it can."""
+        """Return the reason why the model cannot be evaluated at all, empty if it
+        can.
+        """
         tokens = self.tokens[:1]  # of all their logits at once
         theirs = self.model.lm(tokens, use_cache=False).logits.float()
         if not theirs.isfinite().all():
@@ -67,20 +78,26 @@ class Capabilities:
 
     @torch.inference_mode()
     def in_parts(self) -> bool:
-        """Return True if reading in parts is as good as at once, and let the model do so."""
+        """Return True if reading in parts is as good as at once, and let the model do
+        so.
+        """
         whole, near = self.model.read(self.tokens), False
         self.model.in_parts = True
         with suppress(*UNSUITED):
             parts = self.model.read(self.tokens, longest=PROBE // 2)
             near = self._close(parts, whole)
             if not near and self.exact is not None:
-                near = distance(parts, self.exact) <= AS_NEAR * distance(whole, self.exact)
+                near = distance(parts, self.exact) <= AS_NEAR * distance(
+                    whole, self.exact
+                )
         self.model.in_parts = near
         return near
 
     @cached_property
     def exact(self) -> Tensor | None:
-        """The result of float32; None where the model's code does not let weights be upcast."""
+        """The result of float32; None where the model's code does not let weights be
+        upcast.
+        """
         with suppress(*UNSUITED), upcast(self.model.layers):
             found = self.model.read(self.tokens)
             return found if found.dtype == torch.float32 else None
@@ -88,13 +105,18 @@ class Capabilities:
 
     @cached_property
     def sharpens(self) -> bool:
-        """True if layers call our attention, and sharpening by nothing changes nothing."""
+        """True if layers call our attention, and sharpening by nothing changes
+        nothing.
+        """
         return self._same(UNPATCHED, Patch(sharper=LogN(Encoding(), 10**9)))
 
     @cached_property
     def layout(self) -> PairLayout | None:
-        """The features that rotate, where rotation can be taken over; None where it cannot."""
-        near = Patch(self.plan, taken=SelfExtend(Rope(self.plan), 2**40, 1))  # all are near
+        """The features that rotate, where rotation can be taken over; None where it
+        cannot.
+        """
+        # all are near
+        near = Patch(self.plan, taken=SelfExtend(Rope(self.plan), 2**40, 1))
         for layout in LAYOUTS:
             if self._same(Patch(self.plan), replace(near, layout=layout)):
                 return layout
@@ -109,10 +131,14 @@ class Capabilities:
         return False
 
     def _close(self, ours: Tensor, theirs: Tensor) -> bool:
-        """Return True if two results differ by no more than the number format explains."""
+        """Return True if two results differ by no more than the number format
+        explains.
+        """
         tolerance = 1e-3 if theirs.dtype == torch.float32 else 5e-2
         ours, theirs = ours.float(), theirs.float()
-        return float((ours - theirs).abs().max()) <= tolerance * max(float(theirs.std()), 1e-6)
+        return float((ours - theirs).abs().max()) <= tolerance * max(
+            float(theirs.std()), 1e-6
+        )
 
 
 def distance(
@@ -125,12 +151,13 @@ def distance(
 class ReleasedModel:
     """A causal language model whose rotary frequencies can be patched.
 
-    `model.encoding = Rope(...)` patches the frequencies, the attention factor and the softmax
-    factor, `LogN` and `Remapped` encodings change attention as well; `UNMODIFIED`, which a model
-    begins with, restores the checkpoint. Weights and windows never change, and rotary angles are
-    float32. `closed` is the reason why no method can be patched in, if there is one; `in_parts` is
-    True once reading long contexts in parts is known to work. InputError: no transformers, no
-    readable folder, or an architecture without rotary frequencies or that cannot be taken apart.
+    `model.encoding = Rope(...)` patches the frequencies, the attention factor and the
+    softmax factor, `LogN` and `Remapped` encodings change attention as well;
+    `UNMODIFIED`, which a model begins with, restores the checkpoint. Weights and
+    windows never change, and rotary angles are float32. `closed` is the reason why no
+    method can be patched in, if there is one; `in_parts` is True once reading long
+    contexts in parts is known to work. InputError: no transformers, no readable folder,
+    or an architecture without rotary frequencies or that cannot be taken apart.
     """
 
     def __init__(
@@ -147,13 +174,22 @@ class ReleasedModel:
         self.text = self.lm.config.get_text_config(decoder=True)
         self.positions = Positions(self.lm, self.text)
         if not self.positions.modules:
-            raise InputError(f"{path}: this architecture has no rotary frequencies to patch")
+            raise InputError(
+                f"{path}: this architecture has no rotary frequencies to patch"
+            )
         with loading.refusing("cannot take apart the model in", path):
             fused = self.lm.config._attn_implementation != "eager"
-            self.shape = ModelShape.of(self.text, next(self.lm.parameters()).element_size(), fused)
+            self.shape = ModelShape.of(
+                self.text, next(self.lm.parameters()).element_size(), fused
+            )
             self.head = Head(self.lm)
-            # In parts a GPU has too little to do; windows make masks of the whole context.
-            if fused and device == "cuda" and not (device_map or layer_windows(self.text)):
+            # In parts a GPU has too little to do; windows make masks of the whole
+            # context.
+            if (
+                fused
+                and device == "cuda"
+                and not (device_map or layer_windows(self.text))
+            ):
                 self.shape = replace(self.shape, room=torch.cuda.mem_get_info()[0] // 2)
             self.layers = self.head.layers
             self.closed = self.positions.objection(self.facts.geometry())
@@ -166,7 +202,9 @@ class ReleasedModel:
 
     @property
     def encoding(self) -> Encoding:
-        """The encoding that it is evaluated with; InputError for one that it does not take."""
+        """The encoding that it is evaluated with; InputError for one that it does not
+        take.
+        """
         return self._encoding
 
     @encoding.setter
@@ -182,11 +220,15 @@ class ReleasedModel:
             else:
                 said = "its own rotation of queries and keys cannot be taken over"
         if said:
-            raise InputError(f"{self.path}: {encoding.name} cannot be put in, because {said}")
+            raise InputError(
+                f"{self.path}: {encoding.name} cannot be put in, because {said}"
+            )
         self._encoding, self._patch = encoding, patch
 
     def unmodified_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Set UNMODIFIED, and group rising lengths that one pass over the longest serves."""
+        """Set UNMODIFIED, and group rising lengths that one pass over the longest
+        serves.
+        """
         # Scaling that follows the length (dynamic NTK, LongRoPE) needs a pass for each.
         self.encoding = UNMODIFIED
         longest = self.positions.longest
@@ -203,22 +245,32 @@ class ReleasedModel:
     def hidden(
         self, tokens: Int[Tensor, "batch tokens"], *, last: int = 0
     ) -> Float[Tensor, "batch last width"]:
-        """Return hidden states after all layers; InputError for more tokens than are defined."""
+        """Return hidden states after all layers; InputError for more tokens than are
+        defined.
+        """
         longest = self.positions.longest if self._patch.plan is None else None
         if longest is not None and tokens.shape[1] > longest:
-            raise InputError(f"{self.path}: unmodified it takes no more than {longest} tokens")
+            raise InputError(
+                f"{self.path}: unmodified it takes no more than {longest} tokens"
+            )
         return self.read(tokens, self._patch)[:, -last:]
 
-    def read(self, tokens: Tensor, patch: Patch = UNPATCHED, longest: int | None = None) -> Tensor:
-        """Return the last hidden states under a patch, at most `longest` tokens at once.
+    def read(
+        self, tokens: Tensor, patch: Patch = UNPATCHED, longest: int | None = None
+    ) -> Tensor:
+        """Return the last hidden states under a patch, at most `longest` tokens at
+        once.
 
-        RuntimeError: the patch changes attention, and the layers do not call the interface.
+        RuntimeError: the patch changes attention, and the layers do not call the
+        interface.
         """
         rows, length = tokens.shape
         shape = replace(self.shape, room=0) if patch.attends else self.shape
         most = longest or shape.longest(rows)
         attention = positions.Attention(patch, self.positions.by_layer_type)
-        changed = positions.attending(self.lm, attention) if patch.attends else nullcontext()
+        changed = (
+            positions.attending(self.lm, attention) if patch.attends else nullcontext()
+        )
         with self.positions.patched(patch, length), changed:
             if length <= most or not self.in_parts:
                 whole: Tensor = self.layers(tokens, use_cache=False).last_hidden_state
@@ -229,7 +281,9 @@ class ReleasedModel:
             cache, found = DynamicCache(config=self.text), torch.empty(0)
             for first in range(0, length, step):
                 attention.first, part = first, slice(first, first + step)
-                output = self.layers(tokens[:, part], past_key_values=cache, use_cache=True)
+                output = self.layers(
+                    tokens[:, part], past_key_values=cache, use_cache=True
+                )
                 hidden = output.last_hidden_state
                 if first == 0:
                     found = hidden.new_empty(rows, length, hidden.shape[-1])
@@ -261,18 +315,28 @@ class ModelRef:
         return {"hf": self.fingerprint, "dtype": self.dtype}
 
     def model(self, *_: object) -> ReleasedModel:
-        """Return the model, loaded once; MachineError if its folder is not what it was."""
+        """Return the model, loaded once; MachineError if its folder is not what it
+        was.
+        """
         found = _loaded(self)
-        # What is measured now would be kept as what the files were when the run was asked for.
+        # What is measured now would be kept as what the files were when the run was
+        # asked for.
         if fingerprint_of(Path(self.path)) != self.fingerprint:
-            raise MachineError(f"{self.path} has changed since this run began; start again")
+            raise MachineError(
+                f"{self.path} has changed since this run began; start again"
+            )
         return found
 
     def needs(self, windows: Sequence[tuple[int, int]]) -> Needs:
-        """Estimate passes over rows of tokens, from the configuration and the size of the files."""
+        """Estimate passes over rows of tokens, from the configuration and the size of
+        the files.
+        """
         shape, weights = self._shape, weight_count(Path(self.path))
         operations = sum(
-            2 * rows * length * (weights + shape.layers * shape.heads * shape.head_dim * length)
+            2
+            * rows
+            * length
+            * (weights + shape.layers * shape.heads * shape.head_dim * length)
             for rows, length in windows
         )
         return Needs(
@@ -284,11 +348,15 @@ class ModelRef:
         )
 
     def bytes_of_reading(self, length: int, added: int | None = None) -> int:
-        """Bytes with the weights and the libraries, and those `added` by a pass if known."""
+        """Bytes with the weights and the libraries, and those `added` by a pass if
+        known.
+        """
         added = added or self._shape.bytes_of_reading(length)
         return LIBRARIES + weight_count(Path(self.path)) * self._shape.element + added
 
-    def check_memory(self, limit: int | None, length: int, added: int | None = None) -> None:
+    def check_memory(
+        self, limit: int | None, length: int, added: int | None = None
+    ) -> None:
         """Raise InputError where a context needs more bytes than a limit."""
         needed = self.bytes_of_reading(length, added)
         if limit is not None and needed > limit:
@@ -304,7 +372,9 @@ class ModelRef:
 
 
 def weight_count(path: Path) -> int:
-    """Return the number of weights, from the size of their files in the checkpoint's format."""
+    """Return the number of weights, from the size of their files in the checkpoint's
+    format.
+    """
     folder = located(path)
     return weight_bytes(folder) // ELEMENTS.get(loading.checkpoint_dtype(folder), 4)
 

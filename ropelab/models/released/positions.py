@@ -1,12 +1,14 @@
 """The parts of a model that make its positions: patched for an encoding, and restored.
 
-A rotary module has a buffer `inv_freq`, or one per layer type, of which only the one of layers that
-attend to the whole context is patched: a window never sees an untrained distance. GPT-J and CodeGen
-keep a table in each layer instead. DeepSeek's YaRN has a factor on whole scores, which goes too.
+A rotary module has a buffer `inv_freq`, or one per layer type, of which only the one of
+layers that attend to the whole context is patched: a window never sees an untrained
+distance. GPT-J and CodeGen keep a table in each layer instead. DeepSeek's YaRN has a
+factor on whole scores, which goes too.
 
-Attention is patched through transformers' own interface. Sharper logits (log n) multiply queries,
-which any architecture that calls it allows. Other distances for far keys (ReRoPE, Self-Extend) and
-rounded rotations replace the model's own rotation, if its pairs are known (`Capabilities`).
+Attention is patched through transformers' own interface. Sharper logits (log n)
+multiply queries, which any architecture that calls it allows. Other distances for far
+keys (ReRoPE, Self-Extend) and rounded rotations replace the model's own rotation, if
+its pairs are known (`Capabilities`).
 """
 
 import copy
@@ -37,7 +39,9 @@ PROBED = (0, 1, 5)
 
 
 class Unmodified(Encoding):
-    """The checkpoint's own frequencies, scaling, softmax factor and windows: undoes every patch."""
+    """The checkpoint's own frequencies, scaling, softmax factor and windows: undoes
+    every patch.
+    """
 
     name: ClassVar[str] = "unmodified"
 
@@ -47,7 +51,9 @@ UNMODIFIED = Unmodified()
 
 @dataclass(frozen=True)
 class PairLayout:
-    """The features of queries and keys that rotate, as a model's layers hand them to attention."""
+    """The features of queries and keys that rotate, as a model's layers hand them to
+    attention.
+    """
 
     pairing: Pairing = "half"
     last: bool = False  # of a head (latent attention); else the first
@@ -60,7 +66,8 @@ class Patch:
     plan: RopePlan | None = None  # None: the checkpoint's frequencies
     softmax: float = 1.0  # factor on scores where the model's code has one
     sharper: LogN | None = None  # its factor on logits; what it is around is ignored
-    taken: Remapped | RoundedRope | None = None  # rotates instead of the model's own code
+    # rotates instead of the model's own code
+    taken: Remapped | RoundedRope | None = None
     layout: PairLayout = PairLayout()
 
     @property
@@ -72,18 +79,24 @@ UNPATCHED = Patch()
 
 
 def patch_of(encoding: Encoding) -> Patch:
-    """Return the patch of an encoding; InputError if it is more than frequencies and attention."""
+    """Return the patch of an encoding; InputError if it is more than frequencies and
+    attention.
+    """
     if encoding is UNMODIFIED:
         return UNPATCHED
     if isinstance(encoding, LogN):
-        return replace(patch_of(encoding.inner), sharper=LogN(Encoding(), encoding.trained_len))
+        return replace(
+            patch_of(encoding.inner), sharper=LogN(Encoding(), encoding.trained_len)
+        )
     if isinstance(encoding, Remapped):
         return Patch(encoding.rope.plan, taken=encoding)
     if isinstance(encoding, RoundedRope):
         return Patch(encoding.plan, encoding.softmax_factor, taken=encoding)
     if isinstance(encoding, Rope):
         return Patch(encoding.plan, encoding.softmax_factor)
-    raise InputError(f"{encoding.name} cannot be patched into a model that was trained elsewhere")
+    raise InputError(
+        f"{encoding.name} cannot be patched into a model that was trained elsewhere"
+    )
 
 
 class Frequencies:
@@ -96,12 +109,16 @@ class Frequencies:
         self.by_layer_type = not hasattr(module, "inv_freq")
         self.prefix = f"{FULL}_" if self.by_layer_type else ""
         kinds = module.rope_type
-        self.rope_type = str(kinds.get(FULL, "default") if self.by_layer_type else kinds)
+        self.rope_type = str(
+            kinds.get(FULL, "default") if self.by_layer_type else kinds
+        )
 
     @property
     def inv_freq(self) -> Tensor:
         """Radians per token; empty if no layer attends to the whole context."""
-        found: Tensor = self.module._buffers.get(f"{self.prefix}inv_freq", torch.empty(0))
+        found: Tensor = self.module._buffers.get(
+            f"{self.prefix}inv_freq", torch.empty(0)
+        )
         return found
 
     @property
@@ -109,8 +126,9 @@ class Frequencies:
         return float(getattr(self.module, f"{self.prefix}attention_scaling", 1.0))
 
     def set_original(self, length: int) -> None:
-        # Those that follow the length are computed for the whole of it, once. In a pass over all
-        # of it transformers does the same; in parts the first ones would be of a shorter context.
+        # Those that follow the length are computed for the whole of it, once. In a pass
+        # over all of it transformers does the same; in parts the first ones would be of
+        # a shorter context.
         if self.rope_type in GROWING:
             # A copy, since transformers may write into it.
             self.module._buffers[f"{self.prefix}inv_freq"] = self.inv_freq.clone()
@@ -118,14 +136,20 @@ class Frequencies:
             self._hold()
 
     def patch(self, plan: RopePlan, length: int) -> None:
-        inv_freq = torch.from_numpy(plan.inv_freq).to(self.inv_freq.device, torch.float32)
+        inv_freq = torch.from_numpy(plan.inv_freq).to(
+            self.inv_freq.device, torch.float32
+        )
         for name in ("inv_freq", "original_inv_freq"):
             self.module._buffers[f"{self.prefix}{name}"] = inv_freq
         setattr(self.module, f"{self.prefix}attention_scaling", plan.attention_factor)
         self._hold()
-        # PhiMoE computes its frequencies in every pass, and takes factors from keys of its own.
+        # PhiMoE computes its frequencies in every pass, and takes factors from keys of
+        # its own.
         if "rope_init_fn" in vars(self.module):
-            self.module.rope_init_fn = lambda *_, **__: (inv_freq, plan.attention_factor)
+            self.module.rope_init_fn = lambda *_, **__: (
+                inv_freq,
+                plan.attention_factor,
+            )
             config = copy.copy(self.module.config)
             config.rope_parameters = {**config.rope_parameters, "rope_type": "default"}
             self.module.config = config
@@ -133,19 +157,25 @@ class Frequencies:
     def _hold(self) -> None:
         """Keep transformers from computing frequencies of its own for long inputs."""
         kinds = self.module.rope_type
-        self.module.rope_type = {**kinds, FULL: "default"} if self.by_layer_type else "default"
+        self.module.rope_type = (
+            {**kinds, FULL: "default"} if self.by_layer_type else "default"
+        )
 
     def cosines(self, positions: list[int]) -> Tensor:
         """Return the module's cosines at positions, times its factor, one row each."""
         at = torch.tensor([positions], device=self.inv_freq.device)
         x = torch.zeros(1, len(positions), 1, device=at.device)
-        made = self.module(x, at, **({"layer_type": FULL} if self.by_layer_type else {}))
+        made = self.module(
+            x, at, **({"layer_type": FULL} if self.by_layer_type else {})
+        )
         cos: Tensor = made[0] if isinstance(made, tuple) else made
         return (cos.real if cos.is_complex() else cos).reshape(len(positions), -1)
 
 
 class SineTables:
-    """GPT-J's and CodeGen's: sines, then cosines, one row per position, the same in each layer."""
+    """GPT-J's and CodeGen's: sines, then cosines, one row per position, the same in
+    each layer.
+    """
 
     by_layer_type = False
     rope_type = "default"
@@ -174,26 +204,42 @@ class SineTables:
 
 
 class Positions:
-    """The rotary modules of a model (none if it does not rotate), unmodified unless patched.
+    """The rotary modules of a model (none if it does not rotate), unmodified unless
+    patched.
 
-    Unmodified they hold for `longest` tokens (None: any), `by_layer_type` if windows have others.
+    Unmodified they hold for `longest` tokens (None: any), `by_layer_type` if windows
+    have others.
     """
 
     def __init__(self, model: nn.Module, text: Any) -> None:
         own: list[Any] = list(model.modules())
         ropes = [module for module in own if hasattr(module, "rope_type")]
-        rotary = [m for m in ropes if any(name.endswith("inv_freq") for name in m._buffers)]
+        rotary = [
+            m for m in ropes if any(name.endswith("inv_freq") for name in m._buffers)
+        ]
         rotating = [module for module in own if hasattr(module, "rotary_dim")]
-        tables = [m for m in rotating if isinstance(getattr(m, "embed_positions", None), Tensor)]
-        self.modules: list[Frequencies | SineTables] = [Frequencies(each) for each in rotary]
+        tables = [
+            m
+            for m in rotating
+            if isinstance(getattr(m, "embed_positions", None), Tensor)
+        ]
+        self.modules: list[Frequencies | SineTables] = [
+            Frequencies(each) for each in rotary
+        ]
         self.modules += [SineTables(tables)] if tables else []
         self.longest = min((m.longest for m in self.modules if m.longest), default=None)
         self.by_layer_type = any(module.by_layer_type for module in self.modules)
-        factors = [(module, _softmax_factor(module, rope_parameters(text))) for module in own]
-        self.unscaled = [(module, module.scaling / factor) for module, factor in factors if factor]
+        factors = [
+            (module, _softmax_factor(module, rope_parameters(text))) for module in own
+        ]
+        self.unscaled = [
+            (module, module.scaling / factor) for module, factor in factors if factor
+        ]
         self.softmax_factor = next((factor for _, factor in factors if factor), 1.0)
         patched = (*rotary, *tables, *(module for module, _ in self.unscaled))
-        self.saved = [(module, dict(vars(module)), dict(module._buffers)) for module in patched]
+        self.saved = [
+            (module, dict(vars(module)), dict(module._buffers)) for module in patched
+        ]
 
     @contextmanager
     def patched(self, patch: Patch, length: int) -> Iterator[None]:
@@ -205,8 +251,12 @@ class Positions:
                     continue
                 wanted, pairs = patch.plan.inv_freq, len(module.inv_freq)
                 if len(wanted) != pairs:
-                    raise InputError(f"the model rotates {pairs} feature pairs, not {len(wanted)}")
-                module.patch(RopePlan(0 * wanted) if patch.taken else patch.plan, length)
+                    raise InputError(
+                        f"the model rotates {pairs} feature pairs, not {len(wanted)}"
+                    )
+                module.patch(
+                    RopePlan(0 * wanted) if patch.taken else patch.plan, length
+                )
             if patch.plan is not None:
                 for each, scaling in self.unscaled:
                     each.scaling = scaling * patch.softmax
@@ -229,7 +279,9 @@ class Positions:
         """Return the checkpoint's own rotation of a context of that length."""
         with self.patched(UNPATCHED, length):
             module = self.modules[0]
-            plan = RopePlan(module.inv_freq.double().cpu().numpy(), module.attention_factor)
+            plan = RopePlan(
+                module.inv_freq.double().cpu().numpy(), module.attention_factor
+            )
         return Rope(plan, softmax_factor=self.softmax_factor)
 
     def objection(self, geometry: Geometry) -> str:
@@ -238,15 +290,21 @@ class Positions:
             own = module.inv_freq.double().cpu().numpy()
             pairs = len(own)
             if not pairs:
-                return "none of its layers rotates by frequencies that serve the whole context"
+                return (
+                    "none of its layers rotates by frequencies that serve the whole"
+                    " context"
+                )
             if module.rope_type == "proportional":
                 return "it rotates a selection of pairs of its own (proportional)"
             if pairs != geometry.pairs:
                 return (
-                    f"it rotates {pairs} pairs of features where its configuration names "
-                    f"{geometry.pairs}"
+                    f"it rotates {pairs} pairs of features where its configuration"
+                    f" names {geometry.pairs}"
                 )
-            if module.rope_type == "default" and abs(own / geometry.inv_freq - 1).max() > 1e-4:
+            if (
+                module.rope_type == "default"
+                and abs(own / geometry.inv_freq - 1).max() > 1e-4
+            ):
                 return f"its frequencies are not those of base {geometry.base:g}"
             # Some modules compute frequencies of their own in every pass.
             inv_freq = torch.linspace(1.0, 0.1, pairs, dtype=torch.float64)
@@ -255,7 +313,10 @@ class Positions:
             self._restore()
             wanted = 1.25 * torch.cos(torch.tensor(PROBED)[:, None] * inv_freq)
             equal = (made[:, :, None] - wanted[:, None, :]).abs().amax(dim=0) < 1e-4
-            if not (equal.any(dim=0).all() and equal.any(dim=1).all()) or made.shape[1] % pairs:
+            if (
+                not (equal.any(dim=0).all() and equal.any(dim=1).all())
+                or made.shape[1] % pairs
+            ):
                 return "its rotary module does not follow its frequencies"
         return ""
 
@@ -266,14 +327,18 @@ def _softmax_factor(module: Any, rope: dict[str, Any]) -> float | None:
     if make is None or not isinstance(getattr(module, "scaling", None), float):
         return None
     share = rope.get("mscale_all_dim")
-    scaled = rope.get("rope_type", "default") != "default" and share and rope.get("factor")
+    scaled = (
+        rope.get("rope_type", "default") != "default" and share and rope.get("factor")
+    )
     return float(make(rope["factor"], share)) ** 2 if scaled else 1.0
 
 
 class Attention:
-    """Attention of a model's layers under a patch, from position `first` of a context on.
+    """Attention of a model's layers under a patch, from position `first` of a context
+    on.
 
-    `by_layer_type`: layers with a window keep their own rotation. `called` once a layer attended.
+    `by_layer_type`: layers with a window keep their own rotation. `called` once a layer
+    attended.
     """
 
     def __init__(self, patch: Patch, by_layer_type: bool) -> None:
@@ -283,23 +348,38 @@ class Attention:
         # A copy that rotates the pairs of this model.
         self.taken, pairing = copy.copy(patch.taken), patch.layout.pairing
         if isinstance(self.taken, Remapped):
-            self.taken = type(self.taken)(Rope(self.taken.rope.plan, pairing), *self.taken.sizes)
+            self.taken = type(self.taken)(
+                Rope(self.taken.rope.plan, pairing), *self.taken.sizes
+            )
         elif self.taken is not None:
             self.taken.pairing = pairing
 
     def __call__(
-        self, original: Any, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, **more: Any
+        self,
+        original: Any,
+        module: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Any,
+        **more: Any,
     ) -> Any:
-        """Return the attention of one layer; keys and values may have fewer heads than queries."""
-        # `mask` [batch, 1, queries, keys] is True or 0 where a query may look; None: at all before.
+        """Return the attention of one layer; keys and values may have fewer heads than
+        queries.
+        """
+        # `mask` [batch, 1, queries, keys] is True or 0 where a query may look; None: at
+        # all before.
         self.called = True
         window = more.get("sliding_window") or getattr(module, "sliding_window", None)
         window = window if isinstance(window, int) and window > 0 else None
         if self.sharper is not None:
-            # The factor follows the tokens that a query sees, no more than its window has.
+            # The factor follows the tokens that a query sees, no more than its window
+            # has.
             at = torch.arange(self.first, self.first + q.shape[2], device=q.device)
             q = self.sharper.query(q, at.clamp(max=window - 1) if window else at)
-        kind = getattr(module, "layer_type", None) or getattr(module, "attention_type", None)
+        kind = getattr(module, "layer_type", None) or getattr(
+            module, "attention_type", None
+        )
         if not isinstance(kind, str):
             kind = "sliding_attention" if window else FULL
         if self.taken is None or (self.by_layer_type and kind != FULL):
@@ -307,14 +387,19 @@ class Attention:
         if self.last:
             q, k = (x.roll(self.taken.rotary_dim, dims=-1) for x in (q, k))
         before = k.shape[2] - q.shape[2]
-        at_k = torch.arange(self.first - before, self.first + q.shape[2], device=q.device)
+        at_k = torch.arange(
+            self.first - before, self.first + q.shape[2], device=q.device
+        )
         q, k = self.taken.query(q, at_k[before:]), self.taken.key(k, at_k)
         if self.taken.fused:
             return original(module, q, k, v, mask, **more)
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
         width, scaling = q.shape[-1], more.get("scaling")
-        q = q * ((scaling or width**-0.5) * width**0.5)  # scores() divides by sqrt(head_dim)
-        masked = _Masked(self.taken, mask, more.get("softcap"), before, self.first - before)
+        # scores() divides by sqrt(head_dim)
+        q = q * ((scaling or width**-0.5) * width**0.5)
+        masked = _Masked(
+            self.taken, mask, more.get("softcap"), before, self.first - before
+        )
         return blocked_attention(masked, q, k, v).transpose(1, 2).contiguous(), None
 
 
@@ -322,7 +407,12 @@ class _Masked(Encoding):
     """Scores of an encoding, capped and masked as a layer of the model does it."""
 
     def __init__(
-        self, encoding: Encoding, mask: Any, softcap: float | None, before: int, first: int
+        self,
+        encoding: Encoding,
+        mask: Any,
+        softcap: float | None,
+        before: int,
+        first: int,
     ) -> None:
         super().__init__()
         self.encoding, self.mask, self.softcap = encoding, mask, softcap
@@ -330,24 +420,34 @@ class _Masked(Encoding):
         self.before, self.first = before, first
 
     def scores(self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor) -> Tensor:
-        scores = self.encoding.scores(q, k, at_q + self.first, at_k + self.first).float()
+        scores = self.encoding.scores(
+            q, k, at_q + self.first, at_k + self.first
+        ).float()
         if self.softcap is not None:
             scores = self.softcap * torch.tanh(scores / self.softcap)
         if self.mask is None:
             return scores
         part = self.mask[:, :, at_q - self.before, : len(at_k)]
-        return scores.masked_fill(~part, -math.inf) if part.dtype == torch.bool else scores + part
+        return (
+            scores.masked_fill(~part, -math.inf)
+            if part.dtype == torch.bool
+            else scores + part
+        )
 
 
 @contextmanager
 def attending(model: Any, attention: Attention) -> Iterator[None]:
-    """Let a model's layers attend by `attention` in the block; RuntimeError if none did."""
+    """Let a model's layers attend by `attention` in the block; RuntimeError if none
+    did.
+    """
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     before = model.config._attn_implementation
 
-    def attend(module: Any, q: Any, k: Any, v: Any, mask: Any = None, **more: Any) -> Any:
+    def attend(
+        module: Any, q: Any, k: Any, v: Any, mask: Any = None, **more: Any
+    ) -> Any:
         if before == "eager":
             original = sys.modules[type(module).__module__].eager_attention_forward
         else:

@@ -1,1 +1,3 @@
-"""Tasks that models do, measured once for all experiments: cells to compute, and their tables."""
+"""Tasks that models do, measured once for all experiments: cells to compute, and their
+tables.
+"""

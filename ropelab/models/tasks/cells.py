@@ -25,7 +25,9 @@ UNDECIDABLE = "undecidable"
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A released model is loaded and takes every method, before anything is evaluated."""
+    """A released model is loaded and takes every method, before anything is
+    evaluated.
+    """
 
     subject: ModelRef
     modes: tuple[Mode, ...]
@@ -56,7 +58,8 @@ class Checked:
             model = self.subject.model()
             for mode in self.modes:
                 next(mode.passes(model, [self.train_len]), None)
-            # How long contexts are read is known only now, and so is the free memory of a GPU.
+            # How long contexts are read is known only now, and so is the free memory of
+            # a GPU.
             added = model.bytes_of_reading(self.longest)
             self.subject.check_memory(self.limit_memory, self.longest, added)
             if context.limits:
@@ -72,11 +75,12 @@ class Evaluation:
     subject: Training | ModelRef
     task: EvaluationTask
     mode: Mode
-    labels: tuple[tuple[str, object], ...]  # the first columns of its rows; not in the key
+    # the first columns of its rows; not in the key
+    labels: tuple[tuple[str, object], ...]
     dtype: DtypeName = "float32"  # of the products; a released model has its own
     checked: Checked | None = None  # of a released model
-    # The same task inside the trained length. Where too little is found there, this one is
-    # undecidable, and is not computed.
+    # The same task inside the trained length. Where too little is found there, this one
+    # is undecidable, and is not computed.
     probe: "Evaluation | None" = None
 
     @property
@@ -98,7 +102,9 @@ class Evaluation:
     @property
     def title(self) -> str:
         mode = next(iter(dict(self.labels).values()))
-        seed = f"seed {self.subject.seed}, " if isinstance(self.subject, Training) else ""
+        seed = (
+            f"seed {self.subject.seed}, " if isinstance(self.subject, Training) else ""
+        )
         return f"{self.task.title}, {seed}{mode}"
 
     @property
@@ -107,8 +113,8 @@ class Evaluation:
         if isinstance(self.subject, ModelRef):
             return self.subject.needs(windows)
         size = self.subject.size
-        # Where few tokens are scored, the last layer makes of all others keys and values alone, a
-        # sixth of its products.
+        # Where few tokens are scored, the last layer makes of all others keys and
+        # values alone, a sixth of its products.
         last = 1 if self.task.scores_all else 1 / 6
         shorter = replace(size, layers=size.layers - 1)
 
@@ -117,11 +123,16 @@ class Evaluation:
             return before + last * (operations_per_token(size, length) - before)
 
         def operations(windows: Windows) -> float:
-            return sum(rows * length * per_token(length) * FORWARD for rows, length in windows)
+            return sum(
+                rows * length * per_token(length) * FORWARD for rows, length in windows
+            )
 
         return Needs(
-            operations(windows) + self.mode.evaluations * operations(self.task.searched),
-            memory_bytes=max(MEMORY, *(bytes_of_reading(size, *window) for window in windows)),
+            operations(windows)
+            + self.mode.evaluations * operations(self.task.searched),
+            memory_bytes=max(
+                MEMORY, *(bytes_of_reading(size, *window) for window in windows)
+            ),
             dtype=self.dtype,
             gpu=self.subject.device == "cuda",
             folders=self.subject.folders,
@@ -130,14 +141,19 @@ class Evaluation:
 
     @property
     def starts(self) -> "tuple[Training | Checked | Evaluation, ...]":
-        """The training of its model; the check of a released one, and the probe of its task."""
+        """The training of its model; the check of a released one, and the probe of its
+        task.
+        """
         if isinstance(self.subject, Training):
             return (self.subject,)
         return tuple(start for start in (self.checked, self.probe) if start is not None)
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """Return values per document or sequence; or the status that the task is undecidable."""
-        # KNOWN decides that and is not in the key: raise the version where it is changed.
+        """Return values per document or sequence; or the status that the task is
+        undecidable.
+        """
+        # KNOWN decides that and is not in the key: raise the version where it is
+        # changed.
         if self.probe is not None and not is_found(context.compute(self.probe)):
             return {"status": pd.DataFrame({"status": [UNDECIDABLE]})}
         model = self.subject.model(context)
@@ -157,13 +173,19 @@ def is_found(values: Mapping[str, pd.DataFrame]) -> bool:
 def collected(
     cells: Iterable[Evaluation | NgramBaseline], values: Values
 ) -> dict[str, dict[str, pd.DataFrame]]:
-    """Return the values of all tasks, one model after the other: by task and by table."""
-    found: dict[str, dict[str, list[pd.DataFrame]]] = defaultdict(lambda: defaultdict(list))
+    """Return the values of all tasks, one model after the other: by task and by
+    table.
+    """
+    found: dict[str, dict[str, list[pd.DataFrame]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for cell in cells:
         for name, table in values[cell].items():
             labelled = pd.DataFrame(dict(cell.labels), index=table.index).join(table)
             found[cell.task.name][name].append(labelled)
     return {
-        task: {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
+        task: {
+            name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()
+        }
         for task, tables in found.items()
     }

@@ -1,4 +1,6 @@
-"""Fields, checks and the corpus of the configs of experiments that evaluate models; light."""
+"""Fields, checks and the corpus of the configs of experiments that evaluate models;
+light.
+"""
 
 from functools import cached_property
 from pathlib import Path
@@ -26,27 +28,44 @@ if TYPE_CHECKING:
     from ropelab.models.lm.corpus import CorpusRef
     from ropelab.models.tasks.tokens import Text
 
-TrainLen = Annotated[Count, Field(description="length the models are trained at, in tokens")]
+TrainLen = Annotated[
+    Count, Field(description="length the models are trained at, in tokens")
+]
 TestLen = Annotated[Count, Field(description="length they are measured at, in tokens")]
-Seeds = Annotated[Naturals, Field(description="training seeds; each is a model of its own")]
-Documents = Annotated[Count, Field(description="held-out documents the text is measured on")]
+Seeds = Annotated[
+    Naturals, Field(description="training seeds; each is a model of its own")
+]
+Documents = Annotated[
+    Count, Field(description="held-out documents the text is measured on")
+]
 Layers = Annotated[Count, Field(description="layers of the model")]
 Width = Annotated[EvenCount, Field(description="width of the model")]
 Heads = Annotated[Count, Field(description="heads of a layer")]
 HeadDim = Annotated[EvenCount, Field(description="width of one head")]
-RotatedHeadDim = Annotated[EvenCount, Field(description="width of one head, all of it rotated")]
+RotatedHeadDim = Annotated[
+    EvenCount, Field(description="width of one head, all of it rotated")
+]
 Steps = Annotated[Count, Field(description="training steps")]
 TokensPerStep = Annotated[Count, Field(description="tokens in one training step")]
-FirstWindow = Annotated[Count, Field(description="tokens in first windows; doubled to train_len")]
+FirstWindow = Annotated[
+    Count, Field(description="tokens in first windows; doubled to train_len")
+]
 CorpusPath = Annotated[
-    str, Field(description="text file or folder to use; empty: the standard library of this Python")
+    str,
+    Field(
+        description=(
+            "text file or folder to use; empty: the standard library of this Python"
+        )
+    ),
 ]
 On = Annotated[Device, Field(description="where tensors are computed")]
 In = Annotated[
     Dtype,
     Field(
-        description="number format of training; auto: bfloat16 where the processor has matrix "
-        "units for it, else float32"
+        description=(
+            "number format of training; auto: bfloat16 where the processor has matrix "
+            "units for it, else float32"
+        )
     ),
 ]
 # Tasks and options in sentences.
@@ -61,7 +80,9 @@ def _task(name: str) -> str:
     if found is None:
         raise unknown_name("task", name, DOES)
     if not callable(found) or found.__name__ in DOES:
-        raise InputError(f"{name} must be a function with a name of its own (docs/own.md)")
+        raise InputError(
+            f"{name} must be a function with a name of its own (docs/own.md)"
+        )
     return name
 
 
@@ -74,27 +95,39 @@ def _apart(names: tuple[str, ...]) -> tuple[str, ...]:
 
 # Of those, and of tasks from outside.
 Task = Annotated[str, AfterValidator(_task)]
-Tasks = Annotated[Some[Task], AfterValidator(_apart), Field(description=TEXTS["about"]["tasks"])]
-Depths = Annotated[Naturals, Field(description="depths of a pass key in its text, in percent")]
+Tasks = Annotated[
+    Some[Task], AfterValidator(_apart), Field(description=TEXTS["about"]["tasks"])
+]
+Depths = Annotated[
+    Naturals, Field(description="depths of a pass key in its text, in percent")
+]
 MOST_DEPTHS = 16
-# Below this many tokens rotary geometry and the grids of positions degenerate, and there is no
-# curriculum.
+# Below this many tokens rotary geometry and the grids of positions degenerate, and
+# there is no curriculum.
 SHORTEST = 64
 
 
 def question(trained: int, tested: int) -> str:
-    """Ask what happens at another length; methods are for those beyond the trained one."""
+    """Ask what happens at another length; methods are for those beyond the trained
+    one.
+    """
     methods = " with PI, NTK, YaRN" if tested > trained else ""
-    return f"My model was trained at {trained} tokens: what happens at {tested}{methods}?"
+    return (
+        f"My model was trained at {trained} tokens: what happens at {tested}{methods}?"
+    )
 
 
 Casts = Annotated[Names, Field(description=TEXTS["about"]["casts"])]
 KeyFormats = Annotated[Names, Field(description=TEXTS["about"]["cache"])]
-Offsets = Annotated[Naturals, Field(description="first positions of the text under each cast")]
+Offsets = Annotated[
+    Naturals, Field(description="first positions of the text under each cast")
+]
 
 
 class Roundable(Protocol):
-    """A config of an experiment that evaluates models under casts and formats of keys."""
+    """A config of an experiment that evaluates models under casts and formats of
+    keys.
+    """
 
     @property
     def casts(self) -> tuple[str, ...]: ...
@@ -117,17 +150,25 @@ def roundings(config: Roundable, head_dim: int = 0) -> "list[Rounding]":
         each.check(head_dim)
     found = [cast._replace(first=first) for cast in casts for first in config.offsets]
     # However they were typed, each once.
-    return list(dict.fromkeys([*found, *(Rounding(each.label, keys=each) for each in keys)]))
+    return list(
+        dict.fromkeys([*found, *(Rounding(each.label, keys=each) for each in keys)])
+    )
 
 
 def check_depths(depths: tuple[int, ...]) -> None:
-    """Raise ValueError where depths are no percents, or more than there are names for keys."""
+    """Raise ValueError where depths are no percents, or more than there are names for
+    keys.
+    """
     if max(depths) > 100 or len({*depths}) > MOST_DEPTHS:
-        raise ValueError(f"depths are percents, 0 to 100, at most {MOST_DEPTHS} of them")
+        raise ValueError(
+            f"depths are percents, 0 to 100, at most {MOST_DEPTHS} of them"
+        )
 
 
 class Evaluated(Protocol):
-    """A config of an experiment that evaluates models up to a length beyond the trained one."""
+    """A config of an experiment that evaluates models up to a length beyond the trained
+    one.
+    """
 
     @property
     def train_len(self) -> int: ...
@@ -144,9 +185,12 @@ class Evaluated(Protocol):
 
 
 class TaskConfig(Config):
-    """A config of an experiment that trains models and measures them on text and retrieval."""
+    """A config of an experiment that trains models and measures them on text and
+    retrieval.
+    """
 
-    if TYPE_CHECKING:  # every subclass has these fields, at the place where its help shows them
+    # every subclass has these fields, at the place where its help shows them
+    if TYPE_CHECKING:
         tasks: tuple[str, ...]
         train_len: int
         test_len: int
@@ -166,16 +210,26 @@ class TaskConfig(Config):
 
     @property
     def scope(self) -> str:
-        seeds = "one training seed" if len(self.seeds) == 1 else f"{len(self.seeds)} training seeds"
-        beyond = f", evaluated up to {self.longest}" if self.longest > self.train_len else ""
+        seeds = (
+            "one training seed"
+            if len(self.seeds) == 1
+            else f"{len(self.seeds)} training seeds"
+        )
+        beyond = (
+            f", evaluated up to {self.longest}" if self.longest > self.train_len else ""
+        )
         return f"trained at {self.train_len} tokens{beyond}, {seeds}"
 
     def inputs(self) -> dict[str, str]:
-        """Return fingerprints of the corpus and of its names, and its source if it names one."""
+        """Return fingerprints of the corpus and of its names, and its source if it
+        names one.
+        """
         from ropelab.models.lm.corpus import source_of
 
         source = source_of(Path(self.corpus)) if self.corpus else ""
-        found = {"corpus": self.text.fingerprint} | ({"corpus_source": source} if source else {})
+        found = {"corpus": self.text.fingerprint} | (
+            {"corpus_source": source} if source else {}
+        )
         return found | ({"documents": self.text.names} if self.corpus else {})
 
     @cached_property
@@ -195,14 +249,20 @@ class TaskConfig(Config):
     def _lengths(self) -> Self:
         train_len, test_len = self.train_len, self.longest
         if train_len < self.shortest:
-            raise ValueError(f"train_len must be at least {self.shortest}, got {train_len}")
+            raise ValueError(
+                f"train_len must be at least {self.shortest}, got {train_len}"
+            )
         if test_len < train_len:
-            raise ValueError(f"test_len must be at least train_len ({train_len}), got {test_len}")
+            raise ValueError(
+                f"test_len must be at least train_len ({train_len}), got {test_len}"
+            )
         return self
 
 
 class ShapedConfig(TaskConfig):
-    """A config that also gives the shape of its models, and how long they are trained."""
+    """A config that also gives the shape of its models, and how long they are
+    trained.
+    """
 
     layers: Layers = 2
     width: Width = 128
@@ -211,7 +271,9 @@ class ShapedConfig(TaskConfig):
     steps: Steps = 800
     tokens_per_step: TokensPerStep = 2048
     lr_scale: Positive = Field(
-        1.0, description="factor on both learning rates", exclude_if=lambda scale: scale == 1
+        1.0,
+        description="factor on both learning rates",
+        exclude_if=lambda scale: scale == 1,
     )
     seeds: Seeds = (0,)
     documents: Documents = 50

@@ -1,4 +1,6 @@
-"""Evaluation modes: the encoding with which a model is evaluated at a context of some length."""
+"""Evaluation modes: the encoding with which a model is evaluated at a context of some
+length.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -37,11 +39,15 @@ class Mode(ABC):
 
     @abstractmethod
     def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Make the model ready for a pass that serves all lengths yielded, until none is left."""
+        """Make the model ready for a pass that serves all lengths yielded, until none
+        is left.
+        """
         # Lengths rise; those for which the encoding is not defined are left out.
 
     def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
-        """Return the loss of the `last` tokens (0: all), each given those before it in its row."""
+        """Return the loss of the `last` tokens (0: all), each given those before it in
+        its row.
+        """
         return evaluation.token_losses(model, tokens, last)
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
@@ -49,7 +55,9 @@ class Mode(ABC):
         return evaluation.correct(model, batch)
 
     def seen(self, tokens: Tensor) -> Tensor:
-        """Return the part of rows that the model is shown when their last tokens are predicted."""
+        """Return the part of rows that the model is shown when their last tokens are
+        predicted.
+        """
         return tokens
 
     @property
@@ -60,7 +68,9 @@ class Mode(ABC):
     def searched(
         self, loss: Callable[[Readable, "Mode"], float], model: Readable
     ) -> tuple["Mode", dict[str, Any]]:
-        """Choose open parameters to lower `loss` of that model; return the choice as a row too."""
+        """Choose open parameters to lower `loss` of that model; return the choice as a
+        row too.
+        """
         return self, {}
 
 
@@ -73,14 +83,20 @@ class AsTrained(Mode):
         return {}
 
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
-        defined = [length for length in lengths if length <= defined_length(model.encoding, length)]
+        defined = [
+            length
+            for length in lengths
+            if length <= defined_length(model.encoding, length)
+        ]
         if defined:
             yield defined
 
 
 @dataclass(frozen=True)
 class Unmodified(Mode):
-    """A released model, exactly as its configuration has it: frequencies, scaling, windows."""
+    """A released model, exactly as its configuration has it: frequencies, scaling,
+    windows.
+    """
 
     @property
     def key(self) -> dict[str, Any]:
@@ -108,7 +124,9 @@ class WithMethod(Mode):
         }
 
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
-        assert isinstance(self.method, Reading), "a method that is searched must be found first"
+        assert isinstance(self.method, Reading), (
+            "a method that is searched must be found first"
+        )
         for encoding, served in self.method.passes(self.geometry, lengths):
             model.encoding = encoding
             yield served
@@ -135,7 +153,9 @@ class WithMethod(Mode):
 
 @dataclass(frozen=True)
 class Rounded(Mode):
-    """As another mode, which must rotate, with rounded stages of the rotation or rounded keys."""
+    """As another mode, which must rotate, with rounded stages of the rotation or
+    rounded keys.
+    """
 
     mode: Mode
     rounding: Rounding
@@ -143,12 +163,20 @@ class Rounded(Mode):
 
     @property
     def key(self) -> dict[str, Any]:
-        return {**self.mode.key, "base": self.geometry.base, "rounding": self.rounding.key}
+        return {
+            **self.mode.key,
+            "base": self.geometry.base,
+            "rounding": self.rounding.key,
+        }
 
     def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
         for served in self.mode.passes(model, lengths):
             set_before = model.encoding
-            own = set_before if isinstance(set_before, Rope) else model.own_rotation(served[-1])
+            own = (
+                set_before
+                if isinstance(set_before, Rope)
+                else model.own_rotation(served[-1])
+            )
             model.encoding = RoundedRope(own, self.rounding, self.geometry.base)
             yield served
 
@@ -157,7 +185,8 @@ class Rounded(Mode):
 class SlidingWindow(Mode):
     """At most `window` tokens at once, moved on by half of that."""
 
-    # So between half and all of the window is read before each token, and nothing before that.
+    # So between half and all of the window is read before each token, and nothing
+    # before that.
     mode: Mode
     window: int
 
@@ -170,7 +199,9 @@ class SlidingWindow(Mode):
             yield list(lengths)
 
     def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
-        return evaluation.sliding_losses(model, tokens, self.window, self.window // 2)[:, -last:]
+        return evaluation.sliding_losses(model, tokens, self.window, self.window // 2)[
+            :, -last:
+        ]
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
         return evaluation.correct(model, batch, self.window, self.window // 2)
@@ -185,11 +216,14 @@ class SlidingWindow(Mode):
 
 @dataclass(frozen=True)
 class WithCache(SlidingWindow):
-    """The sliding window, mixed with counts of the n-grams more than `beyond` tokens back."""
+    """The sliding window, mixed with counts of the n-grams more than `beyond` tokens
+    back.
+    """
 
     beyond: int
     within: int | None = None  # only of so many tokens
-    weight: float = 0.0  # where the longest context was seen before, and less for shorter ones
+    # where the longest context was seen before, and less for shorter ones
+    weight: float = 0.0
 
     @property
     def key(self) -> dict[str, Any]:
@@ -199,7 +233,9 @@ class WithCache(SlidingWindow):
     def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
         losses = super().losses(model, tokens).double()
         rows = (
-            cached_predictions(row, ORDER, self.beyond, model.size.vocabulary, self.within)
+            cached_predictions(
+                row, ORDER, self.beyond, model.size.vocabulary, self.within
+            )
             for row in tokens.tolist()
         )
         cached, longest = torch.tensor(list(rows), dtype=torch.float64).unbind(-1)
@@ -220,7 +256,9 @@ class WithCache(SlidingWindow):
 
 
 def _choice(chosen: str, losses: Sequence[float]) -> dict[str, Any]:
-    """Return the row of a search: its choice, and the losses that it tried, in order."""
+    """Return the row of a search: its choice, and the losses that it tried, in
+    order.
+    """
     return {
         "chosen": chosen,
         "evaluations": len(losses),

@@ -1,12 +1,13 @@
 """Pass keys in natural text, asked for at its end: by depth and length of the context.
 
-passkey     one key (Mohtashami and Jaggi 2023, arXiv:2305.16300)
-multiquery  a named key at every depth, all asked for in turn, each after the right answers to the
+passkey     one key (Mohtashami and Jaggi 2023, arXiv:2305.16300) multiquery  a named
+key at every depth, all asked for in turn, each after the right answers to the
             earlier ones, as in RULER (Hsieh et al. 2024, arXiv:2404.06654)
 indexing    one of four values by its place in a list, and
 keyed       by its key: see `ropelab.models.lm.lists`
 
-The wording is ours. Scored are greedy decoding of the whole answer and its log-probability.
+The wording is ours. Scored are greedy decoding of the whole answer and its
+log-probability.
 """
 
 from dataclasses import dataclass, replace
@@ -68,7 +69,9 @@ class Needle(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Needles(EvaluationTask):
-    """Keys to be found, worded as WORDINGS says: one in a row, or one at every depth."""
+    """Keys to be found, worded as WORDINGS says: one in a row, or one at every
+    depth.
+    """
 
     contexts: tuple[int, ...]  # tokens before the last one of the answer
     depths: tuple[int, ...]  # in percent of the text; 0 is its beginning
@@ -100,7 +103,9 @@ class Needles(EvaluationTask):
     # In the longest context only.
     at_the_end = inside
 
-    def measure(self, model: Readable, mode: Mode, advance: Advance) -> dict[str, pd.DataFrame]:
+    def measure(
+        self, model: Readable, mode: Mode, advance: Advance
+    ) -> dict[str, pd.DataFrame]:
         """Return `answers`: 1 for each one that was found, and its log-probability."""
         records = []
         for context in self.contexts:
@@ -108,14 +113,23 @@ class Needles(EvaluationTask):
                 tokens, answers = self.needle(context, number)
                 first = answers[0].start
                 for _ in mode.passes(model, [context]):
-                    losses, right = answered(model, mode.seen(tokens), tokens.shape[1] - first)
+                    losses, right = answered(
+                        model, mode.seen(tokens), tokens.shape[1] - first
+                    )
                     for depth, start, size, distance in answers:
                         place = slice(start - first, start - first + size)
-                        correct, nats = int(right[0, place].all()), -float(losses[0, place].sum())
-                        records.append((context, number, depth, distance, correct, nats))
+                        correct, nats = (
+                            int(right[0, place].all()),
+                            -float(losses[0, place].sum()),
+                        )
+                        records.append(
+                            (context, number, depth, distance, correct, nats)
+                        )
                 advance(1)
         columns = ["context_tokens", "sequence", "depth_percent", "distance_tokens"]
-        found = pd.DataFrame(records, columns=[*columns, "correct", "log_probability_nats"])
+        found = pd.DataFrame(
+            records, columns=[*columns, "correct", "log_probability_nats"]
+        )
         return {"answers": found.assign(trials=1)}
 
     def search_loss(self, model: Readable, mode: Mode) -> float:
@@ -128,38 +142,54 @@ class Needles(EvaluationTask):
         return float(torch.stack(losses).mean())
 
     def needle(self, context: int, number: int) -> Needle:
-        """Make the row of that number, with text and keys of its own. InputError if too short."""
+        """Make the row of that number, with text and keys of its own. InputError if too
+        short.
+        """
         asked, ids = self._asked(context, number), self.corpus.ids
         pieces = [ids(each.statement) for each in asked]
         ends = [self._question(each.question, each.answer) for each in asked]
-        introduction = WORDINGS[self.name]["introduction"] if self.name in WORDINGS else ""
+        introduction = (
+            WORDINGS[self.name]["introduction"] if self.name in WORDINGS else ""
+        )
         before = self.corpus.front + ids(f"{introduction}\n\n")
         around = sum(map(len, [before, *pieces, *chain(*ends)]))
         room = context + 1 - around
         if room < LEAST_TEXT * context:
-            raise InputError(f"{context} tokens are too few for {self.name}: {around} are no text")
+            raise InputError(
+                f"{context} tokens are too few for {self.name}: {around} are no text"
+            )
         depths = [each.depth for each in asked]
         text, starts = inserted(self.corpus.stretch(number, room), pieces, depths)
         row, answers = [*before, *text], []
         for depth, start, (question, answer) in zip(depths, starts, ends, strict=True):
             place = len(row) + len(question)
-            answers.append(Answer(depth, place, len(answer), place - len(before) - start))
+            answers.append(
+                Answer(depth, place, len(answer), place - len(before) - start)
+            )
             row += [*question, *answer]
         return Needle(torch.tensor([row]), tuple(answers))
 
     def _asked(self, context: int, number: int) -> list[Asked]:
         """Draw the keys of a row with their depths, in the order of the questions."""
-        random = np.random.default_rng((EVALUATION, NEEDLES.index(self.name), context, number))
+        random = np.random.default_rng(
+            (EVALUATION, NEEDLES.index(self.name), context, number)
+        )
         one = self.depths[number % len(self.depths)]
         if self.name in LISTS:
             words = FOR_BYTES if isinstance(self.corpus, CorpusRef) else FOR_TOKENS
             stated, asked = drawn_list(random, self.name, words)
             return [Asked(one, stated, *asked[0])]
-        depths = [one] if self.name == "passkey" else random.permutation(self.depths).tolist()
+        depths = (
+            [one]
+            if self.name == "passkey"
+            else random.permutation(self.depths).tolist()
+        )
         names = random.permutation(NAMES)[: len(depths)].tolist()
         # Five digits, none of them a leading zero.
         values = (random.choice(90_000, len(names), replace=False) + 10_000).tolist()
-        state, ask = (WORDINGS[self.name][part].format for part in ("statement", "question"))
+        state, ask = (
+            WORDINGS[self.name][part].format for part in ("statement", "question")
+        )
         return [
             Asked(depth, state(name=name, value=value), ask(name=name), f" {value}")
             for depth, name, value in zip(depths, names, values, strict=True)
@@ -167,9 +197,13 @@ class Needles(EvaluationTask):
 
     def _question(self, question: str, answer: str) -> tuple[list[int], list[int]]:
         """Return the tokens of the question, and those that the answer adds to it."""
-        # A tokenizer may join the last token of the question with the first of the answer.
+        # A tokenizer may join the last token of the question with the first of the
+        # answer.
         alone, whole = self.corpus.ids(question), self.corpus.ids(question + answer)
-        same = next((i for i, (a, b) in enumerate(zip(alone, whole, strict=False)) if a != b), None)
+        same = next(
+            (i for i, (a, b) in enumerate(zip(alone, whole, strict=False)) if a != b),
+            None,
+        )
         cut = min(len(alone), len(whole)) if same is None else same
         return whole[:cut], whole[cut:]
 
@@ -178,11 +212,18 @@ class Needles(EvaluationTask):
 def answered(
     model: Readable, tokens: Int[Tensor, "rows tokens"], last: int
 ) -> tuple[Float[Tensor, "rows last"], Bool[Tensor, "rows last"]]:
-    """Return losses of the last tokens in nats, and True where one is the most probable token."""
-    # Under greedy decoding an answer comes out exactly if each of its tokens is the most probable
-    # one after those before it: one pass over a row that ends in the right answer shows both.
+    """Return losses of the last tokens in nats, and True where one is the most probable
+    token.
+    """
+    # Under greedy decoding an answer comes out exactly if each of its tokens is the
+    # most probable one after those before it: one pass over a row that ends in the
+    # right answer shows both.
     tokens = tokens.to(model.head.weight.device)
     hidden, targets = model.hidden(tokens[:, :-1], last=last), tokens[:, -last:]
     logits = model.head(hidden).float()
-    losses = cross_entropy(logits.transpose(1, 2), targets.to(logits.device), reduction="none")
-    return losses.double().cpu(), (logits.argmax(dim=-1) == targets.to(logits.device)).cpu()
+    losses = cross_entropy(
+        logits.transpose(1, 2), targets.to(logits.device), reduction="none"
+    )
+    return losses.double().cpu(), (
+        logits.argmax(dim=-1) == targets.to(logits.device)
+    ).cpu()

@@ -24,7 +24,9 @@ LIST_ROWS = 0.5
 def beyond_training(
     config: Evaluated, task: str, depths: tuple[int, ...] = ()
 ) -> Texts | Retrieval | Needles:
-    """Return a task at lengths up to the longest that is tested; `depths` are of pass keys."""
+    """Return a task at lengths up to the longest that is tested; `depths` are of pass
+    keys.
+    """
     train, test, corpus = config.grid_len, config.longest, config.text
     contexts = tuple(grid.retrieval_contexts(train, test))
     if task == "text":
@@ -39,12 +41,17 @@ def beyond_training(
         )
     many = config.sequences
     if task in NEEDLES:
-        return Needles(name=task, contexts=contexts, depths=depths, sequences=many, corpus=corpus)
+        return Needles(
+            name=task, contexts=contexts, depths=depths, sequences=many, corpus=corpus
+        )
     places = grid.places(grid.distances(train, test), contexts)
     if (found := find("tasks", task)) is None:
         return Retrieval(name=task, places=places, sequences=many, corpus=corpus)
     reference = reference_of(found)
-    name, own = reference.partition(":")[2].replace(".", "_"), (reference, source(found))
+    name, own = (
+        reference.partition(":")[2].replace(".", "_"),
+        (reference, source(found)),
+    )
     return Retrieval(name=name, places=places, sequences=many, corpus=corpus, own=own)
 
 
@@ -53,9 +60,13 @@ def inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:
     length, corpus = config.train_len, config.text
     if task == "text":
         buckets = tuple(grid.inner_buckets(length))
-        return Texts(corpus=corpus, documents=config.documents, buckets=buckets, beyond=0)
+        return Texts(
+            corpus=corpus, documents=config.documents, buckets=buckets, beyond=0
+        )
     places = grid.places(grid.inner_distances(length), [length])
-    return Retrieval(name=task, places=places, sequences=config.sequences, corpus=corpus)
+    return Retrieval(
+        name=task, places=places, sequences=config.sequences, corpus=corpus
+    )
 
 
 def mixture_of(config: TaskConfig) -> Mixture:
@@ -89,12 +100,16 @@ def training_of(
 
 
 def model_size(config: ShapedConfig) -> ModelSize:
-    shape = {name: getattr(config, name) for name in ("layers", "width", "heads", "head_dim")}
+    shape = {
+        name: getattr(config, name) for name in ("layers", "width", "heads", "head_dim")
+    }
     return ModelSize(vocabulary=VOCABULARY, **shape)
 
 
 def recipe_of(config: ShapedConfig, first_window: int = FIRST_WINDOW) -> Recipe:
-    """Return the recipe of those models; windows have `first_window` tokens at first, or less."""
+    """Return the recipe of those models; windows have `first_window` tokens at first,
+    or less.
+    """
     return Recipe(
         steps=config.steps,
         window=config.train_len,

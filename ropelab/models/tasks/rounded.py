@@ -1,6 +1,8 @@
-"""Rounded rotations and stored keys as further rows, and the table that says what they cost.
+"""Rounded rotations and stored keys as further rows, and the table that says what they
+cost.
 
-casts  a row per rounding, metric and length: what arithmetic predicts beside what is measured, each
+casts  a row per rounding, metric and length: what arithmetic predicts beside what is
+measured, each
        compared with the same row without the rounding. `angle_error_rad` is the worst up to that
        length; `score_error` of a cast is the spread of a score at a fixed distance over positions,
        of keys the root mean square error of a score: scores of random vectors have deviation 1.
@@ -28,8 +30,25 @@ from ropelab.runs.tables import Tables
 
 DRAWS, SEED = 32, 0
 COLUMNS = [
-    *("method", "factor", "rounding", "rounds", "metric", "at_tokens", "context_tokens"),
-    *("angle_error_rad", "score_error", "cost", "ci_low", "ci_high", "seeds", "n", "verdict"),
+    *(
+        "method",
+        "factor",
+        "rounding",
+        "rounds",
+        "metric",
+        "at_tokens",
+        "context_tokens",
+    ),
+    *(
+        "angle_error_rad",
+        "score_error",
+        "cost",
+        "ci_low",
+        "ci_high",
+        "seeds",
+        "n",
+        "verdict",
+    ),
 ]
 # Verdicts: indistinguishable, or worse or better than without the rounding.
 FREE, WORSE, BETTER = "~", "costs", "gains"
@@ -42,23 +61,34 @@ NAMED = 3
 def rounded_rows(
     config: Roundable, label: str, mode: Mode, geometry: Geometry
 ) -> Iterator[tuple[str, Mode]]:
-    """Yield the name and the mode of a row under each rounding; as it is under one without any."""
+    """Yield the name and the mode of a row under each rounding; as it is under one
+    without any.
+    """
     for rounding in roundings(config):
         rounded = Rounded(mode, rounding, geometry) if rounding.rounds else mode
         yield f"{label} + {rounding.label}", rounded
 
 
 def casts_table(
-    config: Roundable, methods: Sequence[Method], geometry: Geometry, comparisons: pd.DataFrame
+    config: Roundable,
+    methods: Sequence[Method],
+    geometry: Geometry,
+    comparisons: pd.DataFrame,
 ) -> Tables:
-    """Return `casts`, of the methods on frequencies, or nothing where nothing is rounded."""
+    """Return `casts`, of the methods on frequencies, or nothing where nothing is
+    rounded.
+    """
     scaled = {(m.label, m.factor): m.scaling for m in methods if isinstance(m, Scaled)}
     scalings = {(AS_SHIPPED, 1.0): Unscaled(), **scaled}
 
     @cache
-    def predicted(row: tuple[str, float], rounding: Rounding, length: int) -> tuple[float, float]:
+    def predicted(
+        row: tuple[str, float], rounding: Rounding, length: int
+    ) -> tuple[float, float]:
         inv_freq = scalings[row].plan(geometry, length).inv_freq
-        return _errors(rounding, Spectrum(inv_freq, geometry.base, geometry.rotary_dim), length)
+        return _errors(
+            rounding, Spectrum(inv_freq, geometry.base, geometry.rotary_dim), length
+        )
 
     records = []
     for row in scalings:
@@ -74,7 +104,9 @@ def casts_table(
                 judged = FREE if pair["verdict"] == FREE else verdict
                 at = [pair[name] for name in ("metric", "at_tokens", "context_tokens")]
                 errors = predicted(row, rounding, int(pair["context_tokens"]))
-                records.append((*about, *at, *errors, *ends, pair["seeds"], pair["n"], judged))
+                records.append(
+                    (*about, *at, *errors, *ends, pair["seeds"], pair["n"], judged)
+                )
     return {"casts": pd.DataFrame(records, columns=COLUMNS)} if records else {}
 
 
@@ -83,31 +115,58 @@ def _errors(rounding: Rounding, spectrum: Spectrum, length: int) -> tuple[float,
     if rounding.keys is not None:
         # Of heads that rotate as a whole.
         fits = rounding.keys.shared != "block" or 2 * spectrum.pairs % BLOCK == 0
-        error = key_errors(rounding.keys, spectrum, length, SEED).score if fits else float("nan")
+        error = (
+            key_errors(rounding.keys, spectrum, length, SEED).score
+            if fits
+            else float("nan")
+        )
         return 0.0, error
     chain = Chain(rounding.cast, spectrum)
     drawn = draw(DRAWS, spectrum.pairs, "random", SEED)
     spread = score_spread(chain, drawn, rounding.first, length, SEED)
-    return worst(Chain(rounding.cast.phase, spectrum), rounding.first, length).error_rad, spread
+    return (
+        worst(Chain(rounding.cast.phase, spectrum), rounding.first, length).error_rad,
+        spread,
+    )
 
 
 def said_of_casts(casts: pd.DataFrame) -> list[str]:
-    """Say which roundings cost text anything, and what is found at the farthest place."""
-    metrics = [AT_THE_END, *(name for name in casts["metric"].unique() if "accuracy" in name)]
+    """Say which roundings cost text anything, and what is found at the farthest
+    place.
+    """
+    metrics = [
+        AT_THE_END,
+        *(name for name in casts["metric"].unique() if "accuracy" in name),
+    ]
     return [
         _said(rows, metric)
         for metric in metrics
-        for _, rows in casts[casts["metric"] == metric].groupby(["method", "factor"], sort=False)
+        for _, rows in casts[casts["metric"] == metric].groupby(
+            ["method", "factor"], sort=False
+        )
     ]
 
 
 def _said(rows: pd.DataFrame, metric: str) -> str:
     rows = rows[rows["context_tokens"] == rows["context_tokens"].max()]
     rows = rows[rows["at_tokens"] == rows["at_tokens"].max()]
-    task = "text" if metric == AT_THE_END else metric.removesuffix("_accuracy").replace("_", " ")
-    unit = "nats per byte of text" if metric == AT_THE_END else f"the share found in {task}"
-    label, length = method_label(*rows.iloc[0][["method", "factor"]]), rows["context_tokens"].max()
-    free, costly = (rows[(rows["verdict"] == WORSE) == worse] for worse in (False, True))
+    task = (
+        "text"
+        if metric == AT_THE_END
+        else metric.removesuffix("_accuracy").replace("_", " ")
+    )
+    unit = (
+        "nats per byte of text"
+        if metric == AT_THE_END
+        else f"the share found in {task}"
+    )
+    label, length = (
+        method_label(*rows.iloc[0][["method", "factor"]]),
+        rows["context_tokens"].max(),
+    )
+    free, costly = (
+        rows[(rows["verdict"] == WORSE) == worse] for worse in (False, True)
+    )
     lead = f"{label} at {length} tokens: "
     if costly.empty:
         return f"{lead}no cost to {task} of {len(rows)} roundings can be distinguished"
@@ -120,6 +179,6 @@ def _said(rows: pd.DataFrame, metric: str) -> str:
         named.append(f"{less} more up to {worst_first['cost'].iloc[NAMED]:.3g}")
     upto = f" (score errors up to {free['score_error'].max():.2g})" if len(free) else ""
     return (
-        f"{lead}{len(free)} of {len(rows)} roundings cost nothing that can be distinguished{upto}; "
-        f"the others cost, in {unit}: {', '.join(named)}"
+        f"{lead}{len(free)} of {len(rows)} roundings cost nothing that can be"
+        f" distinguished{upto}; the others cost, in {unit}: {', '.join(named)}"
     )

@@ -1,4 +1,6 @@
-"""The base of the tasks that models are evaluated on, and the first of them: real text."""
+"""The base of the tasks that models are evaluated on, and the first of them: real
+text.
+"""
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -17,7 +19,8 @@ from ropelab.runs.cell import Advance, Supply
 
 # Rows and tokens in each, pass by pass.
 Windows = Sequence[tuple[int, int]]
-# Sequences to search with: no training seed, and not the seed 0 of those that are measured.
+# Sequences to search with: no training seed, and not the seed 0 of those that are
+# measured.
 SEARCH_SEED = 1_000_003
 # Documents between two reports of progress.
 ROWS_AT_ONCE = 5
@@ -49,7 +52,10 @@ class EvaluationTask(ABC):
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         # The kind of the cell has the name already.
         del own["name"], own["corpus"]
-        return {**{name: v for name, v in own.items() if v is not None}, **self.text_key}
+        return {
+            **{name: v for name, v in own.items() if v is not None},
+            **self.text_key,
+        }
 
     @property
     def text_key(self) -> dict[str, Any]:
@@ -81,7 +87,9 @@ class EvaluationTask(ABC):
         return
 
     def inside(self, length: int) -> Self | None:
-        """Return an easy task in a context of that length; None if every model does some."""
+        """Return an easy task in a context of that length; None if every model does
+        some.
+        """
         return None
 
     def parts(self) -> Sequence[Self]:
@@ -89,7 +97,9 @@ class EvaluationTask(ABC):
         return [self]
 
     @abstractmethod
-    def measure(self, model: Any, mode: Mode, advance: Advance) -> dict[str, pd.DataFrame]:
+    def measure(
+        self, model: Any, mode: Mode, advance: Advance
+    ) -> dict[str, pd.DataFrame]:
         """Return values per document or sequence."""
 
     def search_loss(self, model: Readable, mode: Mode) -> float:
@@ -111,7 +121,11 @@ class Texts(EvaluationTask):
 
     @property
     def title(self) -> str:
-        return self.name if self.only is None else f"document {self.only + 1} of {self.documents}"
+        return (
+            self.name
+            if self.only is None
+            else f"document {self.only + 1} of {self.documents}"
+        )
 
     @property
     def key(self) -> dict[str, Any]:
@@ -147,8 +161,12 @@ class Texts(EvaluationTask):
     def parts(self) -> Sequence[Self]:
         return [replace(self, only=number) for number in range(self.documents)]
 
-    def measure(self, model: Readable, mode: Mode, advance: Advance) -> dict[str, pd.DataFrame]:
-        """Return nats per byte and document: `buckets` in one pass, `last_window` by context."""
+    def measure(
+        self, model: Readable, mode: Mode, advance: Advance
+    ) -> dict[str, pd.DataFrame]:
+        """Return nats per byte and document: `buckets` in one pass, `last_window` by
+        context.
+        """
         tokens, bytes_per_token = self.corpus.documents(self.length + 1, self.documents)
         first = self.only or 0
         read = slice(first, first + self.steps)
@@ -162,34 +180,48 @@ class Texts(EvaluationTask):
                 # In float64, as sums over thousands of tokens lose digits in float32.
                 losses = mode.losses(model, rows[:, : ends[-1] + 1], asked).double()
                 for end in ends:
-                    bucket = losses[:, asked - ends[-1] + starts[end] : asked - ends[-1] + end]
+                    bucket = losses[
+                        :, asked - ends[-1] + starts[end] : asked - ends[-1] + end
+                    ]
                     in_bucket[end] += (bucket.mean(dim=1) / size).tolist()
                 if ends[-1] == self.length and self.length in left:
-                    at_end[self.length] += (losses[:, -self.last :].mean(dim=1) / size).tolist()
+                    at_end[self.length] += (
+                        losses[:, -self.last :].mean(dim=1) / size
+                    ).tolist()
                     left.remove(self.length)
             for context in left:
                 for _ in mode.passes(model, [context]):
-                    last = mode.losses(model, rows[:, -context - 1 :], self.last).double()
+                    last = mode.losses(
+                        model, rows[:, -context - 1 :], self.last
+                    ).double()
                     at_end[context] += (last.mean(dim=1) / size).tolist()
             advance(len(rows))
         buckets = _per_document(in_bucket, list(starts), "bucket_end_tokens", first)
-        buckets.insert(1, "bucket_start_tokens", buckets["bucket_end_tokens"].map(starts))
+        buckets.insert(
+            1, "bucket_start_tokens", buckets["bucket_end_tokens"].map(starts)
+        )
         contexts = _per_document(at_end, self.contexts, "context_tokens", first)
         return {"buckets": buckets, **({"last_window": contexts} if at_end else {})}
 
     def examples(self, count: int, length: int) -> Tensor:
         """Return some of the documents that are measured, cut to a length."""
-        return self.corpus.documents(self.length + 1, self.documents)[0][:count, :length]
+        return self.corpus.documents(self.length + 1, self.documents)[0][
+            :count, :length
+        ]
 
     def search_loss(self, model: Readable, mode: Mode) -> float:
-        """Return the mean loss from `beyond` on, on windows of the text that is learned from."""
+        """Return the mean loss from `beyond` on, on windows of the text that is learned
+        from.
+        """
         assert self.beyond is not None, "nothing is searched on this text"
         texts = self.corpus.windows(SEARCH_SEED, self.length + 1, SEARCH_WINDOWS)
         next(mode.passes(model, [self.length]))
         return float(mode.losses(model, texts, self.length - self.beyond).mean())
 
 
-def _per_document(losses: Losses, places: Sequence[int], column: str, first: int) -> pd.DataFrame:
+def _per_document(
+    losses: Losses, places: Sequence[int], column: str, first: int
+) -> pd.DataFrame:
     records = [
         (document, place, value)
         for place in places

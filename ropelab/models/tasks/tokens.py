@@ -1,11 +1,12 @@
 """Text to evaluate on, described so that another process can read it there, once.
 
-A corpus gives documents, stretches to hide something in, and tokens that serve as symbols: as
-bytes, half of them to learn from (`CorpusRef`), or all in the tokens of a released model.
+A corpus gives documents, stretches to hide something in, and tokens that serve as
+symbols: as bytes, half of them to learn from (`CorpusRef`), or all in the tokens of a
+released model.
 
 Documents are whole files, ordered by their content, one kind after the other, without
-near-duplicates. A single file is cut into pieces by tokens, as are packed documents: one after
-another with an end-of-sequence token between, as in pretraining.
+near-duplicates. A single file is cut into pieces by tokens, as are packed documents:
+one after another with an end-of-sequence token between, as in pretraining.
 """
 
 import hashlib
@@ -22,7 +23,14 @@ import torch
 from torch import Tensor
 
 from ropelab.models.lm import corpus as sources
-from ropelab.models.lm.corpus import ALPHABET, Corpus, CorpusRef, Document, Origin, read_documents
+from ropelab.models.lm.corpus import (
+    ALPHABET,
+    Corpus,
+    CorpusRef,
+    Document,
+    Origin,
+    read_documents,
+)
 from ropelab.models.released.facts import facts_of
 from ropelab.models.released.folder import located, stamp
 from ropelab.models.released.loading import load_tokenizer
@@ -30,23 +38,30 @@ from ropelab.runs.errors import InputError, MachineError
 
 Bos = Literal["auto", "yes", "no"]
 Piece = tuple[Origin, list[int]]
-# Bytes: so many per token are enough text to tokenize; on average a token has three or four.
+# Bytes: so many per token are enough text to tokenize; on average a token has three or
+# four.
 BYTES_PER_TOKEN = 16
 
 
 @dataclass(frozen=True)
 class TokenText:
-    """A corpus in a released model's tokens, small enough to be part of a cell's description."""
+    """A corpus in a released model's tokens, small enough to be part of a cell's
+    description.
+    """
 
     path: str  # a text file or a folder, empty for the standard library of this Python
     fingerprint: str  # of its content; a corpus that changed since is refused
     model: str  # the folder of its tokenizer; not in the key, as a cell names its model
-    bos: Bos = "auto"  # begin rows with that token; auto: if the tokenizer itself adds one
+    # begin rows with that token; auto: if the tokenizer itself adds one
+    bos: Bos = "auto"
     packed: bool = False  # join documents one after another and cut them into rows
-    files: tuple[object, ...] = ()  # of that folder: a tokenizer that was replaced makes other rows
+    # of that folder: a tokenizer that was replaced makes other rows
+    files: tuple[object, ...] = ()
 
     @classmethod
-    def of(cls, path: str, model: str, bos: Bos = "auto", packed: bool = False) -> "TokenText":
+    def of(
+        cls, path: str, model: str, bos: Bos = "auto", packed: bool = False
+    ) -> "TokenText":
         """Describe a corpus on disk. InputError if there is none."""
         files = stamp(located(Path(model)))
         return cls(path, _read(path).fingerprint, model, bos, packed, files)
@@ -61,7 +76,9 @@ class TokenText:
         return {**text, "bos": self.bos, "packed": self.packed}
 
     def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
-        """Everything the sequences of a retrieval task depend on besides their places."""
+        """Everything the sequences of a retrieval task depend on besides their
+        places.
+        """
         return self.key if reads_text else {"bos": self.bos}
 
     @property
@@ -76,24 +93,32 @@ class TokenText:
 
     @property
     def front(self) -> list[int]:
-        """The tokens that every row begins with. InputError if the tokenizer has no such token."""
+        """The tokens that every row begins with. InputError if the tokenizer has no
+        such token.
+        """
         tokenizer, wanted = self.tokenizer, self.bos == "yes"
         first = tokenizer.bos_token_id
         if self.bos == "auto" and first is not None:
             wanted = tokenizer("a text")["input_ids"][:1] == [first]
         if wanted and first is None:
-            raise InputError(f"the tokenizer in {self.model} has no token that begins a text")
+            raise InputError(
+                f"the tokenizer in {self.model} has no token that begins a text"
+            )
         return [first] if wanted else []
 
     @property
     def symbols(self) -> Tensor:
-        """An ordinary token for each symbol of `ALPHABET`, drawn once. Errors as `ids`."""
+        """An ordinary token for each symbol of `ALPHABET`, drawn once. Errors as
+        `ids`.
+        """
         drawn = _symbols(self)
         self._check(int(drawn.max()))
         return drawn
 
     def ids(self, text: str) -> list[int]:
-        """Tokenize a text, without `front`. InputError for tokens that the model does not know."""
+        """Tokenize a text, without `front`. InputError for tokens that the model does
+        not know.
+        """
         ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         self._check(max(ids, default=0))
         return ids
@@ -102,12 +127,14 @@ class TokenText:
         known = facts_of(self.model).vocabulary
         if token >= known:
             raise InputError(
-                f"the tokenizer of {self.model} makes token {token}, and the model knows "
-                f"{known} tokens"
+                f"the tokenizer of {self.model} makes token {token}, and the model"
+                f" knows {known} tokens"
             )
 
     def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
-        """Return tokens [count, length] and bytes per token. InputError if there are fewer."""
+        """Return tokens [count, length] and bytes per token. InputError if there are
+        fewer.
+        """
         return _rows(self, length, count)[:2]
 
     def origins(self, length: int, count: int) -> tuple[Origin, ...]:
@@ -119,11 +146,15 @@ class TokenText:
         return _read(self.path).names
 
     def stretch(self, number: int, length: int) -> list[int]:
-        """Return a piece of the packed text; the first follows the last. InputError if none is."""
+        """Return a piece of the packed text; the first follows the last. InputError if
+        none is.
+        """
         stream = _stream(self, (number + 1) * length)
         whole = len(stream) // length
         if not whole:
-            raise InputError(f"{_read(self.path).name} has fewer than {length} tokens (--corpus)")
+            raise InputError(
+                f"{_read(self.path).name} has fewer than {length} tokens (--corpus)"
+            )
         start = number % whole * length
         return stream[start : start + length]
 
@@ -154,7 +185,9 @@ def _read_unchanged(path: Path | None, stamp: object) -> Corpus:
 def _whole(text: TokenText) -> Corpus:
     corpus = _read(text.path)
     if corpus.fingerprint != text.fingerprint:
-        raise MachineError(f"{corpus.name} changed while the run was going on; start it again")
+        raise MachineError(
+            f"{corpus.name} changed while the run was going on; start it again"
+        )
     return corpus
 
 
@@ -168,8 +201,12 @@ def _symbols(text: TokenText) -> Tensor:
 
 
 @lru_cache(maxsize=4)
-def _rows(text: TokenText, length: int, count: int) -> tuple[Tensor, Tensor, tuple[Origin, ...]]:
-    """Return rows of tokens, bytes per predicted token of each, and the document each is from."""
+def _rows(
+    text: TokenText, length: int, count: int
+) -> tuple[Tensor, Tensor, tuple[Origin, ...]]:
+    """Return rows of tokens, bytes per predicted token of each, and the document each
+    is from.
+    """
     corpus, front = _whole(text), text.front
     cut = text.packed or text.single
     found = (_pieces if cut else _beginnings)(text, length - len(front), count)
@@ -177,8 +214,9 @@ def _rows(text: TokenText, length: int, count: int) -> tuple[Tensor, Tensor, tup
         noun = "pieces" if cut else "documents"
         longer = "" if cut else ", pack the documents (--packed)"
         raise InputError(
-            f"{corpus.name} has {len(found)} {noun} of {length} tokens, {count} are needed; give "
-            f"more or longer text (--corpus){longer}, or ask for fewer (--documents)"
+            f"{corpus.name} has {len(found)} {noun} of {length} tokens, {count} are"
+            f" needed; give more or longer text (--corpus){longer}, or ask for fewer"
+            " (--documents)"
         )
     origins, pieces = zip(*found, strict=True)
     sizes = []
@@ -192,12 +230,16 @@ def _rows(text: TokenText, length: int, count: int) -> tuple[Tensor, Tensor, tup
 
 
 def _beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
-    """Return the first tokens of long enough documents: one kind after the other, in turn."""
+    """Return the first tokens of long enough documents: one kind after the other, in
+    turn.
+    """
     # The kind with most text comes first, so that a few documents are of several kinds.
     by_kind: dict[str, list[Document]] = defaultdict(list)
     for document in _whole(text).held_out:
         by_kind[document.kind].append(document)
-    kinds = sorted(by_kind, key=lambda kind: (-sum(len(d.text) for d in by_kind[kind]), kind))
+    kinds = sorted(
+        by_kind, key=lambda kind: (-sum(len(d.text) for d in by_kind[kind]), kind)
+    )
 
     def long_enough(kind: str) -> Iterator[Piece]:
         for document in by_kind[kind]:
@@ -222,7 +264,10 @@ def _pieces(text: TokenText, length: int, count: int) -> list[Piece]:
     stream, corpus = _stream(text, count * length), _whole(text)
     kind = corpus.held_out[0].kind if text.single else "packed"
     return [
-        (Origin(f"piece {number}", kind), stream[number * length : (number + 1) * length])
+        (
+            Origin(f"piece {number}", kind),
+            stream[number * length : (number + 1) * length],
+        )
         for number in range(min(count, len(stream) // length))
     ]
 

@@ -1,6 +1,8 @@
-"""The one map: cells are computed in this process, in worker processes beside it, or on Ray.
+"""The one map: cells are computed in this process, in worker processes beside it, or on
+Ray.
 
-Each uses one torch thread, so tables are the same, byte for byte, for any number of workers.
+Each uses one torch thread, so tables are the same, byte for byte, for any number of
+workers.
 """
 
 import os
@@ -26,33 +28,45 @@ SECONDS_BETWEEN_LOOKS = 0.1
 
 
 class Engine:
-    """Computes cells and keeps them, in this process; subclasses have workers beside it."""
+    """Computes cells and keeps them, in this process; subclasses have workers beside
+    it.
+    """
 
     _loop: tuple[threading.Thread, threading.Event] | None = None
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
-        """Start workers for cells; return how many compute side by side, 0 without workers."""
+        """Start workers for cells; return how many compute side by side, 0 without
+        workers.
+        """
         return 0
 
     def place(self, needs: Needs, running: Running) -> int | None:
-        """Find room for one more cell: the number of its GPU (0 without one), None without room."""
+        """Find room for one more cell: the number of its GPU (0 without one), None
+        without room.
+        """
         raise NotImplementedError
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
         raise NotImplementedError
 
     def ended(self, seconds: float) -> Iterable[Ended]:
-        """Wait at most so long for cells to end; one lost with its worker ends in LostError."""
+        """Wait at most so long for cells to end; one lost with its worker ends in
+        LostError.
+        """
         raise NotImplementedError
 
     def close(self, interrupted: bool) -> None:
-        """End all workers; if interrupted, a training step may end and be kept first."""
+        """End all workers; if interrupted, a training step may end and be kept
+        first.
+        """
         raise NotImplementedError
 
     def compute(self, cells: Sequence[Cell], context: Context) -> Finished:
-        """Compute cells and yield each when it is finished; one that fails stops no other.
+        """Compute cells and yield each when it is finished; one that fails stops no
+        other.
 
-        Cells come after those that they start from; if a start fails, they end with its error.
+        Cells come after those that they start from; if a start fails, they end with its
+        error.
         """
         if not cells:
             return
@@ -75,7 +89,9 @@ class Engine:
                     yield cells[number], error
             for number in here:
                 cell = cells[number]
-                error = next((failed[s] for s in map(name_of, cell.starts) if s in failed), None)
+                error = next(
+                    (failed[s] for s in map(name_of, cell.starts) if s in failed), None
+                )
                 if error is None:
                     try:
                         compute_cell(number, cell, board.take, context)
@@ -94,7 +110,9 @@ class Engine:
             thread.join()
 
     def _by_workers(self, cells: Mapping[int, Cell], board: Board) -> Iterator[Ended]:
-        """Yield what ends; only a thread speaks to the workers, so they stay busy meanwhile."""
+        """Yield what ends; only a thread speaks to the workers, so they stay busy
+        meanwhile.
+        """
         ended: SimpleQueue[Ended | BaseException | None] = SimpleQueue()
         stopping = threading.Event()
 
@@ -136,7 +154,9 @@ def compute_cell(number: int, cell: Cell, send: Send, context: Context) -> None:
     """Compute one cell wherever this is, its progress sent as messages."""
     send(Message(number, "started", (os.getpid(),)))
     try:
-        with one_thread() if cell.needs.dtype and not cell.needs.alone else nullcontext():
+        with (
+            one_thread() if cell.needs.dtype and not cell.needs.alone else nullcontext()
+        ):
             replace(context, progress=partial(reported, send, number)).compute(cell)
     finally:
         send(Message(number, "ended"))

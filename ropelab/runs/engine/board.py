@@ -1,4 +1,6 @@
-"""Progress of cells, wherever they are computed: messages, and the board that shows them."""
+"""Progress of cells, wherever they are computed: messages, and the board that shows
+them.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +12,8 @@ from ropelab.runs.cell import Advance, Cell, Progress, silent
 
 # A cell speaks at most so often about one line.
 SECONDS_BETWEEN = 0.2
-# Expected costs are right within a factor of about two, and the first steps of a cell take longer
-# than the rest; so at first the expectation counts for more than the clock.
+# Expected costs are right within a factor of about two, and the first steps of a cell
+# take longer than the rest; so at first the expectation counts for more than the clock.
 TRUSTED_SECONDS = 120.0
 # Arithmetic that is expected to take less shows no progress.
 QUICK_SECONDS = 3.0
@@ -23,8 +25,8 @@ class Message(NamedTuple):
     """News of a cell."""
 
     number: int
-    # `started` (process id), `open` (description, total), `advance` (steps, note, left), `close`,
-    # `ended`.
+    # `started` (process id), `open` (description, total), `advance` (steps, note,
+    # left), `close`, `ended`.
     kind: str
     content: tuple[Any, ...] = ()
 
@@ -115,7 +117,9 @@ class Board:
         self._finished += 1
         self._advance(number, 1.0)
 
-    def _move(self, number: int, steps: float, note: str = "", left: float | None = None) -> None:
+    def _move(
+        self, number: int, steps: float, note: str = "", left: float | None = None
+    ) -> None:
         line = self._lines[number]
         line.advance(steps, note=note, left=left)
         if line.left:
@@ -128,7 +132,9 @@ class Board:
         self._whole(moved, note=f"{self._finished} finished", left=self._time_left())
 
     def _time_left(self) -> float:
-        """Estimate the seconds to the end: the expected rest, corrected by what was measured."""
+        """Estimate the seconds to the end: the expected rest, corrected by what was
+        measured.
+        """
         rest = sum(self._left)
         expected = max(rest / self.workers, *self._left)
         done = (self._total - rest) / self.workers

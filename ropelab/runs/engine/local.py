@@ -1,10 +1,11 @@
 """Cells in worker processes on this machine, side by side, one torch thread each.
 
-A worker that is killed costs its cell only; all end with their parent, however it ended.
+A worker that is killed costs its cell only; all end with their parent, however it
+ended.
 """
 
-# loky's executor, a schedule of ours: with joblib (1.6) a killed worker ends the whole call, and
-# neither cells that wait for others nor memory and GPUs are known.
+# loky's executor, a schedule of ours: with joblib (1.6) a killed worker ends the whole
+# call, and neither cells that wait for others nor memory and GPUs are known.
 
 import os
 import signal
@@ -30,7 +31,8 @@ from ropelab.runs.files import table_beside
 from ropelab.runs.machine import one_gpu
 from ropelab.runs.temporary import folder_of
 
-# After an interrupt a training step may end and be kept for so long; then workers are killed.
+# After an interrupt a training step may end and be kept for so long; then workers are
+# killed.
 GRACE_SECONDS = 1.5
 # On Windows another process can only be ended: what it has kept so far counts.
 CAN_INTERRUPT = os.name == "posix"
@@ -38,13 +40,16 @@ CAN_INTERRUPT = os.name == "posix"
 SECONDS_BETWEEN_LOOKS = 1.0
 ENVIRONMENT = table_beside(__file__, "environment")["local"]
 
-# In a worker: puts messages into the queue to its parent; the sources of own code as known there.
+# In a worker: puts messages into the queue to its parent; the sources of own code as
+# known there.
 _send: Send | None = None
 _sources: dict[str, str] = {}
 
 
 class Workers(Engine):
-    """An engine of local processes; without a count, as many as there are cores and memory."""
+    """An engine of local processes; without a count, as many as there are cores and
+    memory.
+    """
 
     def __init__(self, count: int | None = None) -> None:
         self._count = count
@@ -61,7 +66,8 @@ class Workers(Engine):
 
     def _start(self) -> None:
         context = get_context("loky")
-        # A new queue too: a worker that was killed may have held the lock of the old one.
+        # A new queue too: a worker that was killed may have held the lock of the old
+        # one.
         self._queue = context.SimpleQueue()
         self._executor = ProcessPoolExecutor(
             self._machine.workers,
@@ -77,10 +83,12 @@ class Workers(Engine):
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
         kept = self._kept
         try:
-            # A training has a thread for every worker: where others compute, the system shares out
-            # the cores, and a model that trains alone has all of them.
+            # A training has a thread for every worker: where others compute, the system
+            # shares out the cores, and a model that trains alone has all of them.
             cores = self._machine.workers
-            future = self._executor.submit(work, number, cell, kept.root, kept.again, gpu, cores)
+            future = self._executor.submit(
+                work, number, cell, kept.root, kept.again, gpu, cores
+            )
         except (OSError, BrokenProcessPool) as error:
             future = Future()
             future.set_exception(error)
@@ -90,9 +98,12 @@ class Workers(Engine):
     def ended(self, seconds: float) -> Iterator[Ended]:
         done, _ = wait(self._running, seconds, FIRST_COMPLETED)
         self._read()
-        broken = any(isinstance(future.exception(), BrokenProcessPool) for future in done)
+        broken = any(
+            isinstance(future.exception(), BrokenProcessPool) for future in done
+        )
         if broken:
-            # When a worker is lost, all are: every cell that is not finished ends with this error.
+            # When a worker is lost, all are: every cell that is not finished ends with
+            # this error.
             done, _ = wait(self._running)
         lost = []
         for future in done:
@@ -104,7 +115,8 @@ class Workers(Engine):
             else:
                 raise error
         if broken:
-            # Where no cell had begun, workers cannot even start: a loss for all of them.
+            # Where no cell had begun, workers cannot even start: a loss for all of
+            # them.
             every = {number for number, _, _ in lost}
             inside = every & set(self._inside) or every
             self.close(interrupted=False)
@@ -142,7 +154,9 @@ class Workers(Engine):
 
 
 def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
-    """Prepare a worker: Ctrl-C is its parent's to handle, and without a parent it ends."""
+    """Prepare a worker: Ctrl-C is its parent's to handle, and without a parent it
+    ends.
+    """
     global _send, _sources
     _send, _sources = queue.put, sources
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -150,15 +164,21 @@ def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
 
 
 def work(number: int, cell: Cell, root: Path, again: str, gpu: int, cores: int) -> None:
-    """In a worker: compute one cell, on a GPU of that number if it needs one, and keep it."""
+    """In a worker: compute one cell, on a GPU of that number if it needs one, and keep
+    it.
+    """
     assert _send is not None
     own.check_sources(_sources)
     with one_gpu(gpu) if cell.needs.gpu else nullcontext():
-        compute_cell(number, cell, _send, Context(cells=Cells(root, again), cores=cores))
+        compute_cell(
+            number, cell, _send, Context(cells=Cells(root, again), cores=cores)
+        )
 
 
 def _end_without(parent: int) -> None:
-    """End this process when its parent has; on Windows it keeps the number of a dead one."""
+    """End this process when its parent has; on Windows it keeps the number of a dead
+    one.
+    """
     while os.getppid() == parent and psutil.pid_exists(parent):
         time.sleep(SECONDS_BETWEEN_LOOKS)
     os._exit(1)

@@ -1,9 +1,11 @@
-"""Cells on a Ray cluster: they go there with all that they read, and return with all they made.
+"""Cells on a Ray cluster: they go there with all that they read, and return with all
+they made.
 
-No shared file system: all travels through Ray's object store into a worker's temporary folder. Ray
-is loaded, and a cluster joined, when the first cells come. It is quiet, sends no statistics and
-leaves nothing behind: a cluster of this machine has its files in a temporary folder and its access
-token in the environment, where Ray would write one into the home folder.
+No shared file system: all travels through Ray's object store into a worker's temporary
+folder. Ray is loaded, and a cluster joined, when the first cells come. It is quiet,
+sends no statistics and leaves nothing behind: a cluster of this machine has its files
+in a temporary folder and its access token in the environment, where Ray would write one
+into the home folder.
 """
 
 import atexit
@@ -28,7 +30,16 @@ import psutil
 
 import ropelab
 from ropelab.runs import own
-from ropelab.runs.cell import Cell, CellName, Cells, Context, Needs, Parcel, Supply, with_starts
+from ropelab.runs.cell import (
+    Cell,
+    CellName,
+    Cells,
+    Context,
+    Needs,
+    Parcel,
+    Supply,
+    with_starts,
+)
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board
 from ropelab.runs.engine.schedule import TRIES, Running, machine_for
@@ -51,13 +62,17 @@ SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_TO_JOIN = 30.0
 SECONDS_TO_LEAVE = 20.0  # for a call that began before the store was lost
 SECONDS_TO_END = 5.0
-JOIN = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_level='CRITICAL')"
+JOIN = (
+    "import ray, sys; ray.init(sys.argv[1], log_to_driver=False,"
+    " logging_level='CRITICAL')"
+)
 
 
 class OnRay(Engine):
     """An engine of Ray tasks, at most `count` at once.
 
-    Without an address it is RAY_ADDRESS, else a cluster of this machine, which ends with it.
+    Without an address it is RAY_ADDRESS, else a cluster of this machine, which ends
+    with it.
     """
 
     def __init__(self, address: str | None = None, count: int | None = None) -> None:
@@ -83,7 +98,9 @@ class OnRay(Engine):
         self._store.join(ray.get_runtime_context().gcs_address)
         here = ray.get_runtime_context().get_node_id()
         beside = NodeAffinitySchedulingStrategy(here, soft=False)
-        self._queue = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": beside})
+        self._queue = Queue(
+            actor_options={"num_cpus": 0, "scheduling_strategy": beside}
+        )
         self._compute = ray.remote(num_cpus=1, max_retries=TRIES - 1)(computed)
         self._kept, self._board = context.cells, board
         self._objects: dict[str, ObjectRef] = {}
@@ -102,22 +119,33 @@ class OnRay(Engine):
         self._folder = None
 
     def place(self, needs: Needs, running: Running) -> int | None:
-        """See `Engine.place`; the cluster may grow and shrink, and Ray chooses the GPU."""
-        # One more than there is room for: a cluster that grows on demand sees it waiting.
+        """See `Engine.place`; the cluster may grow and shrink, and Ray chooses the
+        GPU.
+        """
+        # One more than there is room for: a cluster that grows on demand sees it
+        # waiting.
         self._store.look()
         full = len(running) >= min(_total("CPU") + 1, self._count or inf)
         on_gpu = sum(each.gpu for each, _ in running)
         return None if full or (needs.gpu and on_gpu > _total("GPU")) else 0
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
-        """See `Engine.begin`; a cell whose worker or machine is lost is begun again by Ray."""
+        """See `Engine.begin`; a cell whose worker or machine is lost is begun again by
+        Ray.
+        """
         needs = cell.needs
         starts, kept = with_starts(cell.starts).values(), self._kept
         packed = *map(kept.packed, starts), *map(kept.packed, needs.folders)
         parcels = [parcel for parcel in packed if parcel]
         contents: list[Supply | Parcel] = [*needs.supplies, *parcels]
         objects = [self._stored(content) for content in contents]
-        about = ((VERSION, own.known_sources()), number, cell, self._kept.again, self._folder)
+        about = (
+            (VERSION, own.known_sources()),
+            number,
+            cell,
+            self._kept.again,
+            self._folder,
+        )
         task = self._compute.options(num_gpus=int(needs.gpu), name=cell.title)
         self._running[task.remote(*about, self._queue, *objects)] = number, cell
 
@@ -154,7 +182,10 @@ class OnRay(Engine):
             except RayTaskError as error:
                 yield number, error.cause or error
             except RayError as error:
-                text = f"'{cell.title}' was lost {TRIES} times with its worker or machine: "
+                text = (
+                    f"'{cell.title}' was lost {TRIES} times with its worker or"
+                    " machine: "
+                )
                 yield number, MachineError(text + _first_line(error))
             except OSError as error:
                 yield number, error
@@ -175,7 +206,9 @@ class OnRay(Engine):
 
 
 class _Store:
-    """Ray's control store: without it calls wait, and Ray at last aborts this process."""
+    """Ray's control store: without it calls wait, and Ray at last aborts this
+    process.
+    """
 
     is_lost = False  # of the class: a process has one connection
 
@@ -183,7 +216,9 @@ class _Store:
         self._address, self.resting = "", threading.Event()
 
     def join(self, address: str) -> None:
-        """Watch the store at an address until `resting`, and look at the end of the process."""
+        """Watch the store at an address until `resting`, and look at the end of the
+        process.
+        """
         self._address, self.resting = address, threading.Event()
         atexit.unregister(_leave)
         atexit.register(_leave, self)  # comes before Ray's own end
@@ -196,27 +231,38 @@ class _Store:
             socket.create_connection((host, int(port)), SECONDS_TO_JOIN).close()
         except OSError as error:
             _Store.is_lost = True
-            sys.excepthook = sys.__excepthook__  # Ray's tells its store of the error first
+            # Ray's tells its store of the error first
+            sys.excepthook = sys.__excepthook__
             raise MachineError(f"{LOST}: {error.strerror or error}") from None
 
     def _watch(self, resting: threading.Event) -> None:
-        """End this process if a call waits for a lost store: nobody else can any more."""
+        """End this process if a call waits for a lost store: nobody else can any
+        more.
+        """
         while not resting.wait(SECONDS_BETWEEN_LOOKS):
             try:
                 self.look()
             except MachineError as error:
                 if not resting.wait(SECONDS_TO_LEAVE):
                     say(f"ropelab: {error}")
-                    # What others registered may itself wait for the thread that makes the call.
+                    # What others registered may itself wait for the thread that makes
+                    # the call.
                     threading.Timer(SECONDS_TO_END, _end_now).start()
-                    if threading.main_thread().is_alive():  # otherwise it has begun that
+                    # otherwise it has begun that
+                    if threading.main_thread().is_alive():
                         _leave(self)
                     _end_now()
                 return
 
 
 def computed(
-    code: Code, number: int, cell: Cell, again: str, folder: str, queue: Any, *objects: Any
+    code: Code,
+    number: int,
+    cell: Cell,
+    again: str,
+    folder: str,
+    queue: Any,
+    *objects: Any,
 ) -> tuple[Parcel, ...]:
     """On a worker: compute one cell from `objects`; return what it left in its folders.
 
@@ -262,8 +308,8 @@ def check_ray(address: str | None) -> None:
     host, _, port = address.rpartition(":")
     if "//" in address or not host or not port.isdecimal():
         raise InputError(
-            f"cannot read the address '{address}'; allowed: auto (the cluster that this machine "
-            "belongs to), or HOST:PORT of its head, as `ray start` prints it"
+            f"cannot read the address '{address}'; allowed: auto (the cluster that this"
+            " machine belongs to), or HOST:PORT of its head, as `ray start` prints it"
         )
     try:
         socket.create_connection((host, int(port)), SECONDS_TO_REACH).close()
@@ -272,10 +318,14 @@ def check_ray(address: str | None) -> None:
 
 
 def check_joinable(address: str) -> None:
-    """Raise InputError unless another process can join the cluster: Ray ends one that cannot."""
+    """Raise InputError unless another process can join the cluster: Ray ends one that
+    cannot.
+    """
     command = [sys.executable, "-c", JOIN, address]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_TO_JOIN)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=SECONDS_TO_JOIN
+        )
     except subprocess.TimeoutExpired:
         raise InputError(f"no Ray cluster answers at {address}") from None
     if done.returncode:
@@ -285,7 +335,9 @@ def check_joinable(address: str) -> None:
 
 @contextmanager
 def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
-    """Join a Ray cluster, or start one here with so many `cpus`; yield its folder then."""
+    """Join a Ray cluster, or start one here with so many `cpus`; yield its folder
+    then.
+    """
     # A process that has joined one already, as a notebook may, stays where it is.
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -305,9 +357,16 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
             place = TemporaryFolder("/tmp" if longer else None)
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             try:
-                _init(address="local", num_cpus=cpus, include_dashboard=False, _temp_dir=place.name)
+                _init(
+                    address="local",
+                    num_cpus=cpus,
+                    include_dashboard=False,
+                    _temp_dir=place.name,
+                )
             except (OSError, RuntimeError, ValueError) as error:
-                raise MachineError(f"Ray does not start here: {_first_line(error)}") from None
+                raise MachineError(
+                    f"Ray does not start here: {_first_line(error)}"
+                ) from None
         yield place.name if place else ""
     finally:
         with suppress(MachineError, ValueError):  # one that never began has no address
@@ -321,7 +380,9 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
 
 
 def _end_processes() -> None:
-    """End those that compute, of all that Ray started here; all, if they wait for a lost store."""
+    """End those that compute, of all that Ray started here; all, if they wait for a
+    lost store.
+    """
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             name = process.name()
@@ -331,7 +392,9 @@ def _end_processes() -> None:
 
 
 def _leave(store: _Store) -> None:
-    """End this process in place of Ray's own end, if that would wait for its store and abort."""
+    """End this process in place of Ray's own end, if that would wait for its store and
+    abort.
+    """
     import ray
 
     with suppress(MachineError):

@@ -1,4 +1,6 @@
-"""The order of cells: the most urgent whose starts are finished, as soon as there is room."""
+"""The order of cells: the most urgent whose starts are finished, as soon as there is
+room.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +11,8 @@ from ropelab.runs.cell import Cell, Needs, name_of
 from ropelab.runs.errors import MachineError
 from ropelab.runs.machine import available_memory, cores
 
-# The needs of the cells that are being computed, each with the number of its GPU (0 without one).
+# The needs of the cells that are being computed, each with the number of its GPU (0
+# without one).
 Running = Sequence[tuple[Needs, int]]
 Place = Callable[[Needs, Running], int | None]
 
@@ -41,8 +44,9 @@ class Machine:
 
 def machine_for(asked: int | None, needs: Sequence[Needs]) -> Machine:
     """Make room for as many cells as asked, else as there are cores and memory for."""
-    # The smallest cell decides how many may fit. A GPU computes one cell at a time, unless more
-    # workers are asked for than there are GPUs: nothing is known of its memory.
+    # The smallest cell decides how many may fit. A GPU computes one cell at a time,
+    # unless more workers are asked for than there are GPUs: nothing is known of its
+    # memory.
     gpus, most = 1, cores()
     if any(each.gpu for each in needs):
         import torch
@@ -61,7 +65,9 @@ class LostError(Exception):
 
 
 class Schedule:
-    """The cells that wait and those that run; a start that is not among them is finished."""
+    """The cells that wait and those that run; a start that is not among them is
+    finished.
+    """
 
     def __init__(self, cells: Mapping[int, Cell], place: Place) -> None:
         self._cells, self._place = cells, place
@@ -72,10 +78,12 @@ class Schedule:
             for number, cell in cells.items()
         }
         awaited = set().union(*self._starts.values())
-        # First what takes a moment, so that no quick answer waits for hours of training; then those
-        # that others wait for, then the longest, so that none of these ends last.
+        # First what takes a moment, so that no quick answer waits for hours of
+        # training; then those that others wait for, then the longest, so that none of
+        # these ends last.
         self._waiting = sorted(
-            cells, key=lambda n: (needs[n].size > MOMENT, n not in awaited, -needs[n].size, n)
+            cells,
+            key=lambda n: (needs[n].size > MOMENT, n not in awaited, -needs[n].size, n),
         )
         self._running: dict[int, int] = {}
         self.undone = set(cells)
@@ -83,28 +91,32 @@ class Schedule:
 
     def begin(self) -> tuple[int, int] | None:
         """Return the next cell that there is room for, and the number of its GPU."""
-        # Of cells that were lost together only one may be too large: the last try is made alone.
+        # Of cells that were lost together only one may be too large: the last try is
+        # made alone.
         last = {number for number, times in self._lost.items() if times == TRIES - 1}
         if last & self._running.keys():
             return None
         for number in sorted(self._waiting, key=last.__contains__):
             if self._starts[number] & self.undone or (number in last and self._running):
                 continue
-            running = [(self._needs[other], gpu) for other, gpu in self._running.items()]
+            running = [
+                (self._needs[other], gpu) for other, gpu in self._running.items()
+            ]
             gpu = self._place(self._needs[number], running)
             if gpu is not None:
                 self._waiting.remove(number)
                 self._running[number] = gpu
                 return number, gpu
-            # One that waits for a GPU does not stand in the way of others, one for memory does.
+            # One that waits for a GPU does not stand in the way of others, one for
+            # memory does.
             if not self._needs[number].gpu:
                 return None
         return None
 
     def end(self, number: int, error: Exception | None) -> dict[int, Exception | None]:
         """Note the end of a cell; return all cells that end with it, by number."""
-        # Those that start from one that failed end with the same error. A lost cell waits again,
-        # and nothing ends, unless it was lost too often.
+        # Those that start from one that failed end with the same error. A lost cell
+        # waits again, and nothing ends, unless it was lost too often.
         del self._running[number]
         if isinstance(error, LostError):
             self._lost[number] += 1
@@ -112,8 +124,9 @@ class Schedule:
                 self._waiting.insert(0, number)
                 return {}
             error = MachineError(
-                f"the process computing '{self._cells[number].title}' ended {TRIES} times without "
-                "a result, as it does when memory runs out; try fewer --workers"
+                f"the process computing '{self._cells[number].title}' ended"
+                f" {TRIES} times without a result, as it does when memory runs out; try"
+                " fewer --workers"
             )
         ended: dict[int, Exception | None] = {number: error}
         if error is not None:

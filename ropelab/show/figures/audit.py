@@ -1,4 +1,6 @@
-"""Figures of an audit: frequencies of each pair by runtime, and wavelengths against the lengths."""
+"""Figures of an audit: frequencies of each pair by runtime, and wavelengths against the
+lengths.
+"""
 
 from collections.abc import Iterable
 
@@ -19,7 +21,9 @@ def draw(tables: Tables) -> dict[str, Figure]:
     layer = "full_attention" if "full_attention" in layers else layers[0]
     # Runtimes whose frequencies are the same to nine digits are one line.
     groups: dict[tuple[str, ...], list[tuple[str, pd.DataFrame]]] = {}
-    for name, mine in shapes.each(pairs[pairs["layers"].isin([layer, "all"])], "runtime"):
+    for name, mine in shapes.each(
+        pairs[pairs["layers"].isin([layer, "all"])], "runtime"
+    ):
         same = tuple(f"{value:.9g}" for value in mine["inv_freq"])
         groups.setdefault(same, []).append((name, mine))
     ratios, ax = _lines(groups.values(), "ratio")
@@ -38,12 +42,17 @@ def draw(tables: Tables) -> dict[str, Figure]:
     shapes.token_axis(ax, "y")
     title = "Every pair completes a rotation in training"
     if pd.notna(about["critical_pair"]):
-        title = f"From pair {about['critical_pair']:.0f} on, training shows no whole rotation"
+        title = (
+            f"From pair {about['critical_pair']:.0f} on, training shows no whole"
+            " rotation"
+        )
     ax.set(ylabel="wavelength, tokens", title=title)
     return {"ratios": ratios, "wavelengths": wavelengths}
 
 
-def _lines(groups: Iterable[list[tuple[str, pd.DataFrame]]], column: str) -> tuple[Figure, Axes]:
+def _lines(
+    groups: Iterable[list[tuple[str, pd.DataFrame]]], column: str
+) -> tuple[Figure, Axes]:
     figure, ax = plt.subplots()
     for number, ((name, mine), *others) in enumerate(groups):
         known = mine.dropna(subset=column)

@@ -1,4 +1,6 @@
-"""Figures of the base experiment: base against context, and the bases that theories advise."""
+"""Figures of the base experiment: base against context, and the bases that theories
+advise.
+"""
 
 import numpy as np
 import pandas as pd
@@ -14,11 +16,15 @@ KINDS, CURVES = (labelled(FIGURES["base"][part]) for part in ("kinds", "curves")
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw bounds over contexts if there are several, theories, and windows where all are known."""
+    """Draw bounds over contexts if there are several, theories, and windows where all
+    are known.
+    """
     bound = tables["bound"]
     figures = {"bound": _bound(tables)} if len(bound) > 1 else {}
     figures["theories"] = _theories(tables)
-    shown = bound[(bound["status"] == "all windows") & (bound["smallest_admissible_base"] > 1)]
+    shown = bound[
+        (bound["status"] == "all windows") & (bound["smallest_admissible_base"] > 1)
+    ]
     if len(shown):
         figures["windows"] = _windows(shown, tables["windows"])
     return figures
@@ -63,8 +69,12 @@ def _theories(tables: Tables) -> Figure:
     for kind, (style, label) in KINDS.items():
         chosen = (table["kind"] == kind).to_numpy()
         if chosen.any():
-            shapes.line(ax, table["base"][chosen], rows[chosen], style, label, markersize=7)
-    for row, (base, fails) in enumerate(zip(table["base"], table["fails_at_tokens"], strict=True)):
+            shapes.line(
+                ax, table["base"][chosen], rows[chosen], style, label, markersize=7
+            )
+    for row, (base, fails) in enumerate(
+        zip(table["base"], table["fails_at_tokens"], strict=True)
+    ):
         text = f"{base:.3g}" if np.isnan(fails) else f"{base:.3g}, fails at {fails:.0f}"
         paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
         shapes.note(ax, text, (base, row), (8, 0), va="center", bbox=paper)
@@ -77,7 +87,9 @@ def _theories(tables: Tables) -> Figure:
     apart = f"theories differ {spread:,.0f}-fold"
     head = f"heads of {tables['bound']['head_dim'].iloc[-1]}"
     dashed = "dashed: from here on the sum of cosines stays ≥ 0"
-    title = f"Bases for {shapes.tokens_label(context)} tokens, {head}: {apart}\n({dashed})"
+    title = (
+        f"Bases for {shapes.tokens_label(context)} tokens, {head}: {apart}\n({dashed})"
+    )
     shapes.headline(figure, title)
     # Room on the right for the numbers beside the points.
     ax.set_xlim(table["base"].min() / 3, table["base"].max() * 1000)
@@ -89,7 +101,8 @@ def _theories(tables: Tables) -> Figure:
 
 def _windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
     figure, ax = plt.subplots(figsize=(8, 1.2 + 0.4 * max(len(bound), 3)))
-    stable = bound["stable_base"].dropna()  # missing where no base is certified from above
+    # missing where no base is certified from above
+    stable = bound["stable_base"].dropna()
     smallest = bound["smallest_admissible_base"]
     first, last = smallest.min() / 1.5, 1.3 * max(stable, default=8 * smallest.max())
     for row, context in enumerate(bound["context_tokens"]):
@@ -99,11 +112,23 @@ def _windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
         ax.broken_barh(spans, (row - 0.3, 0.6), color=BLUE, linewidth=0)
         # A window narrower than a pixel is still seen by its edge.
         ax.vlines(low, row - 0.3, row + 0.3, color=BLUE, linewidth=0.5)
-    ax.set_yticks(range(len(bound)), [shapes.tokens_label(c) for c in bound["context_tokens"]])
-    several = windows["context_tokens"][windows["context_tokens"].isin(bound["context_tokens"])]
+    ax.set_yticks(
+        range(len(bound)), [shapes.tokens_label(c) for c in bound["context_tokens"]]
+    )
+    several = windows["context_tokens"][
+        windows["context_tokens"].isin(bound["context_tokens"])
+    ]
     apart = several.duplicated().any()
-    title = f"Admissible bases (filled) {'are not one interval' if apart else 'by context'}"
-    ax.set(xscale="log", xlim=(first, last), xlabel="base", ylabel="context, tokens", title=title)
+    title = (
+        f"Admissible bases (filled) {'are not one interval' if apart else 'by context'}"
+    )
+    ax.set(
+        xscale="log",
+        xlim=(first, last),
+        xlabel="base",
+        ylabel="context, tokens",
+        title=title,
+    )
     shapes.base_axis(ax.xaxis, (first, last))
     ax.grid(axis="y", visible=False)
     return figure

@@ -1,4 +1,6 @@
-"""Figure of trained bases: retrieval and text loss by distance beside the predictions."""
+"""Figure of trained bases: retrieval and text loss by distance beside the
+predictions.
+"""
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -20,8 +22,13 @@ def draw(tables: Tables) -> dict[str, Figure]:
         value = "nll_nats_per_byte" if text else "accuracy"
         for base, part in tables[name].groupby("base", sort=False):
             look, mean = numbered(bases.index(base)), shapes.over_seeds(part, x, value)
-            # A single model's interval over documents is wider than all lines of text together.
-            band = None if text and part["seed"].nunique() == 1 else (mean["low"], mean["high"])
+            # A single model's interval over documents is wider than all lines of text
+            # together.
+            band = (
+                None
+                if text and part["seed"].nunique() == 1
+                else (mean["low"], mean["high"])
+            )
             joined = look if text else Look(look.color, "", look.line)
             shapes.line(ax, mean[x], mean[value], joined, f"base {base:g}", band)
             if not text:
@@ -29,7 +36,9 @@ def draw(tables: Tables) -> dict[str, Figure]:
                 points = Look(look.color, look.marker, "none")
                 for chosen, face in ((fails, "white"), (~fails, look.color)):
                     at = mean[chosen]
-                    shapes.line(ax, at[x], at[value], points, markersize=7, markerfacecolor=face)
+                    shapes.line(
+                        ax, at[x], at[value], points, markersize=7, markerfacecolor=face
+                    )
         shapes.token_axis(ax)
         if text:
             ax.set(xlabel="position up to, tokens", ylabel="text loss, nats per byte")
@@ -49,9 +58,12 @@ def _title(table: pd.DataFrame) -> str:
         return f"{tasks} under several bases"
     bound, slowest = (
         f"{values.min():.2f} to {values.max():.2f} times"
-        for values in (judged["bound_times_measured"], judged["quarter_rotation_times_measured"])
+        for values in (
+            judged["bound_times_measured"],
+            judged["quarter_rotation_times_measured"],
+        )
     )
     return (
-        f"Predicted over measured maximum distance: {bound} by the bound, {slowest} by a quarter "
-        "rotation of the slowest pair"
+        f"Predicted over measured maximum distance: {bound} by the bound, {slowest} by"
+        " a quarter rotation of the slowest pair"
     )

@@ -29,7 +29,9 @@ def _cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
     metrics = [metric for metric in AXES if metric in set(quality["metric"])]
     longest = quality["times_trained_len"].max()
     # By the value at the longest context; encodings without one come last.
-    last = quality[(quality["metric"] == metrics[0]) & (quality["times_trained_len"] == longest)]
+    last = quality[
+        (quality["metric"] == metrics[0]) & (quality["times_trained_len"] == longest)
+    ]
     values = last.set_index("encoding")["value"].reindex(cost["encoding"])
     order = values.sort_values(ascending=metrics[0] == TEXT, na_position="last").index
     costs = cost.set_index("encoding").loc[order]
@@ -43,7 +45,9 @@ def _cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
     places = range(len(costs))
     train, decode = costs["train_flops_ratio"], costs["decode_flops_ratio"]
     shapes.dots(work, train, places, Look(BLACK, "s"), "training", markersize=5)
-    shapes.dots(work, decode, places, Look(BLACK, "o"), "decoding", hollow=True, markersize=4.5)
+    shapes.dots(
+        work, decode, places, Look(BLACK, "o"), "decoding", hollow=True, markersize=4.5
+    )
     work.set(xlabel="matrix products\n(NoPE = 1)")
     work.xaxis.set_major_locator(MaxNLocator(4))
     shapes.legend_above(work, 2)
@@ -52,7 +56,9 @@ def _cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
     added.barh(places, counts, color=GREY, height=0.6)
     added.set_xscale("symlog", linthresh=10)
     added.set(xlabel="parameters\nadded", xlim=(0, max(10, counts.max()) * 100))
-    added.set_xticks([0, 10, 1000, 100_000], ["0", "10", "1,000", "100,000"], fontsize=8)
+    added.set_xticks(
+        [0, 10, 1000, 100_000], ["0", "10", "1,000", "100,000"], fontsize=8
+    )
     for row, count in enumerate(counts):
         shapes.note(added, f"{count:,}", (count, row), (3, 0), va="center")
     shapes.name_rows(axes[0], costs["label"].tolist())
@@ -67,35 +73,56 @@ def _dumbbells(ax: Axes, rows: pd.DataFrame, order: list[str], longest: int) -> 
         for times in (1, longest)
     )
     places = np.arange(len(order))
-    for at, style, times in ((first, Look(GREY, "o"), 1), (last, Look(BLUE, "D"), longest)):
+    for at, style, times in (
+        (first, Look(GREY, "o"), 1),
+        (last, Look(BLUE, "D"), longest),
+    ):
         interval = at["ci_low"], at["ci_high"]
-        shapes.dots(ax, at["value"], places, style, f"at {times}x", interval, hollow=times == 1)
-    ax.hlines(places, first["value"], last["value"], color=GREY, linewidth=0.8, zorder=1)
-    # A value that is undefined at the longest context: as in the heat map, where there is room.
+        shapes.dots(
+            ax, at["value"], places, style, f"at {times}x", interval, hollow=times == 1
+        )
+    ax.hlines(
+        places, first["value"], last["value"], color=GREY, linewidth=0.8, zorder=1
+    )
+    # A value that is undefined at the longest context: as in the heat map, where there
+    # is room.
     for row in np.flatnonzero(last["value"].isna()):
-        low, high = first.iloc[row][["ci_low", "ci_high"]].fillna(first["value"].iloc[row])
+        low, high = first.iloc[row][["ci_low", "ci_high"]].fillna(
+            first["value"].iloc[row]
+        )
         left = low + high > sum(ax.get_xlim())
         end, side, away = (low, "right", -7) if left else (high, "left", 7)
-        shapes.note(ax, "–", (end, int(row)), (away, 0), ha=side, va="center", color=GREY)
+        shapes.note(
+            ax, "–", (end, int(row)), (away, 0), ha=side, va="center", color=GREY
+        )
     ax.xaxis.set_major_locator(MaxNLocator(4))
     shapes.legend_above(ax, 2)
 
 
 def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
-    """Draw loss by position, a panel per family; the other encodings are grey behind it."""
+    """Draw loss by position, a panel per family; the other encodings are grey behind
+    it.
+    """
     ok = table[table["status"] == "ok"]
     losses = ok.groupby(["encoding", "bucket_end_tokens"])["nll_nats_per_byte"]
     spread = losses.agg(["mean", "min", "max"]).reset_index(level=1)
     families = [family for family in FAMILIES if family in set(cost["family"])]
     rows, count = -(-len(families) // 2), len(families)
-    figure, axes = shapes.panels(rows, 2, (9, 3.4 * rows), count, sharex=True, sharey=True)
+    figure, axes = shapes.panels(
+        rows, 2, (9, 3.4 * rows), count, sharex=True, sharey=True
+    )
     for ax, family in zip(axes.flat, families, strict=False):
-        for number, one in enumerate(shapes.records(cost[cost["encoding"].isin(spread.index)])):
+        for number, one in enumerate(
+            shapes.records(cost[cost["encoding"].isin(spread.index)])
+        ):
             its = spread.loc[[one.encoding]]
             xy = its["bucket_end_tokens"], its["mean"]
             if one.family == family:
-                # Designs are told apart in this figure only; names have a look everywhere.
-                its_look = numbered(number) if "(" in one.encoding else look(one.encoding)
+                # Designs are told apart in this figure only; names have a look
+                # everywhere.
+                its_look = (
+                    numbered(number) if "(" in one.encoding else look(one.encoding)
+                )
                 shapes.line(ax, *xy, its_look, one.label, (its["min"], its["max"]))
             else:
                 ax.plot(*xy, color="#cccccc", linewidth=0.8, zorder=1)
@@ -107,7 +134,11 @@ def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     shapes.legend_below(figure, list(axes.flat), 4)
     figure.supylabel("loss (nats per byte)")
     end = ok["bucket_end_tokens"].max()
-    means = ok[ok["bucket_end_tokens"] == end].groupby("encoding")["nll_nats_per_byte"].mean()
+    means = (
+        ok[ok["bucket_end_tokens"] == end]
+        .groupby("encoding")["nll_nats_per_byte"]
+        .mean()
+    )
     best = cost.set_index("encoding")["label"][means.idxmin()]
     found = f"{best} has the lowest loss: {means.min():.2f} nats per byte"
     shapes.headline(figure, f"Near {shapes.tokens_label(end)} tokens {found}")
@@ -118,10 +149,15 @@ def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
 
 
 def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
-    trained, longest = int(table["train_len_tokens"].iloc[0]), table["context_tokens"].max()
+    trained, longest = (
+        int(table["train_len_tokens"].iloc[0]),
+        table["context_tokens"].max(),
+    )
     shown = table[table["context_tokens"].isin([trained, longest])]
     place = ["context_tokens", "distance_tokens"]
-    wide = shown.pivot_table(index="encoding", columns=place, values="accuracy", dropna=False)
+    wide = shown.pivot_table(
+        index="encoding", columns=place, values="accuracy", dropna=False
+    )
     columns = sorted(set(zip(*(shown[name] for name in place), strict=True)))
     labels = cost.set_index("encoding")["label"].to_dict()
     wide = wide.reindex(cost["encoding"])[columns].rename(labels)
@@ -133,7 +169,10 @@ def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     edge = sum(context <= trained for context, _ in columns) - 0.5
     ax.axvline(edge, color=BLACK, linewidth=2)
     above = {"xycoords": shapes.ABOVE, "color": shapes.FAINT}
-    for x, context, side in ((edge - 0.1, trained, "right"), (edge + 0.1, longest, "left")):
+    for x, context, side in (
+        (edge - 0.1, trained, "right"),
+        (edge + 0.1, longest, "left"),
+    ):
         shapes.note(ax, f"in {context} tokens", (x, 1), (0, 4), ha=side, **above)
     # The farthest place at which an encoding is defined; one with a table ends with it.
     last = wide.dropna(axis=1, how="all").iloc[:, -1].dropna()

@@ -1,4 +1,6 @@
-"""Beyond the trained length: copying by distance, loss by position, by context and by kind."""
+"""Beyond the trained length: copying by distance, loss by position, by context and by
+kind.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +22,8 @@ from ropelab.show.looks import FIGURES, GREY, Look, labelled, look
 NLL = "nll_nats_per_byte"
 SAID = FIGURES["extrapolate"]
 FOUND, HOW = SAID["found"], SAID["arms"]
-# Losses so far above the best (nats per byte) are named, not drawn: the rest would be one line.
+# Losses so far above the best (nats per byte) are named, not drawn: the rest would be
+# one line.
 CEILING = 0.3
 # The same for single dots, which leave more room.
 WIDEST = 0.6
@@ -35,18 +38,28 @@ def words_of(task: str) -> tuple[str, str]:
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw the figures that the tables have rows for, for each arm that methods were tried in."""
-    retrieval = [name for name in tables if name.endswith("_accuracy") and name not in FOUND]
+    """Draw the figures that the tables have rows for, for each arm that methods were
+    tried in.
+    """
+    retrieval = [
+        name for name in tables if name.endswith("_accuracy") and name not in FOUND
+    ]
     # A task that the model does not do at all at its trained length decides nothing.
     measured = {
         name: tables[name]
         for name in (*retrieval, "text_nll", "last_window")
         if name in tables and _is_ok(tables[name]) and _is_compared(tables[name])
     }
-    tried = {a for table in measured.values() for a in table["arm"][table["method"] != WINDOW]}
+    tried = {
+        a
+        for table in measured.values()
+        for a in table["arm"][table["method"] != WINDOW]
+    }
     # Baselines alone are drawn as the zero-shot arm would be.
     arms = [arm for arm in HOW if arm in tried] or ["zero_shot"]
-    figures: dict[str, Figure] = rounded.draw(tables["casts"]) if "casts" in tables else {}
+    figures: dict[str, Figure] = (
+        rounded.draw(tables["casts"]) if "casts" in tables else {}
+    )
     for arm in arms:
         shown = {name: _of_arm(table, arm) for name, table in measured.items()}
         suffix = "" if arm == "zero_shot" else f"_{arm}"
@@ -56,9 +69,12 @@ def draw(tables: Tables) -> dict[str, Figure]:
             figures[f"{task}_by_distance{suffix}"] = _by_distance(table, task, title)
             figures[f"{task}_heatmap{suffix}"] = _heatmap(table, task, title)
         if "text_nll" in shown:
-            # Up to its trained length a released model has no sliding window to compare with.
+            # Up to its trained length a released model has no sliding window to compare
+            # with.
             if WINDOW in shown["text_nll"]["method"].values:
-                by_position = _loss_by_position(shown["text_nll"], tables["comparisons"], arm)
+                by_position = _loss_by_position(
+                    shown["text_nll"], tables["comparisons"], arm
+                )
                 figures[f"loss_by_position{suffix}"] = by_position
             last = shown["last_window"]
             figures[f"loss_by_context{suffix}"] = _loss_by_context(last, arm)
@@ -86,7 +102,9 @@ def _is_compared(table: pd.DataFrame) -> bool:
 
 
 def _of_arm(table: pd.DataFrame, arm: str) -> pd.DataFrame:
-    """Select an arm with rows that no method was applied to, and one window: that of the arm."""
+    """Select an arm with rows that no method was applied to, and one window: that of
+    the arm.
+    """
     chosen, window = table["arm"].isin([arm, "ceiling"]), table["method"] == WINDOW
     if not (chosen & window).any():
         chosen |= window & (table["arm"] == "zero_shot")
@@ -123,9 +141,9 @@ def _line_figure(
 ) -> Figure:
     """Draw a line per method with the columns x, y and, if there is a band, its bounds.
 
-    The second factor of a method is dotted, with hollow markers. Methods above the limits are
-    named with their last values. `labels` are those of the axes and the title, `window` the losses
-    of the sliding window.
+    The second factor of a method is dotted, with hollow markers. Methods above the
+    limits are named with their last values. `labels` are those of the axes and the
+    title, `window` the losses of the sliding window.
     """
     figure, ax = plt.subplots()
     ax.set(**dict(zip(("xlabel", "ylabel", "title"), labels, strict=True)))
@@ -138,9 +156,13 @@ def _line_figure(
         second = {"markerfacecolor": "white", "linestyle": ":"} if name in seen else {}
         seen.add(name)
         bounds = (rows[band[0]], rows[band[1]]) if band else None
-        shapes.line(ax, rows[x], rows[y], look(name), label, bounds, markersize=5, **second)
+        shapes.line(
+            ax, rows[x], rows[y], look(name), label, bounds, markersize=5, **second
+        )
     for loss in window:
-        ax.axhline(loss, color=look(WINDOW).color, linestyle=look(WINDOW).line, label=WINDOW)
+        ax.axhline(
+            loss, color=look(WINDOW).color, linestyle=look(WINDOW).line, label=WINDOW
+        )
     _say_outside(ax, above)
     ax.set_ylim(*limits)
     shapes.token_axis(ax)
@@ -155,15 +177,21 @@ def _say_outside(ax: Axes, values: Mapping[str, float]) -> None:
         ax.set_xlabel(f"{ax.get_xlabel()}\nabove the scale: {text}")
 
 
-def _retrieval_title(table: pd.DataFrame, comparisons: pd.DataFrame, task: str, arm: str) -> str:
-    """Name the method that finds most from twice the trained length back in the longest context."""
+def _retrieval_title(
+    table: pd.DataFrame, comparisons: pd.DataFrame, task: str, arm: str
+) -> str:
+    """Name the method that finds most from twice the trained length back in the longest
+    context.
+    """
     trained, context = _ends(table)
     table = in_longest_context(table)
     distances = table["distance_tokens"].unique().tolist()
     at = min(distances, key=lambda distance: (abs(distance - 2 * trained), distance))
     means = _means(table, "distance_tokens", "accuracy")[at].dropna()
     best = str(means.idxmax())
-    plain = f"; unscaled {means['unscaled']:.2f}" if "unscaled" in means.drop(best) else ""
+    plain = (
+        f"; unscaled {means['unscaled']:.2f}" if "unscaled" in means.drop(best) else ""
+    )
     about = {"at_tokens": at, "context_tokens": context, "metric": f"{task}_accuracy"}
     rivals = [x for x in rivals_of(best, comparisons, about) if x in means.index]
     where = f"{tokens_label(at)} back in {tokens_label(context)} tokens"
@@ -173,7 +201,11 @@ def _retrieval_title(table: pd.DataFrame, comparisons: pd.DataFrame, task: str, 
 
 def _by_distance(table: pd.DataFrame, task: str, title: str) -> Figure:
     methods = _methods(in_longest_context(table), "distance_tokens", "accuracy")
-    labels = f"distance of the {words_of(task)[0]} (tokens)", "share found correctly", title
+    labels = (
+        f"distance of the {words_of(task)[0]} (tokens)",
+        "share found correctly",
+        title,
+    )
     columns = ("distance_tokens", "accuracy", "low", "high")
     return _line_figure(table, methods, columns, labels, [], (-0.03, 1.05))
 
@@ -186,19 +218,27 @@ def _heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
     for ax, rows in zip(axes.flat, contexts, strict=True):
         wide = _means(rows, "distance_tokens", "accuracy").rename(columns=tokens_label)
         shapes.heat_map(ax, wide, shapes.shares(wide))
-        ax.set_title(f"in {tokens_label(rows['context_tokens'].iloc[0])} tokens", size=9)
+        ax.set_title(
+            f"in {tokens_label(rows['context_tokens'].iloc[0])} tokens", size=9
+        )
     axes[-1, 0].set_xlabel(f"distance of the {words_of(task)[0]} (tokens)")
     shapes.headline(figure, title)
     return figure
 
 
-def _loss_by_position(table: pd.DataFrame, comparisons: pd.DataFrame, arm: str) -> Figure:
+def _loss_by_position(
+    table: pd.DataFrame, comparisons: pd.DataFrame, arm: str
+) -> Figure:
     (window,) = set(row_labels(table[table["method"] == WINDOW]))
-    pairs = (comparisons["metric"] == "nll_bucket") & (comparisons["method_b"] == window)
+    pairs = (comparisons["metric"] == "nll_bucket") & (
+        comparisons["method_b"] == window
+    )
     rows = comparisons[pairs & comparisons["method_a"].isin(row_labels(table))]
     last = rows[rows["at_tokens"] == rows["at_tokens"].max()]
     better = last.loc[last["ci_high"] < 0, "method_a"].astype(str).tolist()
-    who = f"{better[0]} has" if len(better) == 1 else f"{len(better)} of {len(last)} have"
+    who = (
+        f"{better[0]} has" if len(better) == 1 else f"{len(better)} of {len(last)} have"
+    )
     at = f"At {tokens_label(rows['at_tokens'].max())} {who if better else 'no method has'}"
     title = f"{at} a significantly lower loss\nthan a sliding window ({HOW[arm]})"
     position = "position in the text (tokens, end of bucket)"
@@ -212,7 +252,11 @@ def _loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
     methods = _methods(table[table["method"] != WINDOW], "context_tokens", NLL)
     window = table.loc[table["method"] == WINDOW].groupby("context_tokens")[NLL].mean()
     title = _context_title(table, HOW[arm])
-    labels = "context that ends with the same tokens (tokens)", "loss (nats per byte)", title
+    labels = (
+        "context that ends with the same tokens (tokens)",
+        "loss (nats per byte)",
+        title,
+    )
     limits = None, table[NLL].min() + CEILING
     return _line_figure(table, methods, ("context_tokens", NLL), labels, window, limits)
 
@@ -235,14 +279,18 @@ def _context_title(table: pd.DataFrame, how: str) -> str:
 def _tax_and_gain(table: pd.DataFrame) -> Figure:
     figure, ax = plt.subplots()
     trained, longest = _ends(table)
-    wide = _means(table, "context_tokens", NLL).reindex(columns=sorted({trained, longest}))
+    wide = _means(table, "context_tokens", NLL).reindex(
+        columns=sorted({trained, longest})
+    )
     baseline = AS_SHIPPED if AS_SHIPPED in wide.index else "unscaled"
     # Without the baseline at its trained length there is nothing to compare with.
     above = (wide - wide[trained].get(baseline, math.nan)).dropna()
     outside = above.max(axis=1) > CEILING
     shown = above.loc[~outside, [trained, longest]].set_axis(["x", "y"], axis=1)
     for point in shapes.records(shown):
-        shapes.dots(ax, [point.x], [point.y], look(name_in(str(point.Index))), markersize=8)
+        shapes.dots(
+            ax, [point.x], [point.y], look(name_in(str(point.Index))), markersize=8
+        )
     ax.axhline(0, color=GREY, linewidth=1)
     ax.axvline(0, color=GREY, linewidth=1)
     ax.margins(x=0.15, y=0.25)
@@ -259,7 +307,9 @@ def _tax_and_gain(table: pd.DataFrame) -> Figure:
         title=title,
     )
     _say_outside(ax, above.loc[outside, longest].to_dict())
-    shapes.label_points(ax, [(point.x, point.y, point.Index) for point in shapes.records(shown)])
+    shapes.label_points(
+        ax, [(point.x, point.y, point.Index) for point in shapes.records(shown)]
+    )
     return figure
 
 
@@ -270,9 +320,13 @@ def _depth_by_length(table: pd.DataFrame, found: str) -> Figure:
     size, shared = (8.0, 0.9 + 2.1 * down), {"sharex": True, "sharey": True}
     figure, axes = shapes.panels(down, across, size, len(methods), **shared)
     for ax, (label, rows) in zip(axes.flat, methods, strict=False):
-        wide = rows.pivot_table(index="depth_percent", columns="context_tokens", values="accuracy")
+        wide = rows.pivot_table(
+            index="depth_percent", columns="context_tokens", values="accuracy"
+        )
         # A context in which a method was not evaluated stays empty.
-        wide = wide.reindex(columns=contexts).rename(index="{:g}".format, columns=tokens_label)
+        wide = wide.reindex(columns=contexts).rename(
+            index="{:g}".format, columns=tokens_label
+        )
         shapes.heat_map(ax, wide, shapes.shares(wide, ".2g"))
         ax.set_title(label, size=9)
     # One label for all panels: each is too narrow for its own.
@@ -305,10 +359,17 @@ def _loss_by_kind(table: pd.DataFrame) -> Figure:
     for number, label in enumerate(labels):
         rows = above[above["label"] == label].groupby("kind")["above"]
         means = [mean_interval(rows.get_group(kind)) for kind in kinds.index]
-        values, low, high = zip(*((mean.value, mean.low, mean.high) for mean in means), strict=True)
+        values, low, high = zip(
+            *((mean.value, mean.low, mean.high) for mean in means), strict=True
+        )
         places = np.arange(len(kinds)) + (number + 0.5) / len(labels) * 0.8 - 0.4
-        style = {"hollow": name_in(label) in map(name_in, labels[:number]), "markersize": 5}
-        shapes.dots(ax, values, places, look(name_in(label)), label, (low, high), **style)
+        style = {
+            "hollow": name_in(label) in map(name_in, labels[:number]),
+            "markersize": 5,
+        }
+        shapes.dots(
+            ax, values, places, look(name_in(label)), label, (low, high), **style
+        )
     ax.axvline(0, color=look(WINDOW).color, linestyle=look(WINDOW).line, label=WINDOW)
     shapes.name_rows(ax, [f"{kind} ({count})" for kind, count in kinds.items()])
     ax.set(
@@ -320,18 +381,24 @@ def _loss_by_kind(table: pd.DataFrame) -> Figure:
 
 
 def against_window(table: pd.DataFrame) -> pd.DataFrame:
-    """Return every document's loss above that of the sliding window, as the column `above`."""
+    """Return every document's loss above that of the sliding window, as the column
+    `above`.
+    """
     named, about = _labelled(table), ["name", "kind"]
     windows = named[named["method"] == WINDOW]
     # Of a model that was trained as long, where there is one.
     arm = named["arm"].where(named["arm"].isin(windows["arm"]), "zero_shot")
     window = windows.set_index([*about, "arm"])[NLL].rename("window")
-    others = named.assign(own=arm)[named["method"] != WINDOW].join(window, on=[*about, "own"])
+    others = named.assign(own=arm)[named["method"] != WINDOW].join(
+        window, on=[*about, "own"]
+    )
     return others.assign(above=others[NLL] - others["window"])
 
 
 def kinds_title(best: pd.DataFrame, label: str) -> str:
-    """Say the span of the best method, from the kind that it reads best to the worst one."""
+    """Say the span of the best method, from the kind that it reads best to the worst
+    one.
+    """
     by_kind = best.groupby("kind")["above"].agg(["mean", "count"])
     # A kind of a single document names no end of the span, unless every kind is one.
     several = by_kind[by_kind["count"] > 1]
@@ -342,12 +409,16 @@ def kinds_title(best: pd.DataFrame, label: str) -> str:
 
 
 def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a panel per task, a row per method: hollow before fine-tuning, filled after it.
+    """Draw a panel per task, a row per method: hollow before fine-tuning, filled after
+    it.
 
-    Losses are those of the last window at the tested length, accuracies the mean over all
-    distances beyond the trained length, both averaged over seeds; bars are the range of the seeds.
+    Losses are those of the last window at the tested length, accuracies the mean over
+    all distances beyond the trained length, both averaged over seeds; bars are the
+    range of the seeds.
     """
-    arms = {name: _by_arm(table) for name, table in tables.items() if name != "text_nll"}
+    arms = {
+        name: _by_arm(table) for name, table in tables.items() if name != "text_nll"
+    }
     names = list(next(iter(arms.values()))["zero_shot"].index)
     size = (4.6 * len(arms), 1.6 + 0.34 * len(names))
     figure, axes = shapes.panels(1, len(arms), size, sharey=True)
@@ -359,20 +430,29 @@ def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
             ax.set_xlabel(f"loss after {at} tokens (nats per byte)")
         else:
             trained = tokens_label(tables[name]["train_len_tokens"].max())
-            ax.set(xlabel=f"{name.replace('_', ' ')} beyond {trained}", xlim=(-0.04, 1.04))
+            ax.set(
+                xlabel=f"{name.replace('_', ' ')} beyond {trained}", xlim=(-0.04, 1.04)
+            )
     shapes.name_rows(axes[0][0], names)
     shapes.legend_below(figure, axes[0], 4)
     shown = "last_window" if "last_window" in arms else next(iter(arms))
     # The lowest loss is the best, and the highest accuracy.
     sign = 1 if shown == "last_window" else -1
-    before, after = (sign * arms[shown][arm]["mean"] for arm in ("zero_shot", "finetuned"))
-    helped = f"Fine-tuning helps {(after < before.reindex(after.index)).sum()} of {len(after)}"
+    before, after = (
+        sign * arms[shown][arm]["mean"] for arm in ("zero_shot", "finetuned")
+    )
+    helped = (
+        f"Fine-tuning helps {(after < before.reindex(after.index)).sum()} of"
+        f" {len(after)}"
+    )
     shapes.headline(figure, f"{helped} methods; {after.idxmin()} is then best")
     return figure
 
 
 def _by_arm(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Average over distances and seeds: arm to mean, min and max by method with its factor."""
+    """Average over distances and seeds: arm to mean, min and max by method with its
+    factor.
+    """
     column = "accuracy" if "accuracy" in table else NLL
     rows = in_longest_context(table)
     if column == "accuracy":
@@ -383,12 +463,19 @@ def _by_arm(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     )
     seeds = rows.groupby(["kind", "label", "seed"], sort=False)[column].mean()
     spreads = seeds.groupby(["kind", "label"], sort=False).agg(["mean", "min", "max"])
-    return {str(kind): part.droplevel(0) for kind, part in spreads.groupby("kind", sort=False)}
+    return {
+        str(kind): part.droplevel(0)
+        for kind, part in spreads.groupby("kind", sort=False)
+    }
 
 
-def _before_and_after(ax: Axes, arms: Mapping[str, pd.DataFrame], is_loss: bool) -> None:
+def _before_and_after(
+    ax: Axes, arms: Mapping[str, pd.DataFrame], is_loss: bool
+) -> None:
     before = arms["zero_shot"]
-    both = pd.concat([before, arms.get("finetuned", before.iloc[:0])], keys=["before", "after"])
+    both = pd.concat(
+        [before, arms.get("finetuned", before.iloc[:0])], keys=["before", "after"]
+    )
     edge = both["mean"].min() + WIDEST if is_loss else 1.05
     for row, name in enumerate(before.index):
         spreads, style = both.xs(name, level=1), look(name_in(name))

@@ -1,4 +1,6 @@
-"""Figures of the freqs experiment: wavelengths before and after, and the angles at the target."""
+"""Figures of the freqs experiment: wavelengths before and after, and the angles at the
+target.
+"""
 
 import math
 
@@ -25,16 +27,23 @@ def draw(tables: Tables) -> dict[str, Figure]:
     return figures
 
 
-def _wavelengths(ax: Axes, pairs: pd.DataFrame, scaling: pd.Series, style: Look) -> None:
-    # A band behind each stretch of pairs with the same role; the legend names a role once.
+def _wavelengths(
+    ax: Axes, pairs: pd.DataFrame, scaling: pd.Series, style: Look
+) -> None:
+    # A band behind each stretch of pairs with the same role; the legend names a role
+    # once.
     shades = dict(SHADES)
     for _, part in pairs.groupby((pairs["role"] != pairs["role"].shift()).cumsum()):
         role, (first, last) = part["role"].iloc[0], part["pair"].iloc[[0, -1]]
         if role in SHADES:
             label = role if shades.pop(role, None) else None
-            ax.axvspan(first - 0.5, last + 0.5, color=SHADES[role], linewidth=0, label=label)
+            ax.axvspan(
+                first - 0.5, last + 0.5, color=SHADES[role], linewidth=0, label=label
+            )
     after = Look(style.color, style.marker, "none")
-    shapes.line(ax, pairs["pair"], pairs["wavelength_tokens"], Look(BLACK, ""), "before")
+    shapes.line(
+        ax, pairs["pair"], pairs["wavelength_tokens"], Look(BLACK, ""), "before"
+    )
     shapes.line(ax, pairs["pair"], pairs["scaled_wavelength_tokens"], after, "after")
     shapes.mark(ax, scaling["train_len_tokens"], "trained length")
     shapes.mark(ax, scaling["test_len_tokens"], "tested length")
@@ -58,5 +67,8 @@ def _phases(ax: Axes, pairs: pd.DataFrame, scaling: pd.Series, style: Look) -> N
     shapes.mark(ax, 2 * math.pi, "a full rotation")
     lengths = scaling[["train_len_tokens", "extended_len_tokens"]].dropna()
     trained = " and ".join(map(shapes.tokens_label, lengths))
-    title = f"{new.sum()} of {len(pairs)} pairs meet angles not seen in training at {trained}"
+    title = (
+        f"{new.sum()} of {len(pairs)} pairs meet angles not seen in training at"
+        f" {trained}"
+    )
     ax.set(yscale="log", ylabel="angle, rad", title=title)

@@ -1,4 +1,6 @@
-"""The shapes figures are made of: axes of tokens and bases, lines, dots, heat maps, legends."""
+"""The shapes figures are made of: axes of tokens and bases, lines, dots, heat maps,
+legends.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
@@ -37,9 +39,15 @@ PLACES = [
 
 
 def panels(
-    rows: int, columns: int, size: tuple[float, float], used: int | None = None, **options: Any
+    rows: int,
+    columns: int,
+    size: tuple[float, float],
+    used: int | None = None,
+    **options: Any,
 ) -> tuple[Figure, np.ndarray]:
-    """Make panels, always in an array of two dimensions; those beyond the used ones are hidden."""
+    """Make panels, always in an array of two dimensions; those beyond the used ones are
+    hidden.
+    """
     figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **options)
     for ax in axes.flat[used:] if used else ():
         ax.set_visible(False)
@@ -47,19 +55,38 @@ def panels(
 
 
 def line(
-    ax: Axes, x: Any, y: Any, look: Look, label: str = "", band: Band = None, **options: Any
+    ax: Axes,
+    x: Any,
+    y: Any,
+    look: Look,
+    label: str = "",
+    band: Band = None,
+    **options: Any,
 ) -> None:
     """Draw a line with its markers, and an interval around it as a band."""
-    style = {"color": look.color, "marker": look.marker, "linestyle": look.line, "label": label}
+    style = {
+        "color": look.color,
+        "marker": look.marker,
+        "linestyle": look.line,
+        "label": label,
+    }
     ax.plot(x, y, **{**style, **options})
     if band is not None:
         ax.fill_between(x, *band, color=look.color, alpha=0.15, linewidth=0)
 
 
 def dots(
-    ax: Axes, x: Any, y: Any, look: Look, label: str = "", bars: Band = None, **options: Any
+    ax: Axes,
+    x: Any,
+    y: Any,
+    look: Look,
+    label: str = "",
+    bars: Band = None,
+    **options: Any,
 ) -> None:
-    """Draw a dot for each row, at its value along the axis, with its interval as a bar."""
+    """Draw a dot for each row, at its value along the axis, with its interval as a
+    bar.
+    """
     if bars is not None:
         ax.hlines(y, *bars, color=look.color, linewidth=3, alpha=0.35)
     style = {"color": look.color, "markersize": 6, "label": label}
@@ -83,7 +110,9 @@ def heat_map(
     dark_until: float = 0.5,
     size: float = 9,
 ) -> None:
-    """Draw cells shaded from 0 to 1 with a text in each; a missing shade stays white."""
+    """Draw cells shaded from 0 to 1 with a text in each; a missing shade stays
+    white.
+    """
     ax.set_facecolor("white")
     values = shades.to_numpy(dtype=float)
     ax.imshow(np.ma.masked_invalid(values), cmap=colors, vmin=0, vmax=1, aspect="auto")
@@ -97,19 +126,24 @@ def heat_map(
 
 
 def shares(table: pd.DataFrame, digits: str = ".2f", missing: str = "") -> pd.DataFrame:
-    return table.map(lambda value: missing if np.isnan(value) else format(value, digits))
+    return table.map(
+        lambda value: missing if np.isnan(value) else format(value, digits)
+    )
 
 
 def over_seeds(rows: pd.DataFrame, x: str, value: str) -> pd.DataFrame:
     """Average over seeds at every x: columns x, value, low, high.
 
-    The band is the range of the seeds if there are several, the interval over documents for one.
+    The band is the range of the seeds if there are several, the interval over documents
+    for one.
     """
     by_x = rows.groupby(x)
     many = rows["seed"].nunique() > 1
     low = by_x[value].min() if many else by_x["ci_low"].mean()
     high = by_x[value].max() if many else by_x["ci_high"].mean()
-    return pd.DataFrame({value: by_x[value].mean(), "low": low, "high": high}).reset_index()
+    return pd.DataFrame(
+        {value: by_x[value].mean(), "low": low, "high": high}
+    ).reset_index()
 
 
 def each(table: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -124,7 +158,12 @@ def records(table: pd.DataFrame) -> Iterable[Any]:
 
 def arrow(ax: Axes, x: float, y: float, look: Look) -> None:
     """Draw an arrow from the origin."""
-    style = {"arrowstyle": "-|>", "color": look.color, "linewidth": 2, "linestyle": look.line}
+    style = {
+        "arrowstyle": "-|>",
+        "color": look.color,
+        "linewidth": 2,
+        "linestyle": look.line,
+    }
     ax.annotate("", (x, y), (0, 0), arrowprops={**style, "shrinkA": 0})
 
 
@@ -162,7 +201,11 @@ class PowersAndLast(LogLocator):
         assert self.axis is not None
         last = self.axis.get_data_interval()[1]
         shown = ticks[(ticks >= vmin) & (ticks <= vmax)]
-        apart = np.abs(np.log2(shown / last)) > LEAST_APART if last > 0 else np.array([False])
+        apart = (
+            np.abs(np.log2(shown / last)) > LEAST_APART
+            if last > 0
+            else np.array([False])
+        )
         return [*ticks, last] if last <= vmax and apart.all() else list(ticks)
 
 
@@ -177,12 +220,16 @@ def token_axis(ax: Axes, which: Literal["x", "y"] = "x") -> None:
 
 
 def base_axis(axis: Axis, limits: tuple[float, float]) -> None:
-    """Make an axis of bases: powers of ten, and on a short axis those between: 1e6, 3e6."""
+    """Make an axis of bases: powers of ten, and on a short axis those between: 1e6,
+    3e6.
+    """
     few = limits[1] < 100 * limits[0]
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0) if few else (1.0,)))
     # Plain text (3e6): to typeset exponents takes a third of the time of a figure.
     axis.set_major_formatter(
-        FuncFormatter(lambda base, _: f"{base:.0e}".replace("e+0", "e").replace("e+", "e"))
+        FuncFormatter(
+            lambda base, _: f"{base:.0e}".replace("e+0", "e").replace("e+", "e")
+        )
     )
     axis.set_minor_locator(NullLocator())
 
@@ -195,7 +242,9 @@ def mark(
     up: int = 3,
     end: Literal["left", "right"] = "left",
 ) -> None:
-    """Mark a value of an axis with a dashed line that is named beside it, at an `end` of it."""
+    """Mark a value of an axis with a dashed line that is named beside it, at an `end`
+    of it.
+    """
     draw_line = ax.axvline if which == "x" else ax.axhline
     draw_line(value, color=GREY, linestyle=DASHED, linewidth=1)
     if which == "x":
@@ -207,10 +256,16 @@ def mark(
 
 
 def note(
-    ax: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], **style: Any
+    ax: Axes,
+    text: str,
+    at: tuple[float, float],
+    offset: tuple[float, float],
+    **style: Any,
 ) -> None:
     """Write a small text beside a point, as many points from it as the offset says."""
-    ax.annotate(text, at, xytext=offset, textcoords="offset points", **{"fontsize": 8, **style})
+    ax.annotate(
+        text, at, xytext=offset, textcoords="offset points", **{"fontsize": 8, **style}
+    )
 
 
 def legend_outside(ax: Axes) -> None:
@@ -225,17 +280,29 @@ def legend_above(ax: Axes, columns: int = 1) -> None:
 
 
 def legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
-    """Put one legend for all panels below them; a name in several panels is listed once."""
+    """Put one legend for all panels below them; a name in several panels is listed
+    once.
+    """
     drawn = [ax.get_legend_handles_labels() for ax in axes]
-    named = {label: handle for found in drawn for handle, label in zip(*found, strict=True)}
+    named = {
+        label: handle for found in drawn for handle, label in zip(*found, strict=True)
+    }
     columns = min(columns, len(named))
-    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns)
+    figure.legend(
+        list(named.values()), list(named), loc="outside lower center", ncols=columns
+    )
 
 
 def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
-    """Name points beside them, each where it covers no other name and no other point."""
+    """Name points beside them, each where it covers no other name and no other
+    point.
+    """
     for x, y, label in points:
-        style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 9, "gid": NAME}
+        style: dict[str, Any] = {
+            "textcoords": "offset points",
+            "fontsize": 9,
+            "gid": NAME,
+        }
         leader = {"arrowstyle": "-", "color": FAINT, "linewidth": 0.6, "shrinkB": 5}
         ax.annotate(label, (x, y), (0, 0), arrowprops=leader, **style)
     place_names(ax)
@@ -246,7 +313,11 @@ def place_names(ax: Axes) -> None:
     figure = ax.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
-    names = [text for text in ax.texts if isinstance(text, Annotation) and text.get_gid() == NAME]
+    names = [
+        text
+        for text in ax.texts
+        if isinstance(text, Annotation) and text.get_gid() == NAME
+    ]
     at = [ax.transData.transform(name.xy) for name in names]
     room = figure.dpi / 20
     taken = [Bbox.from_bounds(x - room, y - room, 2 * room, 2 * room) for x, y in at]

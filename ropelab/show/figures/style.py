@@ -1,4 +1,6 @@
-"""One style for all figures: the style sheet, titles that fit, the size of a printed column."""
+"""One style for all figures: the style sheet, titles that fit, the size of a printed
+column.
+"""
 
 import math
 import textwrap
@@ -15,7 +17,8 @@ from matplotlib.text import Text
 
 from ropelab.show.figures.shapes import place_names
 
-# Widths in inches of one printed column and of both; figures of several panels take both.
+# Widths in inches of one printed column and of both; figures of several panels take
+# both.
 COLUMN, PAGE = 3.3, 6.9
 LOWEST = 2.1
 POINTS, SMALL = 8.0, 6.5
@@ -31,10 +34,12 @@ def use_style() -> Iterator[None]:
     """Draw inside this block in the style that ships with the package."""
     before = set(plt.get_fignums())
     sheet = as_file(files("ropelab.show.figures") / "ropelab.mplstyle")
-    # The user's backend stays; without ioff a notebook would open a window for every figure.
+    # The user's backend stays; without ioff a notebook would open a window for every
+    # figure.
     with sheet as path, plt.style.context(path), plt.ioff():
         yield
-    # A figure that pyplot still knows would be shown a second time at the end of a notebook's cell.
+    # A figure that pyplot still knows would be shown a second time at the end of a
+    # notebook's cell.
     for number in set(plt.get_fignums()) - before:
         plt.close(number)
 
@@ -58,15 +63,19 @@ def take_title(figure: Figure) -> str:
 
 
 def for_paper(figure: Figure) -> None:
-    """Make a figure one column wide (3.3 in) in 8 pt, without title, the legend below the axes.
+    """Make a figure one column wide (3.3 in) in 8 pt, without title, the legend below
+    the axes.
 
-    Several panels, heat maps, and names too long for a column take the width of the page.
+    Several panels, heat maps, and names too long for a column take the width of the
+    page.
     """
     panels = [ax for ax in figure.axes if ax.get_visible()]
     names = [label.get_text() for label in panels[0].get_yticklabels()]
     below = [label.get_text() for label in panels[0].get_xticklabels()]
     # Numbers that do not fit are left out; words cannot be.
-    words = sum(max(map(len, label.splitlines())) for label in below if label[-3:].isalpha())
+    words = sum(
+        max(map(len, label.splitlines())) for label in below if label[-3:].isalpha()
+    )
     short = max(map(len, names), default=0) <= SHORT and words <= LONG
     narrow = len(panels) == 1 and not figure.legends and not panels[0].images and short
     wide, high = figure.get_size_inches()
@@ -97,7 +106,9 @@ def for_paper(figure: Figure) -> None:
         ax.set_ylabel(textwrap.fill(ax.get_ylabel(), SHORT + 4))
         for text in ax.texts:
             text.set_fontsize(min(text.get_fontsize(), SMALL))
-    figure.set_size_inches(width, max(width * high / wide, LOWEST) + 0.16 * (rows + more))
+    figure.set_size_inches(
+        width, max(width * high / wide, LOWEST) + 0.16 * (rows + more)
+    )
     for line in figure.findobj(Line2D):
         line.set_markersize(min(line.get_markersize(), MARKER))
         line.set_linewidth(min(line.get_linewidth(), LINE))
@@ -112,7 +123,11 @@ def _thin_ticks(ax: Axes) -> None:
     low, high = sorted(ax.get_xlim())
     for tick in ax.xaxis.get_major_ticks():
         extent = tick.label1.get_window_extent()
-        if tick.label1.get_rotation() or not low <= tick.get_loc() <= high or not extent.width:
+        if (
+            tick.label1.get_rotation()
+            or not low <= tick.get_loc() <= high
+            or not extent.width
+        ):
             continue
         if extent.x0 < end:
             tick.label1.set_visible(False)

@@ -1,4 +1,6 @@
-"""Figure of a sweep: the results of its runs over the field in which they differ most."""
+"""Figure of a sweep: the results of its runs over the field in which they differ
+most.
+"""
 
 from dataclasses import dataclass
 
@@ -14,12 +16,21 @@ from ropelab.show.looks import LOOKS, numbered
 PANELS, MOST_LINES = 4, 10
 # From this ratio of the largest to the smallest value on, an axis is logarithmic.
 WIDE = 8.0
-LENGTHS = ("context", "length", "train_len", "test_len", "finetune_len", "windows_up_to")
+LENGTHS = (
+    "context",
+    "length",
+    "train_len",
+    "test_len",
+    "finetune_len",
+    "windows_up_to",
+)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The columns along the axis, those whose values make the lines, and those that were found."""
+    """The columns along the axis, those whose values make the lines, and those that
+    were found.
+    """
 
     along: str
     lines: tuple[str, ...]
@@ -27,19 +38,27 @@ class Parts:
 
 
 def parts_of(tables: Tables) -> Parts:
-    """Choose the axis, lines and results from the columns of the tables `sweep` and `runs`."""
+    """Choose the axis, lines and results from the columns of the tables `sweep` and
+    `runs`.
+    """
     table, runs = tables["sweep"], tables["runs"]
-    keys = [str(name) for name in runs.columns if name not in ("case", "answer", "folder")]
+    keys = [
+        str(name) for name in runs.columns if name not in ("case", "answer", "folder")
+    ]
     found = [str(name) for name in table.columns if name not in keys]
-    # Words before the first number name a row, and as many more columns as make the names unique.
+    # Words before the first number name a row, and as many more columns as make the
+    # names unique.
     numeric = [is_numeric_dtype(table[name]) for name in found]
     count = numeric.index(True) if True in numeric else len(found)
     while count < len(found) and table.duplicated([*keys, *found[:count]]).any():
         count += 1
     numbers = [name for name in keys if is_numeric_dtype(table[name])]
     along = max(numbers or keys, key=lambda name: table[name].nunique())
-    several = table.groupby(along).nunique().max() > 1  # what goes with the axis makes no lines
-    lines = [name for name in (*keys, *found[:count]) if name != along and several[name]]
+    # what goes with the axis makes no lines
+    several = table.groupby(along).nunique().max() > 1
+    lines = [
+        name for name in (*keys, *found[:count]) if name != along and several[name]
+    ]
     results = [name for name in found[count:] if is_numeric_dtype(table[name])]
     # What most runs have comes first; lengths that only some of them have make gaps.
     results.sort(key=lambda name: -table[name].count())
@@ -59,8 +78,14 @@ def draw(tables: Tables) -> dict[str, Figure]:
     figure, axes = shapes.panels(1, len(shown), (4.2 * len(shown) + 1.5, 4.2))
     for ax, result in zip(axes[0], shown, strict=True):
         for number, (name, rows) in enumerate(lines.items()):
-            points = pd.DataFrame({"x": x[rows.index], "y": rows[result]}).dropna().sort_values("x")
-            shapes.line(ax, points["x"], points["y"], LOOKS.get(name) or numbered(number), name)
+            points = (
+                pd.DataFrame({"x": x[rows.index], "y": rows[result]})
+                .dropna()
+                .sort_values("x")
+            )
+            shapes.line(
+                ax, points["x"], points["y"], LOOKS.get(name) or numbered(number), name
+            )
         if not numeric:
             ax.set_xticks(range(len(places)), places, rotation=20, ha="right")
         elif parts.along in LENGTHS:
@@ -73,19 +98,30 @@ def draw(tables: Tables) -> dict[str, Figure]:
     if parts.lines:
         handles, labels = axes[0][0].get_legend_handles_labels()
         title = ", ".join(parts.lines).replace("_", " ")
-        figure.legend(handles, labels, loc="outside right upper", fontsize=8, title=title)
-    shapes.headline(figure, f"{len(tables['runs'])} runs over {parts.along.replace('_', ' ')}")
+        figure.legend(
+            handles, labels, loc="outside right upper", fontsize=8, title=title
+        )
+    shapes.headline(
+        figure, f"{len(tables['runs'])} runs over {parts.along.replace('_', ' ')}"
+    )
     return {"sweep": figure}
 
 
 def _lines(table: pd.DataFrame, columns: tuple[str, ...]) -> dict[str, pd.DataFrame]:
-    """Return the rows of each line by its name, at most MOST_LINES of them, evenly taken."""
+    """Return the rows of each line by its name, at most MOST_LINES of them, evenly
+    taken.
+    """
     if not columns:
         return {"all": table}
-    words = table[list(columns)].map(lambda x: f"{x:g}" if isinstance(x, float) else str(x))
+    words = table[list(columns)].map(
+        lambda x: f"{x:g}" if isinstance(x, float) else str(x)
+    )
     names = words.agg(", ".join, axis=1)
     every = list(dict.fromkeys(names))
-    return {name: table[names == name] for name in every[:: max(1, -(-len(every) // MOST_LINES))]}
+    return {
+        name: table[names == name]
+        for name in every[:: max(1, -(-len(every) // MOST_LINES))]
+    }
 
 
 def _is_wide(values: pd.Series) -> bool:

@@ -17,15 +17,18 @@ from ropelab.show.drawn import write
 from ropelab.show.terminal import format_value
 
 
-def write_page(path: Path, template: str, scripts: Sequence[str], **values: Any) -> Path:
+def write_page(
+    path: Path, template: str, scripts: Sequence[str], **values: Any
+) -> Path:
     """Fill a template and put the file in place, whole or not at all."""
     script = "\n".join(map(_static, scripts))
     style = _static("page.css")
-    # The policy names the page's own script and style by their hash: all that comes from a run is
-    # escaped by the template, and would not be executed even if it were not.
+    # The policy names the page's own script and style by their hash: all that comes
+    # from a run is escaped by the template, and would not be executed even if it were
+    # not.
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}';"
+        " img-src data:; base-uri 'none'; form-action 'none'"
     )
     page = {"script": Markup(script), "style": Markup(style), "policy": policy}
     text = rendered(template, FILTERS, **page, **values)
@@ -36,11 +39,15 @@ def as_data(value: Any) -> Markup:
     """Return a value as JSON that can be inside a script element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # `</script>` or `<!--` in a value would end or open something.
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+    return Markup(
+        text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    )
 
 
 def packed(value: Any) -> str:
-    """Return a value as JSON, compressed and in letters: a third of the room, for large data."""
+    """Return a value as JSON, compressed and in letters: a third of the room, for large
+    data.
+    """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
@@ -57,9 +64,12 @@ FILTERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def rendered(template: str, filters: Mapping[str, Callable[[Any], Any]], **values: Any) -> str:
+def rendered(
+    template: str, filters: Mapping[str, Callable[[Any], Any]], **values: Any
+) -> str:
     """Fill a template; in HTML all values are escaped."""
-    # A misspelt name in a template is an error (StrictUndefined), not an empty place in the page.
+    # A misspelt name in a template is an error (StrictUndefined), not an empty place in
+    # the page.
     environment = Environment(
         loader=PackageLoader("ropelab.show.page"),
         autoescape=".html" in template,
@@ -72,4 +82,8 @@ def rendered(template: str, filters: Mapping[str, Callable[[Any], Any]], **value
 
 
 def _static(name: str) -> str:
-    return (files("ropelab.show.page") / "static" / name).read_text(encoding="utf-8").strip()
+    return (
+        (files("ropelab.show.page") / "static" / name)
+        .read_text(encoding="utf-8")
+        .strip()
+    )

@@ -1,7 +1,8 @@
-"""Single tables by the names of their columns: numbers, drawings, disagreements, the ledger.
+"""Single tables by the names of their columns: numbers, drawings, disagreements, the
+ledger.
 
-All but the last are rows of joins.toml, which tests run against the committed reference, so that a
-renamed column cannot silently empty a part of the page.
+All but the last are rows of joins.toml, which tests run against the committed
+reference, so that a renamed column cannot silently empty a part of the page.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,8 @@ from ropelab.show.terminal import format_value
 
 @checked(frozen=True)
 class View:
-    """One way to draw a table: the columns along the axis, drawn, and making the lines; the rows.
+    """One way to draw a table: the columns along the axis, drawn, and making the lines;
+    the rows.
 
     Several columns are drawn where they are compared with each other.
     """
@@ -37,10 +39,11 @@ class View:
 
 @dataclass(frozen=True)
 class Record:
-    """The rows of a table that disagree with something published: `verdict` says `word` there.
+    """The rows of a table that disagree with something published: `verdict` says `word`
+    there.
 
-    The published statement and the measured one name columns in braces; the source is a column, or
-    the source itself.
+    The published statement and the measured one name columns in braces; the source is a
+    column, or the source itself.
     """
 
     table: str
@@ -65,7 +68,9 @@ Rows = list[list[tuple[str, bool]]]
 
 @dataclass(frozen=True)
 class Number:
-    """A number, the words behind it, and a small table: its head, its rows, what is best there."""
+    """A number, the words behind it, and a small table: its head, its rows, what is
+    best there.
+    """
 
     value: str
     said: str
@@ -105,18 +110,28 @@ class Headline:
         words = {str(name): format_value(value) for name, value in rows.loc[at].items()}
         words |= {"at": column.removeprefix(self.column), "total": str(len(table))}
         value = self._written(len(found) if self.best == "count" else found[at])
-        return Number(value, self.said.format(**words), self.figure, *self._beside(table, column))
+        return Number(
+            value, self.said.format(**words), self.figure, *self._beside(table, column)
+        )
 
     def _beside(self, table: pd.DataFrame, column: str) -> tuple[list[str], Rows]:
-        """Return the head and rows of a small table: names, `column`, and those beside it."""
+        """Return the head and rows of a small table: names, `column`, and those beside
+        it.
+        """
         goals = {_last(table, start): best for start, best in self.beside.items()}
         if not goals or None in goals:
             return [], []
         shown = table[[table.columns[0], column, *goals]]
-        tops = {name: table[name].agg(best) for name, best in [(column, self.best), *goals.items()]}
+        tops = {
+            name: table[name].agg(best)
+            for name, best in [(column, self.best), *goals.items()]
+        }
         return [str(name) for name in shown], [
             [
-                (self._written(x) if name == column else format_value(x), x == tops.get(str(name)))
+                (
+                    self._written(x) if name == column else format_value(x),
+                    x == tops.get(str(name)),
+                )
                 for name, x in row.items()
             ]
             for row in shown.to_dict("records")
@@ -130,12 +145,16 @@ class Headline:
 
 def _last(table: pd.DataFrame, start: str) -> str | None:
     """Return the last column whose name begins so."""
-    return next((str(name) for name in table.columns[::-1] if str(name).startswith(start)), None)
+    return next(
+        (str(name) for name in table.columns[::-1] if str(name).startswith(start)), None
+    )
 
 
 ROWS = table_beside(__file__)
 # By table: how it is first drawn where its columns alone suggest something worse.
-HINTS = {name: [View(**view) for view in views] for name, views in ROWS["hints"].items()}
+HINTS = {
+    name: [View(**view) for view in views] for name, views in ROWS["hints"].items()
+}
 RECORDS = [Record(**row) for row in ROWS["records"]]
 HEADLINES = [Headline(**row) for row in ROWS["headlines"]]
 CAPTIONS: Mapping[str, str] = ROWS["captions"]
@@ -145,13 +164,23 @@ WORDS: Mapping[str, str] = ROWS["words"]
 # Tables of ranges, of vectors and of single cases, which no point stands for.
 UNDRAWN = {"windows", "rotation", "explain"}
 # The columns without which a table `claims` is not a ledger, and those that say where.
-LEDGER = {"id", "statement", "source", "verdict", "expected", "decided_by", "decided_at"}
+LEDGER = {
+    "id",
+    "statement",
+    "source",
+    "verdict",
+    "expected",
+    "decided_by",
+    "decided_at",
+}
 CITED = ("author", "year", "title", "place")
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """One statement, the finding that disagrees, where it was said, and the run that shows it."""
+    """One statement, the finding that disagrees, where it was said, and the run that
+    shows it.
+    """
 
     said: str
     found: str
@@ -160,7 +189,9 @@ class Disagreement:
 
 
 def headline_of(run: Shown) -> Number | None:
-    """Return the number of a run for its card, None if nothing is known of its experiment."""
+    """Return the number of a run for its card, None if nothing is known of its
+    experiment.
+    """
     own = (row for row in HEADLINES if row.experiment == run.manifest["experiment"])
     return next(filter(None, (row.of(run) for row in own)), None)
 
@@ -170,14 +201,22 @@ def caption_of(figure: str) -> str:
 
 
 def disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:
-    """Group by title all rows that disagree; a statement found in several runs is listed once."""
+    """Group by title all rows that disagree; a statement found in several runs is
+    listed once.
+    """
     groups: dict[str, dict[str, Disagreement]] = {}
     for record, run in product(RECORDS, runs):
         table = run.tables.get(record.table, pd.DataFrame())
-        for row in record.rows(table).to_dict("records") if record.columns() <= set(table) else ():
+        for row in (
+            record.rows(table).to_dict("records")
+            if record.columns() <= set(table)
+            else ()
+        ):
             values = {str(name): format_value(value) for name, value in row.items()}
             said, found = record.said.format(**values), record.found.format(**values)
-            one = Disagreement(said, found, str(row.get(record.source, record.source)), run)
+            one = Disagreement(
+                said, found, str(row.get(record.source, record.source)), run
+            )
             groups.setdefault(record.title, {}).setdefault(said, one)
     found_in = {title: list(group.values()) for title, group in groups.items()}
     return dict(sorted(found_in.items(), key=lambda item: -len(item[1])))
@@ -185,12 +224,16 @@ def disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:
 
 def ledger_of(runs: Sequence[Shown]) -> Shown | None:
     """Return the newest run with a ledger, None if there is none."""
-    found = [run for run in runs if set(run.tables.get("claims", pd.DataFrame())) >= LEDGER]
+    found = [
+        run for run in runs if set(run.tables.get("claims", pd.DataFrame())) >= LEDGER
+    ]
     return max(found, key=lambda run: str(run.manifest.get("start", "")), default=None)
 
 
 def notes_of(run: Shown) -> list[dict[str, Any]]:
-    """Return the notes of a ledger, each with its sentences and the questions that it asks."""
+    """Return the notes of a ledger, each with its sentences and the questions that it
+    asks.
+    """
     claims = {claim["id"]: claim for claim in texts_of(run, "claims")}
     notes: dict[str, dict[str, Any]] = {}
     for row in texts_of(run, "passages"):
@@ -198,8 +241,11 @@ def notes_of(run: Shown) -> list[dict[str, Any]]:
         if row.get("source", "").isdecimal():
             # Keys of notes are digits: a reader of CSV takes them for numbers.
             key = row["source"].zfill(3)
-            note = notes.setdefault(key, {**row, "key": key, "sentences": [], "questions": []})
-            # Rows say how their own sentence was decided; older ledgers only how the claim was.
+            note = notes.setdefault(
+                key, {**row, "key": key, "sentences": [], "questions": []}
+            )
+            # Rows say how their own sentence was decided; older ledgers only how the
+            # claim was.
             note["sentences"].append({**claims[row["id"]], **row})
     for row in texts_of(run, "questions"):
         if note := notes.get(row.get("source", "").zfill(3), {}):
@@ -208,12 +254,17 @@ def notes_of(run: Shown) -> list[dict[str, Any]]:
 
 
 def texts_of(run: Shown, table: str) -> list[dict[str, str]]:
-    """Return the rows of a table as texts, empty for missing values, with links that are safe."""
+    """Return the rows of a table as texts, empty for missing values, with links that
+    are safe.
+    """
     if table not in run.tables:
         return []
     rows = run.tables[table].astype(object)
-    texts = rows.where(rows.notna(), "").map(lambda x: f"{x:g}" if isinstance(x, float) else str(x))
+    texts = rows.where(rows.notna(), "").map(
+        lambda x: f"{x:g}" if isinstance(x, float) else str(x)
+    )
     if "link" in texts:
-        # A link comes from a table that anybody may have written: no javascript: in the page.
+        # A link comes from a table that anybody may have written: no javascript: in the
+        # page.
         texts["link"] = texts["link"].where(texts["link"].str.match("https?://"), "")
     return texts.to_dict(orient="records")  # type: ignore[return-value]

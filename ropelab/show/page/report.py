@@ -21,7 +21,8 @@ from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import for_script
 
 SCRIPTS = [
-    f"{name}.js" for name in ["common", "series", "plot", "table", "explorer", "compare", "report"]
+    f"{name}.js"
+    for name in ["common", "series", "plot", "table", "explorer", "compare", "report"]
 ]
 # Degrees of freedom for which the script has Student's quantiles: seeds are fewer.
 QUANTILES = 60
@@ -44,11 +45,18 @@ class Picture(NamedTuple):
 def write_report(
     runs: Sequence[Shown], path: Path, title: str = "Results", draw: bool = True
 ) -> Path:
-    """Write the page of these runs, whole or not at all; without `draw` only stored figures."""
+    """Write the page of these runs, whole or not at all; without `draw` only stored
+    figures.
+    """
     # By the distance from the defaults: the plain run of an experiment comes first.
     ordered = sorted(
         runs,
-        key=lambda run: (run.manifest["experiment"], len(run.settings), len(run.label), run.label),
+        key=lambda run: (
+            run.manifest["experiment"],
+            len(run.settings),
+            len(run.label),
+            run.label,
+        ),
     )
     questions: dict[str, list[Shown]] = {}
     for run in ordered:
@@ -60,7 +68,11 @@ def write_report(
     elif missing and not draw:
         say(f"left out: {missing} figures that are not stored")
     pictures = {run.key: _pictures(run, draw) for run in ordered}
-    drawings = {f"{key}-{one.name}": one.content for key, many in pictures.items() for one in many}
+    drawings = {
+        f"{key}-{one.name}": one.content
+        for key, many in pictures.items()
+        for one in many
+    }
     data = [
         {
             "key": run.key,
@@ -97,22 +109,35 @@ def _paths(run: Shown) -> list[Path]:
 
 
 def _pictures(run: Shown, draw: bool) -> list[Picture]:
-    """Return a run's figures: drawn from its tables without their titles, else those stored."""
+    """Return a run's figures: drawn from its tables without their titles, else those
+    stored.
+    """
     stored, found = _paths(run), []
     if draw and stored:
         try:
             figures = finished(draw_of(run.manifest["experiment"]), run.stored)
             titles = [take_title(figure) for figure in figures.values()]
-            # Letters stay letters: a picture of lines is a tenth of one of pixels, and sharp.
+            # Letters stay letters: a picture of lines is a tenth of one of pixels, and
+            # sharp.
             with rc_context({"svg.fonttype": "none"}):
                 files = as_files(figures, ["svg"]).values()
             return [
                 Picture(name, title, svg.decode().replace(FONT, FONTS))
                 for name, title, svg in zip(figures, titles, files, strict=True)
             ]
-        # An experiment that this version does not have, or tables of an earlier version of one.
-        except (ImportError, AttributeError, LookupError, TypeError, ValueError) as error:
-            say(f"left out: figures of {run.folder}: cannot be drawn from its tables ({error})")
+        # An experiment that this version does not have, or tables of an earlier version
+        # of one.
+        except (
+            ImportError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
+            say(
+                f"left out: figures of {run.folder}: cannot be drawn from its tables"
+                f" ({error})"
+            )
     for path in stored:
         try:
             found.append(Picture(path.stem, "", embedded(store.read_png(path))))

@@ -1,4 +1,6 @@
-"""A finished run for the page: its question, settings and answer, its tables, its provenance."""
+"""A finished run for the page: its question, settings and answer, its tables, its
+provenance.
+"""
 
 import re
 import shlex
@@ -43,11 +45,14 @@ class Shown:
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return the tables that have rows, in the order of the manifest."""
         found = self.stored
-        return {name: found[name] for name in self.manifest["tables"] if len(found[name])}
+        return {
+            name: found[name] for name in self.manifest["tables"] if len(found[name])
+        }
 
     @property
     def settings(self) -> list[tuple[str, str]]:
-        """Return the settings beside the defaults: the flags of the command as words and values.
+        """Return the settings beside the defaults: the flags of the command as words
+        and values.
 
         >>> Shown(Path("x"), {"command": "ropelab base --context 32768 --no-slow"}).settings
         [('context', '32768'), ('slow', 'no')]
@@ -89,7 +94,8 @@ def day(start: str) -> str:
 def find_runs(paths: Sequence[Path]) -> list[Shown]:
     """Return the finished runs in `paths`, each a run's folder or a folder of results.
 
-    A run that cannot be shown is left out, with a notice; InputError for a path without any.
+    A run that cannot be shown is left out, with a notice; InputError for a path without
+    any.
     """
     runs: dict[Path, Shown] = {}
     for path in paths:
@@ -97,11 +103,15 @@ def find_runs(paths: Sequence[Path]) -> list[Shown]:
         own = store.read_manifest(path)
         found = {
             folder.resolve(): run
-            for folder, manifest in ([(path, own)] if own is not None else store.finished(path))
+            for folder, manifest in (
+                [(path, own)] if own is not None else store.finished(path)
+            )
             if _can_be_shown(run := Shown(folder, manifest))
         }
         if not found:
-            raise InputError(f"no finished run in {path}; give a run's folder or a results folder")
+            raise InputError(
+                f"no finished run in {path}; give a run's folder or a results folder"
+            )
         runs |= found
     # The page names a run by its config.
     by_key: dict[str, Shown] = {}

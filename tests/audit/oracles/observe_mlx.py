@@ -1,7 +1,7 @@
 """What MLX-LM computes: `python observe_mlx.py SITE OUT`, on its CPU build.
 
-The model file of the architecture reads the config; unit vectors are rotated by its rope at
-position 1, and at the last position for the method that follows the length.
+The model file of the architecture reads the config; unit vectors are rotated by its
+rope at position 1, and at the last position for the method that follows the length.
 """
 
 import importlib
@@ -39,7 +39,11 @@ def observe(config):
     module = importlib.import_module(f"mlx_lm.models.{kind}")
     rope = first_rope(module, config)
     names = zip(("short", "long"), lengths(config), strict=True)
-    return {"observed": {name: {"all": table(rope, config, length)} for name, length in names}}
+    return {
+        "observed": {
+            name: {"all": table(rope, config, length)} for name, length in names
+        }
+    }
 
 
 def first_rope(module, config):
@@ -69,11 +73,21 @@ def module_needs(module):
 
 
 def table(rope, config, length):
-    """Pairs (1, 0) turned at position 1, in a sequence as long as asked where that matters."""
+    """Pairs (1, 0) turned at position 1, in a sequence as long as asked where that
+    matters.
+    """
     width = getattr(rope, "dims", None) or getattr(rope, "dim", None)
     follows_length = type(rope).__name__ == "DynamicNTKScalingRoPE"
-    first = slice(0, width, 2) if getattr(rope, "traditional", False) else slice(0, width // 2)
-    second = slice(1, width, 2) if getattr(rope, "traditional", False) else slice(width // 2, width)
+    first = (
+        slice(0, width, 2)
+        if getattr(rope, "traditional", False)
+        else slice(0, width // 2)
+    )
+    second = (
+        slice(1, width, 2)
+        if getattr(rope, "traditional", False)
+        else slice(width // 2, width)
+    )
     x = np.zeros((1, 1, length if follows_length else 2, width), np.float32)
     x[..., first] = 1
     turned = np.array(rope(mx.array(x)))[0, 0, 1]

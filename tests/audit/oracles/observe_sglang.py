@@ -1,7 +1,7 @@
 """What SGLang computes: `python observe_sglang.py WHEEL_FOLDER VERSION OUT`.
 
-Its get_rope, its reading of the rope keys and its length rule run as they are; the call is a Llama
-attention layer's (DeepSeek's where the head has a rotary part of its own).
+Its get_rope, its reading of the rope keys and its length rule run as they are; the call
+is a Llama attention layer's (DeepSeek's where the head has a rotary part of its own).
 """
 
 import sys
@@ -56,9 +56,15 @@ standins.install(
     {
         "sglang.kernels.fused_op": {"BaseFusedOp": Operator},
         "sglang.srt.environ": {"envs": SimpleNamespace(SGLANG_ROPE_CACHE_FP32=FLAG)},
-        "sglang.srt.runtime_context": {"publish_role": lambda: None, "get_exec": lambda: None},
+        "sglang.srt.runtime_context": {
+            "publish_role": lambda: None,
+            "get_exec": lambda: None,
+        },
         "sglang.srt.utils": {
-            **{f"is_{name}": no for name in ("cuda", "hip", "npu", "xpu", "musa", "mps")},
+            **{
+                f"is_{name}": no
+                for name in ("cuda", "hip", "npu", "xpu", "musa", "mps")
+            },
             "is_cpu": lambda: True,
             "get_bool_env_var": no,
             "cpu_has_amx_support": no,
@@ -80,19 +86,27 @@ def observe(config: dict) -> dict:
         raise common.AbsentError("its own model file reads other keys")
     built = CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
     names = ("short", "long")
-    result = {n: layers(built, length) for n, length in zip(names, lengths(config), strict=True)}
+    result = {
+        n: layers(built, length)
+        for n, length in zip(names, lengths(config), strict=True)
+    }
     return {"observed": result, "allowed": COMMON["get_context_length"](built)}
 
 
 def layers(built: Any, length: int) -> dict:
     base, parameters = COMMON["get_rope_config"](built)
     if set(parameters) & {"full_attention", "sliding_attention"}:
-        return {k: table(built, p["rope_theta"], p, length) for k, p in parameters.items()}
+        return {
+            k: table(built, p["rope_theta"], p, length) for k, p in parameters.items()
+        }
     return {"all": table(built, base, parameters, length)}
 
 
 def table(built: Any, base: float, parameters: dict, length: int) -> dict:
-    head_dim = getattr(built, "head_dim", None) or built.hidden_size // built.num_attention_heads
+    head_dim = (
+        getattr(built, "head_dim", None)
+        or built.hidden_size // built.num_attention_heads
+    )
     rotary_dim = int(getattr(built, "partial_rotary_factor", 1) * head_dim)
     parameters = dict(parameters)
     if original := getattr(built, "original_max_position_embeddings", None):
@@ -120,7 +134,9 @@ def chosen_row(rope: Any, length: int) -> torch.Tensor:
     if not hasattr(rope, "long_short_cos_sin_cache"):
         return rope.cos_sin_cache[1]
     long = length - 1 > rope.original_max_position_embeddings
-    return rope.long_short_cos_sin_cache[rope.original_max_position_embeddings * long + 1]
+    return rope.long_short_cos_sin_cache[
+        rope.original_max_position_embeddings * long + 1
+    ]
 
 
 common.main(f"sglang {VERSION}", observe, OUT)

@@ -1,8 +1,9 @@
 """Ask trainers what they compute: `python observe_trainers.py NAME PLACES.. OUT.json`.
 
-NAME and its places, all unpacked wheels: `torchtitan` its own; `unsloth` its own; `megatron-bridge`
-its own, megatron-core's and a folder with transformers 4.57; `axolotl` its own. Run where
-transformers is one that they pin. Weights are never made: models exist on the meta device only.
+NAME and its places, all unpacked wheels: `torchtitan` its own; `unsloth` its own;
+`megatron-bridge` its own, megatron-core's and a folder with transformers 4.57;
+`axolotl` its own. Run where transformers is one that they pin. Weights are never made:
+models exist on the meta device only.
 """
 
 import ast
@@ -37,7 +38,12 @@ BLOCKS: tuple[dict[str, Any] | None, ...] = (
     {**YARN, "mscale": 0.707, "mscale_all_dim": 0.5},
     LLAMA3,
     {**LLAMA3, "low_freq_factor": 2.0, "original_max_position_embeddings": 4096},
-    {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 8192, **LISTS},
+    {
+        "rope_type": "longrope",
+        "factor": 4.0,
+        "original_max_position_embeddings": 8192,
+        **LISTS,
+    },
 )
 
 
@@ -51,7 +57,10 @@ class Anything(type):
 
 
 def anything(name: str) -> Any:
-    called = {"__init__": lambda self, *a, **k: None, "__call__": lambda self, *a, **k: a and a[0]}
+    called = {
+        "__init__": lambda self, *a, **k: None,
+        "__call__": lambda self, *a, **k: a and a[0],
+    }
     return Anything(name, (), called)
 
 
@@ -68,7 +77,9 @@ def row_of(inv_freq: Any, factor: float = 1.0, **more: Any) -> dict[str, Any]:
 
 
 def torchtitan(place: str) -> tuple[str, list[dict[str, Any]]]:
-    """Every flavour: frequencies from position 1 of its table, and its factor on scores."""
+    """Every flavour: frequencies from position 1 of its table, and its factor on
+    scores.
+    """
     sys.path.insert(0, place)
     mocked("spmd_types", "tyro", "triton", "fla")
     import torch
@@ -80,13 +91,25 @@ def torchtitan(place: str) -> tuple[str, list[dict[str, Any]]]:
         for flavour, make in flavours.items():
             if any(word in flavour for word in ("debug", "moonlight", "VL")):
                 continue  # the last two have the sizes of one another
-            extra = {"moe_comm_backend": "standard"} if "moe_comm" in str(signature(make)) else {}
+            extra = (
+                {"moe_comm_backend": "standard"}
+                if "moe_comm" in str(signature(make))
+                else {}
+            )
             config = make(attn_backend="flex", **extra)
-            layers = [layer.attention for layer in config.layers if hasattr(layer, "attention")]
+            layers = [
+                layer.attention
+                for layer in config.layers
+                if hasattr(layer, "attention")
+            ]
             attention = next(one for one in layers if one is not None)
             rope = attention.rope
             cache = short(rope).build().cache
-            half = cache[1, rope.dim : rope.dim + rope.dim // 2] if cache.is_floating_point() else 0
+            half = (
+                cache[1, rope.dim : rope.dim + rope.dim // 2]
+                if cache.is_floating_point()
+                else 0
+            )
             angles = torch.angle(cache[1]) if cache.is_complex() else torch.asin(half)
             # Angles of one radian at most, so both are whole.
             factor = 1.0
@@ -102,7 +125,9 @@ def torchtitan(place: str) -> tuple[str, list[dict[str, Any]]]:
                 factor = scale * math.sqrt(width)
             heads = getattr(attention, "n_kv_heads", None) or attention.n_heads
             sizes = [config.dim, len(config.layers), heads]
-            rows.append(row_of(angles.double(), factor, model=f"{name} {flavour}", sizes=sizes))
+            rows.append(
+                row_of(angles.double(), factor, model=f"{name} {flavour}", sizes=sizes)
+            )
     return "torchtitan 0.3.0", rows
 
 
@@ -128,17 +153,27 @@ def taken(path: Path, wanted: tuple[str, ...], own: dict[str, Any]) -> dict[str,
 
 
 def unsloth(place: str) -> tuple[str, list[dict[str, Any]]]:
-    """Its rotary classes on a configuration of transformers, after its loader's own functions."""
+    """Its rotary classes on a configuration of transformers, after its loader's own
+    functions.
+    """
     import torch
     import transformers
 
     models = Path(place) / "unsloth" / "models"
     own: dict[str, Any] = {"torch": torch, "math": math, "contextlib": contextlib}
-    own |= {"DEVICE_COUNT": 1, "DEVICE_TYPE_TORCH": "cpu", "get_current_device": lambda: "cpu"}
+    own |= {
+        "DEVICE_COUNT": 1,
+        "DEVICE_TYPE_TORCH": "cpu",
+        "get_current_device": lambda: "cpu",
+    }
     own["logger"] = SimpleNamespace(warning_once=lambda *words: None)
     names = ("_get_rope_theta", "_rope_scaling_as_dict", "_extended_rope_scaling")
     names += ("_llama3_inv_freq_from_config", "_vanilla_inv_freq_from_config")
-    names += ("_compute_config_rope_inv_freq", "_PerDeviceRopeCache", "LlamaRotaryEmbedding")
+    names += (
+        "_compute_config_rope_inv_freq",
+        "_PerDeviceRopeCache",
+        "LlamaRotaryEmbedding",
+    )
     taken(models / "llama.py", names, own)
     taken(models / "gemma.py", ("GemmaFixedRotaryEmbedding",), own)
     rows = []
@@ -161,14 +196,18 @@ def unsloth(place: str) -> tuple[str, list[dict[str, Any]]]:
         cos, sin = module._set_cos_sin_cache(2, torch.device("cpu", 0), torch.float32)
         norm = float(torch.hypot(cos[1, 0], sin[1, 0]).double())
         angles = torch.atan2(sin[1, :8].double(), cos[1, :8].double())
-        rows.append(row_of(angles, norm, config=file, flags=f"--max-seq-length {wanted}"))
+        rows.append(
+            row_of(angles, norm, config=file, flags=f"--max-seq-length {wanted}")
+        )
         if not wanted:
             rows[-1]["flags"] = ""
     return f"unsloth 2026.10.9 with transformers {transformers.__version__}", rows
 
 
 def megatron_bridge(*places: str) -> tuple[str, list[dict[str, Any]]]:
-    """Its provider from a configuration, and the modules that GPTModel builds from a provider."""
+    """Its provider from a configuration, and the modules that GPTModel builds from a
+    provider.
+    """
     sys.path[:0] = [places[2], places[0], places[1]]
     mocked("transformer_engine", "omegaconf", "triton")
     import torch
@@ -212,7 +251,11 @@ def megatron_bridge(*places: str) -> tuple[str, list[dict[str, Any]]]:
             scale = provider.rotary_scaling_factor
             score = yarn._yarn_get_mscale(scale, provider.mscale_all_dim) ** 2
             module = yarn.YarnRotaryEmbedding(
-                width, rotary_base=base, scaling_factor=scale, use_cpu_initialization=True, **given
+                width,
+                rotary_base=base,
+                scaling_factor=scale,
+                use_cpu_initialization=True,
+                **given,
             )
             emb, factor = module.get_emb(2)
         elif provider.position_embedding_type == "yarn":  # those of GPTModel
@@ -243,7 +286,10 @@ def megatron_bridge(*places: str) -> tuple[str, list[dict[str, Any]]]:
             factor = yarn._yarn_get_concentration_factor_from_config(provider)
         angles = emb[1, 0, 0, : width // 2]
         rows.append(row_of(angles.double(), float(factor), config=file, score=score))
-    return "megatron-bridge 0.3.1 with megatron-core 0.16.1 and transformers 4.57.1", rows
+    return (
+        "megatron-bridge 0.3.1 with megatron-core 0.16.1 and transformers 4.57.1",
+        rows,
+    )
 
 
 def axolotl(place: str) -> tuple[str, list[dict[str, Any]]]:
@@ -251,8 +297,15 @@ def axolotl(place: str) -> tuple[str, list[dict[str, Any]]]:
     import transformers
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-    own: dict[str, Any] = {"transformers": transformers, "check_model_config": lambda *a: None}
-    own |= {"DictDefault": Any, "PretrainedConfig": Any, "addict": SimpleNamespace(Dict=Any)}
+    own: dict[str, Any] = {
+        "transformers": transformers,
+        "check_model_config": lambda *a: None,
+    }
+    own |= {
+        "DictDefault": Any,
+        "PretrainedConfig": Any,
+        "addict": SimpleNamespace(Dict=Any),
+    }
     taken(Path(place) / "axolotl" / "loaders" / "utils.py", ("load_model_config",), own)
     linear = {"rope_type": "linear", "factor": 4.0}
     based = {**YARN, "rope_theta": 10000.0}
@@ -290,7 +343,9 @@ def axolotl(place: str) -> tuple[str, list[dict[str, Any]]]:
             rows.append({"config": file, "flags": flags, "refused": repr(error)[:80]})
             continue
         more = {"config": file, "flags": flags}
-        rows.append(row_of(module.inv_freq.double(), float(module.attention_scaling), **more))
+        rows.append(
+            row_of(module.inv_freq.double(), float(module.attention_scaling), **more)
+        )
     return f"axolotl 0.19.0 with transformers {transformers.__version__}", rows
 
 

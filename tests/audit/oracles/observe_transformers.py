@@ -1,8 +1,10 @@
-"""What one transformers version computes: run as `python observe_transformers.py SITE OUT`.
+"""What one transformers version computes: run as `python observe_transformers.py SITE
+OUT`.
 
-SITE is the folder that holds the version (put first on the path); the environment's own if '-'.
-Frequencies are those in the rotary module of the model's own class after a forward pass at each
-length, with the module's attention scaling; several modules or layer types give several entries.
+SITE is the folder that holds the version (put first on the path); the environment's own
+if '-'. Frequencies are those in the rotary module of the model's own class after a
+forward pass at each length, with the module's attention scaling; several modules or
+layer types give several entries.
 """
 
 import importlib
@@ -23,12 +25,16 @@ transformers.logging.set_verbosity(50)
 
 
 def build(config):
-    """The configuration object of the model's class, and its rotary modules by layer type."""
+    """The configuration object of the model's class, and its rotary modules by layer
+    type.
+    """
     kind = config["model_type"]
     if kind not in CONFIG_MAPPING:
         raise common.AbsentError(f"no model type {kind}")
     built = CONFIG_MAPPING[kind].from_dict(dict(config))
-    module = importlib.import_module(f"transformers.models.{folder(kind)}.modeling_{folder(kind)}")
+    module = importlib.import_module(
+        f"transformers.models.{folder(kind)}.modeling_{folder(kind)}"
+    )
     return built, rotary_modules(built, module)
 
 
@@ -41,7 +47,9 @@ def rotary_modules(built, module):
         own = inspect.isclass(value) and value.__module__ == module.__name__
         if own and name.endswith("RotaryEmbedding") and name.count("Rotary") == 1:
             if "config" not in inspect.signature(value.__init__).parameters:
-                raise common.AbsentError("the rotary module of this version takes no config")
+                raise common.AbsentError(
+                    "the rotary module of this version takes no config"
+                )
             return value(config=built)
     raise common.AbsentError("no rotary module")
 

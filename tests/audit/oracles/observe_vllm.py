@@ -1,7 +1,8 @@
 """What vLLM computes: `python observe_vllm.py WHEEL_FOLDER VERSION OUT`.
 
-Its config patch, its get_rope and its length rule run as they are; a Llama attention layer's
-call is made from the same arguments (DeepSeek's where the head has a rotary part of its own).
+Its config patch, its get_rope and its length rule run as they are; a Llama attention
+layer's call is made from the same arguments (DeepSeek's where the head has a rotary
+part of its own).
 """
 
 import importlib
@@ -41,19 +42,26 @@ standins.install(
     "vllm",
     ("vllm.model_executor.layers.rotary_embedding",),
     {
-        "vllm.model_executor.custom_op": {"CustomOp": CustomOp, "PluggableLayer": CustomOp},
+        "vllm.model_executor.custom_op": {
+            "CustomOp": CustomOp,
+            "PluggableLayer": CustomOp,
+        },
         "vllm.config": {"get_current_vllm_config": lambda: RUNNING},
         "vllm._aiter_ops": {"rocm_aiter_ops": AITER},
     },
 )
-rotary_embedding = importlib.import_module("vllm.model_executor.layers.rotary_embedding")
+rotary_embedding = importlib.import_module(
+    "vllm.model_executor.layers.rotary_embedding"
+)
 
 LOGGER = SimpleNamespace(
     info=lambda *a: None, warning=lambda *a: None, warning_once=lambda *a: None
 )
 
 
-def getattr_iter(config: Any, names: list[str], default: Any, warn: bool = False) -> Any:
+def getattr_iter(
+    config: Any, names: list[str], default: Any, warn: bool = False
+) -> Any:
     return next((getattr(config, n) for n in names if hasattr(config, n)), default)
 
 
@@ -98,7 +106,10 @@ KEYS = (
 def observe(config: dict) -> dict:
     built = CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
     PATCH["patch_rope_parameters"](built)
-    result = {n: layers(built, length) for n, length in zip(NAMES, lengths(config), strict=True)}
+    result = {
+        n: layers(built, length)
+        for n, length in zip(NAMES, lengths(config), strict=True)
+    }
     return {"observed": result, "allowed": allowed(built)}
 
 
@@ -114,13 +125,18 @@ def layers(built: Any, length: int) -> dict:
 
 def table(built: Any, parameters: dict, length: int) -> dict:
     RUNNING.model_config.max_model_len = length
-    head_dim = getattr(built, "head_dim", None) or built.hidden_size // built.num_attention_heads
+    head_dim = (
+        getattr(built, "head_dim", None)
+        or built.hidden_size // built.num_attention_heads
+    )
     parameters = dict(parameters)
     if mla := getattr(built, "qk_rope_head_dim", None):
         head_dim = mla
         if parameters["rope_type"] != "default":
             plain = parameters.get("attention_factor") == 1.0
-            parameters["rope_type"] = "deepseek_llama_scaling" if plain else "deepseek_yarn"
+            parameters["rope_type"] = (
+                "deepseek_llama_scaling" if plain else "deepseek_yarn"
+            )
     rotary_embedding._ROPE_DICT.clear()
     rope = rotary_embedding.get_rope(
         head_dim, built.max_position_embeddings, True, parameters, torch.float32
@@ -136,10 +152,14 @@ def table(built: Any, parameters: dict, length: int) -> dict:
 
 def allowed(built: Any) -> int:
     given = {key: getattr(built, key, None) for key in KEYS}
-    shortest = min((value for value in given.values() if value is not None), default=2048)
+    shortest = min(
+        (value for value in given.values() if value is not None), default=2048
+    )
     if model_max_length := getattr(built, "model_max_length", None):
         shortest = model_max_length
-    arch = SimpleNamespace(derived_max_model_len_and_key=(shortest, "max_position_embeddings"))
+    arch = SimpleNamespace(
+        derived_max_model_len_and_key=(shortest, "max_position_embeddings")
+    )
     return LENGTH["_get_and_verify_max_len"](built, arch, None, None, False, None, None)
 
 

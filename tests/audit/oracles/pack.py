@@ -42,7 +42,10 @@ def packed(row: dict[str, Any], store: Store) -> Any:
     if "observed" not in row:
         return next(iter(row))
     small: dict[str, Any] = {
-        length: {layer: [store.put(e["inv_freq"]), e["attention_factor"]] for layer, e in t.items()}
+        length: {
+            layer: [store.put(e["inv_freq"]), e["attention_factor"]]
+            for layer, e in t.items()
+        }
         for length, t in row["observed"].items()
     }
     if "allowed" in row:
@@ -56,10 +59,15 @@ def main(source: Path, target: Path) -> None:
         document = json.loads(path.read_text())
         rows = {name: packed(row, store) for name, row in document["rows"].items()}
         lines = ",\n".join(f"{json.dumps(n)}: {json.dumps(r)}" for n, r in rows.items())
-        text = f'{{"version": {json.dumps(document["version"])}, "rows": {{\n{lines}\n}}}}\n'
+        text = (
+            f'{{"version": {json.dumps(document["version"])}, "rows":'
+            f" {{\n{lines}\n}}}}\n"
+        )
         (target / path.name).write_text(text)
     sizes = np.array([len(table) for table in store.tables], dtype=np.int32)
-    np.savez_compressed(target / "tables.npz", values=np.concatenate(store.tables), sizes=sizes)
+    np.savez_compressed(
+        target / "tables.npz", values=np.concatenate(store.tables), sizes=sizes
+    )
 
 
 main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,7 +1,9 @@
-"""Empty stand-ins for the parts of a serving package that its rotary modules import and do not use.
+"""Empty stand-ins for the parts of a serving package that its rotary modules import and
+do not use.
 
-The rotary modules, the length rules and the config patches are the package's own, unpacked from its
-wheel; everything else under the package's name becomes a mock, so that no GPU is needed.
+The rotary modules, the length rules and the config patches are the package's own,
+unpacked from its wheel; everything else under the package's name becomes a mock, so
+that no GPU is needed.
 """
 
 import __future__
@@ -28,9 +30,13 @@ class Mocked(ModuleType):
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds real files below `root` for names in `real`, and mocks the rest of the package."""
+    """Finds real files below `root` for names in `real`, and mocks the rest of the
+    package.
+    """
 
-    def __init__(self, root: Path, package: str, real: tuple[str, ...], own: Mapping[str, Any]):
+    def __init__(
+        self, root: Path, package: str, real: tuple[str, ...], own: Mapping[str, Any]
+    ):
         self.root, self.package, self.real, self.own = root, package, real, own
 
     def find_spec(self, name, path=None, target=None):
@@ -44,7 +50,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         base = self.root.joinpath(*name.split("."))
         file = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
         places = [str(base)] if base.is_dir() else None
-        return importlib.util.spec_from_file_location(name, file, submodule_search_locations=places)
+        return importlib.util.spec_from_file_location(
+            name, file, submodule_search_locations=places
+        )
 
     def create_module(self, spec):
         module = Mocked(spec.name)
@@ -55,13 +63,19 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def install(root: str, package: str, real: tuple[str, ...], own: Mapping[str, Any]) -> None:
+def install(
+    root: str, package: str, real: tuple[str, ...], own: Mapping[str, Any]
+) -> None:
     """Put the finder before all others."""
     sys.meta_path.insert(0, Finder(Path(root), package, real, own))
 
 
-def functions(file: Path, names: tuple[str, ...], namespace: dict[str, Any]) -> dict[str, Any]:
-    """Only the named functions and constants of a file, run in a namespace of stand-ins."""
+def functions(
+    file: Path, names: tuple[str, ...], namespace: dict[str, Any]
+) -> dict[str, Any]:
+    """Only the named functions and constants of a file, run in a namespace of
+    stand-ins.
+    """
     tree = ast.parse(file.read_text())
     chosen = [node for node in tree.body if _name(node) in names]
     lazy = __future__.annotations.compiler_flag

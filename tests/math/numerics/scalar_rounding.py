@@ -1,4 +1,6 @@
-"""The specification of rounding: one value at a time, in rational arithmetic, slow and obvious."""
+"""The specification of rounding: one value at a time, in rational arithmetic, slow and
+obvious.
+"""
 
 import math
 from fractions import Fraction
@@ -7,7 +9,9 @@ from ropelab.math.numerics.formats import FloatFormat
 
 
 def round_scalar(x: float, fmt: FloatFormat) -> float:
-    """x rounded to the nearest value of fmt, ties to even, overflow as the format says."""
+    """x rounded to the nearest value of fmt, ties to even, overflow as the format
+    says.
+    """
     if math.isnan(x):
         return x
     if math.isinf(x):

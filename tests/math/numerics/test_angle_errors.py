@@ -1,4 +1,6 @@
-"""The search for the worst angle against a visit to every position, and against known numbers."""
+"""The search for the worst angle against a visit to every position, and against known
+numbers.
+"""
 
 import math
 
@@ -18,14 +20,20 @@ from ropelab.math.numerics.formats import FORMATS
 from tests.math.numerics.spectra import rope
 
 PLANS = {
-    **{f"{s}={f}": parse_cast(f"{s}={f}") for s in STAGES[:3] for f in list(FORMATS)[1:]},
+    **{
+        f"{s}={f}": parse_cast(f"{s}={f}")
+        for s in STAGES[:3]
+        for f in list(FORMATS)[1:]
+    },
     **{f"all {name}": parse_cast(f"all={name}") for name in list(FORMATS)[1:]},
     **{name: preset.plan for name, preset in PRESETS.items()},
 }
 
 
 @pytest.mark.parametrize("name", PLANS)
-@pytest.mark.parametrize(("offset", "length"), [(0, 5000), (65530, 4000), (1_000_003, 2500)])
+@pytest.mark.parametrize(
+    ("offset", "length"), [(0, 5000), (65530, 4000), (1_000_003, 2500)]
+)
 def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length):
     chain = Chain(PLANS[name], rope(32))
     everything_ = wrapped(chain.angle_errors(span(offset, offset + length)))
@@ -51,7 +59,9 @@ def test_the_first_bad_position_is_the_first(name):
     for tolerance in (1e-6, 1e-2, 1.0):
         bad = np.flatnonzero(~(errors <= tolerance))
         expected = int(bad[0]) if bad.size else None
-        assert first_beyond(chain, worst_by_octave(chain, 0, 5000), tolerance) == expected
+        assert (
+            first_beyond(chain, worst_by_octave(chain, 0, 5000), tolerance) == expected
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""A plan applied to frequencies, against the same arithmetic done by torch and numpy."""
+"""A plan applied to frequencies, against the same arithmetic done by torch and
+numpy.
+"""
 
 import mpmath
 import numpy as np
@@ -13,7 +15,9 @@ from ropelab.math.numerics.formats import FORMATS
 from tests.math.numerics.scalar_rounding import round_scalar
 from tests.math.numerics.spectra import rope
 
-POSITIONS = np.array([0, 1, 2, 255, 257, 1857, 2049, 15962, 65537, 131071, 10**7], dtype=np.float64)
+POSITIONS = np.array(
+    [0, 1, 2, 255, 257, 1857, 2049, 15962, 65537, 131071, 10**7], dtype=np.float64
+)
 
 
 def test_the_exact_chain_is_the_definition_to_many_digits():
@@ -61,7 +65,9 @@ def test_angles_equal_the_scalar_specification(name):
 def test_float32_pow_is_within_two_last_places_of_torch(base, rotary_dim):
     plan = parse_cast("inv_freq=float32,frequencies=float32_pow")
     ours = Chain(plan, rope(rotary_dim, base)).inv_freq
-    theirs = 1.0 / (base ** (torch.arange(0, rotary_dim, 2, dtype=torch.float) / rotary_dim))
+    theirs = 1.0 / (
+        base ** (torch.arange(0, rotary_dim, 2, dtype=torch.float) / rotary_dim)
+    )
     places = np.abs(ours - theirs.numpy()) / np.spacing(theirs.numpy())
     assert places.max() <= 2
     assert (places == 0).mean() > 0.6
@@ -81,7 +87,9 @@ def test_the_recurrence_follows_a_scaling_method():
     plan = parse_scaling("yarn(factor=4)").plan(Geometry(64, 1e4, 4096), 16384)
     spectrum = Spectrum(plan.inv_freq, 1e4, 64)
     chain = Chain(PRESETS["ggml"].plan, spectrum)
-    relative = chain.angle_errors(POSITIONS[1:]) / (spectrum.inv_freq[:, None] * POSITIONS[1:])
+    relative = chain.angle_errors(POSITIONS[1:]) / (
+        spectrum.inv_freq[:, None] * POSITIONS[1:]
+    )
     assert np.abs(relative).max() < 1e-5
 
 
@@ -105,7 +113,10 @@ def test_no_error_exceeds_its_bound_and_bounds_grow(preset):
 
 
 def test_the_bound_of_an_exact_recurrence_is_one_of_each_position():
-    chain, positions = Chain(parse_cast("angles=recurrence"), rope(64, 1e4)), span(0, 3000)
+    chain, positions = (
+        Chain(parse_cast("angles=recurrence"), rope(64, 1e4)),
+        span(0, 3000),
+    )
     bounds = chain.error_bounds(positions)
     assert bounds.shape == (32, 3000)
     assert (np.abs(chain.angle_errors(positions)) <= bounds + 1e-15).all()
@@ -115,7 +126,10 @@ def test_the_bound_of_the_recurrence_follows_a_scaling_method():
     plan = parse_scaling("yarn(factor=4)").plan(Geometry(64, 1e4, 4096), 16384)
     chain = Chain(PRESETS["ggml"].plan, Spectrum(plan.inv_freq, 1e4, 64))
     positions = span(2**20, 2**20 + 3000)
-    errors, bounds = np.abs(chain.angle_errors(positions)), chain.error_bounds(positions)
+    errors, bounds = (
+        np.abs(chain.angle_errors(positions)),
+        chain.error_bounds(positions),
+    )
     assert (errors <= bounds).all()
     assert (errors.max(1)[1:] > bounds.max(1)[1:] / 50).all()
 
@@ -127,8 +141,11 @@ def test_the_pair_of_frequency_one_has_no_error_in_float32():
 
 def test_a_single_frequency_is_rounded_once_whatever_the_rules():
     spectrum = Spectrum(np.array([2 * np.pi / 1e6]))
-    with_rules = parse_cast("inv_freq=float32,frequencies=float32_pow,angles=recurrence")
+    with_rules = parse_cast(
+        "inv_freq=float32,frequencies=float32_pow,angles=recurrence"
+    )
     plain = parse_cast("inv_freq=float32")
     np.testing.assert_array_equal(
-        Chain(with_rules, spectrum).angles(POSITIONS), Chain(plain, spectrum).angles(POSITIONS)
+        Chain(with_rules, spectrum).angles(POSITIONS),
+        Chain(plain, spectrum).angles(POSITIONS),
     )

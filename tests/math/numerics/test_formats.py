@@ -1,4 +1,6 @@
-"""round_to against a scalar specification, torch, ml_dtypes and bit patterns, exhaustively."""
+"""round_to against a scalar specification, torch, ml_dtypes and bit patterns,
+exhaustively.
+"""
 
 import math
 
@@ -23,27 +25,43 @@ NUMPY = {
 
 
 def every_value(name: str) -> np.ndarray:
-    """All finite values of a 8- or 16-bit format, ascending, decoded by ml_dtypes or numpy."""
+    """All finite values of a 8- or 16-bit format, ascending, decoded by ml_dtypes or
+    numpy.
+    """
     dtype = np.dtype(NUMPY[name])
     codes = np.arange(2 ** (8 * dtype.itemsize), dtype=np.uint64)
     with np.errstate(invalid="ignore"):
-        values = codes.astype(f"uint{8 * dtype.itemsize}").view(dtype).astype(np.float64)
+        values = (
+            codes.astype(f"uint{8 * dtype.itemsize}").view(dtype).astype(np.float64)
+        )
     return np.unique(values[np.isfinite(values)])
 
 
 def around(values: np.ndarray) -> np.ndarray:
-    """The values, their midpoints, the overflow thresholds, and the float32 beside each."""
+    """The values, their midpoints, the overflow thresholds, and the float32 beside
+    each.
+    """
     step = values[-1] - values[-2]
     beyond = values[-1] + step * np.array([0.5, 1.0, 1.5, 2.0, 100.0])
     points = np.concatenate(
-        [values, (values[1:] + values[:-1]) / 2, beyond, -beyond, [np.inf, -np.inf, -0.0]]
+        [
+            values,
+            (values[1:] + values[:-1]) / 2,
+            beyond,
+            -beyond,
+            [np.inf, -np.inf, -0.0],
+        ]
     )
     points = points[(np.abs(points) <= np.finfo(np.float32).max) | np.isinf(points)]
     single = points.astype(np.float32)
     assert np.array_equal(single.astype(np.float64), points)
     with np.errstate(over="ignore"):
         return np.concatenate(
-            [single, np.nextafter(single, np.float32(np.inf)), np.nextafter(single, -single)]
+            [
+                single,
+                np.nextafter(single, np.float32(np.inf)),
+                np.nextafter(single, -single),
+            ]
         )
 
 
@@ -101,10 +119,13 @@ def test_tf32_equals_rounding_the_float32_bit_pattern():
     )  # all of 17 fraction bits: 10 kept, ties and beyond
     for exponent in (0, 1, 100, 127, 254):
         bits = fractions | np.uint32(exponent << 23)
-        kept = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & ~np.uint32(
-            0x1FFF
+        kept = (
+            bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
+        ) & ~np.uint32(0x1FFF)
+        same(
+            rounded(bits.view(np.float32), "tf32"),
+            kept.view(np.float32).astype(np.float64),
         )
-        same(rounded(bits.view(np.float32), "tf32"), kept.view(np.float32).astype(np.float64))
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -112,7 +133,10 @@ def test_tf32_equals_rounding_the_float32_bit_pattern():
 def test_any_float64_equals_the_scalar_specification(name, x, exponent, fraction):
     fmt = FORMATS[name]
     values = [x, math.ldexp(fraction, exponent), -math.ldexp(fraction, exponent)]
-    same(rounded(np.array(values), name), np.array([round_scalar(v, fmt) for v in values]))
+    same(
+        rounded(np.array(values), name),
+        np.array([round_scalar(v, fmt) for v in values]),
+    )
 
 
 @pytest.mark.parametrize("name", [n for n in FORMATS if n != "float64"])
@@ -120,7 +144,9 @@ def test_ties_of_every_binade_equal_the_scalar_specification(name):
     fmt = FORMATS[name]
     tie = 1 + fmt.epsilon * np.array([0.5, 1.5])
     beside = np.concatenate([tie, np.nextafter(tie, 0), np.nextafter(tie, 9)])
-    exponents = range(max(fmt.min_exponent - fmt.precision - 2, -1022), fmt.max_exponent + 2)
+    exponents = range(
+        max(fmt.min_exponent - fmt.precision - 2, -1022), fmt.max_exponent + 2
+    )
     values = np.concatenate([np.ldexp(beside, e) for e in exponents])
     same(rounded(values, name), np.array([round_scalar(v, fmt) for v in values]))
 
@@ -132,7 +158,8 @@ def test_rounding_once_differs_from_torch_casting_float64_to_float16_twice():
 
 
 @pytest.mark.parametrize(
-    "name", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+    "name",
+    ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"],
 )
 def test_derived_facts_equal_torch_finfo(name):
     fmt, info = FORMATS[name], torch.finfo(getattr(torch, name))

@@ -1,4 +1,6 @@
-"""Reported precision errors: each is measured again as printed, or its report was wrong."""
+"""Reported precision errors: each is measured again as printed, or its report was
+wrong.
+"""
 
 import math
 
@@ -15,7 +17,10 @@ WRONG = {
         "exact_cos(15962,0)": math.cos(15962),
         "exact_cos(15968,0)": math.cos(15968),
     },
-    "diffusers/issues/13920": {"stored_position(65793)": 66048, "distinct_positions": 2},
+    "diffusers/issues/13920": {
+        "stored_position(65793)": 66048,
+        "distinct_positions": 2,
+    },
     "mlx-lm/pull/1076": {"adjacent_collisions": 0},
 }
 
@@ -31,7 +36,9 @@ def test_nine_incidents_print_nineteen_numbers(measured):
     assert measured["source"].str.startswith("https://github.com/").all()
 
 
-@pytest.mark.parametrize("source", sorted({incident["source"] for incident in INCIDENTS}))
+@pytest.mark.parametrize(
+    "source", sorted({incident["source"] for incident in INCIDENTS})
+)
 def test_an_incident_is_reproduced_or_its_report_corrected(source, measured):
     found = measured[measured["source"] == source].set_index("measure")
     wrong = found[found["verdict"] == "differs"]["ours"].to_dict()

@@ -1,4 +1,6 @@
-"""Formats of stored keys: against gguf's quantisers, float8 of ml_dtypes, and definitions."""
+"""Formats of stored keys: against gguf's quantisers, float8 of ml_dtypes, and
+definitions.
+"""
 
 import gguf
 import ml_dtypes
@@ -18,7 +20,9 @@ FORMATS = [f"{number}({shared})" for number in SHARED for shared in SHARED[numbe
 @pytest.mark.parametrize("name", ["q8_0", "q4_0"])
 def test_blocks_of_llama_cpp_are_those_of_gguf(name):
     kind = gguf.GGMLQuantizationType[name.upper()]
-    rows = np.concatenate([KEYS.reshape(-1, 64), np.zeros((1, 64)), np.full((1, 64), -3.5)])
+    rows = np.concatenate(
+        [KEYS.reshape(-1, 64), np.zeros((1, 64)), np.full((1, 64), -3.5)]
+    )
     rows = rows.astype(np.float32)
     expected = gguf.quants.dequantize(gguf.quants.quantize(rows, kind), kind)
     ours = parse_keys(name).stored(rows.astype(np.float64)[None])[0]
@@ -48,14 +52,22 @@ def test_integers_are_the_nearest_of_equal_steps_by_token_channel_and_group():
     keys = KEYS[0]
     for head, token, feature in ((0, 3, 5), (2, 69, 63), (1, 40, 0)):
         own = naive(keys[head, token], 4)[feature]
-        assert parse_keys("int4").stored(keys)[head, token, feature] == pytest.approx(own)
+        assert parse_keys("int4").stored(keys)[head, token, feature] == pytest.approx(
+            own
+        )
         own = naive(keys[head, :, feature], 8)[token]
-        assert parse_keys("int8(channel)").stored(keys)[head, token, feature] == pytest.approx(own)
+        assert parse_keys("int8(channel)").stored(keys)[
+            head, token, feature
+        ] == pytest.approx(own)
         own = naive(keys[head, :, feature], 3)[token]
-        assert parse_keys("int3(channel)").stored(keys)[head, token, feature] == pytest.approx(own)
+        assert parse_keys("int3(channel)").stored(keys)[
+            head, token, feature
+        ] == pytest.approx(own)
         first = token // 32 * 32
         own = naive(keys[head, first : first + 32, feature], 4)[token - first]
-        assert parse_keys("int4(group)").stored(keys)[head, token, feature] == pytest.approx(own)
+        assert parse_keys("int4(group)").stored(keys)[
+            head, token, feature
+        ] == pytest.approx(own)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -78,11 +90,15 @@ def test_a_hadamard_matrix_spreads_one_large_feature_over_all():
     )
     assert turned < plain / 3
     # Without rounding to speak of, it is undone.
-    np.testing.assert_allclose(parse_keys("int8(hadamard)").stored(keys), keys, atol=0.2)
+    np.testing.assert_allclose(
+        parse_keys("int8(hadamard)").stored(keys), keys, atol=0.2
+    )
 
 
 def test_heads_that_are_no_whole_blocks_and_unknown_words_are_refused():
-    with pytest.raises(InputError, match="q4_0 has blocks of 32 features, heads have 80"):
+    with pytest.raises(
+        InputError, match="q4_0 has blocks of 32 features, heads have 80"
+    ):
         parse_keys("q4_0").stored(np.zeros((1, 1, 80)))
     with pytest.raises(InputError, match="did you mean 'q4_0'"):
         parse_keys("q4")
@@ -117,7 +133,9 @@ def test_moved_keys_are_read_rotated_and_stored_again():
 
 
 def test_casts_are_presets_or_stages():
-    assert parse_rounding("half_cache_bfloat16").cast.label.startswith("position=bfloat16")
+    assert parse_rounding("half_cache_bfloat16").cast.label.startswith(
+        "position=bfloat16"
+    )
     two = parse_rounding("position:bfloat16+table:float16")
     assert (two.label, two.cast.label) == (
         "position=bfloat16+table=float16",
@@ -131,9 +149,12 @@ def test_casts_are_presets_or_stages():
 def test_offsets_in_slow_pairs_round_all_pairs_by_a_scale_per_tensor_after_the_rotation():
     spectrum = Spectrum(inverse_frequencies(64, 1e5), 1e5, 64)
     for name in ("fp8_e4m3", "int4"):
-        plain, far = (key_errors(parse_keys(name), spectrum, 4096, 0, o) for o in (0.0, 20.0))
+        plain, far = (
+            key_errors(parse_keys(name), spectrum, 4096, 0, o) for o in (0.0, 20.0)
+        )
         assert far.score > plain.score
-    # A channel of its own keeps the offset apart if keys are stored before RoPE, not after it.
+    # A channel of its own keeps the offset apart if keys are stored before RoPE, not
+    # after it.
     before, after = (
         key_errors(parse_keys(name), spectrum, 65536, 0, 20.0)
         for name in ("int4(channel, before)", "int4(channel)")

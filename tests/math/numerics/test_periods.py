@@ -31,9 +31,9 @@ def exact(position: int, period: Fraction, component: str) -> Fraction:
     return turns
 
 
-PERIODS = st.builds(Fraction, st.integers(5, 400), st.sampled_from([1, 1, 2, 3, 10])).filter(
-    lambda period: period > 2
-)
+PERIODS = st.builds(
+    Fraction, st.integers(5, 400), st.sampled_from([1, 1, 2, 3, 10])
+).filter(lambda period: period > 2)
 
 
 @given(PERIODS, st.sampled_from(COMPONENTS), st.integers(0, 1000), st.integers(1, 900))
@@ -47,7 +47,9 @@ def test_as_many_encodings_as_different_fractions(period, component, offset, len
 
 @given(PERIODS, st.sampled_from(COMPONENTS))
 @settings(max_examples=100)
-def test_the_first_repeat_is_the_first_encoding_that_was_there_before(period, component):
+def test_the_first_repeat_is_the_first_encoding_that_was_there_before(
+    period, component
+):
     seen, position = set(), 0
     while (code := exact(position, period, component)) not in seen:
         seen.add(code)
@@ -59,7 +61,9 @@ def test_360_positions_at_one_degree_a_token_in_forty_digits():
     with mpmath.workdps(50):
         codes = {
             tuple(
-                mpmath.nstr(mpmath.chop(f(2 * mpmath.pi * m / 360), mpmath.mpf(10) ** -40), 38)
+                mpmath.nstr(
+                    mpmath.chop(f(2 * mpmath.pi * m / 360), mpmath.mpf(10) ** -40), 38
+                )
                 for f in (mpmath.cos, mpmath.sin)
             )
             for m in range(1000)

@@ -1,4 +1,6 @@
-"""Collisions and distinct encodings, against comparing every encoding with every other."""
+"""Collisions and distinct encodings, against comparing every encoding with every
+other.
+"""
 
 import math
 
@@ -18,7 +20,15 @@ from ropelab.math.numerics.resolution import (
 )
 from tests.math.numerics.spectra import rope
 
-NAMES = ["float64", "float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+NAMES = [
+    "float64",
+    "float32",
+    "tf32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+]
 FOUND = [FORMATS[name] for name in NAMES]
 ROPE = rope(16, 1e4)
 SINGLE = Spectrum(np.array([2 * math.pi / 3000]))
@@ -27,8 +37,13 @@ SINGLE = Spectrum(np.array([2 * math.pi / 3000]))
 def naive(
     encoding: PositionEncoding, fmt: FloatFormat, offset: int, length: int
 ) -> tuple[int, np.ndarray]:
-    """Distinct encodings and the neighbours that collide, from the whole table at once."""
-    table = round_to(encoding.values(span(offset, offset + length), encoding.pairs), fmt) + 0.0
+    """Distinct encodings and the neighbours that collide, from the whole table at
+    once.
+    """
+    table = (
+        round_to(encoding.values(span(offset, offset + length), encoding.pairs), fmt)
+        + 0.0
+    )
     adjacent = (table[:, 1:] == table[:, :-1]).all(0)
     return np.unique(table, axis=1).shape[1], adjacent
 
@@ -59,7 +74,9 @@ ENCODINGS = {
 @pytest.mark.parametrize(("offset", "length"), [(0, 4000), (1021, 3000), (0, 1)])
 def test_the_census_counts_what_comparing_everything_counts(name, offset, length):
     encoding = ENCODINGS[name]
-    for fmt, census in zip(FOUND, take_census(encoding, FOUND, offset, length), strict=True):
+    for fmt, census in zip(
+        FOUND, take_census(encoding, FOUND, offset, length), strict=True
+    ):
         expected, adjacent = naive(encoding, fmt, offset, length)
         places = np.flatnonzero(adjacent)
         assert census.distinct == expected, fmt.name
@@ -86,9 +103,13 @@ def test_distinct_angles_are_counted_by_their_runs(stage, name):
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
-@pytest.mark.parametrize(("offset", "length"), [(0, 20_000), (1021, 3000), (65_000, 30_000)])
+@pytest.mark.parametrize(
+    ("offset", "length"), [(0, 20_000), (1021, 3000), (65_000, 30_000)]
+)
 @pytest.mark.parametrize("base", [1e4, 30.0])
-def test_angles_counted_by_their_steps_are_those_of_a_visit_to_all(name, offset, length, base):
+def test_angles_counted_by_their_steps_are_those_of_a_visit_to_all(
+    name, offset, length, base
+):
     chain = Chain(parse_cast(f"angle={name}"), rope(16, base))
     table = chain.angles(span(offset, offset + length)).view(np.int64)
     expected = 1 + (table[:, 1:] != table[:, :-1]).any(0).sum()
@@ -104,18 +125,23 @@ def test_coarse_angles_are_counted_by_their_steps():
 
 def test_equal_hashes_of_different_encodings_are_counted_apart(monkeypatch):
     encoding = ENCODINGS["rope vector"]
-    monkeypatch.setattr(resolution, "mixed", lambda keys, seed=None: np.zeros_like(keys[0]))
+    monkeypatch.setattr(
+        resolution, "mixed", lambda keys, seed=None: np.zeros_like(keys[0])
+    )
     positions = span(0, 500)
     same_hash = np.zeros(500, dtype=np.int64)
     for name in ("float16", "float8_e5m2"):
         expected, _ = naive(encoding, FORMATS[name], 0, 500)
         assert (
-            resolution.count_equal_hashes(encoding, FORMATS[name], same_hash, positions) == expected
+            resolution.count_equal_hashes(encoding, FORMATS[name], same_hash, positions)
+            == expected
         )
 
 
 @pytest.mark.parametrize("fmt", FOUND, ids=NAMES)
-@pytest.mark.parametrize("name", [n for n in ENCODINGS if "cos" not in n and "score" not in n])
+@pytest.mark.parametrize(
+    "name", [n for n in ENCODINGS if "cos" not in n and "score" not in n]
+)
 def test_the_proof_proves_only_what_is_true(name, fmt):
     encoding = ENCODINGS[name]
     if proves_distinct(encoding, fmt, 0, 3000):
@@ -154,9 +180,12 @@ def test_progress_adds_up_to_one():
 
 def test_a_single_number_is_hashed_without_loss():
     keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 1000)
-    # A shift that keeps the sign makes x and ~x one after the multiplication by an odd number.
+    # A shift that keeps the sign makes x and ~x one after the multiplication by an odd
+    # number.
     odd = -0x61C8864680B583EB
     inverse = pow(odd, -1, 2**64)
-    partners = np.array([(~(int(key) * odd) * inverse) % 2**64 for key in keys], dtype=np.uint64)
+    partners = np.array(
+        [(~(int(key) * odd) * inverse) % 2**64 for key in keys], dtype=np.uint64
+    )
     both = np.concatenate([keys, partners.view(np.int64)])
     assert np.unique(resolution.mixed(both[None])).size == np.unique(both).size == 2000

@@ -1,4 +1,6 @@
-"""The change of a score over one token, against mpmath, singular values and torch's softmax."""
+"""The change of a score over one token, against mpmath, singular values and torch's
+softmax.
+"""
 
 import math
 from typing import Any
@@ -30,7 +32,9 @@ FOUND = ("float32", "float16", "bfloat16")
 
 def margins(inv_freq: np.ndarray) -> dict[tuple[Any, Any], Any]:
     """The margins by vectors and format."""
-    found = score_margins(inv_freq, [FORMATS[name] for name in FOUND], DISTANCES, 50, seed=0)
+    found = score_margins(
+        inv_freq, [FORMATS[name] for name in FOUND], DISTANCES, 50, seed=0
+    )
     return {(signal.vectors, signal.format): signal for signal in found.itertuples()}
 
 
@@ -38,7 +42,8 @@ def rotations(inv_freq: np.ndarray, distance: float) -> np.ndarray:
     """The rotation of a whole head by a distance, as a matrix."""
     angles = inv_freq * distance
     blocks = [
-        np.array([[c, -s], [s, c]]) for c, s in zip(np.cos(angles), np.sin(angles), strict=True)
+        np.array([[c, -s], [s, c]])
+        for c, s in zip(np.cos(angles), np.sin(angles), strict=True)
     ]
     return scipy.linalg.block_diag(*blocks)
 
@@ -54,10 +59,14 @@ def test_steps_are_right_to_all_digits(alignment, inv_freq):
             exact = mpmath.mpf(0)
             for i, theta in enumerate(inv_freq):
                 dot = mpmath.mpf(q1[n, i, 0] * k1[n, i, 0] + q2[n, i, 0] * k2[n, i, 0])
-                cross = mpmath.mpf(q1[n, i, 0] * k2[n, i, 0] - q2[n, i, 0] * k1[n, i, 0])
+                cross = mpmath.mpf(
+                    q1[n, i, 0] * k2[n, i, 0] - q2[n, i, 0] * k1[n, i, 0]
+                )
                 for sign, distance in ((1, DISTANCES[at] + 1), (-1, DISTANCES[at])):
                     angle = mpmath.mpf(theta) * mpmath.mpf(distance)
-                    exact += sign * (dot * mpmath.cos(angle) + cross * mpmath.sin(angle))
+                    exact += sign * (
+                        dot * mpmath.cos(angle) + cross * mpmath.sin(angle)
+                    )
             exact /= mpmath.sqrt(2 * len(inv_freq))
             assert abs(steps[n, at] - exact) <= 1e-12 * float(np.abs(steps).max())
 
@@ -106,8 +115,12 @@ def test_without_a_frequency_nothing_changes():
 
 def test_softmax_gives_the_neighbour_that_much_more():
     for signal in margins(ROPE).values():
-        weights = torch.softmax(torch.tensor([0.3, 0.3 + signal.score_step]).double(), 0)
-        assert float(weights[1] / weights[0]) - 1 == pytest.approx(signal.weight_change, rel=1e-6)
+        weights = torch.softmax(
+            torch.tensor([0.3, 0.3 + signal.score_step]).double(), 0
+        )
+        assert float(weights[1] / weights[0]) - 1 == pytest.approx(
+            signal.weight_change, rel=1e-6
+        )
 
 
 def test_the_rounding_is_what_storing_a_score_costs_at_most():

@@ -1,4 +1,6 @@
-"""Attention scores under a plan, against the rotation of rope/ and torch's own bfloat16."""
+"""Attention scores under a plan, against the rotation of rope/ and torch's own
+bfloat16.
+"""
 
 import math
 
@@ -40,9 +42,12 @@ def test_exact_scores_are_dot_products_of_rotated_vectors():
     draws = draw(5, spectrum.pairs, "random", seed=0)
     plan = RopePlan(spectrum.inv_freq)
     query = rotate(
-        vectors(draws.query).expand(-1, 3, -1), *cos_sin(torch.from_numpy(QUERIES), plan)
+        vectors(draws.query).expand(-1, 3, -1),
+        *cos_sin(torch.from_numpy(QUERIES), plan),
     )
-    key = rotate(vectors(draws.key).expand(-1, 3, -1), *cos_sin(torch.from_numpy(KEYS), plan))
+    key = rotate(
+        vectors(draws.key).expand(-1, 3, -1), *cos_sin(torch.from_numpy(KEYS), plan)
+    )
     expected = (query * key).sum(-1) / math.sqrt(64)
     ours = scores(Chain(CastPlan(), spectrum), draws, QUERIES, KEYS)
     np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-9)
@@ -54,7 +59,9 @@ def test_a_bfloat16_rotation_is_that_of_torch():
     chain = Chain(parse_cast("table=bfloat16,rotation=bfloat16"), spectrum)
     tables = cos_sin(torch.from_numpy(QUERIES), RopePlan(spectrum.inv_freq))
     cos, sin = (part.bfloat16() for part in tables)
-    rotated = rotate(vectors(draws.query).bfloat16().expand(-1, 3, -1), cos, sin).double()
+    rotated = rotate(
+        vectors(draws.query).bfloat16().expand(-1, 3, -1), cos, sin
+    ).double()
     expected = (rotated * rotated).sum(-1) / math.sqrt(64)
     ours = scores(chain, draws, QUERIES, QUERIES)
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-12)
@@ -93,7 +100,9 @@ def test_exact_scores_do_not_depend_on_the_shift():
     spectrum = rope()
     draws = draw(8, spectrum.pairs, "aligned", seed=0)
     positions = 2.0 ** np.arange(20)
-    errors = shift_errors(Chain(CastPlan(), spectrum), draws, 7, positions[:5], positions)
+    errors = shift_errors(
+        Chain(CastPlan(), spectrum), draws, 7, positions[:5], positions
+    )
     assert np.abs(errors).max() < 1e-9
 
 
@@ -154,14 +163,19 @@ def test_positions_that_are_all_stored_as_one_lose_what_distances_change():
 
 def test_the_spread_is_the_deviation_of_scores_computed_one_by_one():
     spectrum = rope()
-    drawn, plan = draw(3, spectrum.pairs, "random", seed=0), parse_cast("position=bfloat16")
+    drawn, plan = (
+        draw(3, spectrum.pairs, "random", seed=0),
+        parse_cast("position=bfloat16"),
+    )
     random = np.random.default_rng(5)
     deltas = random.integers(1, 1500, DISTANCES)
     starts = 100 + np.floor(random.random((PLACES, DISTANCES)) * (2000 - deltas))
     variances = []
     for column, delta in enumerate(deltas.tolist()):
         places = starts[:, column]
-        stored = [torch.from_numpy(x).bfloat16().double() for x in (places + delta, places)]
+        stored = [
+            torch.from_numpy(x).bfloat16().double() for x in (places + delta, places)
+        ]
         tables = [cos_sin(at, RopePlan(spectrum.inv_freq)) for at in stored]
         q, k = (
             rotate(vectors(x).expand(-1, PLACES, -1), *table)

@@ -5,14 +5,22 @@ import math
 import numpy as np
 import pytest
 
-from ropelab.math.numerics.angle_errors import WITHIN, worst_by_octave, worst_table_error
+from ropelab.math.numerics.angle_errors import (
+    WITHIN,
+    worst_by_octave,
+    worst_table_error,
+)
 from ropelab.math.numerics.casts import PRESETS, STAGES, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS
 from tests.math.numerics.spectra import rope
 
 PLANS = {
-    **{f"{s}={f}": parse_cast(f"{s}={f}") for s in STAGES[:4] for f in list(FORMATS)[1:]},
+    **{
+        f"{s}={f}": parse_cast(f"{s}={f}")
+        for s in STAGES[:4]
+        for f in list(FORMATS)[1:]
+    },
     **{f"all {name}": parse_cast(f"all={name}") for name in FORMATS},
     **{name: preset.plan for name, preset in PRESETS.items()},
     "table=float16": parse_cast("table=float16"),
@@ -25,12 +33,15 @@ def searched(plan: CastPlan, spectrum: Spectrum, offset: int, length: int) -> fl
 
 
 @pytest.mark.parametrize("name", PLANS)
-@pytest.mark.parametrize(("offset", "length"), [(0, 5000), (65530, 4000), (1_000_003, 2500)])
+@pytest.mark.parametrize(
+    ("offset", "length"), [(0, 5000), (65530, 4000), (1_000_003, 2500)]
+)
 def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length):
     spectrum = rope(32)
     positions = span(offset, offset + length)
     both = zip(
-        *(Chain(p, spectrum).table(positions) for p in (PLANS[name], CastPlan())), strict=True
+        *(Chain(p, spectrum).table(positions) for p in (PLANS[name], CastPlan())),
+        strict=True,
     )
     with np.errstate(invalid="ignore"):
         everywhere = max(float(np.abs(ours - exact).max()) for ours, exact in both)
@@ -46,12 +57,19 @@ def test_without_rounding_nothing_is_off():
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-9, 1e-4])
-@pytest.mark.parametrize("name", ["ggml", "transformers_llama", "all bfloat16", "table=float16"])
+@pytest.mark.parametrize(
+    "name", ["ggml", "transformers_llama", "all bfloat16", "table=float16"]
+)
 def test_frequencies_near_zero_are_found_by_few_cosines(name, scale, monkeypatch):
-    """Their cosines round to 1 and their errors are tiny, which the bounds must know."""
+    """Their cosines round to 1 and their errors are tiny, which the bounds must
+    know.
+    """
     slow = Spectrum(rope(32).inv_freq * scale, None, None)
     positions = span(0, 5000)
-    both = zip(*(Chain(p, slow).table(positions) for p in (PLANS[name], CastPlan())), strict=True)
+    both = zip(
+        *(Chain(p, slow).table(positions) for p in (PLANS[name], CastPlan())),
+        strict=True,
+    )
     everywhere = max(float(np.abs(ours - exact).max()) for ours, exact in both)
     found = searched(PLANS[name], slow, 0, 5000)
     assert found <= everywhere <= found * (1 + WITHIN) + 1e-15
@@ -63,7 +81,11 @@ def test_frequencies_near_zero_are_found_by_few_cosines(name, scale, monkeypatch
 @pytest.mark.parametrize("fmt", ["float32", "float16", "bfloat16", "float8_e5m2"])
 def test_rounding_a_table_alone_costs_half_a_last_place_below_one(fmt):
     half = FORMATS[fmt].epsilon / 4
-    assert (1 - WITHIN) * half <= searched(parse_cast(f"table={fmt}"), rope(32), 0, 1 << 20) <= half
+    assert (
+        (1 - WITHIN) * half
+        <= searched(parse_cast(f"table={fmt}"), rope(32), 0, 1 << 20)
+        <= half
+    )
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:

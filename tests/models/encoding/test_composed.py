@@ -9,7 +9,12 @@ from transformers.models.llama4.modeling_llama4 import Llama4TextAttention
 
 from ropelab.experiments.encodings import EncodingsConfig
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.composed import LogScaled, ScalableSoftmax, Windowed, compose
+from ropelab.models.encoding.composed import (
+    LogScaled,
+    ScalableSoftmax,
+    Windowed,
+    compose,
+)
 from ropelab.models.encoding.registry import ENCODINGS, Shape, make_encoding
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.model import Cache, LanguageModel, ModelSize
@@ -66,7 +71,9 @@ def test_an_encoding_of_ones_own_says_what_is_missing_and_where_it_ends() -> Non
         (f"window({name}(end=10),8)", "ends at position 10, inside the trained length"),
     ):
         with pytest.raises(InputError, match=says):
-            build(EncodingsConfig, {"encodings": text, "train_len": 64, "test_len": 128})
+            build(
+                EncodingsConfig, {"encodings": text, "train_len": 64, "test_len": 128}
+            )
 
 
 def test_layers_are_named_in_order_and_repeated() -> None:
@@ -74,7 +81,9 @@ def test_layers_are_named_in_order_and_repeated() -> None:
     assert kinds == [Rope, Encoding, Rope, Encoding]
     kinds = [type(each) for each in layers_of("every(4,nope)")]
     assert kinds == [Rope, Rope, Rope, Encoding]
-    kinds = [type(each) for each in layers_of("every(2, log_scaled(nope), window(rope, 4))")]
+    kinds = [
+        type(each) for each in layers_of("every(2, log_scaled(nope), window(rope, 4))")
+    ]
     assert kinds == [Windowed, LogScaled, Windowed, LogScaled]
 
 
@@ -101,11 +110,15 @@ def test_a_window_hides_what_is_further_back() -> None:
     layer = compose("layers(window(rope,5))", SHAPE).for_layer(0)
     rotated = layer.query(q, at), layer.key(k, at)
     weights = (
-        layer.scores(*rotated, at, at).masked_fill(at[None] > at[:, None], -math.inf).softmax(-1)
+        layer.scores(*rotated, at, at)
+        .masked_fill(at[None] > at[:, None], -math.inf)
+        .softmax(-1)
     )
     distance = at[:, None] - at[None]
     seen = (distance >= 0) & (distance < 5)
-    expected = torch.nn.functional.scaled_dot_product_attention(*rotated, v, attn_mask=seen)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        *rotated, v, attn_mask=seen
+    )
     torch.testing.assert_close(layer.mix(weights, v, at, at), expected)
 
 
@@ -117,12 +130,16 @@ def test_the_temperature_is_that_of_llama_4() -> None:
     config = Llama4TextConfig(floor_scale=SHAPE.trained_len)
     theirs = Llama4TextAttention(config, layer_idx=3)
     scales = (
-        torch.log1p(torch.floor((at.float() + 1.0) / theirs.floor_scale)) * theirs.attn_scale + 1
+        torch.log1p(torch.floor((at.float() + 1.0) / theirs.floor_scale))
+        * theirs.attn_scale
+        + 1
     )
     torch.testing.assert_close(ours, q * scales[:, None])
 
 
-def test_scalable_softmax_begins_as_attention_at_the_trained_length_and_learns() -> None:
+def test_scalable_softmax_begins_as_attention_at_the_trained_length_and_learns() -> (
+    None
+):
     q, _, _ = qkv()
     layer = compose("layers(ssmax(nope))", SHAPE).for_layer(0)
     assert isinstance(layer, ScalableSoftmax)
@@ -165,7 +182,10 @@ def test_every_layer_has_parameters_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("layers(rope,rope,nope)", "is for 3 layers or a multiple, and the model has 4"),
+        (
+            "layers(rope,rope,nope)",
+            "is for 3 layers or a multiple, and the model has 4",
+        ),
         ("layers()", "write it as layers"),
         ("every(4)", r"write it as every\(4, nope\)"),
         ("every(0,nope)", "whole number from 1 on"),
@@ -177,7 +197,10 @@ def test_every_layer_has_parameters_of_its_own() -> None:
         ("rope(base=1e6, base=2e6)", "base is given twice"),
         ("rounded(nope, float32)", "needs a rope that rotates"),
         ("rounded(rope(fast=0), float32)", "needs a rope that rotates"),
-        ("rounded(rope, rotation=float8_e4m3fn)", "its products in one of float32, float16, bfl"),
+        (
+            "rounded(rope, rotation=float8_e4m3fn)",
+            "its products in one of float32, float16, bfl",
+        ),
         ("rounded(rope, float33)", "did you mean float32|nearest|'float33'"),
         ("rounded(rope)", r"write it as rounded\(rope, angle=bfloat16\)"),
         ("window(rope, 1e400)", "needs a whole number"),
@@ -200,5 +223,7 @@ def test_a_mistake_is_one_line(text: str, said: str) -> None:
 def test_a_config_refuses_layers_that_its_model_does_not_have() -> None:
     with pytest.raises(InputError, match="the model has 2"):
         build(EncodingsConfig, {"encodings": "every(4,nope)"})
-    found = build(EncodingsConfig, {"encodings": "every( 4, nope ),every(4,nope)", "layers": 4})
+    found = build(
+        EncodingsConfig, {"encodings": "every( 4, nope ),every(4,nope)", "layers": 4}
+    )
     assert found.encodings == ("every(4,nope)",)

@@ -1,9 +1,10 @@
-"""Every encoding equals its paper's formula: whole contexts, blocks of queries, single queries.
+"""Every encoding equals its paper's formula: whole contexts, blocks of queries, single
+queries.
 
-First the formulas, one score at a time, in plain Python: slow, and easy to check by eye.
-`FORMULAS[name](encoding, q_i, k_j, i, j, head)` is the score of query i and key j <= i in one head,
-where q_i and k_j are what the projections gave, and `encoding` is read for its parameters only.
-A new encoding is a formula, and a row in FORMULAS.
+First the formulas, one score at a time, in plain Python: slow, and easy to check by
+eye. `FORMULAS[name](encoding, q_i, k_j, i, j, head)` is the score of query i and key j
+<= i in one head, where q_i and k_j are what the projections gave, and `encoding` is
+read for its parameters only. A new encoding is a formula, and a row in FORMULAS.
 """
 
 import cmath
@@ -76,8 +77,12 @@ def transformer_xl(
     return (dot(q + u, k) + dot(q + v, w_r)) / math.sqrt(len(q))
 
 
-def deberta(encoding: DebertaLayer, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
-    """Equation 4 with delta(i, j) = i - j for earlier keys, clipped to the last row of P."""
+def deberta(
+    encoding: DebertaLayer, q: Tensor, k: Tensor, i: int, j: int, head: int
+) -> float:
+    """Equation 4 with delta(i, j) = i - j for earlier keys, clipped to the last row of
+    P.
+    """
     p = encoding.table[min(i - j, len(encoding.table) - 1)]
     mine = slice(head * len(q), (head + 1) * len(q))
     k_r, q_r = (encoding.to_key.weight @ p)[mine], (encoding.to_query.weight @ p)[mine]
@@ -89,20 +94,29 @@ def alibi(encoding: Alibi, q: Tensor, k: Tensor, i: int, j: int, head: int) -> f
     return plain(encoding, q, k, i, j, head) - (i - j) * 2.0 ** (-4 * (head + 1))
 
 
-def kerple_log(encoding: KerpleLog, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+def kerple_log(
+    encoding: KerpleLog, q: Tensor, k: Tensor, i: int, j: int, head: int
+) -> float:
     r1, r2 = math.exp(encoding.log_r1[head]), math.exp(encoding.log_r2[head])
     return plain(encoding, q, k, i, j, head) - r1 * math.log(1 + r2 * (i - j))
 
 
-def kerple_power(encoding: KerplePower, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
-    r1, r2 = math.exp(encoding.log_r1[head]), 2 / (1 + math.exp(-encoding.logit_r2[head]))
+def kerple_power(
+    encoding: KerplePower, q: Tensor, k: Tensor, i: int, j: int, head: int
+) -> float:
+    r1, r2 = (
+        math.exp(encoding.log_r1[head]),
+        2 / (1 + math.exp(-encoding.logit_r2[head])),
+    )
     return plain(encoding, q, k, i, j, head) - r1 * (i - j) ** r2
 
 
 def fire(encoding: Fire, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
     c, threshold = float(encoding.c), float(encoding.stretch) * encoding.start
     x = math.log(c * (i - j) + 1) / math.log(c * max(threshold, i) + 1)
-    weights = {name: value.tolist() for name, value in encoding.network.named_parameters()}
+    weights = {
+        name: value.tolist() for name, value in encoding.network.named_parameters()
+    }
     bias = weights["2.bias"][head]
     for unit in range(32):
         hidden = max(0.0, weights["0.weight"][unit][0] * x + weights["0.bias"][unit])
@@ -117,7 +131,10 @@ def rope(encoding: Rope, q: Tensor, k: Tensor, i: int, j: int, head: int) -> flo
         half = encoding.pairing == "half"
         a, b = (pair, pair + width // 2) if half else (2 * pair, 2 * pair + 1)
         turn = cmath.exp(1j * (i - j) * 10000 ** (-2 * pair / width))
-        q_pair, k_pair = complex(float(q[a]), float(q[b])), complex(float(k[a]), float(k[b]))
+        q_pair, k_pair = (
+            complex(float(q[a]), float(q[b])),
+            complex(float(k[a]), float(k[b])),
+        )
         score += (q_pair * k_pair.conjugate() * turn).real
     return (score + dot(q[width:], k[width:])) / math.sqrt(len(q))
 
@@ -134,7 +151,9 @@ def xpos(encoding: XPos, q: Tensor, k: Tensor, i: int, j: int, head: int) -> flo
 
 
 def fope(encoding: Fope, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
-    """Equations 11 to 13, query and key rotated one by one; below 2 pi / 30 nothing rotates."""
+    """Equations 11 to 13, query and key rotated one by one; below 2 pi / 30 nothing
+    rotates.
+    """
     pairs = len(q) // 2
     frequencies = [10000 ** (-pair / pairs) for pair in range(pairs)]
     kept = sum(frequency >= 2 * math.pi / 30 for frequency in frequencies)
@@ -146,14 +165,20 @@ def fope(encoding: Fope, q: Tensor, k: Tensor, i: int, j: int, head: int) -> flo
             cos, sin = 1.0, 0.0
             if m < kept:
                 angles = [position * frequency for frequency in frequencies[:kept]]
-                cos = sum(of_cos[n][m] * math.cos(angle) for n, angle in enumerate(angles))
-                sin = sum(of_sin[n][m] * math.sin(angle) for n, angle in enumerate(angles))
+                cos = sum(
+                    of_cos[n][m] * math.cos(angle) for n, angle in enumerate(angles)
+                )
+                sin = sum(
+                    of_sin[n][m] * math.sin(angle) for n, angle in enumerate(angles)
+                )
             a, b = float(x[m]), float(x[m + pairs])
             first.append(a * cos - b * sin)
             second.append(a * sin + b * cos)
         return first + second
 
-    return dot(*(torch.tensor(turned(*each)) for each in ((q, i), (k, j)))) / math.sqrt(len(q))
+    return dot(*(torch.tensor(turned(*each)) for each in ((q, i), (k, j)))) / math.sqrt(
+        len(q)
+    )
 
 
 def tupe(encoding: Tupe, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
@@ -165,9 +190,17 @@ def tupe(encoding: Tupe, q: Tensor, k: Tensor, i: int, j: int, head: int) -> flo
     return (dot(q, k) + dot(p_q, p_k)) / math.sqrt(2 * len(q)) + relative
 
 
-def polynomial(encoding: Polynomial, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+def polynomial(
+    encoding: Polynomial, q: Tensor, k: Tensor, i: int, j: int, head: int
+) -> float:
     r, w = (i - j) / 30, encoding.weights[head].tolist()
-    return plain(encoding, q, k, i, j, head) + w[0] + w[1] * r + w[2] * r * r + w[3] * r * r * r
+    return (
+        plain(encoding, q, k, i, j, head)
+        + w[0]
+        + w[1] * r
+        + w[2] * r * r
+        + w[3] * r * r * r
+    )
 
 
 def sines(encoding: Sines, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
@@ -176,14 +209,22 @@ def sines(encoding: Sines, q: Tensor, k: Tensor, i: int, j: int, head: int) -> f
     return plain(encoding, q, k, i, j, head) + bias
 
 
-def exponential(encoding: Exponential, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+def exponential(
+    encoding: Exponential, q: Tensor, k: Tensor, i: int, j: int, head: int
+) -> float:
     height, scale = float(encoding.height[head]), math.exp(encoding.log_scale[head])
     return plain(encoding, q, k, i, j, head) + height * math.exp((j - i) / scale)
 
 
-def gaussian(encoding: Gaussian, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
-    centre, scale = (math.exp(x[head]) for x in (encoding.log_centre, encoding.log_scale))
-    bias = float(encoding.height[head]) * math.exp(-0.5 * ((i - j - centre) / scale) ** 2)
+def gaussian(
+    encoding: Gaussian, q: Tensor, k: Tensor, i: int, j: int, head: int
+) -> float:
+    centre, scale = (
+        math.exp(x[head]) for x in (encoding.log_centre, encoding.log_scale)
+    )
+    bias = float(encoding.height[head]) * math.exp(
+        -0.5 * ((i - j - centre) / scale) ** 2
+    )
     return plain(encoding, q, k, i, j, head) + bias
 
 
@@ -193,7 +234,9 @@ def learned_distance(
     return plain(encoding, q, k, i, j, head) + float(encoding.table[head, i - j])
 
 
-def convolution(encoding: Convolution, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+def convolution(
+    encoding: Convolution, q: Tensor, k: Tensor, i: int, j: int, head: int
+) -> float:
     bias = float(encoding.kernel[head, i - j]) if i - j < 16 else 0.0
     return plain(encoding, q, k, i, j, head) + bias
 
@@ -239,7 +282,9 @@ NAMES = sorted(FORMULAS)
 
 
 def randomised(module: nn.Module) -> nn.Module:
-    """All parameters drawn anew, so that none is left at 0 where a mistake would not show."""
+    """All parameters drawn anew, so that none is left at 0 where a mistake would not
+    show.
+    """
     torch.manual_seed(0)
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.5)
@@ -265,7 +310,9 @@ def test_every_encoding_has_an_oracle() -> None:
 @torch.no_grad()
 def test_scores_equal_the_formula(name: str, queries: int) -> None:
     layer = layer_of(name)
-    tokens = TOKENS if layer.max_position is None else min(TOKENS, layer.max_position + 1)
+    tokens = (
+        TOKENS if layer.max_position is None else min(TOKENS, layer.max_position + 1)
+    )
     queries = min(queries, tokens)
     positions = torch.arange(tokens)
     q, k = random_heads(tokens), random_heads(tokens)
@@ -278,7 +325,9 @@ def test_scores_equal_the_formula(name: str, queries: int) -> None:
     for row, i in enumerate(late.tolist()):
         for j in range(i + 1):
             want = FORMULAS[name](layer, q[1, 1, i], k[1, 1, j], i, j, 1)
-            assert got[1, 1, row, j].item() == pytest.approx(want, abs=tolerance, rel=tolerance)
+            assert got[1, 1, row, j].item() == pytest.approx(
+                want, abs=tolerance, rel=tolerance
+            )
 
 
 @torch.no_grad()
@@ -343,13 +392,17 @@ def test_one_rotary_key_serves_all_heads_beside_their_own_content() -> None:
                 q_pair = complex(*q[1, head, i, pair : pair + 2].tolist())
                 k_pair = complex(*k[1, 0, j, pair : pair + 2].tolist())
                 score += (q_pair * k_pair.conjugate() * turn).real
-            assert got[1, head, i, j].item() == pytest.approx(score / math.sqrt(8), abs=2e-6)
+            assert got[1, head, i, j].item() == pytest.approx(
+                score / math.sqrt(8), abs=2e-6
+            )
 
 
 @torch.no_grad()
 def test_the_code_as_a_factor_and_beside_the_embedding() -> None:
     x, positions = torch.randn(2, 5, 12, dtype=torch.float64), torch.arange(100, 105)
-    code = torch.tensor([sinusoid(p, 12) for p in positions.tolist()], dtype=torch.float64)
+    code = torch.tensor(
+        [sinusoid(p, 12) for p in positions.tolist()], dtype=torch.float64
+    )
     factor = make_encoding("multiplied", SHAPE).embed(x, positions)
     torch.testing.assert_close(factor, x * code, rtol=0, atol=1e-13)
     beside = make_encoding("concatenated", SHAPE).double()
@@ -375,4 +428,6 @@ def test_values_turned_with_their_keys_and_back_with_the_query(back: bool) -> No
                 value = complex(float(v[2, 0, j, pair]), float(v[2, 0, j, pair + 4]))
                 turn = cmath.exp(1j * (j - back * i) * 10000 ** (-pair / 4))
                 want += float(weights[2, 0, row, j]) * value * turn
-            assert complex(*got[2, 0, row, pair::4].tolist()) == pytest.approx(want, abs=1e-4)
+            assert complex(*got[2, 0, row, pair::4].tolist()) == pytest.approx(
+                want, abs=1e-4
+            )

@@ -64,8 +64,23 @@ def test_no_token_sees_later_ones(name: str) -> None:
     assert_close(name, model(changed)[:, :20], model(text)[:, :20])
 
 
-LEARNING = ["deberta", "fire", "kerple_log", "kerple_power", "shaw", "t5", "transformer_xl"]
-LEARNING += ["convolution", "exponential", "gaussian", "learned_distance", "polynomial", "sines"]
+LEARNING = [
+    "deberta",
+    "fire",
+    "kerple_log",
+    "kerple_power",
+    "shaw",
+    "t5",
+    "transformer_xl",
+]
+LEARNING += [
+    "convolution",
+    "exponential",
+    "gaussian",
+    "learned_distance",
+    "polynomial",
+    "sines",
+]
 LEARNING += ["tupe", "fox", "path"]
 
 
@@ -86,10 +101,20 @@ def test_gradients_reach_every_parameter_and_are_right(name: str) -> None:
     for parameter in layer.parameters():
         assert parameter.grad is None
     attended().backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in layer.parameters())
+    assert all(
+        p.grad is not None and p.grad.abs().sum() > 0 for p in layer.parameters()
+    )
 
 
-ABSOLUTE = ("sinusoidal", "learned", "multiplied", "concatenated", "tupe", "fire", "fope")
+ABSOLUTE = (
+    "sinusoidal",
+    "learned",
+    "multiplied",
+    "concatenated",
+    "tupe",
+    "fire",
+    "fope",
+)
 # Those that end with their table are moved inside it.
 RELATIVE = [n for n in NAMES if n not in ABSOLUTE]
 
@@ -111,7 +136,9 @@ def test_relative_scores_do_not_change_when_all_positions_move(name: str) -> Non
     torch.testing.assert_close(scores(farther), scores(0), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("name", "moves"), [("rope_values", True), ("rope_values_back", False)])
+@pytest.mark.parametrize(
+    ("name", "moves"), [("rope_values", True), ("rope_values_back", False)]
+)
 @torch.no_grad()
 def test_turned_values_carry_positions_and_values_turned_back_distances(
     name: str, moves: bool
@@ -195,7 +222,9 @@ class LargestTensor(TorchDispatchMode):
         super().__init__()
         self.numbers = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         out = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(out):
             if isinstance(leaf, Tensor):

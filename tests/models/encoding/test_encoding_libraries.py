@@ -16,9 +16,16 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfA
 from transformers.models.deepseek_v2.modeling_deepseek_v2 import (
     apply_rotary_emb as turn_as_complex,
 )
-from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as turn_neighbours
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
-from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
+from transformers.models.gptj.modeling_gptj import (
+    apply_rotary_pos_emb as turn_neighbours,
+)
+from transformers.models.llama.modeling_llama import (
+    LlamaRotaryEmbedding,
+    apply_rotary_pos_emb,
+)
+from transformers.models.marian.modeling_marian import (
+    MarianSinusoidalPositionalEmbedding,
+)
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import (
@@ -50,14 +57,21 @@ def heads(tokens: int = TOKENS) -> Tensor:
 
 def assert_same_earlier(got: Tensor, want: Tensor) -> None:
     """Equal where a causal model looks."""
-    torch.testing.assert_close(got[..., EARLIER], want[..., EARLIER], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        got[..., EARLIER], want[..., EARLIER], rtol=1e-5, atol=1e-5
+    )
 
 
 def test_t5_buckets_of_every_distance() -> None:
     distance = torch.arange(8192)
     theirs = T5Attention._relative_position_bucket(-distance, bidirectional=False)
     assert torch.equal(T5.bucket(distance), theirs)
-    assert T5.bucket(torch.tensor([112, 113, T5.FARTHEST, 8191])).tolist() == [30, 31, 31, 31]
+    assert T5.bucket(torch.tensor([112, 113, T5.FARTHEST, 8191])).tolist() == [
+        30,
+        31,
+        31,
+        31,
+    ]
 
 
 @torch.no_grad()
@@ -102,9 +116,14 @@ def test_transformer_xl_of_xlnet() -> None:
     theirs.r_r_bias.copy_(ours.v[:, 0])
     q, k, v = heads(), heads(), heads()
     # Theirs wants tokens first, and distances from `tokens` down to 1 - tokens.
-    later, before = ours.projected(torch.arange(TOKENS + 1)), ours.projected(-POSITIONS[1:])
+    later, before = (
+        ours.projected(torch.arange(TOKENS + 1)),
+        ours.projected(-POSITIONS[1:]),
+    )
     rows = torch.cat((later.flip(1), before), dim=1)
-    q_, k_, v_, r_ = (x.permute(2, 0, 1, 3) for x in (q, k, v, rows[None].expand(3, -1, -1, -1)))
+    q_, k_, v_, r_ = (
+        x.permute(2, 0, 1, 3) for x in (q, k, v, rows[None].expand(3, -1, -1, -1))
+    )
     hidden = (~EARLIER).float()[:, :, None, None]
     want = theirs.rel_attn_core(q_, k_, v_, r_, attn_mask=hidden).permute(1, 2, 0, 3)
     scores = ours.scores(q, k, POSITIONS, POSITIONS).masked_fill(~EARLIER, -torch.inf)
@@ -127,7 +146,9 @@ def test_deberta_v2() -> None:
     theirs.pos_query_proj.weight.copy_(ours.get_parameter("to_query.0.weight"))
     table = torch.cat((torch.randn(rows, WIDTH), ours.table.weight))
     q, k = heads(), heads()
-    bias = theirs.disentangled_attention_bias(q.flatten(0, 1), k.flatten(0, 1), None, table, 3)
+    bias = theirs.disentangled_attention_bias(
+        q.flatten(0, 1), k.flatten(0, 1), None, table, 3
+    )
     want = q @ k.mT / (3 * HEAD_DIM) ** 0.5 + bias.unflatten(0, (3, HEADS))
     assert_same_earlier(ours.for_layer(0).scores(q, k, POSITIONS, POSITIONS), want)
 
@@ -160,7 +181,9 @@ SHAPE = Shape(layers=1, width=WIDTH, heads=HEADS, head_dim=HEAD_DIM, trained_len
 
 @torch.no_grad()
 def test_rope_of_llama() -> None:
-    config = LlamaConfig(hidden_size=WIDTH, num_attention_heads=HEADS, head_dim=HEAD_DIM)
+    config = LlamaConfig(
+        hidden_size=WIDTH, num_attention_heads=HEADS, head_dim=HEAD_DIM
+    )
     q, k = heads(), heads()
     cos, sin = LlamaRotaryEmbedding(config)(q, POSITIONS[None])
     want_q, want_k = apply_rotary_pos_emb(q, k, cos, sin)
@@ -182,7 +205,8 @@ def test_interleaved_rope_of_gptj() -> None:
 def test_xpos_of_rotary_embedding_torch() -> None:
     q, k = heads(), heads()
     theirs = RotaryEmbedding(HEAD_DIM, use_xpos=True)
-    # Theirs counts positions from the middle of the text, which a score does not notice.
+    # Theirs counts positions from the middle of the text, which a score does not
+    # notice.
     want_q, want_k = theirs.rotate_queries_and_keys(q, k)
     ours = make_encoding("xpos", SHAPE)
     got = ours.query(q, POSITIONS) @ ours.key(k, POSITIONS).mT

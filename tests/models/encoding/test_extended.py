@@ -1,4 +1,6 @@
-"""Log-n and methods that remap distances against double loops written from their formulas."""
+"""Log-n and methods that remap distances against double loops written from their
+formulas.
+"""
 
 import math
 
@@ -57,7 +59,9 @@ def test_self_extend_equals_its_double_loop(window: int, group: int) -> None:
     for i in range(TOKENS):
         for j in range(i + 1):
             expected = score_at_distance(i, j, self_extended(i, j, window, group))
-            torch.testing.assert_close(scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5
+            )
 
 
 def test_rerope_equals_its_double_loop() -> None:
@@ -65,7 +69,9 @@ def test_rerope_equals_its_double_loop() -> None:
     for i in range(TOKENS):
         for j in range(i + 1):
             expected = score_at_distance(i, j, min(i - j, 8))
-            torch.testing.assert_close(scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5
+            )
 
 
 @pytest.mark.parametrize(("chunk", "trained"), [(12, 16), (3, 16), (15, 16), (5, 7)])
@@ -77,13 +83,17 @@ def test_dual_chunks_equal_their_double_loop(chunk: int, trained: int) -> None:
             inside = list(range(chunk))
             after = [min(chunk + p, trained - 1) for p in range(chunk)]
             of_query = (
-                (inside, after)[i // chunk - j // chunk] if i // chunk - j // chunk < 2 else []
+                (inside, after)[i // chunk - j // chunk]
+                if i // chunk - j // chunk < 2
+                else []
             )
             place = of_query[i % chunk] if of_query else trained - 1
             distance = place - j % chunk
             assert 0 <= distance < trained
             expected = score_at_distance(i, j, distance)
-            torch.testing.assert_close(scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5
+            )
 
 
 @pytest.mark.parametrize(("shift", "window"), [(6, 2), (13, 13), (30, 4)])
@@ -93,14 +103,22 @@ def test_string_equals_its_double_loop(shift: int, window: int) -> None:
         for j in range(i + 1):
             distance = i - j if i - j < shift else i - j - shift + window
             expected = score_at_distance(i, j, distance)
-            torch.testing.assert_close(scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5
+            )
 
 
 def test_groups_of_one_and_a_window_over_everything_are_plain_rope() -> None:
     causal = torch.ones(TOKENS, TOKENS).tril().bool()
     plain = all_scores(rope())[..., causal]
-    for same in (SelfExtend(rope(), 8, 1), SelfExtend(rope(), TOKENS, 4), ReRope(rope(), TOKENS)):
-        torch.testing.assert_close(all_scores(same)[..., causal], plain, rtol=1e-4, atol=1e-5)
+    for same in (
+        SelfExtend(rope(), 8, 1),
+        SelfExtend(rope(), TOKENS, 4),
+        ReRope(rope(), TOKENS),
+    ):
+        torch.testing.assert_close(
+            all_scores(same)[..., causal], plain, rtol=1e-4, atol=1e-5
+        )
 
 
 def test_log_n_multiplies_logits_beyond_the_trained_length_only() -> None:

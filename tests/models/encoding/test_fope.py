@@ -1,4 +1,6 @@
-"""FoPE where it equals RoPE, and what its weights are; its scores are in test_encoding_formulas."""
+"""FoPE where it equals RoPE, and what its weights are; its scores are in
+test_encoding_formulas.
+"""
 
 import pytest
 import torch
@@ -34,7 +36,8 @@ def test_fope_mixes_only_what_rotates_and_learns_nothing() -> None:
     assert noise.std().item() == pytest.approx(0.3 * (2 / 96) ** 0.5, rel=0.1)
     assert noise.std().item() == pytest.approx(theirs.std().item(), rel=0.2)
     layers = make_encoding(
-        "fope", Shape(layers=2, width=12, heads=HEADS, head_dim=HEAD_DIM, trained_len=64)
+        "fope",
+        Shape(layers=2, width=12, heads=HEADS, head_dim=HEAD_DIM, trained_len=64),
     )
     one, other = (layers.for_layer(index).get_buffer("weights") for index in (0, 1))
     assert not torch.equal(one, other)

@@ -1,7 +1,7 @@
 """FoX and PaTH against their papers, written out in NumPy, and where they equal others.
 
-The oracles take a layer's input and what its weights are, and go from key to query one token at a
-time, as the papers define it; nothing is shared with the encodings.
+The oracles take a layer's input and what its weights are, and go from key to query one
+token at a time, as the papers define it; nothing is shared with the encodings.
 """
 
 import numpy as np
@@ -27,11 +27,17 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def weights_of(layer: nn.Module) -> dict[str, np.ndarray]:
-    return {name: each.detach().double().numpy() for name, each in layer.named_parameters()}
+    return {
+        name: each.detach().double().numpy() for name, each in layer.named_parameters()
+    }
 
 
-def forgotten(weights: dict[str, np.ndarray], x: np.ndarray, i: int, j: int, head: int) -> float:
-    """log of the product of f_l = sigmoid(w_f x_l + b_f), l = j + 1 .. i (arXiv:2503.02130)."""
+def forgotten(
+    weights: dict[str, np.ndarray], x: np.ndarray, i: int, j: int, head: int
+) -> float:
+    """log of the product of f_l = sigmoid(w_f x_l + b_f), l = j + 1 .. i
+    (arXiv:2503.02130).
+    """
     product = 1.0
     for token in range(j + 1, i + 1):
         logit = weights["gate.weight"][head] @ x[token] + weights["gate.bias"][head]
@@ -39,30 +45,44 @@ def forgotten(weights: dict[str, np.ndarray], x: np.ndarray, i: int, j: int, hea
     return float(np.log(product))
 
 
-def direction(weights: dict[str, np.ndarray], x: np.ndarray, token: int, head: int) -> np.ndarray:
-    """w_t: low rank, three taps of which the last is the token's own, SiLU, length 1."""
+def direction(
+    weights: dict[str, np.ndarray], x: np.ndarray, token: int, head: int
+) -> np.ndarray:
+    """w_t: low rank, three taps of which the last is the token's own, SiLU, length
+    1.
+    """
     mine = slice(head * HEAD_DIM, (head + 1) * HEAD_DIM)
     mixed = np.zeros(HEAD_DIM)
     for back in range(3):
         if token - back >= 0:
-            raw = weights["up.weight"][mine] @ (weights["down.weight"] @ x[token - back])
+            raw = weights["up.weight"][mine] @ (
+                weights["down.weight"] @ x[token - back]
+            )
             mixed += weights["taps"][2 - back, head, 0] * raw
     mixed = mixed * sigmoid(mixed)
     return mixed / np.sqrt((mixed**2).sum())
 
 
-def carried(weights: dict[str, np.ndarray], x: np.ndarray, i: int, j: int, head: int) -> np.ndarray:
-    """H_i H_(i-1) .. H_(j+1) with H_t = I - beta_t w_t w_t^T (arXiv:2505.16381, section 2.2)."""
+def carried(
+    weights: dict[str, np.ndarray], x: np.ndarray, i: int, j: int, head: int
+) -> np.ndarray:
+    """H_i H_(i-1) .. H_(j+1) with H_t = I - beta_t w_t w_t^T (arXiv:2505.16381, section
+    2.2).
+    """
     product = np.eye(HEAD_DIM)
     for token in range(j + 1, i + 1):
-        logit = weights["strength.weight"][head] @ x[token] + weights["strength.bias"][head]
+        logit = (
+            weights["strength.weight"][head] @ x[token] + weights["strength.bias"][head]
+        )
         w = direction(weights, x, token, head)
         product = (np.eye(HEAD_DIM) - 2 * sigmoid(logit) * np.outer(w, w)) @ product
     return product
 
 
 def rotation(distance: int) -> np.ndarray:
-    """R with q R k the score of RoPE, features m and m + d/2 a pair (arXiv:2104.09864)."""
+    """R with q R k the score of RoPE, features m and m + d/2 a pair
+    (arXiv:2104.09864).
+    """
     matrix, half = np.zeros((HEAD_DIM, HEAD_DIM)), HEAD_DIM // 2
     for m in range(half):
         angle = distance * 10000.0 ** (-m / half)
@@ -72,7 +92,12 @@ def rotation(distance: int) -> np.ndarray:
 
 
 def oracle(
-    name: str, layer: Encoding, q: np.ndarray, k: np.ndarray, x: np.ndarray, at: tuple[int, ...]
+    name: str,
+    layer: Encoding,
+    q: np.ndarray,
+    k: np.ndarray,
+    x: np.ndarray,
+    at: tuple[int, ...],
 ) -> float:
     """The score of query i and key j in one head, of rows [tokens, features]."""
     i, j, head = at
@@ -100,7 +125,9 @@ def drawn(name: str) -> Encoding:
 def inputs(tokens: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Queries, keys, values and the layer's input, float64."""
     generator = torch.Generator().manual_seed(seed)
-    heads = torch.randn(3, BATCH, HEADS, tokens, HEAD_DIM, dtype=torch.float64, generator=generator)
+    heads = torch.randn(
+        3, BATCH, HEADS, tokens, HEAD_DIM, dtype=torch.float64, generator=generator
+    )
     x = torch.randn(BATCH, tokens, WIDTH, dtype=torch.float64, generator=generator)
     return *heads, x
 
@@ -109,16 +136,22 @@ def stored(layer: Encoding, k: Tensor, x: Tensor, first: int = 0) -> Tensor:
     return layer.extend_key(layer.key(k, torch.arange(first, first + k.shape[2])), x)
 
 
-def scored(layer: Encoding, q: Tensor, k: Tensor, x: Tensor, queries: int = 0) -> Tensor:
+def scored(
+    layer: Encoding, q: Tensor, k: Tensor, x: Tensor, queries: int = 0
+) -> Tensor:
     positions = torch.arange(q.shape[2])
     late = positions[-queries:]
-    return layer.scores(layer.query(q[:, :, late], late), stored(layer, k, x), late, positions)
+    return layer.scores(
+        layer.query(q[:, :, late], late), stored(layer, k, x), late, positions
+    )
 
 
 @pytest.mark.parametrize("queries", [23, 7, 1], ids=["whole", "block", "one"])
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
-def test_scores_equal_the_papers(name: str, queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_equal_the_papers(
+    name: str, queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Path, "CHUNK", 5)
     layer, (q, k, _, x) = drawn(name), inputs(23)
     got = scored(layer, q, k, x, queries)
@@ -136,13 +169,18 @@ def test_scores_equal_the_papers(name: str, queries: int, monkeypatch: pytest.Mo
 
 @torch.no_grad()
 def test_products_of_long_contexts_are_those_of_one_token_at_a_time() -> None:
-    """Several chunks of the usual size: keys go through H_t with every token (section 3.4)."""
+    """Several chunks of the usual size: keys go through H_t with every token (section
+    3.4).
+    """
     layer, (q, k, _, x) = drawn("path"), inputs(300)
     assert isinstance(layer, Path)
     got, weights = scored(layer, q, k, x, 290), weights_of(layer)
     keys = np.zeros((300, HEAD_DIM))
     for token in range(300):
-        logit = weights["strength.weight"][0] @ x[0, token].numpy() + weights["strength.bias"][0]
+        logit = (
+            weights["strength.weight"][0] @ x[0, token].numpy()
+            + weights["strength.bias"][0]
+        )
         w = direction(weights, x[0].numpy(), token, 0)
         keys -= 2 * sigmoid(logit) * np.outer(keys @ w, w)
         keys[token] = k[0, 0, token].numpy()
@@ -164,11 +202,15 @@ def test_gates_of_one_are_the_encoding_inside(name: str, same: str) -> None:
 @torch.no_grad()
 def test_transformations_of_strength_zero_are_no_positions() -> None:
     layer, (q, k, _, x) = drawn("path"), inputs(300)
-    assert not torch.allclose(scored(layer, q, k, x).tril(), scored(Encoding(), q, k, x).tril())
+    assert not torch.allclose(
+        scored(layer, q, k, x).tril(), scored(Encoding(), q, k, x).tril()
+    )
     layer.get_parameter("strength.weight").zero_()
     layer.get_parameter("strength.bias").fill_(-1e4)
     want = scored(Encoding(), q, k, x).tril()
-    torch.testing.assert_close(scored(layer, q, k, x).tril(), want, rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(
+        scored(layer, q, k, x).tril(), want, rtol=1e-13, atol=1e-13
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -181,12 +223,18 @@ def test_scores_depend_on_no_later_token_and_no_other_text(name: str) -> None:
     assert torch.equal(
         scored(layer, q, k, changed)[..., :20, :20].tril(), whole[..., :20, :20].tril()
     )
-    assert not torch.allclose(scored(layer, q, k, changed)[..., earlier], whole[..., earlier])
+    assert not torch.allclose(
+        scored(layer, q, k, changed)[..., earlier], whole[..., earlier]
+    )
     alone = scored(layer, q[:1], k[:1], x[:1])
-    torch.testing.assert_close(alone[..., earlier], whole[:1][..., earlier], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        alone[..., earlier], whole[:1][..., earlier], rtol=1e-12, atol=1e-12
+    )
     changed = x.clone()
     changed[1] += 1
-    assert torch.equal(scored(layer, q, k, changed)[0][..., earlier], whole[0][..., earlier])
+    assert torch.equal(
+        scored(layer, q, k, changed)[0][..., earlier], whole[0][..., earlier]
+    )
 
 
 @torch.no_grad()
@@ -199,7 +247,9 @@ def test_a_token_that_forgets_ends_the_text_before_it() -> None:
     x[:, 12, 0] = -1
     together = blocked_attention(layer, q, stored(layer, k, x), v)
     rest = [each[:, :, 12:] for each in (q, k, v)]
-    alone = blocked_attention(layer, rest[0], stored(layer, rest[1], x[:, 12:]), rest[2])
+    alone = blocked_attention(
+        layer, rest[0], stored(layer, rest[1], x[:, 12:]), rest[2]
+    )
     torch.testing.assert_close(together[:, :, 12:], alone, rtol=1e-6, atol=1e-6)
 
 
@@ -211,9 +261,16 @@ def test_gates_far_into_a_text_lose_no_digits() -> None:
     k, q = torch.zeros(1, HEADS, tokens, HEAD_DIM), torch.zeros(1, HEADS, 2, HEAD_DIM)
     x = torch.randn(1, tokens, WIDTH, generator=generator)
     at_q, at_k = torch.arange(tokens - 2, tokens), torch.arange(tokens)
-    got = layer.scores(q, layer.extend_key(k, x), at_q, at_k)[0, 1, -1, -4:-1].double().numpy()
+    got = (
+        layer.scores(q, layer.extend_key(k, x), at_q, at_k)[0, 1, -1, -4:-1]
+        .double()
+        .numpy()
+    )
     weights, text = weights_of(layer), x[0].double().numpy()
-    want = [forgotten(weights, text, tokens - 1, j, 1) for j in range(tokens - 4, tokens - 1)]
+    want = [
+        forgotten(weights, text, tokens - 1, j, 1)
+        for j in range(tokens - 4, tokens - 1)
+    ]
     np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
@@ -228,10 +285,14 @@ def test_bfloat16_is_near_float32(name: str) -> None:
             model(text[:, :40], cache)
             decoded = model(text[:, 40:], cache).float()
     assert (rough - exact).square().mean().sqrt() < 0.05 * exact.square().mean().sqrt()
-    assert (rough[:, 40:] - decoded).square().mean().sqrt() < 0.05 * exact.square().mean().sqrt()
+    assert (
+        rough[:, 40:] - decoded
+    ).square().mean().sqrt() < 0.05 * exact.square().mean().sqrt()
 
 
-@pytest.mark.parametrize(("name", "features"), [("fox", 1), ("path", 7), ("forget(path)", 8)])
+@pytest.mark.parametrize(
+    ("name", "features"), [("fox", 1), ("path", 7), ("forget(path)", 8)]
+)
 @torch.no_grad()
 def test_a_cache_keeps_what_the_text_decides(name: str, features: int) -> None:
     model, cache = LanguageModel(SIZE, compose(name, SHAPE)), Cache()

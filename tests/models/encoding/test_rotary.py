@@ -41,17 +41,24 @@ def pairs(x: Tensor, pairing: Pairing) -> Tensor:
 
 
 @given(POSITIONS, POSITIONS, PAIRINGS)
-def test_turning_by_a_then_b_is_turning_by_their_sum(a: int, b: int, pairing: Pairing) -> None:
+def test_turning_by_a_then_b_is_turning_by_their_sum(
+    a: int, b: int, pairing: Pairing
+) -> None:
     x = vectors()
     torch.testing.assert_close(
-        turned(turned(x, a, pairing), b, pairing), turned(x, a + b, pairing), rtol=0, atol=1e-11
+        turned(turned(x, a, pairing), b, pairing),
+        turned(x, a + b, pairing),
+        rtol=0,
+        atol=1e-11,
     )
 
 
 @given(POSITIONS, PAIRINGS)
 def test_lengths_of_pairs_are_kept(position: int, pairing: Pairing) -> None:
     x = vectors()
-    lengths = [pairs(y, pairing).norm(dim=-1) for y in (x, turned(x, position, pairing))]
+    lengths = [
+        pairs(y, pairing).norm(dim=-1) for y in (x, turned(x, position, pairing))
+    ]
     torch.testing.assert_close(*lengths)
 
 
@@ -92,7 +99,9 @@ def test_the_pairings_differ_by_a_permutation_of_the_features() -> None:
 def test_complex_multiplication_says_the_same() -> None:
     x, positions = vectors(), torch.arange(5)
     angle = positions[:, None] * torch.from_numpy(plan().inv_freq)
-    z = torch.view_as_complex(x.reshape(2, 5, -1, 2)) * torch.polar(torch.ones_like(angle), angle)
+    z = torch.view_as_complex(x.reshape(2, 5, -1, 2)) * torch.polar(
+        torch.ones_like(angle), angle
+    )
     found = rotate(x, *cos_sin(positions, plan()), pairing="interleaved")
     torch.testing.assert_close(found, torch.view_as_real(z).flatten(-2))
 
@@ -106,7 +115,13 @@ def test_rotary_embedding_torch_says_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["one(period=256)", "spaced(n=4)", "spaced(n=4, uniform=true)", "without(band=fast)"]
+    "text",
+    [
+        "one(period=256)",
+        "spaced(n=4)",
+        "spaced(n=4, uniform=true)",
+        "without(band=fast)",
+    ],
 )
 def test_rotary_embedding_torch_says_the_same_of_chosen_frequencies(text: str) -> None:
     chosen = parse_scaling(text).plan(Geometry(DIM, 1e4, 128), 128)
@@ -116,13 +131,17 @@ def test_rotary_embedding_torch_says_the_same_of_chosen_frequencies(text: str) -
     x = vectors(tokens=200)
     angles = theirs(torch.arange(200, dtype=torch.float64))
     found = Rope(chosen, "interleaved").query(x[:, None], torch.arange(200))
-    torch.testing.assert_close(found[:, 0], apply_rotary_emb(angles, x), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        found[:, 0], apply_rotary_emb(angles, x), rtol=0, atol=1e-5
+    )
 
 
 def test_the_tables_do_not_contain_the_attention_factor() -> None:
     positions = torch.arange(3)
     with_factor = RopePlan(plan().inv_freq, attention_factor=1.3)
-    assert torch.equal(cos_sin(positions, with_factor)[0], cos_sin(positions, plan())[0])
+    assert torch.equal(
+        cos_sin(positions, with_factor)[0], cos_sin(positions, plan())[0]
+    )
 
 
 def test_tables_are_float64_and_promotion_decides() -> None:

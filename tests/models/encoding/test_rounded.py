@@ -1,4 +1,6 @@
-"""Rounded rotations in a model, against scores by NumPy, and nothing rounded against plain RoPE."""
+"""Rounded rotations in a model, against scores by NumPy, and nothing rounded against
+plain RoPE.
+"""
 
 import math
 
@@ -41,23 +43,30 @@ def test_a_plan_that_rounds_nothing_is_plain_rope_bit_for_bit(method, pairing):
     assert ours.fused
 
 
-@pytest.mark.parametrize("name", [*PRESETS, "position:bfloat16", "angle:float16", "score:bfloat16"])
+@pytest.mark.parametrize(
+    "name", [*PRESETS, "position:bfloat16", "angle:float16", "score:bfloat16"]
+)
 def test_scores_in_a_model_are_those_that_precision_computes(name):
     rounding, drawn = parse_rounding(name), draw(3, 32, "random", 0)
     encoding = RoundedRope(rope(), rounding, 1e4)
     spectrum = Spectrum(GEOMETRY.inv_freq, 1e4, 64)
     q_at, k_at = POSITIONS[1:], POSITIONS[:-1]
     expected = scores(
-        Chain(rounding.cast, spectrum), drawn, *(x.double().numpy() for x in (q_at, k_at))
+        Chain(rounding.cast, spectrum),
+        drawn,
+        *(x.double().numpy() for x in (q_at, k_at)),
     )
     vectors = []
     for features, at in ((drawn.query, q_at), (drawn.key, k_at)):
         x = torch.from_numpy(np.concatenate(features, axis=1).swapaxes(1, 2)).float()
         x = x[None].expand(1, 3, len(at), 64)
-        vectors.append((encoding.query if features is drawn.query else encoding.key)(x, at))
+        vectors.append(
+            (encoding.query if features is drawn.query else encoding.key)(x, at)
+        )
     query, key = vectors
     found = encoding.scores(query, key, q_at, k_at)[0].diagonal(dim1=1, dim2=2)
-    # The model computes in float32: where a sum ends halfway it may round to the other neighbour.
+    # The model computes in float32: where a sum ends halfway it may round to the other
+    # neighbour.
     tolerance = 2e-2 if rounding.cast.score.precision < 12 else 1e-5
     np.testing.assert_allclose(found, expected, atol=tolerance)
     assert np.abs(found.numpy() - expected).mean() < tolerance / 10
@@ -67,7 +76,9 @@ def test_the_offset_is_added_to_every_position():
     moved = parse_rounding("position:bfloat16")._replace(first=3000)
     there = RoundedRope(rope(), parse_rounding("position:bfloat16"), 1e4)
     here = RoundedRope(rope(), moved, 1e4)
-    assert torch.equal(here.query(heads(), POSITIONS), there.query(heads(), POSITIONS + 3000))
+    assert torch.equal(
+        here.query(heads(), POSITIONS), there.query(heads(), POSITIONS + 3000)
+    )
     assert moved.label == "position=bfloat16 from 3000"
     assert moved.key != parse_rounding("position:bfloat16").key
 
@@ -81,7 +92,9 @@ def test_keys_are_stored_after_the_rotation_or_before_it(before):
         return torch.from_numpy(keys.stored(x.double().numpy())).float()
 
     x = heads()
-    expected = plain.key(stored(x), POSITIONS) if before else stored(plain.key(x, POSITIONS))
+    expected = (
+        plain.key(stored(x), POSITIONS) if before else stored(plain.key(x, POSITIONS))
+    )
     assert torch.equal(encoding.key(x, POSITIONS), expected)
     assert torch.equal(encoding.query(x, POSITIONS), plain.query(x, POSITIONS))
     assert not torch.equal(expected, plain.key(x, POSITIONS))
@@ -108,7 +121,9 @@ def test_tensors_are_rounded_as_arrays_are(name):
 
 def test_an_angle_that_overflows_is_refused():
     encoding = RoundedRope(rope(), parse_rounding("angle:float8_e4m3fn"), 1e4)
-    with pytest.raises(InputError, match="angle=float8_e4m3fn: an angle overflows before"):
+    with pytest.raises(
+        InputError, match="angle=float8_e4m3fn: an angle overflows before"
+    ):
         encoding.query(heads(), POSITIONS)
     near = torch.arange(4)
     assert encoding.query(heads(), near).isfinite().all()

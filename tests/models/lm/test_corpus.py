@@ -56,7 +56,9 @@ def test_order_of_files_does_not_matter() -> None:
 def test_origins_belong_to_the_held_out_documents() -> None:
     by_text = {document.text: document.origin for document in documents(60)}
     corpus = from_documents("test", documents(60) + documents(3, length=50))
-    assert all(by_text.get(each.text, each.origin) == each.origin for each in corpus.held_out)
+    assert all(
+        by_text.get(each.text, each.origin) == each.origin for each in corpus.held_out
+    )
     origins = [each.origin for each in corpus.long_enough(100, 5)]
     windows = corpus.held_out_windows(100, 5)
     for origin, window in zip(origins, windows, strict=True):
@@ -81,8 +83,14 @@ def test_kinds_follow_from_the_path(path: str, kind: str) -> None:
     assert kind_of(Path(path)) == kind
 
 
-def test_in_a_folder_of_ones_own_the_first_subfolder_is_the_kind(tmp_path: Path) -> None:
-    for name in ("manual-1.2/ref/a/one.txt", "manual-1.2/howto/two.txt", "manual-1.2/three.md"):
+def test_in_a_folder_of_ones_own_the_first_subfolder_is_the_kind(
+    tmp_path: Path,
+) -> None:
+    for name in (
+        "manual-1.2/ref/a/one.txt",
+        "manual-1.2/howto/two.txt",
+        "manual-1.2/three.md",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"what stands in {name}")
     _, found = read_documents(tmp_path)
@@ -131,14 +139,18 @@ def test_every_window_of_a_document_is_reached() -> None:
 def test_held_out_windows_are_one_per_document() -> None:
     corpus = from_documents("test", documents(60))
     windows = corpus.held_out_windows(100, 5)
-    for window, text in zip(windows, (each.text for each in corpus.held_out), strict=False):
+    for window, text in zip(
+        windows, (each.text for each in corpus.held_out), strict=False
+    ):
         assert bytes(window.tolist()) in text
 
 
 def test_the_standard_library_is_large_enough_and_known() -> None:
     corpus = read_corpus(None, piece=8193)
     corpus.check(2049, 8193, 50)
-    assert {"tests", "code"} <= {document.kind for document in corpus.long_enough(8193, 50)}
+    assert {"tests", "code"} <= {
+        document.kind for document in corpus.long_enough(8193, 50)
+    }
     assert any(b"class OrderedDict" in text for text in texts_of(corpus))
     assert corpus.fingerprint == read_corpus(None, piece=8193).fingerprint
 
@@ -153,7 +165,9 @@ def test_hidden_and_binary_files_are_left_out(tmp_path: Path) -> None:
 
 
 def test_missing_empty_and_binary_corpora_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no corpus at .*give a text file or a folder"):
+    with pytest.raises(
+        InputError, match=r"no corpus at .*give a text file or a folder"
+    ):
         read_corpus(tmp_path / "nothing", piece=10)
     with pytest.raises(InputError, match="holds no text"):
         read_corpus(tmp_path, piece=10)
@@ -171,17 +185,23 @@ def test_a_corpus_that_is_too_small_says_what_is_needed() -> None:
         InputError, match="1 held-out documents of at least 101 bytes, 2 are needed"
     ):
         corpus.check(50, 101, 2)
-    with pytest.raises(InputError, match="no document of at least 2049 bytes to learn from"):
+    with pytest.raises(
+        InputError, match="no document of at least 2049 bytes to learn from"
+    ):
         corpus.check(2049, 101, 1)
 
 
-def test_of_the_library_of_a_python_without_tests_fewer_documents_are_read(capsys) -> None:
+def test_of_the_library_of_a_python_without_tests_fewer_documents_are_read(
+    capsys,
+) -> None:
     texts = (Document(b"%04d" % n * (30 if n < 12 else 10)) for n in range(30))
     library = Corpus(STANDARD, (b"abcd" * 50,), tuple(texts), "")
     library.check(50, 100, 20)
     assert "has 12 documents of 100 bytes, not 20" in capsys.readouterr().err
     assert len(library.held_out_windows(100, 20)) == 12
-    with pytest.raises(InputError, match="12 held-out documents of at least 100 bytes, 20 are"):
+    with pytest.raises(
+        InputError, match="12 held-out documents of at least 100 bytes, 20 are"
+    ):
         replace(library, name="my text").check(50, 100, 20)
     with pytest.raises(InputError, match=r"has 0 held-out documents .* 10 are needed"):
         replace(library, held_out=()).check(50, 100, 20)

@@ -3,11 +3,18 @@
 import numpy as np
 import pytest
 
-from ropelab.models.lm.corpus import SAMPLED, SHINGLE, sampled_shingles, without_near_duplicates
+from ropelab.models.lm.corpus import (
+    SAMPLED,
+    SHINGLE,
+    sampled_shingles,
+    without_near_duplicates,
+)
 
 
 def text(seed: int, length: int) -> bytes:
-    return np.random.default_rng(seed).integers(256, size=length, dtype=np.uint8).tobytes()
+    return (
+        np.random.default_rng(seed).integers(256, size=length, dtype=np.uint8).tobytes()
+    )
 
 
 def test_equal_shingles_have_equal_hashes_wherever_they_stand() -> None:
@@ -32,8 +39,12 @@ def test_every_byte_of_a_shingle_changes_its_hash() -> None:
     assert len(seen) == pytest.approx(different / SAMPLED, rel=0.2)
 
 
-@pytest.mark.parametrize(("shared", "new"), [(0.0, True), (0.4, True), (0.6, False), (1.0, False)])
-def test_a_document_is_new_unless_most_of_it_stood_before(shared: float, new: bool) -> None:
+@pytest.mark.parametrize(
+    ("shared", "new"), [(0.0, True), (0.4, True), (0.6, False), (1.0, False)]
+)
+def test_a_document_is_new_unless_most_of_it_stood_before(
+    shared: float, new: bool
+) -> None:
     length = 20_000
     cut = int(shared * length)
     first, second = text(0, length), text(1, length)

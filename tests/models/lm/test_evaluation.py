@@ -1,4 +1,6 @@
-"""Evaluation: one pass gives what token by token gives; a known model gives known numbers."""
+"""Evaluation: one pass gives what token by token gives; a known model gives known
+numbers.
+"""
 
 import math
 
@@ -45,9 +47,14 @@ def test_sliding_window_equals_truncating_by_hand(window: int, stride: int) -> N
     inside = token_losses(model, texts[:, : window + 1])
     torch.testing.assert_close(losses[:, :window], inside, rtol=1e-5, atol=1e-6)
     for at in range(window, 17):
-        seen = [texts[:, at + 1 - n : at + 2] for n in range(window - stride + 1, window + 1)]
+        seen = [
+            texts[:, at + 1 - n : at + 2]
+            for n in range(window - stride + 1, window + 1)
+        ]
         options = [token_losses(model, piece, last=1)[:, 0] for piece in seen]
-        assert any(torch.allclose(losses[:, at], o, rtol=1e-4, atol=1e-5) for o in options)
+        assert any(
+            torch.allclose(losses[:, at], o, rtol=1e-4, atol=1e-5) for o in options
+        )
 
 
 def test_a_short_text_needs_no_sliding() -> None:
@@ -68,19 +75,25 @@ def test_what_a_sliding_window_gets_right_follows_from_its_windows(
     window: int, stride: int
 ) -> None:
     model, texts = random_model(rope()), tokens(3, 19)
-    texts[0, 15:] = model(texts[:1, 15 - window : 15])[0, -1].argmax()  # a hit, and chances of more
+    # a hit, and chances of more
+    texts[0, 15:] = model(texts[:1, 15 - window : 15])[0, -1].argmax()
     scored = (torch.arange(19) >= 12).expand(3, 19)
     found = correct(model, Batch(texts, scored), window, stride)
     assert found.shape == (3, 7)
     for at in range(11, 18):
         seen = [
-            texts[:, max(0, at + 1 - n) : at + 1] for n in range(window - stride + 1, window + 1)
+            texts[:, max(0, at + 1 - n) : at + 1]
+            for n in range(window - stride + 1, window + 1)
         ]
-        options = [model(piece)[:, -1].argmax(dim=-1) == texts[:, at + 1] for piece in seen]
+        options = [
+            model(piece)[:, -1].argmax(dim=-1) == texts[:, at + 1] for piece in seen
+        ]
         assert any(torch.equal(found[:, at - 11], option) for option in options)
 
 
-def test_windows_without_a_scored_token_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_without_a_scored_token_are_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model, texts = random_model(rope()), tokens(2, 33)
     read: list[torch.Tensor] = []
     hidden = model.hidden
@@ -97,7 +110,9 @@ def test_windows_without_a_scored_token_are_not_read(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("window", [None, 16])
-def test_the_final_layer_passes_on_no_more_than_the_scored_tokens(window: int | None) -> None:
+def test_the_final_layer_passes_on_no_more_than_the_scored_tokens(
+    window: int | None,
+) -> None:
     model, texts = random_model(rope()), tokens(2, 33)
     passed: list[int] = []
     for part in model.modules():

@@ -7,7 +7,9 @@ from ropelab.models.lm.matcher import NOTHING, cached_predictions, ngram_predict
 
 
 def looked_up(row: list[int], n: int, place: int) -> int:
-    """What followed the last n tokens before `place`, looking back one token at a time."""
+    """What followed the last n tokens before `place`, looking back one token at a
+    time.
+    """
     for earlier in range(place - 1, n - 1, -1):
         if row[earlier - n : earlier] == row[place - n : place]:
             return row[earlier]
@@ -69,7 +71,15 @@ def cached_by_definition(
 
 @pytest.mark.parametrize(
     ("order", "beyond", "within"),
-    [(0, 0, None), (3, 0, None), (3, 5, None), (8, 60, None), (3, 0, 10), (0, 4, 7), (3, 0, 500)],
+    [
+        (0, 0, None),
+        (3, 0, None),
+        (3, 5, None),
+        (8, 60, None),
+        (3, 0, 10),
+        (0, 4, 7),
+        (3, 0, 500),
+    ],
 )
 def test_a_cache_counts_what_lies_further_back_and_backs_off(
     order: int, beyond: int, within: int | None
@@ -77,12 +87,14 @@ def test_a_cache_counts_what_lies_further_back_and_backs_off(
     row = torch.randint(4, (50,), generator=torch.Generator().manual_seed(0)).tolist()
     found = cached_predictions(row, order, beyond, 4, within)
     wanted = [
-        cached_by_definition(row, place, order, beyond, within) for place in range(1, len(row))
+        cached_by_definition(row, place, order, beyond, within)
+        for place in range(1, len(row))
     ]
     assert [longest for _, longest in found] == [longest for _, longest in wanted]
     assert [p for p, _ in found] == pytest.approx([p for p, _ in wanted])
     # Over all tokens that could be next, probabilities add up to 1.
     ends = [
-        cached_predictions([*row, token], order, beyond, 4, within)[-1][0] for token in range(4)
+        cached_predictions([*row, token], order, beyond, 4, within)[-1][0]
+        for token in range(4)
     ]
     assert sum(ends) == pytest.approx(1)

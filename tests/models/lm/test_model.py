@@ -11,7 +11,13 @@ from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm import model as module
-from ropelab.models.lm.model import Cache, FeedForward, LanguageModel, ModelSize, SquaredRelu
+from ropelab.models.lm.model import (
+    Cache,
+    FeedForward,
+    LanguageModel,
+    ModelSize,
+    SquaredRelu,
+)
 
 SIZE = ModelSize(vocabulary=11, layers=2, width=24, heads=2, head_dim=8)
 GEOMETRY = Geometry(8, 10000.0, 16)
@@ -77,12 +83,18 @@ def test_blocked_attention_equals_the_fused_kernel(
     torch.testing.assert_close(model(batch), fused, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("encoding", [Encoding(), Unfused(), rope(), rope("yarn")], ids=repr)
+@pytest.mark.parametrize(
+    "encoding", [Encoding(), Unfused(), rope(), rope("yarn")], ids=repr
+)
 @pytest.mark.parametrize("pieces", [[1] * 12, [5, 7], [5, 1, 6]])
-def test_decoding_with_a_cache_equals_the_full_pass(encoding: Encoding, pieces: list[int]) -> None:
+def test_decoding_with_a_cache_equals_the_full_pass(
+    encoding: Encoding, pieces: list[int]
+) -> None:
     model, batch, cache = random_model(encoding), tokens(2, 12), Cache()
     parts = [model(piece, cache) for piece in batch.split(pieces, dim=1)]
-    torch.testing.assert_close(torch.cat(parts, dim=1), model(batch), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        torch.cat(parts, dim=1), model(batch), rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("encoding", [Encoding(), Unfused(), rope("yarn")], ids=repr)
@@ -93,7 +105,9 @@ def test_the_last_tokens_have_what_they_have_among_all(
     monkeypatch.setattr(module, "QUERIES_PER_MASK", 4)
     model, batch = random_model(encoding), tokens(2, 12)
     expected = model.hidden(batch)[:, -last:]
-    torch.testing.assert_close(model.hidden(batch, last=last), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        model.hidden(batch, last=last), expected, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_without_a_backward_pass_the_inner_features_are_squared_in_place() -> None:
@@ -106,7 +120,9 @@ def test_without_a_backward_pass_the_inner_features_are_squared_in_place() -> No
     learning = model(batch)
     with torch.no_grad():
         assert torch.equal(model(batch), learning)
-    same = [inner is squared for inner, squared in zip(made[::2], made[1::2], strict=True)]
+    same = [
+        inner is squared for inner, squared in zip(made[::2], made[1::2], strict=True)
+    ]
     assert same == [False, False, True, True]
 
 
@@ -120,10 +136,14 @@ def test_exchanging_the_encoding_changes_the_outcome_and_back() -> None:
 
 
 def test_squared_relu_has_the_gradient_of_its_formula() -> None:
-    x = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(
+        5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     assert torch.equal(SquaredRelu.apply(x), x.clamp(min=0) ** 2)
     assert torch.autograd.gradcheck(SquaredRelu.apply, x.requires_grad_())
 
 
 def test_weights_are_counted_by_the_shape_alone() -> None:
-    assert SIZE.weights == sum(p.numel() for p in LanguageModel(SIZE, rope()).parameters())
+    assert SIZE.weights == sum(
+        p.numel() for p in LanguageModel(SIZE, rope()).parameters()
+    )

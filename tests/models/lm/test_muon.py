@@ -15,7 +15,9 @@ def matrices(seed: int = 0) -> list[torch.Tensor]:
     return [nn.Parameter(torch.randn(shape, generator=generator)) for shape in SHAPES]
 
 
-def steps(optimizer: torch.optim.Optimizer, parameters: list[torch.Tensor], count: int = 5) -> None:
+def steps(
+    optimizer: torch.optim.Optimizer, parameters: list[torch.Tensor], count: int = 5
+) -> None:
     generator = torch.Generator().manual_seed(1)
     for _ in range(count):
         for parameter in parameters:
@@ -23,7 +25,9 @@ def steps(optimizer: torch.optim.Optimizer, parameters: list[torch.Tensor], coun
         optimizer.step()
 
 
-@pytest.mark.parametrize(("dtype", "roundings"), [(torch.bfloat16, 2), (torch.float32, 4)])
+@pytest.mark.parametrize(
+    ("dtype", "roundings"), [(torch.bfloat16, 2), (torch.float32, 4)]
+)
 def test_it_moves_as_torchs_own_which_always_computes_in_bfloat16(
     dtype: torch.dtype, roundings: int
 ) -> None:
@@ -31,19 +35,26 @@ def test_it_moves_as_torchs_own_which_always_computes_in_bfloat16(
     steps(Muon(ours, dtype=dtype, lr=LR, weight_decay=DECAY), ours)
     steps(torch.optim.Muon(theirs, lr=LR, weight_decay=DECAY), theirs)
     for one, other in zip(ours, theirs, strict=True):
-        # bfloat16 has 8 bits: a step of 0.02 differs by its roundings, five steps by five times it.
-        torch.testing.assert_close(one, other, rtol=0, atol=5 * roundings * 0.02 * 2**-8)
+        # bfloat16 has 8 bits: a step of 0.02 differs by its roundings, five steps by
+        # five times it.
+        torch.testing.assert_close(
+            one, other, rtol=0, atol=5 * roundings * 0.02 * 2**-8
+        )
 
 
 def test_a_stack_is_orthogonalised_matrix_by_matrix() -> None:
     stack = torch.randn(3, 8, 20, generator=torch.Generator().manual_seed(0))
     together = orthogonalised(stack, torch.float32)
     for matrix, result in zip(stack, together, strict=True):
-        torch.testing.assert_close(orthogonalised(matrix[None], torch.float32)[0], result)
+        torch.testing.assert_close(
+            orthogonalised(matrix[None], torch.float32)[0], result
+        )
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_directions_are_those_of_the_svd_and_singular_values_are_about_one(scale: float) -> None:
+def test_directions_are_those_of_the_svd_and_singular_values_are_about_one(
+    scale: float,
+) -> None:
     stack = scale * torch.randn(4, 8, 20, generator=torch.Generator().manual_seed(0))
     u, _, v = torch.linalg.svd(stack, full_matrices=False)
     found = u.mT @ orthogonalised(stack, torch.float32) @ v.mT

@@ -29,7 +29,9 @@ from ropelab.models.lm.source import (
 )
 
 # Text without symbols, in which no run of three bytes occurs twice.
-ROW = np.stack([np.arange(8192) // 90 + 128, np.arange(8192) % 90 + 128], axis=1).ravel()[:8192]
+ROW = np.stack(
+    [np.arange(8192) // 90 + 128, np.arange(8192) % 90 + 128], axis=1
+).ravel()[:8192]
 ALL = Mixture(periodic_steps=0)
 
 
@@ -45,14 +47,18 @@ def batch(mixture: Mixture, rows: int = 8, window: int = 512, seed: int = 0) -> 
     return mixed_batch(mixture, generator(seed), text_rows(rows, window))
 
 
-def stretches(mixture: Mixture, rows: int = 8, window: int = 512, seed: int = 0) -> Stretches:
+def stretches(
+    mixture: Mixture, rows: int = 8, window: int = 512, seed: int = 0
+) -> Stretches:
     """The stretches of `batch` with the same arguments."""
     return draw_stretches(mixture, generator(seed), rows, window)
 
 
 @pytest.fixture(scope="module")
 def learned() -> Corpus:
-    texts = [generator(n).integers(128, 256, 3000, np.uint8).tobytes() for n in range(20)]
+    texts = [
+        generator(n).integers(128, 256, 3000, np.uint8).tobytes() for n in range(20)
+    ]
     return from_documents("test", map(Document, texts))
 
 
@@ -78,7 +84,9 @@ def test_quotations_are_copies_of_an_earlier_stretch() -> None:
             places = np.flatnonzero(cut.number[row] == number)
             start, end = places[0], places[-1] + 1
             copy = tokens[row, start:end]
-            earlier = [tokens[row, s : s + len(copy)] for s in range(start - len(copy) + 1)]
+            earlier = [
+                tokens[row, s : s + len(copy)] for s in range(start - len(copy) + 1)
+            ]
             assert any(np.array_equal(copy, there) for there in earlier)
             quoted += 1
     assert quoted > 10
@@ -95,7 +103,9 @@ def test_symbols_cues_and_keys_are_not_scored_and_the_rest_is() -> None:
 
 
 @pytest.mark.parametrize("far", [0.0, 1.0])
-def test_every_value_follows_the_nearest_earlier_occurrence_of_its_key(far: float) -> None:
+def test_every_value_follows_the_nearest_earlier_occurrence_of_its_key(
+    far: float,
+) -> None:
     mixture = Mixture(far=far, symbols=0.4, look_ups=0.2)
     made, cut = batch(mixture, rows=32), stretches(mixture, rows=32)
     values = (cut.kind == LOOK_UPS) & (cut.inside % RECORD == KEY) & made.scored.numpy()
@@ -104,7 +114,9 @@ def test_every_value_follows_the_nearest_earlier_occurrence_of_its_key(far: floa
     assert np.array_equal(found[values], made.tokens.numpy()[values])
 
 
-@pytest.mark.parametrize(("contested", "low", "high"), [(0.0, 0.0, 0.02), (1.0, 0.7, 1.0)])
+@pytest.mark.parametrize(
+    ("contested", "low", "high"), [(0.0, 0.0, 0.02), (1.0, 0.7, 1.0)]
+)
 def test_contested_keys_also_stand_further_back_with_another_value(
     contested: float, low: float, high: float
 ) -> None:
@@ -116,10 +128,13 @@ def test_contested_keys_also_stand_further_back_with_another_value(
         tokens = made.tokens[row].numpy()
         key = tokens[place - KEY : place]
         there = [
-            tokens[s + KEY] for s in range(place - KEY) if np.array_equal(tokens[s : s + KEY], key)
+            tokens[s + KEY]
+            for s in range(place - KEY)
+            if np.array_equal(tokens[s : s + KEY], key)
         ]
         other += len(set(there)) > 1
-    # Below 1: the older record may be asked to have several keys, and has the last of them.
+    # Below 1: the older record may be asked to have several keys, and has the last of
+    # them.
     assert low <= other / values.sum() <= high
 
 
@@ -139,7 +154,9 @@ def test_lengths_are_within_their_bounds() -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (4, 24), (8, 1024)])
-def test_log_uniform_reaches_both_ends_and_favours_neither_octave(low: int, high: int) -> None:
+def test_log_uniform_reaches_both_ends_and_favours_neither_octave(
+    low: int, high: int
+) -> None:
     drawn = log_uniform((np.arange(200_000) + 0.5) / 200_000, low, high)
     assert (drawn.min(), drawn.max()) == (low, high)
     middle = int(np.sqrt(low * (high + 1)))
@@ -157,7 +174,10 @@ def test_far_distances_are_uniform() -> None:
 def test_training_begins_with_periodic_rows(learned: Corpus) -> None:
     mixture = Mixture()
     made = training_batch(mixture, learned, 0, mixture.periodic_steps - 1, 256, 2)
-    assert made.tokens.shape == (2 * 256 // mixture.periodic_window, mixture.periodic_window)
+    assert made.tokens.shape == (
+        2 * 256 // mixture.periodic_window,
+        mixture.periodic_window,
+    )
     for row, scored in zip(made.tokens, made.scored, strict=True):
         period = int((~scored).sum())
         assert RECORD <= period <= 3 * mixture.periodic_window // 4
@@ -194,7 +214,9 @@ def test_only_text_of_the_training_half_is_learned_from(learned: Corpus) -> None
     assert all(token in alphabet or token >= 128 for row in mixed for token in row)
 
 
-@pytest.mark.parametrize("shares", [{"quotations": -0.1}, {"symbols": 0.7, "quotations": 0.4}])
+@pytest.mark.parametrize(
+    "shares", [{"quotations": -0.1}, {"symbols": 0.7, "quotations": 0.4}]
+)
 def test_shares_that_are_none_are_refused(shares: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="shares"):
         Mixture(**shares)
@@ -208,7 +230,9 @@ def test_a_row_with_a_list_scores_text_and_answers_only() -> None:
         # Text is above 127 here: what is below is the list and its questions.
         assert np.array_equal(tokens[tokens > 127], ROW[: (tokens > 127).sum()])
         assert scored[tokens > 127].all()
-        stated, *asked = bytes(tokens[tokens < 128].tolist()).decode().split("\narr ")[1:]
+        stated, *asked = (
+            bytes(tokens[tokens < 128].tolist()).decode().split("\narr ")[1:]
+        )
         items = stated.removeprefix("= ").rstrip()
         keyed = len(items) == 8
         kinds.add(keyed)
@@ -221,7 +245,10 @@ def test_a_row_with_a_list_scores_text_and_answers_only() -> None:
     assert kinds == {False, True}
     # As many questions as there is room for.
     short, _ = list_row(generator(1), ROW[:32])
-    assert short.shape == (32,) and bytes(short[short < 128].tolist()).count(b"\narr ") == 3
+    assert (
+        short.shape == (32,)
+        and bytes(short[short < 128].tolist()).count(b"\narr ") == 3
+    )
 
 
 def test_only_the_share_of_rows_that_is_asked_for_has_lists(learned: Corpus) -> None:

@@ -180,7 +180,9 @@ def test_kill_9_at_any_moment_and_the_run_continues_exactly(
 
 
 def test_divergence_is_an_error_with_step_and_loss() -> None:
-    with pytest.raises(MachineError, match=r"step 3: loss nan, when knowing nothing gives 4\.159"):
+    with pytest.raises(
+        MachineError, match=r"step 3: loss nan, when knowing nothing gives 4\.159"
+    ):
         check_finite([4.16, 4.1, math.nan], vocabulary=64)
     with pytest.raises(MachineError, match="diverged at step 2"):
         check_finite([4.0, 12.5], vocabulary=64)
@@ -217,7 +219,9 @@ def test_a_full_disk_is_an_error_and_keeps_the_old_checkpoint(
     assert training.load_checkpoint(tmp_path, model, []) == [1.0]
 
 
-def test_a_checkpoint_of_another_model_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_model_is_an_error_that_says_what_to_do(
+    tmp_path: Path,
+) -> None:
     training.save_checkpoint(tmp_path, torch.nn.Linear(2, 2), [], [1.0])
     with pytest.raises(MachineError, match="delete it to start over"):
         training.load_checkpoint(tmp_path, fresh_model(), [])
@@ -330,13 +334,17 @@ def test_an_encoding_of_ones_own_may_keep_things_and_draw(tmp_path: Path) -> Non
         model = fresh_model()
         model.encoding = OfOnesOwn()
         (folder := tmp_path / str(cores)).mkdir()
-        found.append((model, train(model, batches, RECIPE, folder, PROGRESS, cores=cores)))
+        found.append(
+            (model, train(model, batches, RECIPE, folder, PROGRESS, cores=cores))
+        )
     (one, losses), (other, of_other) = found
     assert_same((one.state_dict(), losses), (other.state_dict(), of_other))
 
 
 @pytest.mark.parametrize("used_in", [{1}, {2, 4}])
-def test_a_parameter_used_in_some_parts_only_has_the_gradient_of_those(used_in: set[int]) -> None:
+def test_a_parameter_used_in_some_parts_only_has_the_gradient_of_those(
+    used_in: set[int],
+) -> None:
     class Seldom(Encoding):
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,6 @@
-"""Every method by name: one parser wherever it is typed, and a table that says what it is."""
+"""Every method by name: one parser wherever it is typed, and a table that says what it
+is.
+"""
 
 import subprocess
 import sys
@@ -14,13 +16,19 @@ from ropelab.math.methods import ALIASES, FREQUENCIES, parse_scaling
 from ropelab.math.scaling import LongRope, Scaling
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.methods.method import Method, Reading, Scaled
-from ropelab.models.methods.registry import METHODS, method_class, parse_method, parse_methods
+from ropelab.models.methods.registry import (
+    METHODS,
+    method_class,
+    parse_method,
+    parse_methods,
+)
 from ropelab.models.methods.search import LongRopeSearch
 from ropelab.runs.errors import InputError
 
 GEOMETRY = Geometry(16, 10000.0, 64)
 
-# A row per method that is more than a change of frequencies: typed, as its label, its encoding.
+# A row per method that is more than a change of frequencies: typed, as its label, its
+# encoding.
 MORE = [
     ("log_n", "log_n", "LogN"),
     ("log_n(inner=yarn(beta_fast=8))", "log_n(inner=yarn(beta_fast=8))", "LogN"),
@@ -35,7 +43,9 @@ MORE = [
 
 
 def labels(*texts: str) -> list[tuple[str, float]]:
-    return [(method.label, method.factor) for method in parse_methods(texts, GEOMETRY, 256)]
+    return [
+        (method.label, method.factor) for method in parse_methods(texts, GEOMETRY, 256)
+    ]
 
 
 def parsed(text: str) -> Reading:
@@ -61,7 +71,9 @@ def test_the_table_lists_every_method_with_knobs_factor_source_and_place() -> No
     assert table.loc["rerope", ["parameters", "acts_on", "usable_in"]].tolist() == [
         "window=...", "attention", "extrapolate, evaluate",
     ]  # fmt: skip
-    assert table.loc["yarn", "parameters"].startswith("factor=..., beta_fast=32, beta_slow=1")
+    assert table.loc["yarn", "parameters"].startswith(
+        "factor=..., beta_fast=32, beta_slow=1"
+    )
     assert table.loc["dynamic_ntk", "parameters"] == "factor=1"
     assert "freqs" in table.loc["yarn", "usable_in"]
     assert table.loc["drope", "usable_in"] == "extrapolate"
@@ -79,7 +91,9 @@ def test_methods_of_attention_are_read_with_their_knobs(
 
 
 def test_factors_default_to_the_reach_and_ntk_is_tried_at_twice_that() -> None:
-    found = labels("unscaled", "ntk", "yarn", "yarn(factor=8)", "yarn", "log_n(inner=ntk)")
+    found = labels(
+        "unscaled", "ntk", "yarn", "yarn(factor=8)", "yarn", "log_n(inner=ntk)"
+    )
     assert found == [
         ("unscaled", 1), ("ntk", 4), ("ntk", 8), ("yarn", 4), ("yarn", 8), ("log_n(inner=ntk)", 4),
     ]  # fmt: skip
@@ -124,7 +138,10 @@ def test_sizes_that_do_not_fit_the_model_are_refused(text: str, said: str) -> No
         ("self_extend(group=1.5)", "group must be a whole number, not '1.5'"),
         ("drope(sharpen=much)", "drope: sharpen must be a number, not 'much'"),
         ("drope(sharpen=-1)", "drope: sharpen must be at least 0, not -1"),
-        ("log_n(inner=longrope_search)", "inner must need no search, which longrope_search does"),
+        (
+            "log_n(inner=longrope_search)",
+            "inner must need no search, which longrope_search does",
+        ),
         ("longrope", "needs long_factor.*longrope_search finds one"),
         ("longrope_search(budget=0)", "budget must be a whole number of at least 1"),
         ("longrope(long_factor=[1, 2])", "2 numbers for 8 pairs"),
@@ -160,7 +177,11 @@ def test_a_static_method_needs_one_pass_and_a_dynamic_one_a_pass_per_length() ->
     ends = [32, 64, 128, 256]
     static, dynamic = parsed("yarn"), parsed("dynamic_ntk")
     assert [group for _, group in static.passes(GEOMETRY, ends)] == [ends]
-    assert [group for _, group in dynamic.passes(GEOMETRY, ends)] == [[32, 64], [128], [256]]
+    assert [group for _, group in dynamic.passes(GEOMETRY, ends)] == [
+        [32, 64],
+        [128],
+        [256],
+    ]
 
 
 def test_frequencies_are_read_without_torch() -> None:

@@ -1,4 +1,6 @@
-"""Searching parameters: the same budget for every method, and never an end worse than the start."""
+"""Searching parameters: the same budget for every method, and never an end worse than
+the start.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +17,16 @@ from ropelab.runs.errors import InputError
 
 GEOMETRY = Geometry(64, 10000.0, 2048)
 METHODS_WITHOUT_NEEDS = set(FREQUENCIES) - {"longrope", "one", "spaced", "without"}
-SEARCHED = ["pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "yarn_paper", "llama3", "abf"]
+SEARCHED = [
+    "pi",
+    "ntk",
+    "dynamic_ntk",
+    "ntk_by_parts",
+    "yarn",
+    "yarn_paper",
+    "llama3",
+    "abf",
+]
 
 
 def scaling_of(method: Method) -> Scaling:
@@ -23,7 +34,9 @@ def scaling_of(method: Method) -> Scaling:
     return method.scaling
 
 
-def best_parameters(published: Scaling, loss: Callable[[Any], float], budget: int) -> Any:
+def best_parameters(
+    published: Scaling, loss: Callable[[Any], float], budget: int
+) -> Any:
     search = Searched(inner=published, budget=budget)
     return scaling_of(search.found(GEOMETRY, lambda method: loss(scaling_of(method))))
 
@@ -35,13 +48,17 @@ def towards(goal: str) -> Callable[[Scaling], float]:
     def loss(scaling: Scaling) -> float:
         plan = scaling.plan(GEOMETRY, 8192)
         apart = np.abs(np.log(plan.inv_freq / wanted.inv_freq)).sum()
-        return float(apart + abs(np.log(plan.attention_factor / wanted.attention_factor)))
+        return float(
+            apart + abs(np.log(plan.attention_factor / wanted.attention_factor))
+        )
 
     return loss
 
 
 @pytest.mark.parametrize("name", SEARCHED)
-def test_as_many_settings_are_tried_as_the_budget_says_the_published_one_first(name: str) -> None:
+def test_as_many_settings_are_tried_as_the_budget_says_the_published_one_first(
+    name: str,
+) -> None:
     published = parse_scaling(name, factor=4)
     tried: list[Scaling] = []
 
@@ -89,7 +106,9 @@ def test_parameters_stay_within_their_spread_and_in_order() -> None:
 
 
 def test_which_methods_have_parameters() -> None:
-    found = {name for name in METHODS_WITHOUT_NEEDS if has_parameters(parse_scaling(name))}
+    found = {
+        name for name in METHODS_WITHOUT_NEEDS if has_parameters(parse_scaling(name))
+    }
     assert found >= {*SEARCHED, "dynamic_yarn"}
     assert "unscaled" not in found
 

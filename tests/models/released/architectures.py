@@ -3,8 +3,9 @@
     python -m tests.models.released.architectures            where docs/models.md differs
     python -m tests.models.released.architectures --write    write docs/models.md
 
-A tiny random model of each is read by every method that transformers has, once behind our interface
-and once by transformers' own forward pass with the same method in its configuration.
+A tiny random model of each is read by every method that transformers has, once behind
+our interface and once by transformers' own forward pass with the same method in its
+configuration.
 """
 
 import copy
@@ -38,7 +39,11 @@ MOVED = 1e-3
 NO_HEAD_DIM = {"head_dim": None}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
 LOCAL_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
-FINE_EXPERTS = {**EXPERTS, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}
+FINE_EXPERTS = {
+    **EXPERTS,
+    "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 16,
+}
 ROUTED = {
     "n_routed_experts": 4,
     "num_experts_per_tok": 2,
@@ -57,7 +62,10 @@ LATENT = {
     "head_dim": None,
 }
 DEEPSEEK = {**LATENT, **ROUTED}
-TWO_KINDS = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 24}
+TWO_KINDS = {
+    "layer_types": ["sliding_attention", "full_attention"],
+    "sliding_window": 24,
+}
 LINEAR = {
     "layer_types": ["linear_attention", "full_attention"],
     "linear_num_key_heads": 2,
@@ -180,7 +188,9 @@ class Served:
     layout: str
 
     def mark(self, method: str) -> str:
-        """`=` where ours is transformers' result, `own` where it has none, `no` where we refuse."""
+        """`=` where ours is transformers' result, `own` where it has none, `no` where
+        we refuse.
+        """
         if method not in self.methods:
             return "no"
         return "own" if self.methods[method] is None else "="
@@ -221,7 +231,9 @@ def named(layout: PairLayout | None) -> str:
 
 @torch.inference_mode()
 def _parts(model: ReleasedModel, read: torch.Tensor) -> float:
-    """How far hidden states read in parts are from those of one pass; windows end in between."""
+    """How far hidden states read in parts are from those of one pass; windows end in
+    between.
+    """
     whole = model.hidden(read)
     return apart(model.read(read, longest=34), whole) if model.in_parts else 0.0
 
@@ -253,7 +265,9 @@ def _typed(method: str, pairs: int) -> str:
 
 
 def _with_method(reference: Any, method: str, plan: RopePlan, pairs: int) -> Any:
-    """The same weights under a method of transformers' own; None where it has no such model."""
+    """The same weights under a method of transformers' own; None where it has no such
+    model.
+    """
     if not getattr(reference.config, "rope_parameters", None):
         return None
     short, long = _factors(pairs)
@@ -271,7 +285,12 @@ def _with_method(reference: Any, method: str, plan: RopePlan, pairs: int) -> Any
         "linear": ("factor",),
         "dynamic": ("factor",),
         "yarn": ("factor", "original_max_position_embeddings"),
-        "longrope": ("factor", "original_max_position_embeddings", "short_factor", "long_factor"),
+        "longrope": (
+            "factor",
+            "original_max_position_embeddings",
+            "short_factor",
+            "long_factor",
+        ),
         "llama3": (
             "factor",
             "original_max_position_embeddings",
@@ -283,7 +302,8 @@ def _with_method(reference: Any, method: str, plan: RopePlan, pairs: int) -> Any
     rope = config.rope_parameters
     place = rope.get("full_attention", rope)
     place.update({key: wanted[key] for key in ("rope_type", *keys[method])})
-    if config.model_type == "phimoe":  # takes factors on cos and sin from keys of its own
+    # takes factors on cos and sin from keys of its own
+    if config.model_type == "phimoe":
         place["long_mscale"] = place["short_mscale"] = plan.attention_factor
         place["original_max_position_embeddings"] = TRAINED
     try:
@@ -326,7 +346,9 @@ def written() -> str:
     start, rest = DOCUMENT.read_text(encoding="utf-8").split(BEGIN)
     columns = ["architecture", "unmodified", *METHODS, "log n", "far keys", "in parts"]
     head = f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}"
-    made = f"{BEGIN}\n\n{head}\n{rows}\n\nRefused, in these words:\n\n{refused}\n\n{END}"
+    made = (
+        f"{BEGIN}\n\n{head}\n{rows}\n\nRefused, in these words:\n\n{refused}\n\n{END}"
+    )
     return start + made + rest.split(END)[1]
 
 
@@ -336,7 +358,9 @@ def main() -> int:
     if "--write" in sys.argv:
         DOCUMENT.write_text(now, encoding="utf-8")
         return 0
-    differing = set(now.splitlines()) ^ set(DOCUMENT.read_text(encoding="utf-8").splitlines())
+    differing = set(now.splitlines()) ^ set(
+        DOCUMENT.read_text(encoding="utf-8").splitlines()
+    )
     said = (f"transformers {transformers.__version__}", *sorted(differing))
     sys.stdout.write("\n".join(said) + "\n")
     return bool(differing)

@@ -65,7 +65,9 @@ def values(**changes: object) -> Spoil:
 
 def rope(**changes: object) -> Spoil:
     """config.json with other rotary parameters."""
-    return values(rope_parameters={"rope_type": "default", "rope_theta": 10000.0, **changes})
+    return values(
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, **changes}
+    )
 
 
 def instead(name: str, make: Callable[[Path], Any] = lambda _: None) -> Spoil:
@@ -166,7 +168,9 @@ HOSTILE: dict[str, Spoil] = {
     "config is an empty object": text(CONFIG, "{}"),
     "config is cut": cut(CONFIG),
     "config is bytes": text(CONFIG, bytes(range(256))),
-    "config is too large": text(CONFIG, json.dumps({"model_type": "llama", "x": "y" * 2**20})),
+    "config is too large": text(
+        CONFIG, json.dumps({"model_type": "llama", "x": "y" * 2**20})
+    ),
     "config is nested": text(CONFIG, '{"a":' * 20000 + "1" + "}" * 20000),
     "config has infinity": text(CONFIG, '{"model_type": "llama", "rope_theta": 1e999}'),
     "config is a pipe": instead(CONFIG, os.mkfifo),
@@ -176,7 +180,8 @@ HOSTILE: dict[str, Spoil] = {
     "no architecture": values(model_type=None, architectures=None),
     "unknown architecture": values(model_type="llama17"),
     "code of its own": values(
-        model_type="own", auto_map={"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"}
+        model_type="own",
+        auto_map={"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"},
     ),
     "an encoder": values(model_type="bert"),
     "a model of images": values(model_type="vit"),
@@ -212,7 +217,9 @@ HOSTILE: dict[str, Spoil] = {
     "half of nothing rotated": rope(partial_rotary_factor=-1.0),
     "unknown activation": values(hidden_act="own"),
     "unknown number format": values(dtype="float3"),
-    "quantized by what is not installed": values(quantization_config={"quant_method": "gptq"}),
+    "quantized by what is not installed": values(
+        quantization_config={"quant_method": "gptq"}
+    ),
     "layer types for others": values(layer_types=["full_attention"] * 7),
     "no weights": instead(WEIGHTS),
     "weights are empty": text(WEIGHTS, b""),
@@ -233,8 +240,12 @@ HOSTILE: dict[str, Spoil] = {
     "a pickle that runs code": planted,
     "a pickle is cut": pickled(b"\x80\x04\x95" + FILLING),
     "a pickle of something else": pickled(pickle.dumps([1, 2, 3, FILLING])),
-    "an index that leads out": index({"weight_map": {"model.norm.weight": "../other/w.bin"}}),
-    "an index to nothing": index({"weight_map": {"model.norm.weight": "gone.safetensors"}}),
+    "an index that leads out": index(
+        {"weight_map": {"model.norm.weight": "../other/w.bin"}}
+    ),
+    "an index to nothing": index(
+        {"weight_map": {"model.norm.weight": "gone.safetensors"}}
+    ),
     "an index is a list": index([]),
     "weights in a subfolder": moved(values(transformers_weights=SUBFOLDER)),
     "weights of a part in a subfolder": moved(
@@ -243,12 +254,16 @@ HOSTILE: dict[str, Spoil] = {
     "weights in a subfolder, named by another configuration": moved(
         another_config(transformers_weights=SUBFOLDER)
     ),
-    "a million layers in another configuration": another_config(num_hidden_layers=10**6),
+    "a million layers in another configuration": another_config(
+        num_hidden_layers=10**6
+    ),
     "a tokenizer in a subfolder": text(
-        "tokenizer_config.json", '{"fast_tokenizer_files": ["sub/tokenizer.4.0.0.json"]}'
+        "tokenizer_config.json",
+        '{"fast_tokenizer_files": ["sub/tokenizer.4.0.0.json"]}',
     ),
     "an adapter of another model": text(
-        "adapter_config.json", '{"peft_type": "LORA", "base_model_name_or_path": "../other"}'
+        "adapter_config.json",
+        '{"peft_type": "LORA", "base_model_name_or_path": "../other"}',
     ),
     "how to generate is a list": text("generation_config.json", "[]"),
     "no tokenizer": instead(TOKENIZER),

@@ -1,4 +1,6 @@
-"""Every architecture of the table in docs/models.md, compared with transformers' own results."""
+"""Every architecture of the table in docs/models.md, compared with transformers' own
+results.
+"""
 
 import pytest
 
@@ -26,11 +28,15 @@ def test_an_architecture_is_read_as_transformers_reads_it(model_type, tmp_path):
     assert found.parts < NEAR
     for method, difference in found.methods.items():
         assert difference is None or difference < NEAR, method
-    assert row(model_type, found) in LINES, "python -m tests.models.released.architectures --write"
+    assert row(model_type, found) in LINES, (
+        "python -m tests.models.released.architectures --write"
+    )
 
 
 @pytest.mark.parametrize("model_type", REFUSED)
-def test_what_cannot_be_served_is_refused_in_the_words_of_the_document(model_type, tmp_path):
+def test_what_cannot_be_served_is_refused_in_the_words_of_the_document(
+    model_type, tmp_path
+):
     untouched(model_type).save_pretrained(tmp_path)
     with pytest.raises(InputError) as error:
         ReleasedModel(tmp_path)
@@ -38,8 +44,17 @@ def test_what_cannot_be_served_is_refused_in_the_words_of_the_document(model_typ
 
 
 def test_the_table_is_of_these_architectures_and_of_most_methods():
-    rows = [line for line in LINES if line.startswith("| ") and line.endswith((" yes |", " no |"))]
-    assert [line.split(" | ")[0].removeprefix("| ") for line in rows] == list(ARCHITECTURES)
+    rows = [
+        line
+        for line in LINES
+        if line.startswith("| ") and line.endswith((" yes |", " no |"))
+    ]
+    assert [line.split(" | ")[0].removeprefix("| ") for line in rows] == list(
+        ARCHITECTURES
+    )
     compared = sum(line.count("| =") for line in rows)
     assert compared > 0.9 * len(ARCHITECTURES) * (1 + len(METHODS))
-    assert len({config(name, **ARCHITECTURES[name]).model_type for name in ARCHITECTURES}) >= 25
+    assert (
+        len({config(name, **ARCHITECTURES[name]).model_type for name in ARCHITECTURES})
+        >= 25
+    )

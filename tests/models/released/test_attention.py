@@ -1,4 +1,6 @@
-"""Methods of attention on a model of transformers, against Llama written out pair by pair."""
+"""Methods of attention on a model of transformers, against Llama written out pair by
+pair.
+"""
 
 import math
 
@@ -6,13 +8,28 @@ import pytest
 import torch
 from torch.nn.functional import rms_norm, silu
 
-from ropelab.models.encoding.rope import Dropped, DualChunk, LogN, ReRope, SelfExtend, Shifted
+from ropelab.models.encoding.rope import (
+    Dropped,
+    DualChunk,
+    LogN,
+    ReRope,
+    SelfExtend,
+    Shifted,
+)
 from ropelab.models.released import forward
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.released.positions import UNMODIFIED
 from ropelab.runs.errors import InputError
 from tests.models.released.architectures import ARCHITECTURES, TWO_KINDS
-from tests.models.released.tiny import TRAINED, apart, logits, rope, saved, tokens, untouched
+from tests.models.released.tiny import (
+    TRAINED,
+    apart,
+    logits,
+    rope,
+    saved,
+    tokens,
+    untouched,
+)
 
 WINDOW, GROUP, CHUNK = 20, 5, 24
 LENGTH = 130
@@ -33,7 +50,10 @@ def grouped(i, j):
 
 
 def chunked(i, j):
-    near, after = i - j, torch.minimum(i % CHUNK + CHUNK, torch.tensor(TRAINED - 1)) - j % CHUNK
+    near, after = (
+        i - j,
+        torch.minimum(i % CHUNK + CHUNK, torch.tensor(TRAINED - 1)) - j % CHUNK,
+    )
     apart = i // CHUNK - j // CHUNK
     far = TRAINED - 1 - j % CHUNK + 0 * i
     return torch.where(apart < 1, near, torch.where(apart == 1, after, far))
@@ -44,7 +64,9 @@ def shifted(i, j):
 
 
 def llama(model, read, distance, sharpened=False, window=10**6):
-    """Logits of a Llama or Mistral whose scores are made from the distance of every pair."""
+    """Logits of a Llama or Mistral whose scores are made from the distance of every
+    pair.
+    """
     at = torch.arange(read.shape[1])
     apart = distance(at[:, None], at[None, :])
     angles = apart[..., None] * 10000.0 ** -(torch.arange(0, WIDTH, 2) / WIDTH)
@@ -53,11 +75,20 @@ def llama(model, read, distance, sharpened=False, window=10**6):
     seen = (at[None, :] <= at[:, None]) & (at[:, None] - at[None, :] < window)
     x = model.model.embed_tokens(read)[0]
     for layer in model.model.layers:
-        a, y = layer.self_attn, rms_norm(x, x.shape[1:], layer.input_layernorm.weight, 1e-6)
-        q, k, v = (p(y).unflatten(-1, (-1, WIDTH)) for p in (a.q_proj, a.k_proj, a.v_proj))
-        q, k = (torch.complex(z[..., : WIDTH // 2], z[..., WIDTH // 2 :]) for z in (q, k))
+        a, y = (
+            layer.self_attn,
+            rms_norm(x, x.shape[1:], layer.input_layernorm.weight, 1e-6),
+        )
+        q, k, v = (
+            p(y).unflatten(-1, (-1, WIDTH)) for p in (a.q_proj, a.k_proj, a.v_proj)
+        )
+        q, k = (
+            torch.complex(z[..., : WIDTH // 2], z[..., WIDTH // 2 :]) for z in (q, k)
+        )
         k, v = (z.repeat_interleave(HEADS // z.shape[1], dim=1) for z in (k, v))
-        scores = torch.einsum("ihf,jhf,ijf->hij", q, k.conj(), turn).real / math.sqrt(WIDTH)
+        scores = torch.einsum("ihf,jhf,ijf->hij", q, k.conj(), turn).real / math.sqrt(
+            WIDTH
+        )
         scores = scores * sharper[:, None] if sharpened else scores
         weights = scores.masked_fill(~seen, -math.inf).softmax(-1)
         x = x + a.o_proj(torch.einsum("hij,jhf->ihf", weights, v).flatten(1))
@@ -91,7 +122,9 @@ def given(request, tmp_path_factory):
         *("dual_chunk", "string"),
     ],
 )
-def test_attention_is_that_of_the_written_out_model(given, make, distance, sharpened, monkeypatch):
+def test_attention_is_that_of_the_written_out_model(
+    given, make, distance, sharpened, monkeypatch
+):
     model, folder, reference, window = given
     read = tokens(LENGTH, rows=1)
     model.encoding = make(rope(folder, "unscaled", TRAINED))
@@ -103,14 +136,16 @@ def test_attention_is_that_of_the_written_out_model(given, make, distance, sharp
         plain = llama(reference, read, exact, False, window)
     assert apart(logits(model, read), expected) < 1e-4
     assert apart(in_parts, expected) < 1e-4
-    if window > LENGTH:  # in a window nothing is far, and fewer tokens are seen than were trained
+    # in a window nothing is far, and fewer tokens are seen than were trained
+    if window > LENGTH:
         assert apart(expected, plain) > 1e-2
     model.encoding = UNMODIFIED
     assert apart(logits(model, read), plain) < 1e-4
 
 
 @pytest.mark.parametrize(
-    "model_type", ["gemma", "gpt_neox", "cohere", "gemma3_text", "deepseek_v2", "deepseek_v3"]
+    "model_type",
+    ["gemma", "gpt_neox", "cohere", "gemma3_text", "deepseek_v2", "deepseek_v3"],
 )
 def test_a_group_of_one_is_the_models_own_rotation(model_type, tmp_path):
     model = ReleasedModel(saved(tmp_path, model_type, **ARCHITECTURES[model_type]))
@@ -126,8 +161,18 @@ def test_a_group_of_one_is_the_models_own_rotation(model_type, tmp_path):
 @pytest.mark.parametrize(
     ("model_type", "changes", "make", "message"),
     [
-        ("gptj", {"rotary_dim": 8, "head_dim": None}, LogN, "do not call transformers' attention"),
-        ("cohere2", TWO_KINDS, ReRope, "its own rotation of queries and keys cannot be taken over"),
+        (
+            "gptj",
+            {"rotary_dim": 8, "head_dim": None},
+            LogN,
+            "do not call transformers' attention",
+        ),
+        (
+            "cohere2",
+            TWO_KINDS,
+            ReRope,
+            "its own rotation of queries and keys cannot be taken over",
+        ),
         ("llama", {}, lambda *_: Dropped(), "Dropped cannot be patched into a model"),
     ],
 )

@@ -1,4 +1,6 @@
-"""What a model in a narrow number format can do is what float32 shows, not what rounding hides."""
+"""What a model in a narrow number format can do is what float32 shows, not what
+rounding hides.
+"""
 
 import pytest
 import torch
@@ -35,7 +37,10 @@ def read(model, of, longest=None):
 def test_upcast_weights_give_what_a_model_in_float32_gives(deep, dtype):
     model = ReleasedModel(deep, dtype=dtype)
     reference = ReleasedModel(deep)
-    rounded = {n: p.to(getattr(torch, dtype)).float() for n, p in reference.lm.named_parameters()}
+    rounded = {
+        n: p.to(getattr(torch, dtype)).float()
+        for n, p in reference.lm.named_parameters()
+    }
     reference.lm.load_state_dict(rounded, strict=False)
     exact = read(reference, model.capabilities.tokens)
     assert exact_of(model).dtype == torch.float32
@@ -71,17 +76,27 @@ def test_what_rounding_hides_in_bfloat16_is_more_than_closeness_allows(deep):
     assert model.capabilities.layout is None
 
 
-@pytest.mark.parametrize("model_type", ["recurrent_gemma", "llama", "gemma3_text", "lfm2"])
-def test_parts_are_taken_where_they_are_as_near_to_float32(model_type, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "model_type", ["recurrent_gemma", "llama", "gemma3_text", "lfm2"]
+)
+def test_parts_are_taken_where_they_are_as_near_to_float32(
+    model_type, tmp_path, monkeypatch
+):
     saved(tmp_path, model_type, **ARCHITECTURES[model_type])
     model = ReleasedModel(tmp_path, dtype="bfloat16")
     monkeypatch.setattr(model.capabilities, "_close", lambda *_: False)
     works = model_type != "recurrent_gemma"
     assert model.capabilities.in_parts() == works
     model.in_parts = True
-    whole, parts = (read(model, model.capabilities.tokens, n) for n in (PROBE, PROBE // 2))
+    whole, parts = (
+        read(model, model.capabilities.tokens, n) for n in (PROBE, PROBE // 2)
+    )
     errors = [distance(found, exact_of(model)) for found in (parts, whole)]
-    assert (errors[0] < 1.1 * errors[1]) if works else (errors[0] > 5 * AS_NEAR * errors[1])
+    assert (
+        (errors[0] < 1.1 * errors[1])
+        if works
+        else (errors[0] > 5 * AS_NEAR * errors[1])
+    )
 
 
 def test_long_contexts_in_bfloat16_are_as_near_in_parts(deep, monkeypatch):

@@ -23,10 +23,22 @@ def facts(folder, model_type, **changes):
     [
         ("llama", {}, (64, 1e4, 16)),
         ("llama", {"head_dim": None}, (64, 1e4, 8)),
-        ("gpt_neox", {"rotary_pct": 0.25, "rotary_emb_base": 5e3, "head_dim": None}, (64, 5e3, 2)),
+        (
+            "gpt_neox",
+            {"rotary_pct": 0.25, "rotary_emb_base": 5e3, "head_dim": None},
+            (64, 5e3, 2),
+        ),
         ("stablelm", {"partial_rotary_factor": 0.5, "head_dim": None}, (64, 1e4, 4)),
-        ("llama", {"rope_parameters": LLAMA3, "max_position_embeddings": 512}, (64, 1e4, 16)),
-        ("qwen2", {"rope_parameters": YARN, "max_position_embeddings": 256}, (64, 1e4, 16)),
+        (
+            "llama",
+            {"rope_parameters": LLAMA3, "max_position_embeddings": 512},
+            (64, 1e4, 16),
+        ),
+        (
+            "qwen2",
+            {"rope_parameters": YARN, "max_position_embeddings": 256},
+            (64, 1e4, 16),
+        ),
         ("deepseek_v3", DEEPSEEK, (64, 1e4, 8)),
         ("gptj", {"rotary_dim": 4, "head_dim": None}, (64, 1e4, 4)),
         ("gemma3_text", LAYERS, (64, 1e6, 16)),
@@ -47,7 +59,11 @@ def test_the_trained_length_may_stand_beside_the_scaling(tmp_path):
     values["rope_scaling"] = {"type": "longrope", **factors}
     (tmp_path / "config.json").write_text(json.dumps(values))
     found = facts_of(str(tmp_path))
-    assert (found.train_len, found.claimed_len, found.rope_type) == (64, 256, "longrope")
+    assert (found.train_len, found.claimed_len, found.rope_type) == (
+        64,
+        256,
+        "longrope",
+    )
 
 
 def test_windows_are_those_of_the_layers_that_have_one(tmp_path):
@@ -56,7 +72,12 @@ def test_windows_are_those_of_the_layers_that_have_one(tmp_path):
     mistral = facts(tmp_path / "b", "mistral", sliding_window=32)
     assert (mistral.windows, mistral.windowed_layers) == ((32,), 2)
     assert facts(tmp_path / "c", "llama").windows == ()
-    assert facts(tmp_path / "d", "qwen2", sliding_window=32, use_sliding_window=False).windows == ()
+    assert (
+        facts(
+            tmp_path / "d", "qwen2", sliding_window=32, use_sliding_window=False
+        ).windows
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,12 +86,21 @@ def test_windows_are_those_of_the_layers_that_have_one(tmp_path):
         ("[]", "must hold a JSON object, not a list"),
         ("{", "is not valid JSON"),
         ("{}", "no configuration of a language model"),
-        ('{"model_type": "llama", "num_hidden_layers": 1000000}', "num_hidden_layers is 1,000,000"),
-        ('{"model_type": "llama", "hidden_size": "wide"}', "no configuration of a language model"),
+        (
+            '{"model_type": "llama", "num_hidden_layers": 1000000}',
+            "num_hidden_layers is 1,000,000",
+        ),
+        (
+            '{"model_type": "llama", "hidden_size": "wide"}',
+            "no configuration of a language model",
+        ),
         ('{"model_type": "llama", "hidden_size": 10000000000000}', "above any model's"),
         ('{"model_type": "mamba"}', "names no max_position_embeddings"),
         ('{"model_type": "no-such-model"}', "has no 'no-such-model'"),
-        ('{"auto_map": {"AutoConfig": "evil.Config"}}', "no configuration of a language model"),
+        (
+            '{"auto_map": {"AutoConfig": "evil.Config"}}',
+            "no configuration of a language model",
+        ),
         ("[" * 5000 + "]" * 5000, "is nested too deeply"),
     ],
 )

@@ -56,7 +56,8 @@ def test_a_file_is_read_again_only_when_it_may_have_changed(folder, monkeypatch)
     now = time.time_ns()
     fingerprint_of(folder)
     fingerprint_of(folder)
-    assert sorted(read) == ["config.json"] * 2 + ["model.safetensors"] * 2  # too new to be sure of
+    # too new to be sure of
+    assert sorted(read) == ["config.json"] * 2 + ["model.safetensors"] * 2
     monkeypatch.setattr(time, "time_ns", lambda: now + 10**11)
     for _ in range(3):
         fingerprint_of(folder)
@@ -87,7 +88,9 @@ def test_large_files_are_read_in_small_blocks(tmp_path):
 
 @pytest.mark.parametrize("loaded", [False, True])
 def test_another_model_in_the_folder_is_not_measured_as_the_first(tmp_path, loaded):
-    """Weights are trained on and saved again while earlier runs of the same command take time."""
+    """Weights are trained on and saved again while earlier runs of the same command
+    take time.
+    """
     folder = saved(tmp_path / "model", "llama")
     reference = ModelRef(str(folder), fingerprint_of(folder))
     if loaded:

@@ -1,4 +1,6 @@
-"""A folder that no model was saved in is refused in one line, and nothing in it is run."""
+"""A folder that no model was saved in is refused in one line, and nothing in it is
+run.
+"""
 
 import shutil
 

@@ -1,4 +1,6 @@
-"""Loading: number formats, no kernels, quiet, spread over devices, ids of the Hub, real weights."""
+"""Loading: number formats, no kernels, quiet, spread over devices, ids of the Hub, real
+weights.
+"""
 
 import json
 import os
@@ -71,7 +73,10 @@ def test_weights_that_are_overwritten_after_loading_stay_as_they_were_loaded(tmp
 def test_no_attention_or_expert_kernel_of_the_configuration_is_used(tmp_path):
     saved(tmp_path, "mixtral", num_local_experts=4)
     config = json.loads((tmp_path / "config.json").read_text())
-    kernels = {"attn_implementation": "own/attention", "experts_implementation": "own/experts"}
+    kernels = {
+        "attn_implementation": "own/attention",
+        "experts_implementation": "own/experts",
+    }
     (tmp_path / "config.json").write_text(json.dumps({**config, **kernels}))
     model = ReleasedModel(tmp_path)
     assert model.lm.config._attn_implementation == "sdpa"
@@ -116,12 +121,18 @@ def test_the_language_part_of_a_model_of_images_is_read_as_it_reads(tmp_path):
     images = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
     images |= {"num_attention_heads": 2, "image_size": 28, "patch_size": 14}
     own = untouched(
-        "gemma3", text_config={**SHAPE, **TWO_KINDS}, vision_config=images, mm_tokens_per_image=4
+        "gemma3",
+        text_config={**SHAPE, **TWO_KINDS},
+        vision_config=images,
+        mm_tokens_per_image=4,
     )
     own.save_pretrained(tmp_path)
     model = ReleasedModel(tmp_path)
     assert apart(logits(model, tokens(100)), theirs(own, tokens(100))) < 1e-5
-    own.config.text_config.rope_parameters["full_attention"] |= {"rope_type": "linear", "factor": 4}
+    own.config.text_config.rope_parameters["full_attention"] |= {
+        "rope_type": "linear",
+        "factor": 4,
+    }
     scaled = AutoModelForCausalLM.from_config(own.config).eval()
     scaled.load_state_dict(own.state_dict())
     model.encoding = rope(tmp_path, "pi", 256)
@@ -151,7 +162,9 @@ def test_tables_of_sines_are_made_for_any_length_and_method(model_type, tmp_path
     # Four times closer: the rows of the longer table at every fourth position.
     far = untouched(model_type, **shape, max_position_embeddings=800)
     for layer in far.transformer.h:
-        angles = torch.arange(800)[:, None] / 4 * 10000.0 ** -(torch.arange(0, 8, 2) / 8)
+        angles = (
+            torch.arange(800)[:, None] / 4 * 10000.0 ** -(torch.arange(0, 8, 2) / 8)
+        )
         layer.attn.embed_positions = torch.cat([angles.sin(), angles.cos()], dim=1)
     model.encoding = rope(tmp_path, "pi", 200)
     assert apart(logits(model, tokens(200)), theirs(far, tokens(200))) < 1e-4
@@ -159,13 +172,19 @@ def test_tables_of_sines_are_made_for_any_length_and_method(model_type, tmp_path
     assert apart(logits(model, tokens(60)), theirs(longer, tokens(60))) < 1e-5
 
 
-@pytest.mark.skipif(not REAL, reason="there are no weights of stories260K on this machine")
+@pytest.mark.skipif(
+    not REAL, reason="there are no weights of stories260K on this machine"
+)
 def test_real_weights_have_the_losses_of_transformers():
     assert REAL
     folder = REAL / "stories260K-hf"
     own = AutoModelForCausalLM.from_pretrained(folder).eval()
-    story = (REAL / "tinystories_sample.txt").read_text().split("<|endoftext|>")[0][:3000]
-    ids = AutoTokenizer.from_pretrained(folder)(story, return_tensors="pt")["input_ids"][:, :513]
+    story = (
+        (REAL / "tinystories_sample.txt").read_text().split("<|endoftext|>")[0][:3000]
+    )
+    ids = AutoTokenizer.from_pretrained(folder)(story, return_tensors="pt")[
+        "input_ids"
+    ][:, :513]
     model = ReleasedModel(folder)
     ours = token_losses(model, ids)
     expected = cross_entropy(theirs(own, ids[:, :-1])[0], ids[0, 1:], reduction="none")

@@ -1,4 +1,6 @@
-"""A released model: its losses are those of transformers, and what is no such model is refused."""
+"""A released model: its losses are those of transformers, and what is no such model is
+refused.
+"""
 
 import json
 from typing import Any
@@ -11,7 +13,15 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.released.model import ReleasedModel
 from ropelab.runs.errors import InputError
-from tests.models.released.tiny import SHAPE, TRAINED, rope, saved, theirs, tokens, untouched
+from tests.models.released.tiny import (
+    SHAPE,
+    TRAINED,
+    rope,
+    saved,
+    theirs,
+    tokens,
+    untouched,
+)
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
 
@@ -25,7 +35,9 @@ def folder(tmp_path_factory):
     ("method", "parameters"),
     [("unscaled", {}), ("pi", {"rope_type": "linear", "factor": 4.0}), ("yarn", YARN)],
 )
-def test_losses_are_those_of_transformers_with_the_same_scaling(folder, method, parameters):
+def test_losses_are_those_of_transformers_with_the_same_scaling(
+    folder, method, parameters
+):
     read, model = tokens(200), ReleasedModel(folder)
     model.encoding = rope(folder, method, 256)
     scaling = {"rope_type": "default", "rope_theta": 10000.0, **parameters}

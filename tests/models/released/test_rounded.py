@@ -1,4 +1,6 @@
-"""Rounded rotations and keys in models of transformers, against Llama with its own code changed."""
+"""Rounded rotations and keys in models of transformers, against Llama with its own code
+changed.
+"""
 
 import pytest
 import torch
@@ -49,7 +51,11 @@ def test_a_plan_that_rounds_nothing_changes_nothing_but_float32_noise(llama):
     ("cast", "cos_sin", "angles"),
     [
         ("table:bfloat16", lambda x: x.bfloat16().float(), None),
-        ("position:float8_e4m3fn", None, lambda at, f: at.to(torch.float8_e4m3fn).double() * f),
+        (
+            "position:float8_e4m3fn",
+            None,
+            lambda at, f: at.to(torch.float8_e4m3fn).double() * f,
+        ),
         ("angle:bfloat16", None, lambda at, f: (at.double() * f).bfloat16().double()),
         ("inv_freq:bfloat16", None, lambda at, f: at.double() * f.bfloat16().double()),
     ],
@@ -68,7 +74,9 @@ def test_a_cast_is_that_of_transformers_code_with_the_cast_written_into_it(
         return (cos_sin(cos), cos_sin(sin)) if cos_sin else (cos, sin)
 
     exact = theirs(reference, tokens(LENGTH))
-    monkeypatch.setattr(modeling_llama.LlamaRotaryEmbedding, "forward", forward_with_cast)
+    monkeypatch.setattr(
+        modeling_llama.LlamaRotaryEmbedding, "forward", forward_with_cast
+    )
     expected = theirs(reference, tokens(LENGTH))
     monkeypatch.undo()
     assert apart(under(model, parse_rounding(cast)), expected) < 1e-4
@@ -97,7 +105,9 @@ def test_keys_are_rounded_as_if_transformers_stored_them_so(llama, name, monkeyp
     assert apart(expected, exact) > 1e-2
 
 
-def test_keys_are_moved_as_if_transformers_stored_and_rotated_them_again(llama, monkeypatch):
+def test_keys_are_moved_as_if_transformers_stored_and_rotated_them_again(
+    llama, monkeypatch
+):
     model, _, reference = llama
     keys, plain = parse_keys("q8_0(moved=3x7)"), modeling_llama.apply_rotary_pos_emb
     inv_freq = 10000.0 ** -(torch.arange(0, 32, 2).double() / 32)
@@ -130,16 +140,24 @@ def test_contexts_read_in_parts_are_rounded_alike(llama, cast, monkeypatch):
     assert apart(under(model, parse_rounding(cast)), whole) < 1e-3
 
 
-@pytest.mark.parametrize("model_type", ["gemma", "gpt_neox", "cohere", "deepseek_v3", "glm"])
+@pytest.mark.parametrize(
+    "model_type", ["gemma", "gpt_neox", "cohere", "deepseek_v3", "glm"]
+)
 def test_other_architectures_are_taken_over_too(model_type, tmp_path):
     model = ReleasedModel(saved(tmp_path, model_type, **ARCHITECTURES[model_type]))
     expected = logits(model, tokens(LENGTH))
     assert apart(under(model, Rounding("exact")), expected) < 1e-3
-    assert apart(under(model, parse_rounding("position:float8_e4m3fn")), expected) > 1e-2
+    assert (
+        apart(under(model, parse_rounding("position:float8_e4m3fn")), expected) > 1e-2
+    )
 
 
 def test_a_checkpoint_that_scales_keeps_its_scaling_under_a_cast(tmp_path):
-    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
+    scaling = {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": TRAINED,
+    }
     changes = {
         "max_position_embeddings": 4 * TRAINED,
         "rope_parameters": {"rope_theta": 10000.0, **scaling},

@@ -1,4 +1,6 @@
-"""Unmodified is what transformers makes of the untouched checkpoint, whatever was in before."""
+"""Unmodified is what transformers makes of the untouched checkpoint, whatever was in
+before.
+"""
 
 from typing import Any
 
@@ -69,7 +71,11 @@ def checkpoint(request, tmp_path_factory):
     """A checkpoint, its folder, and transformers' own model of it."""
     model_type, changes = CHECKPOINTS[request.param]
     folder = saved(tmp_path_factory.mktemp("checkpoint"), model_type, **changes)
-    return ReleasedModel(folder), folder, AutoModelForCausalLM.from_pretrained(folder).eval()
+    return (
+        ReleasedModel(folder),
+        folder,
+        AutoModelForCausalLM.from_pretrained(folder).eval(),
+    )
 
 
 @pytest.mark.parametrize("length", [40, 200, 100])
@@ -118,7 +124,9 @@ def test_a_long_context_read_in_parts_is_read_as_one(checkpoint, monkeypatch):
         ("longrope", [[32, 64], [128, 256]]),
     ],
 )
-def test_lengths_share_a_pass_where_the_checkpoint_reads_them_alike(name, groups, tmp_path):
+def test_lengths_share_a_pass_where_the_checkpoint_reads_them_alike(
+    name, groups, tmp_path
+):
     model_type, changes = CHECKPOINTS[name]
     model = ReleasedModel(saved(tmp_path, model_type, **changes))
     assert list(model.unmodified_passes([32, 64, 128, 256])) == groups
@@ -145,7 +153,9 @@ def test_yarn_with_deepseeks_factors_multiplies_scores_as_its_code_does(tmp_path
     given = {**YARN, "mscale": 0.7, "mscale_all_dim": 1.0, "rope_theta": 10000.0}
     scaled = untouched("deepseek_v3", **DEEPSEEK, rope_parameters=given)
     geometry = model.facts.geometry()
-    (method,) = parse_methods(["yarn(factor=4, mscale=0.7, mscale_all_dim=1)"], geometry, 256)
+    (method,) = parse_methods(
+        ["yarn(factor=4, mscale=0.7, mscale_all_dim=1)"], geometry, 256
+    )
     assert isinstance(method, Scaled)
     model.encoding = method.encoding(geometry, 256)
     reference = theirs(scaled, tokens(200))

@@ -42,7 +42,9 @@ def config(model_type: str, **changes: Any) -> Any:
 
 
 def untouched(model_type: str, **changes: Any) -> Any:
-    """A random model as transformers builds it, with weights large enough for positions to tell."""
+    """A random model as transformers builds it, with weights large enough for positions
+    to tell.
+    """
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config(model_type, **changes))
     with torch.no_grad():
@@ -66,7 +68,9 @@ def rope(folder: Path, method: str, length: int, factor: float = 4.0) -> Rope:
 
 def tokens(length: int, rows: int = 2, vocabulary: int = VOCABULARY) -> Tensor:
     """Random tokens [rows, length]."""
-    return torch.randint(vocabulary, (rows, length), generator=torch.Generator().manual_seed(1))
+    return torch.randint(
+        vocabulary, (rows, length), generator=torch.Generator().manual_seed(1)
+    )
 
 
 @torch.inference_mode()
@@ -88,15 +92,22 @@ def apart(ours: Tensor, reference: Tensor) -> float:
 
 
 def reader_of_bytes(folder: Path, bos: bool = False, **changes: Any) -> str:
-    """The folder of a random Llama whose tokens are bytes; with `bos` texts begin with `<s>`."""
+    """The folder of a random Llama whose tokens are bytes; with `bos` texts begin with
+    `<s>`.
+    """
     saved(folder, "llama", vocab_size=256 + bos, **changes)
     write_byte_tokenizer(folder, bos)
     return str(folder)
 
 
 def write_byte_tokenizer(folder: Path, bos: bool = False) -> None:
-    """A tokenizer for which every byte is a token; with `bos` it begins texts with `<s>` (256)."""
-    alphabet = {symbol: n for n, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    """A tokenizer for which every byte is a token; with `bos` it begins texts with
+    `<s>` (256).
+    """
+    alphabet = {
+        symbol: n
+        for n, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))
+    }
     tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -1,4 +1,6 @@
-"""Models by construction: they are sure of one next token, and know nothing where that is -1."""
+"""Models by construction: they are sure of one next token, and know nothing where that
+is -1.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,9 @@ class Certain(nn.Module):
         predictions: at place t of its result the prediction of token t from those before it.
     """
 
-    def __init__(self, predictions: Callable[[Tensor], Tensor], vocabulary: int = 256) -> None:
+    def __init__(
+        self, predictions: Callable[[Tensor], Tensor], vocabulary: int = 256
+    ) -> None:
         super().__init__()
         self.size = Size(vocabulary)
         self.encoding = Encoding()
@@ -35,7 +39,9 @@ class Certain(nn.Module):
         known = nn.functional.pad(tokens, (0, 1))
         following = self.predictions(known)[:, 1:]
         vocabulary = self.size.vocabulary
-        hidden = one_hot(following.where(following >= 0, vocabulary), vocabulary + 1).float()
+        hidden = one_hot(
+            following.where(following >= 0, vocabulary), vocabulary + 1
+        ).float()
         return hidden[:, -last:]
 
     def unmodified_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:

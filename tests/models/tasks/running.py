@@ -10,7 +10,9 @@ from ropelab.runs.cell import Context, Values, with_starts
 
 
 def made(body: ModuleType, config: Any, context: Context) -> dict[str, pd.DataFrame]:
-    """The tables of an experiment's body: all cells first, each behind those it starts from."""
+    """The tables of an experiment's body: all cells first, each behind those it starts
+    from.
+    """
     for cell in with_starts(body.cells(config)).values():
         context.compute(cell)
     return dict(body.tables(config, Values(context)))

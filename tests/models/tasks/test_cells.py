@@ -1,4 +1,6 @@
-"""The pieces of a run: what a value depends on is in the key, and all of it can be sent away."""
+"""The pieces of a run: what a value depends on is in the key, and all of it can be sent
+away.
+"""
 
 import pickle
 from collections.abc import Callable, Mapping
@@ -132,7 +134,9 @@ NO_OWN_VALUE = {"device", "draws"}
 
 
 def keys(lab: Lab, **values: Any) -> set[str]:
-    return {f"{cell.kind} {cell.key}" for cell in lab.evaluations(lab.configured(**values))}
+    return {
+        f"{cell.kind} {cell.key}" for cell in lab.evaluations(lab.configured(**values))
+    }
 
 
 @pytest.mark.parametrize(
@@ -146,7 +150,11 @@ def keys(lab: Lab, **values: Any) -> set[str]:
 )
 def test_any_field_that_changes_a_value_changes_a_key(lab, field, corpora):
     given = LABS[lab]
-    others = {**OTHER, "train_len": given.values["train_len"] + 96, "corpus": corpora[1]}
+    others = {
+        **OTHER,
+        "train_len": given.values["train_len"] + 96,
+        "corpus": corpora[1],
+    }
     values = {"corpus": corpora[0]}
     assert keys(given, **values) != keys(given, **{**values, field: others[field]})
 
@@ -167,7 +175,9 @@ def test_a_changed_corpus_changes_every_model_and_every_task_with_text(lab, corp
 
 def described(corpora: tuple[str, str], **changes: Any) -> Training:
     """A model of the extrapolation lab."""
-    config = build(ExtrapolateConfig, {**LABS["extrapolate"].values, "corpus": corpora[0]})
+    config = build(
+        ExtrapolateConfig, {**LABS["extrapolate"].values, "corpus": corpora[0]}
+    )
     return extrapolate.trainings(config.replace(**changes), config.geometry())[0]
 
 
@@ -189,7 +199,9 @@ def test_every_number_of_the_mixture_the_shape_and_the_recipe_is_in_the_key(corp
 
 def test_every_field_of_retrieval_is_in_its_key(corpora):
     one, two = (corpus_of(path) for path in corpora)
-    task = Retrieval(name="copy_in_text", places=(Place(16, 64),), sequences=2, corpus=one)
+    task = Retrieval(
+        name="copy_in_text", places=(Place(16, 64),), sequences=2, corpus=one
+    )
     others: dict[str, Any] = {
         "name": "copy",
         "places": (Place(16, 128),),
@@ -206,7 +218,12 @@ def test_every_field_of_retrieval_is_in_its_key(corpora):
 
 # A released model
 
-RELEASED = {"context": 256, "methods": "yarn", "device": "cpu", "tasks": "text,copy,passkey"}
+RELEASED = {
+    "context": 256,
+    "methods": "yarn",
+    "device": "cpu",
+    "tasks": "text,copy,passkey",
+}
 RELEASED |= {"casts": "position:bfloat16"}
 RELEASED_OTHER = {
     "context": 320,
@@ -238,8 +255,12 @@ def released_keys(values: Mapping[str, Any]) -> set[str]:
     return {str((cell.kind, cell.key)) for cell in evaluate.cells(config)}
 
 
-@pytest.mark.parametrize("field", sorted(set(EvaluateConfig.model_fields) - WHERE_AND_WHETHER))
-def test_any_field_that_changes_a_value_of_a_released_model_changes_a_key(field, models, corpora):
+@pytest.mark.parametrize(
+    "field", sorted(set(EvaluateConfig.model_fields) - WHERE_AND_WHETHER)
+)
+def test_any_field_that_changes_a_value_of_a_released_model_changes_a_key(
+    field, models, corpora
+):
     values = {**RELEASED, "model": models[0], "corpus": corpora[0]}
     other = {**RELEASED_OTHER, "model": models[1], "corpus": corpora[1]}[field]
     assert released_keys(values) != released_keys({**values, field: other})
@@ -286,14 +307,22 @@ def test_cells_are_small_and_can_be_sent_to_another_process(lab, corpora):
 def test_what_is_sent_away_gives_the_same_values(corpora, tiny_preset):
     lab = LABS["extrapolate"]
     here = lab.evaluations(lab.configured(corpus=corpora[0], arms="finetuned"))[:1]
-    tables = [collected(cells, Values()) for cells in (here, pickle.loads(pickle.dumps(here)))]
+    tables = [
+        collected(cells, Values()) for cells in (here, pickle.loads(pickle.dumps(here)))
+    ]
     for name, table in tables[0]["text"].items():
         assert table.equals(tables[1]["text"][name])
 
 
-def test_every_model_is_trained_once_and_after_the_one_it_starts_from(corpora, tiny_preset):
+def test_every_model_is_trained_once_and_after_the_one_it_starts_from(
+    corpora, tiny_preset
+):
     lab = LABS["extrapolate"]
-    changes = {"tasks": "copy", "methods": "unscaled,yarn,drope(steps=1)", "arms": "finetuned"}
+    changes = {
+        "tasks": "copy",
+        "methods": "unscaled,yarn,drope(steps=1)",
+        "arms": "finetuned",
+    }
     lines: list[str] = []
 
     def progress(
@@ -307,9 +336,13 @@ def test_every_model_is_trained_once_and_after_the_one_it_starts_from(corpora, t
     for cell in with_starts(lab.evaluations(config)).values():
         if isinstance(cell, Training):
             context.compute(cell)
-    # The model as it was trained; it without rotations, three fine-tuned, and the window's.
+    # The model as it was trained; it without rotations, three fine-tuned, and the
+    # window's.
     of_models = [line for line in lines if line.endswith("model, seed 0")]
-    assert of_models == ["training a model, seed 0", *["fine-tuning a model, seed 0"] * 5]
+    assert of_models == [
+        "training a model, seed 0",
+        *["fine-tuning a model, seed 0"] * 5,
+    ]
 
 
 def test_text_that_changed_since_is_not_taken_for_what_it_was(corpora):
@@ -320,7 +353,9 @@ def test_text_that_changed_since_is_not_taken_for_what_it_was(corpora):
 
 @pytest.mark.parametrize("lab", ["encodings", "base-empirical"])
 def test_operations_are_known_before_as_they_are_counted_after(lab, corpora):
-    """Within a factor of three: attention is counted in halves, and all of a block is computed."""
+    """Within a factor of three: attention is counted in halves, and all of a block is
+    computed.
+    """
     given = LABS[lab]
     evaluations = given.evaluations(given.configured(corpus=corpora[0], seeds="0"))
     labels, subject = evaluations[0].labels, evaluations[0].subject

@@ -1,4 +1,6 @@
-"""The one rule: what is named, what is `~`, and how often an interval holds the truth."""
+"""The one rule: what is named, what is `~`, and how often an interval holds the
+truth.
+"""
 
 import math
 from itertools import combinations
@@ -29,13 +31,20 @@ def values(*seeds: list[float]) -> pd.Series:
     return pd.Series(np.ravel(seeds), index)
 
 
-def one(a: pd.Series, b: pd.Series, measure: Literal["loss", "share"] = "loss") -> pd.Series:
+def one(
+    a: pd.Series, b: pd.Series, measure: Literal["loss", "share"] = "loss"
+) -> pd.Series:
     return compared([Pair(("m",), a, b, ("a", "b"), measure)], ["metric"]).iloc[0]
 
 
-def every(rows: dict[str, pd.Series], measure: Literal["loss", "share"] = "loss") -> pd.DataFrame:
+def every(
+    rows: dict[str, pd.Series], measure: Literal["loss", "share"] = "loss"
+) -> pd.DataFrame:
     """All pairs of rows under one metric, by the names of both."""
-    pairs = [Pair((x, y), rows[x], rows[y], (x, y), measure) for x, y in combinations(rows, 2)]
+    pairs = [
+        Pair((x, y), rows[x], rows[y], (x, y), measure)
+        for x, y in combinations(rows, 2)
+    ]
     return compared(pairs, ["first", "second"]).set_index(["first", "second"])
 
 
@@ -51,7 +60,9 @@ def test_a_verdict_names_the_better_one_for_losses_and_for_accuracies():
 def test_seeds_that_disagree_leave_it_open_however_many_documents_agree():
     documents = np.linspace(0, 1, 50)
     better, worse = list(documents - 0.5), list(documents + 0.5)
-    agreeing = one(values(better, better, better), values(*[list(documents + 0.01)] * 3))
+    agreeing = one(
+        values(better, better, better), values(*[list(documents + 0.01)] * 3)
+    )
     split = one(values(better, better, worse), values(*[list(documents)] * 3))
     assert agreeing["verdict"] == "a"
     assert split["verdict"] == "~"
@@ -82,7 +93,13 @@ def test_of_many_comparisons_without_a_difference_hardly_any_is_named():
     tables = [
         compared(
             [
-                Pair((i, "0"), values(*rng.normal(0, 0.1, (3, 20))), nothing, ("a", "b"), "loss")
+                Pair(
+                    (i, "0"),
+                    values(*rng.normal(0, 0.1, (3, 20))),
+                    nothing,
+                    ("a", "b"),
+                    "loss",
+                )
                 for i in range(100)
             ],
             ["row_a", "row_b"],
@@ -90,7 +107,11 @@ def test_of_many_comparisons_without_a_difference_hardly_any_is_named():
         for _ in range(20)
     ]
     with_any = [(table["verdict"] != "~").any() for table in tables]
-    assert np.mean(with_any) <= 0.2 < np.mean([(table["p_value"] < 0.05).any() for table in tables])
+    assert (
+        np.mean(with_any)
+        <= 0.2
+        < np.mean([(table["p_value"] < 0.05).any() for table in tables])
+    )
     assert significance(tables[0]).startswith("0 of 100 comparisons")
 
 
@@ -113,19 +134,25 @@ def test_rows_that_fail_do_not_lower_the_bar_for_close_ones():
     alone, beside = every(close), every(close | failing)
     among = beside[beside["status"] == TESTED]
     assert among["verdict"].equals(alone["verdict"])
-    assert (beside.loc[("row 0", "useless 0"), ["status", "verdict"]] == [FAILING, "row 0"]).all()
+    assert (
+        beside.loc[("row 0", "useless 0"), ["status", "verdict"]] == [FAILING, "row 0"]
+    ).all()
 
 
 def test_the_same_values_under_two_names_are_one_row():
     rows = {f"row {i}": drawn(0.012 * i, i) for i in range(8)}
     alone, doubled = every(rows), every(rows | {"again": rows["row 7"]})
-    assert doubled.loc[alone.index, "false_discovery_rate"].equals(alone["false_discovery_rate"])
+    assert doubled.loc[alone.index, "false_discovery_rate"].equals(
+        alone["false_discovery_rate"]
+    )
     rate = "false_discovery_rate"
     assert doubled[rate]["row 0", "again"] == alone[rate]["row 0", "row 7"]
     assert doubled["status"]["row 7", "again"] == SAME
     assert doubled["verdict"]["row 7", "again"] == "~"
     named = {"first": "row_a", "second": "row_b"}
-    counted = [significance(t.reset_index().rename(columns=named)) for t in (alone, doubled)]
+    counted = [
+        significance(t.reset_index().rename(columns=named)) for t in (alone, doubled)
+    ]
     assert counted[0] == counted[1]
     assert " of 28 comparisons" in counted[0]
 
@@ -143,9 +170,16 @@ def test_no_p_value_claims_more_than_a_few_seeds_can():
 
 
 def effects(
-    rng: np.random.Generator, draws: int, seeds: int, units: int, by_seed: float, by_unit: float
+    rng: np.random.Generator,
+    draws: int,
+    seeds: int,
+    units: int,
+    by_seed: float,
+    by_unit: float,
 ) -> np.ndarray:
-    """[draws, seeds, units] values around 0, with effects of the seed and of the document."""
+    """[draws, seeds, units] values around 0, with effects of the seed and of the
+    document.
+    """
     return (
         rng.normal(0, by_seed, (draws, seeds, 1))
         + rng.normal(0, by_unit, (draws, 1, units))
@@ -155,13 +189,18 @@ def effects(
 
 @pytest.mark.parametrize("seeds", [3, 5])
 @pytest.mark.parametrize("units", [6, 50])
-@pytest.mark.parametrize(("by_seed", "by_unit"), [(0, 0), (0.3, 0.3), (3, 0.3), (0.3, 3)])
+@pytest.mark.parametrize(
+    ("by_seed", "by_unit"), [(0, 0), (0.3, 0.3), (3, 0.3), (0.3, 3)]
+)
 def test_intervals_hold_the_truth_as_often_as_they_say(seeds, units, by_seed, by_unit):
     draws = effects(np.random.default_rng(2), 400, seeds, units, by_seed, by_unit)
     intervals = [crossed_mean(x).interval() for x in draws]
     assert np.mean([i.low <= 0 <= i.high for i in intervals]) >= 0.9
     # Without an effect of either kind the rule is careful, but not without bound.
-    assert np.mean([i.high - i.low for i in intervals]) < 12 * draws.mean(axis=(1, 2)).std()
+    assert (
+        np.mean([i.high - i.low for i in intervals])
+        < 12 * draws.mean(axis=(1, 2)).std()
+    )
 
 
 @pytest.mark.parametrize(("share", "least"), [(0.5, 0.9), (0.9, 0.9), (0.99, 0.85)])

@@ -7,7 +7,9 @@ import pytest
 from ropelab.models.tasks import grid
 
 
-@pytest.mark.parametrize(("train", "test"), [(2048, 8192), (64, 64), (512, 700), (64, 4096)])
+@pytest.mark.parametrize(
+    ("train", "test"), [(2048, 8192), (64, 64), (512, 700), (64, 4096)]
+)
 def test_buckets_cover_every_position_once_and_part_at_the_trained_length(train, test):
     buckets = grid.buckets(train, test)
     assert buckets[0][0] == 0
@@ -17,7 +19,14 @@ def test_buckets_cover_every_position_once_and_part_at_the_trained_length(train,
 
 
 def test_the_grid_of_the_default_run():
-    assert [end for _, end in grid.buckets(2048, 8192)] == [1024, 2048, 3072, 4096, 6144, 8192]
+    assert [end for _, end in grid.buckets(2048, 8192)] == [
+        1024,
+        2048,
+        3072,
+        4096,
+        6144,
+        8192,
+    ]
     assert grid.contexts(2048, 8192) == [512, 1024, 2048, 4096, 8192]
     distances = grid.distances(2048, 8192)
     assert distances == [256, 512, 1024, 1536, 2048, 3072, 4096, 6144]
@@ -29,11 +38,19 @@ def test_the_grid_of_the_default_run():
 
 
 def test_the_grid_inside_the_trained_length():
-    assert grid.inner_buckets(512) == [(0, 32), (32, 64), (64, 128), (128, 256), (256, 512)]
+    assert grid.inner_buckets(512) == [
+        (0, 32),
+        (32, 64),
+        (64, 128),
+        (128, 256),
+        (256, 512),
+    ]
     assert grid.inner_distances(512) == [16, 32, 64, 128, 256, 384]
 
 
-@pytest.mark.parametrize(("train", "test"), [(64, 64), (65, 256), (99, 100), (512, 700), (64, 500)])
+@pytest.mark.parametrize(
+    ("train", "test"), [(64, 64), (65, 256), (99, 100), (512, 700), (64, 500)]
+)
 def test_both_lengths_are_contexts(train, test):
     for contexts in (grid.contexts(train, test), grid.retrieval_contexts(train, test)):
         assert {train, test} <= set(contexts)
@@ -41,8 +58,12 @@ def test_both_lengths_are_contexts(train, test):
     assert grid.retrieval_contexts(train, test)[0] == train
 
 
-@pytest.mark.parametrize(("train", "test"), [(64, 64), (65, 256), (512, 700), (64, 500)])
-def test_every_place_leaves_a_quarter_of_the_context_and_half_of_each_is_among_them(train, test):
+@pytest.mark.parametrize(
+    ("train", "test"), [(64, 64), (65, 256), (512, 700), (64, 500)]
+)
+def test_every_place_leaves_a_quarter_of_the_context_and_half_of_each_is_among_them(
+    train, test
+):
     distances = grid.distances(train, test)
     places = grid.places(distances, grid.retrieval_contexts(train, test))
     for distance, context in places:

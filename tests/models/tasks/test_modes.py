@@ -58,12 +58,16 @@ def test_a_dynamic_method_is_measured_as_a_prompt_of_each_length_would_be_read(t
     tokens, _ = texts.corpus.documents(257, 2)
     for start, end in texts.buckets:
         model.encoding = encoding_at(mode, end)
-        expected = token_losses(model, tokens[:, : end + 1])[:, start:].double().mean(dim=1)
+        expected = (
+            token_losses(model, tokens[:, : end + 1])[:, start:].double().mean(dim=1)
+        )
         rows = measured["buckets"].query("bucket_end_tokens == @end")
         np.testing.assert_allclose(rows["nll_nats_per_byte"], expected, rtol=1e-5)
     for context in texts.contexts:
         model.encoding = encoding_at(mode, context)
-        expected = token_losses(model, tokens[:, -context - 1 :], 16).double().mean(dim=1)
+        expected = (
+            token_losses(model, tokens[:, -context - 1 :], 16).double().mean(dim=1)
+        )
         rows = measured["last_window"].query("context_tokens == @context")
         np.testing.assert_allclose(rows["nll_nats_per_byte"], expected, rtol=1e-5)
 
@@ -72,11 +76,13 @@ def test_inside_the_window_a_sliding_window_changes_nothing(texts):
     plain = under("unscaled")
     model = model_with(encoding_at(plain, 64))
     whole, sliding = (
-        texts.measure(model, mode, nothing) for mode in (plain, SlidingWindow(plain, 64))
+        texts.measure(model, mode, nothing)
+        for mode in (plain, SlidingWindow(plain, 64))
     )
     inside = whole["buckets"]["bucket_end_tokens"] <= 64
     one, other = (rows["buckets"]["nll_nats_per_byte"] for rows in (whole, sliding))
-    same = np.isclose(one, other, rtol=1e-6, atol=0)  # products of other shapes round otherwise
+    # products of other shapes round otherwise
+    same = np.isclose(one, other, rtol=1e-6, atol=0)
     assert same[inside].all()
     assert not same[~inside].any()
 

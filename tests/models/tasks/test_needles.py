@@ -1,4 +1,6 @@
-"""Pass keys: they stand where they should, can be found, and are scored as decoding would."""
+"""Pass keys: they stand where they should, can be found, and are scored as decoding
+would.
+"""
 
 import re
 from dataclasses import fields, replace
@@ -37,10 +39,14 @@ def text(corpora, model) -> TokenText:
 
 
 def needles(
-    text: TokenText | CorpusRef, name: str = "passkey", contexts: tuple[int, ...] = (CONTEXT, 2000)
+    text: TokenText | CorpusRef,
+    name: str = "passkey",
+    contexts: tuple[int, ...] = (CONTEXT, 2000),
 ) -> Needles:
     depths = (0, 50, 100)
-    return Needles(name=name, corpus=text, contexts=contexts, depths=depths, sequences=2)
+    return Needles(
+        name=name, corpus=text, contexts=contexts, depths=depths, sequences=2
+    )
 
 
 def spelled(text: TokenText, row: torch.Tensor) -> str:
@@ -62,28 +68,42 @@ def test_answers_stand_where_the_table_says_and_the_last_one_ends_the_row(name, 
                 hidden = spelled(text, row[answer.start - answer.distance :])
                 assert hidden.startswith("\nThe pass key")
                 assert hidden.splitlines()[1].split(". Remember")[0].endswith(value)
-                assert question.startswith("What is the pass key") and question.endswith("is")
+                assert question.startswith(
+                    "What is the pass key"
+                ) and question.endswith("is")
                 assert spelled(text, row).count(value) == 3
 
 
 def test_one_key_is_at_each_depth_in_turn_and_several_are_at_all(text):
     one, several = needles(text), needles(text, "multiquery")
     assert (one.steps, several.steps) == (12, 4)
-    assert [one.needle(CONTEXT, n).answers[0].depth for n in range(6)] == [0, 50, 100] * 2
+    assert [one.needle(CONTEXT, n).answers[0].depth for n in range(6)] == [
+        0,
+        50,
+        100,
+    ] * 2
     for number in range(2):
         answers = several.needle(CONTEXT, number).answers
         assert sorted(answer.depth for answer in answers) == [0, 50, 100]
 
 
 def test_depths_go_from_the_beginning_of_the_text_to_its_end(text):
-    rows = needles(text).measure(matching(7, VOCABULARY), Unmodified(), nothing)["answers"]
-    far = rows.query("context_tokens == 2000").groupby("depth_percent")["distance_tokens"].mean()
+    rows = needles(text).measure(matching(7, VOCABULARY), Unmodified(), nothing)[
+        "answers"
+    ]
+    far = (
+        rows.query("context_tokens == 2000")
+        .groupby("depth_percent")["distance_tokens"]
+        .mean()
+    )
     assert far[0] > far[50] > far[100]
     assert far[0] - far[50] == pytest.approx(far[50] - far[100], abs=2)
 
 
 @pytest.mark.parametrize("name", WORDINGS)
-def test_what_matches_the_question_finds_every_key_and_what_does_not_finds_none(name, text):
+def test_what_matches_the_question_finds_every_key_and_what_does_not_finds_none(
+    name, text
+):
     asked = needles(text, name)
     found = asked.measure(matching(7, VOCABULARY), Unmodified(), nothing)["answers"]
     assert (found["correct"] == 1).all()
@@ -103,7 +123,9 @@ def test_a_question_for_a_list_has_the_answer_that_the_list_gives(name, text):
         (answer,) = needle.answers
         row = spelled(text, needle.tokens[0, 1:])
         stated, index, again, value = re.findall(
-            r"arr = [\[{](.*)[\]}]\n.*\nWhat is arr\[(\d)\]\? arr\[(\d)\] = (\d)$", row, re.DOTALL
+            r"arr = [\[{](.*)[\]}]\n.*\nWhat is arr\[(\d)\]\? arr\[(\d)\] = (\d)$",
+            row,
+            re.DOTALL,
         )[0]
         assert index == again
         items = stated.split(", ")
@@ -113,13 +135,17 @@ def test_a_question_for_a_list_has_the_answer_that_the_list_gives(name, text):
         else:
             assert items[int(index)] == value and len({*items}) == 4
         assert answer.size == 1 and answer.depth == (0, 50, 100)[number % 3]
-        assert spelled(text, needle.tokens[0, answer.start - answer.distance :]).startswith(
-            "\narr = "
-        )
+        assert spelled(
+            text, needle.tokens[0, answer.start - answer.distance :]
+        ).startswith("\narr = ")
 
 
-def test_one_pass_scores_what_greedy_decoding_says_and_how_probable_the_answer_was(model):
-    """The answer is taken from the model's own greedy text, then one token of it is changed."""
+def test_one_pass_scores_what_greedy_decoding_says_and_how_probable_the_answer_was(
+    model,
+):
+    """The answer is taken from the model's own greedy text, then one token of it is
+    changed.
+    """
     ours = ReleasedModel(Path(model))
     ours.encoding = ours.encoding
     read = tokens(30, rows=1, vocabulary=VOCABULARY)
@@ -171,7 +197,9 @@ def test_copying_is_of_ordinary_tokens_after_what_begins_a_text(text):
     assert batch.tokens[:, 1:].max() < 256
     found = asked.measure(looking_back(64, VOCABULARY), Unmodified(), nothing)["trials"]
     assert (found["correct"] == found["trials"]).all()
-    beside = asked.measure(looking_back(65, VOCABULARY), Unmodified(), nothing)["trials"]
+    beside = asked.measure(looking_back(65, VOCABULARY), Unmodified(), nothing)[
+        "trials"
+    ]
     assert beside["correct"].sum() < found["trials"].sum() / 3
     assert replace(asked, places=(Place(32, 256),)).key != asked.key
     assert replace(asked, sequences=4).key != asked.key
@@ -188,7 +216,9 @@ def test_every_retrieval_task_can_be_done_in_the_tokens_of_a_released_model(name
     assert not batch.scored[:, 0].any()
     found = asked.measure(looking_back(64, VOCABULARY), Unmodified(), nothing)["trials"]
     assert (found["correct"] == found["trials"]).all()
-    beside = asked.measure(looking_back(65, VOCABULARY), Unmodified(), nothing)["trials"]
+    beside = asked.measure(looking_back(65, VOCABULARY), Unmodified(), nothing)[
+        "trials"
+    ]
     assert beside["correct"].sum() < found["trials"].sum() / 3
     if name == "copy_in_text":
         documents = text.documents(256, 3)[0]
@@ -207,7 +237,9 @@ def test_keys_can_be_hidden_in_bytes_for_a_model_trained_here(name, corpora):
     found = asked.measure(matching(7), AsTrained(), nothing)["answers"]
     # Seven bytes before a digit do not always tell one name from another.
     assert found["correct"].mean() > (0.99 if name == "passkey" else 0.4)
-    knowing, guessing = (asked.search_loss(m, AsTrained()) for m in (matching(7), looking_back(1)))
+    knowing, guessing = (
+        asked.search_loss(m, AsTrained()) for m in (matching(7), looking_back(1))
+    )
     assert knowing < guessing
     with pytest.raises(InputError, match="300 tokens are too few"):
         asked.needle(300, 0)

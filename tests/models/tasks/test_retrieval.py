@@ -1,4 +1,6 @@
-"""Retrieval: what looks where the answer stands is right everywhere, and what does not is not."""
+"""Retrieval: what looks where the answer stands is right everywhere, and what does not
+is not.
+"""
 
 import pandas as pd
 import pytest
@@ -25,7 +27,9 @@ def corpus(corpora) -> CorpusRef:
 
 
 def task(name: str, corpus: CorpusRef, *where: Place, sequences: int = 2) -> Retrieval:
-    return Retrieval(name=name, places=where or EVERYWHERE, sequences=sequences, corpus=corpus)
+    return Retrieval(
+        name=name, places=where or EVERYWHERE, sequences=sequences, corpus=corpus
+    )
 
 
 def measured(model: Certain, asked: Retrieval) -> pd.DataFrame:
@@ -38,7 +42,9 @@ def accuracy(model: Certain, asked: Retrieval) -> float:
 
 
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("place", EVERYWHERE, ids=lambda place: f"{place.distance}@{place.context}")
+@pytest.mark.parametrize(
+    "place", EVERYWHERE, ids=lambda place: f"{place.distance}@{place.context}"
+)
 def test_looking_exactly_as_far_back_finds_everything_and_one_token_beside_it_nothing(
     name, place, corpus
 ):
@@ -55,7 +61,9 @@ def test_a_sliding_window_finds_what_lies_within_it_and_nothing_further_back(cor
     def looking_within(distance: int) -> Certain:
         """A model that repeats what stood so far back, as far as it is given that."""
         pad = nn.functional.pad
-        return Certain(lambda tokens: pad(tokens, (distance, 0), value=-1)[:, :-distance])
+        return Certain(
+            lambda tokens: pad(tokens, (distance, 0), value=-1)[:, :-distance]
+        )
 
     place = Place(64, 256)
     for window, share in ((256, 1), (128, 1), (48, 0)):
@@ -71,7 +79,9 @@ def test_the_value_further_back_is_always_wrong(corpus):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_matching_the_last_three_tokens_answers_all_and_the_last_one_little(name, corpus):
+def test_matching_the_last_three_tokens_answers_all_and_the_last_one_little(
+    name, corpus
+):
     asked = task(name, corpus)
     three, one = (matching(n) for n in (KEY, 1))
     assert accuracy(three, asked) > 0.98
@@ -88,7 +98,9 @@ def test_without_a_model_the_same_is_counted_as_with_one_that_matches(name, corp
     for n in GRAMS:
         rows = table[table["n_gram_tokens"] == n].drop(columns="n_gram_tokens")
         model = matching(n)
-        pd.testing.assert_frame_equal(rows.reset_index(drop=True), measured(model, asked))
+        pd.testing.assert_frame_equal(
+            rows.reset_index(drop=True), measured(model, asked)
+        )
 
 
 def test_a_row_for_every_sequence_at_every_place_in_their_order(corpus):
@@ -117,7 +129,9 @@ def test_what_is_hidden_in_stands_in_held_out_text_and_a_search_in_text_that_is_
 def test_a_search_is_for_less_loss(name, corpus):
     asked = task(name, corpus)
     knowing = matching(KEY)
-    assert asked.search_loss(knowing, AsTrained()) < asked.search_loss(looking_back(1), AsTrained())
+    assert asked.search_loss(knowing, AsTrained()) < asked.search_loss(
+        looking_back(1), AsTrained()
+    )
 
 
 def test_a_text_is_given_to_one_sequence_only() -> None:

@@ -19,7 +19,10 @@ TEXT = torch.randint(128, 256, (6, 2048), generator=torch.Generator().manual_see
 def before(tokens: torch.Tensor, scored: torch.Tensor, distance: int) -> torch.Tensor:
     """The tokens `distance` before the scored ones."""
     return torch.stack(
-        [row[mark.nonzero()[:, 0] - distance] for row, mark in zip(tokens, scored, strict=True)]
+        [
+            row[mark.nonzero()[:, 0] - distance]
+            for row, mark in zip(tokens, scored, strict=True)
+        ]
     )
 
 
@@ -47,7 +50,9 @@ def test_values_stand_exactly_the_distance_back(distance: int, length: int) -> N
     assert trials.scored.sum(dim=1).tolist() == [(asked + 1) // 2] * 4
     for shift in range(RECORD):
         moved = trials.scored.roll(-shift, dims=1)
-        assert torch.equal(before(trials.tokens, moved, distance), before(trials.tokens, moved, 0))
+        assert torch.equal(
+            before(trials.tokens, moved, distance), before(trials.tokens, moved, 0)
+        )
 
 
 def test_records_between_are_new() -> None:
@@ -63,7 +68,9 @@ def test_the_nearer_of_two_keys_is_asked_and_the_further_has_another_value() -> 
     for shift in range(1, RECORD):
         key = trials.scored.roll(-shift, dims=1)
         for back in (128, 300):
-            assert torch.equal(before(trials.tokens, key, back), before(trials.tokens, key, 0))
+            assert torch.equal(
+                before(trials.tokens, key, back), before(trials.tokens, key, 0)
+            )
     assert torch.equal(before(trials.tokens, trials.scored, 128), answers(trials))
     assert (before(trials.tokens, trials.scored, 300) != answers(trials)).all()
 
@@ -82,7 +89,11 @@ def test_three_tokens_tell_where_to_look(background: Any) -> None:
 
 def test_one_token_does_not_tell_where_to_look() -> None:
     trials = copy_trials(0, 700, 1024, rows=8)
-    right = (ngram_predictions(trials.tokens, 1) == trials.tokens)[trials.scored].float().mean()
+    right = (
+        (ngram_predictions(trials.tokens, 1) == trials.tokens)[trials.scored]
+        .float()
+        .mean()
+    )
     assert right < 0.05
 
 
@@ -105,7 +116,9 @@ def test_trials_are_functions_of_their_arguments(make: Callable[..., Batch]) -> 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="copy of 4 tokens nothing is left"):
         copy_trials(0, 596, 600, 1)
-    with pytest.raises(ValueError, match=r"600 tokens do not hold a question .* 597 back"):
+    with pytest.raises(
+        ValueError, match=r"600 tokens do not hold a question .* 597 back"
+    ):
         recall_trials(0, 597, 600, 1)
     with pytest.raises(ValueError, match="do not hold"):
         recall_trials(0, 2, 600, 1)

@@ -25,7 +25,9 @@ def test_accuracy_counts_all_sequences():
 
 
 def test_losses_are_means_over_documents():
-    values = pd.DataFrame({"seed": [0, 0, 1, 1], "nll_nats_per_byte": [1.0, 3.0, 2.0, 2.0]})
+    values = pd.DataFrame(
+        {"seed": [0, 0, 1, 1], "nll_nats_per_byte": [1.0, 3.0, 2.0, 2.0]}
+    )
     table = losses(values, ["seed"])
     assert table["nll_nats_per_byte"].tolist() == [2.0, 2.0]
     assert table["ci_low"][0] < 2 < table["ci_high"][0]

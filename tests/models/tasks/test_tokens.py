@@ -1,4 +1,6 @@
-"""A corpus in a model's tokens: all of it, begun as asked, cut where asked, known by its key."""
+"""A corpus in a model's tokens: all of it, begun as asked, cut where asked, known by
+its key.
+"""
 
 import hashlib
 import json
@@ -52,7 +54,9 @@ def test_every_document_of_a_folder_is_used_from_its_beginning(folder, model):
     }
 
 
-def test_documents_come_in_an_order_that_follows_from_their_content(folder, model, tmp_path):
+def test_documents_come_in_an_order_that_follows_from_their_content(
+    folder, model, tmp_path
+):
     text = TokenText.of(str(folder), model)
     contents = sorted((path.read_bytes() for path in folder.iterdir()), key=sha256)
     first = [spelled(text, row) for row in text.documents(40, 3)[0]]
@@ -63,7 +67,9 @@ def test_documents_come_in_an_order_that_follows_from_their_content(folder, mode
 
 
 def test_a_few_documents_are_of_several_kinds(tmp_path, model):
-    """The kind with most text first, then one of each kind in turn, as long as it has any."""
+    """The kind with most text first, then one of each kind in turn, as long as it has
+    any.
+    """
     for kind, documents in {"a": 2, "b": 5, "c": 1}.items():
         (tmp_path / kind).mkdir()
         for number in range(documents):
@@ -111,7 +117,9 @@ def test_packed_documents_follow_one_another(folder, model):
 
 def test_text_of_several_bytes_a_token_is_scored_by_the_byte(tmp_path, model):
     (tmp_path / "greek.txt").write_text("αβγδ" * 50)
-    plain = TokenText.of(str(tmp_path / "greek.txt"), model, bos="no").documents(80, 2)[1]
+    plain = TokenText.of(str(tmp_path / "greek.txt"), model, bos="no").documents(80, 2)[
+        1
+    ]
     assert plain.tolist() == pytest.approx([1.0, 1.0], abs=0.05)
 
 
@@ -133,9 +141,11 @@ def test_a_long_text_is_not_read_to_its_end(tmp_path, model, monkeypatch):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_piece_is_the_same_among_more_of_them(tmp_path, model, monkeypatch, packed):
-    # A document is a cell of its own, whatever the number of documents of the run. Tokens of long
-    # runs of spaces have 32 bytes and more.
-    monkeypatch.setattr(TokenText, "ids", lambda self, text: [ord(one) for one in text[::32]])
+    # A document is a cell of its own, whatever the number of documents of the run.
+    # Tokens of long runs of spaces have 32 bytes and more.
+    monkeypatch.setattr(
+        TokenText, "ids", lambda self, text: [ord(one) for one in text[::32]]
+    )
     for number in range(4):
         words = "".join(f"{number} {i} ".ljust(32) for i in range(300))
         (tmp_path / f"{number}.md").write_text(words)
@@ -145,7 +155,9 @@ def test_a_piece_is_the_same_among_more_of_them(tmp_path, model, monkeypatch, pa
 
 
 def test_too_little_text_is_refused_with_what_would_help(folder, model):
-    with pytest.raises(InputError, match=r"has 1 documents of 850 tokens, 2 are needed.*--packed"):
+    with pytest.raises(
+        InputError, match=r"has 1 documents of 850 tokens, 2 are needed.*--packed"
+    ):
         TokenText.of(str(folder), model).documents(850, 2)
     with pytest.raises(InputError, match="fewer than 100000 tokens"):
         TokenText.of(str(folder), model).stretch(0, 100_000)
@@ -161,7 +173,9 @@ def test_a_beginning_that_the_tokenizer_does_not_have_is_refused(folder, tmp_pat
 
 def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):
     write_byte_tokenizer(saved(tmp_path, "llama", vocab_size=97))
-    with pytest.raises(InputError, match=r"makes token \d+, and the model knows 97 tokens"):
+    with pytest.raises(
+        InputError, match=r"makes token \d+, and the model knows 97 tokens"
+    ):
         TokenText.of(str(folder), str(tmp_path)).documents(10, 1)
     task = Retrieval(
         name="copy",
@@ -169,14 +183,18 @@ def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):
         sequences=1,
         corpus=TokenText.of(str(folder), str(tmp_path)),
     )
-    with pytest.raises(InputError, match=r"makes token \d+, and the model knows 97 tokens"):
+    with pytest.raises(
+        InputError, match=r"makes token \d+, and the model knows 97 tokens"
+    ):
         task.check()
 
 
 def test_every_field_but_its_place_and_the_model_is_in_the_key(folder, model):
     text = TokenText.of(str(folder), model)
     others: dict[str, Any] = {"fingerprint": "another", "bos": "no", "packed": True}
-    assert set(others) | {"path", "model", "files"} == {field.name for field in fields(TokenText)}
+    assert set(others) | {"path", "model", "files"} == {
+        field.name for field in fields(TokenText)
+    }
     for name, value in others.items():
         assert replace(text, **{name: value}).key != text.key
         assert replace(text, **{name: value}).stretch_key != text.stretch_key
@@ -184,7 +202,9 @@ def test_every_field_but_its_place_and_the_model_is_in_the_key(folder, model):
 
 def test_text_that_changed_since_is_not_taken_for_what_it_was(folder, model):
     with pytest.raises(MachineError, match="changed while the run was going on"):
-        replace(TokenText.of(str(folder), model), fingerprint="another").documents(10, 1)
+        replace(TokenText.of(str(folder), model), fingerprint="another").documents(
+            10, 1
+        )
 
 
 def test_a_folder_that_changed_is_read_again(tmp_path, model):
@@ -212,15 +232,20 @@ def test_a_tokenizer_that_was_replaced_makes_other_tokens(tmp_path, folder):
     file = tmp_path / "tokenizer.json"
     written = json.loads(file.read_text())
     vocabulary = written["model"]["vocab"]
-    written["model"]["vocab"] = {symbol: (n + 1) % 256 for symbol, n in vocabulary.items()}
+    written["model"]["vocab"] = {
+        symbol: (n + 1) % 256 for symbol, n in vocabulary.items()
+    }
     file.write_text(json.dumps(written))
     after = TokenText.of(folder, place)
     assert after.key == before.key
     assert after.documents(40, 2)[0].equal((rows + 1) % 256)
-    assert after.symbols.equal(symbols)  # numbers of ordinary tokens, which are the same
+    # numbers of ordinary tokens, which are the same
+    assert after.symbols.equal(symbols)
     first = int(symbols[0])
     content = next(s for s, n in written["model"]["vocab"].items() if n == first)
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    written["added_tokens"] = [{"id": first, "content": content, "special": True, **flags}]
+    written["added_tokens"] = [
+        {"id": first, "content": content, "special": True, **flags}
+    ]
     file.write_text(json.dumps(written))
     assert first not in TokenText.of(folder, place).symbols
