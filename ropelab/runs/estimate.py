@@ -119,9 +119,10 @@ def refuse_longer(seconds: float, most: float) -> None:
 def duration(seconds: float) -> str:
     """Write a time in its largest unit.
 
-    >>> [duration(s) for s in (40, 80, 720, 5400, 90000, 300000, 4e9, 1e30)]
-    ['40 seconds', '1 minute', '12 minutes', '1.5 hours', '25 hours', '3.5 days', '127 years', \
-    'a million years or more']
+    >>> [duration(s) for s in (40, 80, 720, 5400)]
+    ['40 seconds', '1 minute', '12 minutes', '1.5 hours']
+    >>> [duration(s) for s in (90000, 300000, 4e9, 1e30)]
+    ['25 hours', '3.5 days', '127 years', 'a million years or more']
     """
     if seconds > 1e6 * YEAR:
         return "a million years or more"
