@@ -31,7 +31,7 @@ test: lint             ## lint, types, tests
 stress: $(READY)       ## break everything on purpose (docs/promises.md), then property tests on more examples
 	OMP_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python -m tests.stress
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --hypothesis-profile=hunt tests/math
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m stress tests/audit
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m stress tests/audit tests/readers tests/conformance
 
 lint: $(READY)         ## lint, format and type checks
 	$(BIN)/ruff check
@@ -41,8 +41,8 @@ lint: $(READY)         ## lint, format and type checks
 bench: $(READY)        ## measured ratios against what one would use instead (an idle machine, please)
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-oracles: $(READY)      ## ask the real runtimes again what they compute, for tests/audit/golden (3 GB of packages)
-	$(BIN)/python tests/audit/oracles/make.py build/oracles
+oracles: $(READY)      ## ask the real runtimes again what they compute, for tests/readers/golden (3 GB of packages)
+	$(BIN)/python tests/readers/oracles/make.py build/oracles
 
 wheel: $(READY)        ## build the wheel and try it in an empty environment, outside any repository
 	$(BIN)/python tests/installed/try_wheel.py
@@ -63,7 +63,7 @@ docs: $(READY)         ## write README.md, docs/findings.md and docs/notes from 
 	$(BIN)/python tools/notes.py results/reference/claims/claims-???????? docs/notes
 
 doctor: $(READY)       ## ask 58 architectures of transformers every law again, and write docs/doctor.md (a minute)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.laws.architectures --write
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.conformance.laws.architectures --write
 
 lock:                ## pin all packages again, with hashes (needs pip-tools)
 	pip-compile --quiet --upgrade --generate-hashes --strip-extras --extra dev --unsafe-package torch --unsafe-package setuptools --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml

@@ -23,13 +23,13 @@ __version__ = "0.1.0"
 # What is no experiment, and where it is; the rooms `audit` and `models` can be called.
 ELSEWHERE = {
     "audit": "ropelab.audit",
-    "check": "ropelab.audit.check:check",
-    "doctor": "ropelab.laws.doctor:doctor",
+    "check": "ropelab.conformance.check:check",
+    "doctor": "ropelab.conformance.laws.doctor:doctor",
     "emit": "ropelab.audit.emit:emit",
     "methods": "ropelab.models.methods.registry:catalogue",
     "models": "ropelab.models",
     "run": "ropelab.lab:run",
-    "vectors": "ropelab.audit.vectors:vectors",
+    "vectors": "ropelab.conformance.vectors:vectors",
 }
 __all__ = ["__version__", *ELSEWHERE, *(name.replace("-", "_") for name in NAMES)]
 

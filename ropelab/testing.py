@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ropelab.audit.calls import from_function
-from ropelab.audit.check import asked, check_tolerance, diagnose, probes
-from ropelab.audit.expected import main_of, of_config, of_file
-from ropelab.audit.observed import from_module, layered
+from ropelab.conformance.calls import from_function
+from ropelab.conformance.check import asked, check_tolerance, diagnose, probes
+from ropelab.conformance.expected import main_of, of_config, of_file
+from ropelab.conformance.observed import from_module, layered
 from ropelab.runs.errors import known
 
 
@@ -63,7 +63,7 @@ def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
             or what `ropelab doctor` takes.
         allowed: laws that it may break.
     """
-    from ropelab.laws.doctor import doctor  # imports torch
+    from ropelab.conformance.laws.doctor import doctor  # imports torch
 
     done = doctor(model)
     wrong = [

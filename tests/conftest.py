@@ -28,7 +28,7 @@ LONG = (
     "tests/installed/",
     "tests/runs/",
     "tests/test_values.py",
-    "tests/laws/",
+    "tests/conformance/laws/",
 )
 
 

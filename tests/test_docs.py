@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from ropelab.audit.runtimes.registry import RUNTIMES
 from ropelab.claims.ledger import judged
 from ropelab.claims.verdicts import COMMITTED_FILE, HERE
 from ropelab.cli.app import application
 from ropelab.models.lm.source import Mixture
+from ropelab.readers.registry import RUNTIMES
 from ropelab.runs import store
 from tests.imports import loaded
 

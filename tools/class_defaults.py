@@ -5,7 +5,7 @@ python tools/class_defaults.py [WHEEL ...]
 The classes of the installed release are built and asked: a key is changed, and what
 follows from it is read off the object and off the rotary class. Of older releases,
 given as wheels, only the literal defaults of the classes are read. Result:
-ropelab/audit/runtimes/classes.json.
+ropelab/readers/classes.json.
 """
 
 import ast
@@ -28,10 +28,10 @@ from transformers.models.auto.configuration_auto import (
     CONFIG_MAPPING_NAMES,
 )
 
-from ropelab.audit.observed import rotary_class
+from ropelab.conformance.observed import rotary_class
 from ropelab.runs.errors import InputError
 
-TARGET = Path(__file__).parents[1] / "ropelab/audit/runtimes/classes.json"
+TARGET = Path(__file__).parents[1] / "ropelab/readers/classes.json"
 SIZES = ("hidden_size", "num_attention_heads", "max_position_embeddings")
 HEAD_KEYS = ("qk_rope_head_dim", "attention_head_dim", "kv_channels", "head_dim")
 BASE_KEYS = (

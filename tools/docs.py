@@ -21,7 +21,7 @@ from textwrap import TextWrapper
 import jinja2
 import pandas as pd
 
-from ropelab.audit.runtimes.registry import RUNTIMES
+from ropelab.readers.registry import RUNTIMES
 from ropelab.runs.labels import method_label, roughly, row_labels
 from ropelab.runs.stats import mean_interval
 

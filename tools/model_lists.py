@@ -1,5 +1,5 @@
 """Write which models each runtime has a class for:
-ropelab/audit/runtimes/model_lists.json.
+ropelab/readers/model_lists.json.
 
 python tools/model_lists.py FOLDER
 
@@ -21,7 +21,7 @@ from typing import Any
 
 from transformers.models.auto import modeling_auto
 
-TARGET = Path(__file__).parents[1] / "ropelab/audit/runtimes/model_lists.json"
+TARGET = Path(__file__).parents[1] / "ropelab/readers/model_lists.json"
 Files = Iterator[tuple[str, str]]
 
 

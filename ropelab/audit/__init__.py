@@ -1,9 +1,7 @@
-"""Configurations of models: read as runtimes read them, written, and code checked
-against them.
+"""Configurations of models: audited as runtimes read them, and written for them.
 
-A `document` is read by one reader per runtime to a `RopeSpec` per layer type; `audited`
-sets them side by side, `emit` is their inverse, and `check` compares a rotary code's
-answers (`observed`).
+`audited` sets the runtimes' readings side by side, `findings` are its rules, and `emit`
+is the inverse of the readers.
 
 `ropelab.audit(...)` is a call. This room has the name of that function, so it answers
 the call itself: a function beside it would be replaced as soon as anything imports the

@@ -10,15 +10,15 @@ from typing import Any, Literal
 
 from ropelab.audit import findings, overview
 from ropelab.audit.beside import Aspect, aspects
-from ropelab.audit.document import Document, load
 from ropelab.audit.findings import LEVELS, Finding
-from ropelab.audit.flags import Flags, parse_flags
-from ropelab.audit.overview import Case, grouped
-from ropelab.audit.result import Result, Rows
-from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.families import table
-from ropelab.audit.runtimes.spec import short
+from ropelab.audit.overview import Case
+from ropelab.readers import registry
+from ropelab.readers.document import Document, load
+from ropelab.readers.families import table
+from ropelab.readers.flags import Flags, parse_flags
+from ropelab.readers.spec import short
 from ropelab.runs.errors import InputError
+from ropelab.runs.rows import Result, Rows, grouped
 from ropelab.runs.sentences import typed
 from ropelab.runs.spelling import split_list
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.overview import Case, agrees, grouped
-from ropelab.audit.runtimes.registry import Reading
-from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import language_part
+from ropelab.audit.overview import Case, agrees
 from ropelab.math.rotary import axis_of_pairs
+from ropelab.readers.registry import Reading
+from ropelab.readers.spec import RopeSpec
+from ropelab.readers.trace import language_part
 from ropelab.runs.files import table_beside
+from ropelab.runs.rows import grouped
 from ropelab.runs.sentences import typed
 
 READ = table_beside(__file__)

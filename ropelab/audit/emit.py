@@ -11,12 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.document import Document, load
-from ropelab.audit.flags import Flags, is_moved
-from ropelab.audit.result import Result, Rows
-from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import MAXIMUM
 from ropelab.audit.targets import TARGETS
 from ropelab.audit.wanted import (
     SHARE,
@@ -29,7 +23,13 @@ from ropelab.audit.wanted import (
 from ropelab.math import scaling as scalings
 from ropelab.math.models import model_named
 from ropelab.math.scaling.plan import parameter_text
+from ropelab.readers import registry
+from ropelab.readers.document import Document, load
+from ropelab.readers.flags import Flags, is_moved
+from ropelab.readers.spec import RopeSpec
+from ropelab.readers.trace import MAXIMUM
 from ropelab.runs.errors import InputError, known
+from ropelab.runs.rows import Result, Rows
 from ropelab.runs.spelling import split_list
 
 READERS = registry.RUNTIMES | registry.TRAINERS

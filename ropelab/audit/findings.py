@@ -8,21 +8,22 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ropelab.audit.beside import Aspect
-from ropelab.audit.overview import TOLERANCE, Case, distance, grouped
-from ropelab.audit.runtimes.families import TRAINED, meaning, near
-from ropelab.audit.runtimes.reader import SAME_TYPES
-from ropelab.audit.runtimes.registry import untyped
-from ropelab.audit.runtimes.servers import VLLM_LENGTHS
-from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, short, whole
-from ropelab.audit.runtimes.trace import (
+from ropelab.audit.overview import TOLERANCE, Case, distance
+from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
+from ropelab.readers.families import TRAINED, meaning, near
+from ropelab.readers.reader import SAME_TYPES
+from ropelab.readers.registry import untyped
+from ropelab.readers.servers import VLLM_LENGTHS
+from ropelab.readers.spec import RefusedError, RopeSpec, number, short, whole
+from ropelab.readers.trace import (
     MAXIMUM,
     ORIGINAL,
     OUTSIDE,
     language_part,
     value_in,
 )
-from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
 from ropelab.runs.files import table_beside
+from ropelab.runs.rows import grouped
 from ropelab.runs.sentences import printable, typed
 
 Level = Literal["error", "warn", "note"]

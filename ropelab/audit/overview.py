@@ -5,32 +5,32 @@ precision.
 # heavy.
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from ropelab.audit.document import Document
-from ropelab.audit.result import Rows
-from ropelab.audit.runtimes.families import meaning, near
-from ropelab.audit.runtimes.registry import MODEL_FORMAT, Reading
-from ropelab.audit.runtimes.spec import RopeSpec, short
-from ropelab.audit.runtimes.trace import (
-    ABSENT,
-    MAXIMUM,
-    language_part,
-    rope_block,
-    value_in,
-)
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
 from ropelab.math.numerics.angle_errors import first_beyond, worst, worst_table_error
 from ropelab.math.numerics.casts import PRESETS
 from ropelab.math.numerics.chain import Chain, Spectrum, octaves
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, roles
+from ropelab.readers.document import Document
+from ropelab.readers.families import meaning, near
+from ropelab.readers.registry import MODEL_FORMAT, Reading
+from ropelab.readers.spec import GAINS, SHAPE, RopeSpec, short
+from ropelab.readers.trace import (
+    ABSENT,
+    MAXIMUM,
+    language_part,
+    rope_block,
+    value_in,
+)
 from ropelab.runs.errors import known
+from ropelab.runs.rows import Rows, grouped
 
 # Radians by which a phase may be off before it counts, between runtimes and within a
 # format.
@@ -42,10 +42,6 @@ LONGEST = 2**26
 # Radians per token; slower pairs do not rotate, and their wavelengths are beyond all
 # numbers.
 SLOWEST = 1e-300
-
-# Columns that are attributes of a spec.
-SHAPE = ("base", "rotary_dim", "head_dim", "pairing", "method")
-GAINS = ("attention_factor", "softmax_factor", "logit_multiplier")
 
 
 @dataclass(frozen=True)
@@ -106,14 +102,6 @@ class Case:
         """Yield a runtime's layer types: name, spec, and that of the reference."""
         for layer, spec in reading.layers.items():
             yield layer, spec, self.reference.layers.get(layer) or self.spec
-
-
-def grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
-    """Return the second of each pair, in a list under the first."""
-    groups: dict[Any, list[Any]] = {}
-    for key, value in pairs:
-        groups.setdefault(key, []).append(value)
-    return groups
 
 
 def runtimes(case: Case) -> Rows:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from ropelab.audit import findings
 from ropelab.audit.audited import Audit
-from ropelab.audit.document import Document
+from ropelab.readers.document import Document
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {"error": "error", "warn": "warning", "note": "note"}

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.reader import longrope_attention, magnitude
-from ropelab.audit.runtimes.servers import VLLM_LENGTHS
-from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import BANDS, MAXIMUM, ORIGINAL
-from ropelab.audit.runtimes.trainers import LLAMAFACTORY
-from ropelab.audit.runtimes.transformers import SCALED
 from ropelab.audit.wanted import BETAS, SHARE, Fragment, Wanted
 from ropelab.math import scaling as scalings
+from ropelab.readers import registry
+from ropelab.readers.reader import longrope_attention, magnitude
+from ropelab.readers.servers import VLLM_LENGTHS
+from ropelab.readers.spec import RopeSpec
+from ropelab.readers.trace import BANDS, MAXIMUM, ORIGINAL
+from ropelab.readers.trainers import LLAMAFACTORY
+from ropelab.readers.transformers import SCALED
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 

@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.families import TRAINED, Family, family_of
-from ropelab.audit.runtimes.reader import magnitude
-from ropelab.audit.runtimes.servers import VLLM_LENGTHS
-from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import BLOCKS, MAXIMUM, language_part, rope_block
-from ropelab.audit.runtimes.transformers import loaded_block
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
+from ropelab.readers import registry
+from ropelab.readers.families import TRAINED, Family, family_of
+from ropelab.readers.reader import magnitude
+from ropelab.readers.servers import VLLM_LENGTHS
+from ropelab.readers.spec import RopeSpec
+from ropelab.readers.trace import BLOCKS, MAXIMUM, language_part, rope_block
+from ropelab.readers.transformers import loaded_block
 from ropelab.runs.errors import InputError
 
 Fragment = dict[str, Any]  # keys of a configuration

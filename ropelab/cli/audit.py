@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Annotated, cast
 from typer import Argument, Option, Typer
 
 import ropelab
-from ropelab.audit.result import Rows
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.errors import InputError, known, say
+from ropelab.runs.rows import Rows
 
 if TYPE_CHECKING:
     from ropelab.audit.audited import Audit
     from ropelab.audit.findings import Finding
-    from ropelab.laws.doctor import Diagnosis
+    from ropelab.conformance.laws.doctor import Diagnosis
     from ropelab.models.released.loading import ModelDtype
 
 FOUND = 3  # exit status if something was found
@@ -273,7 +273,7 @@ def check(
 
     Cannot show: the behaviour of a kernel on another device.
     """
-    from ropelab.audit.check import check as check_target
+    from ropelab.conformance.check import check as check_target
 
     seen = tokens(length)
     done = check_target(
@@ -315,7 +315,7 @@ def vectors(
     check then reads what the engine computed. Layer types that rotate differently have
     a folder each.
     """
-    from ropelab.audit.vectors import vectors as write_vectors
+    from ropelab.conformance.vectors import vectors as write_vectors
 
     done = write_vectors(config, out, length=tokens(length))
     if json:
@@ -361,7 +361,7 @@ def doctor(
 
     Cannot show: the quality of a model's text, or laws beyond the tokens that are read.
     """
-    from ropelab.laws.doctor import doctor as examined
+    from ropelab.conformance.laws.doctor import doctor as examined
 
     known("--dtype", dtype, ("auto", "float32", "bfloat16", "float16"))
     known("--device", device, ("cpu", "cuda"))
@@ -425,7 +425,7 @@ def tokens(text: str | None, flag: str = "--length") -> int | None:
     """Return a length as people type it."""
     if text is None:
         return None
-    from ropelab.audit.flags import setting
+    from ropelab.readers.flags import setting
 
     value = setting(flag, text)
     if not isinstance(value, int) or not 2 <= value <= 2**40:

@@ -24,7 +24,7 @@ def advice(words: Sequence[str], problem: str) -> str:
     meant: list[str] = []
     if command == "audit":
         # The readers of configurations are not needed to start.
-        from ropelab.audit.flags import taken
+        from ropelab.readers.flags import taken
 
         # Flags of a server go into quotes.
         found, meant = taken(rest)

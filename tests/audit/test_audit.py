@@ -14,14 +14,14 @@ from matplotlib import pyplot as plt
 
 import ropelab
 from ropelab.audit.audited import audit, compare, folded
-from ropelab.audit.document import Document, from_json
-from ropelab.audit.flags import parse_flags
-from ropelab.audit.runtimes.registry import RUNTIMES, read
 from ropelab.math.scaling import Yarn
+from ropelab.readers.document import Document, from_json
+from ropelab.readers.flags import parse_flags
+from ropelab.readers.registry import RUNTIMES, read
 from ropelab.runs.errors import InputError
 from ropelab.show.figures.audit import draw
-from tests.audit.test_gguf import write
 from tests.imports import imported_by
+from tests.readers.test_gguf import write
 from tests.test_cli import call
 
 __all__ = ["call"]  # a fixture

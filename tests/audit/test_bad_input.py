@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ropelab.audit.audited import audit, short_tables
-from ropelab.audit.document import Document, from_json, load
-from ropelab.audit.flags import Flags
-from ropelab.audit.runtimes.families import unrotated
-from ropelab.audit.runtimes.registry import chosen, read, reading_of
+from ropelab.readers.document import Document, from_json, load
+from ropelab.readers.families import unrotated
+from ropelab.readers.flags import Flags
+from ropelab.readers.registry import chosen, read, reading_of
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from ropelab.audit.audited import Audit, audit
-from ropelab.audit.document import Document
 from ropelab.audit.findings import of_draft
 from ropelab.cli.app import main
+from ropelab.readers.document import Document
 
 SMOLLM3: dict[str, Any] = {
     "model_type": "smollm3",

@@ -4,8 +4,8 @@ import re
 from itertools import combinations
 from pathlib import Path
 
-from ropelab.audit.runtimes.ollama import WRITERS
-from ropelab.audit.runtimes.registry import RUNTIMES
+from ropelab.readers.ollama import WRITERS
+from ropelab.readers.registry import RUNTIMES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
 

@@ -18,12 +18,10 @@ from hypothesis import strategies as st
 import ropelab
 from ropelab.audit.audited import audit
 from ropelab.audit.emit import differences, emit, emitted
-from ropelab.audit.flags import parse_flags
-from ropelab.audit.observed import rotary_module
-from ropelab.audit.runtimes import registry
 from ropelab.audit.targets import TARGETS, usual_attention
 from ropelab.audit.wanted import ModelFile, Wanted
 from ropelab.cli import audit as commands
+from ropelab.conformance.observed import rotary_module
 from ropelab.math.scaling import (
     DynamicNtk,
     Llama3,
@@ -33,6 +31,8 @@ from ropelab.math.scaling import (
     Unscaled,
     Yarn,
 )
+from ropelab.readers import registry
+from ropelab.readers.flags import parse_flags
 from ropelab.runs.errors import InputError
 from tests.test_cli import call
 

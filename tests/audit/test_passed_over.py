@@ -13,10 +13,10 @@ from transformers.models.esm.modeling_esm import EsmRotaryEmbedding
 from transformers.models.gptj.modeling_gptj import GPTJAttention
 
 from ropelab.audit.audited import Audit, audit
-from ropelab.audit.document import Document, from_json
 from ropelab.audit.emit import emit
-from ropelab.audit.flags import parse_flags
-from ropelab.audit.runtimes.registry import RUNTIMES, read
+from ropelab.readers.document import Document, from_json
+from ropelab.readers.flags import parse_flags
+from ropelab.readers.registry import RUNTIMES, read
 from ropelab.runs.errors import InputError
 from tests.test_cli import call
 

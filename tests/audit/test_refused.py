@@ -13,9 +13,9 @@ from transformers import AutoConfig, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from ropelab.audit.audited import Audit, audit
-from ropelab.audit.document import Document
 from ropelab.audit.emit import emit
-from ropelab.audit.runtimes.registry import RUNTIMES, read
+from ropelab.readers.document import Document
+from ropelab.readers.registry import RUNTIMES, read
 from tests.test_cli import call
 
 __all__ = ["call"]  # a fixture

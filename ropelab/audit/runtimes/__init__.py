@@ -1,1 +1,0 @@
-"""One reader per runtime: from a configuration to the rotation of each layer type."""

@@ -1,0 +1,132 @@
+"""The rotation that a configuration asks for, which a code is compared with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ropelab.conformance.rotations import (
+    Pairs,
+    Positions,
+    Rotated,
+    Shape,
+    Table,
+    Vectors,
+    layout,
+)
+from ropelab.math.frequencies import rotations
+from ropelab.math.numerics.budget import Budget, Kind
+from ropelab.math.numerics.chain import Spectrum
+from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.math.rotary import Pairing
+from ropelab.math.scaling import Llama3
+from ropelab.readers import registry
+from ropelab.readers.document import load
+from ropelab.readers.spec import RopeSpec
+from ropelab.readers.trace import language_part, rope_block
+from ropelab.runs.errors import InputError
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """A rotary code in float64, right or with one mistake."""
+
+    inv_freq: Pairs
+    factor: float
+    pairing: Pairing
+    start: int = 0  # first feature of the rotated block
+    shift: int = 0  # of positions
+    angle_format: str = "float64"
+    swapped: bool = False  # cos and sin
+    shape: Shape = field(default=lambda c, s: (c, -s, s, c))
+
+    def tables(self, positions: Positions) -> tuple[Table, Table]:
+        """Return cos and sin, the factor included."""
+        angles = (positions + self.shift).astype(np.float64)[:, None] * self.inv_freq
+        angles = round_to(angles, FORMATS[self.angle_format])
+        cos, sin = self.factor * np.cos(angles), self.factor * np.sin(angles)
+        return (sin, cos) if self.swapped else (cos, sin)
+
+    def applied(self, vectors: Vectors, positions: Positions) -> Rotated:
+        """Return the vectors rotated at each position; each position may have its
+        own.
+        """
+        first, second = layout(self.pairing, 2 * len(self.inv_freq), self.start)
+        a, b, c, d = (part[:, None] for part in self.shape(*self.tables(positions)))
+        result = np.broadcast_to(vectors, (len(positions), *vectors.shape[-2:])).copy()
+        x, y = vectors[..., first], vectors[..., second]
+        result[:, :, first], result[:, :, second] = a * x + b * y, c * x + d * y
+        return result
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The rotation of one layer type while ``length`` tokens are in the context."""
+
+    spec: RopeSpec
+    length: int
+    others: Mapping[str, RopeSpec]  # as other runtimes read the same file
+    # all types in this file
+    layers: Mapping[str, RopeSpec] = field(default_factory=dict)
+    note: str = ""  # on what is not judged
+
+    @property
+    def inv_freq(self) -> Pairs:
+        return self.spec.inv_freq(self.length)
+
+    @property
+    def rotation(self) -> Rotation:
+        return Rotation(self.inv_freq, self.spec.attention_factor, self.spec.pairing)
+
+    def scaled(self, ladder: Pairs) -> Pairs:
+        """Return what the scaling makes of these frequencies instead of the plain
+        ones.
+        """
+        method, spec = self.spec.scaling, self.spec
+        # its ramp follows the frequency, those of others the pair
+        if isinstance(method, Llama3):
+            ends = (method.low_freq_factor, method.high_freq_factor)
+            turns = rotations(ladder, spec.trained_len)
+            return ladder * np.interp(turns, ends, (1 / method.factor, 1))
+        return ladder * self.inv_freq / spec.geometry.inv_freq
+
+    def budget(self, kind: Kind = "float32") -> Budget:
+        """Return what an honest code may lose."""
+        spectrum = Spectrum(self.inv_freq, self.spec.base, self.spec.rotary_dim)
+        return Budget(kind, spectrum, self.spec.attention_factor)
+
+
+def of_file(source: str, length: int | None) -> dict[str, Expected]:
+    document = load(source)
+    if document.kind == "gguf":
+        raise InputError(f"{source}: a config.json is wanted, not a GGUF file")
+    return of_config(source, document.config, length)
+
+
+def of_config(
+    name: str, config: Mapping[str, Any], length: int | None
+) -> dict[str, Expected]:
+    """Return the rotation that the reference computes for each layer type."""
+    if length is not None and not (
+        isinstance(length, int | np.integer) and 2 <= length <= 2**40
+    ):
+        raise InputError(
+            f"length must be a whole number of tokens from 2 to 2^40, not {length!r}"
+        )
+    readings = {n: registry.read(r, config) for n, r in registry.RUNTIMES.items()}
+    others = {name: reading.main for name, reading in readings.items() if reading.main}
+    layers = readings[registry.REFERENCE].layers or {
+        "all": registry.reference(name, config)
+    }
+    sections = rope_block(language_part(config)[1])[1].get("mrope_section")
+    note = "axes of positions were not judged" if sections else ""
+    return {
+        n: Expected(s, length or s.length, others, layers, note)
+        for n, s in layers.items()
+    }
+
+
+def main_of(layers: Mapping[str, Expected]) -> str:
+    """Return the layer type that sees the whole context."""
+    return "full_attention" if "full_attention" in layers else next(iter(layers))

@@ -1,0 +1,159 @@
+"""Ask a model every law; the verdicts as tables and in one sentence."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from ropelab.conformance.laws.batch import PACKING, PADDING, SHIFT
+from ropelab.conformance.laws.cached import CACHE
+from ropelab.conformance.laws.law import (
+    TOKENS,
+    Case,
+    Law,
+    Trial,
+    asked,
+    explanation,
+    readable,
+    row_of,
+)
+from ropelab.conformance.laws.model import subject_at
+from ropelab.conformance.laws.moved import COMPILED, KSHIFT, STATE
+from ropelab.conformance.laws.rotation import MROPE, ROTATION
+from ropelab.conformance.laws.subject import Subject, evaluating, subject_of
+from ropelab.models.released.loading import ModelDtype
+from ropelab.runs.errors import InputError
+from ropelab.runs.rows import Result, Rows
+
+LAWS = (SHIFT, PADDING, PACKING, CACHE, KSHIFT, ROTATION, MROPE, STATE)
+# From the worst to the best; costs are no verdict.
+ORDER = ("broken", "rounding only", "holds", "cannot be asked")
+
+
+@dataclass(frozen=True)
+class Diagnosis(Result):
+    """Verdicts by law and by trial, and what was recovered of each layer's rotation."""
+
+    name: str
+    answer: str
+    broken: bool
+    rows: Mapping[str, Rows]
+    cpu_s: float  # processor time
+    peak_bytes: int  # of the process, at most so far
+
+
+def doctor(
+    model: Any, dtype: ModelDtype = "auto", device: str = "cpu", compiled: bool = False
+) -> Diagnosis:
+    """Ask a model's own code whether positions are right in it.
+
+    Args:
+        model: a folder, an id in the Hub's local cache, `package.module:factory`, a model of
+            transformers, or a callable from token ids, positions and a mask to logits.
+        dtype: the number format of a folder's model, beside float32 and float64.
+        device: where a folder's model computes.
+        compiled: ask with torch.compile too, which takes a minute.
+    """
+    start = time.process_time()
+    if isinstance(model, str | Path):
+        subject = subject_at(str(model), dtype, device)
+    else:
+        try:
+            subject = subject_of(model)
+        except TypeError as error:
+            raise InputError(f"the model is {error}") from None
+    state = STATE._replace(trials=(*STATE.trials, COMPILED)) if compiled else STATE
+    trials, layers = examine(subject, [state if law is STATE else law for law in LAWS])
+    for row in trials:
+        if row["verdict"] == "broken":
+            row |= explanation(row["law"], row["trial"], subject.kinds)
+    laws = [worst([row for row in trials if row["law"] == law.name]) for law in LAWS]
+    return Diagnosis(
+        name=subject.name,
+        answer=answer_of(subject, laws),
+        broken=any(row["verdict"] == "broken" for row in laws),
+        rows={"laws": laws, "trials": trials, "layers": layers},
+        cpu_s=time.process_time() - start,
+        peak_bytes=peak_bytes(),
+    )
+
+
+def examine(
+    subject: Subject, laws: Sequence[Law] = LAWS
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return a row per trial of each law, and one per layer that rotates."""
+    # float32 first: some trials change what a faulty model remembers.
+    more = [subject.dtype, torch.float64] if subject.convertible else []
+    found: dict[tuple[Law, Trial], dict[str, Any]] = {}
+    layers: list[dict[str, Any]] = []
+    for dtype in dict.fromkeys([torch.float32, *more]):
+        with evaluating(subject.code), subject.computing(dtype):
+            case = Case(subject, dtype)
+            if not found:
+                readable(case)
+            for law in laws:
+                for trial in law.trials:
+                    if dtype == torch.float32 or not trial.once:
+                        found.setdefault((law, trial), {})[name_of(dtype)] = asked(
+                            trial, case
+                        )
+            layers = layers or case.layers
+    own = name_of(subject.dtype)
+    return [row_of(*asked_of, own, each) for asked_of, each in found.items()], layers
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process has held so far."""
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the trial that a law is judged by: the worst verdict, then the largest
+    size.
+    """
+    judged = [row for row in rows if row["verdict"] != "cost"]
+    return min(
+        judged, key=lambda row: (ORDER.index(row["verdict"]), -(row["size"] or 0.0))
+    )
+
+
+def answer_of(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
+    """Return the verdict in one sentence, with its scope."""
+    by_verdict = {v: [row for row in laws if row["verdict"] == v] for v in ORDER}
+    kept = len(by_verdict["holds"]) + len(by_verdict["rounding only"])
+    scope = f"{TOKENS} tokens, {name_of(subject.dtype)}"
+    if not by_verdict["broken"]:
+        # Of logits: what rounds frequencies alone has no size in float32.
+        sizes = [row["size"] for row in by_verdict["rounding only"] if row["float32"]]
+        rounded = max(sizes, default=0.0)
+        more = (
+            f"; rounding reaches {rounded:.1e} of the spread of logits"
+            if rounded
+            else ""
+        )
+        kept_of = f"{kept} of {len(laws)}"
+        return (
+            f"{subject.name} keeps all laws that it can be asked,"
+            f" {kept_of} ({scope}){more}."
+        )
+    broken = " and ".join(
+        f"{row['law']} ({row['trial']})" for row in by_verdict["broken"]
+    )
+    return (
+        f"{subject.name} breaks {broken}; it keeps {kept} of {len(laws)} laws"
+        f" ({scope})."
+    )

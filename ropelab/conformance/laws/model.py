@@ -1,0 +1,124 @@
+"""The model that a name stands for: a folder with or without weights, or a factory of
+own code.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ropelab.conformance.laws.subject import (
+    Subject,
+    Transformers,
+    subject_of,
+    tables_kept,
+)
+from ropelab.models.released import loading
+from ropelab.models.released.facts import head_dim
+from ropelab.models.released.folder import WEIGHTS, files, located
+from ropelab.models.released.model import weight_count
+from ropelab.runs.errors import InputError
+from ropelab.runs.estimate import size
+from ropelab.runs.files import table_beside
+from ropelab.runs.machine import available_memory
+
+# Weights of a random model; a larger configuration is made smaller.
+MOST = 10**7
+SMALLER: dict[str, int] = table_beside(__file__)["smaller"]
+SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+
+def subject_at(
+    target: str, dtype: loading.ModelDtype = "auto", device: str = "cpu"
+) -> Subject:
+    """Return the model of a folder, of an id in the Hub's local cache, or of a factory.
+
+    InputError: there is none, it cannot be loaded, or it is no language model.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: this machine has none; allowed here: cpu")
+    module, colon, factory = target.partition(":")
+    if colon and not Path(target).exists():
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            return subject_of(
+                getattr(importlib.import_module(module), factory)(), target
+            )
+        except (Exception, SystemExit) as error:
+            # The user's code may raise anything.
+            raise InputError(
+                f"{target} gives no model: {type(error).__name__}: {error}"
+            ) from None
+        finally:
+            sys.path.pop(0)
+    folder = located(Path(target))
+    config = loading.configuration(folder)
+    if any(path.name.endswith(WEIGHTS) for path in files(folder)):
+        needed = 8 * weight_count(folder)
+        if device == "cpu" and needed > (free := available_memory()):
+            raise InputError(
+                f"{folder} needs {size(needed)} for its weights in float64, and"
+                f" {size(free)} are free; its config.json alone is given smaller random"
+                " weights"
+            )
+        return Transformers(loading.load(folder, device, dtype, None), folder.name)
+    with loading.refusing("cannot build a model from", folder):
+        stated = loading.checkpoint_dtype(folder) if dtype == "auto" else dtype
+        model, smaller = random_model(config, getattr(torch, stated, torch.float32))
+        words = "random weights, sizes reduced" if smaller else "random weights"
+        return Transformers(model.to(device), f"{folder.name} ({words})")
+
+
+def random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
+    """Return a model with random weights that make positions tell; True if its sizes
+    are smaller.
+
+    Norms differ between features, as trained ones do.
+    """
+    transformers = loading.import_transformers()
+    with torch.device("meta"):
+        skeleton = transformers.AutoModelForCausalLM.from_config(config)
+    smaller = sum(parameter.numel() for parameter in skeleton.parameters()) > MOST
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        # Weights are drawn in float32, so that every format has the same ones, rounded.
+        model = transformers.AutoModelForCausalLM.from_config(
+            reduced(config) if smaller else config, dtype=torch.float32
+        )
+        for name, parameter in model.named_parameters():
+            noise = torch.randn_like(parameter)
+            if parameter.ndim > 1:
+                parameter.copy_(noise * 1.5 * parameter.shape[-1] ** -0.5)
+            elif "norm" in name:
+                parameter.add_(0.2 * noise)
+    # Tables of frequencies stay as they were made, as in a model that is loaded in a
+    # format.
+    with tables_kept(model):
+        model.to(dtype)
+    return model.eval().requires_grad_(False), smaller
+
+
+def reduced(config: Any) -> Any:
+    """Return a configuration with fewer and narrower layers, and the same positions."""
+    text = config.get_text_config(decoder=True)
+    values, layers, width = text.to_dict(), text.num_hidden_layers, head_dim(text)
+    grouped = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    whole = grouped == text.num_attention_heads
+    sizes = {
+        name: min(size, values[name])
+        for name, size in SMALLER.items()
+        if values.get(name)
+    }
+    sizes |= {"hidden_size": 2 * width, "num_attention_heads": 2}
+    sizes |= (
+        {"num_key_value_heads": 2 if whole else 1}
+        if "num_key_value_heads" in values
+        else {}
+    )
+    values |= sizes | dict.fromkeys(SPECIAL)
+    for name, value in values.items():
+        if isinstance(value, list) and len(value) == layers:
+            values[name] = value[: values["num_hidden_layers"]]
+    return type(text).from_dict(values)

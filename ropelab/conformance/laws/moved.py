@@ -1,0 +1,236 @@
+"""Laws of cached keys that are rotated to new positions, and of a model's state."""
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import nullcontext
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ropelab.conformance.laws.cached import PREFILLED
+from ropelab.conformance.laws.law import TOKENS, Case, Found, Law, Pair, Trial
+from ropelab.conformance.laws.rotation import turns
+from ropelab.conformance.laws.subject import (
+    Function,
+    Tokens,
+    Transformers,
+    UnaskedError,
+)
+from ropelab.models.released.loading import refusing
+from ropelab.models.released.positions import Frequencies, Positions, SineTables
+
+DROPPED, FAR = 8, 1000
+# Bytes; a larger model is not written to disk to be read again.
+MOST_SAVED = 2**30
+# A frequency that is off by no more was rounded to bfloat16, and so was its sine.
+HALF = 2.0**-7
+
+
+def moved(case: Case, by: int, times: int = 1) -> Pair:
+    """Move the keys of a prefix, read on, and compare with the prefix read there."""
+    cache = _filled(case, case.tokens[:, :PREFILLED])
+    for _ in range(times):
+        move(case, cache, by)
+    return _continued(case, cache, case.tokens, by * times)
+
+
+def move(case: Case, cache: Any, by: int) -> None:
+    """Rotate cached keys to positions further on, by the model's own code or by its
+    rotation.
+    """
+    subject = case.subject
+    if isinstance(subject, Function):
+        if not hasattr(subject.function, "shift_keys"):
+            raise UnaskedError("it has no shift_keys(cache, by)")
+        subject.function.shift_keys(cache["held"], by)
+        return
+    narrow = case.dtype in (torch.bfloat16, torch.float16)
+    with subject.computing(torch.float32) if narrow else nullcontext():
+        found = turns(case, torch.tensor([by]))
+    entries = subject.entries(cache)
+    for layer, turn in found.items():
+        if turn is not None and (entry := entries[layer]) is not None:
+            parts, image = list(entry), turn.images[0]
+            parts[turn.part] = (entry[turn.part].to(image.dtype) @ image).to(
+                entry[0].dtype
+            )
+            subject.set_entry(cache, layer, (parts[0], parts[1]))
+
+
+def dropped(case: Case) -> Pair:
+    """Forget the first tokens of a cache, move the rest back, and compare with a text
+    without.
+    """
+    cache = _filled(case, case.tokens[:, :PREFILLED])
+    for layer, (keys, values) in enumerate(_whole(case, cache, PREFILLED)):
+        case.subject.set_entry(
+            cache, layer, (keys[:, :, DROPPED:], values[:, :, DROPPED:])
+        )
+    move(case, cache, -DROPPED)
+    return _continued(case, cache, case.tokens[:, DROPPED:])
+
+
+def reused(case: Case) -> Pair:
+    """Put keys of a block that was read alone behind others, and compare with one
+    pass.
+    """
+    cache = _filled(case, case.tokens[:, :DROPPED])
+    block = _filled(case, case.tokens[:, DROPPED:PREFILLED])
+    before = _whole(case, cache, DROPPED)
+    move(case, block, DROPPED)
+    after = _whole(case, block, PREFILLED - DROPPED)
+    for layer, pair in enumerate(zip(before, after, strict=True)):
+        keys, values = (torch.cat(each, dim=2) for each in zip(*pair, strict=True))
+        case.subject.set_entry(cache, layer, (keys, values))
+    return _continued(case, cache, case.tokens)
+
+
+def _filled(case: Case, tokens: Tokens) -> Any:
+    cache = case.subject.new_cache()
+    case.subject.read(tokens, cache=cache)
+    return cache
+
+
+def _whole(case: Case, cache: Any, length: int) -> list[tuple[Tensor, Tensor]]:
+    """Return keys and values of all layers; UnaskedError if one keeps less than all of
+    them.
+    """
+    entries = [e for e in case.subject.entries(cache) if e and e[0].shape[2] == length]
+    windows = any(getattr(layer, "is_sliding", False) for layer in cache["held"].layers)
+    if windows or len(entries) != len(case.subject.entries(cache)):
+        raise UnaskedError("a layer keeps a window or a state instead of all keys")
+    return entries
+
+
+def _continued(case: Case, cache: Any, text: Tokens, first: int = 0) -> Pair:
+    """Read the rest of a text, which begins at `first`, and compare with one pass."""
+    length = text.shape[1]
+    places = range(length - (TOKENS - PREFILLED), length)
+    at = case.at(first + places.start, len(places))
+    got = case.subject.read(text[:, places.start :], at, cache=cache)
+    whole = case.subject.read(text, case.at(first, length) if first else None)
+    return Pair(
+        got, [stage[:, places.start :] for stage in whole], places, reach=first + TOKENS
+    )
+
+
+def short_after_long(case: Case) -> Pair:
+    """Read the same before and after a text at positions beyond the trained length."""
+    subject, before = case.subject, case.whole
+    if subject.across is not None:
+        subject.read(case.tokens, case.at(subject.across))
+    return Pair(subject.read(case.tokens), before, exact=True)
+
+
+def saved(case: Case) -> Pair:
+    """Save the model, load it (its skeleton is built without memory), and read the
+    same.
+    """
+    model = _transformers(case).model
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    if weights > MOST_SAVED:
+        raise UnaskedError(
+            f"more than {MOST_SAVED >> 30} GiB of weights are not saved again"
+        )
+    with (
+        tempfile.TemporaryDirectory(prefix="ropelab-") as folder,
+        refusing("cannot save", "it"),
+    ):
+        model.save_pretrained(folder)
+        again = type(model).from_pretrained(folder, dtype=case.dtype)
+    found = Transformers(again.to(_transformers(case).device)).read(case.tokens)
+    return Pair(found, case.whole, exact=True)
+
+
+def compiled(case: Case) -> Pair:
+    """Read with torch.compile, near after short texts and then far, and compare with
+    eager code.
+    """
+    # What was compiled for one length or place may stay in the graph.
+    torch.compiler.reset()
+    subject = case.subject.compiled()
+    for length in (2, TOKENS // 2):
+        subject.read(case.tokens[:, :length], case.at(0, length))
+    found, expected = (
+        torch.cat([each.read(case.tokens, case.at(first))[-1] for first in (0, FAR)])
+        for each in (subject, case.subject)
+    )
+    places = [*range(TOKENS), *range(FAR, FAR + TOKENS)]
+    return Pair([found], [expected], places, reach=FAR + TOKENS)
+
+
+def autocast(case: Case) -> Found:
+    """Compare the rotary modules' cosines under autocast to bfloat16 with those
+    without.
+    """
+    at = [0, 1, (_transformers(case).across or 2**12) - 1]
+    for number, module in enumerate(_rotary(case)):
+        plain = module.cosines(at)
+        with torch.autocast(_transformers(case).device.type, torch.bfloat16):
+            apart = (module.cosines(at).double() - plain.double()).abs().max()
+        if apart > 0:
+            return Found(
+                "broken", f"rotary module {number}: cosines in bfloat16", float(apart)
+            )
+    return Found("holds", "cosines are the same bit for bit")
+
+
+def converted(case: Case) -> Found:
+    """Convert copies of the rotary modules to bfloat16, and compare their
+    frequencies.
+    """
+    off = 0.0
+    for module in _rotary(case):
+        copied = deepcopy(module)
+        if isinstance(copied, SineTables):
+            copied = SineTables([copied.modules[0].to(torch.bfloat16)])
+        else:
+            copied.module.to(torch.bfloat16)
+        before, after = module.inv_freq.double(), copied.inv_freq.double()
+        off = max(off, float(((after - before) / before).abs().nan_to_num().max()))
+    if not off:
+        return Found("holds", "inv_freq stays float32")
+    says = "inv_freq is rounded to bfloat16; load with dtype= instead of .to()"
+    return Found("rounding only" if off <= HALF else "broken", says, off)
+
+
+def _transformers(case: Case) -> Transformers:
+    if not isinstance(case.subject, Transformers):
+        raise UnaskedError("it is no model of transformers")
+    return case.subject
+
+
+def _rotary(case: Case) -> Sequence[Frequencies | SineTables]:
+    subject = _transformers(case)
+    modules = Positions(subject.model, subject.text).modules
+    if not modules:
+        raise UnaskedError("it has no module with frequencies")
+    return modules
+
+
+KSHIFT = Law(
+    "K-shift",
+    "Are cached keys that are rotated to new positions those computed there?",
+    (
+        Trial("by 1", partial(moved, by=1)),
+        Trial("by 1,000", partial(moved, by=1000)),
+        Trial("ten times by 100", partial(moved, by=100, times=10)),
+        Trial("tokens dropped", dropped, cost=True),
+        Trial("block moved", reused, cost=True),
+    ),
+)
+STATE = Law(
+    "state",
+    "Are frequencies the same after long texts, conversion, saving, autocast?",
+    (
+        Trial("short after long", short_after_long, once=True),
+        Trial(".to(bfloat16)", converted, once=True),
+        Trial("saved and loaded", saved, once=True),
+        Trial("under autocast", autocast, once=True),
+    ),
+)
+# Compiling takes longer than all other trials together.
+COMPILED = Trial("torch.compile", compiled, once=True)

@@ -1,0 +1,73 @@
+"""The commonest mistakes of rotary codes, each as the rotation that it computes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ropelab.conformance.expected import Expected, Rotation
+from ropelab.conformance.rotations import SHAPES
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.math.rotary import Pairing
+from ropelab.math.scaling import Unscaled
+from ropelab.runs.sentences import typed
+
+
+def mistaken(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
+    """Yield name, sentence and rotation of each mistake that changes this
+    configuration's.
+    """
+    spec, length, good = expected.spec, expected.length, expected.rotation
+    width, base = spec.rotary_dim, spec.base
+    plain, theta = inverse_frequencies(width, base), good.inv_freq
+    other: Pairing = "interleaved" if spec.pairing == "half" else "half"
+    given, wanted = ("half", "adjacent") if other == "half" else ("adjacent", "half")
+    yield (
+        "pairing",
+        f"{given} pairing instead of {wanted}",
+        replace(good, pairing=other),
+    )
+    yield "direction", "the rotation has the wrong sign", replace(good, inv_freq=-theta)
+    for name in ("minus", "overwritten"):
+        says, _, shape = SHAPES[name]
+        yield name, says, replace(good, shape=shape)
+    yield "shifted", "positions are shifted by 1", replace(good, shift=1)
+    yield "swapped", "cos and sin are swapped", replace(good, swapped=True)
+    yield (
+        "twice",
+        "rotated twice: every angle is doubled",
+        replace(good, inv_freq=2 * theta),
+    )
+    wrong = 10000.0 if base != 10000.0 else 500000.0
+    rebased = replace(spec, base=wrong).inv_freq(length)
+    yield (
+        "base",
+        f"base {typed(wrong)} instead of {typed(base)}",
+        replace(good, inv_freq=rebased),
+    )
+    rounded = round_to(theta, FORMATS["bfloat16"])
+    yield "frequencies", "inv_freq in bfloat16", replace(good, inv_freq=rounded)
+    yield "angles", "angle in bfloat16", replace(good, angle_format="bfloat16")
+    if isinstance(spec.scaling, Unscaled):
+        says = f"the exponent divides by {2 * width} instead of {width}"
+        yield "exponent", says, replace(good, inv_freq=np.sqrt(plain))
+    elif not np.allclose(theta, plain):
+        says = f"the scaling is not applied: {spec.method} is missing"
+        yield "unscaled", says, replace(good, inv_freq=plain)
+        twice = replace(good, inv_freq=expected.scaled(theta))
+        yield "scaled_twice", "the factor is applied twice", twice
+    if spec.attention_factor != 1:
+        says = f"the attention factor {spec.attention_factor:.6g} is missing"
+        yield "factor", says, replace(good, factor=1.0)
+    if (head := spec.head_dim) > width:
+        says = (
+            f"features {head - width} to {head - 1} rotate instead of 0 to {width - 1}"
+        )
+        yield "place", says, replace(good, start=head - width)
+        says = f"{head} features rotate instead of {width}"
+        yield (
+            "whole_head",
+            says,
+            replace(good, inv_freq=inverse_frequencies(head, base)),
+        )

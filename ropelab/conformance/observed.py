@@ -1,0 +1,225 @@
+"""A rotary code's answers at given positions, from a function or from a class of
+transformers.
+"""
+
+import importlib.util
+import inspect
+import os
+import pickle
+import re
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ropelab.conformance import calls
+from ropelab.conformance.calls import (
+    as_numbers,
+    from_function,
+    named,
+    parameters_of,
+    required,
+    tabled,
+)
+from ropelab.conformance.rotations import Observed, Positions, from_tables
+from ropelab.readers.document import load
+from ropelab.readers.families import WHOLES
+from ropelab.readers.spec import RopeSpec
+from ropelab.readers.trace import Trace, language_part
+from ropelab.runs.errors import InputError, RopelabError, known, require, say
+from ropelab.runs.temporary import TemporaryFolder
+
+LONGEST_SECONDS = 600  # that a factory and its function may take
+
+
+def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
+    """Return radians per token, from the smallest positions on and refined at larger
+    ones.
+    """
+    order = np.argsort(observed.positions)
+    angles = np.arctan2(observed.sin, observed.cos)[order]
+    places = observed.positions[order].astype(np.float64)
+    start = int(np.flatnonzero(places == 1)[0])
+    found = angles[start].copy()
+    # At every further position the angle is known up to whole rotations, and the
+    # frequency so far says how many, as long as its error times the position stays
+    # below half a rotation: below 2^6 rad, as its relative error is about 2^-8 where
+    # tables are in bfloat16.
+    for place, angle in zip(places[start + 1 :], angles[start + 1 :], strict=True):
+        refined = (
+            angle + 2 * np.pi * np.round((found * place - angle) / (2 * np.pi))
+        ) / place
+        found = np.where(np.abs(found) * place < 2**6, refined, found)
+    return found
+
+
+# The path comes first: what is unpickled after it is imported from there.
+CHILD = """
+import pickle, sys
+sys.path = pickle.load(sys.stdin.buffer)
+from ropelab.conformance.observed import answer_job
+answer_job(*pickle.load(sys.stdin.buffer))
+"""
+
+
+def answer_job(answers: str, *job: Any) -> None:
+    me = os.getpid()
+    try:
+        answer: Any = from_factory(*job)
+    except RopelabError as error:
+        answer = error
+    if os.getpid() == me:  # the factory may have forked
+        Path(answers).write_bytes(pickle.dumps(answer))
+    os._exit(0)
+
+
+def observe(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
+    """Ask `package.module:factory` for tables or vectors, in a process of its own.
+
+    InputError if it ends without an answer.
+    """
+    module, colon, factory = target.partition(":")
+    if not colon:
+        raise InputError(
+            f"{target} is not a folder, an .npz or a package.module:factory"
+        )
+    with TemporaryFolder() as place:
+        answers, printed = Path(place, "answers"), Path(place, "printed")
+        job = (str(answers), module, factory, spec, positions)
+        sent = pickle.dumps(sys.path) + pickle.dumps(job)
+        command = [sys.executable, "-P", "-u", "-c", CHILD]
+        # A file for its output: what it forks may hold a pipe open.
+        with printed.open("wb") as output:
+            try:
+                done = subprocess.run(
+                    command,
+                    input=sent,
+                    stdout=output,
+                    stderr=output,
+                    timeout=LONGEST_SECONDS,
+                )
+                problem = f"ended with status {done.returncode}, no answer"
+            except subprocess.TimeoutExpired:
+                problem = f"gave no answer within {LONGEST_SECONDS} seconds"
+        if text := printed.read_bytes().decode(errors="replace").rstrip():
+            say(text)
+        try:
+            answer = pickle.loads(answers.read_bytes())
+        except Exception:
+            raise InputError(f"{target} {problem}") from None
+    if isinstance(answer, RopelabError):
+        raise answer
+    return answer
+
+
+def from_factory(
+    module: str, factory: str, spec: RopeSpec, positions: Positions
+) -> dict[str, Observed]:
+    """Ask what the user's factory returns; a function that needs arguments is asked
+    itself.
+    """
+    name = f"{module}:{factory}"
+    try:
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            made = getattr(importlib.import_module(module), factory)
+        except (ImportError, AttributeError) as error:
+            raise InputError(f"cannot load {name}: {error}") from None
+        if not inspect.isfunction(made) or not required(parameters_of(made)):
+            made = made()
+        return from_function(made, name, spec, positions)
+    except RopelabError:
+        raise
+    except BaseException as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        inside = (
+            where.filename not in (__file__, calls.__file__, inspect.__file__)
+            and where.lineno
+        )
+        at = f" ({Path(where.filename).name}, line {where.lineno})" if inside else ""
+        raise InputError(f"{name} raised {type(error).__name__}: {error}{at}") from None
+
+
+def from_module(
+    module: Any, spec: RopeSpec, positions: Positions, dtype: str, layer: str = ""
+) -> Observed:
+    """Ask a rotary class of transformers, for layers of that type if it has several."""
+    import torch
+
+    chosen = getattr(torch, known("--dtype", dtype, ("float32", "bfloat16", "float16")))
+    arguments = (torch.zeros(1, dtype=chosen), torch.from_numpy(positions)[None])
+    with torch.no_grad():
+        try:
+            answer = (
+                module(*arguments, layer) if layered(module) else module(*arguments)
+            )
+        except RuntimeError as error:  # at sections of another sum
+            raise InputError(f"{type(module).__name__} stops: {error}") from None
+    parts = tabled({name: as_numbers(part) for name, part in named(answer, []).items()})
+    return from_tables(positions, parts["cos"][0], parts["sin"][0], spec)
+
+
+def layered(module: Any) -> bool:
+    # ESM's is empty
+    return isinstance(getattr(module, "rope_type", None) or None, dict)
+
+
+def rotary_module(folder: Path) -> Any:
+    """Return transformers' rotary class, built from the folder's config.json alone."""
+    config = load(str(folder)).config
+    trace, (_, text) = Trace(config), language_part(config)
+    # A class that has defaults of its own for its text is asked itself, or that names
+    # its type.
+    if str(config.get("model_type")) in WHOLES or trace.model_type != text.get(
+        "model_type"
+    ):
+        text = config
+    require("transformers")
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    if (kind := str(text.get("model_type"))) not in CONFIG_MAPPING:
+        raise InputError(f"the installed transformers has no model type '{kind}'")
+    try:
+        made = CONFIG_MAPPING[kind].from_dict(dict(text)).get_text_config()
+        own = type(made)
+        if not importlib.util.find_spec(
+            own.__module__.replace("configuration", "modeling")
+        ):
+            model: Any = MODEL_MAPPING[own]  # InternLM3's are Llamas
+            own = model.config_class
+        return rotary_class(own)(config=made)
+    except InputError:
+        raise
+    except Exception as error:  # of the class, or of what checks its fields
+        problem = " ".join(str(error).split())
+        raise InputError(
+            f"{kind}'s class refuses the configuration: {problem}"
+        ) from None
+
+
+def rotary_class(config_class: Any) -> Any:
+    """Return the rotary class of a configuration class's language model."""
+    package, _, name = config_class.__module__.rpartition(".configuration_")
+    module = importlib.import_module(f"{package}.modeling_{name}")
+    rotary = [v for name, v in vars(module).items() if name.endswith("RotaryEmbedding")]
+    found = [v for v in rotary if getattr(v, "__module__", "") == module.__name__]
+    # A model of several parts has a class for each; its annotation names the
+    # configuration.
+    given = {
+        v: inspect.signature(v.__init__).parameters["config"].annotation for v in found
+    }
+    words = {
+        v: re.findall(r"\w+", str(getattr(a, "__name__", a))) for v, a in given.items()
+    }
+    own = [v for v in found if config_class.__name__ in words[v]]
+    text = [
+        v for v in found if not any(part in v.__name__ for part in ("Vision", "Audio"))
+    ]
+    if not (own or text):
+        raise InputError(f"no rotary embedding in {module.__name__}")
+    return (own or text)[0]

@@ -1,0 +1,178 @@
+"""Vectors for tests of engines: what they must compute, and what the commonest mistakes
+give.
+"""
+
+import io
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ropelab.conformance.expected import Expected, of_file
+from ropelab.conformance.mistakes import mistaken
+from ropelab.conformance.rotations import Positions, Vectors, layout
+from ropelab.math.numerics.budget import KINDS, Kind
+from ropelab.readers.document import load
+from ropelab.readers.spec import GAINS, SHAPE, RopeSpec
+from ropelab.runs.arrays import Float
+from ropelab.runs.errors import InputError
+from ropelab.runs.folders import replaced_file
+from ropelab.runs.rows import Result, Rows
+
+# Ends of formats and tables; the trained and the claimed length come on top.
+PLACES = (0, 1, 255, 256, 257, 4095, 4096, 4097, 131071, 1_000_000)
+KEYS = 4  # of each position
+LARGEST_HEAD = 1024  # features; the files grow with their square
+ABOUT = "about.json"
+Facts = Mapping[str, Any]
+README = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Written(Result):
+    """The folders that were written; ``tables`` has layer types, budgets and
+    mistakes.
+    """
+
+    folders: tuple[str, ...]
+    rows: Mapping[str, Rows]
+
+
+def vectors(config: str, out: str, *, length: int | None = None) -> Written:
+    """Write what an engine must compute for a configuration.
+
+    Args:
+        config: a config.json or model folder.
+        out: the folder to write to; with several layer types, each has a folder in it.
+        length: tokens in the context, the claimed length if None.
+    """
+    if not out:
+        raise InputError("--out names no folder")  # README.md here would be replaced
+    layers, whole = of_file(config, length), load(config).config
+    # A file from elsewhere may have chosen the names.
+    if odd := [name for name in layers if not re.fullmatch(r"[\w.-]*\w", name)]:
+        raise InputError(f"{config}: layer type '{odd[0]}' is no name for a folder")
+    for expected in layers.values():
+        if (size := expected.spec.head_dim) > LARGEST_HEAD:
+            raise InputError(f"{config}: heads of {size} features are too large")
+    rows: dict[str, list[dict[str, Any]]] = {
+        "layers": [],
+        "budgets": [],
+        "mistakes": [],
+    }
+    for name, expected in layers.items():
+        folder = Path(out) if len(layers) == 1 else Path(out) / name
+        arrays, says = sheet(expected)
+        facts = {"layer_type": name, "folder": str(folder), "length": expected.length}
+        facts |= {key: getattr(expected.spec, key) for key in (*SHAPE, *GAINS)}
+        write(folder, arrays, {**facts, "mistakes": says}, whole)
+        rows["layers"].append(facts)
+        columns = {
+            n: a.tolist() for n, a in arrays.items() if n.startswith(("budget", "posi"))
+        }
+        for values in zip(*columns.values(), strict=True):
+            rows["budgets"].append(
+                {"layer_type": name, **dict(zip(columns, values, strict=True))}
+            )
+        rows["mistakes"] += [
+            {"layer_type": name, "name": n, "says": s} for n, s in says.items()
+        ]
+    return Written(tuple(row["folder"] for row in rows["layers"]), rows)
+
+
+def places_of(expected: Expected) -> Positions:
+    lengths = (expected.spec.trained_len, expected.length)
+    ends = {length + side for length in lengths for side in (-1, 0, 1)}
+    return np.array(sorted({*PLACES, *ends}), dtype=np.int64)
+
+
+def unrotated(spec: RopeSpec) -> dict[str, Vectors]:
+    """Return unit vectors as queries, and keys in eighths, which all formats from 8
+    bits hold.
+    """
+    one, other = np.ogrid[1 : KEYS + 1, 1 : spec.head_dim + 1]
+    return {
+        "q": np.eye(spec.head_dim),
+        "k": ((5 * one * other + other * other + one) % 17 - 8) / 8,
+    }
+
+
+def sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Return the arrays of one layer type, and a sentence for each mistake."""
+    places, given = places_of(expected), unrotated(expected.spec)
+    good = expected.rotation
+    cos, sin = good.tables(places)
+    arrays = {
+        "positions": places,
+        "inv_freq": good.inv_freq,
+        "cos": cos,
+        "sin": sin,
+        **given,
+    }
+    arrays |= {f"{name}_rotated": good.applied(x, places) for name, x in given.items()}
+    for kind in KINDS:
+        tables = expected.budget(kind).tables(places.astype(np.float64))
+        bounds = [rotated_bound(expected, kind, x, places) for x in given.values()]
+        arrays[f"budget_{kind}_tables"] = tables.max(axis=1)
+        arrays[f"budget_{kind}_rotated"] = np.max(bounds, axis=0)
+    says = {}
+    for name, sentence, wrong in mistaken(expected):
+        says[name], arrays[f"mistake_{name}"] = (
+            sentence,
+            wrong.applied(given["k"], places),
+        )
+    return arrays, says
+
+
+def rotated_bound(
+    expected: Expected, kind: Kind, before: Vectors, places: Positions
+) -> Float[np.ndarray, " n"]:
+    """Bound the errors of these vectors' rotations, which have the right pairs."""
+    first, second = layout(expected.spec.pairing, expected.spec.rotary_dim)
+    budget = expected.budget(kind)
+    return budget.rotated(
+        places.astype(np.float64), before[..., first], before[..., second]
+    )
+
+
+def write(
+    folder: Path, arrays: Mapping[str, np.ndarray], about: Facts, config: Facts
+) -> None:
+    """Write the arrays in three formats, the facts about them, and a README."""
+    from safetensors.numpy import save
+
+    half, count = about["rotary_dim"] // 2, len(arrays["positions"])
+    pairs = f"i and i + {half}" if about["pairing"] == "half" else "2i and 2i + 1"
+    flat = {n: a.ravel().tolist() for n, a in arrays.items()}
+    data = {
+        n: [x if isinstance(x, int) else x.hex() for x in values]
+        for n, values in flat.items()
+    }
+    plain = {n: {"shape": a.shape, "data": data[n]} for n, a in arrays.items()}
+    packed = save({n: np.ascontiguousarray(a) for n, a in arrays.items()})
+    readme = README.format(**about, half=half, count=count, keys=KEYS, pairs=pairs)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Gone until all are written: it must not stand beside vectors of another
+        # configuration.
+        (folder / ABOUT).unlink(missing_ok=True)
+        np.savez(archive := io.BytesIO(), allow_pickle=False, **arrays)
+        for name, content in {
+            "vectors.npz": archive.getvalue(),
+            "vectors.safetensors": packed,
+            "vectors.json": json.dumps({**about, "arrays": plain}).encode(),
+            "README.md": readme.encode(),
+            # The configuration may hold `Infinity`, at which other readers of JSON
+            # stop.
+            ABOUT: json.dumps({**about, "config": config}, indent=2).encode(),
+        }.items():
+            with replaced_file(folder / name) as fresh:
+                fresh.write_bytes(content)
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {folder}: {error.strerror or error}"
+        ) from None

@@ -1,0 +1,1 @@
+"""A configuration or GGUF file, read as each runtime reads it: one reader per runtime."""

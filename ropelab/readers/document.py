@@ -1,0 +1,164 @@
+"""A model's configuration from disk or from standard input, read within bounds.
+
+Nobody's code is run: a configuration is JSON of at most 16 MB; of a GGUF only the
+header is read.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ropelab.readers.families import ROTATED, UNROTATED, table, unrotated
+from ropelab.readers.gguf import Length, read_header
+from ropelab.readers.spec import short
+from ropelab.readers.trace import language_part, rope_paths
+from ropelab.runs.errors import InputError
+from ropelab.runs.files import MOST_BYTES, check_regular, parse
+
+PARAMS, PARAMS_YARN, META = (
+    table("names")[name] for name in ("params", "params_yarn", "meta")
+)
+
+
+@dataclass(frozen=True)
+class Document:
+    """One configuration and the limit of the tokenizer beside it."""
+
+    name: str
+    # config (config.json), params (Mistral's params.json, translated) or gguf
+    kind: str
+    config: Mapping[str, Any]
+    tokenizer_length: int | None = None  # model_max_length of tokenizer_config.json
+    encoding: str = ""  # if not plain UTF-8, which is all that runtimes read
+
+
+def load(source: str) -> Document:
+    """Return the configuration at a path, in a model folder, or on standard input
+    (`-`).
+
+    InputError if it is too large, not JSON, or has nothing about rotary positions in
+    it.
+    """
+    if source == "-":
+        return from_json("standard input", sys.stdin.buffer.read(MOST_BYTES + 1))
+    path = Path(source)
+    if not os.path.isdir(path):  # noqa: PTH112 (Path.is_dir stops at names that are too long)
+        if read_bytes(path, 4) == b"GGUF":
+            return from_gguf(path)
+        return from_json(source, read_bytes(path))
+    for name in ("config.json", "params.json"):
+        if (path / name).is_file():
+            document, limits = load(str(path / name)), path / "tokenizer_config.json"
+            given = parse(str(limits), read_bytes(limits)) if limits.is_file() else {}
+            length = given.get("model_max_length")
+            # transformers writes a huge number for 'no limit'.
+            sane = isinstance(length, int | float) and 0 < length < 2**40
+            return replace(
+                document, tokenizer_length=int(length or 0) if sane else None
+            )
+    found = sorted(path.glob("*.gguf"))
+    if len(found) != 1:
+        raise InputError(f"{path} holds neither config.json nor params.json")
+    return load(str(found[0]))
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
+    try:
+        check_regular(path)
+        with path.open("rb") as file:
+            return file.read(most)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def from_json(name: str, raw: bytes) -> Document:
+    found = json.detect_encoding(raw)
+    encoding = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}.get(
+        found, found.upper()
+    )
+    # transformers writes `Infinity` for a limit that is none (Nemotron's
+    # time_step_limit).
+    config = parse(name, raw, finite=False)
+    if (
+        "n_heads" in config
+        and "dim" in config
+        and str(config.get("model_type")) not in UNROTATED
+    ):
+        if META.keys() & config.keys():
+            raise InputError(
+                f"{name} is Meta's params.json: runtimes read config.json beside it"
+            )
+        return Document(name, "params", from_params(config), encoding=encoding)
+    _, text = language_part(config)
+    for part in (config, text):
+        if not isinstance(part.get("model_type"), str | None):
+            raise InputError(
+                f"{name}: model_type must be a name, not {short(part['model_type'])}"
+            )
+    if why := unrotated(text):
+        raise InputError(f"{name} has no rotary positions: {why}")
+    sized = any(
+        key in text for key in ("num_attention_heads", "n_head", "n_heads", "head_dim")
+    )
+    paths = " ".join(rope_paths(text))
+    rotates = "max_position_embeddings" in text or "rope" in paths or "rotary" in paths
+    if text.get("model_type") not in ROTATED and not (sized and rotates):
+        raise InputError(f"{name} has no keys of a model with rotary positions")
+    return Document(name, "config", config, encoding=encoding)
+
+
+def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a params.json under the names of a config.json, as vLLM
+    does.
+    """
+    moe, others = params.get("moe"), {"yarn", "sliding_window"}
+    shared = moe.get("num_shared_experts") if isinstance(moe, Mapping) else None
+    latent = bool(shared if moe else params.get("qk_nope_head_dim"))  # Mistral Large 3
+    if latent:
+        others.add("head_dim")
+    config = {
+        PARAMS.get(key, key): value
+        for key, value in params.items()
+        if key not in others
+    }
+    config.setdefault("max_position_embeddings", 128000)
+    config.setdefault("model_type", "deepseek_v3" if latent else "mistral")
+    if isinstance(yarn := params.get("yarn"), Mapping):
+        block = {
+            PARAMS_YARN.get(n, n): v for n, v in yarn.items() if n != "apply_scale"
+        }
+        attention = (
+            {"attention_factor": 1.0} if yarn.get("apply_scale") is False else {}
+        )
+        config["rope_scaling"] = {
+            **block,
+            "rope_type": "yarn",
+            "mscale_all_dim": 1,
+            **attention,
+        }
+    return config
+
+
+def from_gguf(path: Path) -> Document:
+    """Return a GGUF file's header; its keys lose the architecture's prefix."""
+    header = read_header(path)
+    architecture = header.fields.get("general.architecture", "")
+    prefix = f"{architecture}." if isinstance(architecture, str) else "."
+    own = {
+        n.removeprefix(prefix): v
+        for n, v in header.fields.items()
+        if n.startswith(prefix)
+    }
+    fields = {
+        name: value for name, value in own.items() if not isinstance(value, Length)
+    }
+    if not {"attention.head_count", "embedding_length"} <= fields.keys():
+        raise InputError(
+            f"{path} has no attention heads: no model with rotary positions"
+        )
+    tensors = {name: values.tolist() for name, values in header.tensors.items()}
+    return Document(str(path), "gguf", {"model_type": prefix[:-1], **fields, **tensors})

@@ -1,0 +1,299 @@
+"""ExLlamaV3, TensorRT-LLM, TGI and MLX-LM: each reads config.json itself, for one layer
+type.
+
+Read from exllamav3/util/rope.py, model/config.py and architecture/*.py of exllamav3
+1.6.5; from RopeParams.from_config in
+tensorrt_llm/_torch/attention_backend/interface.py, in a copy of 2026 whose release is
+not known; from server/text_generation_server/layers/rotary.py of
+text-generation-inference db931fc (2026-01-08); from mlx_lm/models/rope_utils.py and the
+model files of mlx-lm 0.32.2.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ropelab.math.scaling import Yarn
+from ropelab.readers import reader
+from ropelab.readers.families import table
+from ropelab.readers.reader import Made, Reader, Settings
+from ropelab.readers.spec import NotModelledError, RefusedError, number, whole
+from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
+from ropelab.readers.transformers import Transformers5
+
+
+class Exllama(Reader):
+    """ExLlamaV3: transformers' older formulas, one table for all lengths."""
+
+    types = frozenset(table("names")["exllama"])
+    other = "the architecture file for '{}' was not read"
+    lengths = (MAXIMUM,)  # methods that do not need it take 2048
+    allows_usual = False
+    multiplies_unscaled = False
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        where = (
+            "rope_scaling"
+            if trace.block("rope_scaling") is not None
+            else "rope_parameters"
+        )
+        settings = Settings(trace, trace.block(where), where)
+        for name, usual in (("rope_theta", 10000.0), ("partial_rotary_factor", 1.0)):
+            keys = (name, f"rope_parameters.{name}")
+            settings.put_first(name, keys, usual, "default of model/config.py")
+        return {"all": settings}
+
+    def kind(self, settings: Settings) -> Any:
+        # `rope_type` wins over `type`; null is no scaling.
+        kind = settings.read("rope_type" if "rope_type" in settings.values else "type")
+        return "default" if kind is None else kind
+
+    def width(self, settings: Settings, head_dim: int) -> int:
+        if (given := settings.trace.get("rotary_dim")) is not None:
+            return whole(given, "rotary_dim")
+        if settings.get("rope_type") == "proportional":
+            return head_dim
+        return reader.width_of(head_dim, settings.number("partial_rotary_factor"))
+
+    def pairing(self, trace: Trace) -> Any:
+        # Neighbouring features for latent attention only, whatever the family of the
+        # model.
+        return "interleaved" if trace.family.latent else "half"
+
+
+def exllama_yarn(settings: Settings) -> Made:
+    if settings.trace.get(MAXIMUM) is None:
+        raise RefusedError(f"yarn without {MAXIMUM}")
+    trained = settings.longest
+    if settings.get(ORIGINAL) is None:
+        factor = settings.number("factor")
+    else:
+        trained = settings.original()
+        factor = settings.longest / trained
+        settings.mark("factor", "overridden", "max / original wins")
+    if settings.read("attention_factor") is not None:
+        attention = settings.number("attention_factor")
+    elif settings.trace.family.latent and all(settings.get(name) for name in MSCALES):
+        attention = reader.mscale_ratio(settings, factor)  # for DeepSeek only
+    else:
+        # Beside llama_4_scaling_beta the factor on cos and sin is 1.
+        attention = (
+            1.0 if settings.get("llama_4_scaling_beta") else reader.magnitude(factor)
+        )
+    return reader.coded_yarn(settings, factor, attention, trained)
+
+
+def table_by_ratio(settings: Settings) -> Made:
+    original = settings.read(ORIGINAL)
+    if original is None:
+        original = settings.trace.get(ORIGINAL)
+    if original is None:
+        raise RefusedError(f"longrope without {ORIGINAL}")
+    trained = whole(original, ORIGINAL)
+    # The table is chosen once, by the lengths in the file, not by the length of a
+    # prompt.
+    name = "long_factor" if settings.longest > trained else "short_factor"
+    return reader.one_table(settings, name, trained)
+
+
+Exllama.methods = reader.methods_of("unscaled") | reader.methods_of(
+    "exllamav3", globals()
+)
+
+
+class TensorRt(Reader):
+    """TensorRT-LLM, its PyTorch path."""
+
+    usual_longest = None
+    usual_factor = 1.0
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        # transformers loads the file; of several layer types, full attention counts.
+        loaded = next(iter(Transformers5().settings(trace).values()))
+        if loaded.layer == "compress":
+            raise NotModelledError(
+                "DeepSeek-V4's bases by layer, with a rule of its own"
+            )
+        # The original length at top level wins; one that is missing or 0 is 1024.
+        top, source = trace.get(ORIGINAL), loaded.sources.get(ORIGINAL, "")
+        inside = 0 if source == MAXIMUM else loaded.get(ORIGINAL)
+        loaded.put(ORIGINAL, top or inside or 1024, ORIGINAL if top else source)
+        return {"all": loaded}
+
+    def kind(self, settings: Settings) -> Any:
+        return super().kind(settings) or "default"  # an empty name is no scaling
+
+    def width(self, settings: Settings, head_dim: int) -> int:
+        trace = settings.trace
+        # rotary_emb_base, GPT-NeoX's base, is taken for a width.
+        for name in ("rotary_dim", "rotary_emb_base", "qk_rope_head_dim"):
+            if given := trace.get(name):
+                return reader.width_of(head_dim, whole(given, name) / head_dim)
+        share = trace.get("rotary_pct") or settings.read("partial_rotary_factor") or 1.0
+        return reader.width_of(head_dim, number(share, "share"))
+
+
+def table_by_limit(settings: Settings) -> Made:
+    trained = settings.original()
+    limit = settings.trace.get("max_seq_len")  # the long table if it is not set
+    long = limit is None or number(limit, "max_seq_len") > trained
+    return reader.one_table(
+        settings, "long_factor" if long else "short_factor", trained
+    )
+
+
+TensorRt.methods = reader.methods_of("unscaled") | reader.methods_of(
+    "tensorrt-llm", globals()
+)
+
+
+class Tgi(Reader):
+    """text-generation-inference: the block of version 4, with scaling types of its own
+    making.
+    """
+
+    unknown = "rope scaling type '{}' is not implemented"
+    multiplies_unscaled = False
+    reads_local = True
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        block: Mapping[str, Any] = trace.block("rope_scaling") or {}
+        # ROPE_SCALING and ROPE_FACTOR replace the block; they are flags here.
+        if "rope_scaling" in trace.flags:
+            block = {
+                "type": trace.flags["rope_scaling"],
+                "factor": trace.flags.get("rope_factor"),
+            }
+        settings = Settings(trace, block, "rope_scaling")
+        settings.put_first(
+            "rope_theta", trace.family.base_keys, trace.family.base, "class default"
+        )
+        return {"all": settings}
+
+    def width(self, settings: Settings, head_dim: int) -> int:
+        # flash_phi, flash_neox and flash_gptj read the share, the others rotate the
+        # whole head.
+        family, share = (
+            settings.trace.family,
+            reader.share_of(settings.trace, head_dim) or 1.0,
+        )
+        if family.name in ("phi", "gpt_neox"):
+            share, _ = settings.trace.first(family.partial_keys, family.partial or 1.0)
+        return reader.width_of(head_dim, number(share, "share"))
+
+
+def tgi_unscaled(settings: Settings) -> Made:
+    settings.mark("factor", "ignored", "linear is not applied on this path")
+    return reader.unscaled(settings)
+
+
+def tgi_yarn(settings: Settings) -> Made:
+    # Betas are fixed at 32 and 1, a lone mscale counts, attention_factor and truncate
+    # are not read.
+    factor = settings.number("factor")
+    attention = reader.mscale_ratio(settings, factor)
+    return (
+        Yarn(factor=factor, attention_factor=attention),
+        attention,
+        settings.original(),
+    )
+
+
+def tgi_longrope(settings: Settings) -> Made:
+    raise NotModelledError(
+        "two tables inside one sequence: short below the original length"
+    )
+
+
+Tgi.methods = reader.methods_of("tgi", globals())
+
+
+FILES = table("mlx")
+
+
+class Mlx(Reader):
+    """MLX-LM: the model file decides which keys exist."""
+
+    unknown = "unsupported rope type '{}'"
+    types = FILES
+    other = "the model file for '{}' was not read"
+    lengths = (MAXIMUM,)  # only dynamic and longrope need it
+    allows_usual = False
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        file = FILES[trace.model_type]
+        base = trace.get(source := file.get("base_key", "rope_theta"))
+        block, where = trace.block("rope_scaling"), "rope_scaling"
+        if file.get("reads_parameters") and (
+            parameters := trace.block("rope_parameters")
+        ):
+            if base is None:
+                source = "rope_parameters.rope_theta"
+                base = trace.get(source)
+            if block is None:
+                block, where = parameters, "rope_parameters"
+        if base is None:
+            if file.get("insists"):
+                raise RefusedError(
+                    "rope_theta is missing, and the model file has no default"
+                )
+            base, source = (
+                file.get("base", 10000.0),
+                f"default of MLX-LM's {trace.model_type}.py",
+            )
+        settings = Settings(trace, {} if file.get("unscaled") else block, where)
+        if settings.get(ORIGINAL) is None:
+            settings.values.pop(ORIGINAL, None)  # null counts as missing
+        settings.put("rope_theta", base, source)
+        return {"all": settings}
+
+    def longest(self, trace: Trace) -> int:
+        bare = trace.model_type == "phi3" and trace.get(MAXIMUM) is None
+        return 131072 if bare else super().longest(trace)
+
+    def head_dim(self, trace: Trace) -> int:
+        return reader.head_dim_of(
+            trace, () if FILES[trace.model_type].get("headless") else None
+        )
+
+    def kind(self, settings: Settings) -> Any:
+        if settings.get("type"):
+            settings.mark("rope_type", "overridden", "type wins in MLX-LM")
+        return super().kind(settings)
+
+    def method(self, settings: Settings) -> Made:
+        if settings.trace.model_type != "phi3":
+            return super().method(settings)
+        # phi3.py has rules of its own: only `type`, only longrope and linear.
+        if len(settings.values) == 1:  # the base
+            return reader.unscaled(settings)
+        settings.needs("long_factor", "type")
+        if settings.read("type") == "linear":
+            return self.methods["linear"].made(settings)
+        if settings.get("type") not in ("longrope", "su"):
+            return reader.unscaled(settings)
+        # Its original length is at top level.
+        return long_table(settings, whole(settings.trace.get(ORIGINAL, 4096), ORIGINAL))
+
+    def width(self, settings: Settings, head_dim: int) -> int:
+        trace, reads = settings.trace, FILES[settings.trace.model_type].get("share")
+        share = trace.get("partial_rotary_factor", 1.0) if reads else 1.0
+        return reader.width_of(head_dim, number(share, "share"))
+
+    def pairing(self, trace: Trace) -> Any:
+        return "interleaved" if FILES[trace.model_type].get("interleaved") else "half"
+
+
+def mlx_dynamic(settings: Settings) -> Made:
+    # The one method that insists on a maximum.
+    if not settings.trace.has(MAXIMUM):
+        raise RefusedError(f"dynamic without {MAXIMUM}")
+    return reader.dynamic(settings)
+
+
+def long_table(settings: Settings, trained: int | None = None) -> Made:
+    made = reader.one_table(settings, "long_factor", trained or settings.original())
+    settings.mark("short_factor", "ignored", "always the long table")
+    return made
+
+
+Mlx.methods = reader.methods_of("unscaled") | reader.methods_of("mlx-lm", globals())

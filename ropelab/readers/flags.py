@@ -1,0 +1,161 @@
+"""The command line of a server, read for what it says about rotation."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ropelab.readers.families import CLASSES, table
+from ropelab.readers.llamacpp import FLAGS as LLAMACPP
+from ropelab.readers.spec import NotModelledError, RefusedError
+from ropelab.readers.trace import BLOCKS, NESTS, language_part
+from ropelab.readers.trainers import FLAGS, SWITCHES
+from ropelab.readers.transformers import loaded_block
+from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.files import parse
+from ropelab.runs.spelling import read_number
+
+OVERRIDES = table("trainers")["overrides"]  # the runtimes of flags that replace keys
+SETTINGS = {**LLAMACPP, **FLAGS}
+KOBOLD = "--ropeconfig"
+KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD)
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Settings by the reader's names, and keys that replace the configuration's, by
+    runtime.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    nested: bool = False  # the configuration is a part of one
+
+    def applied(self, runtime: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the configuration as that runtime sees it behind its flags."""
+        changes = self.overrides.get(runtime)
+        if not isinstance(changes, Mapping):
+            return config
+        if is_moved(config) and not self.nested:
+            inner = Flags(
+                overrides={runtime: changes.get("text_config", {})}, nested=True
+            )
+            return inner.applied(runtime, config)
+        if runtime == "axolotl":
+            return set_on_loaded(config, changes)
+        result = {**config, **changes}
+        if "rope_parameters" in changes and "rope_scaling" not in changes:
+            result.pop("rope_scaling", None)
+        # Of the whole, SGLang merges the block and vLLM replaces it; of a part it is
+        # the reverse.
+        for name in BLOCKS if (runtime == "sglang") is not self.nested else ():
+            if isinstance(changes.get(name), Mapping):
+                result[name] = merged(config, changes[name])
+        for part in NESTS:
+            if isinstance(changes.get(part), Mapping) and isinstance(
+                config.get(part), Mapping
+            ):
+                inner = Flags(overrides={runtime: changes[part]}, nested=True)
+                result[part] = inner.applied(runtime, config[part])
+        return result
+
+
+def is_moved(config: Mapping[str, Any]) -> bool:
+    """Return True for a flat file whose keys its class moves into text_config."""
+    return config.get("model_type") in CLASSES["flat"] and not language_part(config)[0]
+
+
+def merged(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the block that transformers 5 has loaded, with other values of some
+    keys.
+    """
+    try:
+        old = loaded_block(config)
+    except (RefusedError, NotModelledError, ArithmeticError, ValueError):
+        return dict(block)
+    old.pop("type", None)  # it counts in loading only
+    parts = [
+        k for k in old.keys() & block.keys() if {type(old[k]), type(block[k])} == {dict}
+    ]
+    return {**old, **block, **{k: {**old[k], **block[k]} for k in parts}}
+
+
+def set_on_loaded(
+    config: Mapping[str, Any], changes: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return what transformers 5 builds after keys were set on the configuration that
+    it loaded.
+    """
+    blocks = [changes[name] for name in BLOCKS if name in changes]
+    # the base is in the block by then, and a key beside that is not read
+    if not blocks:
+        return {
+            **config,
+            **{key: changes[key] for key in changes.keys() - {"rope_theta"}},
+        }
+    kept = {
+        k: v
+        for k, v in {**config, **changes}.items()
+        if k not in (*BLOCKS, "rope_theta")
+    }
+    given = blocks[-1] if isinstance(blocks[-1], Mapping) else {}
+    # the file's went with its block, and nothing fills in a type
+    base = changes.get("rope_theta")
+    return {**kept, "rope_parameters": {"rope_theta": base, "rope_type": None, **given}}
+
+
+def parse_flags(text: str) -> Flags:
+    """Return the settings in a server's flags, `--flag value` or `--flag=value`."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"--flags cannot be read: {error}") from None
+    settings: dict[str, Any] = {}
+    overrides: dict[str, Mapping[str, Any]] = {}
+    found, others = taken(words)
+    if others:
+        raise unknown_name("flag", others[0].partition("=")[0], KNOWN)
+    for name, value in found:
+        if name in OVERRIDES:
+            overrides[OVERRIDES[name]] = parse(name, value.encode())
+        elif name == KOBOLD:
+            scale, _, base = value.partition(" ")
+            settings |= {"rope_freq_scale": setting(name, scale)}
+            settings |= {"rope_freq_base": setting(name, base)} if base else {}
+        elif name in SWITCHES:
+            settings[SWITCHES[name]] = True
+        else:
+            settings[SETTINGS[name]] = setting(name, value)
+    if settings.get("rope_scale", 1) <= 0:
+        raise InputError("--rope-scale must be above 0: frequencies are divided by it")
+    return Flags(settings, overrides)
+
+
+def taken(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the known flags among some words, each with its value, and the other
+    words.
+    """
+    found, others, rest = [], [], list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if name not in KNOWN:
+            others.append(word)
+            continue
+        if not equals and name not in SWITCHES:
+            if not rest:
+                raise InputError(f"{name} needs a value")
+            value = rest.pop(0)
+            if name == KOBOLD and rest and not rest[0].startswith("-"):
+                value = f"{value} {rest.pop(0)}"
+        found.append((name, value))
+    return found, others
+
+
+def setting(name: str, value: str) -> Any:
+    if name == "--rope-scaling":
+        return value
+    try:
+        return read_number(value)
+    except ValueError as error:
+        raise InputError(f"{name} {error}, got '{value}'") from None

@@ -1,0 +1,347 @@
+"""llama.cpp: its converter's fields for a configuration, and the rotation of such
+fields and flags.
+
+Read from conversion/*.py, src/llama-context.cpp, src/llama-model.cpp and
+ggml/src/ggml-cpu/ops.cpp of llama.cpp 0c1e570 (2026-10-01), as shipped with
+llama-cpp-python 0.3.36.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling import Llama3, LongRope, PositionInterpolation, Scaling, Yarn
+from ropelab.readers import reader
+from ropelab.readers import spec as values
+from ropelab.readers.families import RELEASES, table
+from ropelab.readers.reader import Settings
+from ropelab.readers.spec import (
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    whole,
+)
+from ropelab.readers.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
+
+Fields = dict[str, Any]
+FREQS, LONG, SHORT = (
+    "rope_freqs.weight",
+    "rope_factors_long.weight",
+    "rope_factors_short.weight",
+)
+
+NAMES = table("names")["llamacpp"]
+FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {
+    "-c": "ctx_size"
+}
+
+
+def read(trace: Trace) -> dict[str, RopeSpec]:
+    """Return the specs of a GGUF file, or of a configuration after conversion."""
+    if "attention.head_count" not in trace.text and FREQS not in trace.text:
+        return of_fields(trace, converted(trace))
+    fields, dead = dict(trace.text), "rope.scaling.yarn_attn_factor"
+    for name in fields:
+        trace.mark(name, "used")
+    if dead in fields:
+        trace.mark(dead, "overridden", "computed anew from the factor")
+    return of_fields(trace, fields)
+
+
+def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
+    """Return what the runtime computes from the fields of a file and the flags of its
+    server.
+    """
+    flags = trace.flags
+    context = whole(fields.get("context_length"), "context_length")
+    head = fields.get("attention.key_length")
+    if head is None:
+        heads = fields.get("attention.head_count")
+        if isinstance(heads, list):  # per layer; the first decides for all
+            heads = heads[0] if heads else 0
+            if not heads:
+                raise NotModelledError(
+                    "a first layer without heads and no attention.key_length"
+                )
+        heads = whole(heads, "attention.head_count")
+        head = whole(fields.get("embedding_length"), "embedding_length") // heads
+    head_dim = whole(head, "attention.key_length")
+    width = whole(fields.get("rope.dimension_count", head_dim), "rope.dimension_count")
+    if width % 2 or width > head_dim:
+        raise NotModelledError(f"{width} rotated of {head_dim} features")
+    source = "rope.freq_base" if "rope.freq_base" in fields else "default of llama.cpp"
+    source = "--rope-freq-base" if flags.get("rope_freq_base") else source
+    base = number(
+        flags.get("rope_freq_base") or fields.get("rope.freq_base", 10000.0), "base"
+    )
+
+    kind = flags.get("rope_scaling") or fields.get("rope.scaling.type", "linear")
+    if kind not in ("none", "linear", "yarn", "longrope"):
+        raise RefusedError(f"unknown scaling type '{kind}'")
+    factor = 1.0 if kind == "none" else factor_of(fields, flags)
+    usual = fields.get("rope.scaling.original_context_length", context)
+    trained = whole(flags.get("yarn_orig_ctx") or usual, "original context length")
+    scaling, attention = scaling_of(fields, flags, kind, factor, width)
+    longer = (
+        kind == "yarn" and flags.get("rope_scaling") and factor != factor_of(fields, {})
+    )
+    claimed = int(trained * factor) if longer else context
+
+    softmax, multiplier = 1.0, fields.get("rope.scaling.yarn_log_multiplier")
+    if multiplier and trace.model_type.startswith(("deepseek", "kimi")):
+        # These graphs scale whole scores by (1 + multiplier ln(factor))^2.
+        multiplier = number(multiplier, "yarn_log_multiplier")
+        softmax = (1 + multiplier * math.log(max(1.0, factor))) ** 2
+
+    spec = RopeSpec(
+        base=base,
+        head_dim=head_dim,
+        rotary_dim=width,
+        scaling=scaling,
+        trained_len=trained,
+        claimed_len=claimed,
+        attention_factor=attention,
+        softmax_factor=softmax,
+        pairing="half" if is_ocr(trace) else trace.family.pairing,
+        base_source=source,
+    ).checked()
+    if (local := fields.get("rope.freq_base_swa")) is None:
+        return {"all": spec}
+    sliding = spec.unscaled(number(local, "rope.freq_base_swa")).checked()
+    return {"full_attention": spec, "sliding_attention": sliding}
+
+
+def factor_of(fields: Fields, flags: Mapping[str, Any]) -> float:
+    if flags.get("rope_scale"):
+        return number(flags["rope_scale"], "--rope-scale")
+    if flags.get("rope_freq_scale"):
+        return 1 / number(flags["rope_freq_scale"], "--rope-freq-scale")
+    given = fields.get("rope.scaling.factor", fields.get("rope.scale_linear", 0.0))
+    return number(given, "rope.scaling.factor") or 1.0
+
+
+def scaling_of(
+    fields: Fields, flags: Mapping[str, Any], kind: str, factor: float, width: int
+) -> tuple[Scaling, float]:
+    # The one factor on cos and sin that a file can set: yarn_attn_factor is computed
+    # anew.
+    own = number(
+        fields.get("rope.scaling.attn_factor", 1.0), "rope.scaling.attn_factor"
+    )
+    weight = flags.get("yarn_ext_factor", fields.get("rope.scaling.yarn_ext_factor"))
+    weight = -1.0 if weight is None else number(weight, "yarn_ext_factor")
+    if weight < 0:  # not set
+        weight = 1.0 if kind == "yarn" else 0.0
+    if weight not in (0.0, 1.0):
+        raise NotModelledError(f"a ramp weighted by {weight:g}")
+    if FREQS in fields or LONG in fields:
+        if weight and factor != 1:
+            raise NotModelledError("the yarn ramp on top of a tensor of divisors")
+        names = (FREQS, FREQS) if FREQS in fields else (SHORT, LONG)
+        short, long = (values.numbers(fields[name], name) for name in names)
+        if len(short) != width // 2 or len(long) != width // 2:
+            raise RefusedError(f"{len(short)} divisors for {width // 2} pairs")
+        # ops.cpp divides by the tensor and multiplies by freq_scale: both apply.
+        short, long = (
+            tuple(factor * value for value in table) for table in (short, long)
+        )
+        one = values.FrequencyFactors if FREQS in fields else LongRope
+        return one(
+            long_factor=long, short_factor=short, factor=1.0, attention_factor=own
+        ), own
+    if not weight:
+        return PositionInterpolation(factor=factor), own
+    fast = flags.get("yarn_beta_fast", fields.get("rope.scaling.yarn_beta_fast", 32.0))
+    slow = flags.get("yarn_beta_slow", fields.get("rope.scaling.yarn_beta_slow", 1.0))
+    # DeepSeek's log multiplier (both mscales taken as equal) replaces the usual factor.
+    usual = (
+        1.0
+        if fields.get("rope.scaling.yarn_log_multiplier")
+        else reader.magnitude(factor)
+    )
+    attention = usual * own
+    scaling = Yarn(
+        factor=factor,
+        beta_fast=number(fast, "yarn_beta_fast"),
+        beta_slow=number(slow, "yarn_beta_slow"),
+        attention_factor=attention,
+    )
+    return scaling, attention
+
+
+def is_ocr(trace: Trace) -> bool:
+    """Return True for DeepSeek-OCR, whose attention is that of DeepSeek's first
+    models.
+    """
+    return "DeepseekOCRForCausalLM" in str(trace.whole.get("architectures"))
+
+
+def converted(trace: Trace) -> Fields:
+    """Return what the converter writes: rope_parameters if the key is there, else
+    rope_scaling.
+    """
+    # It loads files with transformers 4.57.6, where `type` wins and the class fills in
+    # a base.
+    family = trace.family
+    name = "rope_parameters" if "rope_parameters" in trace.text else "rope_scaling"
+    block = trace.block(name) or ({} if trace.has(name) else family.rope)
+    if family.unconverted == ("any",):
+        raise NotModelledError(
+            f"the converter's class for '{family.name}' was not read"
+        )
+    if missing := [
+        key for key in NAMES["needs"].get(family.name, ()) if not trace.has(key)
+    ]:
+        raise NotModelledError(f"the converter asks for {missing[0]}, which is missing")
+    sliding = one if isinstance(one := block.get("sliding_attention"), Mapping) else {}
+    if nested := block.get("full_attention"):
+        block, name = (
+            nested if isinstance(nested, Mapping) else {},
+            f"{name}.full_attention",
+        )
+    settings = Settings(trace, block, name)
+    for key in block:
+        settings.mark(key, "ignored")
+
+    context, path = trace.first(
+        (MAXIMUM, *NAMES["lengths"]), family.max_position_embeddings
+    )
+    # it knows two files by it
+    if family.name == "nomic_bert" and path == "n_positions":
+        context = {8192: 2048, 2048: 512}.get(whole(context, path), context)
+    if context is None:
+        raise RefusedError("no context length is written, and llama.cpp needs one")
+    keys = ("qk_rope_head_dim",) if family.latent else family.head_keys
+    keys = () if is_ocr(trace) else keys
+    head_dim = reader.head_dim_of(trace, keys)
+    filled = trace.model_type in RELEASES[trace.release]  # by a class
+    if family.head_dim and not filled and trace.first(keys)[0] is None:
+        raise NotModelledError(
+            f"without {keys[0]} the converter has no class to fill it in"
+        )
+    if family.name in NAMES["headless"] and head_dim != reader.head_dim_of(trace, ()):
+        raise NotModelledError(
+            "the converter does not read head_dim, and writes another width"
+        )
+    share: Any = 1.0  # classes that rotate the whole head write no share
+    if family.shares or family.name in NAMES["shares"]:
+        usual = (
+            f"{name}.partial_rotary_factor",
+            "partial_rotary_factor",
+            *family.partial_keys,
+        )
+        share, _ = trace.first(
+            tuple(NAMES["shares"].get(family.name, usual)), family.partial or 1
+        )
+        width = reader.share_of(trace, head_dim)
+        share = share if width is None else width
+    fields: Fields = {
+        "context_length": whole(context, "context length"),
+        "attention.key_length": head_dim,
+        "rope.dimension_count": reader.width_of(head_dim, number(share, "share")),
+    }
+
+    usual = (f"{name}.rope_theta", "global_rope_theta", "rope_theta", *family.base_keys)
+    usual = usual if filled else (*usual, "rotary_emb_base")
+    bases = tuple(NAMES["bases"].get(family.name, usual))
+    base, path = trace.first(bases, family.base if filled else 10000.0)
+    if path == usual[0]:
+        settings.mark("rope_theta", "translated", "written as rope.freq_base")
+    if family.ratio_key:
+        base *= number(trace.get(family.ratio_key, 1.0), family.ratio_key)
+    fields["rope.freq_base"] = number(base, "rope_theta")
+    local, _ = trace.first(
+        ("local_rope_theta", "swa_rope_theta", "rope_local_base_freq")
+    )
+    # sliding layers are never scaled, in files without the key either
+    if family.local_base_key:
+        local = local or sliding.get("rope_theta") or family.local_base or base
+    if local is not None and family.name not in NAMES["one_base"]:
+        fields["rope.freq_base_swa"] = number(local, "local base")
+
+    first, second = (
+        ("type", "rope_type") if name == "rope_scaling" else ("rope_type", "type")
+    )
+    if family.converted or is_ocr(trace):  # of a class that writes no scaling
+        return {**fields, **(family.converted or {"rope.scaling.type": "none"})}
+    kind = block.get(first, block.get(second))
+    if kind is not None:
+        settings.mark(first if first in block else second, "translated")
+        unread = kind == "llama3" and trace.model_type not in NAMES["llama3"]
+        if kind in family.unconverted or unread:
+            raise NotModelledError(
+                f"'{family.name}' with '{kind}', which has a rule of its own"
+            )
+        fields |= scaling_fields(settings, kind, fields)
+    return fields
+
+
+def scaling_fields(settings: Settings, kind: Any, fields: Fields) -> Fields:
+    """Return the fields of a scaling; types that the converter lacks are dropped."""
+    trace, block = settings.trace, settings.values
+
+    def written(*keys: str) -> None:
+        for key in keys:
+            settings.mark(key, "translated", "written into the file")
+
+    scales = kind in ("llama3", "longrope", "su") or block.get("factor") is not None
+    if not scales or kind not in ("linear", "yarn", "llama3", "longrope", "su"):
+        return {}
+    if kind == "linear":
+        written("factor")
+        return {"rope.scaling.type": "linear", "rope.scaling.factor": block["factor"]}
+    if kind in ("longrope", "su") and trace.model_type in ("minicpm", "minicpm3"):
+        written(*LISTS)  # but no factor, and no original length
+        return {LONG: block.get("long_factor"), SHORT: block.get("short_factor")}
+    if kind in ("longrope", "su") and trace.model_type not in ("phi3", "phimoe"):
+        return {"rope.scaling.type": "longrope"}  # other classes write no tables
+    original = block.get(ORIGINAL)
+    if original is None:
+        original = trace.get(ORIGINAL, 8192 if kind == "llama3" else None)
+    if kind == "llama3":
+        written(*BANDS, ORIGINAL)
+        base = fields.get("rope.freq_base", 10000.0)
+        return {FREQS: divisors(block, original, fields["attention.key_length"], base)}
+    if original is None and kind == "yarn":
+        raise RefusedError(f"the converter needs {ORIGINAL} for yarn")
+    if kind == "yarn":
+        # mscale, truncate and, but for DeepSeek, mscale_all_dim have no field and are
+        # lost.
+        given = [key for key in NAMES["yarn"] if block.get(key) is not None]
+        written("factor", ORIGINAL, *given)
+        for key in ("attention_factor", "attn_factor"):
+            settings.mark(key, "overridden", "written, then computed anew on loading")
+        made = {f"rope.scaling.{NAMES['yarn'][key]}": block[key] for key in given}
+        weighed = trace.family.latent or trace.family.name == "ministral3"
+        if weighed and block.get("mscale_all_dim") is not None:
+            written("mscale_all_dim")
+            log = 0.1 * number(block["mscale_all_dim"], "mscale")
+            made["rope.scaling.yarn_log_multiplier"] = log
+        kept = {"rope.scaling.type": "yarn", "rope.scaling.factor": block["factor"]}
+        return {**kept, "rope.scaling.original_context_length": original, **made}
+    trained = whole(original, ORIGINAL)
+    written(*LISTS, ORIGINAL)
+    attention = reader.longrope_attention(fields["context_length"] / trained, trained)
+    return {
+        "rope.scaling.type": "longrope",
+        "rope.scaling.original_context_length": trained,
+        "rope.scaling.attn_factor": attention,
+        LONG: block.get("long_factor"),
+        SHORT: block.get("short_factor"),
+    }
+
+
+def divisors(
+    block: Mapping[str, Any], original: Any, width: int, base: float
+) -> list[float]:
+    usual = {"factor": 8.0, **reader.KEPT}
+    bands = {
+        name: number(block.get(name, value), name) for name, value in usual.items()
+    }
+    geometry = Geometry(width, base, whole(original, ORIGINAL))
+    scaled = Llama3(**reader.divisible(bands)).plan(geometry, 1).inv_freq
+    return (np.asarray(geometry.inv_freq) / np.asarray(scaled)).tolist()

@@ -1,0 +1,249 @@
+"""ollama: what its converter makes of a configuration; the file is then read by
+llama.cpp.
+
+Read, not run, from convert/convert.go, convert_llama.go, convert_mixtral.go,
+convert_qwen2.go, convert_phi3.go, convert_gptoss.go, fs/ggml/gguf.go and
+llm/llama_server.go of ollama fb30760 (2026-08-21). Its server starts llama.cpp without
+any flag for rotation.
+"""
+
+import numpy as np
+
+from ropelab.readers import llamacpp, reader
+from ropelab.readers import spec as values
+from ropelab.readers.families import table
+from ropelab.readers.llamacpp import LONG, SHORT, Fields
+from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, short
+from ropelab.readers.trace import BANDS, ORIGINAL, Trace
+
+BLOCK = "rope_scaling"
+
+
+def read(trace: Trace) -> dict[str, RopeSpec]:
+    """Return the spec of the file that the first architecture's converter writes."""
+    named = trace.whole.get("architectures") or [
+        USUAL.get(str(trace.whole.get("model_type")))
+    ]
+    first = named[0] if isinstance(named, list) else None
+    writer = WRITERS.get(first) if isinstance(first, str) else None
+    if writer is None:
+        kind = (
+            short(first)
+            if first
+            else f"model type {short(trace.whole.get('model_type', ''))}"
+        )
+        raise NotModelledError(f"no converter for {kind}, or one that was not read")
+    return llamacpp.of_fields(Trace(trace.whole), writer(trace))
+
+
+def size(trace: Trace, *paths: str) -> int:
+    """Return the first of the keys that is not 0, as Go reads a 32-bit whole number;
+    else 0.
+    """
+    for path in paths:
+        value = trace.get(path)
+        if value is None:
+            continue
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not 0 <= value < 2**32
+        ):
+            trace.mark(path, "refused")
+            raise RefusedError(
+                f"{path} must be written as a whole number, not {short(value)}"
+            )
+        if value:
+            return value
+    return 0
+
+
+def real(trace: Trace, path: str) -> float:
+    """Return a number rounded to float32; 0 where it is missing."""
+    value = trace.get(path)
+    if value is None:
+        return 0.0
+    given = values.number(value, path)
+    if abs(given) > float(np.finfo(np.float32).max):
+        raise RefusedError(f"{path} does not fit into 32 bits")
+    return float(np.float32(given))
+
+
+def typed(
+    trace: Trace, key: str, known: tuple[str, ...], note: str = "", refusal: str = ""
+) -> str:
+    """Return the scaling type under one of its two names, marked by its effect
+    there.
+    """
+    if trace.text.get(BLOCK) is not None and trace.block(BLOCK) is None:
+        raise RefusedError("rope_scaling must be a dict")
+    path = f"{BLOCK}.{key}"
+    kind = trace.get(path, status="ignored")
+    if kind is not None and not isinstance(kind, str):
+        trace.mark(path, "refused")
+        raise RefusedError(f"{path} must be a string, not {short(kind)}")
+    if kind in known:
+        trace.mark(path, "translated", "written into the file")
+    elif kind:
+        trace.mark(path, "refused" if refusal else "ignored", note)
+        if refusal:
+            raise RefusedError(f"scaling type '{short(kind)}' {refusal}")
+    return kind or ""
+
+
+def head_width(trace: Trace, *heads: str) -> int:
+    hidden, count = size(trace, "hidden_size"), size(trace, *heads)
+    if not hidden or not count or hidden < count:
+        raise RefusedError("hidden_size or the number of heads is missing")
+    if hidden // count > reader.MOST_FEATURES:
+        raise RefusedError(f"a head of {hidden // count} features")
+    return hidden // count
+
+
+def base_of(trace: Trace, always: bool = True) -> float:
+    """Return rope_theta at top level; a converter that writes it ``always`` writes 0
+    without it.
+    """
+    base = real(trace, "rope_theta")
+    if base:
+        trace.mark("rope_theta", "translated", "written as rope.freq_base")
+    elif always:
+        raise NotModelledError(
+            "rope_theta is not at top level, and a base of 0 is written"
+        )
+    return base
+
+
+def context(trace: Trace, *paths: str) -> int:
+    """Return the context length, without which llama.cpp loads no file."""
+    length = size(trace, *paths)
+    if not length:
+        raise RefusedError(
+            f"{paths[0]} is missing, and llama.cpp needs a context length"
+        )
+    return length
+
+
+def from_block(trace: Trace, name: str) -> float:
+    value = real(trace, f"{BLOCK}.{name}")
+    trace.mark(f"{BLOCK}.{name}", "translated", "written into the file")
+    return value
+
+
+def llama(trace: Trace) -> Fields:
+    """Write linear under `type` only, llama3 under `rope_type` only; drop everything
+    else.
+    """
+    # The rotated width is hidden_size / heads, and llama.cpp refuses a Llama whose
+    # width is not that of its head.
+    width = head_width(trace, "num_attention_heads", "n_head")
+    head_dim = size(trace, "head_dim") or width
+    if head_dim != width:
+        trace.mark("head_dim", "refused")
+        raise RefusedError(
+            f"a width of {width} is written for heads of {head_dim} features"
+        )
+    fields: Fields = {
+        "context_length": context(trace, "max_position_embeddings", "n_ctx"),
+        "attention.key_length": head_dim,
+        "rope.dimension_count": width,
+    }
+    if base := base_of(trace, always=False):
+        fields["rope.freq_base"] = base
+    older = typed(trace, "type", ("linear",), "only linear is read under this name")
+    newer = typed(
+        trace, "rope_type", ("llama3",), "only llama3 is read under this name"
+    )
+    if older == "linear":
+        fields["rope.scaling.type"] = "linear"
+        fields["rope.scaling.factor"] = from_block(trace, "factor")
+    if newer == "llama3" and base:
+        # Numbers that are missing or 0 have the defaults of llama.cpp's converter.
+        given = {name: from_block(trace, name) for name in BANDS}
+        block = {name: value for name, value in given.items() if value}
+        original = size(trace, f"{BLOCK}.{ORIGINAL}") or 8192
+        trace.mark(f"{BLOCK}.{ORIGINAL}", "translated", "written into the file")
+        fields[llamacpp.FREQS] = llamacpp.divisors(block, original, head_dim, base)
+    return fields
+
+
+def qwen2(trace: Trace) -> Fields:
+    width = head_width(trace, "num_attention_heads")
+    typed(trace, "type", ("mrope", "default"), refusal="cannot be written for Qwen2")
+    # The factor is declared as a list, which no file gives. yarn without a factor fails
+    # as well: the list has a type of its own that cannot be written.
+    factor = trace.get(f"{BLOCK}.factor", status="ignored")
+    if factor is not None and not isinstance(factor, list):
+        trace.mark(f"{BLOCK}.factor", "refused")
+        raise RefusedError(
+            "rope_scaling.factor is read as a list for Qwen2, and a number stops it"
+        )
+    return {
+        "context_length": context(trace, "max_position_embeddings"),
+        "attention.key_length": width,
+        "rope.freq_base": base_of(trace),
+    }
+
+
+def phi3(trace: Trace) -> Fields:
+    """Write two tables, empty or not."""
+    width = head_width(trace, "num_attention_heads", "n_head")
+    kind = typed(
+        trace, "type", ("su", "longrope", "yarn"), refusal="is unknown for Phi-3"
+    )
+    fields: Fields = {
+        "context_length": context(trace, "max_position_embeddings"),
+        "attention.key_length": width,
+        "rope.dimension_count": width,  # the whole head, whatever the share
+        "rope.freq_base": base_of(trace),
+    }
+    for name, field in (("long_factor", LONG), ("short_factor", SHORT)):
+        table = trace.get(f"{BLOCK}.{name}", status="translated")
+        fields[field] = () if table is None else values.numbers(table, name)
+    trained = size(trace, ORIGINAL)  # at top level only
+    if trained:
+        fields["rope.scaling.original_context_length"] = trained
+    if not kind:
+        return fields
+    if trained < 2:
+        raise NotModelledError(f"an attention factor without {ORIGINAL}")
+    stretch = fields["context_length"] / trained
+    usual = reader.magnitude(stretch)
+    attention = usual if kind == "yarn" else reader.longrope_attention(stretch, trained)
+    return {**fields, "rope.scaling.attn_factor": attention}
+
+
+def gptoss(trace: Trace) -> Fields:
+    """Write yarn unless another type is named; the factor at top level wins."""
+    kind = typed(trace, "rope_type", ("yarn", "linear", "none", "longrope"))
+    at_top, inside = real(trace, "rope_scaling_factor"), from_block(trace, "factor")
+    if at_top and inside:
+        trace.mark(f"{BLOCK}.factor", "overridden", "by rope_scaling_factor")
+    start = size(trace, "initial_context_length")
+    length = size(trace, "max_position_embeddings") or int(at_top * start)
+    trained = size(trace, f"{BLOCK}.{ORIGINAL}") or start or length
+    if not length:
+        raise RefusedError(
+            "max_position_embeddings is missing, and llama.cpp needs one"
+        )
+    fields: Fields = {
+        "context_length": length,
+        "attention.key_length": size(trace, "head_dim"),
+        "rope.freq_base": base_of(trace),
+        "rope.scaling.type": kind or "yarn",
+        "rope.scaling.factor": at_top or inside,
+        "rope.scaling.original_context_length": trained,
+    }
+    for name in ("beta_fast", "beta_slow"):
+        if value := from_block(trace, name):
+            fields[f"rope.scaling.yarn_{name}"] = value
+    return fields
+
+
+WRITERS = {
+    named: globals()[writer] for named, writer in table("names")["ollama"].items()
+}
+# The architecture of a model type, for a part of a file that names none.
+USUAL = dict(
+    zip(("llama", "mixtral", "qwen2", "phi3", "gpt_oss"), WRITERS, strict=True)
+)

@@ -1,0 +1,454 @@
+"""The reader that runtimes share: settings of a layer type in, a RopeSpec out.
+
+A runtime is a subclass of `Reader`. Its scaling types are rows: a function that makes
+the scaling, the keys that it requires, and the defaults of missing ones; a key that the
+function reads is used.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from ropelab.math import scaling as scalings
+from ropelab.readers import spec as values
+from ropelab.readers.families import table
+from ropelab.readers.spec import (
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    whole,
+)
+from ropelab.readers.trace import (
+    BANDS,
+    LISTS,
+    MAXIMUM,
+    MSCALES,
+    ORIGINAL,
+    Status,
+    Trace,
+)
+
+KEPT = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # llama3's usual bands
+# Names under `type` and `rope_type` that differ and mean the same.
+SAME_TYPES = (("su", "longrope"), ("mrope", "default"))
+
+# No head is wider, and a table with an entry per pair should stay small.
+MOST_FEATURES = 2**14
+
+# with the factor on cos and sin and the trained length
+Made = tuple[scalings.Scaling, float, int]
+
+
+class Settings:
+    """Values of one layer type, with the origin of each: a key path, or a default in
+    words.
+    """
+
+    def __init__(
+        self, trace: Trace, block: Mapping[str, Any] | None = None, at: str = ""
+    ) -> None:
+        self.trace = trace
+        self.values: dict[str, Any] = dict(block or {})
+        self.sources = {name: f"{at}.{name}" for name in self.values}
+        self.layer = ""  # the layer type, where each has a dict
+        # Set by the reader before a method is made.
+        self.longest = 0
+        self.defaults: Mapping[str, Any] = {}
+
+    def put(self, name: str, value: Any, source: str) -> None:
+        self.values[name], self.sources[name] = value, source
+
+    def put_first(
+        self, name: str, keys: tuple[str, ...], default: Any, source: str
+    ) -> None:
+        """Set a value from the first key outside the block that is there, else the
+        default.
+        """
+        value, path = self.trace.first(keys, default)
+        self.put(name, value, path or source)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Look at a value, or return the default if it is missing; its key gets no
+        status.
+        """
+        return self.values.get(name, default)
+
+    def read(self, name: str, default: Any = None) -> Any:
+        """Return a value or the default; the key counts as used unless it has a
+        status.
+        """
+        self.trace.mark_unmarked(self.sources.get(name, ""))
+        return self.values.get(name, self.defaults.get(name, default))
+
+    def number(self, name: str, default: float | None = None) -> float:
+        value = self.read(name, default)
+        if value is None:
+            raise RefusedError(f"{name} is missing")
+        return number(value, name)
+
+    def original(self) -> int:
+        return whole(self.read(ORIGINAL), "original length")
+
+    def lists(self) -> tuple[tuple[float, ...], ...]:
+        return tuple(values.numbers(self.read(name), name) for name in LISTS)
+
+    def mark(self, name: str, status: Status, note: str = "") -> None:
+        """Set the status of the key behind a value; a default has none."""
+        self.trace.mark(self.sources.get(name, ""), status, note)
+
+    def drop_empty(self, *names: str) -> None:
+        """Drop values of null or 0, which some runtimes take for missing ones."""
+        for name in names:
+            if not self.get(name):
+                self.values.pop(name, None)
+
+    def needs(self, *names: str) -> None:
+        """Raise RefusedError unless every name has a value, null included."""
+        missing = [name for name in names if name not in self.values]
+        if missing:
+            raise RefusedError(
+                f"rope type '{self.get('rope_type')}' needs {', '.join(missing)}"
+            )
+
+
+@dataclass(frozen=True)
+class Method:
+    """One scaling type as a runtime reads it."""
+
+    make: Callable[[Settings], Made]
+    needs: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def made(self, settings: Settings) -> Made:
+        settings.needs(*self.needs)
+        settings.defaults = self.defaults
+        made = self.make(settings)
+        settings.defaults = {}  # they are the method's alone
+        return made
+
+
+class Reader:
+    """The steps from a configuration to a spec per layer type, as most runtimes take
+    them.
+    """
+
+    methods: Mapping[str, Method] = {}
+    unknown = "unknown rope type '{}'"
+    # Model types that are read, all if empty, and the reason for passing over the
+    # others.
+    types: Collection[str] = ()
+    other = ""
+    # Keys of the longest context, and its default; without one a key is required.
+    lengths: tuple[str, ...] = (MAXIMUM, "n_positions")
+    usual_longest: int | None = 2048
+    allows_usual = True  # the default limits the length, too
+    # DeepSeek's factor on scores, also without a scaling; the factor where the block
+    # has none.
+    multiplies_unscaled = True
+    unmultiplied: tuple[str, ...] = ()  # types of which it lacks that factor
+    usual_factor: float | None = None
+    reads_local = False  # the base of sliding-window layers, as a key of its own
+
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        """Return specs by layer type, 'all' if there is but one; RefusedError,
+        NotModelledError.
+        """
+        if self.types and trace.model_type not in self.types:
+            raise NotModelledError(self.other.format(values.short(trace.model_type)))
+        specs = {
+            layer: self.spec(settings)
+            for layer, settings in self.settings(trace).items()
+        }
+        local, usual = trace.family.local_base_key, trace.family.local_base
+        if not (local and self.reads_local):
+            return specs
+        # Sliding-window layers have a base of their own, and but for ModernBERT are
+        # never scaled.
+        full, scaled = specs["all"], trace.family.local_scaled
+        base = number(trace.get(local, full.base if usual is None else usual), local)
+        sliding = (
+            replace(full, base=base, base_source="") if scaled else full.unscaled(base)
+        )
+        return {"full_attention": full, "sliding_attention": sliding}
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        raise NotImplementedError
+
+    def spec(self, settings: Settings) -> RopeSpec:
+        trace = settings.trace
+        settings.longest = self.longest(trace)
+        claimed, multiplied = self.claimed(settings)
+        head_dim = self.head_dim(trace)
+        scaling, attention, trained = self.method(settings)
+        stated = trace.family.max_position_embeddings or trace.first(self.lengths)[1]
+        return RopeSpec(
+            base=settings.number("rope_theta"),
+            head_dim=head_dim,
+            rotary_dim=self.width(settings, head_dim),
+            scaling=scaling,
+            trained_len=trained,
+            claimed_len=claimed,
+            attention_factor=attention,
+            softmax_factor=self.softmax_factor(settings),
+            pairing=self.pairing(trace),
+            base_source=settings.sources.get("rope_theta", ""),
+            multiplied=multiplied,
+            stated=bool(stated) or trained != settings.longest,
+        ).checked()
+
+    def longest(self, trace: Trace) -> int:
+        usual = trace.family.max_position_embeddings or self.usual_longest
+        # A class that has a maximum does not take n_positions for it (NomicBERT).
+        keys = (
+            self.lengths[:1] if trace.family.max_position_embeddings else self.lengths
+        )
+        given, path = trace.first(keys, usual)
+        if given is None:
+            raise RefusedError(f"{MAXIMUM} is missing")
+        return whole(given, path or MAXIMUM)
+
+    def claimed(self, settings: Settings) -> tuple[int | None, int]:
+        """Return the length that the runtime allows, and the one that it is the factor
+        times.
+        """
+        given = self.allows_usual or settings.trace.first(self.lengths)[1]
+        return (settings.longest if given else None), 0
+
+    def head_dim(self, trace: Trace) -> int:
+        return head_dim_of(trace)
+
+    def kind(self, settings: Settings) -> Any:
+        """Return the scaling type; here `type` wins over `rope_type`."""
+        return settings.read("type" if settings.get("type") else "rope_type", "default")
+
+    def method(self, settings: Settings) -> Made:
+        kind = self.kind(settings)
+        if not isinstance(kind, str) or kind not in self.methods:
+            raise RefusedError(self.unknown.format(kind))
+        settings.values["rope_type"] = kind
+        return self.methods[kind].made(settings)
+
+    def width(self, settings: Settings, head_dim: int) -> int:
+        return width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
+
+    def softmax_factor(self, settings: Settings) -> float:
+        """Return DeepSeek's factor on whole scores, (0.1 mscale_all_dim ln(factor) +
+        1)^2.
+        """
+        all_dim = settings.get("mscale_all_dim")
+        family = settings.trace.family
+        if not family.latent or not all_dim or family.name in self.unmultiplied:
+            return 1.0
+        if not self.multiplies_unscaled and settings.get("rope_type") == "default":
+            return 1.0
+        factor = settings.number("factor", self.usual_factor)
+        return magnitude(factor, number(all_dim, "mscale_all_dim")) ** 2
+
+    def pairing(self, trace: Trace) -> Any:
+        family = trace.family
+        given = trace.get(family.pairing_key) if family.pairing_key else None
+        return family.pairing if given is None else "interleaved" if given else "half"
+
+
+def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
+    """Return the head's size by the first of its keys, the class's default, or from the
+    sizes.
+    """
+    family = trace.family  # code that reads no key, of (), has no default either
+    given, source = trace.first(family.head_keys if keys is None else keys)
+    if given is not None:
+        for unread in ("hidden_size", "num_attention_heads"):
+            if trace.has(unread):
+                trace.mark(unread, "used", f"not for the head: {source} is given")
+        width = whole(given, source)
+    elif family.head_dim is not None and keys != ():
+        source, width = "class default", family.head_dim
+    else:
+        source = "hidden_size / num_attention_heads"
+        hidden, _ = trace.first(("hidden_size", "n_embd", "dim"), family.hidden_size)
+        names = ("num_attention_heads", "n_head", "n_heads")
+        heads, _ = trace.first(names, family.num_attention_heads)
+        if hidden is None or heads is None:
+            raise RefusedError(
+                "neither head_dim nor hidden_size and num_attention_heads are there"
+            )
+        width = whole(hidden, "hidden_size") * family.head_scale
+        width //= whole(heads, "num_attention_heads")
+        if width < 1:
+            raise RefusedError("hidden_size is below num_attention_heads")
+    if width > MOST_FEATURES:
+        raise RefusedError(f"{source} of {width} features is more than any head has")
+    return width
+
+
+def share_of(trace: Trace, head_dim: int) -> float | None:
+    """Return the rotated share of families that give the rotated width itself."""
+    key = trace.family.width_key
+    return whole(trace.get(key), key) / head_dim if key and trace.has(key) else None
+
+
+def width_of(head_dim: int, share: float) -> int:
+    """Return int(head_dim * share), as every runtime writes it."""
+    width = int(head_dim * share)
+    if width < 1 or width > head_dim:
+        raise RefusedError(f"a rotated share of {share:g} of {head_dim} features")
+    if width % 2:
+        raise NotModelledError(f"an odd rotated width of {width}")
+    return width
+
+
+def magnitude(factor: float, mscale: float = 1.0) -> float:
+    """Return 0.1 mscale ln(factor) + 1; 1 for factors up to 1, as the runtimes code
+    it.
+    """
+    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
+
+
+def mscale_ratio(settings: Settings, factor: float) -> float:
+    over = magnitude(factor, settings.number("mscale", 1.0))
+    return over / magnitude(factor, settings.number("mscale_all_dim", 0.0))
+
+
+def stated_attention(settings: Settings, factor: float, mscales: bool = True) -> float:
+    """Return attention_factor, else the ratio of two mscales if read, else from the
+    factor.
+    """
+    if settings.read("attention_factor") is not None:
+        return settings.number("attention_factor")
+    # One mscale alone, or one of 0, does nothing: `if mscale and mscale_all_dim` in
+    # transformers.
+    if mscales and all(settings.get(name) for name in MSCALES):
+        return mscale_ratio(settings, factor)
+    return magnitude(factor)
+
+
+def longrope_attention(factor: float, trained: float) -> float:
+    return 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
+
+
+def longrope(
+    tables: Sequence[tuple[float, ...]],
+    factor: float,
+    trained: int,
+    attention: Any = None,
+) -> Made:
+    """Divide each pair by a number of its own, from a table that is chosen by
+    length.
+    """
+    if attention is None:
+        attention = longrope_attention(factor, trained)
+    (short, long), attention = tables, number(attention, "attention_factor")
+    scaling = scalings.LongRope(
+        long_factor=long,
+        short_factor=short,
+        factor=max(1.0, factor),
+        attention_factor=attention,
+    )
+    return scaling, attention, trained
+
+
+# Rows of `Reader.methods` are made of these; a runtime has functions of its own for the
+# rest.
+
+
+def unscaled(settings: Settings) -> Made:
+    return scalings.Unscaled(), 1.0, settings.longest
+
+
+def linear(settings: Settings) -> Made:
+    return (
+        scalings.PositionInterpolation(factor=settings.number("factor")),
+        1.0,
+        settings.longest,
+    )
+
+
+def dynamic(settings: Settings) -> Made:
+    if settings.trace.family.name.startswith("hunyuan") and settings.get("alpha"):
+        return of_alpha(settings)
+    return scalings.DynamicNtk(factor=settings.number("factor")), 1.0, settings.longest
+
+
+def of_alpha(settings: Settings) -> Made:
+    """Raise the base by Hunyuan's alpha, at every length; the factor beside it is not
+    read.
+    """
+    return scalings.NtkAware(factor=settings.number("alpha")), 1.0, settings.longest
+
+
+def llama3(settings: Settings) -> Made:
+    bands = divisible({name: settings.number(name) for name in BANDS})
+    return scalings.Llama3(**bands), 1.0, settings.original()
+
+
+def divisible(bands: dict[str, float]) -> dict[str, float]:
+    """Return llama3's numbers; RefusedError for a 0 by which a length would be
+    divided.
+    """
+    if zero := [name for name in BANDS[1:] if bands[name] == 0]:
+        raise RefusedError(f"{zero[0]} is 0, and a length is divided by it")
+    return bands
+
+
+def coded_yarn(
+    settings: Settings,
+    factor: float,
+    attention: float,
+    trained: int | None = None,
+    truncate: bool | None = None,
+) -> Made:
+    """Return YaRN with betas, original length and ``truncate`` from the block unless
+    given.
+    """
+    if truncate is None:
+        truncate = bool(settings.read("truncate", True))
+    scaling = scalings.Yarn(
+        factor=factor,
+        beta_fast=settings.number("beta_fast", 32),
+        beta_slow=settings.number("beta_slow", 1),
+        truncate=truncate,
+        attention_factor=attention,
+    )
+    return scaling, attention, settings.original() if trained is None else trained
+
+
+def mscale_yarn(settings: Settings) -> Made:
+    factor = settings.number("factor")
+    return coded_yarn(settings, factor, mscale_ratio(settings, factor), truncate=True)
+
+
+def one_table(settings: Settings, name: str, trained: int) -> Made:
+    """Use one of longrope's two lists at every length, with the factor from the
+    lengths.
+    """
+    for one in LISTS:
+        settings.mark(one, "used")
+    table, ratio = values.numbers(settings.read(name), name), settings.longest / trained
+    return longrope((table, table), ratio, trained)
+
+
+def proportional(settings: Settings, factor: float | None = None) -> Made:
+    factor = settings.number("factor", 1.0) if factor is None else factor
+    if factor != 1:
+        raise NotModelledError(f"proportional with a factor of {factor:g}")
+    share = settings.number("partial_rotary_factor", 1.0)
+    return scalings.Proportional(p=share), 1.0, settings.longest
+
+
+def methods_of(
+    name: str, functions: Mapping[str, Any] | None = None
+) -> dict[str, Method]:
+    """Return a table of methods.toml; ``functions`` of the reader's file win over those
+    here.
+    """
+    known, found = {**globals(), **(functions or {})}, {}
+    for kind, row in table("methods")[name].items():
+        make = partial(known[row["make"]], **row.get("fixed", {}))
+        found[kind] = Method(make, tuple(row.get("needs", ())), row.get("defaults", {}))
+    return found
+
+
+COMMON = methods_of("common")

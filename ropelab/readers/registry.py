@@ -1,0 +1,304 @@
+"""The runtimes by name, and reading one configuration with all of them."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.resources import files
+from typing import Any, Literal
+
+from ropelab.readers import families
+from ropelab.readers.families import RELEASE, RELEASES, table
+from ropelab.readers.reader import head_dim_of
+from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, short
+from ropelab.readers.trace import KeyUse, Trace
+from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.sentences import printable
+
+# The cast chain of transformers, vLLM and TGI: float32 angles, cos and sin in the
+# model's format. In the chain float32 these stay in float32, in a table or in the
+# kernel.
+MODEL_FORMAT = "transformers_llama"
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One runtime at one version, with the evidence for its reader."""
+
+    name: str
+    version: str
+    # run: compared with computed values of that version; parts: with its converter's
+    # output and its kernel's rotations; read: only the source was read, which the
+    # reader's file names.
+    proof: Literal["run", "parts", "read"]
+    read: Callable[[Trace], dict[str, RopeSpec]]
+    compared: frozenset[str]  # model types of the comparison
+    reads: tuple[str, ...]  # kinds of documents
+    chain: str = MODEL_FORMAT  # of casts; a preset of `precision`
+    release: str = RELEASE  # of transformers, whose classes fill in what a file omits
+    # the class follows from a name or sizes in the file, not its model_type
+    by_class: bool = False
+    backed: bool = False  # where it has no class of its own, that of transformers runs
+    classed: bool = False  # it trains the classes of transformers
+
+    def stated(self, model_type: str) -> str:
+        """Return in words how far the reader can be trusted for that model type."""
+        if model_type not in self.compared:
+            return "read from source, not run" + (
+                " for this model" if self.compared else ""
+            )
+        if self.proof == "parts":
+            return "compared with what its converter wrote and its kernel rotated"
+        return "compared with what it computed"
+
+
+# Architectures or model types that a runtime has a class for, written by
+# tools/model_lists.py.
+_LISTS = json.loads(
+    (files(__package__) / "model_lists.json").read_text(encoding="utf-8")
+)
+_CLASS_OF = families.REMOTE | dict(
+    pair.split(":") for pair in _LISTS.pop("architectures").split()
+)
+LISTS = {name: frozenset(words.split()) for name, words in _LISTS.items()}
+
+
+def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -> bool:
+    """Return True if a runtime has a class for a model; True, too, if its list is not
+    known.
+    """
+    if name not in LISTS:
+        return True
+    # The language part of a model of several parts has a class of the whole's.
+    texts = families.CLASSES["texts"].items()
+    outer = {o for o, kind in texts if kind in kinds and kind.startswith(o)}
+    named = set(architectures)
+    if not named:  # a model of text, and one of text and images
+        named = {
+            one for kind in {*kinds, *outer} for one in _CLASS_OF.get(kind, "").split()
+        }
+        named |= {one.replace("CausalLM", "ConditionalGeneration") for one in named}
+    return bool(LISTS[name] & {*kinds, *outer, *named})
+
+
+Outcome = Literal["read", "refused", "not modelled"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A configuration as one runtime reads it: a spec per layer type, or the reason for
+    none.
+    """
+
+    runtime: Runtime
+    layers: Mapping[str, RopeSpec]
+    keys: tuple[KeyUse, ...]
+    outcome: Outcome
+    problem: str
+    model_type: str
+
+    @property
+    def main(self) -> RopeSpec | None:
+        """The layer type that sees the whole context: full attention, else the only
+        one.
+        """
+        return self.layers.get(self.label)
+
+    @property
+    def stopped(self) -> str:
+        """The problem in a sentence of its own, which names the runtime."""
+        release = f"{self.runtime.name} {self.runtime.version}"
+        words = self.problem.replace("that release", release)
+        return f"refused by {release}: {words}" if self.outcome == "refused" else words
+
+    @property
+    def label(self) -> str:
+        return (
+            "full_attention"
+            if "full_attention" in self.layers
+            else next(iter(self.layers), "")
+        )
+
+
+def _runtime(name: str, row: Mapping[str, Any]) -> Runtime:
+    """Return a record of runtimes.toml; its reader is a class of a module here, or the
+    module.
+    """
+    file, _, kind = row["reader"].partition(".")
+    reader = import_module(f"{__package__}.{file}")
+    about = {
+        key: value for key, value in row.items() if key not in ("reader", "options")
+    }
+    about["read"] = (
+        getattr(reader, kind)(**row.get("options", {})) if kind else reader
+    ).read
+    about["compared"] = frozenset(row.get("compared", "").split())
+    about["reads"] = tuple(row.get("reads", "config").split())
+    return Runtime(name, **about)
+
+
+RUNTIMES, TRAINERS = (
+    {name: _runtime(name, row) for name, row in table("runtimes")[group].items()}
+    for group in ("runtimes", "trainers")
+)
+
+# The runtime against which the others are compared unless another is named.
+REFERENCE = "transformers-5"
+
+
+def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
+    """Return the runtimes of those names or prefixes that read such files, all without
+    names.
+    """
+    found: dict[str, Runtime] = {}
+    every = RUNTIMES | TRAINERS
+    for name in names:
+        fitting = {
+            n: r for n, r in every.items() if n == name or n.startswith(f"{name}-")
+        }
+        if not fitting:
+            raise unknown_name("runtime", name, every)
+        found |= fitting
+    able = [
+        runtime for runtime in (found or RUNTIMES).values() if kind in runtime.reads
+    ]
+    if not able:
+        only = ", ".join(
+            name for name, runtime in every.items() if kind in runtime.reads
+        )
+        raise InputError(
+            f"{', '.join(found)} cannot read {kind} files, only {only} can"
+        )
+    return able
+
+
+def untyped(config: Mapping[str, Any]) -> str:
+    """Return why no class can be found by a configuration's model_type, or nothing."""
+    kind, named = config.get("model_type"), config.get("architectures")
+    if not kind:
+        return "the class is found by model_type, which is missing"
+    # Servers have classes of their own for types of which no list is here; for none of
+    # these does a file name a class of transformers.
+    own = isinstance(named, list) and {*_CLASS_OF.values()}.issuperset(map(str, named))
+    types = families.UNASKED | families.FAMILIES.keys() | families.ROTATED
+    if str(kind) in types or not own or config.get("auto_map"):
+        return ""
+    return (
+        f"'{short(kind)}' is no type of transformers, and no code of its own is named"
+        " (auto_map)"
+    )
+
+
+def read(
+    runtime: Runtime,
+    config: Mapping[str, Any],
+    flags: Mapping[str, Any] | None = None,
+    unfound: str = "",
+) -> Reading:
+    """Read a configuration; ``unfound`` is a reason why no class is found by its
+    model_type.
+    """
+    trace = Trace(config, flags, runtime.release)
+    layers: dict[str, RopeSpec] = {}
+    outcome: Outcome = "not modelled"
+    try:
+        if unfound and not runtime.by_class:
+            raise RefusedError(unfound)
+        refuse_unread(runtime, trace)
+        layers, outcome, problem = runtime.read(trace), "read", ""
+    except RefusedError as error:
+        outcome, problem = "refused", str(error)
+    except (NotModelledError, InputError) as error:
+        problem = str(error)
+    except (ArithmeticError, ValueError) as error:  # lengths of 1, factors of 1e300
+        problem = f"numbers out of range ({error})"
+    problem = printable(problem[:300])  # a file can hold names of any length
+    return Reading(runtime, layers, trace.uses(), outcome, problem, trace.model_type)
+
+
+def refuse_unread(runtime: Runtime, trace: Trace) -> None:
+    """Raise NotModelledError for types that a release lacks, and keys that no reader
+    computes.
+    """
+    family = trace.family
+    usual = head_dim_of(trace, ()) if family.unread_odd else 1
+    given = trace.get(family.unread_key) if family.unread_key else "any"
+    if family.unread and given not in (None, usual):
+        raise NotModelledError(f"'{family.name}' has {family.unread}")
+    if family.read_by and runtime.name not in family.read_by:
+        raise NotModelledError(f"the code of '{family.name}' was not read there")
+    outer = str(trace.whole.get("model_type") or "")
+    part = families.PARTS.get(outer)
+    # llama.cpp's converter looks into the language part.
+    places = (
+        (trace.whole, trace.text) if runtime.name == "llama.cpp" else (trace.whole,)
+    )
+    lists = [
+        found for each in places if isinstance(found := each.get("architectures"), list)
+    ]
+    named = [name for found in lists for name in found if isinstance(name, str)]
+    own = {*named} & {*families.READ_FLAT.get(runtime.name, ())}
+    flat = own or family.flat or trace.prefix or outer in families.CLASSES["flat"]
+    if outer in families.CLASSES["texts"] and not (
+        trace.prefix.startswith(part) if part else flat
+    ):
+        part = part or "text_config"
+        raise NotModelledError(
+            f"'{outer}' has its language model in {part}, which is missing"
+        )
+    kinds = [kind for kind in (outer, trace.model_type) if kind]
+    # a GGUF file was converted already
+    of_file = "attention.head_count" not in trace.text
+    # and rotates all the same (Jina v3)
+    if of_file and family.name in families.UNROTATED:
+        raise NotModelledError(
+            f"'{family.name}' rotates in code of its own, which was not read"
+        )
+    if of_file and not family.known and family.name in families.UNASKED:
+        raise NotModelledError(f"the class of '{family.name}' was not read")
+    if (kinds or named) and of_file and not listed(runtime.name, kinds[:1], named):
+        more = (
+            "; where transformers has a class, that one runs" if runtime.backed else ""
+        )
+        raise NotModelledError(
+            f"'{short([*kinds, *named][0])}' is not in that release{more}"
+        )
+    widths = {"rotary_dim", "rotary_pct", "rope_pct"} - {
+        family.width_key,
+        *family.partial_keys,
+    }
+    share = [key for key in sorted(widths) if trace.text.get(key) not in (None, 1)]
+    if of_file and share and family.name and not family.known:
+        raise NotModelledError(
+            f"'{short(family.name)}' has {share[0]}, in code of its own"
+        )
+    # A release whose name is in read_by runs code that comes with the weights.
+    release = runtime.release if runtime.classed else runtime.version
+    known = kinds if runtime.name in family.read_by else RELEASES.get(release, kinds)
+    if unknown := [kind for kind in reversed(kinds) if kind not in known]:
+        problem = f"'{short(unknown[0])}' is not in that release"
+        raise NotModelledError(f"{problem}; the model's own code was not read")
+
+
+def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
+    """Return the reference's reading of the configuration ``name``; InputError without
+    a spec.
+    """
+    reading, trace = read(RUNTIMES[REFERENCE], config), Trace(config)
+    # The others are no answer where its class exists and the values are the problem.
+    kinds = {trace.model_type, str(config.get("model_type") or "")} - {
+        "",
+        *RELEASES[RELEASE],
+    }
+    if reading.main is None and (kinds or trace.family.read_by):
+        others = (read(runtime, config) for runtime in chosen(()))
+        reading = next((other for other in others if other.main is not None), reading)
+    if reading.main is None:
+        raise InputError(f"{name}: {reading.stopped}")
+    return reading
+
+
+def reference(name: str, config: Mapping[str, Any]) -> RopeSpec:
+    """Return the main spec of that reading."""
+    reading = reading_of(name, config)
+    return reading.layers[reading.label]

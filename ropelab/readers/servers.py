@@ -1,0 +1,256 @@
+"""vLLM and SGLang: configurations by transformers 5, frequencies of their own.
+
+Read from vllm 0.33.0 (model_executor/layers/rotary_embedding,
+transformers_utils/config.py, config/model.py) and sglang 0.5.23
+(srt/layers/rotary_embedding, srt/models/llama.py, srt/utils/hf_transformers/common.py).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ropelab.math.scaling import NtkAware
+from ropelab.readers import reader
+from ropelab.readers.families import table
+from ropelab.readers.reader import Made, Settings
+from ropelab.readers.spec import (
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    whole,
+)
+from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
+from ropelab.readers.transformers import Transformers5
+
+LATENT = "deepseek_yarn"
+# they pass mrope_positions_factor=1, unless videos are pruned
+UNLENGTHENED = ("qwen3", "qwen4")
+
+UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS, UNSCALED = map(
+    tuple, table("names")["servers"]
+)
+
+
+def lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
+    """Yield the lengths of the loaded configuration, where the class fills in a
+    maximum.
+    """
+    usual = trace.first((MAXIMUM,), trace.family.max_position_embeddings)[0]
+    given = ((name, usual if name == MAXIMUM else trace.get(name)) for name in names)
+    return (whole(value, name) for name, value in given if value is not None)
+
+
+class Server(Transformers5):
+    """The steps that vLLM and SGLang share."""
+
+    lengths = VLLM_LENGTHS  # where the class fills in no maximum
+
+    def spec(self, settings: Settings) -> RopeSpec:
+        # The loading by transformers has to pass first.
+        kind = Transformers5.kind(self, settings)
+        if isinstance(kind, str) and kind in Transformers5.methods:
+            settings.needs(*Transformers5.methods[kind].needs)
+        family = settings.trace.family
+        # by its configuration class
+        if family.name.startswith("phi") and kind in family.refuses:
+            raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
+        if (
+            family.name == "deepseek_v4"
+            and settings.layer == "compress"
+            and kind != "yarn"
+        ):
+            raise NotModelledError(
+                "DeepSeek-V4's compressed layers with anything but yarn"
+            )
+        return super().spec(settings)
+
+    def head_dim(self, trace: Trace) -> int:
+        # attention of DeepSeek 1
+        if trace.family.latent and trace.get("qk_rope_head_dim") == 0:
+            return reader.head_dim_of(trace, ())
+        return super().head_dim(trace)
+
+    def pairing(self, trace: Trace) -> Any:
+        return "half" if trace.get("qk_rope_head_dim") == 0 else super().pairing(trace)
+
+    def method(self, settings: Settings) -> Made:
+        return reader.Reader.method(self, settings)  # rotary classes of their own
+
+    def kind(self, settings: Settings) -> Any:
+        # Every scaled model with latent attention but MiniCPM3 gets its type replaced.
+        kind, family = settings.get("rope_type"), settings.trace.family
+        return (
+            LATENT
+            if family.latent and kind != "default" and family.name != "minicpm3"
+            else kind
+        )
+
+    def width(self, settings: Settings, head_dim: int) -> int:
+        # The share in the block counts also where transformers' class rotates the whole
+        # head.
+        kind, family = settings.get("rope_type"), settings.trace.family
+        # its share is another part's
+        if kind == "proportional" or family.name == "bailing_hybrid":
+            return head_dim
+        settings.mark("partial_rotary_factor", "used")
+        return reader.width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
+
+    def softmax_factor(self, settings: Settings) -> float:
+        # `attention_factor: 1` switches DeepSeek's factor on whole scores off.
+        return (
+            1.0
+            if settings.get("attention_factor") == 1.0
+            else super().softmax_factor(settings)
+        )
+
+
+class Vllm(Server):
+    def spec(self, settings: Settings) -> RopeSpec:
+        # Two type names may differ only where they mean the same.
+        old, new = settings.get("type"), settings.get("rope_type")
+        if old not in (None, new) and (old, new) not in reader.SAME_TYPES:
+            raise RefusedError(f"conflict between rope_type={new} and type={old}")
+        if new == "su":  # renamed after loading, and then filled in as by transformers
+            settings.values["rope_type"] = "longrope"
+            settings.put_first(
+                ORIGINAL, (ORIGINAL, f"rope_scaling.{ORIGINAL}", MAXIMUM), None, ""
+            )
+        return super().spec(settings)
+
+    def claimed(self, settings: Settings) -> tuple[int, int]:
+        trace = settings.trace
+        length = min(lengths(trace, VLLM_LENGTHS), default=2048)
+        if trace.text.get("model_max_length"):
+            length = whole(trace.get("model_max_length"), "model_max_length")
+        kind, factor = settings.get("rope_type"), settings.get("factor")
+        if kind == "longrope" and (original := trace.get(ORIGINAL)) is not None:
+            return whole(original, "original length"), 0
+        # Gemma 3 files state the length after scaling: _get_and_verify_max_len leaves
+        # them alone.
+        if kind in UNMULTIPLIED or factor is None or "gemma3" in trace.model_type:
+            return length, 0
+        return int(length * number(factor, "factor")), length
+
+
+class Sglang(Server):
+    def kind(self, settings: Settings) -> Any:
+        return (
+            "default"
+            if settings.trace.family.name in UNSCALED
+            else super().kind(settings)
+        )
+
+    def claimed(self, settings: Settings) -> tuple[int, int]:
+        trace, factor = settings.trace, settings.get("factor")
+        length = next(lengths(trace, SGLANG_LENGTHS), 2048)
+        # The factor multiplies in a flat block only, and only without an original
+        # length.
+        nested = (
+            trace.family.layers or settings.sources.get("rope_type", "").count(".") > 1
+        )
+        known = ORIGINAL in settings.values or settings.get("rope_type") == "llama3"
+        if nested or known or factor is None:
+            return length, 0
+        return int(length * number(factor, "factor")), length
+
+    def width(self, settings: Settings, head_dim: int) -> int:
+        # SGLang's Llama takes the share from an attribute of the class, not from the
+        # block.
+        if (
+            not settings.trace.family.shares
+            and settings.get("rope_type") != "proportional"
+        ):
+            return reader.width_of(head_dim, 1.0)
+        return super().width(settings, head_dim)
+
+
+def linear_of_float(settings: Settings) -> Made:
+    # A factor written as a whole number is iterated over, which stops the server.
+    if isinstance(settings.get("factor"), int):
+        raise RefusedError("linear with a whole number as factor: write 4.0, not 4")
+    return reader.linear(settings)
+
+
+def vllm_yarn(settings: Settings) -> Made:
+    # attention_factor counts, as in transformers.
+    factor, trained = settings.number("factor"), settings.original()
+    if settings.get("rope_type") == "telechat3-yarn":
+        return reader.coded_yarn(settings, factor, reader.magnitude(factor, 0.7))
+    # The table of models with position axes is longer, and the ramp comes from its
+    # length.
+    if settings.get("mrope_section") and not settings.trace.model_type.startswith(
+        UNLENGTHENED
+    ):
+        trained *= 4
+    return reader.coded_yarn(
+        settings, factor, reader.stated_attention(settings, factor), trained
+    )
+
+
+def vllm_ntk(settings: Settings) -> Made:
+    # The base times the factor, and each frequency divided by factor^(2/width) on top.
+    if settings.get("mixed_b") is not None:
+        raise NotModelledError("ntk with mixed_b")
+    server, factor = Vllm(), settings.number("factor")
+    pairs = server.width(settings, server.head_dim(settings.trace)) // 2
+    divisors = tuple(factor ** (pair / pairs) for pair in range(1, pairs + 1))
+    return reader.longrope((divisors, divisors), 1.0, settings.longest)
+
+
+def sglang_yarn(settings: Settings) -> Made:
+    if settings.get("extrapolation_factor", 1) != 1:
+        raise NotModelledError("an extrapolation_factor other than 1")
+    factor = settings.number("factor")
+    attention = reader.magnitude(factor)
+    # Unlike in transformers, mscales of 0 count.
+    if all(settings.get(name) is not None for name in MSCALES):
+        attention = reader.mscale_ratio(settings, factor)
+    # attention_factor is not read; attn_factor multiplies.
+    return reader.coded_yarn(
+        settings, factor, attention * settings.number("attn_factor", 1.0)
+    )
+
+
+def sglang_latent_yarn(settings: Settings) -> Made:
+    # attn_factor multiplies here, too.
+    scaling, attention, trained = reader.mscale_yarn(settings)
+    return scaling, attention * settings.number("attn_factor", 1.0), trained
+
+
+def longrope(settings: Settings) -> Made:
+    # factor and attention_factor are not read; the ratio of the lengths decides.
+    tables, trained = settings.lists(), settings.original()
+    ratio = settings.longest / trained
+    attention = reader.longrope_attention(ratio, trained)
+    for name in ("short_mscale", "long_mscale"):
+        if settings.number(name, attention) != attention:
+            raise NotModelledError(
+                f"{name}, a factor on cos and sin that changes with the table"
+            )
+    return reader.longrope(tables, ratio, trained)
+
+
+def vllm_dynamic(settings: Settings) -> Made:
+    if "alpha" in settings.values:
+        return reader.of_alpha(settings)
+    # Static, and without max_trained_positions the multiplier is 1: nothing is scaled.
+    longest, factor = settings.longest, settings.number("factor")
+    trained = whole(
+        settings.get("max_trained_positions", longest), "max_trained_positions"
+    )
+    if trained == longest:
+        settings.mark("factor", "ignored", "the multiplier is 1 at this length")
+    return NtkAware(factor=factor * longest / trained - (factor - 1)), 1.0, longest
+
+
+def sglang_dynamic(settings: Settings) -> Made:
+    if "alpha" in settings.values:
+        return reader.of_alpha(settings)
+    # Static: the base of the longest sequence from position 0 on.
+    factor = settings.number("factor")
+    return NtkAware(factor=factor * factor - (factor - 1)), 1.0, settings.longest
+
+
+COMMON = {**Transformers5.methods, **reader.methods_of("servers", globals())}
+Vllm.methods = COMMON | reader.methods_of("vllm", globals())
+Sglang.methods = COMMON | reader.methods_of("sglang", globals())

@@ -1,0 +1,139 @@
+"""A configuration's rotation as one runtime reads it, and the checks on its values."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling import LongRope, RopePlan, Scaling, Unscaled
+from ropelab.runs.arrays import Float
+from ropelab.runs.sentences import printable
+
+# Columns that are attributes of a spec.
+SHAPE = ("base", "rotary_dim", "head_dim", "pairing", "method")
+GAINS = ("attention_factor", "softmax_factor", "logit_multiplier")
+
+
+class RefusedError(Exception):
+    """The runtime itself stops at this configuration."""
+
+
+class NotModelledError(Exception):
+    """The runtime accepts the configuration and does something that no class here
+    computes.
+    """
+
+
+class FrequencyFactors(LongRope):
+    """The tensor of a GGUF file, a divisor per pair, as llama3 is stored there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeSpec:
+    """The rotation of one layer type; lengths in tokens."""
+
+    base: float
+    head_dim: int
+    rotary_dim: int
+    scaling: Scaling
+    trained_len: int  # the length that the scaling starts from
+    # the length that the runtime allows, None without a limit
+    claimed_len: int | None = None
+    attention_factor: float = 1.0  # on cos and sin, so that logits get its square
+    softmax_factor: float = 1.0  # on whole scores
+    pairing: Literal["half", "interleaved"] = "half"
+    # key path, flag, or default in words
+    base_source: str = field(default="", compare=False)
+    # trained_len is no guess of the runtime
+    stated: bool = field(default=True, compare=False)
+    # claimed_len is this length times factor
+    multiplied: int = field(default=0, compare=False)
+
+    @property
+    def geometry(self) -> Geometry:
+        return Geometry(self.rotary_dim, self.base, self.trained_len)
+
+    @property
+    def length(self) -> int:
+        return self.claimed_len or self.trained_len
+
+    @property
+    def logit_multiplier(self) -> float:
+        return self.attention_factor**2 * self.softmax_factor
+
+    @property
+    def method(self) -> str:
+        if isinstance(self.scaling, FrequencyFactors):
+            return "frequency factors in one table"
+        if isinstance(self.scaling, LongRope):
+            same = self.scaling.long_factor == self.scaling.short_factor
+            return f"longrope({'one table' if same else 'two tables'})"
+        # By a factor of 1.
+        return "unscaled" if self.scaling.label in ("pi", "ntk") else self.scaling.label
+
+    def plan(self, length: int) -> RopePlan:
+        return self.scaling.plan(self.geometry, length)
+
+    def inv_freq(self, length: int) -> Float[np.ndarray, " pairs"]:
+        """Return radians per token while ``length`` tokens are in the context."""
+        return np.asarray(self.plan(length).inv_freq, dtype=np.float64)
+
+    def unscaled(self, base: float) -> "RopeSpec":
+        """Return the spec of layers beside these that are never scaled and have their
+        own base.
+        """
+        plain = replace(
+            self, base=base, base_source="", multiplied=0, scaling=Unscaled()
+        )
+        return replace(plain, attention_factor=1.0, softmax_factor=1.0)
+
+    def checked(self) -> "RopeSpec":
+        """Return the spec itself if its plans exist; RefusedError for lists of another
+        length.
+        """
+        if isinstance(self.scaling, LongRope):
+            pairs = self.rotary_dim // 2
+            for name in ("short_factor", "long_factor"):
+                if (count := len(getattr(self.scaling, name))) != pairs:
+                    raise RefusedError(f"{name} has {count} numbers for {pairs} pairs")
+        if self.length < 1:
+            raise NotModelledError(f"a length of {self.length}, by a negative factor")
+        with np.errstate(over="raise"):  # an ArithmeticError, as Python's own
+            self.plan(self.trained_len)
+            self.plan(2 * self.trained_len)
+        return self
+
+
+def number(value: Any, name: str) -> float:
+    """Return a finite number, or raise RefusedError."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        given = f"'{short(value)}'" if isinstance(value, str) else short(value)
+        raise RefusedError(f"{name} must be a number, not {given}")
+    if not -1e300 < value < 1e300:  # beyond, products of two numbers overflow
+        raise RefusedError(f"{name} must be a finite number, not {short(value)}")
+    return float(value)
+
+
+def whole(value: Any, name: str) -> int:
+    """Return a whole number from 1 to 2^40, or raise RefusedError."""
+    given = number(value, name)
+    if given != int(given) or not 1 <= given <= 2**40:
+        raise RefusedError(
+            f"{name} must be a whole number from 1 to 2^40, not {short(value)}"
+        )
+    return int(given)
+
+
+def numbers(value: Any, name: str) -> tuple[float, ...]:
+    """Return at most 65536 finite numbers, or raise RefusedError."""
+    if not isinstance(value, list | tuple) or len(value) > 2**16:
+        raise RefusedError(f"{name} must be a list of numbers, not {short(value)}")
+    return tuple(number(item, name) for item in value)
+
+
+def short(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return f"a {type(value).__name__}"
+    text = printable(value) if isinstance(value, str) else repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,166 @@
+"""A configuration that records the status of every key that a reader asks for."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from ropelab.readers import families
+from ropelab.readers.spec import RefusedError, short
+
+Config = Mapping[str, Any]
+# used: as written. translated: under another name or in another place. ignored: not
+# read. overridden: another key wins. refused: the runtime stops because of it.
+Status = Literal["used", "translated", "ignored", "overridden", "refused"]
+
+# The parts of multimodal configurations that hold their language model.
+NESTS = ("text_config", "llm_config", "language_config", "thinker_config")
+
+BLOCKS = ("rope_scaling", "rope_parameters")
+ORIGINAL = "original_max_position_embeddings"
+MAXIMUM = "max_position_embeddings"
+BANDS = ("factor", "low_freq_factor", "high_freq_factor")  # of llama3
+LISTS = ("short_factor", "long_factor")  # of longrope
+MSCALES = ("mscale", "mscale_all_dim")
+# The note of a key that transformers 5 passes over.
+OUTSIDE = "outside the dicts of the layer types"
+
+
+@dataclass(frozen=True)
+class KeyUse:
+    path: str
+    status: Status
+    note: str = ""
+
+
+class Trace:
+    """The language part of a configuration, the status of each key, and the runtime's
+    flags.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        flags: Config | None = None,
+        release: str = families.RELEASE,
+    ) -> None:
+        self.whole = config
+        # of transformers, whose classes fill in what the file omits
+        self.release = release
+        self.prefix, self.text = language_part(config)
+        for key, values in self.family.switches.items():
+            self.text = (
+                {**self.text, **values} if self.text.get(key) is True else self.text
+            )
+        self.flags = dict(flags or {})
+        self._marks: dict[str, KeyUse] = {}
+
+    @property
+    def model_type(self) -> str:
+        outer, kind = self.whole.get("model_type"), self.text.get("model_type")
+        kind = families.RENAMED.get(f"{outer}.{kind}", kind) or outer
+        return kind if isinstance(kind, str) else ""
+
+    @cached_property
+    def family(self) -> families.Family:
+        return families.family_of(
+            self.model_type, self.release, str(self.whole.get("model_type"))
+        )
+
+    def has(self, path: str) -> bool:
+        return value_in(self.text, path) is not ABSENT
+
+    def get(self, path: str, default: Any = None, status: Status = "used") -> Any:
+        """Return the value at a dotted path; a present key gets the status."""
+        value = value_in(self.text, path)
+        if value is ABSENT:
+            return default
+        self.mark(path, status)
+        return value
+
+    def first(self, paths: tuple[str, ...], default: Any = None) -> tuple[Any, str]:
+        """Return value and path of the first key that is present and not null, or of
+        its alias.
+        """
+        aliases = (self.family.aliases.get(path) for path in paths)
+        for path in (*paths, *filter(None, aliases)):
+            value = self.get(path)
+            if value is not None:
+                return value, path
+        return default, ""
+
+    def block(self, name: str) -> Mapping[str, Any] | None:
+        """Return the dict under that name, None without one; RefusedError for anything
+        else.
+        """
+        value = self.text.get(name)
+        if value and not isinstance(value, Mapping):
+            raise RefusedError(f"{name} must be a dict, not {short(value)}")
+        return value if isinstance(value, Mapping) else None
+
+    def mark(self, path: str, status: Status, note: str = "") -> None:
+        """Set the status of a key; a later mark wins."""
+        self._marks[path] = KeyUse(f"{self.prefix}{path}", status, note)
+
+    def mark_unmarked(self, path: str) -> None:
+        """Count a key as used unless it has a status already."""
+        self._marks.setdefault(path, KeyUse(f"{self.prefix}{path}", "used"))
+
+    def uses(self) -> tuple[KeyUse, ...]:
+        """Return every key about rotation, in the order of the file; unread ones as
+        ignored.
+        """
+        return tuple(
+            self._marks.get(path, KeyUse(f"{self.prefix}{path}", "ignored"))
+            for path in rope_paths(self.text)
+        )
+
+
+ABSENT: Any = object()
+
+
+def value_in(text: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a dotted path, or ABSENT."""
+    value: Any = text
+    for part in path.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return ABSENT
+        value = value[part]
+    return value
+
+
+def language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the dotted prefix and the dict of the language model inside a
+    configuration.
+    """
+    for name in (families.PARTS.get(str(config.get("model_type"))), *NESTS):
+        inner = config.get(name)
+        if isinstance(inner, Mapping) and inner:
+            prefix, text = language_part(inner)
+            return f"{name}.{prefix}", text
+    return "", config
+
+
+def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the dotted paths of the keys about rotation, those inside rope blocks
+    included.
+    """
+    for name, value in text.items():
+        if name in BLOCKS and isinstance(value, Mapping):
+            for key, inner in value.items():
+                if isinstance(inner, Mapping):  # the dict of a layer type
+                    yield from (f"{name}.{key}.{last}" for last in inner)
+                else:
+                    yield f"{name}.{key}"
+        elif not isinstance(value, Mapping) and families.concerns_rope(name):
+            yield name
+
+
+def rope_block(text: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return name and content of a configuration's rope block; one that is no dict is
+    none.
+    """
+    for name in BLOCKS:
+        if isinstance(block := text.get(name), Mapping) and block:
+            return name, block
+    return "rope_parameters", {}

@@ -1,0 +1,210 @@
+"""Trainers that make a rotation of their own.
+
+Read from megatron-core 0.16.1 (models/common/embeddings/rotary_pos_embedding.py,
+models/gpt) with Megatron-LM's arguments, and from llamafactory 0.9.5
+(model/model_utils/rope.py), megatron-bridge 0.3.1 (models/*/*_bridge.py), torchtitan
+0.3.0 (models) and unsloth 2026.10.9 (models/llama.py).
+"""
+
+import math
+from typing import Any
+
+from ropelab.math.scaling import Unscaled
+from ropelab.readers import reader, transformers
+from ropelab.readers.families import table
+from ropelab.readers.reader import KEPT, Made, Reader, Settings
+from ropelab.readers.spec import (
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    whole,
+)
+from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace, rope_block
+from ropelab.readers.transformers import Transformers4, Transformers5
+
+FLAGS, SWITCHES = (table("trainers")[kind] for kind in ("flags", "switches"))
+LLAMAFACTORY = ("linear", "dynamic", "yarn", "llama3")
+
+
+class Megatron(Reader):
+    """Megatron-LM's GPT model with --position-embedding-type rope: no key of the file
+    counts.
+    """
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        if trace.family.latent:
+            raise NotModelledError("Megatron-LM's latent attention")
+        settings, flags = Settings(trace), trace.flags
+        base = "--rotary-base" if "rotary_base" in flags else "default of --rotary-base"
+        settings.put("rope_theta", flags.get("rotary_base", 10000), base)
+        settings.put(
+            "partial_rotary_factor",
+            flags.get("rotary_percent", 1.0),
+            "--rotary-percent",
+        )
+        settings.put("rope_type", "default", "flags")
+        # the other three numbers are constants in its code
+        if flags.get("use_rope_scaling"):
+            factor = flags.get("rope_scaling_factor", 8.0)
+            settings.values |= {
+                "rope_type": "llama3",
+                "factor": factor,
+                **KEPT,
+                ORIGINAL: 8192,
+            }
+        if factor := flags.get("interpolation"):
+            if flags.get("use_rope_scaling"):
+                raise NotModelledError(
+                    "--use-rope-scaling with an interpolation factor"
+                )
+            settings.values |= {"rope_type": "linear", "factor": factor}
+        return {"all": settings}
+
+    def head_dim(self, trace: Trace) -> int:
+        if "kv_channels" not in trace.flags:
+            return reader.head_dim_of(trace, ())
+        width = whole(trace.flags["kv_channels"], "--kv-channels")
+        if width > reader.MOST_FEATURES:
+            raise RefusedError(f"heads of {width} features")
+        return width
+
+    def pairing(self, trace: Trace) -> Any:
+        return "interleaved" if trace.flags.get("rotary_interleaved") else "half"
+
+
+Megatron.methods = reader.COMMON | reader.methods_of("megatron")
+
+
+class LlamaFactory(Transformers4):
+    """transformers 4 after LLaMA-Factory has replaced the block."""
+
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        kind = trace.flags.get("rope_scaling", "null")
+        if kind not in (*LLAMAFACTORY, "null"):
+            raise RefusedError(f"rope_scaling must be one of {', '.join(LLAMAFACTORY)}")
+        if kind != "null":
+            trace.text = {**trace.text, **replaced(trace, kind)}
+        return super().read(trace)
+
+
+def replaced(trace: Trace, kind: str) -> dict[str, Any]:
+    """Return the keys that it sets for training; none if its cutoff is not beyond the
+    length.
+    """
+    own = rope_block(trace.text)[1] if trace.has("rope_scaling") else {}
+    old = whole(own.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM)
+    factor = math.ceil(
+        number(trace.flags.get("cutoff_len", 2048), "--cutoff-len") / old
+    )
+    if factor <= 1:
+        return {}
+    block = {
+        "rope_type": kind,
+        "factor": float(factor),
+        **(KEPT if kind == "llama3" else {}),
+    }
+    block |= {} if kind == "linear" else {ORIGINAL: old}
+    return {MAXIMUM: old * factor, "rope_scaling": block}
+
+
+class MegatronBridge(Reader):
+    """Megatron-LM's GPT model as Megatron-Bridge (verl, NeMo-RL) sets it up from a
+    file.
+    """
+
+    types = (
+        "llama",
+        "mistral",
+        "qwen2",
+        "qwen3",
+        "qwen3_moe",
+        "gpt_oss",
+        "deepseek_v3",
+    )
+    other = "of Megatron-Bridge the class for '{}' was not read"
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        settings = Transformers4("factor", "switch").settings(trace)["all"]
+        model, kind = trace.model_type, settings.get("rope_type")
+        if model == "gpt_oss":
+            settings.values |= table("trainers")["bridged_gpt_oss"]
+        elif (model, kind) == ("llama", "llama3"):
+            settings.values |= {**KEPT, ORIGINAL: 8192}
+        elif (model, kind) == ("mistral", "yarn"):
+            raise RefusedError("MistralModelProvider takes no scale_factor")
+        elif kind != "yarn":
+            settings.values["rope_type"] = "default"
+        return {"all": settings}
+
+
+def bridged_yarn(settings: Settings) -> Made:
+    """Keep YaRN's factor on cos and sin; only two bridges keep its frequencies."""
+    factor = settings.number("factor")
+    both = all(settings.get(name) is not None for name in MSCALES)
+    attention = (
+        reader.mscale_ratio(settings, factor) if both else reader.magnitude(factor)
+    )
+    if settings.trace.model_type in ("gpt_oss", "deepseek_v3"):
+        return reader.coded_yarn(settings, factor, attention)
+    # The bridge sets position_embedding_type to 'rope' after YaRN's numbers, and the
+    # attention multiplies by the factor wherever these are there.
+    return Unscaled(), attention, settings.longest
+
+
+MegatronBridge.methods = {
+    **Megatron.methods,
+    **reader.methods_of("megatron-bridge", globals()),
+}
+
+
+class TorchTitan(Transformers5):
+    """torchtitan's own models: sizes name one, and no rotary key of the file counts."""
+
+    models = table("trainers")["torchtitan"]
+    sizes = ("hidden_size", "num_hidden_layers", "num_key_value_heads")
+    types = frozenset(kind for row in models for kind in row["types"])
+    other = "torchtitan has no model of type '{}'"
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        sizes = [trace.text.get(key) for key in self.sizes]
+        for row in (row for row in self.models if trace.model_type in row["types"]):
+            for size in (name for name, one in row["sizes"].items() if one == sizes):
+                return {
+                    "all": Settings(
+                        trace, row["rope"], f"torchtitan's {row['name']} {size}"
+                    )
+                }
+        raise NotModelledError("torchtitan has no model of these sizes")
+
+
+class Unsloth(Transformers5):
+    """transformers 5, but for six model types with frequencies of its own, made
+    once.
+    """
+
+    own = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
+
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        return (
+            super().read(trace)
+            if trace.model_type in self.own
+            else Transformers5().read(trace)
+        )
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        settings, longest = super().settings(trace)["all"], self.longest(trace)
+        wanted = whole(trace.flags.get("max_seq_length", longest), "--max-seq-length")
+        if wanted > longest:
+            trace.text = {**trace.text, MAXIMUM: wanted}
+            if settings.get("rope_type") != "llama3":
+                settings.values |= {"rope_type": "linear", "factor": wanted / longest}
+        if trace.model_type.startswith("gemma"):
+            settings.values["rope_type"] = "default"
+        return {"all": settings}
+
+
+Unsloth.methods = {
+    **Transformers5.methods,
+    **reader.methods_of("unsloth", vars(transformers)),
+}

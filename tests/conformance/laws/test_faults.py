@@ -1,0 +1,47 @@
+"""Every planted fault is found and named, and nothing is found where nothing was
+planted.
+"""
+
+from typing import Any
+
+import pytest
+
+from ropelab.conformance.laws.doctor import examine
+from ropelab.conformance.laws.subject import Function, Transformers
+from tests.conformance.laws.faults import FAULTS, Fault, Kept
+from tests.models.released.tiny import untouched
+
+
+def broken(subject: Any) -> dict[tuple[str, str], str]:
+    """What each broken trial says."""
+    trials, _ = examine(subject)
+    return {
+        (row["law"], row["trial"]): row["says"]
+        for row in trials
+        if row["verdict"] == "broken"
+    }
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_found_and_named(fault: Fault) -> None:
+    found = broken(Transformers(fault.make()))
+    assert (fault.law, fault.trial) in found
+    assert fault.says in found[fault.law, fault.trial]
+
+
+# The dynamic base follows the length, which breaks laws by design.
+RIGHT = {str((f.model, f.changes)): f for f in FAULTS if f.name != "stale dynamic base"}
+
+
+@pytest.mark.parametrize("fault", RIGHT.values(), ids=lambda fault: fault.name)
+def test_nothing_is_found_in_the_same_model_without_it(fault: Fault) -> None:
+    assert broken(Transformers(untouched(fault.model, **dict(fault.changes)))) == {}
+
+
+def test_keys_shifted_by_the_wrong_sign_are_found() -> None:
+    assert broken(Function(Kept(1))) == {}
+    assert {law for law, _ in broken(Function(Kept(-1)))} == {"K-shift"}
+
+
+def test_there_are_more_than_twenty() -> None:
+    assert len({fault.name for fault in FAULTS}) >= 20

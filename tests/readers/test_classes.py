@@ -1,0 +1,242 @@
+"""Every rotary class of the installed transformers against the reader, and the table
+behind it.
+"""
+
+import importlib.util
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from ropelab.conformance.observed import rotary_class, rotary_module
+from ropelab.readers import registry
+from ropelab.readers.families import CLASSES, RELEASES, family_of
+
+TOOL = Path(__file__).parents[2] / "tools" / "class_defaults.py"
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+LLAMA3 = {
+    **YARN,
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
+# Each leaves out what the one before it gives, so that every default is asked for.
+FILES: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "base": {"rope_theta": 54321.0, "max_position_embeddings": 4096},
+    "sizes": {"hidden_size": 1024, "num_attention_heads": 16},
+    "head": {"head_dim": 96, "qk_rope_head_dim": 32},
+    "latent": {"qk_rope_head_dim": 32, "rope_interleave": False},
+    "share": {"partial_rotary_factor": 0.5, "rope_theta": 54321},
+    "width": {"rotary_dim": 32},
+    "yarn": {
+        "rope_scaling": YARN,
+        "rope_theta": 54321.0,
+        "max_position_embeddings": 8192,
+    },
+    "yarn of 5": {
+        "rope_parameters": {**YARN, "rope_theta": 54321.0, "truncate": False}
+    },
+    "yarn and share": {"rope_parameters": {**YARN, "partial_rotary_factor": 0.5}},
+    "llama3": {"rope_scaling": LLAMA3, "original_max_position_embeddings": 2048},
+    "no base": {"rope_theta": None},
+    "no dict": {"rope_scaling": "yarn"},
+    "alpha": {"rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
+    "linear": {"rope_scaling": {"type": "linear", "factor": 2.0}},
+    "axes": {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
+    "axes alone": {"rope_scaling": {"rope_type": "mrope"}},
+    "default": {"rope_parameters": {"rope_type": "default", "rope_theta": 54321.0}},
+    "by layer": {
+        "rope_parameters": {
+            "full_attention": {**YARN, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        }
+    },
+}
+# Pairs in another order than by frequency.
+ORDERED = {"ernie4_5_vl_moe_text"}
+# Files at which these classes stop or err for other reasons than the keys about
+# rotation.
+EXCEPT = {
+    # read by the rotary class, not by the configuration's
+    "diffusion_gemma_text": {"share"},
+    "ernie4_5_vl_moe_text": {"sizes", "head"},  # its sections do not fit
+    "falcon": {"head"},  # a property that cannot be set
+    "qwen3_omni_moe_text": {"yarn and share"},  # an odd head in its default sizes
+    "csm_depth_decoder_model": {"alpha"},  # a length of 33, above which dynamic scales
+    "neomme": {"no base"},  # takes null for none
+    "ultrabert": {"no base"},  # a list of bases, which no reader computes
+    "mistral4": {
+        "yarn",
+        "llama3",
+        "linear",
+        "alpha",
+    },  # tables twice as wide as what attention rotates
+}
+
+
+def built(kind: str, keys: dict[str, Any]) -> Any:
+    """transformers' rotary class of such a file; None if it refuses the file."""
+    config_class = CONFIG_MAPPING[kind]
+    try:
+        config = config_class.from_dict(json.loads(json.dumps(keys)))
+        return rotary_class(config_class)(config=config.get_text_config())
+    except Exception:  # whatever stops transformers
+        return None
+
+
+def tables(module: Any) -> Iterator[tuple[str, np.ndarray, float]]:
+    """Layer types with their frequencies and the factor on cos and sin."""
+    for name, buffer in module.named_buffers():
+        if name.endswith("inv_freq") and "original" not in name:
+            prefix = name.removesuffix("inv_freq")
+            factor = getattr(module, f"{prefix}attention_scaling", None)
+            yield (
+                prefix.removesuffix("_") or "all",
+                buffer.double().numpy(),
+                factor or 1.0,
+            )
+
+
+def compare(kind: str, keys: dict[str, Any]) -> str:
+    """The difference between the class and the reader in words, or nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = built(kind, keys)
+    reading = registry.read(
+        registry.RUNTIMES["transformers-5"], {"model_type": kind, **keys}
+    )
+    if module is None:
+        return (
+            ""
+            if not reading.layers
+            else f"read as {reading.main}, transformers refuses"
+        )
+    if "odd rotated width" in reading.problem:
+        # transformers rotates one feature more
+        width = int(reading.problem.split()[-1])
+        return (
+            ""
+            if all(2 * len(table) == width + 1 for _, table, _ in tables(module))
+            else "odd"
+        )
+    if not reading.layers:
+        return f"{reading.outcome}: {reading.problem}"
+    for layer, table, factor in tables(module):
+        spec = reading.layers.get(layer) or reading.layers.get("all")
+        if spec is None:
+            return f"no layers {layer}, only {', '.join(reading.layers)}"
+        own = spec.inv_freq(64)
+        if own.shape != table.shape:
+            return f"{layer}: {len(own)} pairs, not {len(table)}"
+        if kind in ORDERED:
+            own, table = np.sort(own), np.sort(table)
+        if not np.allclose(own, table, rtol=2e-6, atol=1e-12):
+            return (
+                f"{layer}: frequencies {own[:3]} of base {spec.base}, not {table[:3]}"
+            )
+        if abs(spec.attention_factor - factor) > 1e-6:
+            return f"{layer}: factor {spec.attention_factor}, not {factor}"
+    return ""
+
+
+# DBRX: its published files keep the base where transformers' class does not look.
+ASKED_BY_HAND = {
+    "esmc",
+    "granite4_vision_text",
+    "kyutai_speech_to_text",
+    "mimi",
+    "moshi",
+}
+OWN = [
+    kind
+    for kind in sorted({*CLASSES["classes"], *ASKED_BY_HAND})
+    if "transformers-5" in (family_of(kind).read_by or ("transformers-5",))
+]
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_the_reader_computes_what_the_class_does(kind: str) -> None:
+    files = {
+        name: keys for name, keys in FILES.items() if name not in EXCEPT.get(kind, ())
+    }
+    found = {name: compare(kind, keys) for name, keys in files.items()}
+    assert {name: problem for name, problem in found.items() if problem} == {}
+
+
+# What JSON can hold in the place of a whole number, a flag or a list of names.
+ODD: tuple[Any, ...] = (64.0, "64", None, True, [])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OWN if kind in CLASSES["classes"]])
+def test_values_of_another_type_are_refused_as_the_class_refuses_them(
+    kind: str,
+) -> None:
+    for key, types in family_of(kind).types.items():
+        for value in ODD:
+            try:
+                CONFIG_MAPPING[kind].from_dict({key: value})
+                refused = ""
+            except Exception as error:
+                refused = type(error).__name__
+            config = {"model_type": kind, key: value}
+            reading = registry.read(registry.RUNTIMES["transformers-5"], config)
+            by_type = (
+                reading.outcome == "refused" and "must be of type" in reading.problem
+            )
+            if by_type or (types and refused == "StrictDataclassFieldValidationError"):
+                assert reading.outcome == "refused", (
+                    f"{config}: {refused}, {reading.problem}"
+                )
+                assert refused, f"{config}: {reading.problem}"
+
+
+def test_the_table_is_what_the_installed_classes_say() -> None:
+    spec = importlib.util.spec_from_file_location("class_defaults", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert json.loads(tool.document([])) == CLASSES
+
+
+def test_the_table_has_most_classes_and_no_type_that_a_release_lacks() -> None:
+    assert len(CLASSES["classes"]) > 150
+    for release, rows in CLASSES["older"].items():
+        assert set(rows) <= RELEASES[release]
+
+
+# Published files that say otherwise what their text is than transformers' own classes
+# do.
+SIZES = {
+    "hidden_size": 5120,
+    "num_attention_heads": 40,
+    "max_position_embeddings": 131072,
+}
+LATENT = {**SIZES, "qk_rope_head_dim": 64, "rope_theta": 50000.0}
+
+
+@pytest.mark.parametrize(
+    ("outer", "text"),
+    [
+        (
+            "exaone4_5",
+            {"model_type": "exaone4_5_text", **SIZES, "rope_scaling": LLAMA3},
+        ),
+        ("kimi_k25", {"model_type": "kimi_k2", **LATENT}),
+    ],
+)
+def test_a_text_type_that_its_whole_renames_is_read(
+    outer: str, text: dict[str, Any], tmp_path: Path
+) -> None:
+    config = {"model_type": outer, "text_config": text}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    reading = registry.read(registry.RUNTIMES["transformers-5"], config)
+    assert reading.main is not None, reading.problem
+    ((_, table, _),) = tables(rotary_module(tmp_path))
+    np.testing.assert_allclose(reading.main.inv_freq(64), table, rtol=2e-6)

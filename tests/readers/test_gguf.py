@@ -1,0 +1,216 @@
+"""The header reader against the `gguf` package, and against files that lie."""
+
+import random
+import struct
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+from ropelab.audit.audited import audit
+from ropelab.readers.document import load
+from ropelab.readers.gguf import Length, read_header
+from ropelab.readers.registry import RUNTIMES, read
+from ropelab.runs.errors import InputError
+
+MUTATIONS = 2000
+
+
+def write(path, divisors=True, **extra):
+    """A small Llama file with a vocabulary, made by the package."""
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(131072)
+    writer.add_embedding_length(4096)
+    writer.add_head_count(32)
+    writer.add_rope_dimension_count(128)
+    writer.add_rope_freq_base(500000.0)
+    writer.add_token_list([f"token {i}" for i in range(500)])
+    writer.add_token_scores([0.5] * 500)
+    writer.add_bool("llama.rope.scaling.finetuned", True)
+    for name, value in extra.items():
+        getattr(writer, name)(value)
+    freqs = np.linspace(1, 8, 64).astype(np.float32)
+    if divisors:
+        writer.add_tensor("rope_freqs.weight", freqs)
+    writer.add_tensor("output.weight", np.zeros((4, 8), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture
+def file(tmp_path):
+    return write(tmp_path / "model.gguf")
+
+
+def test_the_header_is_what_the_package_reads(file):
+    ours, theirs = read_header(file), gguf.GGUFReader(file)
+    scalars = {
+        name: field.contents()
+        for name, field in theirs.fields.items()
+        if not name.startswith("GGUF.") and field.types[0] != gguf.GGUFValueType.ARRAY
+    }
+    mine = {
+        name: value
+        for name, value in ours.fields.items()
+        if not isinstance(value, Length)
+    }
+    assert mine == scalars
+    assert ours.fields["tokenizer.ggml.tokens"] == Length(500)
+    tensor = next(t for t in theirs.tensors if t.name == "rope_freqs.weight")
+    np.testing.assert_array_equal(ours.tensors["rope_freqs.weight"], tensor.data)
+
+
+def test_a_file_is_audited_from_its_keys_and_tensors(file):
+    result = audit(load(str(file)))
+    (row,) = result.rows["runtimes"]
+    assert (row["runtime"], row["base"], row["rotary_dim"]) == (
+        "llama.cpp",
+        500000.0,
+        128,
+    )
+    spec = result.reference.main
+    assert spec is not None
+    plain = 500000.0 ** (-np.arange(0, 128, 2) / 128)
+    np.testing.assert_allclose(
+        spec.inv_freq(100), plain / np.linspace(1, 8, 64), rtol=1e-6
+    )
+
+
+def test_a_runtime_that_reads_no_such_file_is_named(file: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"^vllm cannot read gguf files, only llama\.cpp can$"
+    ):
+        audit(str(file), runtime="vllm")
+    assert [
+        r.runtime.name for r in audit(str(file), runtime="vllm,llama.cpp").readings
+    ] == ["llama.cpp"]
+
+
+def test_the_files_own_yarn_attention_factor_has_no_effect(tmp_path):
+    def yarn(path, **extra):
+        scaling = {
+            "add_rope_scaling_factor": 4.0,
+            "add_rope_scaling_orig_ctx_len": 32768,
+        }
+        kind = {"add_rope_scaling_type": gguf.RopeScalingType.YARN}
+        path = write(tmp_path / path, divisors=False, **kind, **scaling, **extra)
+        return read(RUNTIMES["llama.cpp"], load(str(path)).config)
+
+    without = yarn("a.gguf").main
+    reading = yarn("b.gguf", add_rope_scaling_yarn_attn_factor=2.0)
+    assert (
+        reading.main.attention_factor
+        == without.attention_factor
+        == pytest.approx(1.1386294)
+    )
+    statuses = {use.path: use.status for use in reading.keys}
+    assert statuses["rope.scaling.yarn_attn_factor"] == "overridden"
+    findings = audit(load(str(tmp_path / "b.gguf"))).findings
+    assert any(f.code == "W12" and "no effect" in f.says for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("heads", "length", "width"),
+    [([32, 16, 0], None, 128), ([64, 32], None, 64), ([0, 32], 80, 80)],
+)
+def test_heads_per_layer_are_read_and_the_first_decides(
+    tmp_path: Path, heads: list[int], length: int | None, width: int
+) -> None:
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, "deci")
+    writer.add_context_length(8192)
+    writer.add_embedding_length(4096)
+    writer.add_head_count(heads)
+    if length:
+        writer.add_key_length(length)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert read_header(path).fields["deci.attention.head_count"] == heads
+    (row,) = audit(load(str(path))).rows["runtimes"]
+    assert (row["rotary_dim"], row["head_dim"]) == (width, width), row
+
+
+def test_a_first_layer_without_heads_is_said(tmp_path: Path) -> None:
+    fields = {"model_type": "deci", "context_length": 8192, "embedding_length": 4096}
+    reading = read(RUNTIMES["llama.cpp"], {**fields, "attention.head_count": [0, 32]})
+    assert reading.main is None
+    assert "a first layer without heads" in reading.problem
+
+
+def test_flags_on_top_of_divisors_divide_twice(file):
+    config = load(str(file)).config
+    plain = read(RUNTIMES["llama.cpp"], config).main
+    scaled = read(RUNTIMES["llama.cpp"], config, {"rope_scale": 4.0}).main
+    assert plain is not None
+    assert scaled is not None
+    np.testing.assert_allclose(scaled.inv_freq(9), plain.inv_freq(9) / 4, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"GGUF", "ends before"),
+        (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "version 1"),
+        (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "byte order"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 2**62, 1), "more than any model"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**15), "ends before"),
+        (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 2**31), "ends before"),
+    ],
+)
+def test_a_lying_header_is_one_line(tmp_path, raw, says):
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match=says) as error:
+        load(str(path))
+    assert "\n" not in str(error.value)
+
+
+def test_arrays_longer_than_the_file_are_refused_at_once(tmp_path):
+    name = b"llama.list"
+    start = b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(name)) + name
+    for kind in (4, 8, 9):
+        path = tmp_path / f"{kind}.gguf"
+        path.write_bytes(start + struct.pack("<IIQ", 9, kind, 2**40))
+        with pytest.raises(InputError, match="longer than the file"):
+            read_header(path)
+
+
+def test_more_strings_than_any_vocabulary_has_are_refused_at_once(
+    tmp_path: Path,
+) -> None:
+    name, path = b"llama.list", tmp_path / "sparse.gguf"
+    start = b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(name)) + name
+    with path.open("wb") as file:
+        file.write(start + struct.pack("<IIQ", 9, 8, 2**26))
+        file.truncate(2**30)
+    with pytest.raises(InputError, match="entries are more than any model has"):
+        read_header(path)
+
+
+@pytest.mark.parametrize(
+    "count", [200, pytest.param(MUTATIONS, marks=pytest.mark.stress)]
+)
+def test_mutated_headers_are_read_or_refused(file, tmp_path, count):
+    """Changed bytes never give anything but an audit or an InputError."""
+    good, rng = bytearray(file.read_bytes()), random.Random(7)
+    path = tmp_path / "mutated.gguf"
+    refused = 0
+    for _ in range(count):
+        raw = bytearray(good)
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            place = rng.randrange(min(len(raw), 700))
+            raw[place] = rng.choice((0, 1, 0x7F, 0xFF, rng.randrange(256)))
+        if rng.random() < 0.2:
+            raw = raw[: rng.randrange(len(raw))]
+        path.write_bytes(raw)
+        try:
+            audit(load(str(path)))
+        except InputError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert 0 < refused < count

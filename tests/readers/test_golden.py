@@ -1,0 +1,140 @@
+"""Every reader against what its runtime computed, on random and on published
+configurations.
+"""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from ropelab.readers.registry import RUNTIMES, listed, read
+
+RUN = [name for name, runtime in RUNTIMES.items() if runtime.proof == "run"]
+ROUNDING = 2e-6
+"""Runtimes compute in float32; the readers in float64."""
+RECURRENCE = 2e-5
+"""ggml multiplies its way from pair to pair in float32, and the error grows with the pairs."""
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_a_reader_computes_what_its_runtime_computed(name, golden):
+    compared = 0
+    for config, answer in golden.answers[name].items():
+        if golden.configs[config]["model_type"] not in RUNTIMES[name].compared:
+            continue
+        reading = read(RUNTIMES[name], golden.configs[config])
+        if answer == "refused":
+            assert reading.outcome == "refused", f"{config}: {reading.problem}"
+        elif answer != "absent":
+            assert reading.outcome == "read", f"{config}: {reading.problem}"
+            compared += compare(config, reading, answer, golden)
+    assert compared > 500
+
+
+def compare(config, reading, answer, golden):
+    for which, length in zip(("short", "long"), golden.lengths[config], strict=True):
+        for layer, (table, attention) in answer[which].items():
+            spec = reading.layers.get(layer) or reading.main
+            observed, ours = golden.tables[table], spec.inv_freq(length)
+            assert ours.shape == observed.shape, f"{config}, {which}, {layer}"
+            np.testing.assert_allclose(
+                ours,
+                observed,
+                rtol=ROUNDING,
+                atol=1e-12,
+                err_msg=f"{config}, {which}, {layer}",
+            )
+            assert spec.attention_factor == pytest.approx(attention, rel=ROUNDING), (
+                config
+            )
+    if "allowed" in answer:
+        assert reading.main.claimed_len == answer["allowed"], config
+    return len(answer["short"]) + len(answer["long"])
+
+
+def test_llama_cpp_writes_and_rotates_as_its_reader_says(golden):
+    """Its converter's fields, read like a file's, and its kernel's rotations, against
+    ours.
+    """
+    compared = 0
+    for name, answer in golden.answers["llama.cpp"].items():
+        config, runtime = golden.configs[name], RUNTIMES["llama.cpp"]
+        reading = read(runtime, config)
+        if answer == "refused":
+            assert reading.outcome == "refused", f"{name}: {reading.problem}"
+        elif answer != "absent":
+            file = read(runtime, as_file(config, answer["fields"], golden))
+            assert reading.main is not None, f"{name}: {reading.problem}"
+            assert file.main is not None, f"{name}: {file.problem}"
+            for which, length in zip(
+                ("short", "long"), golden.lengths[name], strict=True
+            ):
+                table, attention = answer["kernel"][which]
+                for spec in (reading.main, file.main):
+                    turned = golden.tables[table]
+                    np.testing.assert_allclose(
+                        spec.inv_freq(length), turned, rtol=RECURRENCE, err_msg=name
+                    )
+                    assert spec.attention_factor == pytest.approx(
+                        attention, rel=ROUNDING
+                    ), name
+            assert reading.main.softmax_factor == pytest.approx(
+                file.main.softmax_factor
+            )
+            assert reading.main.claimed_len == file.main.claimed_len
+            compared += 1
+    assert compared > 300
+
+
+def as_file(config, fields, golden):
+    """The fields as a header: tables in their places, the head's size if nobody wrote
+    it.
+    """
+    head = (
+        config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    )
+    plain = {
+        name: (
+            golden.tables[value["table"]].tolist() if isinstance(value, dict) else value
+        )
+        for name, value in fields.items()
+    }
+    start = {"model_type": config["model_type"], "attention.head_count": 1}
+    return {**start, "attention.key_length": head, **plain}
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_the_stated_version_is_the_one_that_answered(name, golden):
+    assert golden.versions[name].split()[-1] == RUNTIMES[name].version
+
+
+@pytest.mark.parametrize("name", [*RUN, "llama.cpp"])
+def test_the_stated_model_types_are_those_that_were_compared(name, golden):
+    answered = {
+        golden.configs[config]["model_type"]
+        for config, answer in golden.answers[name].items()
+        if isinstance(answer, dict)
+        and listed(name, (golden.configs[config]["model_type"],))
+    }
+    assert answered == RUNTIMES[name].compared
+
+
+def test_versions_of_transformers_disagree_pairwise_on_random_configurations(golden):
+    """The reason for one reader per release: no two of the five regimes are the
+    same.
+    """
+    releases = [f"transformers-{v}" for v in ("4.44", "4.48", "4.55", "4.57", "5")]
+    names = [name for name in golden.configs if name.startswith("random")]
+    for one, other in combinations(releases, 2):
+        different = sum(
+            golden.answers[one][name] != golden.answers[other][name] for name in names
+        )
+        assert 5 < different < 0.5 * len(names), f"{one} and {other}: {different}"
+
+
+def test_no_reading_leaves_a_key_without_status(golden):
+    for config in golden.configs.values():
+        statuses = {use.path: use.status for use in read(RUNTIMES["vllm"], config).keys}
+        for block in ("rope_scaling", "rope_parameters"):
+            for key in config.get(block) or {}:
+                assert f"{block}.{key}" in statuses
