@@ -31,6 +31,7 @@ from ropelab.readers.families import WHOLES
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import Trace, language_part
 from ropelab.runs.errors import InputError, RopelabError, known, require, say
+from ropelab.runs.own import import_from_source
 from ropelab.runs.temporary import TemporaryFolder
 
 LONGEST_SECONDS = 600  # that a factory and its function may take
@@ -125,6 +126,7 @@ def from_factory(
     name = f"{module}:{factory}"
     try:
         sys.path.insert(0, str(Path.cwd()))
+        import_from_source()
         try:
             made = getattr(importlib.import_module(module), factory)
         except (ImportError, AttributeError) as error:

@@ -23,6 +23,7 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import size
 from ropelab.runs.files import table_beside
 from ropelab.runs.machine import available_memory
+from ropelab.runs.own import import_from_source
 
 # Weights of a random model; a larger configuration is made smaller.
 MOST = 10**7
@@ -42,6 +43,7 @@ def subject_at(
     module, colon, factory = target.partition(":")
     if colon and not Path(target).exists():
         sys.path.insert(0, str(Path.cwd()))
+        import_from_source()
         try:
             return subject_of(
                 getattr(importlib.import_module(module), factory)(), target
