@@ -83,6 +83,8 @@ class Family:
     shares: bool = False  # a rotated share counts without a scaling, too
     pairing: Literal["half", "interleaved"] = "half"
     pairing_key: str = ""
+    # Which end of a head rotates where the head is wider than what rotates.
+    place: Literal["first", "last"] = "first"
     latent: bool = False
     local_base_key: str = ""
     local_base: float | None = None  # the base of the others

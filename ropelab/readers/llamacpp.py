@@ -101,6 +101,7 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
         base=base,
         head_dim=head_dim,
         rotary_dim=width,
+        place=head_dim - width if trace.family.place == "last" else 0,
         scaling=scaling,
         trained_len=trained,
         claimed_len=claimed,

@@ -184,10 +184,13 @@ class Reader:
         head_dim = self.head_dim(trace)
         scaling, attention, trained = self.method(settings)
         stated = trace.family.max_position_embeddings or trace.first(self.lengths)[1]
+        base = settings.number("rope_theta")
+        width = self.width(settings, head_dim)
         return RopeSpec(
-            base=settings.number("rope_theta"),
+            base=base,
             head_dim=head_dim,
-            rotary_dim=self.width(settings, head_dim),
+            rotary_dim=width,
+            place=head_dim - width if trace.family.place == "last" else 0,
             scaling=scaling,
             trained_len=trained,
             claimed_len=claimed,

@@ -43,6 +43,9 @@ class RopeSpec:
     attention_factor: float = 1.0  # on cos and sin, so that logits get its square
     softmax_factor: float = 1.0  # on whole scores
     pairing: Literal["half", "interleaved"] = "half"
+    # The first rotated feature of a head; the features before and after the rotated
+    # ones pass as they are.
+    place: int = 0
     # key path, flag, or default in words
     base_source: str = field(default="", compare=False)
     # trained_len is no guess of the runtime
@@ -53,6 +56,11 @@ class RopeSpec:
     @property
     def geometry(self) -> Geometry:
         return Geometry(self.rotary_dim, self.base, self.trained_len)
+
+    @property
+    def rotated(self) -> range:
+        """The features of a head that rotate."""
+        return range(self.place, self.place + self.rotary_dim)
 
     @property
     def length(self) -> int:
@@ -97,6 +105,11 @@ class RopeSpec:
             for name in ("short_factor", "long_factor"):
                 if (count := len(getattr(self.scaling, name))) != pairs:
                     raise RefusedError(f"{name} has {count} numbers for {pairs} pairs")
+        if self.place + self.rotary_dim > self.head_dim:
+            raise NotModelledError(
+                f"{self.rotary_dim} features from {self.place} on rotate, and a head"
+                f" has {self.head_dim}"
+            )
         if self.length < 1:
             raise NotModelledError(f"a length of {self.length}, by a negative factor")
         with np.errstate(over="raise"):  # an ArithmeticError, as Python's own
