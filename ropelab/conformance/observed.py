@@ -172,7 +172,13 @@ def layered(module: Any) -> bool:
 
 def rotary_module(folder: Path) -> Any:
     """Return transformers' rotary class, built from the folder's config.json alone."""
-    config = load(str(folder)).config
+    document = load(str(folder))
+    if document.encoding:
+        raise InputError(
+            f"{document.name} is {document.encoding}, which transformers refuses: save"
+            " it as UTF-8, without a byte order mark"
+        )
+    config = document.config
     trace, (_, text) = Trace(config), language_part(config)
     # A class that has defaults of its own for its text is asked itself, or that names
     # its type.

@@ -1,11 +1,13 @@
 """Arrays that an engine wrote: tables, or rotated queries and keys."""
 
+import math
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.lib.npyio import NpzFile
 
 from ropelab.conformance.expected import Expected
@@ -23,7 +25,8 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_regular
 
 SUFFIXES = (".npz", ".safetensors")
-MOST_BYTES = 2**32
+# Over all arrays of a file: each takes 8 bytes once it is read.
+MOST_NUMBERS = 2**28
 # Of damaged files; a RuntimeError also for an encrypted one, and for an unknown
 # compression.
 UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError)
@@ -44,31 +47,64 @@ def read_arrays(path: Path) -> Arrays:
 
 
 def archive(path: Path) -> Arrays:
-    found = {}
     with zipfile.ZipFile(path) as parts:
-        if sum(part.file_size for part in parts.infolist()) > MOST_BYTES:
-            raise ValueError(f"it unpacks to more than {MOST_BYTES >> 30} GiB")
+        check_shapes(
+            {part.filename: declared_shape(parts, part) for part in parts.infolist()}
+        )
+    arrays = {}
     with path.open("rb") as file, NpzFile(file, allow_pickle=False) as stored:
         for name in stored.files:
             array = np.asarray(stored[name])  # bytes, if it is no array
             if array.dtype.kind not in "fiub":
                 raise ValueError(f"{name} holds {array.dtype}, not real numbers")
-            found[name] = np.asarray(array, np.float64)
-    return found
+            arrays[name] = np.asarray(array, np.float64)
+    return arrays
+
+
+def declared_shape(parts: zipfile.ZipFile, part: zipfile.ZipInfo) -> tuple[int, ...]:
+    """Return the shape in the header of an array, of which nothing else is read."""
+    with parts.open(part) as file:
+        try:
+            version = npy.read_magic(file)
+        except ValueError:  # no array, which is refused by its kind
+            return (part.file_size,)
+        if version == (1, 0):
+            shape, _, kind = npy.read_array_header_1_0(file)
+        else:
+            shape, _, kind = npy.read_array_header_2_0(file)
+    if any(isinstance(size, bool) or size < 0 for size in shape):
+        raise ValueError(f"{part.filename} has the shape {shape}")
+    if math.prod(shape) * kind.itemsize > part.file_size:
+        raise ValueError(
+            f"{part.filename} has the shape {shape}, for which its"
+            f" {part.file_size} bytes are too few"
+        )
+    return shape
+
+
+def check_shapes(shapes: Mapping[str, Sequence[int]]) -> None:
+    """Refuse arrays that would fill the memory, before any is read."""
+    count = sum(math.prod(shape) for shape in shapes.values())
+    if count > MOST_NUMBERS:
+        raise ValueError(
+            f"its arrays hold {count} numbers, and at most {MOST_NUMBERS} are read"
+        )
 
 
 def tensors(path: Path) -> Arrays:
     # By way of torch: numpy has no bfloat16.
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors import SafetensorError, safe_open
 
     try:
-        found = load_file(path)
+        with safe_open(path, "pt") as file:
+            names = list(file.keys())
+            check_shapes({name: file.get_slice(name).get_shape() for name in names})
+            tensors = {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise ValueError(error) from None
-    if wrong := [name for name, tensor in found.items() if tensor.is_complex()]:
+    if wrong := [name for name, tensor in tensors.items() if tensor.is_complex()]:
         raise ValueError(f"{wrong[0]} holds complex numbers, not real ones")
-    return {name: tensor.double().numpy() for name, tensor in found.items()}
+    return {name: tensor.double().numpy() for name, tensor in tensors.items()}
 
 
 def positions_of(path: Path, arrays: Arrays, count: int) -> Positions:

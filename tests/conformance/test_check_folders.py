@@ -109,3 +109,13 @@ def test_a_part_is_built_by_the_class_of_the_whole(tmp_path: Path, kind: str) ->
     config = {"model_type": kind, "text_config": text}
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert not check(str(tmp_path)).wrong
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "utf-32"])
+def test_a_file_that_transformers_cannot_decode_is_refused(
+    tmp_path: Path, encoding: str
+) -> None:
+    config = {"model_type": "llama", "hidden_size": 1024, "num_attention_heads": 8}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding=encoding)
+    with pytest.raises(InputError, match="which transformers refuses"):
+        check(str(tmp_path))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from ropelab.conformance import observed, stored
 from ropelab.conformance.check import check
@@ -29,9 +30,9 @@ NO_ARCHIVE = b"\x93NUMPY\x01\x00" + bytes(200)
 WHOLE = "positions must be a list of whole numbers"
 
 
-def zeros(count: int) -> bytes:
-    """The head of an array of so many numbers, without them."""
-    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({count},)}}\n".encode()
+def header(shape: tuple[int, ...]) -> bytes:
+    """The head of an array of that shape, without its numbers."""
+    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode()
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head
 
 
@@ -70,8 +71,8 @@ def test_tables_that_are_none_are_refused_in_one_line(here, arrays, sentence):
     ("part", "sentence"),
     [
         (pickle.dumps([1]), "cos holds .*, not real numbers"),
-        (zeros(2**50), "cannot read t.npz: "),
-        (zeros(2**30) + bytes(2**20), "cannot read t.npz: "),
+        (header((2**50,)), "cannot read t.npz: "),
+        (header((2**30,)) + bytes(2**20), "cannot read t.npz: "),
     ],
 )
 def test_a_part_that_is_no_array_or_too_large_is_refused(here, part, sentence):
@@ -81,11 +82,44 @@ def test_a_part_that_is_no_array_or_too_large_is_refused(here, part, sentence):
         check("t.npz", config="config.json")
 
 
-def test_an_archive_that_unpacks_to_too_much_is_refused(here, monkeypatch):
-    monkeypatch.setattr(stored, "MOST_BYTES", 2**20)
-    np.savez_compressed("t.npz", cos=np.zeros(2**18))
-    with pytest.raises(InputError, match="it unpacks to more than"):
+@pytest.mark.parametrize("shape", [(10**20,), (True, 4), (2**31, 2**31), (-1, 4)])
+def test_a_shape_that_no_array_has_is_refused(
+    here: Path, shape: tuple[int, ...]
+) -> None:
+    with zipfile.ZipFile("t.npz", "w") as archive:
+        archive.writestr("cos.npy", header(shape) + bytes(64))
+    with pytest.raises(InputError, match=r"cannot read t\.npz: cos") as caught:
         check("t.npz", config="config.json")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused_unread(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 3 * 2**30 // 8
+    with zipfile.ZipFile("t.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("cos.npy", header((size,)) + bytes(64))
+    # The directory of the archive says what would come out.
+    information = zipfile.ZipFile.infolist
+
+    def declared(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+        parts = information(archive)
+        for part in parts:
+            part.file_size = 3 * 2**30 + 128
+        return parts
+
+    monkeypatch.setattr(zipfile.ZipFile, "infolist", declared)
+    with pytest.raises(InputError, match=f"hold {size} numbers, and at most"):
+        check("t.npz", config="config.json")
+
+
+def test_tensors_that_are_too_many_are_refused_unread(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_file({"cos": COS, "sin": SIN}, "t.safetensors")
+    monkeypatch.setattr(stored, "MOST_NUMBERS", COS.size)
+    with pytest.raises(InputError, match=f"hold {2 * COS.size} numbers"):
+        check("t.safetensors", config="config.json")
 
 
 @pytest.mark.parametrize(
