@@ -190,11 +190,16 @@ class Methods(Trained):
         chosen = table[table["arm"] == arm]
         return chosen.assign(label=row_labels(chosen))
 
-    def label(self, method: str, largest: bool = False, arm: str = "zero_shot") -> str:
+    def label(
+        self,
+        method: str,
+        largest: bool = False,
+        arm: str = "zero_shot",
+        tables: Sequence[str] = ("last_window", "copy_accuracy"),
+    ) -> str:
         """Label a method at its smallest factor that covers the tested length, or its
         largest.
         """
-        tables = ("last_window", "copy_accuracy")
         chosen = [self.select(name, arm="zero_shot", method=method) for name in tables]
         factors = {factor for rows in chosen for factor in rows.get("factor", ())} or {
             1.0

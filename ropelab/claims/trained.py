@@ -18,7 +18,7 @@ from ropelab.claims import stored
 from ropelab.claims.record import Finding, Findings, Role
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import FAILING, between
-from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label
+from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label, row_labels
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.thresholds import (
     CLOSE,
@@ -87,7 +87,9 @@ def places_are_lost(
             continue
         answer = Findings(found.expected, stored.described(run.config))
         for role, task, method, asks in asked:
-            rows = run.select(f"{task}_accuracy", arm="zero_shot", method=method)
+            name = f"{task}_accuracy"
+            rows = run.rows(name)
+            rows = rows[rows["label"] == run.label(method, tables=(name,))]
             shares = rows.groupby(["context_tokens", "seed"])["accuracy"].mean()
             lengths = run.train_len, run.test_len
             within, beyond = (
@@ -117,10 +119,7 @@ def before_rope(
         model = run.tables["model"].iloc[0]
         about = f"{model['model_type']} of {model['layers']} layers, as it was released"
         answer = Findings(found.expected, about)
-        table = run.tables.get(
-            "text_by_document", pd.DataFrame(columns=["name", "method", NLL])
-        )
-        losses = table.pivot(index="name", columns="method", values=NLL)
+        losses = _losses_by_document(run)
         for role, *pair in asked:
             labels, what = (
                 [f"{AS_SHIPPED} + {keys}" for keys in pair],
@@ -137,6 +136,16 @@ def before_rope(
             answer.add(role, what, shown, stored.reaches(more, 0), more.value)
         answers.append(answer)
     found.best_of(answers, "a stored run of a released model")
+
+
+def _losses_by_document(run: Stored) -> pd.DataFrame:
+    """Return the text loss of each document (rows) under each method (columns)."""
+    table = run.tables.get("text_by_document")
+    if table is None:
+        return pd.DataFrame()
+    # A method may be there with several factors, so its name alone is no key.
+    labelled = table.assign(label=row_labels(table))
+    return labelled.pivot(index="name", columns="label", values=NLL)
 
 
 @stored.asked_of(stored.Methods)

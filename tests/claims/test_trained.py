@@ -1011,6 +1011,7 @@ def test_places_are_lost_only_where_keys_are_kept(shares, verdict):
         name: pd.DataFrame(
             {
                 "method": method,
+                "factor": factor,
                 "arm": arm,
                 "seed": seed,
                 "context_tokens": context,
@@ -1020,7 +1021,12 @@ def test_places_are_lost_only_where_keys_are_kept(shares, verdict):
             for context, right in zip((128, 512), tasks[task], strict=True)
             for seed, noise in enumerate((-0.01, 0, 0.01))
             # Other arms of the same methods decide nothing.
-            for arm, shown in (("zero_shot", right), ("finetuned", 1.0))
+            # So does a factor beyond the smallest that covers the tested length.
+            for factor, arm, shown in (
+                (4.0, "zero_shot", right),
+                (4.0, "finetuned", 1.0),
+                (8.0, "zero_shot", 0.6),
+            )
         )
         for task, name in enumerate(names)
     }
@@ -1062,6 +1068,8 @@ def test_keys_before_rope_are_compared_by_document(channel, block, verdict):
         {
             "name": f"{document}.py",
             "method": f"unmodified + {keys}",
+            "factor": 1.0,
+            "arm": "rounded",
             "nll_nats_per_byte": document
             + cost
             + ("before" in keys) * 0.001 * (-1) ** document,
@@ -1082,3 +1090,17 @@ def test_keys_before_rope_are_compared_by_document(channel, block, verdict):
     half = 2.571 * 0.001 / 5**0.5
     assert f"[{channel - half:+.4f}, {channel + half:+.4f}]" in evidence.measured
     assert claim.verdict(runs=runs[:1]) == OPEN
+
+
+def test_a_run_with_one_method_at_two_factors_decides_nothing_about_keys():
+    rows = [
+        {"name": name, "method": "ntk", "factor": factor, "arm": "zero_shot"}
+        for name in ("a.py", "b.py")
+        for factor in (2.0, 4.0)
+    ]
+    documents = pd.DataFrame(rows).assign(nll_nats_per_byte=1.0)
+    about = pd.DataFrame({"model_type": ["llama"], "layers": [30]})
+    tables = {"text_by_document": documents, "model": about}
+    claim = find("kvquant-before-rope")
+    evidence = claim.evidence(runs=(Stored("evaluate", {}, tables, "a"),))
+    assert evidence.is_missing
