@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import os
+import py_compile
 import re
 import sys
 from importlib.metadata import EntryPoint
@@ -19,7 +21,7 @@ from ropelab.lab import Lab
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.plans import beyond_training
 from ropelab.models.tasks.retrieval import Retrieval
-from ropelab.runs import own
+from ropelab.runs import from_source, own
 from ropelab.runs.cell import Cells, Computation, Context, name_of, with_starts
 from ropelab.runs.config import build
 from ropelab.runs.engine import on_ray
@@ -64,6 +66,10 @@ def mymodule(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    finder = from_source._Finder()
+    before = [each for each in sys.meta_path if each is not from_source._finder]
+    monkeypatch.setattr(from_source, "_finder", finder)
+    monkeypatch.setattr(sys, "meta_path", before)
 
     def written(text: str) -> None:
         Path("mymodule.py").write_text(text)
@@ -381,6 +387,99 @@ def test_a_file_that_was_changed_after_its_import_is_refused(
         ropelab.freqs(method=mine.MyRoPE(factor=4)).tables["pairs"]["divided_by"].max()
         == 4
     )
+
+
+def leave_stale_copy(file: str, old: str, new: str) -> None:
+    """Write two texts of one size and one time; Python's compiled copy is of the
+    first.
+    """
+    assert len(old) == len(new)
+    path = Path(file)
+    path.write_text(old)
+    py_compile.compile(file)
+    state = path.stat()
+    path.write_text(new)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+def largest_divisor(method: object) -> float:
+    table = ropelab.freqs(method=method).tables["pairs"]
+    return float(table["divided_by"].max())
+
+
+HALVED = MODULE.replace("(self.factor - 1)", "(self.factor / 2)")
+
+
+def test_a_stale_compiled_copy_is_not_what_runs(mymodule, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    leave_stale_copy("mymodule.py", MODULE, HALVED)
+    importlib.invalidate_caches()
+    # 1 + 4 / 2 by the new text, 1 + 4 - 1 by the old one.
+    assert largest_divisor("mymodule:MyRoPE(factor=4)") == 3
+    right = own.source(own.find("methods", "mymodule:MyRoPE"))
+    mymodule(HALVED)
+    assert own.source(own.find("methods", "mymodule:MyRoPE")) == right
+
+
+def test_neither_is_one_of_what_it_imports_from_its_folder(
+    mymodule, monkeypatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    divided = "1 + slow * (self.factor - 1)"
+    mymodule(
+        "import helpers.shares\n"
+        + MODULE.replace(divided, "helpers.shares.of(self, slow)")
+    )
+    Path("helpers").mkdir()
+    helper = f"def of(self, slow):\n    return {divided}\n"
+    leave_stale_copy("helpers/shares.py", helper, helper.replace("- 1)", "/ 2)"))
+    importlib.invalidate_caches()
+    assert largest_divisor("mymodule:MyRoPE(factor=4)") == 3
+    for name in ("helpers", "helpers.shares"):
+        del sys.modules[name]
+
+
+def test_a_stale_copy_that_python_itself_has_run_is_refused(
+    mymodule, monkeypatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.syspath_prepend(Path.cwd())
+    leave_stale_copy("mymodule.py", MODULE, HALVED)
+    importlib.invalidate_caches()
+    import mymodule as mine
+
+    with pytest.raises(InputError, match="has changed since it was imported"):
+        ropelab.freqs(method=mine.MyRoPE(factor=4))
+
+
+def test_so_is_a_changed_file_where_python_writes_no_copies(
+    mymodule, monkeypatch
+) -> None:
+    monkeypatch.syspath_prepend(Path.cwd())
+    importlib.invalidate_caches()
+    import mymodule as mine
+
+    assert largest_divisor(mine.MyRoPE(factor=4)) == 4
+    Path("mymodule.py").write_text(MODULE.replace("6.283", "3.1"))
+    vars(own)["_sources"].pop(mine.MyRoPE)
+    with pytest.raises(InputError, match="has changed since it was imported"):
+        ropelab.freqs(method=mine.MyRoPE(factor=4))
+
+
+def test_libraries_are_not_taken_from_the_working_folder(mymodule) -> None:
+    Path("colorsys.py").write_text("1 / 0\n")
+    assert largest_divisor("mymodule:MyRoPE(factor=4)") == 4
+    importlib.invalidate_caches()
+    sys.modules.pop("colorsys", None)
+    assert importlib.import_module("colorsys").rgb_to_hsv(0, 0, 0) == (0, 0, 0)
+
+
+def test_a_file_in_another_encoding_is_identified_too(mymodule) -> None:
+    text = MODULE.replace("Divide slow", "Divide (\xe9) slow")
+    Path("mymodule.py").write_bytes(
+        f"# -*- coding: latin-1 -*-\n{text}".encode("latin-1")
+    )
+    assert largest_divisor("mymodule:MyRoPE(factor=4)") == 4
 
 
 TEXT = """

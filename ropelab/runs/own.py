@@ -9,7 +9,6 @@ that depends on it.
 import hashlib
 import inspect
 import re
-import struct
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,6 +30,7 @@ from types import CodeType, FunctionType
 from typing import Any, Literal
 
 from ropelab.runs.errors import InputError, MachineError, RopelabError
+from ropelab.runs.from_source import importing, read_source
 
 Kind = Literal["methods", "encodings", "tasks", "casts"]
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -76,12 +76,9 @@ def named(kind: Kind) -> dict[str, EntryPoint]:
 
 
 def _imported(reference: str) -> Any:
-    # As for a script, so that a file in the working folder is enough; workers get the
-    # same path.
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
     try:
-        return resolve_name(reference)
+        with importing(reference.partition(":")[0]):
+            return resolve_name(reference)
     except RopelabError:
         raise
     except Exception as error:
@@ -203,42 +200,27 @@ def source(value: Any) -> str:
     """
     if value in _sources and _sources[value][1] is _import_of(value):
         return _sources[value][0]
-    named_object = hasattr(value, "__qualname__")
-    file = (
-        getattr(sys.modules.get(value.__module__), "__file__", None)
-        if named_object
-        else None
-    )
-    try:
-        if file:
-            _check_read(sys.modules[value.__module__].__spec__, Path(file))
-        text = (
-            Path(file).read_text(encoding="utf-8") if file else inspect.getsource(value)
-        )
-    except (OSError, TypeError):
-        if not named_object:  # a value, such as a cast plan, which says all in its text
-            text = repr(value)
-        else:
-            raise InputError(
-                f"the source of {reference_of(value)} cannot be read"
-            ) from None
-    _sources[value] = hashlib.sha256(text.encode()).hexdigest()[:16], _import_of(value)
+
+    # A value, such as a cast plan, says all in its text.
+    is_code = hasattr(value, "__qualname__")
+    content = _read_source(value) if is_code else repr(value).encode()
+    # The same file has other line ends on other systems.
+    lines = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    _sources[value] = hashlib.sha256(lines).hexdigest()[:16], _import_of(value)
     return _sources[value][0]
 
 
-def _check_read(spec: Any, file: Path) -> None:
-    """Refuse a file that was changed after it was imported, as the compiled copy of it
-    tells.
-    """
-    compiled, now = Path(getattr(spec, "cached", None) or file), file.stat()
-    if sys.dont_write_bytecode or compiled == file or not compiled.is_file():
-        return
-    # Flags (0: what follows is time and size of the source), see PEP 552.
-    flags, *read = struct.unpack("<4x3I", compiled.read_bytes()[:16])
-    if not flags and read != [int(now.st_mtime) & 0xFFFFFFFF, now.st_size & 0xFFFFFFFF]:
+def _read_source(value: Any) -> bytes:
+    module = sys.modules.get(value.__module__)
+    try:
+        content = read_source(module, value) if module is not None else None
+        if content is None:
+            content = inspect.getsource(value).encode()
+    except (OSError, TypeError):
         raise InputError(
-            f"{file.name} has changed since it was imported; reload it, or start anew"
-        )
+            f"the source of {reference_of(value)} cannot be read"
+        ) from None
+    return content
 
 
 def known_sources() -> dict[str, str]:

@@ -10,6 +10,7 @@ attention_factor^2 times softmax_factor.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import wraps
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
@@ -141,6 +142,7 @@ def _checked(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
     of nan.
     """
 
+    @wraps(plan)
     def checked(self: Scaling, geometry: Geometry, length: int) -> RopePlan:
         found = plan(self, geometry, length)
         inv_freq, factors = (
