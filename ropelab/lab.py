@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from ropelab import experiments
 from ropelab.experiments import Experiment
+from ropelab.math.models import MODELS
 from ropelab.runs import cell as jobs
 from ropelab.runs import store
 from ropelab.runs.cell import (
@@ -196,7 +197,7 @@ class Lab:
         exist.
         """
         experiment = experiments.load(name)
-        config = build(experiment.config, values, called)
+        config = build(experiment.config, _with_model_read(experiment, values), called)
         experiment.check(config)
         return Plan(experiment, config)
 
@@ -365,6 +366,24 @@ class Lab:
             "times": {name: store.to_records(table) for name, table in times.items()},
         }
         return store.Made(tables, run.pictures() if self.figures else None, about)
+
+
+def _with_model_read(
+    experiment: Experiment, values: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return values in which a file in the place of a known model was read."""
+    name = values.get("model")
+    takes_names = "model" in experiment.config.model_fields
+    if not takes_names or experiment.config.argument or not isinstance(name, str):
+        return values
+    if not name or name.lower() in MODELS:
+        return values
+    # Imported here: only a name that no known model has may be a file.
+    from ropelab.readers.model_file import is_model_file, model_of_file
+
+    if not is_model_file(name):
+        return values
+    return {**values, "model": model_of_file(name)}
 
 
 def _completed(

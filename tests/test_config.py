@@ -1,5 +1,6 @@
 """Configs: every way in, and the sentence for every wrong way."""
 
+import re
 from typing import Literal
 
 import pytest
@@ -18,7 +19,7 @@ from ropelab.runs.config import (
     read_toml,
 )
 from ropelab.runs.errors import InputError
-from ropelab.runs.spelling import read_list, read_number
+from ropelab.runs.spelling import command_of, read_list, read_number
 
 
 class Sample(Config):
@@ -109,6 +110,55 @@ def test_lists_split_outside_parentheses_only():
         "pi",
     )
     assert read_list(["a", "b"]) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("values", "typed"),
+    [
+        ({"base": "500k"}, "type 500000"),
+        ({"base": "1.5M"}, "type 1500000"),
+        ({"base": "1e6k"}, "either an exponent or 'k'"),
+        ({"length": "1e3k"}, "either an exponent or 'k'"),
+        ({"length": "32,768"}, "type 32768"),
+        ({"contexts": "32,768"}, "type 32768, or '32, 768'"),
+        ({"contexts": "1,048,576"}, "type 1048576, or '1, 048, 576'"),
+    ],
+)
+def test_a_number_that_could_mean_two_is_refused_with_what_to_type(values, typed):
+    with pytest.raises(InputError, match=re.escape(typed)):
+        build(Sample, values)
+
+
+def test_a_list_with_blanks_is_a_list_and_its_command_too():
+    assert build(Sample, {"contexts": "32, 768"}).contexts == (32, 768)
+    command = command_of("base", {"context": [32, 768]})
+    assert command == "ropelab base --context '32, 768'"
+    # Numbers that nobody would write with such commas stay as they were.
+    assert command_of("base", {"context": [512, 4096]}).endswith(" 512,4096")
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("bf16,FP16,fp32", ("bfloat16", "float16", "float32")),
+        ("half,float16", ("float16",)),
+        (["torch.bfloat16", "tf32"], ("bfloat16", "tf32")),
+    ],
+)
+def test_formats_are_understood_by_the_names_that_people_use(typed, name):
+    from ropelab.experiments.base import BaseConfig
+    from ropelab.experiments.precision import PrecisionConfig
+
+    assert build(PrecisionConfig, {"formats": typed}).formats == name
+    assert build(BaseConfig, {"formats": typed}).formats == name
+
+
+def test_a_method_reads_k_as_1024_for_lengths_alone():
+    from ropelab.math.methods import parse_scaling
+
+    with pytest.raises(InputError, match="type 500000"):
+        parse_scaling("abf(base=500k)")
+    assert parse_scaling("abf(base=500000)") == parse_scaling("abf(base=5e5)")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "claims": {"models", "math", "runs"},
     # One file, which hands tables to the figures of its experiment.
     "experiments": {"models", "show", "math", "runs"},
-    "lab": {"claims", "experiments", "show", "runs"},
+    "lab": {"claims", "experiments", "readers", "show", "math", "runs"},
     "sweeps": {"lab", "show", "runs"},
     "cli": {
         "sweeps",

@@ -89,7 +89,7 @@ def _add_command(app: typer.Typer, experiment: Experiment) -> None:
 
         # A flag given several times names all values that it was given.
         values = {
-            k: ",".join(v) if isinstance(v, list) else v for k, v in given.items()
+            k: ", ".join(v) if isinstance(v, list) else v for k, v in given.items()
         }
         fields = {name: value for name, value in values.items() if value is not None}
         # Arithmetic is computed by this process.

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import inf
@@ -29,6 +29,9 @@ from ropelab.show import drawn, terminal
 if TYPE_CHECKING:
     from ropelab.sweeps.cases import Sweep
 
+# Seeds that a sentence about a likely mistake writes out.
+MOST_SEEDS = 20
+
 
 def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) -> None:
     """Make a run from a config file and from flags, which override it, and show it."""
@@ -53,6 +56,8 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
     lab = _lab(options)
     given, less = experiment.quickly(given) if options.quick else (given, "")
     plan = lab.prepare(experiment.name, given, flag_of)
+    if not options.quiet:
+        _say_single_seed(fields)
     if less:
         say(f"--quick: {less}; a first look, and no verdict on longer work")
     with _engine(options) as engine, at_most(options.max_minutes):
@@ -73,6 +78,14 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
             asked = "Position by position, as asked with --explain:"
             terminal.show_more(asked, run.tables["explain"])
         terminal.show_places(_places(run))
+
+
+def _say_single_seed(fields: Mapping[str, Any]) -> None:
+    """Say that `--seeds 3` is one seed, where three may have been meant."""
+    text = str(fields.get("seeds", ""))
+    if text.isdecimal() and 1 < int(text) <= MOST_SEEDS:
+        several = ",".join(map(str, range(int(text))))
+        say(f"--seeds {text} is one seed, number {text}; for {text}: --seeds {several}")
 
 
 def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ropelab.runs.errors import InputError, known, unknown_name
 from ropelab.runs.files import table_beside
 from ropelab.runs.own import find
-from ropelab.runs.spelling import read_number, split_list
+from ropelab.runs.spelling import read_number, read_plain_number, split_list
 
 if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
@@ -150,7 +150,7 @@ def _value(
     if kind is float:
         return _number(label, text)
     if kind is int:
-        number = _number(label, text)
+        number = _number(label, text, read_number)
         if not number.is_integer():
             raise InputError(f"{label} must be a whole number, not '{text}'")
         return int(number)
@@ -165,8 +165,12 @@ def _value(
     return parse_inner(text)
 
 
-def _number(label: str, text: str) -> float:
+def _number(
+    label: str, text: str, read: Callable[[object], object] = read_plain_number
+) -> float:
     try:
-        return float(read_number(text))  # type: ignore[arg-type]
-    except ValueError:
+        return float(read(text))  # type: ignore[arg-type]
+    except ValueError as error:
+        if text[:1].isdigit():
+            raise InputError(f"{label} {error}, got '{text}'") from None
         raise InputError(f"{label} must be a number, not '{text}'") from None

@@ -74,11 +74,16 @@ def fill(values: Any, others: Mapping[str, str]) -> Any:
     """Take what is not given for a config from the model that it names, if any.
 
     `others`: fields beside those of the rotary embedding, and attributes of a
-    `KnownModel`.
+    `KnownModel`. A model that was read from a file stands there itself, and leaves no
+    name behind.
     """
     if not isinstance(values, dict) or not values.get("model"):
         return values
-    model, given = model_named(str(values["model"])), dict(values)
+    given = dict(values)
+    if isinstance(given["model"], KnownModel):
+        model = given.pop("model")
+    else:
+        model = model_named(str(given["model"]))
     if given.get("method") == model.method.partition("(")[
         0
     ] and given.keys().isdisjoint(LENGTHS):

@@ -6,6 +6,7 @@ files and Python keywords all pass through `build`.
 """
 
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,10 +30,22 @@ from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import check_name, read_regular, table_beside
 from ropelab.runs.machine import DtypeName, resolve_device, resolve_dtype
 from ropelab.runs.own import typed
-from ropelab.runs.spelling import PARTIAL, command_of, read_list, read_number, spellings
+from ropelab.runs.spelling import (
+    PARTIAL,
+    command_of,
+    read_format,
+    read_formats,
+    read_lengths,
+    read_list,
+    read_number,
+    read_plain_number,
+    spellings,
+)
 
 # Bytes of a config file: a pasted table of factors is far smaller.
 LARGEST_FILE = 2**20
+# Files of models, which are often given in the place of a config of runs.
+MODEL_SUFFIXES = (".json", ".gguf", ".safetensors")
 
 
 def _even(value: int) -> int:
@@ -54,25 +67,37 @@ EvenCount = Annotated[
     int, BeforeValidator(read_number), Field(ge=2, le=WIDEST), AfterValidator(_even)
 ]
 Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0, le=LARGEST)]
-Real = Annotated[float, BeforeValidator(read_number), Field(allow_inf_nan=False)]
+Real = Annotated[float, BeforeValidator(read_plain_number), Field(allow_inf_nan=False)]
 Positive = Annotated[
     float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)
 ]
-Base = Annotated[float, BeforeValidator(read_number), Field(gt=1, allow_inf_nan=False)]
+Base = Annotated[
+    float, BeforeValidator(read_plain_number), Field(gt=1, allow_inf_nan=False)
+]
 T = TypeVar("T")
 # Mark a tuple field that may be typed as `a,b`; AsList drops repeated values, each of
 # which would count one result several times.
 AsSequence = BeforeValidator(read_list)
 AsList = WrapValidator(lambda value, read: tuple(dict.fromkeys(read(read_list(value)))))
 Names = Annotated[tuple[str, ...], AsList]
+# Each format once, whichever of its names is given.
+Formats = Annotated[
+    tuple[str, ...],
+    WrapValidator(lambda value, read: tuple(dict.fromkeys(read(read_formats(value))))),
+]
 Some = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
-Counts = Some[Count]
+AsLengths = WrapValidator(
+    lambda value, read: tuple(dict.fromkeys(read(read_lengths(value))))
+)
+Counts = Annotated[tuple[Count, ...], AsLengths, Field(min_length=1)]
 Naturals = Some[Natural]
-Bases = Some[Base]
+Bases = Annotated[tuple[Base, ...], AsLengths, Field(min_length=1)]
 Device = Annotated[Literal["auto", "cpu", "cuda"], AfterValidator(resolve_device)]
 # The number format of training and evaluation; `auto` is resolved by `device`, a field
 # before it.
-Dtype = Annotated[DtypeName, AfterValidator(_resolved_dtype)]
+Dtype = Annotated[
+    DtypeName, BeforeValidator(read_format), AfterValidator(_resolved_dtype)
+]
 # Plain words for pydantic's.
 WORDS: dict[str, dict[str, str]] = table_beside(__file__)
 
@@ -278,6 +303,13 @@ def title_in(values: Mapping[str, Any], origin: str) -> str:
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     """Read a config file: the `experiment` it names, and its other keys."""
     check_name(path)
+    if path.suffix in MODEL_SUFFIXES:
+        raise InputError(
+            f"{path} is a model's file, not a config of runs; type: ropelab audit"
+            f" {shlex.quote(str(path))}"
+        )
+    if path.suffix not in (".toml", ""):
+        raise InputError(f"{path} is no TOML file (.toml), which a config of runs is")
     try:
         values = tomllib.loads(read_regular(path, LARGEST_FILE).decode())
     except FileNotFoundError:

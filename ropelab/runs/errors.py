@@ -13,17 +13,17 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 
+from ropelab.runs.spelling import FORMAT_NAMES
+
 # Unicode's categories of what steers a terminal or cannot be seen; line ends are let
 # through.
 UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 # Names that engines and people give to what has another name here.
 ALSO_CALLED = {
+    **FORMAT_NAMES,
     "gpu": "cuda",
-    "bf16": "bfloat16",
-    "fp16": "float16",
-    "half": "float16",
-    "fp32": "float32",
-    "float": "float32",
+    "cos": "table",
+    "sin": "table",
 }
 # Packages that come with an extra of pyproject.toml, or that it says to install.
 EXTRAS = {"torch": "train", "transformers": "hf", "ray": "ray"}

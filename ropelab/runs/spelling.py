@@ -8,7 +8,20 @@ import shlex
 from collections.abc import Container, Mapping
 from typing import Any
 
+# Names that engines and people give to number formats.
+FORMAT_NAMES = {
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+    "fp32": "float32",
+    "single": "float32",
+    "float": "float32",
+    "fp64": "float64",
+    "double": "float64",
+}
 POWER_OF_TWO = re.compile(r"\s*2\^(\d{1,3})\s*")
+# One number with commas between its thousands, or a list: `32,768`.
+THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 NUMBER = re.compile(
     r"(?i)\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*"
@@ -28,15 +41,40 @@ def read_number(value: object) -> object:
         return value
     if power := POWER_OF_TWO.fullmatch(value):
         return 2 ** int(power[1])
+    if THOUSANDS.fullmatch(value):
+        joined = value.replace(",", "").strip()
+        raise ValueError(f"must be a number without commas; type {joined}")
     match = NUMBER.fullmatch(value)
     if match is None:
         raise ValueError("must be a number such as 4096, 1e6 or 128k")
-    text, unit = match[1].replace("_", ""), SUFFIXES[match[2].lower()]
+    text, suffix = match[1].replace("_", ""), match[2].lower()
+    if suffix and "e" in text.lower():
+        raise ValueError(f"must have either an exponent or '{suffix}', not both")
+    unit = SUFFIXES[suffix]
     number = float(text) * unit
     if not math.isfinite(number) or number != int(number):
         return number
     # Beyond 2^53 a float64 would be a neighbour.
     return int(text) * unit if text.lstrip("+-").isdecimal() else int(number)
+
+
+def read_plain_number(value: object) -> object:
+    """Read a number that is no length, such as a base: `500k` could mean two numbers.
+
+    >>> read_plain_number("5e5")
+    500000
+    """
+    match = NUMBER.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not match[2]:
+        return read_number(value)
+    number, suffix = match[1], match[2].lower()
+    read_number(value)  # refuses an exponent beside the suffix in its own words
+    thousands = {"k": 1000, "m": 1000**2, "g": 1000**3}[suffix]
+    meant = float(number.replace("_", "")) * thousands
+    raise ValueError(
+        f"must be a number without '{suffix}', which is {SUFFIXES[suffix]} and for"
+        f" lengths alone; type {meant:.15g}"
+    )
 
 
 def split_list(text: str) -> list[str]:
@@ -55,6 +93,17 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+def read_lengths(value: object) -> object:
+    """Read a list of lengths; `32,768` could be one of them or two, and is refused."""
+    if isinstance(value, str) and THOUSANDS.fullmatch(value):
+        joined = value.replace(",", "").strip()
+        apart = ", ".join(value.strip().split(","))
+        raise ValueError(
+            f"could be one number or several; type {joined}, or '{apart}' with blanks"
+        )
+    return read_list(value)
+
+
 def read_list(value: object) -> object:
     """Read a list: text such as `a,b(c=1,d=2)`, a list of TOML or Python, or one
     number.
@@ -64,6 +113,24 @@ def read_list(value: object) -> object:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (value,)
     return tuple(value) if isinstance(value, list) else value
+
+
+def read_format(value: object) -> object:
+    """Return the name of a number format in full: `bf16` and `torch.bfloat16` too.
+
+    >>> read_format("FP16"), read_format("torch.bfloat16"), read_format("tf32")
+    ('float16', 'bfloat16', 'tf32')
+    """
+    if not isinstance(value, str):
+        return value
+    name = value.strip().lower().removeprefix("torch.")
+    return FORMAT_NAMES.get(name, name)
+
+
+def read_formats(value: object) -> object:
+    """Read a list of number formats."""
+    names = read_list(value)
+    return tuple(map(read_format, names)) if isinstance(names, tuple) else names
 
 
 # The names of fields in the config.json of a Hugging Face model: accepted wherever ours
@@ -101,7 +168,12 @@ def command_of(name: str, values: Mapping[str, Any], argument: str = "") -> str:
         elif isinstance(value, bool):
             words.append(flag_of(key if value else f"no_{key}"))
         else:
-            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            text = str(value)
+            if isinstance(value, list):
+                text = ",".join(map(str, value))
+                # Without blanks, 32 and 768 would be read as 32,768.
+                if THOUSANDS.fullmatch(text):
+                    text = text.replace(",", ", ")
             words += [flag_of(key), text]
     return shlex.join(words)
 

@@ -19,7 +19,7 @@ from ropelab.runs.config import (
     Count,
     Counts,
     EvenCount,
-    Names,
+    Formats,
     Natural,
     Real,
 )
@@ -83,7 +83,7 @@ class BaseConfig(Config):
     coherence: Real = Field(
         0.9, gt=0, lt=1, description="slowest cosine that Liu's bound keeps"
     )
-    formats: Names = Field(
+    formats: Formats = Field(
         ("float32", "bfloat16", "float16"), description="number formats"
     )
 

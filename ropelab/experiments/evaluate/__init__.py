@@ -7,15 +7,15 @@ model's own.
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import ByteSize, Field, model_validator
+from pydantic import BeforeValidator, ByteSize, Field, model_validator
 
 from ropelab.models.tasks import config
 from ropelab.runs.config import Config, Count, Names
 from ropelab.runs.errors import require
 from ropelab.runs.sentences import count_of
-from ropelab.runs.spelling import read_number
+from ropelab.runs.spelling import read_format, read_number
 
 if TYPE_CHECKING:
     from ropelab.models.methods.method import Method
@@ -68,7 +68,7 @@ class EvaluateConfig(Config):
         ),
     )
     device: config.On = "auto"
-    dtype: Format = Field(
+    dtype: Annotated[Format, BeforeValidator(read_format)] = Field(
         "auto", description="of weights; auto: as stored; angles are in float32"
     )
     device_map: Literal["none", "auto"] = Field(

@@ -14,11 +14,12 @@ from pydantic import Field, model_validator
 
 from ropelab.math.models import fill
 from ropelab.runs.config import (
-    AsList,
+    AsLengths,
     Base,
     Config,
     Count,
     EvenCount,
+    Formats,
     Names,
     Natural,
     Positive,
@@ -74,7 +75,7 @@ class PrecisionConfig(Config):
     components: Names = Field(
         COMPONENTS, description="of them: cos, sin, pair, vector, score"
     )
-    formats: Names = Field(
+    formats: Formats = Field(
         ("float32", "float16", "bfloat16"), description="formats beside float64"
     )
     cast: str = Field("", description="casts, such as inv_freq=bfloat16,table=float16")
@@ -92,7 +93,7 @@ class PrecisionConfig(Config):
     tolerance: Positive = Field(
         0.01, lt=3.14, description="largest right angle error, in radians"
     )
-    long_lengths: Annotated[tuple[Count, ...], AsList] = Field(
+    long_lengths: Annotated[tuple[Count, ...], AsLengths] = Field(
         (1048576, 10_000_000), description="further lengths for float32 angles"
     )
     explain: Natural | None = Field(

@@ -11,6 +11,7 @@ import numpy as np
 from ropelab.runs.arrays import Float, Int
 from ropelab.runs.errors import known
 from ropelab.runs.files import table_beside
+from ropelab.runs.spelling import read_format
 
 _EXPONENT_FIELD = 0x7FF0_0000_0000_0000
 _FRACTION_BITS = 52
@@ -77,7 +78,7 @@ FORMATS |= {
 
 
 def format_named(name: str) -> FloatFormat:
-    return FORMATS[known("format", name, FORMATS)]
+    return FORMATS[known("format", str(read_format(name)), FORMATS)]
 
 
 def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:

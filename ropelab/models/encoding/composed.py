@@ -40,7 +40,7 @@ from ropelab.models.encoding.rounded import NATIVE, RoundedRope
 from ropelab.runs.config import LARGEST
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
-from ropelab.runs.spelling import read_number
+from ropelab.runs.spelling import read_number, read_plain_number
 
 # Llama 4's attn_scale.
 TEMPERATURE = 0.1
@@ -171,15 +171,17 @@ def _within(text: str, shape: Shape) -> Encoding:
     return encoding
 
 
-def _number(text: str, value: str) -> float:
+def _number(
+    text: str, value: str, read: Callable[[object], object] = read_plain_number
+) -> float:
     try:
-        return float(read_number(value))  # type: ignore[arg-type]
+        return float(read(value))  # type: ignore[arg-type]
     except ValueError as error:
         raise InputError(f"'{text}': {value!r} {error}") from None
 
 
 def _whole(text: str, value: str) -> int:
-    number = _number(text, value)
+    number = _number(text, value, read_number)
     if not (1 <= number <= LARGEST and number.is_integer()):
         raise InputError(f"'{text}' needs a whole number from 1 on, not {value!r}")
     return int(number)

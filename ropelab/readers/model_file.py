@@ -1,0 +1,55 @@
+"""A configuration file in the place of a known model: its rotation as transformers
+reads it.
+"""
+
+from pathlib import Path
+
+from ropelab.math.methods import parse_scaling
+from ropelab.math.models import KnownModel
+from ropelab.readers import registry
+from ropelab.readers.document import load
+from ropelab.runs.errors import InputError
+
+SUFFIXES = (".json", ".gguf")
+
+
+def is_model_file(name: str) -> bool:
+    """Return True for the path of a file or model folder, even of one that is not
+    there.
+    """
+    return name.endswith(SUFFIXES) or Path(name).exists()
+
+
+def model_of_file(name: str) -> KnownModel:
+    """Read the file as a model; InputError where it has no rotation, or one that no
+    method here computes.
+    """
+    document = load(name)
+    if document.kind == "gguf":
+        reading = registry.read(registry.RUNTIMES["llama.cpp"], document.config)
+    else:
+        reading = registry.reading_of(name, document.config)
+    spec = reading.main
+    if spec is None:
+        raise InputError(f"{name}: {reading.stopped}")
+
+    method = spec.scaling.label
+    try:
+        same = parse_scaling(method) == spec.scaling
+    except InputError:
+        same = False
+    if not same:
+        advice = "give --base, --head-dim and --method in its place"
+        raise InputError(f"{name}: no method by name is its {spec.method}; {advice}")
+
+    partial = spec.rotary_dim != spec.head_dim
+    return KnownModel(
+        name=name,
+        base=spec.base,
+        head_dim=spec.head_dim,
+        rotary_dim=spec.rotary_dim if partial else None,
+        trained_len=spec.trained_len,
+        context_len=spec.claimed_len,
+        method=method,
+        source=name,
+    )
