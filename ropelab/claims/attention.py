@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ropelab.claims import arrays
-from ropelab.claims.record import Findings
+from ropelab.claims.record import Findings, claim
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT
 
@@ -51,6 +51,7 @@ def attended(
     return (x @ wq) @ (x @ wk).T, attention(x @ wq, x @ wk, x @ wv, causal)
 
 
+@claim("order-blind", bound=SUMS)
 def order_blind(found: Findings, causal: bool = False, seed: int = 0) -> None:
     straight = np.arange(12)
     # A shuffled cycle: no token stays at its place.
@@ -71,6 +72,7 @@ def order_blind(found: Findings, causal: bool = False, seed: int = 0) -> None:
     )
 
 
+@claim("same-output")
 def same_output(found: Findings, tokens: int = 3, seed: int = 0) -> None:
     straight = np.arange(tokens)
     forwards, backwards = (
@@ -86,6 +88,7 @@ def same_output(found: Findings, tokens: int = 3, seed: int = 0) -> None:
     found.within("summed over the rows", arrays.largest(summed), SUMS, role="limit")
 
 
+@claim("scores-without-order")
 def order_in_scores(found: Findings, tokens: int = 3, seed: int = 0) -> None:
     q, k = arrays.gaussian(seed, 2, tokens, WIDTH)
     scores, other = q @ k.T, q[::-1] @ k[::-1].T
@@ -96,6 +99,7 @@ def order_in_scores(found: Findings, tokens: int = 3, seed: int = 0) -> None:
     )
 
 
+@claim("softmax-as-printed")
 def softmax_as_printed(found: Findings, inside: bool = True, seed: int = 0) -> None:
     x = arrays.gaussian(seed, 3, WIDTH)
     scores, scale = x @ x.T, math.sqrt(WIDTH)
@@ -106,6 +110,7 @@ def softmax_as_printed(found: Findings, inside: bool = True, seed: int = 0) -> N
     found.within("the two outputs", off, SUMS, "{:.2f} apart")
 
 
+@claim("score-example")
 def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     first, second = np.array(FIRST), np.array(SECOND)
     off = arrays.largest(second - first[np.ix_(order, order)])
@@ -128,6 +133,7 @@ def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     found.series["permutation"] = pd.DataFrame(rows, columns=columns)
 
 
+@claim("script-scores-scrambled", "script-positions-help")
 def one_hot_orders_differ(
     found: Findings, width: int = 3, offsets: Sequence[float] = (0.0, 0.0, 0.0)
 ) -> None:
@@ -155,6 +161,7 @@ def scores(
     ).sum(-1)
 
 
+@claim("relative-only", bound=EXACT)
 def relative_only(
     found: Findings, shifts: Sequence[int] = SHIFTS, seed: int = 0
 ) -> None:
@@ -170,6 +177,7 @@ def relative_only(
     found.beyond("change with one more token between", farther, EXACT, "{:.1f}")
 
 
+@claim("rotation-factor")
 def rotation_factor(found: Findings, distance: int = 3, seed: int = 0) -> None:
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     after = scores(q, k, 0, distance)
@@ -205,6 +213,7 @@ def attended_from(
     )
 
 
+@claim("absolute-too")
 def knows_absolute(
     found: Findings, positions: Placed = "rotated", causal: bool = True, seed: int = 0
 ) -> None:
@@ -235,6 +244,7 @@ def knows_absolute(
     found.beyond(f"{what} {max(SHIFTS)}", moved, EXACT, role="limit")
 
 
+@claim("values-left-alone")
 def values_left_alone(found: Findings, shift: int = 100, seed: int = 0) -> None:
     plain, turned = (
         arrays.largest(
@@ -248,6 +258,7 @@ def values_left_alone(found: Findings, shift: int = 100, seed: int = 0) -> None:
     found.beyond("the same with rotated values", turned, EXACT, "{:.2f} apart")
 
 
+@claim("either-direction")
 def either_direction(found: Findings, distance: int = 3, seed: int = 0) -> None:
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     there = scores(q, k, 0, distance)
@@ -261,6 +272,7 @@ def either_direction(found: Findings, distance: int = 3, seed: int = 0) -> None:
     found.within("with the same features", apart, EXACT, "{:.1f} apart", "limit")
 
 
+@claim("script-equal-scores")
 def same_distance_same_score(
     found: Findings, tokens: Literal["different", "same"] = "different", seed: int = 0
 ) -> None:

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ropelab.claims.arrays import gaussian, largest, tiny
 from ropelab.claims.periods import census, many
 from ropelab.claims.published import angle_errors
-from ropelab.claims.record import Findings
+from ropelab.claims.record import Findings, claim
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.runs.thresholds import ANGLE_RAD, ROUNDING, SLOW
@@ -71,6 +71,7 @@ def biases(name: str, tokens: int) -> Tensor:
     return encoding_for(name).scores(nothing, nothing, positions, positions)[0].detach()
 
 
+@claim("parameter-column", "alibi-trainable")
 def parameter_column(found: Findings, said: Sequence[tuple[str, str]]) -> None:
     # A table by position doubles; one by distance is clipped and a rule has no numbers.
     found.expected = ", ".join(f"{name} {growth}" for name, growth in said)
@@ -86,6 +87,7 @@ def parameter_column(found: Findings, said: Sequence[tuple[str, str]]) -> None:
         )
 
 
+@claim("absolute-fixed")
 def always_fixed(found: Findings, fixed: str = "sinusoidal") -> None:
     first, second = trains(fixed), trains("learned")
     found.part(
@@ -94,6 +96,7 @@ def always_fixed(found: Findings, fixed: str = "sinusoidal") -> None:
     found.limit("of a learned table", f"{second:,}", second == 0, second)
 
 
+@claim("relative-trained")
 def relative_are_trained(
     found: Findings,
     tables: Sequence[str] = ("shaw", "t5"),
@@ -105,6 +108,7 @@ def relative_are_trained(
         found.limit(f"of {name}", f"{trains(name):,}", trains(name) > 0)
 
 
+@claim("learned-stops")
 def learned_stops(found: Findings, name: str = "learned") -> None:
     encoding, stops = encoding_for(name), True
     with suppress(IndexError):
@@ -117,6 +121,7 @@ def learned_stops(found: Findings, name: str = "learned") -> None:
     found.part("its last position", f"{last}", last == LENGTH - 1)
 
 
+@claim("absolute-limited")
 def length_is_limited(found: Findings, far: int = 10**6) -> None:
     learned_stops(found)
     codes = [
@@ -133,6 +138,7 @@ def length_is_limited(found: Findings, far: int = 10**6) -> None:
     )
 
 
+@claim("relative-space")
 def bias_matrix(found: Findings) -> None:
     added = [biases("t5", tokens)[0] for tokens in (LENGTH, 2 * LENGTH)]
     full = [bias.numel() for bias in added]
@@ -146,6 +152,7 @@ def bias_matrix(found: Findings) -> None:
     found.limit(what, text, distinct[1] >= 4 * distinct[0], distinct[0])
 
 
+@claim("rope-space")
 def rope_space(found: Findings) -> None:
     short, long = trains("rope"), trains("rope", 2 * LENGTH)
     tables = [2 * tokens * HEAD for tokens in (LENGTH, 2 * LENGTH)]
@@ -159,6 +166,7 @@ def rope_space(found: Findings) -> None:
     found.limit(what, text, tables[0] == tables[1], tables[1] / tables[0])
 
 
+@claim("alibi-stores-nothing")
 def keeps_no_vectors(found: Findings, name: str = "alibi") -> None:
     encodings = (encoding_for(name, length) for length in (LENGTH, 2 * LENGTH))
     short, long = (
@@ -169,6 +177,7 @@ def keeps_no_vectors(found: Findings, name: str = "alibi") -> None:
     found.part(what, f"{short} and {long}", short == long < HEADS * HEAD, short)
 
 
+@claim("t5-costly", "rope-efficient", "transformer-xl-slow", bound=SLOW)
 def work(found: Findings, name: str, slow: bool, seed: int = 0) -> None:
     """Count what scores of LENGTH tokens take from queries and keys on, over plain
     attention.
@@ -183,6 +192,7 @@ def work(found: Findings, name: str, slow: bool, seed: int = 0) -> None:
     found.part(WORK, f"{ratio:.3f}", (ratio >= SLOW) == slow, ratio)
 
 
+@claim("transformer-xl-cache")
 def cache_is_impossible(found: Findings, seed: int = 0) -> None:
     """Decode token by token from cached keys and compare with the full pass."""
     encoding, tokens, apart = encoding_for("transformer_xl").for_layer(0), 64, 0.0
@@ -208,6 +218,7 @@ def cache_is_impossible(found: Findings, seed: int = 0) -> None:
     )
 
 
+@claim("learned-not-relative", "t5-relative", "rope-relative")
 def is_relative(found: Findings, name: str, expected: bool, seed: int = 0) -> None:
     encoding, tokens, shift = encoding_for(name), 16, 100
     x = torch.from_numpy(gaussian(seed, 1, tokens, HEADS * HEAD)).float()
@@ -228,6 +239,7 @@ def is_relative(found: Findings, name: str, expected: bool, seed: int = 0) -> No
     found.part(what, tiny(moved), (moved < ROUNDING) == expected, moved)
 
 
+@claim("alibi-sign")
 def printed_sign(found: Findings, slope: float = 0.25) -> None:
     bias, positions = biases("alibi", 8)[0].tril(), torch.arange(8)
     signed = slope * (positions - positions[:, None]).tril()
@@ -238,6 +250,7 @@ def printed_sign(found: Findings, slope: float = 0.25) -> None:
     found.within(what, largest(bias + signed), 0, text, "limit")
 
 
+@claim("heads-unaffected")
 def heads_unaffected(
     found: Findings,
     methods: Sequence[str] = ("sinusoidal", "learned", "shaw", "rope", "alibi"),
@@ -263,6 +276,7 @@ def heads_unaffected(
     found.limit(what, f"{different}", different == 1, different)
 
 
+@claim("sinusoid-unstable", bound=ANGLE_RAD)
 def unstable_or_coarse(found: Findings, length: int = 1 << 20) -> None:
     error = angle_errors("float32", length).error_rad
     counted = census(many(64, 10000.0), "vector", length)

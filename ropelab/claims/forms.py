@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from ropelab.claims import arrays
 from ropelab.claims.attention import scores
-from ropelab.claims.record import Findings
+from ropelab.claims.record import Findings, claim
 from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.runs.files import table_beside
 from ropelab.runs.thresholds import EXACT, FLOAT32_SCORES
@@ -43,6 +43,7 @@ def _dot(a: complex, b: complex) -> float:
     return a.real * b.real + a.imag * b.imag
 
 
+@claim("three-forms")
 def three_forms(found: Findings, positions: Sequence[int] = (5, 8)) -> None:
     (m, n), theta = positions, 0.7
     product = (
@@ -59,6 +60,7 @@ def three_forms(found: Findings, positions: Sequence[int] = (5, 8)) -> None:
     found.part(f"score of positions {m} and {n}", numbers, spread <= EXACT, spread)
 
 
+@claim("thirty-degrees")
 def thirty_degrees(
     found: Findings, positions: Sequence[tuple[int, int]] = PLACES
 ) -> None:
@@ -76,6 +78,7 @@ def thirty_degrees(
     found.part("scores by positions", numbers, spread <= EXACT, spread)
 
 
+@claim("relative-matrix-sign")
 def sign_of_relative_matrix(found: Findings, theta: float = THETA) -> None:
     m, n = PLACES[0]
     true = _dot(_rotate(Q, m * theta), _rotate(K, n * theta))
@@ -86,12 +89,14 @@ def sign_of_relative_matrix(found: Findings, theta: float = THETA) -> None:
         found.part(f"with the matrix {what}", f"{score:.4f}", agrees, score - true)
 
 
+@claim("unrotated-query")
 def only_key_rotated(found: Findings, theta: float = THETA) -> None:
     near, far = (_dot(Q, _rotate(K, n * theta)) for _, n in PLACES)
     what = f"scores of positions {PLACES[0]} and {PLACES[1]} with the query as it is"
     found.part(what, f"{near:.4f} and {far:.4f}", abs(near - far) <= EXACT, near - far)
 
 
+@claim("counterclockwise", "clockwise")
 def direction(found: Findings, clockwise: bool, theta: float = THETA) -> None:
     y = _rotate(Q, theta).imag
     found.part(
@@ -99,6 +104,7 @@ def direction(found: Findings, clockwise: bool, theta: float = THETA) -> None:
     )
 
 
+@claim("sparse-elementwise", "elementwise-as-printed", bound=EXACT)
 def elementwise_form(
     found: Findings,
     last_pair: Literal["as printed", "as meant"] = "as meant",
@@ -125,6 +131,7 @@ def elementwise_form(
     )
 
 
+@claim("dense-product")
 def dense_product(found: Findings, head_dim: int = 64) -> None:
     matrix = arrays.rotation_matrix(arrays.frequencies(head_dim, BASE))
     # Elementwise, each feature is multiplied by a cosine and by a sine.
@@ -138,6 +145,7 @@ def dense_product(found: Findings, head_dim: int = 64) -> None:
     )
 
 
+@claim("one-rotation")
 def is_one_rotation(found: Findings) -> None:
     matrix = arrays.rotation_matrix(POSITION * arrays.frequencies(HEAD, BASE))
     off = arrays.largest(matrix @ matrix.T - np.eye(HEAD))
@@ -148,6 +156,7 @@ def is_one_rotation(found: Findings) -> None:
     )
 
 
+@claim("rotate-half")
 def rotate_half_equivalent(
     found: Findings, head_dim: int = HEAD, seed: int = 0
 ) -> None:
@@ -179,6 +188,7 @@ def rotate_half_equivalent(
     )
 
 
+@claim("rotate-half-efficient")
 def cheaper(found: Findings) -> None:
     # Each feature is multiplied by a cosine and by a sine, and the two are added.
     work = 3 * HEAD
@@ -200,6 +210,7 @@ def _table(tokens: int, base: float, pairing: arrays.Pairing) -> arrays.Array:
     return arrays.join(by_pair, by_pair, pairing)
 
 
+@claim("note-001-code", "note-004-code", bound=FLOAT32_SCORES)
 def listing_is_relative(
     found: Findings,
     base: float = 10000.0,
@@ -220,6 +231,7 @@ def listing_is_relative(
     found.within(what, moved, FLOAT32_SCORES, "{}")
 
 
+@claim("note-003-code", bound=FLOAT32_SCORES)
 def listing_with_position_ids(
     found: Findings, swap: arrays.Pairing = "half", seed: int = 0
 ) -> None:
@@ -241,6 +253,7 @@ def listing_with_position_ids(
     found.within(what, arrays.largest(scores[1] - scores[0]), FLOAT32_SCORES, "{}")
 
 
+@claim("rotate-half-words")
 def halves_in_words(
     found: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)
 ) -> None:
@@ -258,6 +271,7 @@ def halves_in_words(
     )
 
 
+@claim("note-001-attention")
 def transposed_scores(found: Findings, shape: Sequence[int] = SHAPE) -> None:
     import torch
 
@@ -276,6 +290,7 @@ def transposed_scores(found: Findings, shape: Sequence[int] = SHAPE) -> None:
     )
 
 
+@claim("note-004-mask")
 def mask_hides(found: Findings, filling: float = -1e9) -> None:
     import torch
 
@@ -293,6 +308,7 @@ def mask_hides(found: Findings, filling: float = -1e9) -> None:
         found.add("part" if dtype == torch.float32 else "limit", what, outcome, good)
 
 
+@claim("squeeze-unsqueeze")
 def squeezed(found: Findings, batch: int = 2, tokens: int = 10) -> None:
     # Only shapes matter, so zeros are enough.
     cos = np.zeros((1, 1, tokens, 4))
@@ -305,6 +321,7 @@ def squeezed(found: Findings, batch: int = 2, tokens: int = 10) -> None:
     found.part(f"{looked_up.shape} unsqueezed", text, looked_up.shape[0] != batch)
 
 
+@claim("t5-listing")
 def negative_indices(found: Findings, tokens: int = 5) -> None:
     distances = np.arange(tokens) - (tokens - 1)
     # Python counts negative indices from the end, so no error shows the missing rows.
@@ -318,6 +335,7 @@ def negative_indices(found: Findings, tokens: int = 5) -> None:
     found.part(what, shown, not wrapped, len(wrapped))
 
 
+@claim("rope-in-embeddings")
 def embeddings_untouched(found: Findings, name: str = "rope", seed: int = 0) -> None:
     import torch
 
@@ -332,6 +350,7 @@ def embeddings_untouched(found: Findings, name: str = "rope", seed: int = 0) -> 
     found.beyond("change of queries", query, 0, "{:.1f}", "limit")
 
 
+@claim("vector-on-score", "bias-of-vectors")
 def vector_on_score(found: Findings, width: int = 64, what: str = "vector R_2") -> None:
     # Broadcasting adds the vector to the number without complaint, so the shape has to
     # be read.
@@ -339,6 +358,7 @@ def vector_on_score(found: Findings, width: int = 64, what: str = "vector R_2") 
     found.part(f"one score plus the {what}", f"{size} numbers", size == 1, size)
 
 
+@claim("index-range")
 def last_index(found: Findings, said: int = 16) -> None:
     last = int(np.arange(0, HEAD // 2)[-1])
     found.part(
@@ -358,6 +378,7 @@ def example(sign: int = 1) -> Float[arrays.Array, "5 4"]:
     return arrays.rotated(VECTORS, sign * angles, "interleaved")
 
 
+@claim("worked-example")
 def table_digits(found: Findings, digits: int = 4) -> None:
     true, unit = example(), 10.0**-digits
     off = np.abs(PRINTED - true)
@@ -381,6 +402,7 @@ def table_digits(found: Findings, digits: int = 4) -> None:
     found.series["worked_example"] = pd.DataFrame(cells, columns=columns)
 
 
+@claim("worked-example-matrix")
 def printed_matrix(
     found: Findings,
     product: Literal["matrix times column", "row times matrix"] = "matrix times column",
@@ -392,6 +414,7 @@ def printed_matrix(
     found.within("off from the other side", other, unit, "{:.2g}", "limit")
 
 
+@claim("base-frequency-formula")
 def angle_formula(
     found: Findings, f: float = 1 / 10000, angle: float = 1 / 100
 ) -> None:
@@ -402,6 +425,7 @@ def angle_formula(
     found.part("the formula at position 1, pair 1", f"{value:g}", right, value)
 
 
+@claim("sinusoid-index")
 def index_in_formula(found: Findings, index: Literal["k", "i"] = "k") -> None:
     # Held at 1, the printed index gives every position the same code.
     positions = np.arange(5) if index == "i" else np.ones(5)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.claims.arrays import count_of, frequencies
-from ropelab.claims.record import Findings, Role
+from ropelab.claims.record import Findings, Role, claim
 from ropelab.math.frequencies import inverse_frequencies, wavelengths
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
@@ -35,6 +35,7 @@ def _apart(angle: float) -> float:
     return math.hypot(math.cos(angle) - 1, math.sin(angle))
 
 
+@claim("one-frequency-cos")
 def cos_of_neighbours(
     found: Findings, period: float = PERIOD, dtype: str = "float32"
 ) -> None:
@@ -52,6 +53,7 @@ def cos_of_neighbours(
     found.part(f"the two in {dtype}", shown, bool((stored == 1).all()))
 
 
+@claim("one-frequency-degrees")
 def degrees_of_one_step(found: Findings, printed: float = 0.00000628) -> None:
     # The printed number is the angle in radians.
     degrees, radians = 360 / PERIOD, 2 * math.pi / PERIOD
@@ -64,16 +66,19 @@ def degrees_of_one_step(found: Findings, printed: float = 0.00000628) -> None:
     )
 
 
+@claim("turn-comes-back")
 def turn_comes_back(found: Findings, degrees_per_token: float = 1.0) -> None:
     apart = _apart(math.radians(360 * degrees_per_token))
     found.within("codes of positions 0 and 360", apart, BACK)
 
 
+@claim("script-covers-everything")
 def covers_everything(found: Findings, period: float = PERIOD) -> None:
     apart = _apart(round(period) * (2 * math.pi / period))
     found.beyond(f"codes of positions 0 and {round(period)}", apart, BACK)
 
 
+@claim("float32-precision")
 def float32_precision(found: Findings, printed: float = 1e-7) -> None:
     sine = 2 * math.pi / PERIOD
     at_one, at_sine = (float(np.spacing(np.float32(x))) for x in (1, sine))
@@ -85,6 +90,7 @@ def float32_precision(found: Findings, printed: float = 1e-7) -> None:
     found.limit(what, text, 0.5 < at_sine / printed < 2, at_sine)
 
 
+@claim("script-cos-step")
 def cos_step(found: Findings, printed: float = 3.94e-11) -> None:
     theta = 2 * math.pi / PERIOD
     # As a product: the difference of the two cosines would lose all but five digits.
@@ -96,6 +102,7 @@ def cos_step(found: Findings, printed: float = 3.94e-11) -> None:
     found.part("step of cos from position 1 to 2", text, right, step)
 
 
+@claim("clock-hour", "clock-unique")
 def clock_is_unique(
     found: Findings, hands: Sequence[int] = HANDS, until: int = 86400
 ) -> None:
@@ -104,6 +111,7 @@ def clock_is_unique(
     found.part("all hands are back after", f"{back:,} s", back >= until, back)
 
 
+@claim("second-hand")
 def hand_comes_back(found: Findings, hand: int = HANDS[0], said: int = 3600) -> None:
     late = said % hand
     found.part(
@@ -112,6 +120,7 @@ def hand_comes_back(found: Findings, hand: int = HANDS[0], said: int = 3600) -> 
     found.limit("when it is back for the first time", f"{hand:,} s", hand == said, hand)
 
 
+@claim("clock-like-rope", "calendar-like-rope")
 def clock_like_rope(
     found: Findings,
     periods: Sequence[float] = (),
@@ -159,6 +168,7 @@ def census(
     return dict(zip(formats, found, strict=True))
 
 
+@claim("one-frequency-neighbours", "one-frequency-formats")
 def neighbours_lost(found: Findings, format_: str = "float32") -> None:
     rows = [
         (
@@ -193,6 +203,7 @@ def neighbours_lost(found: Findings, format_: str = "float32") -> None:
     found.series["resolution"] = pd.DataFrame(rows, columns=columns)
 
 
+@claim("one-frequency-unique")
 def one_is_unique(found: Findings, period: float = PERIOD) -> None:
     length = round(period)
     for fmt, counted in census(one(period), "vector", length).items():
@@ -201,6 +212,7 @@ def one_is_unique(found: Findings, period: float = PERIOD) -> None:
         found.add(role, what, f"{counted.distinct:,}", counted.distinct == length)
 
 
+@claim("fast-pair-separates")
 def fastest_pair_separates(found: Findings, printed_degrees: float = 57.3) -> None:
     degrees = math.degrees(float(frequencies(HEAD, BASE)[0]))
     # Half a unit of the printed digit.
@@ -216,6 +228,7 @@ def fastest_pair_separates(found: Findings, printed_degrees: float = 57.3) -> No
         )
 
 
+@claim("many-unique")
 def positions_unique(
     found: Findings, base: float = BASE, length: int = 1 << 20
 ) -> None:
@@ -230,6 +243,7 @@ def positions_unique(
         )
 
 
+@claim("minimind-periods", "minimind-period-15")
 def periods(
     found: Findings,
     printed: Sequence[tuple[int, float]],
@@ -246,12 +260,14 @@ def periods(
         found.part(f"index {index}", text, right, true[index])
 
 
+@claim("angle-falls")
 def angle_falls(found: Findings, base: float = 10000.0) -> None:
     slower = np.diff(frequencies(HEAD, base)) < 0
     what = f"pairs that turn less than the one before, base {base:g}"
     found.count(what, int(slower.sum()), len(slower))
 
 
+@claim("position-1-code")
 def code_of_position(
     found: Findings,
     first: Sequence[float] = (0.5403, 0.9997, 0.9999),
@@ -269,6 +285,7 @@ def code_of_position(
     found.part("cosines of position 1", text, right == len(compared), right)
 
 
+@claim("script-dimension-angles", "knowledge-base-angles")
 def angles(
     found: Findings,
     printed: Sequence[tuple[int, int, float]],
@@ -283,6 +300,7 @@ def angles(
         found.part(f"degrees at {position}, pair {index}", text, right, degrees % 360)
 
 
+@claim("script-two-periods", "script-three-periods")
 def fingerprints(
     found: Findings,
     periods: Sequence[float] = (10, 100),

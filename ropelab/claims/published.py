@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.claims.arrays import Array, count_of, frequencies
-from ropelab.claims.record import Findings, Role
+from ropelab.claims.record import Findings, Role, claim
 from ropelab.math.bounds import Similarity, first_negative, published
 from ropelab.math.bounds.walls import chain_of
 from ropelab.math.frequencies import Geometry, rotations
@@ -71,6 +71,7 @@ def largest_ratio(a: Array, b: Array) -> float:
     return math.exp(float(np.abs(np.log(a / b)).max()))
 
 
+@claim("unseen-angles")
 def slow_pairs_meet_new_angles(found: Findings, geometry: Shape = MINIMIND) -> None:
     model = Geometry(*geometry)
     new = unseen(model, model.inv_freq, LONGER) > SAME
@@ -84,6 +85,7 @@ def slow_pairs_meet_new_angles(found: Findings, geometry: Shape = MINIMIND) -> N
         found.part(what, f"{hits} of {total}", hits == total > 0, hits)
 
 
+@claim("yarn-seen-angles")
 def yarn_brings_angles_back(found: Findings, length: int = LONGER) -> None:
     model = Geometry(*MINIMIND)
     yarn = Yarn(factor=length / model.trained_len)
@@ -105,6 +107,7 @@ def yarn_brings_angles_back(found: Findings, length: int = LONGER) -> None:
     found.limit(what, f"{logits:.4f}", abs(logits - 1) <= SAME, logits)
 
 
+@claim("yarn-dynamic")
 def adjusts(found: Findings, method: str = "yarn(factor=4)") -> None:
     model, scaling = Geometry(*MINIMIND), parse_scaling(method)
     off = largest_ratio(
@@ -119,6 +122,7 @@ def adjusts(found: Findings, method: str = "yarn(factor=4)") -> None:
     )
 
 
+@claim("dynamic-free-short")
 def same_inside(found: Findings, method: str = "dynamic_ntk") -> None:
     lengths = (2, 1024, LLAMA_2.trained_len)
     plans = [parse_scaling(method).plan(LLAMA_2, length) for length in lengths]
@@ -134,6 +138,7 @@ def same_inside(found: Findings, method: str = "dynamic_ntk") -> None:
     found.part("and logits", f"{logits:.2g} apart", logits <= SAME, logits)
 
 
+@claim("yarn-one-ramp")
 def ramps_agree(found: Findings, factor: float = 16.0) -> None:
     paper, coded = (
         each(factor=factor).plan(LLAMA_2, 0).inv_freq for each in (YarnPaper, Yarn)
@@ -150,6 +155,7 @@ def ramps_agree(found: Findings, factor: float = 16.0) -> None:
     )
 
 
+@claim("ntk-ends")
 def ntk_keeps_the_ends(found: Findings, factor: float = 16.0) -> None:
     ratio = LLAMA_2.inv_freq / NtkAware(factor=factor).plan(LLAMA_2, 0).inv_freq
     for name, divided, wanted in (
@@ -170,6 +176,7 @@ def month(arxiv: str) -> str:
     return f"20{arxiv[:2]}-{arxiv[2:4]}"
 
 
+@claim("three-generations", "third-generation")
 def generations(found: Findings, said: Sequence[tuple[str, int, Paper]]) -> None:
     """Compare the year given for each kind with its first paper."""
     found.expected = ", ".join(f"{what} {year}" for what, year, _ in said)
@@ -181,6 +188,7 @@ def generations(found: Findings, said: Sequence[tuple[str, int, Paper]]) -> None
         )
 
 
+@claim("shaw-earliest")
 def is_earliest(
     found: Findings, paper: Paper, others: Sequence[Paper], outside: Paper
 ) -> None:
@@ -190,6 +198,7 @@ def is_earliest(
     found.limit(outside[0], month(outside[1]), float(paper[1]) < float(outside[1]))
 
 
+@claim("deberta-year", "alibi-year")
 def year_of(found: Findings, name: str, arxiv: str, printed: int, said: int) -> None:
     """Accept the year of the preprint; that of the proceedings is one condition
     later.
@@ -202,6 +211,7 @@ def year_of(found: Findings, name: str, arxiv: str, printed: int, said: int) -> 
     found.limit("first published", month(arxiv), year == said, year)
 
 
+@claim("llama-rope")
 def is_configured(found: Findings, models: Sequence[str]) -> None:
     said = "; ".join(
         f"{name}: base {model.base:g}, {model.rotated} of {model.head_dim} features"
@@ -215,6 +225,7 @@ def is_configured(found: Findings, models: Sequence[str]) -> None:
     )
 
 
+@claim("gpt-3-rope", "gpt-4-rope")
 def could_use(found: Findings, name: str, user: str) -> None:
     """Refute that a model published before RoPE uses it; `user` is empty if
     unpublished.
@@ -226,6 +237,7 @@ def could_use(found: Findings, name: str, user: str) -> None:
         found.part(f"{name}'s architecture", "not published", None)
 
 
+@claim("yarn-llama-2")
 def released_lengths(
     found: Findings, claimed: int = 32768, finetuned: bool = True
 ) -> None:
@@ -239,6 +251,7 @@ def released_lengths(
     found.limit("reached without fine-tuning", text, not finetuned)
 
 
+@claim("yarn-code-llama")
 def made_by_yarn(
     found: Findings, base: float = 1e6, said: tuple[int, int] = (16, 100)
 ) -> None:
@@ -282,6 +295,7 @@ def minimind_frequencies(
     return inv_freq * (1 - ramp + ramp / factor)
 
 
+@claim("minimind-yarn-beta", "minimind-yarn-ramp")
 def minimind_is_yarn(
     found: Findings, formula: Formula, geometry: Shape, factor: float, beta_fast: float
 ) -> None:
@@ -318,6 +332,7 @@ def angle_errors(preset: str, length: int) -> Worst:
     return worst(chain(preset), length // 2, length - length // 2)
 
 
+@claim("float32-enough", bound=ANGLE_RAD)
 def angles_good_enough(
     found: Findings,
     preset: str = "float32",
@@ -337,6 +352,7 @@ def angles_good_enough(
     found.limit("first error beyond the tolerance", where, first is None, first)
 
 
+@claim("bfloat16-breaks", bound=BROKEN)
 def shift_breaks_scores(
     found: Findings,
     preset: str = "half_cache_bfloat16",
@@ -368,6 +384,7 @@ def shift_breaks_scores(
     found.limit(careful, *changes(careful))
 
 
+@claim("critical-dimension")
 def critical_dimension(found: Findings, printed: int = 92) -> None:
     # Two features for each pair that turns fully.
     counted = 2 * int((rotations(LLAMA_2.inv_freq, LLAMA_2.trained_len) >= 1).sum())
@@ -375,6 +392,15 @@ def critical_dimension(found: Findings, printed: int = 92) -> None:
     found.part(what, f"{counted} of {LLAMA_2.rotary_dim}", counted == printed, counted)
 
 
+@claim(
+    "reported-gpt-neox-1003",
+    "reported-candle-3520",
+    "reported-diffusers-13920",
+    "reported-modalities-462",
+    "reported-tensorrt-llm-18774",
+    "reported-transformers-48428",
+    "reported-mlx-lm-1076",
+)
 def same_numbers(found: Findings, link: str) -> None:
     rows = incidents()
     for _, row in rows[rows["source"] == link].iterrows():
@@ -394,6 +420,7 @@ def _exact(runs: Sequence[Stored]) -> dict[int, float]:
     )
 
 
+@claim("base-bound-table", "base-bound-table-su")
 def bases_are_least(
     found: Findings, by: str = "men", printed: Table = (), runs: Sequence[Stored] = ()
 ) -> None:
@@ -421,6 +448,7 @@ def bases_are_least(
     )
 
 
+@claim("base-bound-fit", bound=FIT)
 def fit_is_right(found: Findings, runs: Sequence[Stored] = ()) -> None:
     known = _exact(runs)
     if len(known) < 5:
@@ -440,6 +468,7 @@ def fit_is_right(found: Findings, runs: Sequence[Stored] = ()) -> None:
     found.limit(what, text, abs(slope - published.FIT_EXPONENT) <= 0.005, slope)
 
 
+@claim("base-10000")
 def balances(found: Findings, base: float = 1e4) -> None:
     # Searched far beyond both lengths, so that the first failure is reported where
     # there is one.

@@ -21,6 +21,7 @@ from ropelab.claims.arrays import tiny
 Role = Literal["part", "limit"]
 Agrees = bool | None
 Number = float | None
+Check = Callable[..., None]
 
 
 class Kind(StrEnum):
@@ -237,6 +238,35 @@ class Passage:
     by: str = ""
 
 
+@dataclass(frozen=True)
+class Decision:
+    """The function that decides a claim, and the bound that it applies, if any."""
+
+    check: Check
+    bound: Number = None
+
+
+# What decides each claim, by its id. A module of checks adds its own when it is
+# imported.
+DECISIONS: dict[str, Decision] = {}
+
+
+def claim(*ids: str, bound: Number = None) -> Callable[[Check], Check]:
+    """Make a function the check of the claims with these ids.
+
+    The sentence `expected` of their records may name the bound as `{bound}`.
+    """
+
+    def register(check: Check) -> Check:
+        for id_ in ids:
+            if id_ in DECISIONS:
+                raise ValueError(f"claim '{id_}' has two checks")
+            DECISIONS[id_] = Decision(check, bound)
+        return check
+
+    return register
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """A statement, the places that make it, and the computation that decides it."""
@@ -245,8 +275,7 @@ class Claim:
     statement: str  # in one sentence of ours
     passages: tuple[Passage, ...]  # the first is cited where there is room for one
     family: str  # the module of its check, and the TOML file beside it
-    check: str  # the function there
-    # The result if it were true, with thresholds and inputs of the check in braces.
+    # The result if it were true, with inputs and the bound of the check in braces.
     expected: str = ""
     # of the check, besides its defaults
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -255,10 +284,11 @@ class Claim:
     needs_torch: bool = False
 
     @property
-    def function(self) -> Callable[..., None]:
+    def decision(self) -> Decision:
         # Imported on demand, so that the ledger can be read without the libraries of
         # the checks.
-        return getattr(import_module(f"ropelab.claims.{self.family}"), self.check)
+        import_module(f"ropelab.claims.{self.family}")
+        return DECISIONS[self.id]
 
     @property
     def kind(self) -> Kind:
@@ -266,18 +296,21 @@ class Claim:
 
     @property
     def takes_seed(self) -> bool:
-        return "seed" in inspect.signature(self.function).parameters
+        return "seed" in inspect.signature(self.decision.check).parameters
 
     def evidence(self, **changes: Any) -> Findings:
+        """Return the findings of the check with the inputs of the claim, or changed
+        ones.
+        """
+        decision = self.decision
         inputs = {**self.inputs, **changes}
-        usual = {
-            n: p.default for n, p in inspect.signature(self.function).parameters.items()
-        }
-        found = Findings(
-            self.expected.format(**self.function.__globals__ | usual | inputs)
-        )
-        self.function(found, **inputs)
-        return found
+        parameters = inspect.signature(decision.check).parameters
+        defaults = {name: given.default for name, given in parameters.items()}
+
+        named = {**defaults, **inputs, "bound": decision.bound}
+        findings = Findings(self.expected.format(**named))
+        decision.check(findings, **inputs)
+        return findings
 
     def verdict(self, **changes: Any) -> Verdict:
         return self.evidence(**changes).verdict(self.kind)

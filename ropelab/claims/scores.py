@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.claims import arrays
-from ropelab.claims.record import Findings, Role
+from ropelab.claims.record import Findings, Role, claim
 from ropelab.claims.sinusoids import code
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT, ROUNDING
@@ -25,6 +25,7 @@ def _codes(width: int, tokens: int) -> Float[arrays.Array, "tokens width"]:
     return code(np.arange(tokens), arrays.frequencies(width, BASE))
 
 
+@claim("concatenation-wider")
 def concatenation_is_wider(found: Findings, seed: int = 0) -> None:
     x, p = arrays.gaussian(seed, TOKENS, WIDTH), _codes(WIDTH, TOKENS)
     weights = arrays.gaussian(seed + 1, 2 * WIDTH, WIDTH)
@@ -37,6 +38,7 @@ def concatenation_is_wider(found: Findings, seed: int = 0) -> None:
     found.beyond(what, off, EXACT, role="limit")
 
 
+@claim("multiplication-stronger")
 def multiplying_changes_more(
     found: Findings, sizes: Sequence[float] = (1.0, 0.02), seed: int = 0
 ) -> None:
@@ -56,6 +58,7 @@ def multiplying_changes_more(
         found.add(role, what, text, multiplied > added, multiplied / added)
 
 
+@claim("rope-multiplies")
 def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
     x, angles = (
         arrays.gaussian(seed, TOKENS, WIDTH),
@@ -76,6 +79,7 @@ def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
     )
 
 
+@claim("code-coefficients")
 def coefficients_are_fixed(
     found: Findings, encoding: str = "sinusoidal", tokens: int = 16
 ) -> None:
@@ -94,6 +98,7 @@ def coefficients_are_fixed(
     )
 
 
+@claim("only-at-the-product")
 def only_at_the_product(found: Findings, name: str = "rope", seed: int = 0) -> None:
     from ropelab.claims.encodings import encoded, encoding_for, queries_and_keys
 
@@ -114,6 +119,7 @@ def only_at_the_product(found: Findings, name: str = "rope", seed: int = 0) -> N
     found.part(what, text, added > ROUNDING, added)
 
 
+@claim("polynomial-distance")
 def polynomial_fits(found: Findings, degree: int = 3) -> None:
     reach, far = 128, 512
     distance = np.arange(reach)
@@ -160,6 +166,7 @@ def _terms(
     }
 
 
+@claim("four-terms")
 def four_terms(found: Findings, seed: int = 0) -> None:
     weights = _weights(seed)
     terms = _terms(0, weights, seed)
@@ -173,6 +180,7 @@ def four_terms(found: Findings, seed: int = 0) -> None:
     found.within("sum against score", off, EXACT, f"{{}} apart ({listed})")
 
 
+@claim("position-terms-absolute")
 def position_terms_absolute(found: Findings, shift: int = 100, seed: int = 0) -> None:
     def changes(weights: Float[arrays.Array, "w w"]) -> dict[str, float]:
         here, there = (_terms(s, weights, seed) for s in (0, shift))
@@ -188,6 +196,7 @@ def position_terms_absolute(found: Findings, shift: int = 100, seed: int = 0) ->
     found.beyond(what, off["position-position"], EXACT, "changes by {}", "limit")
 
 
+@claim("query-bias")
 def query_bias_matters(found: Findings, seed: int = 0) -> None:
     tokens = 16
     q, k = arrays.gaussian(seed, 2, tokens, WIDTH)
@@ -204,6 +213,7 @@ def query_bias_matters(found: Findings, seed: int = 0) -> None:
     found.beyond(what, by_query, EXACT, "{}", "limit")
 
 
+@claim("relative-table")
 def rows_of_relative_table(found: Findings, rows: int = 1024) -> None:
     positions = np.arange(512)
     differences = np.unique(positions[:, None] - positions)
@@ -212,6 +222,7 @@ def rows_of_relative_table(found: Findings, rows: int = 1024) -> None:
     found.part("different distances in 512 tokens", text, count == rows, count)
 
 
+@claim("deberta-distance", "deberta-as-noted")
 def middle_terms_index(
     found: Findings,
     printed: Literal["from key to query", "from query to key"] = "from key to query",
@@ -291,6 +302,7 @@ def _falling(means: list[float]) -> bool:
     return bool((np.diff(means) < 0).all())
 
 
+@claim("decay-bound")
 def bound_decays(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
     curve = bound_curve(head_dim)
     means = octaves(curve)
@@ -302,6 +314,7 @@ def bound_decays(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
     found.series["decay"] = decay_series(head_dim, seed)
 
 
+@claim("decay-scores")
 def scores_decay(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
     aligned = aligned_curve(head_dim)
     means, negative = octaves(aligned), np.flatnonzero(aligned < 0)

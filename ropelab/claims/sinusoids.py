@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from ropelab.claims.arrays import Array, frequencies, largest, rotation_matrix, tiny
-from ropelab.claims.record import Findings, Role
+from ropelab.claims.record import Findings, Role, claim
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT
 
@@ -37,6 +37,7 @@ def code(
     return np.stack((np.sin(angles), np.cos(angles)), -1).reshape(len(angles), -1)
 
 
+@claim("sinusoid-shift", "sinusoid-shift-standard")
 def shift_is_rotation(
     found: Findings, turnings: Sequence[str] = ("clockwise",), shift: int = 7
 ) -> None:
@@ -69,6 +70,7 @@ def shift_is_rotation(
     found.series["sinusoid_shift"] = pd.DataFrame(arrows, columns=["vector", "x", "y"])
 
 
+@claim("sinusoid-orthogonal")
 def columns_orthogonal(
     found: Findings, spacing: Spacing = "exponential", width: int = 512
 ) -> None:
@@ -88,6 +90,7 @@ def columns_orthogonal(
     found.series["sinusoid_code"] = table
 
 
+@claim("sinusoid-periodic")
 def slowest_period_repeats(
     found: Findings,
     spacing: Spacing = "exponential",
@@ -128,6 +131,7 @@ def sum_series() -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+@claim("period-needs-multiples")
 def period_needs_multiples(found: Findings, broken_width: int = 512) -> None:
     tried: dict[str, dict[str, Any]] = {
         "whole multiples": {"spacing": "harmonic", "width": 64, "length": 4096},
@@ -141,6 +145,7 @@ def period_needs_multiples(found: Findings, broken_width: int = 512) -> None:
         found.part(what, result.measured, result.agrees is repeats, result.value)
 
 
+@claim("exponential-spacing")
 def exponential_repeats_less(found: Findings, tokens: int = 16384) -> None:
     lags, pairs = np.arange(1, tokens)[:, None], 64
     spacings = {
@@ -172,6 +177,7 @@ def distance_series() -> pd.DataFrame:
     return table[["spacing", "distance_tokens", "value"]]
 
 
+@claim("uniform-geometric")
 def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic") -> None:
     omega = np.sort(spaced(spacing, 64, 512))
     ratios, exponential = omega[1:] / omega[:-1], frequencies(64, BASE)
@@ -185,6 +191,7 @@ def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic") -> None
     found.part("ratios of neighbouring evenly spaced frequencies", text, equal, spread)
 
 
+@claim("sinusoid-smooth")
 def is_smooth(found: Findings) -> None:
     width = 512
     omega = frequencies(width, BASE)

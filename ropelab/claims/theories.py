@@ -23,7 +23,7 @@ from ropelab.claims.arrays import (
     softmax,
 )
 from ropelab.claims.periods import census, many
-from ropelab.claims.record import Findings
+from ropelab.claims.record import Findings, claim
 from ropelab.math.bounds import Similarity, first_negative, rules, scan
 from ropelab.math.bounds.walls import chain_of, first_wrong_step, proved_below, walls
 from ropelab.math.numerics.casts import PRESETS, preset_named
@@ -53,6 +53,7 @@ def listed(values: Sequence[float], form: str = ",.0f") -> str:
 # Liu: bounds on the base
 
 
+@claim("liu-aliasing", "liu-stability")
 def phase_at_bound(found: Findings, bound: str, head_dim: int = HEAD) -> None:
     base, allowed = rules.aliasing_base(CONTEXT), 2 * math.pi
     if bound == "stability":
@@ -66,6 +67,7 @@ def phase_at_bound(found: Findings, bound: str, head_dim: int = HEAD) -> None:
     found.part(what, text, phase <= 1.01 * allowed, phase)
 
 
+@claim("liu-ambiguous")
 def codes_alias(
     found: Findings, base: float = 1e4, head_dim: int = HEAD, fmt: str = "float32"
 ) -> None:
@@ -84,6 +86,7 @@ def codes_alias(
     )
 
 
+@claim("liu-depth")
 def drift_compounds(
     found: Findings,
     layers: int = 32,
@@ -114,6 +117,7 @@ def drift_compounds(
     found.part(what, text, last > FLOAT32_SCORES, last)
 
 
+@claim("liu-ceiling")
 def neighbours_erased(
     found: Findings, base: float = QWEN_3_5, component: str = "cosine and sine"
 ) -> None:
@@ -141,6 +145,7 @@ def neighbours_erased(
     found.series["cosines"] = pd.DataFrame(rows, columns=columns)
 
 
+@claim("wall-in-code")
 def wall_in_code(found: Findings, code: str = "float32") -> None:
     bases = (1e4, 1e7, 1e11)
     table = walls({name: preset.plan for name, preset in PRESETS.items()}, bases, HEAD)
@@ -162,6 +167,7 @@ def wall_in_code(found: Findings, code: str = "float32") -> None:
     )
 
 
+@claim("liu-million")
 def zone_closes(found: Findings, layers: int = 32, printed: float = 1e6) -> None:
     here, *ends = (
         1 / (EPSILON * rules.stability_base(1, 0.9, n)) for n in (layers, 1, 126)
@@ -172,6 +178,7 @@ def zone_closes(found: Findings, layers: int = 32, printed: float = 1e6) -> None
     found.limit("the same with 1 and 126 layers", listed(ends), same)
 
 
+@claim("float64-angles", bound=ANGLE_RAD)
 def float64_needed(
     found: Findings, preset: str = "float32", base: float = QWEN_3_5
 ) -> None:
@@ -184,6 +191,7 @@ def float64_needed(
     found.part(what, text, here > ANGLE_RAD, here)
 
 
+@claim("host-table-drift")
 def host_drifts(
     found: Findings, printed: Sequence[tuple[int, float]], base: float = QWEN_3_5
 ) -> None:
@@ -280,6 +288,7 @@ def token_inversion(base: float, distance: float) -> float:
     return math.acos(np.cos(distance * frequencies(HEAD, base)).mean()) / math.pi
 
 
+@claim("du-position-inversion")
 def positions_invert(
     found: Findings, base: float = 1e4, large: float = LLAMA_3_1
 ) -> None:
@@ -301,6 +310,7 @@ def positions_invert(
     )
 
 
+@claim("du-position-aliasing", "du-invariant-attention")
 def pairs_alias(
     found: Findings,
     mode: str,
@@ -317,6 +327,7 @@ def pairs_alias(
     beside_null(found, "pairs", sample)
 
 
+@claim("du-token-inversion", "du-token-inversion-20k")
 def tokens_invert(found: Findings, base: float = LLAMA_3_1, said: float = 0.0) -> None:
     distance = said or base
     chance = token_inversion(base, distance)
@@ -331,6 +342,7 @@ def tokens_invert(found: Findings, base: float = LLAMA_3_1, said: float = 0.0) -
     )
 
 
+@claim("du-token-aliasing")
 def tokens_alias(found: Findings, shared: float = 0.0, printed: float = 0.05) -> None:
     sample, bound = (
         sampled("token aliasing", LLAMA_3_1, shared=shared),
@@ -344,6 +356,7 @@ def tokens_alias(found: Findings, shared: float = 0.0, printed: float = 0.05) ->
     beside_null(found, "share", sample)
 
 
+@claim("du-trade-off")
 def base_trades(found: Findings, bases: Sequence[float] = BASES) -> None:
     head = Similarity.of_head(HEAD)
     firsts = [first_negative(head, base, CONTEXT * 8) or math.inf for base in bases]

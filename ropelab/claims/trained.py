@@ -15,7 +15,7 @@ from itertools import combinations, pairwise, product
 import pandas as pd
 
 from ropelab.claims import stored
-from ropelab.claims.record import Finding, Findings, Role
+from ropelab.claims.record import Finding, Findings, Role, claim
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import FAILING, between
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label, row_labels
@@ -39,6 +39,7 @@ ROLES: dict[str, Role] = {"works": "part", "fails": "part", "may work": "limit"}
 WITHOUT_FACTOR, DOUBLED = ("unscaled", "dynamic_ntk"), " of twice the factor"
 
 
+@claim("base-bound-predicts")
 def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
     deciding = [
         run for run in runs if run.tables["predictions"]["agrees"].notna().any()
@@ -75,6 +76,7 @@ def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
         found.count(what, holding, len(above), "limit")
 
 
+@claim("du-indexing")
 def places_are_lost(
     found: Findings,
     asked: Sequence[tuple[Role, str, str, str]],
@@ -108,6 +110,7 @@ def places_are_lost(
     found.best_of(answers, "a stored run of the tasks indexing and keyed")
 
 
+@claim("kvquant-before-rope")
 def before_rope(
     found: Findings, asked: Sequence[tuple[Role, str, str]], runs: Sequence[Stored] = ()
 ) -> None:
@@ -148,6 +151,15 @@ def _losses_by_document(run: Stored) -> pd.DataFrame:
     return labelled.pivot(index="name", columns="label", values=NLL)
 
 
+@claim(
+    "plain-fails",
+    "rope-extrapolates",
+    "yarn-extends",
+    "yarn-extends-text",
+    "yarn-beats-ntk",
+    "ntk-better-short",
+    "pi-fails-zero-shot",
+)
 @stored.asked_of(stored.Methods)
 def methods_do(
     found: Findings, run: stored.Methods, asked: Sequence[Mapping[str, str]]
@@ -198,6 +210,7 @@ def _copies(
     found.add(role, what, shown, agrees, copied.value)
 
 
+@claim("low-perplexity-enough")
 @stored.asked_of(stored.Methods)
 def low_loss_means_retrieval(found: Findings, run: stored.Methods) -> None:
     """Test that every method as good as the best on text also copies from far away."""
@@ -246,6 +259,7 @@ def low_loss_means_retrieval(found: Findings, run: stored.Methods) -> None:
     )
 
 
+@claim("extension-beats-window")
 @stored.asked_of(stored.Methods)
 def finetuned_beats_window(found: Findings, run: stored.Methods) -> None:
     yarn = run.label("yarn", arm="finetuned")
@@ -265,6 +279,16 @@ def finetuned_beats_window(found: Findings, run: stored.Methods) -> None:
     run.against(yarn, window, TEXT).add_to(found, what)
 
 
+@claim(
+    "order-zero-shot-2x",
+    "order-zero-shot-4x",
+    "order-finetuned-inside",
+    "order-finetuned-outside",
+    "yarn-temperature-helps",
+    "yarn-temperature-finetuned",
+    "static-costs-short",
+    "order-log-n",
+)
 def reappears(
     found: Findings,
     metric: str,
@@ -374,6 +398,12 @@ def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) ->
     found.part(f"{a} {'~' if same else '>'} {b}", shown, agrees, difference)
 
 
+@claim(
+    "alibi-extrapolates",
+    "sinusoidal-extrapolates",
+    "t5-extrapolates",
+    "fast-ones-extrapolate",
+)
 @stored.asked_of(stored.Encodings)
 def extrapolates(found: Findings, run: stored.Encodings, encoding: str) -> None:
     """Test the price of a longer context on the same texts, and the copying that is
@@ -400,6 +430,13 @@ def extrapolates(found: Findings, run: stored.Encodings, encoding: str) -> None:
     stored.guard(found, run, encoding)
 
 
+@claim(
+    "rope-beats-sinusoidal",
+    "alibi-below-rope",
+    "t5-below-rope",
+    "sinusoidal-above-rope",
+    "copy-order",
+)
 @stored.asked_of(stored.Encodings)
 def ordered(
     found: Findings,
@@ -421,6 +458,7 @@ def ordered(
         stored.guard(found, run, encoding, baseline)
 
 
+@claim("alibi-beats-others", "relative-do-well")
 @stored.asked_of(stored.Encodings)
 def lower_loss(
     found: Findings,
@@ -444,6 +482,7 @@ def lower_loss(
         stored.guard(found, run, a, b)
 
 
+@claim("learned-worse", "middle-terms-suffice", "values-without-positions")
 @stored.asked_of(stored.Encodings)
 def costs_more(
     found: Findings,
@@ -483,6 +522,7 @@ def _harmless(row: pd.Series) -> bool | None:
     return bool(row["ci_high"] <= HARMLESS) if decided else None
 
 
+@claim("one-frequency-learned")
 @stored.asked_of(stored.Frequencies)
 def one_is_not_enough(found: Findings, run: stored.Frequencies, scheme: str) -> None:
     # The same beside pairs that do not rotate, one(period=1e+06, pairs=8), where there
@@ -513,6 +553,7 @@ def one_is_not_enough(found: Findings, run: stored.Frequencies, scheme: str) -> 
     found.limit(f"the best single one, {best}", f"{most:.2f}", not most >= WORKS * many)
 
 
+@claim("detail-and-whole")
 @stored.asked_of(stored.Frequencies)
 def detail_and_whole(found: Findings, run: stored.Frequencies) -> None:
     """Remove each end of the spectrum: copying must fall at one end of the text
@@ -533,6 +574,7 @@ def detail_and_whole(found: Findings, run: stored.Frequencies) -> None:
             _needs_a_turn(found, run, 2)
 
 
+@claim("slow-ones-mark-far")
 @stored.asked_of(stored.Frequencies)
 def slow_ones_mark_far(found: Findings, run: stored.Frequencies, scheme: str) -> None:
     rows = run.compared("comparisons", scheme, far=True)

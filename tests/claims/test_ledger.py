@@ -2,7 +2,11 @@
 
 import os
 import re
+import subprocess
+import sys
+from importlib import import_module
 from importlib.resources import files
+from inspect import signature
 from pathlib import Path
 from string import Formatter
 
@@ -17,7 +21,8 @@ from ropelab.claims.ledger import (
     find,
     said_in,
 )
-from ropelab.claims.record import Passage
+from ropelab.claims.record import DECISIONS, Passage
+from ropelab.claims.record import claim as decides
 from ropelab.claims.verdicts import committed
 from ropelab.runs.errors import InputError
 
@@ -45,8 +50,44 @@ def test_every_file_of_claims_is_in_the_ledger_and_every_check_in_its_file():
     records = {name.removesuffix(".toml") for name in names if name.endswith(".toml")}
     assert records - {"sources", "questions", "verdicts"} == set(FAMILIES)
     assert len(CLAIMS) >= 150
+
+
+def test_every_record_has_its_check_and_every_check_its_record():
+    decisions = {claim.id: claim.decision for claim in CLAIMS}
+    assert set(decisions) == set(DECISIONS)
     for claim in CLAIMS:
-        assert claim.function.__module__ == f"ropelab.claims.{claim.family}"
+        assert decisions[claim.id] is DECISIONS[claim.id]
+        module = import_module(f"ropelab.claims.{claim.family}")
+        # The decorated name of the module is the very function that is called.
+        assert any(value is claim.decision.check for value in vars(module).values())
+        takes = signature(claim.decision.check).parameters
+        assert set(claim.inputs) <= set(takes), claim.id
+
+
+def test_every_bound_that_a_sentence_names_is_given_and_no_other():
+    for claim in CLAIMS:
+        named = "{bound" in claim.expected
+        assert named == (claim.decision.bound is not None), claim.id
+
+
+@pytest.mark.processes
+def test_the_list_of_claims_imports_no_check() -> None:
+    code = (
+        "import sys\n"
+        "from ropelab.claims.ledger import CLAIMS, FAMILIES\n"
+        "assert CLAIMS\n"
+        "modules = {f'ropelab.claims.{name}' for name in FAMILIES}\n"
+        "assert not modules & set(sys.modules)\n"
+        "CLAIMS[0].decision\n"
+        "assert len(modules & set(sys.modules)) == 1\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_claim_has_one_check():
+    assert find("rotate-half").decision
+    with pytest.raises(ValueError, match="'rotate-half' has two checks"):
+        decides("rotate-half")(lambda findings: None)
 
 
 def test_every_source_is_cited_and_has_a_title():

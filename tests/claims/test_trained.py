@@ -14,6 +14,7 @@ from ropelab.claims.ledger import CLAIMS, find, judged
 from ropelab.claims.published import PRINTED
 from ropelab.claims.record import OUTCOMES, Findings, Kind, Verdict
 from ropelab.claims.stored import Encodings, Methods, Tally, described, largest_first
+from ropelab.claims.trained import reappears
 from ropelab.experiments.base_empirical.retrieval import Outcome
 from ropelab.lab import run
 from ropelab.runs.cell import Stored
@@ -825,7 +826,11 @@ NOT_IN_SMALL_RUNS = {
     "base-bound-fit",
     "base-bound-predicts",
     "extension-beats-window",
-    *(c.id for c in CLAIMS if c.check == "reappears" and c.id != "static-costs-short"),
+    *(
+        c.id
+        for c in CLAIMS
+        if c.decision.check is reappears and c.id != "static-costs-short"
+    ),
 }
 
 
