@@ -120,7 +120,8 @@ def test_contributing_states_the_same_imports():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["precision", "--help"], ["--version"]]
+    "arguments",
+    [["--help"], ["precision", "--help"], ["encodings", "--help"], ["--version"]],
 )
 def test_help_imports_nothing_heavy(arguments):
     assert imported_by(*arguments) == (0, set())

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.experiments.encodings import EncodingsConfig
-from ropelab.models.encoding.base import Encoding, unfused
+from ropelab.models.encoding.base import Encoding, disable_fused_kernel
 from ropelab.models.encoding.composed import compose
 from ropelab.models.encoding.registry import Shape, record_of
 from ropelab.models.lm.model import Cache, LanguageModel
@@ -48,7 +48,7 @@ def encoding_of(shape: Shape, name: str, seed: int = 0) -> Encoding:
     """Return the encoding as the models of the experiment carry it."""
     # Separate products for all, also where a fused kernel is allowed: times then differ
     # by the work of the encodings, and short windows are trained faster.
-    return unfused(compose(name, shape, seed))
+    return disable_fused_kernel(compose(name, shape, seed))
 
 
 def untrained(config: EncodingsConfig, name: str) -> LanguageModel:

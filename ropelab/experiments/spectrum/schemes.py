@@ -19,7 +19,7 @@ from ropelab.math.numerics.encoding import returns_after
 from ropelab.math.numerics.formats import format_named
 from ropelab.math.numerics.scores import score_margins
 from ropelab.math.scaling import Scaling, Without
-from ropelab.models.encoding.base import Encoding, unfused
+from ropelab.models.encoding.base import Encoding, disable_fused_kernel
 from ropelab.models.lm.trained import Training
 from ropelab.models.methods.method import PAIRING, Scaled
 from ropelab.models.tasks.cells import Evaluation, collected
@@ -84,7 +84,9 @@ def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
 
 def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:
     # Separate products are faster at short windows.
-    return unfused(Scaled(scaling=scheme).encoding(geometry, geometry.trained_len))
+    return disable_fused_kernel(
+        Scaled(scaling=scheme).encoding(geometry, geometry.trained_len)
+    )
 
 
 def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from ropelab.models.encoding.base import Embeddings, Encoding, Positions
+from ropelab.models.encoding.base import Embeddings, Encoding, Positions, encoding
 
 BASE = 10000.0
 
@@ -12,17 +12,18 @@ BASE = 10000.0
 def sinusoid(
     positions: Shaped[Tensor, " tokens"], width: int
 ) -> Float[Tensor, "tokens width"]:
-    """PE[p, 2i] = sin(p / 10000^(2i/width)), PE[p, 2i+1] = cos of it (arXiv:1706.03762,
-    3.5).
+    """Return PE[p, 2i] = sin(p / 10000^(2i/width)) and PE[p, 2i+1] = cos of the same.
+
+    In float64 (arXiv:1706.03762, section 3.5). Negative positions are allowed; `width`
+    must be even.
     """
-    # In float64. Negative positions are allowed; `width` must be even.
-    exponent = (
-        torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width
-    )
-    angle = positions.double()[:, None] * BASE**-exponent
-    return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)
+    even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
+    frequencies = BASE ** -(even / width)
+    angles = positions.double()[:, None] * frequencies
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
+@encoding("sinusoidal", "multiplied")
 class Sinusoidal(Encoding):
     """x + PE (Vaswani et al. 2017, arXiv:1706.03762), or x * PE, feature by feature."""
 
@@ -32,22 +33,24 @@ class Sinusoidal(Encoding):
 
     def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
         encoded = sinusoid(positions, x.shape[-1]).to(x.dtype)
-        # Times a sine of 0 the feature is lost: at position 0 every other one. The
-        # paper's factor sqrt(width) is not needed: embeddings have unit variance here.
-        return x * encoded if self.times else x + encoded
+        # The paper's factor sqrt(width) is not needed: embeddings have unit variance.
+        if not self.times:
+            return x + encoded
+        # A sine of 0 loses the feature: at position 0 every other one.
+        return x * encoded
 
 
+@encoding("learned")
 class Learned(Encoding):
-    """x + P[position], a row of P for each trained position (arXiv:1705.03122, BERT,
-    GPT-2).
-    """
+    """x + P[position], with a row of P for each trained position; beyond: IndexError.
 
-    # Past the table it is undefined, and an `IndexError`.
+    Gehring et al. 2017, arXiv:1705.03122; BERT, GPT-2.
+    """
 
     def __init__(self, trained_len: int, width: int) -> None:
         super().__init__()
-        # N(0, 1), like the embeddings of tokens: section 3.5 draws both from one
-        # distribution.
+        # nn.Embedding draws N(0, 1), as for the embeddings of tokens: section 3.5 draws
+        # both from one distribution.
         self.table = nn.Embedding(trained_len, width)
         self.max_position = trained_len - 1
 
@@ -55,18 +58,18 @@ class Learned(Encoding):
         return x + self.table(positions)
 
 
+@encoding("concatenated")
 class Concatenated(Encoding):
-    """W (x, PE): the encoding beside the embedding, projected back to the width of the
-    model.
-    """
+    """W (x, PE): the encoding beside the embedding, projected to the model's width."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.project = nn.Linear(2 * width, width, bias=False)
+        bound = (3 / width) ** 0.5
         with torch.no_grad():
-            # The identity for the embedding, uniform of variance 1/width for the
-            # encoding.
-            self.project.weight.uniform_(-((3 / width) ** 0.5), (3 / width) ** 0.5)
+            # W starts as the identity for the embedding, and uniform of variance
+            # 1/width for the encoding.
+            self.project.weight.uniform_(-bound, bound)
             self.project.weight[:, :width] = torch.eye(width)
 
     def embed(self, x: Embeddings, positions: Positions) -> Embeddings:

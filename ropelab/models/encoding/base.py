@@ -1,12 +1,12 @@
-"""The interface of every position encoding, which a transformer calls at all three
-places.
+"""The interface of every position encoding, which a transformer calls at three places.
 
 Positions can enter at the embeddings, at the queries and keys, and at the scores. The
 base class acts nowhere: NoPE, a causal transformer without positions
 (arXiv:2305.19466).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -17,7 +17,24 @@ Embeddings = Float[Tensor, "batch tokens width"]
 Heads = Float[Tensor, "batch heads tokens head_dim"]
 Scores = Float[Tensor, "batch heads queries keys"]
 
+# The classes that `@encoding` names, by the names of their records in encodings.toml.
+CLASSES: "dict[str, type[Encoding]]" = {}
+EncodingClass = TypeVar("EncodingClass", bound="type[Encoding]")
 
+
+def encoding(*names: str) -> Callable[[EncodingClass], EncodingClass]:
+    """Say of which records in encodings.toml a class is; they differ in its options."""
+
+    def register(encoding_class: EncodingClass) -> EncodingClass:
+        for name in names:
+            assert name not in CLASSES, f"two classes are named {name}"
+            CLASSES[name] = encoding_class
+        return encoding_class
+
+    return register
+
+
+@encoding("nope")
 class Encoding(nn.Module):
     """No position encoding; the base of all the others.
 
@@ -29,9 +46,14 @@ class Encoding(nn.Module):
     positions are consecutive, of queries and of keys.
     """
 
-    # the largest defined; None: any. The caller checks.
+    # The largest position that is defined; None: any. The caller checks.
     max_position: int | None = None
     fused: bool = True
+
+    @classmethod
+    def constructor(cls) -> Callable[..., "Encoding"]:
+        """Return what builds the encoding from fields of `Shape` and its options."""
+        return cls
 
     @property
     def name(self) -> str:
@@ -53,24 +75,23 @@ class Encoding(nn.Module):
         return k
 
     def extend_key(self, k: Heads, x: Embeddings) -> Heads:
-        """Append features of the layer's input `x` to what `key` gave; `scores` removes
-        them.
+        """Append features of the layer's input `x` to the result of `key`.
+
+        Only an encoding that is not fused may do so; its `scores` removes them.
         """
         # A cache keeps these, too: what depends on the text is stored once per token.
-        # Not if fused.
         return k
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        """Return the scores, over sqrt(head_dim), of `query` and `extend_key`,
-        unmasked.
+        """Return the unmasked scores, over sqrt(head_dim).
+
+        `q` comes from `query` and `k` from `extend_key`. At later keys any finite value
+        will do.
         """
-        # At later keys any finite value will do.
         return q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
 
     def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
-        """Return the sum of the values under the softmax weights, which are 0 at later
-        keys.
-        """
+        """Return the sum of the values under the weights, which are 0 at later keys."""
         return weights @ v
 
 
@@ -80,7 +101,8 @@ class Around(Encoding):
     def __init__(self, inner: Encoding) -> None:
         super().__init__()
         self.inner = inner
-        self.fused, self.max_position = inner.fused, inner.max_position
+        self.fused = inner.fused
+        self.max_position = inner.max_position
 
     def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
         return self.inner.embed(x, positions)
@@ -107,31 +129,28 @@ class PerLayer(Encoding):
     def __init__(self, layers: Iterable[Encoding]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        each = [self.for_layer(index) for index in range(len(self.layers))]
-        self.fused = all(encoding.fused for encoding in each)
-        ends = [
-            encoding.max_position
-            for encoding in each
-            if encoding.max_position is not None
-        ]
-        self.max_position = min(ends, default=None)
+        encodings = [self.for_layer(index) for index in range(len(self.layers))]
+        self.fused = all(encoding.fused for encoding in encodings)
+        limits = [encoding.max_position for encoding in encodings]
+        known_limits = [limit for limit in limits if limit is not None]
+        self.max_position = min(known_limits, default=None)
 
     def for_layer(self, layer: int) -> Encoding:
-        mine = self.layers[layer]
-        assert isinstance(mine, Encoding)
-        return mine
+        encoding = self.layers[layer]
+        assert isinstance(encoding, Encoding)
+        return encoding
 
 
-def unfused(encoding: Encoding) -> Encoding:
+def disable_fused_kernel(encoding: Encoding) -> Encoding:
     """Make an encoding ask for attention in separate products, and return it."""
     # With narrow heads (32 features) torch's fused kernel for CPUs takes two to ten
     # times as long as these at windows below 256 tokens, forward and backward in
     # bfloat16.
-    for part in parts_of(encoding):
+    for part in list_parts(encoding):
         part.fused = False
     return encoding
 
 
-def parts_of(encoding: Encoding) -> list[Encoding]:
-    """Return an encoding and all inside it."""
+def list_parts(encoding: Encoding) -> list[Encoding]:
+    """Return an encoding and all encodings inside it."""
     return [module for module in encoding.modules() if isinstance(module, Encoding)]

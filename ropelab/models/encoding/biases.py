@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ropelab.models.encoding.absolute import sinusoid
-from ropelab.models.encoding.base import Encoding, Heads, Positions, Scores
+from ropelab.models.encoding.base import Encoding, Heads, Positions, Scores, encoding
 from ropelab.models.encoding.relative import distances
 
 Bias = Float[Tensor, "heads queries keys"]
@@ -17,9 +17,7 @@ ByDistance = Float[Tensor, "heads distances"]
 
 
 class AdditiveBias(Encoding):
-    """scores = q k^T / sqrt(head_dim) + bias; the bias depends on head and positions
-    alone.
-    """
+    """scores = q k^T / sqrt(head_dim) + bias, which depends on head and positions."""
 
     fused: bool = False
 
@@ -43,35 +41,37 @@ class DistanceBias(AdditiveBias):
 
     def bias(self, at_q: Positions, at_k: Positions) -> Bias:
         # Later keys get the bias of distance 0: they are masked, but must be finite.
-        by_distance = self.by_distance(distances(at_q, at_k)[:-1].clamp(min=0))
-        # From falling distances to queries and keys: row i starts at column queries - 1
-        # - i.
+        falling = distances(at_q, at_k)[:-1].clamp(min=0)
+        by_distance = self.by_distance(falling)
+
+        # Row i of queries and keys starts at column queries - 1 - i.
         keys = by_distance.shape[-1] - len(at_q) + 1
         return by_distance.unfold(-1, keys, 1).flip(-2)
 
 
 def slopes(heads: int) -> Float[Tensor, " heads"]:
-    """ALiBi's penalty per token of each head: 2^(-8 h / heads) for h = 1..heads, in
-    float64.
+    """Return ALiBi's penalty per token of each head, in float64.
+
+    It is 2^(-8 h / heads) for h = 1..heads. Where `heads` is not a power of two: the
+    slopes of the next lower power p, then every second one of those of 2 p, as in the
+    authors' code (the paper gives powers of two only).
 
     >>> slopes(3).tolist()
     [0.0625, 0.00390625, 0.25]
     """
 
-    def of_power(count: int) -> Tensor:
-        return 2.0 ** (-8 * torch.arange(1, count + 1, dtype=torch.float64) / count)
+    def slopes_of_power(count: int) -> Tensor:
+        numbers = torch.arange(1, count + 1, dtype=torch.float64)
+        return 2.0 ** (-8 * numbers / count)
 
-    # Where `heads` is not a power of two: the slopes of the next lower power p, then
-    # every second one of those of 2 p, as in the authors' code (the paper gives powers
-    # of two only).
     lower = 1 << (heads.bit_length() - 1)
-    return torch.cat((of_power(lower), of_power(2 * lower)[::2]))[:heads]
+    further = slopes_of_power(2 * lower)[::2]
+    return torch.cat((slopes_of_power(lower), further))[:heads]
 
 
+@encoding("alibi")
 class Alibi(DistanceBias):
-    """bias = -slope * distance with fixed slopes (Press et al. 2021,
-    arXiv:2108.12409).
-    """
+    """bias = -slope * distance, fixed slopes (Press et al. 2021, arXiv:2108.12409)."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -82,13 +82,13 @@ class Alibi(DistanceBias):
         return -self.slopes[:, None] * distance
 
 
+@encoding("t5")
 class T5(DistanceBias):
-    """bias[head, bucket(distance)], one table for all layers (Raffel et al.,
-    arXiv:1910.10683).
+    """bias[head, bucket(distance)] from one table for all layers.
 
-    T5 starts its query weights smaller by sqrt(head_dim) instead of dividing by it.
-    Here all encodings share the initial weights: undivided, a softmax over random keys
-    is nearly one-hot and learns nothing.
+    Raffel et al. 2019, arXiv:1910.10683. T5 starts its query weights smaller by
+    sqrt(head_dim) instead of dividing by it. Here all encodings share the initial
+    weights: undivided, a softmax over random keys is nearly one-hot and learns nothing.
     """
 
     BUCKETS = 32
@@ -105,17 +105,17 @@ class T5(DistanceBias):
 
     @classmethod
     def bucket(cls, distance: Int[Tensor, "*distances"]) -> Int[Tensor, "*distances"]:
-        """Distances below 16; from there 16 + floor(16 ln(distance / 16) / ln(8)), at
-        most 31.
+        """Return the bucket of each distance: below 16 the distance itself.
+
+        From there 16 + floor(16 ln(distance / 16) / ln(8)), at most 31.
         """
         exact = cls.BUCKETS // 2
         # float64, or a power on the border of two buckets falls into the lower one.
         share = torch.log(distance.clamp(min=exact).double() / exact)
         growth = share / math.log(cls.FARTHEST / exact)
         coarse = exact + (growth * (cls.BUCKETS - exact)).long()
-        return torch.where(
-            distance < exact, distance, coarse.clamp(max=cls.BUCKETS - 1)
-        )
+        coarse = coarse.clamp(max=cls.BUCKETS - 1)
+        return torch.where(distance < exact, distance, coarse)
 
 
 # Parameters of Kerple (Chi et al. 2022, arXiv:2205.09921) are positive and kept as
@@ -124,10 +124,9 @@ class T5(DistanceBias):
 SMALLEST = 1e-2
 
 
+@encoding("kerple_log")
 class KerpleLog(DistanceBias):
-    """bias = -r1 ln(1 + r2 distance) with r1, r2 > 0; r1 starts in (0, 2), r2 in (0,
-    1).
-    """
+    """bias = -r1 ln(1 + r2 distance); r1 starts in (0, 2), r2 in (0, 1)."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -135,15 +134,14 @@ class KerpleLog(DistanceBias):
         self.log_r2 = nn.Parameter(torch.rand(heads).clamp(min=SMALLEST).log())
 
     def by_distance(self, distance: Distances) -> ByDistance:
-        return -self.log_r1.exp()[:, None] * torch.log1p(
-            self.log_r2.exp()[:, None] * distance
-        )
+        r1 = self.log_r1.exp()[:, None]
+        r2 = self.log_r2.exp()[:, None]
+        return -r1 * torch.log1p(r2 * distance)
 
 
+@encoding("kerple_power")
 class KerplePower(DistanceBias):
-    """bias = -r1 distance^r2 with r1 > 0 and 0 < r2 < 2; r1 starts in (0, 1), r2 in (0,
-    2).
-    """
+    """bias = -r1 distance^r2 with r2 < 2; r1 starts in (0, 1), r2 in (0, 2)."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -151,18 +149,21 @@ class KerplePower(DistanceBias):
         self.logit_r2 = nn.Parameter(torch.logit(torch.rand(heads), eps=SMALLEST))
 
     def by_distance(self, distance: Distances) -> ByDistance:
+        r1 = self.log_r1.exp()[:, None]
+        r2 = (2 * self.logit_r2.sigmoid())[:, None]
         # 0 ** r2 is 0, but its derivative by r2 is 0 * ln 0: distance 0 is put in by
         # hand.
-        power = distance.clamp(min=1) ** (2 * self.logit_r2.sigmoid())[:, None]
-        return -self.log_r1.exp()[:, None] * torch.where(distance > 0, power, 0)
+        power = distance.clamp(min=1) ** r2
+        return -r1 * torch.where(distance > 0, power, 0)
 
 
+@encoding("fire")
 class Fire(AdditiveBias):
-    """bias(i, j) = f(psi(i - j) / psi(max(L, i))), psi(x) = ln(c x + 1), f a network
-    1-32-heads.
+    """bias(i, j) = f(psi(i - j) / psi(max(L, i))), f a network of 1-32-heads.
 
-    Beyond L distances are a share of the tokens before the query: f sees no new
-    argument at any length. c, L and f are learned. Li et al. 2023, arXiv:2310.04418.
+    psi(x) = ln(c x + 1). Beyond L distances are a share of the tokens before the query:
+    f sees no new argument at any length. c, L and f are learned. Li et al. 2023,
+    arXiv:2310.04418.
     """
 
     HIDDEN = 32
@@ -175,32 +176,31 @@ class Fire(AdditiveBias):
         self.start: float = max(1, trained_len // 4)
         self.c = nn.Parameter(torch.tensor(0.1))
         self.stretch = nn.Parameter(torch.tensor(1.0))
-        hidden = self.HIDDEN
         self.network = nn.Sequential(
-            nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, heads)
+            nn.Linear(1, self.HIDDEN), nn.ReLU(), nn.Linear(self.HIDDEN, heads)
         )
 
     def bias(self, at_q: Positions, at_k: Positions) -> Bias:
         distance = (at_q[:, None] - at_k[None, :]).clamp(min=0)
         threshold = (self.stretch * self.start).abs()
-        share = self.psi(distance) / self.psi(torch.maximum(at_q, threshold))[:, None]
+        largest = torch.maximum(at_q, threshold)
+        share = self.psi(distance) / self.psi(largest)[:, None]
+
         rows = max(1, self.HIDDEN_PER_CHUNK // (self.HIDDEN * len(at_k)))
         parts = [self.network(chunk[..., None]) for chunk in share.split(rows)]
         return torch.cat(parts).permute(2, 0, 1)
 
     def psi(self, x: Float[Tensor, "*x"]) -> Float[Tensor, "*x"]:
-        """ln(c x + 1), which spreads small distances and presses large ones
-        together.
-        """
+        """Return ln(c x + 1), which spreads small distances and compresses large ones."""
         return torch.log1p(self.c.abs() * x)
 
 
+@encoding("tupe")
 class Tupe(AdditiveBias):
-    """scores = (q_i k_j + (p_i U_q)(p_j U_k)) / sqrt(2 head_dim) + b[head, bucket(i -
-    j)].
+    """scores = (q_i k_j + (p_i U_q)(p_j U_k)) / sqrt(2 head_dim) + b[head, bucket].
 
     TUPE-R (Ke et al. 2020, arXiv:2006.15595): learned absolute positions p with
-    projections shared by all layers, and T5's bias; no token [CLS] to free. An
+    projections shared by all layers, and T5's bias b; no token [CLS] to free. An
     `IndexError` past the table.
     """
 
@@ -218,29 +218,31 @@ class Tupe(AdditiveBias):
         self.max_position = trained_len - 1
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        return q * 2**-0.5  # the two products share the variance of one
+        # The two products share the variance of one.
+        return q * 2**-0.5
 
     def bias(self, at_q: Positions, at_k: Positions) -> Bias:
-        q, k = self._projected(self.to_query, at_q), self._projected(self.to_key, at_k)
-        return (q * (2 * q.shape[-1]) ** -0.5) @ k.mT + self.relative.bias(at_q, at_k)
+        q = self._project(self.to_query, at_q)
+        k = self._project(self.to_key, at_k)
+        absolute = (q * (2 * q.shape[-1]) ** -0.5) @ k.mT
+        return absolute + self.relative.bias(at_q, at_k)
 
-    def _projected(
+    def _project(
         self, projection: nn.Linear, positions: Positions
     ) -> Float[Tensor, "heads positions head_dim"]:
-        return (
-            projection(self.table(positions))
-            .unflatten(-1, (self.heads, -1))
-            .transpose(0, 1)
-        )
+        projected = projection(self.table(positions))
+        return projected.unflatten(-1, (self.heads, -1)).transpose(0, 1)
 
 
 # The rest are functions of the distance that tutorials list as ways to make R_(q-k),
 # with learned weights per head.
 
 
+@encoding("polynomial")
 class Polynomial(DistanceBias):
-    """bias = w0 + w1 r + w2 r^2 + w3 r^3 for r = distance / trained_len; unbounded
-    beyond r = 1.
+    """bias = w0 + w1 r + w2 r^2 + w3 r^3 for r = distance / trained_len.
+
+    It grows without bound beyond r = 1.
     """
 
     DEGREE = 3
@@ -252,15 +254,13 @@ class Polynomial(DistanceBias):
 
     def by_distance(self, distance: Distances) -> ByDistance:
         share = distance.to(self.weights.dtype) / self.trained_len
-        return self.weights @ torch.stack(
-            [share**power for power in range(self.DEGREE + 1)]
-        )
+        powers = [share**power for power in range(self.DEGREE + 1)]
+        return self.weights @ torch.stack(powers)
 
 
+@encoding("sines")
 class Sines(DistanceBias):
-    """bias = sum_i a_i sin(w_i r) + b_i cos(w_i r) with the frequencies w_i of
-    `sinusoid`.
-    """
+    """bias = sum_i a_i sin(w_i r) + b_i cos(w_i r), w_i as in `sinusoid`."""
 
     def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
@@ -271,10 +271,9 @@ class Sines(DistanceBias):
         return self.amplitudes @ waves.to(self.amplitudes.dtype).T
 
 
+@encoding("exponential")
 class Exponential(DistanceBias):
-    """bias = h exp(-r / s); the scale s starts anywhere between 1 and `trained_len`
-    tokens.
-    """
+    """bias = h exp(-r / s); s starts between 1 and `trained_len` tokens."""
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
@@ -282,15 +281,13 @@ class Exponential(DistanceBias):
         self.log_scale = nn.Parameter(torch.rand(heads) * math.log(trained_len))
 
     def by_distance(self, distance: Distances) -> ByDistance:
-        return self.height[:, None] * torch.exp(
-            -distance / self.log_scale.exp()[:, None]
-        )
+        scale = self.log_scale.exp()[:, None]
+        return self.height[:, None] * torch.exp(-distance / scale)
 
 
+@encoding("gaussian")
 class Gaussian(DistanceBias):
-    """bias = h exp(-((r - c) / s)^2 / 2); c and s start between 1 and `trained_len`
-    tokens.
-    """
+    """bias = h exp(-((r - c) / s)^2 / 2); c and s start between 1 and `trained_len`."""
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
@@ -299,16 +296,15 @@ class Gaussian(DistanceBias):
         self.log_scale = nn.Parameter(torch.rand(heads) * math.log(trained_len))
 
     def by_distance(self, distance: Distances) -> ByDistance:
-        centre, scale = self.log_centre.exp()[:, None], self.log_scale.exp()[:, None]
-        return self.height[:, None] * torch.exp(
-            -(((distance - centre) / scale) ** 2) / 2
-        )
+        centre = self.log_centre.exp()[:, None]
+        scale = self.log_scale.exp()[:, None]
+        deviations = (distance - centre) / scale
+        return self.height[:, None] * torch.exp(-(deviations**2) / 2)
 
 
+@encoding("learned_distance")
 class LearnedDistance(DistanceBias):
-    """bias = table[head, r] for each trained distance; past the table an
-    `IndexError`.
-    """
+    """bias = table[head, r] for each trained distance; an `IndexError` past them."""
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
@@ -319,6 +315,7 @@ class LearnedDistance(DistanceBias):
         return self.table[:, distance]
 
 
+@encoding("convolution")
 class Convolution(DistanceBias):
     """bias = kernel[head, r] for the nearest TAPS tokens, 0 for all others."""
 

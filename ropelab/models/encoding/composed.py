@@ -1,14 +1,21 @@
 """Encodings that differ from layer to layer, in a notation of their own.
 
-layers(rope, rope, rope, nope)  one for each layer; a model of more layers repeats them
-every(4, nope)                  that one in every fourth layer, RoPE or a third argument
-in others window(rope, 64)                only the last 64 tokens are seen, the token
-itself among them log_scaled(nope)                queries times 1 + 0.1 ln(1 +
-floor((position + 1) / trained length)) ssmax(nope)                     queries times s
-ln(tokens seen), s learned for each head forget(rope)                    each token's
-gates, read from the text, lower scores of all before rounded(rope, angle=bfloat16)
-trained under a cast, a preset of `ropelab precision` or stages rope(base=500000,
-share=0.25)   with parameters; `fast` is the share of pairs that rotate
+layers(rope, rope, rope, nope)
+    one for each layer; a model of more layers repeats them
+every(4, nope)
+    that one in every fourth layer, RoPE or a third argument in the others
+window(rope, 64)
+    only the last 64 tokens are seen, the token itself among them
+log_scaled(nope)
+    queries times 1 + 0.1 ln(1 + floor((position + 1) / trained length))
+ssmax(nope)
+    queries times s ln(tokens seen), s learned for each head
+forget(rope)
+    gates of each token, computed from the text, lower scores of all tokens before it
+rounded(rope, angle=bfloat16)
+    trained under a cast, a preset of `ropelab precision` or stages
+rope(base=500000, share=0.25)
+    with parameters; `fast` is the share of pairs that rotate
 """
 
 # NoPE layers: Llama 4, SmolLM3, RNoPE-SWA (arXiv:2501.18795). Temperature: Llama 4's
@@ -16,7 +23,7 @@ share=0.25)   with parameters; `fast` is the share of pairs that rotate
 # arXiv:2501.19399. forget(nope): `fox`.
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -24,7 +31,6 @@ from torch import nn
 from ropelab.math.methods import split_call
 from ropelab.math.numerics.casts import EXACT
 from ropelab.math.numerics.keys import Rounding, parse_rounding
-from ropelab.models.encoding import base as hooks
 from ropelab.models.encoding.base import (
     Around,
     Encoding,
@@ -32,9 +38,15 @@ from ropelab.models.encoding.base import (
     PerLayer,
     Positions,
     Scores,
+    list_parts,
 )
 from ropelab.models.encoding.from_input import Forget
-from ropelab.models.encoding.registry import Shape, drawing_from, made, record_of
+from ropelab.models.encoding.registry import (
+    Shape,
+    build_encoding,
+    drawing_from,
+    record_of,
+)
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.encoding.rounded import NATIVE, RoundedRope
 from ropelab.runs.config import LARGEST
@@ -48,11 +60,12 @@ EXAMPLES = table_beside(__file__)
 
 
 class Windowed(Around):
-    """Nothing further back than the last `tokens` tokens is seen."""
+    """Attention to the last `tokens` tokens only."""
 
     def __init__(self, inner: Encoding, tokens: int) -> None:
         super().__init__(inner)
-        self.tokens, self.fused = tokens, False
+        self.tokens = tokens
+        self.fused = False
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         hidden = at_q[:, None] - at_k[None, :] >= self.tokens
@@ -67,7 +80,8 @@ class LogScaled(Around):
         self.trained_len = trained_len
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        scale = 1 + TEMPERATURE * ((positions + 1) // self.trained_len).float().log1p()
+        trained_lengths = (positions + 1) // self.trained_len
+        scale = 1 + TEMPERATURE * trained_lengths.float().log1p()
         return super().query(q, positions) * scale[:, None].to(q.dtype)
 
 
@@ -85,48 +99,36 @@ class ScalableSoftmax(Around):
 
 
 def compose(text: str, shape: Shape, seed: int = 0) -> Encoding:
-    """Return the encoding of a name or of the notation above; InputError if it cannot
-    be read.
+    """Return the encoding of a name or of the notation above.
+
+    Its parameters are drawn from `seed` only. InputError: it cannot be parsed.
     """
     with drawing_from(seed):
-        encoding = _read(text.strip(), shape)
+        encoding = _parse(text.strip(), shape)
         if isinstance(encoding, PerLayer) or "(" not in text:
             return encoding
-        # A parameter of one's own in every layer.
-        return PerLayer(_within(text, shape) for _ in range(shape.layers))
+        # Every layer gets parameters of its own.
+        return PerLayer(_parse_for_layer(text, shape) for _ in range(shape.layers))
 
 
-def _read(text: str, shape: Shape) -> Encoding:
+def _parse(text: str, shape: Shape) -> Encoding:
     name, arguments = split_call(text)
     if name not in EXAMPLES:
-        record_of(name)  # a wrong name first
-        options: dict[str, float] = {}
-        for argument in arguments:
-            key, equal, value = (part.strip() for part in argument.partition("="))
-            if not equal:
-                raise InputError(
-                    f"cannot read '{text}': write parameters as in rope(base=500000)"
-                )
-            if key in options:
-                raise InputError(f"'{text}': {key} is given twice")
-            options[key] = _number(text, value)
-        return made(name, shape, options)
+        return _parse_named(text, shape)
+
     example, least, most = EXAMPLES[name]
     if not least <= len(arguments) <= most:
         raise InputError(f"cannot read '{text}': write it as {example}")
     if name == "layers":
-        return _layers(text, len(arguments), arguments.__getitem__, shape)
+        return _build_layers(text, arguments, shape)
     if name == "every":
-        each, last, other = [*arguments, "rope"][:3]
-        count = _whole(text, each)
-        return _layers(
-            text, count, lambda number: last if number == count - 1 else other, shape
-        )
-    inner = _within(arguments[0], shape)
+        return _build_every(text, arguments, shape)
+
+    inner = _parse_for_layer(arguments[0], shape)
     if name == "rounded":
-        return _rounded(text, inner, parse_rounding(arguments[1]))
+        return _round(text, inner, parse_rounding(arguments[1]))
     if name == "window":
-        return Windowed(inner, _whole(text, arguments[1]))
+        return Windowed(inner, _parse_whole(text, arguments[1]))
     if name == "ssmax":
         return ScalableSoftmax(inner, shape.heads, shape.trained_len)
     if name == "forget":
@@ -134,54 +136,91 @@ def _read(text: str, shape: Shape) -> Encoding:
     return LogScaled(inner, shape.trained_len)
 
 
-def _rounded(text: str, inner: Encoding, rounding: Rounding) -> Encoding:
-    # What is rounded after the table lies between a loss and its gradients.
-    after = {rounding.cast.rotation.name, rounding.cast.score.name} - {
-        EXACT.name,
-        *NATIVE,
-    }
-    if type(inner) is not Rope or not inner.plan.inv_freq[1:].any() or after:
-        formats = ", ".join(NATIVE)
-        raise InputError(
-            f"'{text}' needs a rope that rotates, its products in one of {formats}"
-        )
-    return RoundedRope(
-        inner, rounding, inner.plan.inv_freq[1] ** -inner.plan.inv_freq.size
+def _parse_named(text: str, shape: Shape) -> Encoding:
+    """Build one encoding of a record, or of one's own, with its parameters."""
+    name, arguments = split_call(text)
+    # A wrong name is reported before wrong parameters.
+    record_of(name)
+
+    options: dict[str, float] = {}
+    for argument in arguments:
+        key, equal, value = (part.strip() for part in argument.partition("="))
+        if not equal:
+            raise InputError(
+                f"cannot read '{text}': write parameters as in rope(base=500000)"
+            )
+        if key in options:
+            raise InputError(f"'{text}': {key} is given twice")
+        options[key] = _parse_number(text, value)
+    return build_encoding(name, shape, options)
+
+
+def _build_every(text: str, arguments: Sequence[str], shape: Shape) -> PerLayer:
+    """Build `every`: one encoding in every so many layers, RoPE or another before."""
+    count = _parse_whole(text, arguments[0])
+    _check_count(text, count, shape)
+    others = arguments[2] if len(arguments) > 2 else "rope"
+    return _build_layers(text, [others] * (count - 1) + [arguments[1]], shape)
+
+
+def _build_layers(text: str, texts: Sequence[str], shape: Shape) -> PerLayer:
+    """Build the encoding of each layer; a model of more layers repeats the texts."""
+    count = len(texts)
+    _check_count(text, count, shape)
+    return PerLayer(
+        _parse_for_layer(texts[layer % count], shape) for layer in range(shape.layers)
     )
 
 
-def _layers(text: str, count: int, of: Callable[[int], str], shape: Shape) -> PerLayer:
+def _check_count(text: str, count: int, shape: Shape) -> None:
     if shape.layers % count:
         raise InputError(
             f"'{text}' is for {count} layers or a multiple, and the model has"
             f" {shape.layers} (--layers)"
         )
-    return PerLayer(_within(of(n % count), shape) for n in range(shape.layers))
 
 
-def _within(text: str, shape: Shape) -> Encoding:
+def _parse_for_layer(text: str, shape: Shape) -> Encoding:
+    """Build an encoding that stands in one layer; InputError if it cannot."""
     if split_call(text)[0] in ("layers", "every"):
         raise InputError(f"'{text}' is of several layers and stands for one")
-    encoding = _read(text, shape).for_layer(0)
-    if {type(part).embed for part in hooks.parts_of(encoding)} - {
-        Encoding.embed,
-        Around.embed,
-    }:
-        raise InputError(f"'{text}' acts on the embeddings, before any layer")
+
+    encoding = _parse(text, shape).for_layer(0)
+    for part in list_parts(encoding):
+        if type(part).embed not in (Encoding.embed, Around.embed):
+            raise InputError(f"'{text}' acts on the embeddings, before any layer")
     return encoding
 
 
-def _number(
-    text: str, value: str, read: Callable[[object], object] = read_plain_number
-) -> float:
+def _round(text: str, inner: Encoding, rounding: Rounding) -> Encoding:
+    # Products and scores lie between a loss and its gradients, so that torch has to
+    # round them.
+    formats = {rounding.cast.rotation.name, rounding.cast.score.name}
+    trainable = formats <= {EXACT.name, *NATIVE}
+    rotates = type(inner) is Rope and inner.plan.inv_freq[1:].any()
+    if not (rotates and trainable):
+        raise InputError(
+            f"'{text}' needs a rope that rotates, its products in one of"
+            f" {', '.join(NATIVE)}"
+        )
+    assert isinstance(inner, Rope)
+    inv_freq = inner.plan.inv_freq
+    base = inv_freq[1] ** -inv_freq.size
+    return RoundedRope(inner, rounding, base)
+
+
+def _parse_number(text: str, value: str) -> float:
     try:
-        return float(read(value))  # type: ignore[arg-type]
+        return float(read_plain_number(value))  # type: ignore[arg-type]
     except ValueError as error:
         raise InputError(f"'{text}': {value!r} {error}") from None
 
 
-def _whole(text: str, value: str) -> int:
-    number = _number(text, value, read_number)
+def _parse_whole(text: str, value: str) -> int:
+    try:
+        number = float(read_number(value))  # type: ignore[arg-type]
+    except ValueError as error:
+        raise InputError(f"'{text}': {value!r} {error}") from None
     if not (1 <= number <= LARGEST and number.is_integer()):
         raise InputError(f"'{text}' needs a whole number from 1 on, not {value!r}")
     return int(number)

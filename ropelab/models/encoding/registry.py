@@ -1,16 +1,17 @@
-"""Every encoding by name, the rows of encodings.toml, without importing torch."""
+"""Every encoding by name, the records of encodings.toml, without importing torch.
+
+The class of a record stands under `@encoding(name)` in the file of its family.
+"""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from importlib import import_module
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, known, unknown_name
 from ropelab.runs.files import table_beside
-from ropelab.runs.own import find, reference_of
+from ropelab.runs.own import find
 
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 # Keeps an encoding's draws apart from those of a model with the same seed (32 bits
 # count).
 RANDOM_STREAM = 2**31
-
-# Places where positions enter, by the file of a class.
-FAMILIES = table_beside(__file__, "families")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +29,8 @@ class Shape:
     width: int
     heads: int
     head_dim: int
-    trained_len: int  # the longest window seen in training
+    # The longest window seen in training.
+    trained_len: int
 
 
 SIZES = tuple(field.name for field in fields(Shape))
@@ -43,21 +42,12 @@ class Record:
 
     label: str
     source: str
-    make: str
+    family: str
     options: Mapping[str, Any] = field(default_factory=dict)
     per_layer: bool = False
     parameters: str = "0"
     claim: str = "none"
     further: bool = False
-
-    @property
-    def family(self) -> str:
-        if ":" not in self.make:
-            return FAMILIES[self.make.partition(".")[0]]
-        # Of one's own: the place at which its class acts.
-        made = vars(find("encodings", self.make))
-        at = {"embed": "embeddings", "query": "rotation", "key": "rotation"}
-        return next((family for name, family in at.items() if name in made), "scores")
 
     @property
     def least_head_dim(self) -> int:
@@ -74,39 +64,60 @@ FURTHER = {name: record for name, record in ENCODINGS.items() if record.further}
 
 
 def record_of(name: str, *groups: str) -> Record:
-    """Return the record of an encoding, also of one from outside; InputError if there
-    is none.
+    """Return the record of an encoding, also of a composed one and of one's own.
 
-    The error suggests the names of `groups`, too.
+    InputError if there is none; it suggests the names of `groups`, too.
     """
     if name in ENCODINGS:
         return ENCODINGS[name]
     if "(" in name:
-        return Record(
-            label=name, source="composed of encodings by name", make="composed"
-        )
-    found = find("encodings", name)
-    if found is None:
+        source = "composed of encodings by name"
+        return Record(label=name, source=source, family="by layer")
+
+    own_class = _find_own_class(name)
+    if own_class is None:
         raise unknown_name("encoding", name, (*ENCODINGS, *groups))
+    return Record(
+        label=own_class.__name__, source=name, family=_family_of_own(own_class)
+    )
+
+
+def _find_own_class(name: str) -> "type[Encoding] | None":
+    """Return a class from outside of this package; InputError if it is no encoding."""
+    own = find("encodings", name)
+    if own is None:
+        return None
     from ropelab.models.encoding.base import Encoding
 
-    if not (isinstance(found, type) and issubclass(found, Encoding)):
+    if not (isinstance(own, type) and issubclass(own, Encoding)):
         raise InputError(f"{name} must be a class below Encoding (docs/own.md)")
-    return Record(label=found.__name__, source=name, make=reference_of(found))
+    return own
+
+
+def _family_of_own(own_class: "type[Encoding]") -> str:
+    """Return the place at which a class acts that is defined outside of this package."""
+    methods = own_class.__dict__
+    if "embed" in methods:
+        return "embeddings"
+    if "query" in methods or "key" in methods:
+        return "rotation"
+    return "scores"
 
 
 def make_encoding(name: str, shape: Shape, seed: int = 0) -> "Encoding":
-    """Return an encoding by name with parameters drawn from `seed` only; InputError if
-    unknown.
+    """Return an encoding by name, its parameters drawn from `seed` only.
+
+    InputError: the name is unknown.
     """
     with drawing_from(seed):
-        return made(name, shape, {})
+        return build_encoding(name, shape, {})
 
 
 @contextmanager
 def drawing_from(seed: int) -> Iterator[None]:
-    """Draw the parameters of encodings from a seed only, and leave torch's own draws
-    alone.
+    """Draw the parameters of encodings from a seed only.
+
+    torch's own draws go on as if there had been none.
     """
     import torch
 
@@ -115,30 +126,60 @@ def drawing_from(seed: int) -> Iterator[None]:
         yield
 
 
-def made(name: str, shape: Shape, options: Mapping[str, Any]) -> "Encoding":
-    """Return an encoding by name with options of its class; InputError if one is
-    unknown.
+def find_constructor(name: str) -> "Callable[..., Encoding]":
+    """Return what builds an encoding: a class, or a class method of it."""
+    if name in ENCODINGS:
+        return import_classes()[name].constructor()
+    own_class = _find_own_class(name)
+    assert own_class is not None, "record_of refuses unknown names"
+    return own_class
+
+
+def import_classes() -> "Mapping[str, type[Encoding]]":
+    """Return the class of each record; the modules that define them are imported."""
+    from ropelab.models.encoding import (  # noqa: F401
+        absolute,
+        base,
+        biases,
+        from_input,
+        relative,
+        rope,
+    )
+
+    return base.CLASSES
+
+
+def build_encoding(name: str, shape: Shape, options: Mapping[str, Any]) -> "Encoding":
+    """Return an encoding by name with options of its class.
+
+    InputError: the name or an option is unknown.
     """
     from ropelab.models.encoding.base import PerLayer
 
     record = record_of(name)
-    make = find("encodings", record.make)
-    if make is None:
-        module, _, attribute = record.make.partition(".")
-        make = attrgetter(attribute)(import_module(f"ropelab.models.encoding.{module}"))
-    wanted = inspect.signature(make).parameters.values()
-    named = [each.name for each in wanted if each.kind is not each.VAR_KEYWORD]
-    free = [each for each in named if each not in SIZES]
-    if options and not free:
-        raise InputError(f"{name} takes no parameters, so not {', '.join(options)}")
-    for option in options:
-        known(f"parameter of {name}", option, free)
-    arguments = {size: getattr(shape, size) for size in SIZES if size in named}
+    construct = find_constructor(name)
+    signature = inspect.signature(construct)
+    parameters = [
+        parameter.name
+        for parameter in signature.parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    _check_options(name, options, [each for each in parameters if each not in SIZES])
+
+    arguments = {size: getattr(shape, size) for size in SIZES if size in parameters}
     arguments |= {**record.options, **options}
     try:
-        inspect.signature(make).bind(**arguments)
+        signature.bind(**arguments)
     except TypeError as error:
         raise InputError(f"{name}: {error}; write it as in rope(base=500000)") from None
+
     if record.per_layer:
-        return PerLayer(make(**arguments) for _ in range(shape.layers))
-    return make(**arguments)
+        return PerLayer(construct(**arguments) for _ in range(shape.layers))
+    return construct(**arguments)
+
+
+def _check_options(name: str, options: Mapping[str, Any], allowed: list[str]) -> None:
+    if options and not allowed:
+        raise InputError(f"{name} takes no parameters, so not {', '.join(options)}")
+    for option in options:
+        known(f"parameter of {name}", option, allowed)

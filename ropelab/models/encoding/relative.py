@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from ropelab.models.encoding.absolute import sinusoid
-from ropelab.models.encoding.base import Encoding, Heads, Positions, Scores
+from ropelab.models.encoding.base import Encoding, Heads, Positions, Scores, encoding
 
 # Distances (query minus key) of a call, falling, as `distances` returns them.
 Falling = Int[Tensor, "columns"]
@@ -26,19 +26,24 @@ Rows = Float[Tensor, "heads rows head_dim"]
 
 
 def distances(at_q: Positions, at_k: Positions) -> Falling:
-    """Return the queries + keys distances that `relative_shift` expects, falling."""
-    # From the last query to the first key on; those below 0 are masked, the very last
-    # is not used.
-    return at_q[-1] - at_k[0] - torch.arange(len(at_q) + len(at_k), device=at_q.device)
+    """Return the queries + keys distances that `relative_shift` expects, falling.
+
+    They begin with that of the last query to the first key. Those below 0 are masked,
+    and the very last one is not used.
+    """
+    largest = at_q[-1] - at_k[0]
+    return largest - torch.arange(len(at_q) + len(at_k), device=at_q.device)
 
 
 def relative_shift(by_distance: ByColumn, keys: int) -> ByKey:
-    """From columns that are `distances` to columns that are keys; no copy of a
-    contiguous input.
+    """Turn columns that are `distances` into columns that are keys.
+
+    A contiguous input is not copied.
     """
     queries, columns = by_distance.shape[-2:]
     start = queries - 1
-    flat = by_distance.flatten(-2)[..., start : start + queries * (columns - 1)]
+    stop = start + queries * (columns - 1)
+    flat = by_distance.flatten(-2)[..., start:stop]
     return flat.unflatten(-1, (queries, columns - 1))[..., :keys]
 
 
@@ -50,25 +55,30 @@ def relative_unshift(by_key: ByKey) -> ByColumn:
 
 
 class DistanceTable:
-    """Rows [..., distance, feature] that `make` computes from `parameters`, kept while
-    decoding.
+    """Rows [..., distance, feature], computed by a function of distances.
+
+    While decoding, rows are kept until one of the `parameters` changes that they are
+    computed from.
     """
 
     def __init__(
         self,
-        make: Callable[[Int[Tensor, "distances"]], Tensor],
+        compute: Callable[[Int[Tensor, "distances"]], Tensor],
         parameters: Iterable[Tensor],
     ) -> None:
-        self._make, self._parameters = make, tuple(parameters)
+        self._compute = compute
+        self._parameters = tuple(parameters)
         self._state: tuple[object, ...] = ()
         self._rows = torch.empty(0)
 
     def __call__(self, falling: Falling) -> Float[Tensor, "*heads columns head_dim"]:
         """Return the rows of `distances`; those below 0 get the row of 0."""
         first = max(int(falling[0]), 0)
-        # Made for the next power of two, so that a text that grows makes few tables.
+        # The table is made for the next power of two, so that a text that grows needs
+        # few tables.
         length = 1 << first.bit_length()
         rows = self._table(length, falling.device)[..., length - 1 - first :, :]
+
         missing = len(falling) - rows.shape[-2]
         if missing <= 0:
             return rows[..., : len(falling), :]
@@ -77,29 +87,28 @@ class DistanceTable:
 
     def _table(self, length: int, device: torch.device) -> Tensor:
         """Return the rows of length - 1, ..., 1, 0 and once more 0."""
-        # The last table is kept until its length or a parameter changes, so that
-        # decoding a token does not project all distances again; with gradients it is
-        # made anew each time.
-        state = (
-            length,
-            device,
-            *((p.data_ptr(), p._version, p.dtype) for p in self._parameters),
-        )
-        if torch.is_grad_enabled() or state != self._state:
-            falling = torch.arange(length - 1, -2, -1, device=device).clamp(min=0)
-            # Positions are not computed in 16 bits, whatever the autocast around the
-            # model.
-            with torch.autocast(device.type, enabled=False):
-                rows = self._make(falling)
-            if torch.is_grad_enabled():
-                return rows
-            self._rows, self._state = rows, state
-        return self._rows
+        # With gradients the table is made anew each time. Without, the last one is kept
+        # until its length or a parameter changes, so that decoding a token does not
+        # project all distances again.
+        state: tuple[object, ...] = (length, device)
+        for parameter in self._parameters:
+            state += (parameter.data_ptr(), parameter._version, parameter.dtype)
+        if state == self._state and not torch.is_grad_enabled():
+            return self._rows
+
+        falling = torch.arange(length - 1, -2, -1, device=device).clamp(min=0)
+        # Positions are not computed in 16 bits, whatever the autocast around the model.
+        with torch.autocast(device.type, enabled=False):
+            rows = self._compute(falling)
+        if not torch.is_grad_enabled():
+            self._rows = rows
+            self._state = state
+        return rows
 
 
+@encoding("shaw")
 class Shaw(Encoding):
-    """scores = q_i (k_j + a^K_ij) / sqrt(head_dim), output = sum_j weight_ij (v_j +
-    a^V_ij).
+    """scores = q_i (k_j + a^K_ij) / sqrt(head_dim), output = sum w_ij (v_j + a^V_ij).
 
     Shaw et al. 2018, arXiv:1803.02155: a_ij is row min(i - j, CLIP) of a table all
     heads share.
@@ -111,29 +120,31 @@ class Shaw(Encoding):
 
     def __init__(self, head_dim: int) -> None:
         super().__init__()
-        self.keys = nn.Parameter(torch.randn(self.CLIP + 1, head_dim) * head_dim**-0.5)
-        self.values = nn.Parameter(
-            torch.randn(self.CLIP + 1, head_dim) * head_dim**-0.5
-        )
+        rows = self.CLIP + 1
+        self.keys = nn.Parameter(torch.randn(rows, head_dim) * head_dim**-0.5)
+        self.values = nn.Parameter(torch.randn(rows, head_dim) * head_dim**-0.5)
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         q = q * q.shape[-1] ** -0.5
-        by_column = self._to_columns(q @ self.keys.T.to(q.dtype), distances(at_q, at_k))
+        by_row = q @ self.keys.T.to(q.dtype)
+        by_column = self._to_columns(by_row, distances(at_q, at_k))
         return q @ k.transpose(-1, -2) + relative_shift(by_column, len(at_k))
 
     def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
         by_column = relative_unshift(weights)
         far, near = self._far_and_near(distances(at_q, at_k))
+
         # Distances that share a row are added up.
         beyond = by_column[..., :far].sum(dim=-1, keepdim=True)
-        rows = pad(by_column[..., far : far + near].flip(-1), (0, self.CLIP - near))
-        return weights @ v + torch.cat((rows, beyond), dim=-1) @ self.values.to(
-            weights.dtype
-        )
+        within = by_column[..., far : far + near].flip(-1)
+        within = pad(within, (0, self.CLIP - near))
+        by_row = torch.cat((within, beyond), dim=-1)
+        return weights @ v + by_row @ self.values.to(weights.dtype)
 
     def _to_columns(self, by_row: ByRow, falling: Falling) -> ByColumn:
-        """Return row min(distance, CLIP) at every distance; later keys, masked, get row
-        0.
+        """Return row min(distance, CLIP) at every distance.
+
+        Later keys, which are masked, get row 0.
         """
         far, near = self._far_and_near(falling)
         later = len(falling) - far - near
@@ -147,9 +158,12 @@ class Shaw(Encoding):
     def _far_and_near(self, falling: Falling) -> tuple[int, int]:
         """Count the distances that are clipped, and those with a row of their own."""
         first = int(falling[0])
-        return max(0, first - self.CLIP + 1), min(first + 1, self.CLIP)
+        far = max(0, first - self.CLIP + 1)
+        near = min(first + 1, self.CLIP)
+        return far, near
 
 
+@encoding("transformer_xl")
 class TransformerXL(Encoding):
     """scores = ((q_i + u) k_j + (q_i + v) W R_(i-j)) / sqrt(head_dim).
 
@@ -162,18 +176,17 @@ class TransformerXL(Encoding):
 
     def __init__(self, width: int, heads: int, head_dim: int) -> None:
         super().__init__()
-        self.width, self.heads = width, heads
+        self.width = width
+        self.heads = heads
         self.project = nn.Linear(width, heads * head_dim, bias=False)
         self.u = nn.Parameter(torch.zeros(heads, 1, head_dim))
         self.v = nn.Parameter(torch.zeros(heads, 1, head_dim))
-        self.rows = DistanceTable(self.projected, self.project.parameters())
+        self.rows = DistanceTable(self.project_rows, self.project.parameters())
 
-    def projected(self, distance: Int[Tensor, " rows"]) -> Rows:
+    def project_rows(self, distance: Int[Tensor, " rows"]) -> Rows:
         """Return W R for every distance, split into heads."""
-        rows = self.project(
-            sinusoid(distance, self.width).to(self.project.weight.dtype)
-        )
-        return rows.unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        waves = sinusoid(distance, self.width).to(self.project.weight.dtype)
+        return self.project(waves).unflatten(-1, (self.heads, -1)).transpose(0, 1)
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         scale = q.shape[-1] ** -0.5
@@ -184,11 +197,10 @@ class TransformerXL(Encoding):
 
 
 class DebertaLayer(Encoding):
-    """scores = (q_i k_j + q_i Kr[d] + k_j Qr[d]) / sqrt(3 head_dim), d = min(i - j,
-    rows - 1).
+    """scores = (q_i k_j + q_i Kr[d] + k_j Qr[d]) / sqrt(3 head_dim), d = min(i - j, last).
 
-    Equation 4, with Kr = P W_kr and Qr = P W_qr for a `table` P [rows, width] all
-    layers share.
+    Equation 4, with Kr = P W_kr and Qr = P W_qr for a `table` P [rows, width] that all
+    layers share, whose last row serves all farther distances.
     """
 
     fused: bool = False
@@ -197,16 +209,19 @@ class DebertaLayer(Encoding):
         self, table: nn.Parameter, heads: int, to_key: nn.Linear, to_query: nn.Linear
     ) -> None:
         super().__init__()
-        self.table, self.heads = table, heads
-        self.to_key, self.to_query = to_key, to_query
-        self.key_rows = DistanceTable(
-            partial(self.projected, to_key), (table, to_key.weight)
-        )
-        self.query_rows = DistanceTable(
-            partial(self.projected, to_query), (table, to_query.weight)
-        )
+        self.table = table
+        self.heads = heads
+        self.to_key = to_key
+        self.to_query = to_query
 
-    def projected(self, projection: nn.Linear, distance: Int[Tensor, " rows"]) -> Rows:
+        project_keys = partial(self.project_rows, to_key)
+        project_queries = partial(self.project_rows, to_query)
+        self.key_rows = DistanceTable(project_keys, (table, to_key.weight))
+        self.query_rows = DistanceTable(project_queries, (table, to_query.weight))
+
+    def project_rows(
+        self, projection: nn.Linear, distance: Int[Tensor, " rows"]
+    ) -> Rows:
         """Return Kr or Qr at every distance, split into heads."""
         rows = projection(self.table)[distance.clamp(max=len(self.table) - 1)]
         return rows.unflatten(-1, (self.heads, -1)).transpose(0, 1)
@@ -214,49 +229,55 @@ class DebertaLayer(Encoding):
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         distance = distances(at_q, at_k)
         q = q * (3 * q.shape[-1]) ** -0.5
-        k_scaled = k * (3 * k.shape[-1]) ** -0.5
-        to_position = q @ self.key_rows(distance).mT.to(q.dtype)
-        # From query to key here, too: the paper prints the reverse, but the code that
-        # trained its models (and transformers') gathers the rows over keys before it
-        # transposes: i - j.
-        from_position = position_to_content(
-            k_scaled, self.query_rows(distance), len(at_q)
-        )
-        return (
-            q @ k.transpose(-1, -2)
-            + relative_shift(to_position, len(at_k))
-            + from_position
-        )
+        scaled_k = k * (3 * k.shape[-1]) ** -0.5
+        content = q @ k.transpose(-1, -2)
+
+        by_column = q @ self.key_rows(distance).mT.to(q.dtype)
+        to_position = relative_shift(by_column, len(at_k))
+
+        # The distance is from query to key here, too: the paper prints the reverse, but
+        # the code that trained its models (and transformers') gathers the rows over
+        # keys before it transposes: i - j.
+        query_rows = self.query_rows(distance)
+        from_position = position_to_content(scaled_k, query_rows, len(at_q))
+        return content + to_position + from_position
 
 
 def position_to_content(
     k: Heads, rows: Float[Tensor, "heads columns head_dim"], queries: int
 ) -> Scores:
-    """k_j . rows[i - j] for every query i and key j, where `rows` belong to falling
-    `distances`.
+    """Return k_j . rows[i - j] for every query i and key j.
+
+    `rows` belong to falling `distances`.
     """
+    keys = k.shape[2]
+    if queries == 1:
+        # There is nothing to shift, and products of single rows would be slow.
+        return (k * rows[:, :keys]).sum(dim=-1).unsqueeze(2)
+
     # Here the keys are the rows of a `relative_shift`, and the distances rise. Keys are
     # taken in chunks, a quarter as long as the queries: little more memory than the
     # scores themselves.
-    keys, size = k.shape[2], max(1, queries // 4)
-    if queries == 1:  # nothing to shift, and products of single rows would be slow
-        return (k * rows[:, :keys]).sum(dim=-1).unsqueeze(2)
+    size = max(1, queries // 4)
     chunks = -(-keys // size)
     spare = chunks * size - keys
     chunked = pad(k, (0, 0, 0, spare)).unflatten(2, (chunks, size))
+
     # A chunk that starts at key c meets rows c .. c + queries + size - 2, and row c - 1
     # where the shift wants a column that it does not use. pad() with -1 drops a last
     # row that nobody meets.
-    met = pad(rows, (0, 0, 1, spare - 1)).unfold(1, queries + size, size).flip(-1)
-    shifted = relative_shift(chunked @ met.to(k.dtype), queries)
+    padded = pad(rows, (0, 0, 1, spare - 1))
+    rows_of_chunks = padded.unfold(1, queries + size, size).flip(-1)
+    shifted = relative_shift(chunked @ rows_of_chunks.to(k.dtype), queries)
     return shifted.flatten(2, 3)[:, :, :keys].transpose(-1, -2)
 
 
+@encoding("deberta")
 class Deberta(Encoding):
-    """Disentangled attention for a whole causal model: the table P once, projections
-    per layer.
+    """Disentangled attention: the table P once for all layers, projections per layer.
 
-    He et al. 2020, arXiv:2006.03654, without later keys and the enhanced mask decoder.
+    He et al. 2020, arXiv:2006.03654, for a causal model, without later keys and the
+    enhanced mask decoder.
     """
 
     fused: bool = False
@@ -265,7 +286,7 @@ class Deberta(Encoding):
         self, layers: int, width: int, heads: int, head_dim: int, trained_len: int
     ) -> None:
         super().__init__()
-        # As in the paper, a row for every trained distance.
+        # The paper too has a row for every trained distance.
         self.table = nn.Embedding(trained_len, width)
         inner = heads * head_dim
         self.to_key = nn.ModuleList(

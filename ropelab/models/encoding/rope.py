@@ -1,14 +1,13 @@
-"""Rotary position embedding (arXiv:2104.09864) under any plan of frequencies, and
-variants.
+"""Rotary position embedding (arXiv:2104.09864) under any plan of frequencies.
 
-The last of them extend contexts by changing attention instead: they let no distance
-occur that was not trained, which needs two scores or more per pair of tokens, so no
-fused kernel.
+The variants at the end extend contexts by changing attention instead: they let no
+distance occur that was not trained, which needs two scores or more per pair of tokens,
+so no fused kernel.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import torch
@@ -20,22 +19,30 @@ from ropelab.math import rotary
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
-from ropelab.models.encoding.base import Around, Encoding, Heads, Positions, Scores
+from ropelab.models.encoding.base import (
+    Around,
+    Encoding,
+    Heads,
+    Positions,
+    Scores,
+    encoding,
+)
 from ropelab.runs.errors import InputError, unknown_name
 
 BASE = 10000.0
+
+# True at the pairs [queries, keys] whose distance is replaced, and the positions of
+# queries and keys that make the other distance.
+Replacement = tuple[Tensor, Tensor, Tensor]
 
 
 def cos_sin(
     positions: Shaped[Tensor, " tokens"], plan: RopePlan
 ) -> tuple[Float[Tensor, "tokens pairs"], Float[Tensor, "tokens pairs"]]:
-    """Return the float64 tables of `ropelab.math.rotary.cos_sin` on the positions'
-    device.
-    """
+    """Return the float64 tables of `ropelab.math.rotary`, on the positions' device."""
     cos, sin = rotary.cos_sin(positions.cpu().numpy(), plan)
-    return torch.from_numpy(cos).to(positions.device), torch.from_numpy(sin).to(
-        positions.device
-    )
+    device = positions.device
+    return torch.from_numpy(cos).to(device), torch.from_numpy(sin).to(device)
 
 
 def rotate(
@@ -45,13 +52,16 @@ def rotate(
     *,
     pairing: Pairing = "half",
 ) -> Float[Tensor, "*batch tokens rotary_dim"]:
-    """Rotate every feature pair of `x` by its angle; with -sin, back."""
-    # Nothing is cast: float64 tables make a float64 result of a float32 `x`.
+    """Rotate every feature pair of `x` by its angle; with -sin, back.
+
+    Nothing is cast: float64 tables make a float64 result of a float32 `x`.
+    """
     if pairing == "half":
         first, second = x.chunk(2, dim=-1)
-        return torch.cat(
-            (first * cos - second * sin, first * sin + second * cos), dim=-1
-        )
+        rotated_first = first * cos - second * sin
+        rotated_second = first * sin + second * cos
+        return torch.cat((rotated_first, rotated_second), dim=-1)
+
     if pairing != "interleaved":
         raise unknown_name("pairing", pairing, ("half", "interleaved"))
     # Neighbours are complex numbers already: one product instead of four.
@@ -60,8 +70,9 @@ def rotate(
 
 
 class Rotation(Function):
-    """A rotation in float32, back in the dtype of its input, whose gradient is the
-    inverse.
+    """A rotation in float32 whose gradient is the inverse rotation.
+
+    Results have the dtype of the input.
     """
 
     # Autograd would keep and multiply twice as many tensors; rotating is then a quarter
@@ -76,11 +87,13 @@ class Rotation(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        (cos, sin), grad = ctx.saved_tensors, grads[0]
+        cos, sin = ctx.saved_tensors
+        grad = grads[0]
         back = rotate(grad.float(), cos, -sin, pairing=ctx.pairing).to(grad.dtype)
         return back, None, None, None
 
 
+@encoding("rope", "rope_interleaved", "rope_partial")
 class Rope(Encoding):
     """Rotates queries and keys by their positions.
 
@@ -93,11 +106,18 @@ class Rope(Encoding):
         self, plan: RopePlan, pairing: Pairing = "half", softmax_factor: float = 1.0
     ) -> None:
         super().__init__()
-        self.plan, self.pairing, self.softmax_factor = plan, pairing, softmax_factor
+        self.plan = plan
+        self.pairing = pairing
+        self.softmax_factor = softmax_factor
         self.rotary_dim = 2 * len(plan.inv_freq)
-        # One attribute: threads that learn from parts of a batch never see half of a
-        # change.
-        self._kept = (torch.empty(0, self.rotary_dim // 2),) * 2
+        # One attribute for both tables: threads that learn from parts of a batch never
+        # see half of a change.
+        empty = torch.empty(0, self.rotary_dim // 2)
+        self._kept_tables = (empty, empty)
+
+    @classmethod
+    def constructor(cls) -> Callable[..., Encoding]:
+        return cls.unscaled
 
     @classmethod
     def unscaled(
@@ -108,9 +128,7 @@ class Rope(Encoding):
         fast: float = 1.0,
         **more: Any,
     ) -> Self:
-        """Rotate the first `share` of every head; of its pairs only the `fast` share
-        moves.
-        """
+        """Rotate the first `share` of every head, and of its pairs the `fast` share."""
         if not (0 < share <= 1 and 0 <= fast <= 1 and base > 1):
             raise InputError(
                 "RoPE needs a share above 0 and up to 1, a fast share from 0 to 1 and"
@@ -118,51 +136,53 @@ class Rope(Encoding):
             )
         inv_freq = inverse_frequencies(2 * int(share * head_dim / 2), base)
         # Rounded down, as in PRope.
-        inv_freq[int(fast * len(inv_freq)) :] = 0.0
+        rotating = int(fast * len(inv_freq))
+        inv_freq[rotating:] = 0.0
         return cls(RopePlan(inv_freq), **more)
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        return self.rotated(q, positions)
+        return self.rotate_heads(q, positions)
 
     def key(self, k: Heads, positions: Positions) -> Heads:
-        return self.rotated(k, positions)
+        return self.rotate_heads(k, positions)
 
-    def rotated(self, x: Heads, positions: Positions, sign: int = 1) -> Heads:
-        """Return `x` with its first `rotary_dim` features rotated, times the attention
-        factor.
+    def rotate_heads(self, x: Heads, positions: Positions, sign: int = 1) -> Heads:
+        """Rotate the first `rotary_dim` features, and apply the attention factor.
+
+        The other features stay; a `sign` of -1 rotates back.
         """
-        cos, sin = self._tables(positions)
+        cos, sin = self._look_up(positions)
+        front = x[..., : self.rotary_dim]
         # In float32 whatever the dtype of the queries: bfloat16 has no bits left for a
         # far angle.
-        front: Tensor = Rotation.apply(
-            x[..., : self.rotary_dim], cos, sign * sin, self.pairing
-        )
+        front = Rotation.apply(front, cos, sign * sin, self.pairing)
         if self.rotary_dim == x.shape[-1]:
             return front
         return torch.cat([front, x[..., self.rotary_dim :]], dim=-1)
 
-    def _tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return rows of tables that are kept and grow to powers of two."""
+    def _look_up(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cos and sin from tables that are kept and grow to powers of two."""
         needed = int(positions.max()) + 1
-        cos, sin = self._kept
+        cos, sin = self._kept_tables
         if len(cos) < needed or cos.device != positions.device:
-            rows = torch.arange(1 << (needed - 1).bit_length(), device=positions.device)
-            cos, sin = self._kept = self._computed(rows)
+            length = 1 << (needed - 1).bit_length()
+            cos, sin = self._compute(torch.arange(length, device=positions.device))
+            self._kept_tables = (cos, sin)
         return cos[positions], sin[positions]
 
-    def _computed(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the tables of some positions."""
+    def _compute(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the float32 tables of some positions."""
         # float64 first: an angle of 1e5 rad has an error of 4e-3 in float32, its cosine
         # too.
-        cos, sin = cos_sin(rows, self.plan)
-        # On the query and on the key, so that scores carry the square of the factor.
+        cos, sin = cos_sin(positions, self.plan)
+        # The factor is on the query and on the key, so that scores carry its square.
         factor = self.plan.attention_factor
         return (cos * factor).float(), (sin * factor).float()
 
 
+@encoding("mla")
 class Decoupled(Encoding):
-    """scores = (q^C k^C + q^R k^R) / sqrt(head_dim): only the last `share` of a head is
-    rotated.
+    """scores = (q^C k^C + q^R k^R) / sqrt(head_dim): the last `share` of a head rotates.
 
     DeepSeek's rotary key (arXiv:2405.04434, eq. 14 to 19) without compressed keys and
     values.
@@ -173,23 +193,26 @@ class Decoupled(Encoding):
         self.rope = Rope.unscaled(head_dim, share, pairing="interleaved")
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        content, rotary = self._parts(q)
+        content, rotary = self._split(q)
         return torch.cat((content, self.rope.query(rotary, positions)), dim=-1)
 
     def key(self, k: Heads, positions: Positions) -> Heads:
-        content, rotary = self._parts(k)
+        content, rotary = self._split(k)
         # One rotary key serves all heads: that of the first; those of the others are
         # not used.
         shared = self.rope.key(rotary[:, :1], positions).expand_as(rotary)
         return torch.cat((content, shared), dim=-1)
 
-    def _parts(self, x: Heads) -> tuple[Tensor, Tensor]:
+    def _split(self, x: Heads) -> tuple[Tensor, Tensor]:
+        """Return the features of content, and those that rotate."""
         return x[..., : -self.rope.rotary_dim], x[..., -self.rope.rotary_dim :]
 
 
+@encoding("rope_values", "rope_values_back")
 class RopeValues(Rope):
-    """output_i = sum_j weight_ij R(j) v_j, or `back` to distances, sum_j weight_ij R(j
-    - i) v_j.
+    """Rope that rotates values, too: output_i = sum_j weight_ij R(j) v_j.
+
+    With `back`, outputs rotate back, and distances remain: sum_j weight_ij R(j-i) v_j.
     """
 
     fused: bool = False
@@ -201,15 +224,18 @@ class RopeValues(Rope):
         self.back = back
 
     def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
-        out = weights @ self.rotated(v, at_k)
-        return self.rotated(out, at_q, sign=-1) if self.back else out
+        out = weights @ self.rotate_heads(v, at_k)
+        if self.back:
+            return self.rotate_heads(out, at_q, sign=-1)
+        return out
 
 
+@encoding("xpos")
 class XPos(Rope):
-    """q_n = R(n) q zeta^(n/512), k_m = R(m) k zeta^(-m/512), so a score has
-    zeta^((n-m)/512).
+    """q_n = R(n) q zeta^(n/512), k_m = R(m) k zeta^(-m/512).
 
-    zeta_i = (i / (d/2) + 0.4) / 1.4 is least for the fastest pair (arXiv:2212.10554).
+    A score then has zeta^((n-m)/512). zeta_i = (i / (d/2) + 0.4) / 1.4 is least for the
+    fastest pair (arXiv:2212.10554).
     """
 
     GAMMA = 0.4
@@ -217,32 +243,33 @@ class XPos(Rope):
     SCALE_BASE = 512
 
     def __init__(self, plan: RopePlan) -> None:
-        super().__init__(plan, "interleaved")  # as in the authors' code
+        # The authors' code pairs neighbours.
+        super().__init__(plan, "interleaved")
         # Query and key alone shrink and grow exponentially with the position. From here
         # on zeta_0^(position / 512) soon leaves the range of float32, which ends the
         # encoding.
         self.max_position = 32767
-        pairs = torch.arange(self.rotary_dim // 2, dtype=torch.float64) / (
-            self.rotary_dim // 2
-        )
-        self.log_zeta = (
-            ((pairs + self.GAMMA) / (1 + self.GAMMA)).log().repeat_interleave(2)
-        )
+
+        pairs = self.rotary_dim // 2
+        shares = torch.arange(pairs, dtype=torch.float64) / pairs
+        zeta = (shares + self.GAMMA) / (1 + self.GAMMA)
+        self.log_zeta = zeta.log().repeat_interleave(2)
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        return self._decayed(super().query(q, positions), positions / self.SCALE_BASE)
+        return self._decay(super().query(q, positions), positions / self.SCALE_BASE)
 
     def key(self, k: Heads, positions: Positions) -> Heads:
-        return self._decayed(super().key(k, positions), -positions / self.SCALE_BASE)
+        return self._decay(super().key(k, positions), -positions / self.SCALE_BASE)
 
-    def _decayed(self, x: Heads, power: Tensor) -> Heads:
+    def _decay(self, x: Heads, power: Tensor) -> Heads:
+        """Multiply the features of each token by zeta^power."""
         factor = torch.exp(power.double()[:, None] * self.log_zeta.to(power.device))
         return (x.float() * factor.float()).to(x.dtype)
 
 
+@encoding("fope")
 class Fope(Rope):
-    """Cos and sin of pair m are those of its frequency plus a_k times those of every
-    pair k.
+    """Cos and sin of a pair are its own plus those of every pair k times a_k.
 
     FoPE (arXiv:2412.17739, equations 11 to 13): pairs that make less than one rotation
     in `trained_len` tokens neither rotate nor mix. Scores depend on both positions, not
@@ -262,30 +289,35 @@ class Fope(Rope):
         # products.
         inv_freq[inv_freq < 2 * math.pi / trained_len] = 0.0
         super().__init__(RopePlan(inv_freq))
-        pairs, mixed = len(inv_freq), int((inv_freq > 0).sum())
-        # Drawn and not learned, for cos and sin apart, with `sigma` as the gain of
-        # Xavier's rule on [heads, pairs, pairs]: appendix B, where the paper's text has
-        # N(0, sigma).
+
+        # Weights are drawn and not learned, for cos and sin apart, with `sigma` as the
+        # gain of Xavier's rule on [heads, pairs, pairs]: appendix B, where the paper's
+        # text has N(0, sigma).
+        pairs = len(inv_freq)
+        mixed = int((inv_freq > 0).sum())
         weights = torch.eye(pairs).repeat(2, heads, 1, 1)
         deviation = sigma * math.sqrt(2 / max(1, mixed * (mixed + heads)))
         weights[..., :mixed, :mixed] += deviation * torch.randn(2, heads, mixed, mixed)
         self.weights: Tensor
         self.register_buffer("weights", weights)
 
-    def _tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        cos, sin = super()._tables(positions)
+    @classmethod
+    def constructor(cls) -> Callable[..., Encoding]:
+        return cls
+
+    def _look_up(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        cos, sin = super()._look_up(positions)
         # One table for each head, in float32 as those of Rope.
         with torch.autocast(cos.device.type, enabled=False):
-            of_cos, of_sin = self.weights.float()
-            return cos @ of_cos, sin @ of_sin
+            weights_of_cos, weights_of_sin = self.weights.float()
+            return cos @ weights_of_cos, sin @ weights_of_sin
 
 
 class LogN(Around):
-    """Logits times max(1, ln n / ln L) for n tokens that a query sees and L =
-    `trained_len`.
+    """Logits times max(1, ln n / ln L) for n tokens that a query sees.
 
-    Keeps attention's entropy from growing (Su 2021, kexue.fm/archives/8823;
-    arXiv:2501.19399).
+    L = `trained_len`. Keeps attention's entropy from growing (Su 2021,
+    kexue.fm/archives/8823; arXiv:2501.19399).
     """
 
     def __init__(self, inner: Encoding, trained_len: int) -> None:
@@ -293,9 +325,8 @@ class LogN(Around):
         self.trained_len = trained_len
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        scale = ((positions + 1).float().log() / math.log(self.trained_len)).clamp(
-            min=1.0
-        )
+        growth = (positions + 1).float().log() / math.log(self.trained_len)
+        scale = growth.clamp(min=1.0)
         return super().query(q, positions) * scale[:, None].to(q.dtype)
 
 
@@ -311,70 +342,63 @@ class Dropped(Encoding):
 
 
 class Remapped(Encoding, ABC):
-    """Exact distances, and for some pairs of tokens those of other positions of both.
+    """Exact distances, except for some pairs of tokens, which get others.
 
-    Its parameters are whole numbers, `sizes`, in the order in which `others` unpacks
-    them.
+    Its parameters are whole numbers, `sizes`, in the order in which `replacements`
+    unpacks them.
     """
 
     fused = False
 
     def __init__(self, rope: Rope, *sizes: int) -> None:
         super().__init__()
-        self.rope, self.sizes, self.rotary_dim = rope, sizes, rope.rotary_dim
+        self.rope = rope
+        self.sizes = sizes
+        self.rotary_dim = rope.rotary_dim
 
     @abstractmethod
-    def others(
-        self, at_q: Positions, at_k: Positions
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield pairs, True in [queries, keys], and the positions of their queries and
-        keys.
-        """
+    def replacements(self, at_q: Positions, at_k: Positions) -> Iterator[Replacement]:
+        """Yield the pairs with other distances, and the positions that make these."""
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        scores = self._rotated_scores(q, k, at_q, at_k)
-        for pairs, of_q, of_k in self.others(at_q, at_k):
-            scores = torch.where(pairs, self._rotated_scores(q, k, of_q, of_k), scores)
+        scores = self._score(q, k, at_q, at_k)
+        for pairs, other_q, other_k in self.replacements(at_q, at_k):
+            scores = torch.where(pairs, self._score(q, k, other_q, other_k), scores)
         return scores
 
-    def _rotated_scores(
-        self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor
-    ) -> Tensor:
-        return super().scores(
-            self.rope.query(q, at_q), self.rope.key(k, at_k), at_q, at_k
-        )
+    def _score(self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor) -> Tensor:
+        rotated_q = self.rope.query(q, at_q)
+        rotated_k = self.rope.key(k, at_k)
+        return super().scores(rotated_q, rotated_k, at_q, at_k)
 
 
 class SelfExtend(Remapped):
-    """Exact distances below `window`; beyond it those of positions divided by `group`.
+    """Exact distances below `window`; beyond, those of positions divided by `group`.
 
     Far pairs (i, j) have the distance floor(i/g) + w - floor(w/g) - floor(j/g)
     (arXiv:2401.01325).
     """
 
-    def others(
-        self, at_q: Positions, at_k: Positions
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def replacements(self, at_q: Positions, at_k: Positions) -> Iterator[Replacement]:
         window, group = self.sizes
         far = at_q[:, None] - at_k >= window
         yield far, at_q // group + window - window // group, at_k // group
 
 
 class ReRope(Remapped):
-    """The distance of a pair is min(i - j, w), w = `window` (Su 2023,
-    kexue.fm/archives/9708).
+    """The distance of a pair is min(i - j, w) with w = `window`.
+
+    Su 2023, kexue.fm/archives/9708.
     """
 
-    def others(
-        self, at_q: Positions, at_k: Positions
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def replacements(self, at_q: Positions, at_k: Positions) -> Iterator[Replacement]:
         (window,) = self.sizes
-        yield at_q[:, None] - at_k >= window, torch.full_like(at_q, window), at_k * 0
+        far = at_q[:, None] - at_k >= window
+        yield far, torch.full_like(at_q, window), torch.zeros_like(at_k)
 
 
 class DualChunk(Remapped):
-    """Positions restart in every chunk of `chunk` tokens, so that no distance reaches
-    `trained`.
+    """Positions restart every `chunk` tokens, so no distance reaches `trained`.
 
     With c = trained and s = chunk, the distance to a key j of the same chunk is exact;
     to one of the chunk before min(s + i mod s, c - 1) - j mod s, which is exact where
@@ -382,24 +406,23 @@ class DualChunk(Remapped):
     3).
     """
 
-    def others(
-        self, at_q: Positions, at_k: Positions
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def replacements(self, at_q: Positions, at_k: Positions) -> Iterator[Replacement]:
         chunk, trained = self.sizes
+        chunks_back = at_q[:, None] // chunk - at_k // chunk
+        within = at_k % chunk
         last = torch.full_like(at_q, trained - 1)
-        chunks, within = at_q[:, None] // chunk - at_k // chunk, at_k % chunk
-        yield chunks == 1, torch.minimum(at_q % chunk + chunk, last), within
-        yield chunks > 1, last, within
+
+        yield chunks_back == 1, torch.minimum(at_q % chunk + chunk, last), within
+        yield chunks_back > 1, last, within
 
 
 class Shifted(Remapped):
-    """Distances d from `shift` on are d - shift + `window`: STRING (arXiv:2410.18745,
-    eq. 5).
+    """Distances d from `shift` on are d - shift + `window`.
+
+    STRING (arXiv:2410.18745, eq. 5).
     """
 
-    def others(
-        self, at_q: Positions, at_k: Positions
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def replacements(self, at_q: Positions, at_k: Positions) -> Iterator[Replacement]:
         shift, window = self.sizes
         far = at_q[:, None] - at_k >= shift
         # A query in front of `shift` has no such keys, and no position below 0.

@@ -1,6 +1,4 @@
-"""RoPE with rounded stages, or with rounded keys: the arithmetic of other code in any
-model.
-"""
+"""RoPE with rounded stages or rounded keys: the arithmetic of other code in any model."""
 
 from collections.abc import Callable
 
@@ -17,16 +15,21 @@ from ropelab.models.encoding.rope import Rope
 from ropelab.runs.errors import InputError
 
 # Formats that torch rounds float32 numbers to, exactly and on any device.
-NATIVE = {name: getattr(torch, name) for name in ("float32", "float16", "bfloat16")}
+NATIVE = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+# Bits of float64, in which nothing is rounded further.
+EXACT_PRECISION = 53
 
 
 class RoundedRope(Rope):
-    """A rotation whose angles, tables, products, scores and keys are rounded as a plan
-    says.
+    """A rotation whose angles, tables, products, scores and keys are rounded.
 
-    Everything that is not rounded is as in `Rope`; a model's other products stay as
-    they are. `base` is of the unscaled frequencies. InputError, when it rotates: an
-    angle overflows.
+    Everything that `rounding` does not round is as in `Rope`; a model's other products
+    stay as they are. `base` is of the unscaled frequencies. InputError, when it
+    rotates: an angle overflows.
     """
 
     def __init__(self, rope: Rope, rounding: Rounding, base: float) -> None:
@@ -34,66 +37,75 @@ class RoundedRope(Rope):
         self.rounding = rounding
         # Keys carry the attention factor already when they are moved.
         self.mover = Rope(RopePlan(rope.plan.inv_freq), rope.pairing)
-        self.chain = Chain(
-            rounding.cast, Spectrum(rope.plan.inv_freq, base, self.rotary_dim)
-        )
-        self.fused = rounding.cast.score.precision == 53
+        spectrum = Spectrum(rope.plan.inv_freq, base, self.rotary_dim)
+        self.chain = Chain(rounding.cast, spectrum)
+        self.fused = _is_exact(rounding.cast.score)
 
     def key(self, k: Heads, positions: Positions) -> Heads:
-        stored = self.rounding.keys
-        if stored is None:
+        keys = self.rounding.keys
+        if keys is None:
             return super().key(k, positions)
-        if stored.before:
-            return super().key(_through(k, stored.stored), positions)
-        k = _through(
-            super().key(k, positions + stored.moves * stored.step), stored.stored
-        )
-        by = torch.full_like(positions, stored.step)
-        for _ in range(stored.moves):
-            k = _through(self.mover.rotated(k, by, sign=-1), stored.stored)
+        if keys.before:
+            return super().key(_apply(k, keys.stored), positions)
+
+        # Keys that will be moved down were first stored at higher positions.
+        first_positions = positions + keys.moves * keys.step
+        k = _apply(super().key(k, first_positions), keys.stored)
+        steps = torch.full_like(positions, keys.step)
+        for _ in range(keys.moves):
+            moved = self.mover.rotate_heads(k, steps, sign=-1)
+            k = _apply(moved, keys.stored)
         return k
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        return rounded(super().scores(q, k, at_q, at_k), self.chain.plan.score)
+        return round_tensor(super().scores(q, k, at_q, at_k), self.chain.plan.score)
 
-    def rotated(self, x: Heads, positions: Positions, sign: int = 1) -> Heads:
+    def rotate_heads(self, x: Heads, positions: Positions, sign: int = 1) -> Heads:
         plan = self.chain.plan
-        if plan.rotation.precision == plan.score.precision == 53:
-            return super().rotated(x, positions, sign)
-        cos, sin = self._tables(positions)
-        half = self.pairing == "half"
-        front, rest = x[..., : self.rotary_dim].float(), x[..., self.rotary_dim :]
-        pairs = front.unflatten(-1, (2, -1) if half else (-1, 2))
-        one, two = pairs.unbind(-2 if half else -1)
+        if _is_exact(plan.rotation) and _is_exact(plan.score):
+            return super().rotate_heads(x, positions, sign)
+        cos, sin = self._look_up(positions)
+        sin = sign * sin
+
+        # The two features of a pair are `pair_dim` of the unflattened head.
+        front = x[..., : self.rotary_dim].float()
+        if self.pairing == "half":
+            pair_dim = -2
+            pairs = front.unflatten(-1, (2, -1))
+        else:
+            pair_dim = -1
+            pairs = front.unflatten(-1, (-1, 2))
+        first, second = pairs.unbind(pair_dim)
 
         def product(a: Tensor, b: Tensor) -> Tensor:
-            return rounded(a * b, plan.rotation)
+            return round_tensor(a * b, plan.rotation)
 
-        turned = (
-            product(one, cos) - product(two, sign * sin),
-            product(one, sign * sin) + product(two, cos),
-        )
-        parts = torch.stack(
-            [rounded(part, plan.rotation) for part in turned], -2 if half else -1
-        )
-        return rounded(
-            torch.cat([parts.flatten(-2).to(x.dtype), rest], dim=-1), plan.score
-        )
+        rotated_first = product(first, cos) - product(second, sin)
+        rotated_second = product(first, sin) + product(second, cos)
+        rotated_first = round_tensor(rotated_first, plan.rotation)
+        rotated_second = round_tensor(rotated_second, plan.rotation)
 
-    def _computed(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        angles = self.chain.angles(rows.cpu().numpy() + float(self.rounding.first)).T
+        rotated = torch.stack([rotated_first, rotated_second], pair_dim)
+        rotated = rotated.flatten(-2).to(x.dtype)
+        rest = x[..., self.rotary_dim :]
+        return round_tensor(torch.cat([rotated, rest], dim=-1), plan.score)
+
+    def _compute(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        first = float(self.rounding.first)
+        angles = self.chain.angles(positions.cpu().numpy() + first).T
+        factor = self.plan.attention_factor
         # An angle beyond the format is infinite; it is refused where it is used.
         with np.errstate(invalid="ignore"):
-            both = [
-                trig(angles) * self.plan.attention_factor for trig in (np.cos, np.sin)
-            ]
-        cos, sin = (
-            torch.from_numpy(round_to(part, self.chain.plan.table)) for part in both
-        )
-        return cos.float().to(rows.device), sin.float().to(rows.device)
+            cos = np.cos(angles) * factor
+            sin = np.sin(angles) * factor
+        return self._round_table(cos, positions), self._round_table(sin, positions)
 
-    def _tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        cos, sin = super()._tables(positions)
+    def _round_table(self, table: np.ndarray, positions: Tensor) -> Tensor:
+        rounded = torch.from_numpy(round_to(table, self.chain.plan.table))
+        return rounded.float().to(positions.device)
+
+    def _look_up(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        cos, sin = super()._look_up(positions)
         if not cos.isfinite().all():
             last = int(positions.max()) + self.rounding.first
             raise InputError(
@@ -102,17 +114,22 @@ class RoundedRope(Rope):
         return cos, sin
 
 
-def rounded(x: Tensor, fmt: FloatFormat) -> Tensor:
-    """Round a tensor to a format and back; the numbers of float32 products, once and
-    exactly.
+def round_tensor(x: Tensor, fmt: FloatFormat) -> Tensor:
+    """Round a tensor to a format and back.
+
+    Products of float32 numbers are rounded once and exactly.
     """
-    if fmt.precision == 53:
+    if _is_exact(fmt):
         return x
     if fmt.name in NATIVE:
         return x.to(NATIVE[fmt.name]).to(x.dtype)
-    return _through(x, lambda values: round_to(values, fmt))
+    return _apply(x, lambda values: round_to(values, fmt))
 
 
-def _through(x: Tensor, function: Callable[[np.ndarray], np.ndarray]) -> Tensor:
-    """Apply a function of float64 arrays."""
+def _is_exact(fmt: FloatFormat) -> bool:
+    return fmt.precision == EXACT_PRECISION
+
+
+def _apply(x: Tensor, function: Callable[[np.ndarray], np.ndarray]) -> Tensor:
+    """Apply a function of float64 arrays to a tensor."""
     return torch.from_numpy(function(x.double().cpu().numpy())).to(x)

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import AdamW, Optimizer
 
-from ropelab.models.encoding.base import parts_of
+from ropelab.models.encoding.base import list_parts
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.muon import Muon
 from ropelab.models.lm.source import Batch
@@ -219,7 +219,7 @@ def train(
     work = [each * recipe.steps / sum(operations) for each in operations]
     threads_of_step: AbstractContextManager[Executor | None] = one_thread()
     # An encoding of one's own may keep something from one call to the next.
-    if cores > 1 and not any(is_own(type(part)) for part in parts_of(model.encoding)):
+    if cores > 1 and not any(is_own(type(part)) for part in list_parts(model.encoding)):
         threads_of_step = ThreadPoolExecutor(
             cores, initializer=torch.set_num_threads, initargs=(1,)
         )

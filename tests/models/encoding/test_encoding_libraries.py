@@ -117,8 +117,8 @@ def test_transformer_xl_of_xlnet() -> None:
     q, k, v = heads(), heads(), heads()
     # Theirs wants tokens first, and distances from `tokens` down to 1 - tokens.
     later, before = (
-        ours.projected(torch.arange(TOKENS + 1)),
-        ours.projected(-POSITIONS[1:]),
+        ours.project_rows(torch.arange(TOKENS + 1)),
+        ours.project_rows(-POSITIONS[1:]),
     )
     rows = torch.cat((later.flip(1), before), dim=1)
     q_, k_, v_, r_ = (

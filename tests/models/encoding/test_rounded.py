@@ -17,7 +17,7 @@ from ropelab.math.numerics.keys import KeyFormat, Rounding, parse_keys, parse_ro
 from ropelab.math.numerics.scores import draw, scores
 from ropelab.math.rotary import Pairing
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.encoding.rounded import NATIVE, RoundedRope, rounded
+from ropelab.models.encoding.rounded import NATIVE, RoundedRope, round_tensor
 from ropelab.runs.errors import InputError
 
 GEOMETRY = Geometry(64, 1e4, 2048)
@@ -116,7 +116,7 @@ def test_features_that_do_not_rotate_are_rounded_where_they_enter_the_score():
 def test_tensors_are_rounded_as_arrays_are(name):
     x = torch.randn(4096, generator=torch.Generator().manual_seed(0)) * 100
     expected = round_to(x.double().numpy(), FORMATS[name])
-    np.testing.assert_array_equal(rounded(x, FORMATS[name]).double(), expected)
+    np.testing.assert_array_equal(round_tensor(x, FORMATS[name]).double(), expected)
 
 
 def test_an_angle_that_overflows_is_refused():

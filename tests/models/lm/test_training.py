@@ -369,8 +369,8 @@ def test_another_thread_never_sees_half_of_a_longer_table() -> None:
         def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, value)
             if "ready" in vars(self) and name != "ready":
-                self.rotated(torch.ones(1, 1, 64, 8), torch.arange(64))
+                self.rotate_heads(torch.ones(1, 1, 64, 8), torch.arange(64))
 
     rope = Interrupted(RopePlan(Geometry(8, 1e4, 32).inv_freq))
     rope.ready = True
-    rope.rotated(torch.ones(1, 1, 64, 8), torch.arange(64))
+    rope.rotate_heads(torch.ones(1, 1, 64, 8), torch.arange(64))
