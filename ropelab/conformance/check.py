@@ -275,7 +275,7 @@ def check_rotated(
         return Check(f"{off}{error}", True, "compare position by position")
     wrong = np.flatnonzero((apart > bound[:, None]).any(axis=0))
     # A mistake in pairs shows in every vector, unless it has zeros there.
-    dense = (before[..., : spec.rotary_dim] != 0).mean(axis=-1).min() > 0.5
+    dense = (before[..., spec.rotated] != 0).mean(axis=-1).min() > 0.5
     if observed.fault == rotations.NOT_PAIRED and len(wrong) < len(apart[0]) and dense:
         still = np.abs((after - before)[:, wrong]).max() <= rotations.STILL
         how = (

@@ -36,6 +36,7 @@ class Rotation:
     factor: float
     pairing: Pairing
     start: int = 0  # first feature of the rotated block
+    backwards: bool = False  # the sine has the other sign, where vectors are rotated
     shift: int = 0  # of positions
     angle_format: str = "float64"
     swapped: bool = False  # cos and sin
@@ -53,6 +54,8 @@ class Rotation:
         own.
         """
         first, second = layout(self.pairing, 2 * len(self.inv_freq), self.start)
+        if self.backwards:
+            first, second = second, first
         a, b, c, d = (part[:, None] for part in self.shape(*self.tables(positions)))
         result = np.broadcast_to(vectors, (len(positions), *vectors.shape[-2:])).copy()
         x, y = vectors[..., first], vectors[..., second]
@@ -77,7 +80,14 @@ class Expected:
 
     @property
     def rotation(self) -> Rotation:
-        return Rotation(self.inv_freq, self.spec.attention_factor, self.spec.pairing)
+        spec = self.spec
+        return Rotation(
+            self.inv_freq,
+            spec.attention_factor,
+            spec.pairing,
+            start=spec.place,
+            backwards=spec.backwards,
+        )
 
     def scaled(self, ladder: Pairs) -> Pairs:
         """Return what the scaling makes of these frequencies instead of the plain

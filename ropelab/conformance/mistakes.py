@@ -61,13 +61,13 @@ def mistaken(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
         says = f"the attention factor {spec.attention_factor:.6g} is missing"
         yield "factor", says, replace(good, factor=1.0)
     if (head := spec.head_dim) > width:
+        # The block at the other end of the head.
+        start = head - width if spec.place == 0 else 0
         says = (
-            f"features {head - width} to {head - 1} rotate instead of 0 to {width - 1}"
+            f"features {start} to {start + width - 1} rotate instead of"
+            f" {spec.place} to {spec.rotated[-1]}"
         )
-        yield "place", says, replace(good, start=head - width)
+        yield "place", says, replace(good, start=start)
         says = f"{head} features rotate instead of {width}"
-        yield (
-            "whole_head",
-            says,
-            replace(good, inv_freq=inverse_frequencies(head, base)),
-        )
+        whole = replace(good, inv_freq=inverse_frequencies(head, base), start=0)
+        yield "whole_head", says, whole

@@ -109,6 +109,18 @@ def layout(pairing: str, width: int, start: int = 0) -> tuple[Features, Features
     return np.arange(0, width, 2) + start, np.arange(1, width, 2) + start
 
 
+def layout_of(spec: RopeSpec) -> tuple[Features, Features]:
+    """Return the first and second features of the pairs that should rotate."""
+    first, second = layout(spec.pairing, spec.rotary_dim, spec.place)
+    # A pair the other way round rotates the other way.
+    return (second, first) if spec.backwards else (first, second)
+
+
+def rest_of(spec: RopeSpec) -> Features:
+    """Return the features of a head that should pass as they are."""
+    return np.setdiff1d(np.arange(spec.head_dim), np.asarray(spec.rotated))
+
+
 def from_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Observed:
     """Rotate unit vectors at all positions in one call, and read off pairs, place and
     blocks.
@@ -190,11 +202,11 @@ def from_vectors(
 
 def in_pairs(after: np.ndarray, spec: RopeSpec) -> np.ndarray:
     """Return features that came back as halves as adjacent pairs."""
-    first, second = layout("interleaved", spec.rotary_dim)
-    result, half = after.copy(), spec.rotary_dim // 2
-    result[..., first], result[..., second] = np.split(
-        after[..., : 2 * half], 2, axis=-1
-    )
+    as_pairs = layout("interleaved", spec.rotary_dim, spec.place)
+    as_halves = layout("half", spec.rotary_dim, spec.place)
+    result = after.copy()
+    for pair, half in zip(as_pairs, as_halves, strict=True):
+        result[..., pair] = after[..., half]
     return result
 
 
@@ -204,11 +216,11 @@ def from_signs(
     """Read cos and sin off one vector of 1 and -1 per position, in the pairs of the
     others.
     """
-    first, second = layout(spec.pairing, spec.rotary_dim)
+    first, second = layout_of(spec)
     after = in_pairs(after, spec) if note == LEFT_IN_HALVES else after
     x, y = (v[:, first] + 1j * v[:, second] for v in (before, after))
     turned, fault = y * x.conj() / 2, None
-    changed = np.abs((after - before)[:, spec.rotary_dim :]) > STILL
+    changed = np.abs((after - before)[:, rest_of(spec)]) > STILL
     if changed.any():
         where = f"change at position {positions[changed.any(axis=1)].min()}"
         fault = (f"features that do not rotate {where}", "leave them alone")
@@ -239,22 +251,24 @@ def paired(
         return None
     # Pairs that are too slow or make whole rotations count as paired as they should be;
     # where the slow ones should be seen and are not, the block is narrower.
-    expected = np.stack(layout(spec.pairing, spec.rotary_dim))
+    expected = np.sort(layout_of(spec), axis=0)
     seen = np.flatnonzero(spec.inv_freq(spec.length) * positions.max() > ZERO)
     inside = set(zip(first, second, strict=True)) <= set(zip(*expected, strict=True))
     if inside and len(seen) and first[-1] == expected[0, seen[-1]]:
-        return expected[0], expected[1]
-    return first, second
+        first, second = expected
+    return (second, first) if spec.backwards else (first, second)
 
 
 def layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
     """Yield the right layout of the pairs first, then the others that codes have."""
     width, head = spec.rotary_dim, spec.head_dim
     order = ("half", "adjacent") if spec.pairing == "half" else ("adjacent", "half")
-    for (size, start), pairing in product(
-        ((width, 0), (width, head - width), (head, 0)), order
-    ):
-        yield layout(pairing, size, start)
+    blocks = dict.fromkeys(
+        [(width, spec.place), (width, 0), (width, head - width), (head, 0)]
+    )
+    for (size, start), pairing in product(blocks, order):
+        first, second = layout(pairing, size, start)
+        yield (second, first) if spec.backwards else (first, second)
 
 
 def blocks_of(
@@ -280,6 +294,7 @@ def placed(
     first: Features, second: Features, spec: RopeSpec
 ) -> tuple[Partner, Fault | None]:
     """Return the pairing, and a fault if it or the place of the block is another."""
+    first, second = np.sort([first, second], axis=0)
     wanted, step = (
         ("half", spec.rotary_dim // 2) if spec.pairing == "half" else ("adjacent", 1)
     )
@@ -292,7 +307,7 @@ def placed(
         partner = "half" if width > 2 else "unknown"
     if partner == "irregular" and len(gaps) == 1:
         if gaps[0] == step:
-            still = np.setdiff1d(layout(spec.pairing, spec.rotary_dim)[0], first)
+            still = np.setdiff1d(np.minimum(*layout_of(spec)), first)
             if not len(still):
                 answer = f"{width} features rotate instead of {spec.rotary_dim}"
                 return partner, (answer, f"rotate {spec.rotary_dim} features")
@@ -306,15 +321,17 @@ def placed(
         return partner, (answer, fix)
     if partner not in ("unknown", wanted):
         return partner, (f"{partner} pairing instead of {wanted}", fix)
-    if start := int(first.min()):
+    start = int(first.min())
+    if start != spec.place and width > spec.rotary_dim:
+        answer = f"{width} features rotate instead of {spec.rotary_dim}"
+        return partner, (answer, f"rotate {spec.rotary_dim} features")
+    if start != spec.place:
+        end = spec.rotated[-1]
         answer = (
-            f"features {start} to {second.max()} rotate instead of 0 to"
-            f" {spec.rotary_dim - 1}"
+            f"features {start} to {second.max()} rotate instead of {spec.place} to"
+            f" {end}"
         )
-        return partner, (
-            answer,
-            f"rotate the first {spec.rotary_dim} features of a head",
-        )
+        return partner, (answer, f"rotate features {spec.place} to {end} of a head")
     return partner, None
 
 

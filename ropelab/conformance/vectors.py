@@ -14,7 +14,7 @@ import numpy as np
 
 from ropelab.conformance.expected import Expected, of_file
 from ropelab.conformance.mistakes import mistaken
-from ropelab.conformance.rotations import Positions, Vectors, layout
+from ropelab.conformance.rotations import Positions, Vectors, layout_of
 from ropelab.math.numerics.budget import KINDS, Kind
 from ropelab.readers.document import load
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec
@@ -69,6 +69,7 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
         arrays, says = sheet(expected)
         facts = {"layer_type": name, "folder": str(folder), "length": expected.length}
         facts |= {key: getattr(expected.spec, key) for key in (*SHAPE, *GAINS)}
+        facts |= {key: getattr(expected.spec, key) for key in ("place", "backwards")}
         write(folder, arrays, {**facts, "mistakes": says}, whole)
         rows["layers"].append(facts)
         columns = {
@@ -132,7 +133,7 @@ def rotated_bound(
     expected: Expected, kind: Kind, before: Vectors, places: Positions
 ) -> Float[np.ndarray, " n"]:
     """Bound the errors of these vectors' rotations, which have the right pairs."""
-    first, second = layout(expected.spec.pairing, expected.spec.rotary_dim)
+    first, second = layout_of(expected.spec)
     budget = expected.budget(kind)
     return budget.rotated(
         places.astype(np.float64), before[..., first], before[..., second]
@@ -146,7 +147,15 @@ def write(
     from safetensors.numpy import save
 
     half, count = about["rotary_dim"] // 2, len(arrays["positions"])
+    start = about["place"]
     pairs = f"i and i + {half}" if about["pairing"] == "half" else "2i and 2i + 1"
+    block = f"below {2 * half}"
+    turned = "x1 cos - x2 sin and\n   x2 cos + x1 sin"
+    if about["backwards"]:
+        turned = "x1 cos + x2 sin and\n   x2 cos - x1 sin"
+    if start:
+        pairs = pairs.replace("2i", f"{start} + 2i")
+        block = f"from {start} to {start + 2 * half - 1}"
     flat = {n: a.ravel().tolist() for n, a in arrays.items()}
     data = {
         n: [x if isinstance(x, int) else x.hex() for x in values]
@@ -154,7 +163,8 @@ def write(
     }
     plain = {n: {"shape": a.shape, "data": data[n]} for n, a in arrays.items()}
     packed = save({n: np.ascontiguousarray(a) for n, a in arrays.items()})
-    readme = README.format(**about, half=half, count=count, keys=KEYS, pairs=pairs)
+    words = {"half": half, "count": count, "keys": KEYS, "pairs": pairs}
+    readme = README.format(**about, **words, block=block, turned=turned)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Gone until all are written: it must not stand beside vectors of another

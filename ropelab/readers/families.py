@@ -85,6 +85,7 @@ class Family:
     pairing_key: str = ""
     # Which end of a head rotates where the head is wider than what rotates.
     place: Literal["first", "last"] = "first"
+    backwards: bool = False  # the sine has the other sign
     latent: bool = False
     local_base_key: str = ""
     local_base: float | None = None  # the base of the others

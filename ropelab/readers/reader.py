@@ -191,6 +191,7 @@ class Reader:
             head_dim=head_dim,
             rotary_dim=width,
             place=head_dim - width if trace.family.place == "last" else 0,
+            backwards=trace.family.backwards,
             scaling=scaling,
             trained_len=trained,
             claimed_len=claimed,

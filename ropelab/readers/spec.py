@@ -46,6 +46,8 @@ class RopeSpec:
     # The first rotated feature of a head; the features before and after the rotated
     # ones pass as they are.
     place: int = 0
+    # The sine has the other sign, in queries and keys alike: no score sees it.
+    backwards: bool = False
     # key path, flag, or default in words
     base_source: str = field(default="", compare=False)
     # trained_len is no guess of the runtime
