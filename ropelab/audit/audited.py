@@ -2,7 +2,6 @@
 report.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,15 +10,18 @@ from typing import Any, Literal
 from ropelab.audit import findings, overview
 from ropelab.audit.beside import Aspect, aspects
 from ropelab.audit.findings import LEVELS, Finding
+from ropelab.audit.layers import find_rule, find_window, list_rotating
 from ropelab.audit.overview import Case
+from ropelab.audit.sources import read_source
 from ropelab.readers import registry
-from ropelab.readers.document import Document, load
+from ropelab.readers.document import Document
 from ropelab.readers.families import table
 from ropelab.readers.flags import Flags, parse_flags
 from ropelab.readers.spec import short
+from ropelab.readers.trace import language_part
 from ropelab.runs.errors import InputError
 from ropelab.runs.rows import Result, Rows, grouped
-from ropelab.runs.sentences import typed
+from ropelab.runs.sentences import shorten_numbers, typed
 from ropelab.runs.spelling import split_list
 
 COLUMNS = table("names")["columns"]  # of the runtimes, by their titles
@@ -60,7 +62,7 @@ def audit(
         precision: search the worst errors of number formats, which takes most of the time.
     """
     settings = parse_flags(flags) if isinstance(flags, str) else flags
-    document = load(source) if isinstance(source, str) else source
+    document = read_source(source) if isinstance(source, str) else source
     names = split_list(runtime) if isinstance(runtime, str) else runtime
     runtimes = registry.chosen(names, document.kind)
     model_format = overview.model_format(document.config, dtype)
@@ -123,8 +125,7 @@ def sentence(case: Case, beside: Sequence[Aspect]) -> str:
     refused = f"; refused by {', '.join(stopped)}" if stopped else ""
     kind = short(document.config.get("model_type") or document.kind)
     claimed = f", claims {' or '.join(map(str, lengths))}" if lengths else ""
-    # Digits that no one reads: 1.138629436111989.
-    method = re.sub(r"\d+\.\d{5,}", lambda found: f"{float(found[0]):.4g}", spec.method)
+    method = shorten_numbers(spec.method)
     start = (
         f"{spec.trained_len} tokens"
         if spec.stated
@@ -132,9 +133,23 @@ def sentence(case: Case, beside: Sequence[Aspect]) -> str:
     )
     return (
         f"{document.name}: {agreement}{refused} ({kind}: {spec.rotary_dim} of"
-        f" {spec.head_dim} features, base {typed(spec.base)}, {method} from"
+        f" {spec.head_dim} features{describe_layers(case)}, base {typed(spec.base)}, {method} from"
         f" {start}{claimed})."
     )
+
+
+def describe_layers(case: Case) -> str:
+    """Say in how many layers the reference rotates, and what these see, if not all."""
+    _, text = language_part(case.document.config)
+    kind = case.reference.model_type
+    rule = find_rule(kind, case.reference.runtime.name)
+    rotating = list_rotating(rule, kind, text) if rule else None
+    if rotating is None or all(rotating):
+        return ""
+
+    words = f" in {sum(rotating)} of {len(rotating)} layers"
+    window = find_window(kind, text)
+    return f"{words}, which see {window} tokens" if window else words
 
 
 def compare(one: Audit, other: Audit) -> list[dict[str, Any]]:

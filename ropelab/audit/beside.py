@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ropelab.audit.layers import UNROTATED, find_rule, list_rotating
 from ropelab.audit.overview import Case, agrees
 from ropelab.math.rotary import axis_of_pairs
 from ropelab.readers.registry import Reading
@@ -17,8 +18,6 @@ from ropelab.runs.rows import grouped
 from ropelab.runs.sentences import typed
 
 READ = table_beside(__file__)
-UNROTATED = ("listed", "windowed", "fourth")  # rules for layers without rotation
-MOST_LAYERS = 4096
 
 
 @dataclass(frozen=True)
@@ -92,26 +91,13 @@ def of_layer(reading: Reading, layer: str, right: RopeSpec) -> str:
 
 
 def unrotated_layers(reading: Reading, text: Mapping[str, Any]) -> str:
-    runtime, kind = reading.runtime.name, reading.model_type
-    rule = next((rule for rule in UNROTATED if runtime in READ[rule].get(kind, ())), "")
-    count = text.get("num_hidden_layers", text.get("block_count"))
-    if not isinstance(count, int) or not 1 <= count <= MOST_LAYERS:
+    rule = find_rule(reading.model_type, reading.runtime.name)
+    rotating = list_rotating(rule, reading.model_type, text) if rule else None
+    if rotating is None:
         return "every 4th" if rule == "fourth" else ""
-    types, step = text.get("layer_types"), text.get("no_rope_layer_interval", 4)
-    rotated: Any = None
-    if rule == "windowed" and isinstance(types, list) and text.get("sliding_window"):
-        rotated = [one == "sliding_attention" for one in types]
-    elif rule == "listed" and isinstance(step, int) and step >= 1:
-        rotated = text.get("no_rope_layers") or [
-            (layer + 1) % step for layer in range(count)
-        ]
-    elif rule == "fourth":
-        rotated = [(layer + 1) % 4 for layer in range(count)]
-    if not isinstance(rotated, list) or len(rotated) != count:
-        return ""
-    return layers_in_words(
-        [layer for layer, flag in enumerate(rotated) if not flag], count
-    )
+
+    unrotated = [layer for layer, rotates in enumerate(rotating) if not rotates]
+    return layers_in_words(unrotated, len(rotating))
 
 
 def layers_in_words(layers: list[int], count: int) -> str:

@@ -5,17 +5,21 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ropelab.audit.targets import TARGETS
+from ropelab.audit.sources import read_source
+from ropelab.audit.targets import TARGETS, Target
 from ropelab.audit.wanted import (
-    SHARE,
+    Fragment,
+    ModelFile,
     Wanted,
     laid_over,
+    make_file,
     source_of,
     with_new_scaling,
     with_own_scaling,
@@ -24,14 +28,18 @@ from ropelab.math import scaling as scalings
 from ropelab.math.models import model_named
 from ropelab.math.scaling.plan import parameter_text
 from ropelab.readers import registry
-from ropelab.readers.document import Document, load
+from ropelab.readers.document import Document
+from ropelab.readers.families import TRAINED
 from ropelab.readers.flags import Flags, is_moved
+from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import MAXIMUM
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.rows import Result, Rows
+from ropelab.runs.sentences import shorten_numbers
 from ropelab.runs.spelling import split_list
 
+LENGTHS = (MAXIMUM, *VLLM_LENGTHS)
 READERS = registry.RUNTIMES | registry.TRAINERS
 
 
@@ -42,6 +50,7 @@ class Emission:
     target: str
     text: str
     lost: tuple[str, ...]
+    changes: bool = True  # the file, or the flags beside a length
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,8 @@ class Emissions(Result):
     targets: tuple[Emission, ...]
     rows: Mapping[str, Rows]
     note: str = ""  # a factor that was raised, a length that the file does not have
-    replaced: str = ""  # the file's own scaling that --method replaced
+    # the file's own scaling that --method replaced, or layers that needed none
+    replaced: str = ""
 
 
 def emit(
@@ -75,119 +85,191 @@ def emit(
             it is YaRN if the context exceeds the trained length.
         target: names of targets with commas between them, or `all`.
     """
+    if model and Path(model).exists():  # a file where a name was asked for
+        file, model = model, ""
     if bool(file) == bool(model):
         raise InputError("give either --from FILE or --model NAME")
-    document = load(file) if file else Document(model, "config", from_name(model))
+    if file:
+        document = read_source(file)
+    else:
+        document = Document(model, "config", make_file(model_named(model)))
     if document.kind != "config":
         raise InputError(
             "--from wants a config.json; a GGUF file is scaled by flags, see audit"
         )
+
     name = file or model
     source, spec = source_of(name, document.config)
-    if context < spec.trained_len:
-        raise InputError(
-            f"--context {context} is below the trained length, {spec.trained_len}"
-        )
-    scaled, replaced = not isinstance(spec.scaling, scalings.Unscaled), ""
+    scaled = not isinstance(spec.scaling, scalings.Unscaled)
     if scaled and not method:
         wanted, note = with_own_scaling(name, source, spec, context)
     else:
         wanted, note = with_new_scaling(source, spec, context, method)
+
+    old, new = shorten_numbers(spec.method), shorten_numbers(wanted.method)
+    replaced = ""
     if scaled and method and wanted.scaling != spec.scaling:
-        replaced = f"the file's own {spec.method} is replaced by {wanted.method}"
-    elif model and (own_method := model_named(model).method) not in (
-        "unscaled",
-        wanted.method,
-    ):
-        replaced = f"{model}'s own {own_method} is replaced by {wanted.method}"
-    if document.encoding:
-        first = (
-            f"transformers refuses {document.encoding}: save the file as plain UTF-8"
-        )
-        note = "; ".join(filter(None, (first, note)))
+        replaced = f"the file's own {old} is replaced by {new}"
     names = list(TARGETS) if target == "all" else split_list(target) or [target]
     done = tuple(emitted(each, wanted) for each in names)
+    notes = [note, note_on_window(wanted, spec)]
+    if document.encoding:
+        notes.insert(
+            0,
+            f"transformers refuses {document.encoding}: save the file as plain UTF-8",
+        )
+    if context <= spec.length and not any(e.changes or e.lost for e in done):
+        notes.append(f"nothing to change: {name} reaches {spec.length} tokens as it is")
+    needless = ""
+    if source.window is not None and method and wanted.scaling != spec.scaling:
+        needless = (
+            f"{new} changes layers that see {source.window} tokens at any"
+            " length: the length alone is enough"
+        )
     rows = [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in done]
-    return Emissions(wanted, done, {"targets": rows}, note, replaced)
-
-
-def from_name(name: str) -> Mapping[str, Any]:
-    """Return a file of the unscaled model."""
-    model = model_named(name)
-    sizes = {
-        "head_dim": model.head_dim,
-        "hidden_size": model.head_dim,
-        "num_attention_heads": 1,
-    }
-    values = {**sizes, MAXIMUM: model.trained_len, "rope_theta": model.base}
-    share = (
-        {}
-        if model.rotated == model.head_dim
-        else {SHARE: model.rotated / model.head_dim}
+    return Emissions(
+        wanted,
+        done,
+        {"targets": rows},
+        note="; ".join(filter(None, notes)),
+        replaced="; ".join(filter(None, (replaced, needless))),
     )
-    return {"model_type": model.model_type, **values, **share}
+
+
+def read_trained_length(file: str, model: str) -> int:
+    """Return the length from which a file or a known model is scaled, in tokens."""
+    if model and not Path(model).exists():
+        return model_named(model).trained_len
+
+    source, spec = source_of(file or model, read_source(file or model).config)
+    kind = (str(source.text.get("model_type")), spec.trained_len)
+    return TRAINED.get(kind, spec.trained_len)
+
+
+def note_on_window(wanted: Wanted, spec: RopeSpec) -> str:
+    """Say why a longer context needs no scaling where rotating layers have a window."""
+    window = wanted.source.window
+    if window is None or wanted.context <= spec.length:
+        return ""
+    if wanted.scaling != spec.scaling:
+        return ""
+    return (
+        f"the layers that rotate see {window} tokens at any length, and the others have"
+        " no positions: a longer context needs the length alone"
+    )
 
 
 def emitted(target: str, wanted: Wanted) -> Emission:
     """Return the text for a target, to be laid over the part of a file that it
     changes.
     """
-    chosen, written, source = (
-        TARGETS[known("target", target, TARGETS)],
-        wanted,
-        wanted.source,
-    )
-    model, nest = source.config, source.nest
+    chosen = TARGETS[known("target", target, TARGETS)]
+    written = wanted
     if type(wanted.scaling) is scalings.NtkAware and not wanted.own:
         # Only Hunyuan's own block has a name for NTK-aware; elsewhere it is another
         # base.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
         written = replace(wanted, base=base, scaling=scalings.Unscaled())
-    fragment, flags = chosen.config(written), chosen.flags(written)
-    if chosen.replaces and "rope_scaling" in source.present:
+    fragment = chosen.config(written)
+    flags = chosen.flags(written)
+    if chosen.replaces and "rope_scaling" in wanted.source.present:
         fragment = {"rope_scaling": None, **fragment}
     if flags and written.base != wanted.base:
         flags["rope_freq_base"] = written.base
-    patch, given = fragment, "{json}" in chosen.text  # as a flag
-    if given and is_moved(model):
-        nest = ("text_config",)
-    for part in reversed(nest):
-        patch = {part: patch}
+
+    losses = find_losses(chosen, wanted, fragment, flags)
+    # Keys that the file has already are left out: all of them, or all but lengths.
+    lengths = {key: value for key, value in fragment.items() if key in LENGTHS}
+    for part in ({}, lengths):
+        without = find_losses(chosen, wanted, part, flags)
+        if len(part) == len(fragment) or len(without.unasked) > len(losses.unasked):
+            continue
+        if not without.differing and (without.asked or wanted.is_released):
+            fragment, losses = part, without
+            break
+
+    changes = bool(fragment) or bool(flags.keys() - {"ctx_size", "cutoff_len"})
+    template = chosen.text if changes else chosen.unchanged or chosen.text
     lost = [f"it cannot reach {wanted.beyond} tokens"] if wanted.beyond else []
+    nest = find_nest(chosen, wanted.source)
     if nest and nest[0].startswith("decoder") and wanted.method != "unscaled":
         lost.append("it leaves the rotation of the encoder as it is")
-    for name in chosen.runtimes:
-        config = Flags(overrides={name: patch}).applied(name, model) if given else None
-        config = config or laid_over(model, fragment, nest)
-        reading = registry.read(READERS[name], config, flags)
-        if (main := reading.main) is None:
-            word = "refuses it" if reading.outcome == "refused" else "was not asked"
-            lost.append(f"{name} {word}: {reading.problem}")
-            continue
-        own = (
-            isinstance(main.scaling, scalings.LongRope)
-            and "--max-model-len" in chosen.text
-        )
-        if own or (given and main.length > wanted.length):
-            main = replace(main, claimed_len=None)  # the flag is the length
-        lost += [f"{name}: {word}" for word in differences(main, wanted)]
-        for label, other in source.beside.items():
-            got = replace(reading.layers.get(label, main), claimed_len=None)
-            lost += [f"{name}: {label}: {word}" for word in differences(got, other)]
-    if nest and chosen.flat:
+    lost += [*losses.unasked, *losses.differing]
+    if nest and chosen.flat and changes:
         lost.append(f"it sets no keys inside {nest[0]}")
+
     plain = {name: parameter_text(value) for name, value in flags.items()}
-    # -c has a place of its own in the text.
-    words = (
-        f" --{n.replace('_', '-')} {word}"
-        for n, word in plain.items()
-        if n != "ctx_size"
-    )
+    words = ""
+    for name, word in plain.items():
+        if name != "ctx_size":  # -c has a place of its own in the text
+            words += f" --{name.replace('_', '-')} {word}"
+    patch = nested(fragment, nest)
     forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
-    text = chosen.text.format(
-        length=wanted.context, flags="".join(words), **forms, **plain
-    )
-    return Emission(target, text, tuple(lost))
+    text = template.format(length=wanted.context, flags=words, **forms, **plain)
+    return Emission(target, text, tuple(lost), changes)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Runtimes of a target that read no text, and differences in those that do."""
+
+    unasked: tuple[str, ...]
+    differing: tuple[str, ...]
+    asked: int  # runtimes that read the text
+
+
+def find_losses(
+    target: Target, wanted: Wanted, fragment: Fragment, flags: Mapping[str, Any]
+) -> Losses:
+    """Read a text back by the target's runtimes, and name what differs from the
+    wanted rotation.
+    """
+    source = wanted.source
+    unasked, differing = [], []
+    for name in target.runtimes:
+        config = source.config
+        if fragment and target.as_flag:
+            patch = nested(fragment, find_nest(target, source))
+            config = Flags(overrides={name: patch}).applied(name, config)
+        elif fragment:
+            config = laid_over(config, fragment, source.nest)
+        reading = registry.read(READERS[name], config, flags)
+        main = reading.main
+        if main is None:
+            word = "refuses it" if reading.outcome == "refused" else "was not asked"
+            unasked.append(f"{name} {word}: {reading.problem}")
+            continue
+
+        by_default = (
+            isinstance(main.scaling, scalings.LongRope)
+            and "--max-model-len" in target.text
+        )
+        if by_default or (target.as_flag and main.length > wanted.length):
+            main = replace(main, claimed_len=None)  # the flag is the length
+        differing += [f"{name}: {word}" for word in differences(main, wanted)]
+        for label, other in source.beside.items():
+            beside = replace(reading.layers.get(label, main), claimed_len=None)
+            differing += [
+                f"{name}: {label}: {word}" for word in differences(beside, other)
+            ]
+    asked = len(target.runtimes) - len(unasked)
+    return Losses(tuple(unasked), tuple(differing), asked)
+
+
+def find_nest(target: Target, source: ModelFile) -> Sequence[str]:
+    """Return the keys that lead to the part of a file that a target's text changes."""
+    if target.as_flag and is_moved(source.config):
+        return ("text_config",)
+    return source.nest
+
+
+def nested(fragment: Fragment, nest: Sequence[str]) -> Fragment:
+    """Return a fragment inside the parts of a file that lead to it; nothing for none."""
+    if not fragment:
+        return {}
+    for part in reversed(nest):
+        fragment = {part: fragment}
+    return fragment
 
 
 def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
@@ -206,9 +288,10 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
         )
         start = f" from {got.trained_len} tokens" if other else ""
         base = f" at base {got.base:g}" if got.base != wanted.base else ""
-        words.append(
-            f"frequencies: {got.method}{start}{base} instead of {wanted.method}"
+        methods = shorten_numbers(
+            f"{got.method}{start}{base} instead of {wanted.method}"
         )
+        words.append(f"frequencies: {methods}")
     if not math.isclose(got.logit_multiplier, wanted.logit_multiplier, rel_tol=1e-6):
         words.append(
             f"logits x {got.logit_multiplier:.6g}, not {wanted.logit_multiplier:.6g}"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ropelab.audit.layers import LAYER_KEYS, find_rule
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
 from ropelab.math.numerics.angle_errors import first_beyond, worst, worst_table_error
 from ropelab.math.numerics.casts import PRESETS
@@ -161,6 +162,11 @@ def keys(case: Case) -> Rows:
     config, rows = case.document.config, []
     for path, found in grouped((use.path, (name, use)) for name, use in uses).items():
         status, note = {name: use.status for name, use in found}, found[0][1].note
+        if path.split(".")[-1] in LAYER_KEYS:
+            for name in status:
+                # Readers know nothing of these keys, which name layers, not angles.
+                if find_rule(case.reference.model_type, name) == "listed":
+                    status[name] = "used"
         # The keys of a GGUF file have dots themselves.
         value = config[path] if path in config else value_in(config, path)
         if value is ABSENT:

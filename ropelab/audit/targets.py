@@ -206,18 +206,24 @@ def llamacpp(spec: Wanted) -> dict[str, Any]:
 
 
 def koboldcpp(spec: Wanted) -> dict[str, Any]:
+    # Within the length of the file koboldcpp changes nothing by itself.
+    if spec.is_released:
+        return {"ctx_size": spec.context}
+
     # With one of the two, koboldcpp picks by a rule of its own.
-    flags = {
+    flags: dict[str, Any] = {
         "ctx_size": spec.context,
         "rope_freq_scale": 1.0,
         "rope_freq_base": spec.base,
     }
     if isinstance(spec.scaling, scalings.PositionInterpolation):
-        return {
-            **flags,
-            "rope_freq_scale": 1 / spec.scaling.factor,
-            "rope_scaling": "linear",
-        }
+        flags["rope_freq_scale"] = 1 / spec.scaling.factor
+        flags["rope_scaling"] = "linear"
+    elif not isinstance(spec.scaling, scalings.Unscaled) and not spec.own:
+        # It holds a scale or a base: the base of NTK-aware by the same factor is
+        # nearer to what is wanted than none.
+        factor = max(1.0, spec.context / spec.trained_len)
+        flags["rope_freq_base"] = scalings.ntk_base(spec.geometry, factor)
     return flags
 
 
@@ -233,8 +239,15 @@ class Target:
     # JSON over several lines; or {json}, {length}, {flags}, or any flag
     text: str = "{lines}"
     flags: Callable[[Wanted], dict[str, Any]] = lambda spec: {}
+    # the text where the file has the keys already
+    unchanged: str = ""
     replaces: bool = False  # empties rope_scaling, which would replace rope_parameters
     flat: bool = False  # sets keys of the whole model only
+
+    @property
+    def as_flag(self) -> bool:
+        """True if the keys are a flag of a server, which lays them over the file."""
+        return "{json}" in self.text
 
 
 def target_of(row: dict[str, Any]) -> Target:

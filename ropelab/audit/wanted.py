@@ -5,14 +5,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ropelab.audit.layers import find_window
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
+from ropelab.math.models import KnownModel
 from ropelab.readers import registry
-from ropelab.readers.families import TRAINED, Family, family_of
+from ropelab.readers.families import CLASSES, TRAINED, Family, family_of
 from ropelab.readers.reader import magnitude
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
-from ropelab.readers.trace import BLOCKS, MAXIMUM, language_part, rope_block
+from ropelab.readers.trace import (
+    BLOCKS,
+    MAXIMUM,
+    ORIGINAL,
+    language_part,
+    rope_block,
+)
 from ropelab.readers.transformers import loaded_block
 from ropelab.runs.errors import InputError
 
@@ -38,6 +46,9 @@ class ModelFile:
     layers: Fragment = field(default_factory=dict)
     # the rotations of the others
     beside: Mapping[str, RopeSpec] = field(default_factory=dict)
+    # the tokens that the rotating layers see, where all of these have a window
+    window: int | None = None
+    released: RopeSpec | None = None  # the rotation of the file as it is
 
     @property
     def block(self) -> tuple[str, Mapping[str, Any]]:
@@ -73,6 +84,61 @@ class Wanted(RopeSpec):
     # keys of the block that any scaling keeps
     axes: Fragment = field(default_factory=dict)
 
+    @property
+    def is_released(self) -> bool:
+        """True if the file as it is rotates so, and reaches the context."""
+        released = self.source.released
+        return (
+            released is not None
+            and self.context <= released.length
+            and self.scaling == released.scaling
+            and self.base == released.base
+        )
+
+
+# The names in files of the methods that known models have.
+TYPES = {"pi": "linear", "yarn": "yarn", "llama3": "llama3"}
+
+
+def make_file(model: KnownModel) -> Fragment:
+    """Return the keys of a known model's config.json that concern its rotation."""
+    keys: Fragment = {
+        "hidden_size": model.head_dim,
+        "num_attention_heads": 1,
+        MAXIMUM: model.file_len,
+        "rope_theta": model.base,
+    }
+    family = family_of(model.model_type)
+    if family.latent:
+        keys["qk_rope_head_dim"] = model.rotated
+    elif model.rotated != model.head_dim:
+        keys[SHARE] = model.rotated / model.head_dim
+    if "head_dim" in family.head_keys and not family.latent:
+        keys["head_dim"] = model.head_dim
+
+    if model.scaled_by_file:
+        keys["rope_scaling"] = make_block(model)
+    elif model.sections:
+        keys["rope_scaling"] = {"type": "mrope", "mrope_section": [*model.sections]}
+
+    inner = CLASSES["texts"].get(model.model_type)
+    if inner and model.model_type not in CLASSES["flat"]:
+        text = {"model_type": inner, **keys}
+        return {"model_type": model.model_type, "text_config": text}
+    return {"model_type": model.model_type, **keys}
+
+
+def make_block(model: KnownModel) -> Fragment:
+    """Return a known model's own scaling as its file has it."""
+    scaling = parse_scaling(model.method)
+    parameters = {
+        name: value for name, value in vars(scaling).items() if value is not None
+    }
+    block: Fragment = {"rope_type": TYPES[scaling.name], **parameters}
+    if scaling.name != "pi":
+        block[ORIGINAL] = model.trained_len
+    return block
+
 
 def source_of(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, RopeSpec]:
     """Return a file and the rotation that is to be scaled in it, as the reference reads
@@ -94,7 +160,9 @@ def source_of(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, RopeSpec
     main = reading.label if ours else "all"
     beside = {k: v for k, v in reading.layers.items() if ours and k != main}
     layers = loaded_block(text) if main != "all" else {}
-    return ModelFile(config, prefix.split(".")[:-1], text, main, layers, beside), spec
+    window = find_window(reading.model_type, text)
+    nest = prefix.split(".")[:-1]
+    return ModelFile(config, nest, text, main, layers, beside, window, spec), spec
 
 
 def with_own_scaling(
@@ -134,31 +202,43 @@ def with_new_scaling(
     """Return the scaling that was asked for, or YaRN if one is needed, and a note on
     its start.
     """
-    kind, note = (str(source.text.get("model_type")), spec.trained_len), ""
-    unscaled = isinstance(spec.scaling, scalings.Unscaled)
-    if kind in TRAINED and context > spec.trained_len and unscaled:
-        spec = replace(spec, trained_len=TRAINED[kind])
+    model_type = str(source.text.get("model_type"))
+    trained = TRAINED.get((model_type, spec.trained_len))
+    note = ""
+    if (
+        trained is not None
+        and context > spec.trained_len
+        and isinstance(spec.scaling, scalings.Unscaled)
+    ):
         note = (
-            f"{kind[0]} was trained with {spec.trained_len} of the {kind[1]} tokens"
+            f"{model_type} was trained with {trained} of the {spec.trained_len} tokens"
             " allowed"
         )
+        spec = replace(spec, trained_len=trained)
+
     factor = context / spec.trained_len
-    scaling = parse_scaling(method or ("yarn" if factor > 1 else "unscaled"), factor)
+    usual = "yarn" if factor > 1 and source.window is None else "unscaled"
+    scaling = parse_scaling(method or usual, max(1.0, factor))
     if isinstance(
         scaling, scalings.Yarn | scalings.PositionInterpolation | scalings.Llama3
     ):
         reach = round(scaling.factor * spec.trained_len)
         if reach < context:
             raise InputError(f"{scaling.label} reaches {reach} tokens, not {context}")
-    attention = scaling.plan(spec.geometry, context).attention_factor
+
+    length = max(context, spec.length)
+    attention = scaling.plan(spec.geometry, length).attention_factor
     spec = replace(
-        spec, scaling=scaling, claimed_len=context, attention_factor=attention
+        spec,
+        scaling=scaling,
+        claimed_len=length,
+        attention_factor=attention,
+        softmax_factor=1.0,
     )
     axes = {
         key: value for key, value in source.block[1].items() if key.startswith("mrope_")
     }
-    rotation = vars(replace(spec, softmax_factor=1.0))
-    return Wanted(**rotation, context=context, source=source, axes=axes), note
+    return Wanted(**vars(spec), context=context, source=source, axes=axes), note
 
 
 def laid_over(

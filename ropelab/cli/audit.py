@@ -20,6 +20,7 @@ from ropelab.runs.rows import Rows
 
 if TYPE_CHECKING:
     from ropelab.audit.audited import Audit
+    from ropelab.audit.emit import Emission
     from ropelab.audit.findings import Finding
     from ropelab.conformance.laws.doctor import Diagnosis
     from ropelab.models.released.loading import ModelDtype
@@ -70,6 +71,7 @@ def audit(
     verbose: Annotated[
         bool, Option("--verbose", help="Keys, context and precision, too.")
     ] = False,
+    out: Annotated[str, Option("-o", "--out", hidden=True)] = "",
     format_: Annotated[
         str, Option("--format", metavar="NAME", help="text, json, sarif.")
     ] = "text",
@@ -88,6 +90,12 @@ def audit(
     """
     from ropelab.audit import audited, findings
 
+    if out:
+        command = f"{shlex.join(['ropelab', 'audit', *files])} --json"
+        raise InputError(
+            f"audit prints, and writes no file of its own; type: {command} >"
+            f" {shlex.quote(out)}"
+        )
     if json and format_ not in ("text", "json"):
         raise InputError("give --format or --json, not both")
     kind = "json" if json else known("--format", format_, ("text", "json", "sarif"))
@@ -195,12 +203,12 @@ def show_tables(tables: dict[str, Rows]) -> None:
 
 
 def emit(
-    context: Annotated[str, Option(metavar="N", help="Wanted length, in tokens.")],
+    context: Annotated[str, Option(metavar="N", help="Wanted length, in tokens.")] = "",
     from_: Annotated[
         str, Option("--from", metavar="FILE", help="config.json or folder.")
     ] = "",
     model: Annotated[
-        str, Option(metavar="NAME", help="Known model, see ropelab freqs.")
+        str, Option(metavar="NAME", help="Known model, see ropelab models.")
     ] = "",
     method: Annotated[
         str, Option(metavar="NAME", help="Scaling  [default: the file's own]")
@@ -208,42 +216,94 @@ def emit(
     target: Annotated[
         str, Option(metavar="NAMES", help="hf5, vllm, ..., or all.")
     ] = "portable",
+    factor: Annotated[str, Option(hidden=True)] = "",
     json: Json = False,
 ) -> int:
     """Write the config or flags that give a scaling in vLLM, llama.cpp and other
     runtimes.
 
     A scaled file keeps its own method and parameters unless --method replaces them; any
-    other model gets YaRN. Only the text to paste goes to stdout, notes to stderr. The
-    text is read back by the model of the runtime, and every difference from the wanted
-    scaling is named.
+    other model gets YaRN, unless its own length is enough. Only the text to paste goes
+    to stdout, notes to stderr. The text is read back by the model of the runtime, and
+    every difference from the wanted scaling is named.
     """
-    from ropelab.audit.emit import emit as emit_targets
+    from ropelab.audit import emit as emission
 
+    if factor or not context:
+        raise InputError(ask_for_context(factor, from_, model, method, target))
     length = tokens(context, "--context") or 0
-    done = emit_targets(
+    done = emission.emit(
         from_, context=length, model=model, method=method, target=target
     )
     if json:
-        method = done.wanted.scaling.label
-        about = {"method": method, "note": done.note, "replaced": done.replaced}
+        label = done.wanted.scaling.label
+        about = {"method": label, "note": done.note, "replaced": done.replaced}
         print_document({"experiment": "emit", **about, **done.rows})
     else:
-        for emission in done.targets:
+        for one in done.targets:
             if len(done.targets) > 1:
-                print_line(f"# {emission.target}")
-            print_line(emission.text)
-            for loss in emission.lost:
-                say(f"ropelab: {emission.target}: {loss}")
+                print_line(f"# {one.target}")
+            print_line(one.text)
+            for loss in one.lost:
+                say(f"ropelab: {one.target}: {loss}")
         for note in filter(None, (done.note, done.replaced)):
             say(f"ropelab: {note}")
-        file = shlex.quote(from_) if from_ else "the model's config.json"
-        say(
-            f"next  put it into {file} or the server's command, then: ropelab audit"
-            f" {file}"
-        )
-    lost = any(emission.lost for emission in done.targets)
+        say(f"next  {next_of_emit(from_ or model, done.targets)}")
+    lost = any(one.lost for one in done.targets)
     return FOUND if lost or done.replaced else 0
+
+
+def ask_for_context(
+    factor: str, from_: str, model: str, method: str, target: str
+) -> str:
+    """Return what to type where emit was given a factor, or no length at all."""
+    from ropelab.audit.emit import read_trained_length
+    from ropelab.readers.flags import setting
+
+    command = ["ropelab", "emit"]
+    given = {"--from": from_, "--model": model, "--method": method}
+    for flag, value in given.items():
+        if value:
+            command += [flag, value]
+    if target != "portable":
+        command += ["--target", target]
+    if not factor:
+        return f"emit needs a length; type: {shlex.join(command)} --context 131072"
+
+    times = float(setting("--factor", factor))
+    if not (from_ or model):
+        return "emit takes a length, not a factor; type: ropelab emit --help"
+
+    trained = read_trained_length(from_, model)
+    length = round(times * trained)
+    return (
+        f"emit takes a length, and {times:g} times the trained {trained} tokens are"
+        f" {length}; type: {shlex.join(command)} --context {length}"
+    )
+
+
+def next_of_emit(source: str, emissions: "Sequence[Emission]") -> str:
+    """Say where the texts go, and the command that audits a file with them."""
+    from ropelab.audit.targets import TARGETS
+
+    is_file = Path(source).exists()
+    file = shlex.quote(source) if is_file else "config.json"
+    place = file if is_file else "the model's config.json"
+    flags = [one for one in emissions if one.text.startswith("-")]
+    keys = [one for one in emissions if one.text.startswith("{") and one.changes]
+    audit_file = f"ropelab audit {file}"
+    if len(emissions) == 1 and flags:
+        runtime = TARGETS[flags[0].target].runtimes[0]
+        words = shlex.quote(flags[0].text)
+        return f"{audit_file} --runtime {runtime} --flags {words}"
+    if flags and keys:
+        return (
+            f"put keys into {place}, or flags into the server's command, then:"
+            f" {audit_file}, with --flags for flags"
+        )
+    if keys:
+        return f"put it into {place}, then: {audit_file}"
+    return f"{audit_file} --flags, with the flags in quotes" if flags else audit_file
 
 
 def check(

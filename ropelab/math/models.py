@@ -38,6 +38,7 @@ class KnownModel:
     rotary_dim: int | None = None
     extended_len: int | None = None
     context_len: int | None = None
+    unscaled_len: int | None = None
     method: str = "unscaled"
     sections: tuple[int, ...] = ()
     note: str = ""
@@ -51,6 +52,16 @@ class KnownModel:
     def promised(self) -> int:
         """Tokens that the configuration promises."""
         return self.context_len or self.trained_len
+
+    @property
+    def file_len(self) -> int:
+        """Tokens that its file allows as it is released."""
+        return self.unscaled_len or self.promised
+
+    @property
+    def scaled_by_file(self) -> bool:
+        """True if the file itself has the method, False if users switch it on."""
+        return self.method != "unscaled" and self.unscaled_len is None
 
     @property
     def factor(self) -> float:

@@ -18,6 +18,15 @@ def typed(number: float) -> str:
     return short.replace("e+0", "e").replace("e+", "e")
 
 
+def shorten_numbers(text: str) -> str:
+    """Round the long fractions in a text, whose last digits no one reads.
+
+    >>> shorten_numbers("yarn(factor=1.9844961240310077, attention_factor=1.5)")
+    'yarn(factor=1.984, attention_factor=1.5)'
+    """
+    return re.sub(r"\d+\.\d{5,}", lambda digits: f"{float(digits[0]):.4g}", text)
+
+
 def count_of(number: int, what: str) -> str:
     """Write a number of things.
 

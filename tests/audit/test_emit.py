@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 import ropelab
 from ropelab.audit.audited import audit
 from ropelab.audit.emit import differences, emit, emitted
-from ropelab.audit.targets import TARGETS, usual_attention
+from ropelab.audit.targets import TARGETS, usual_attention, version4
 from ropelab.audit.wanted import ModelFile, Wanted
 from ropelab.cli import audit as commands
 from ropelab.conformance.observed import rotary_module
+from ropelab.math.methods import parse_scaling
+from ropelab.math.models import MODELS
 from ropelab.math.scaling import (
     DynamicNtk,
     Llama3,
@@ -111,11 +113,12 @@ def read_back(target, text, spec):
     if target == "lmstudio":
         loaded = json.loads(text)
         text = f"--ctx-size {loaded['contextLength']} "
-        text += (
-            f"--ropeconfig {loaded['ropeFrequencyScale']} {loaded['ropeFrequencyBase']}"
-        )
+        if "ropeFrequencyBase" in loaded:
+            scale, base = loaded["ropeFrequencyScale"], loaded["ropeFrequencyBase"]
+            text += f"--ropeconfig {scale} {base}"
     if target == "axolotl":
-        text = yaml.safe_load(text)["overrides_of_model_config"]
+        given = yaml.safe_load(text)
+        text = given.get("overrides_of_model_config", {})
         return registry.read(runtime, {**plain, **text}).main
     if target == "llamafactory":
         return registry.read(runtime, as_llamafactory(plain, yaml.safe_load(text))).main
@@ -209,9 +212,11 @@ def test_a_list_without_a_target_is_refused():
         llama(",")
 
 
-def test_less_than_the_trained_length_is_refused():
-    with pytest.raises(InputError, match="below the trained length"):
-        emit(model="llama-3-8b", context=4096)
+def test_less_than_the_trained_length_changes_nothing():
+    done = emit(model="llama-3-8b", context=4096, target="hf5,vllm,llama.cpp")
+    texts = [emission.text for emission in done.targets]
+    assert texts == ["{}", "--max-model-len 4096", "-c 4096"]
+    assert not any(emission.changes or emission.lost for emission in done.targets)
 
 
 @pytest.mark.parametrize("name", ["gpt-neox-20b", "pythia-6.9b"])
@@ -310,21 +315,32 @@ def test_a_files_own_method_is_kept_with_its_parameters(
     name: str, target: str, tmp_path: Path
 ) -> None:
     path = own_file(tmp_path, name)
-    done = emit(str(path), context=65536, target=target)
+    done = emit(str(path), context=327680, target=target)
     (emission,) = done.targets
-    assert (done.note, done.replaced, emission.lost) == ("", "", ())
-    assert done.wanted.context == 65536
+    assert (done.replaced, emission.lost) == ("", ())
+    assert done.wanted.context == 327680
     text = emission.text if target == "hf5" else shlex.split(emission.text)[1]
     written = json.loads(text)
     written = written["text_config"] if name == "nested" else written
     block = written.get("rope_parameters") or written["rope_scaling"]
-    own = {
-        key: value for key, value in OWN[name]["rope_scaling"].items() if key != "type"
-    }
+    own = dict(OWN[name]["rope_scaling"])
+    own.pop("type", None)
+    assert block["factor"] > own.pop("factor")
     assert own.items() <= block.items()
     # beside rope_parameters, a block under the older name would win
     if target == "hf5":
         assert written["rope_scaling"] is None
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_inside_the_length_of_a_file_nothing_changes(name: str, tmp_path: Path) -> None:
+    """The file's own scaling is there already: a server gets its length alone."""
+    path = own_file(tmp_path, name)
+    done = emit(str(path), context=65536, target="hf5,vllm,sglang")
+    texts = [emission.text for emission in done.targets]
+    assert texts == ["{}", "--max-model-len 65536", "--context-length 65536"]
+    assert not any(emission.changes or emission.lost for emission in done.targets)
+    assert done.replaced == ""
 
 
 def test_betas_of_the_file_do_not_stay_behind_flags(tmp_path: Path) -> None:
@@ -354,7 +370,7 @@ def test_linear_keeps_its_factor(tmp_path: Path) -> None:
     path.write_text(json.dumps({**shape, "rope_theta": 100000, "rope_scaling": block}))
     done = emit(str(path), context=16384, target="hf5,vllm,llama.cpp")
     assert all(emission.lost == () for emission in done.targets)
-    assert json.loads(done.targets[0].text)["rope_parameters"]["factor"] == 4.0
+    assert done.targets[0].text == "{}"
     assert done.targets[2].text == "-c 16384"
     more = emit(str(path), context=32768, target="llama.cpp")
     assert more.targets[0].text == "-c 32768 --rope-scaling linear --rope-scale 8"
@@ -373,11 +389,7 @@ def test_a_length_after_the_factor_is_reached_by_it(
     block = {"type": "linear", "factor": 4.0}
     path.write_text(json.dumps({**MODEL, **lengths, "rope_scaling": block}))
     done = emit(str(path), context=16384, target=target)
-    assert (done.note, done.wanted.method, done.wanted.length) == (
-        "",
-        "pi(factor=4)",
-        16384,
-    )
+    assert (done.wanted.method, done.wanted.length) == ("pi(factor=4)", 16384)
     assert done.targets[0].lost == ()
 
 
@@ -400,12 +412,7 @@ def test_a_longer_context_raises_the_factor_and_says_so(tmp_path: Path) -> None:
         "the file's own longrope reaches 131072 tokens, and has no factor"
     )
     hf5, vllm = done.targets
-    block = {**lists, "rope_theta": 10000.0}
-    written = json.loads(hf5.text)
-    assert (written["rope_parameters"], written["max_position_embeddings"]) == (
-        block,
-        131072,
-    )
+    assert hf5.text == "{}"
     assert vllm.text.endswith("--max-model-len 131072")
     # Nothing takes effect beyond, which each target says, and no more than that: vLLM's
     # flag is the length, its default the original one.
@@ -516,7 +523,7 @@ def test_qwen3_is_scaled_from_the_length_that_it_was_trained_with(
 
 def test_keys_inside_a_part_are_out_of_reach_of_trainers(tmp_path: Path) -> None:
     path = own_file(tmp_path, "nested")
-    done = emit(str(path), context=16384, target="axolotl,llamafactory")
+    done = emit(str(path), context=262144, target="axolotl,llamafactory")
     for emission in done.targets:
         assert "sets no keys inside text_config" in emission.lost[-1]
 
@@ -560,7 +567,7 @@ def test_an_attention_factor_that_is_the_default_follows_the_factor(
     written = json.loads(emission.text)["rope_parameters"]
     assert written.get("attention_factor", expected) == pytest.approx(expected)
     assert done.wanted.attention_factor == pytest.approx(expected)
-    assert emit(str(path), context=65536, target="hf5").note == ""
+    assert not emit(str(path), context=65536, target="hf5").targets[0].changes
 
 
 AXES = {"mrope_section": [16, 24, 24]}
@@ -574,14 +581,12 @@ IMAGES = {
 }
 
 
-@pytest.mark.parametrize("context", [32768, 131072])
 @pytest.mark.parametrize("target", ["hf4", "hf5", "vllm", "sglang", "portable"])
-def test_the_axes_of_images_stay_with_any_scaling(
-    target: str, context: int, tmp_path: Path
-) -> None:
+def test_the_axes_of_images_stay_with_any_scaling(target: str, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(IMAGES))
-    (emission,) = emit(str(path), context=context, target=target).targets
+    assert not emit(str(path), context=32768, target=target).targets[0].changes
+    (emission,) = emit(str(path), context=131072, target=target).targets
     text = emission.text
     written = json.loads(text if text.startswith("{") else shlex.split(text)[1])
     # The class moves the flat keys of such a file into a part, where a flag has to set
@@ -589,7 +594,7 @@ def test_the_axes_of_images_stay_with_any_scaling(
     written = written if text.startswith("{") else written["text_config"]
     block = written.get("rope_scaling") or written["rope_parameters"]
     assert block["mrope_section"] == AXES["mrope_section"]
-    assert block["rope_type"] == ("yarn" if context > 32768 else "default")
+    assert block["rope_type"] == "yarn"
 
 
 def test_a_rotated_share_inside_the_block_stays(tmp_path: Path) -> None:
@@ -603,9 +608,10 @@ def test_a_rotated_share_inside_the_block_stays(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     config = {"model_type": "gemma4_text", "head_dim": 256, "global_head_dim": 512}
     path.write_text(json.dumps({**config, "rope_parameters": layers}))
-    length = audit(str(path), runtime="transformers-5").length
-    (emission,) = emit(str(path), context=length, target="hf5").targets
-    assert json.loads(emission.text)["rope_parameters"] == layers
+    length = 2 * audit(str(path), runtime="transformers-5").length
+    (emission,) = emit(str(path), context=length, method="ntk", target="hf5").targets
+    written = json.loads(emission.text)["rope_parameters"]
+    assert written["sliding_attention"] == local
 
 
 def test_the_last_line_names_the_file(
@@ -614,15 +620,31 @@ def test_the_last_line_names_the_file(
     file = tmp_path / "my model.json"
     file.write_text(json.dumps({**MODEL, "max_position_embeddings": 4096}))
     emitting = partial(commands.emit, context="64k", target="hf5")
-    sources: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"from_": str(file)}, f"'{file}'"),
-        ({"model": "qwen3-8b"}, "the model's config.json"),
+    sources: tuple[tuple[dict[str, Any], str, str], ...] = (
+        ({"from_": str(file)}, f"'{file}'", f"'{file}'"),
+        ({"model": str(file)}, f"'{file}'", f"'{file}'"),
+        ({"model": "qwen3-8b"}, "the model's config.json", "config.json"),
     )
-    for source, name in sources:
+    for source, place, name in sources:
         emitting(**source)
         last = capsys.readouterr().err.splitlines()[-1]
-        assert last.startswith(f"next  put it into {name} or ")
+        assert place in last
         assert last.endswith(f"ropelab audit {name}")
+
+
+def test_the_last_line_of_flags_is_an_audit_with_these_flags(
+    tmp_path: Path, call: Any
+) -> None:
+    """A file cannot show what flags do."""
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**MODEL, "max_position_embeddings": 4096}))
+    for target in ("vllm", "sglang", "llama.cpp"):
+        status, _, err = call(
+            "emit", "--from", str(file), "--context", "16k", "--target", target
+        )
+        command = shlex.split(err.splitlines()[-1])
+        assert (status, command[1:3]) == (0, ["ropelab", "audit"])
+        assert call(*command[2:])[0] == 0
 
 
 def of_file(
@@ -654,19 +676,20 @@ def test_phi3_of_transformers_4_gets_the_three_keys_that_it_takes(
     block = {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
     config = {"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32}
     config |= {"original_max_position_embeddings": 4096, "rope_scaling": block}
-    text, lost = of_file(tmp_path, config, 32768, "hf4")
-    assert (text["rope_scaling"], lost) == (block, ())
+    assert of_file(tmp_path, config, 32768, "hf4") == ({}, ())
+    spec = registry.reference("phi3", {"max_position_embeddings": 32768, **config})
+    source = ModelFile(config, text=config)
+    wanted = Wanted(**vars(spec), context=32768, source=source, own=block)
+    own = {**block, "rope_type": "longrope"}
+    assert version4(replace(wanted, own=own))["rope_scaling"] == block
 
 
 @pytest.mark.parametrize("target", ["hf5", "hf4"])
 def test_hunyuans_alpha_is_applied_once(tmp_path: Path, target: str) -> None:
     block = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}
     config = {"model_type": "hunyuan_v1_dense", "head_dim": 128, "rope_scaling": block}
-    text, lost = of_file(tmp_path, {**config, "rope_theta": 10000.0}, 32768, target)
-    base = (
-        text["rope_theta"] if target == "hf4" else text["rope_parameters"]["rope_theta"]
-    )
-    assert (base, lost) == (10000.0, ())
+    written = of_file(tmp_path, {**config, "rope_theta": 10000.0}, 32768, target)
+    assert written == ({}, ())
 
 
 HALF = {"factor": 8.0, "original_max_position_embeddings": 8192}
@@ -797,11 +820,12 @@ def test_gemma3_keeps_its_length_and_both_bases_in_servers(
 ) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "gemma3", **LAYERED["gemma3"]}))
-    (emission,) = emit(str(path), context=131072, target=target).targets
+    assert not emit(str(path), context=131072, target=target).targets[0].changes
+    (emission,) = emit(str(path), context=262144, target=target).targets
     assert emission.lost == ()
     inner = json.loads(shlex.split(emission.text)[1])["text_config"]
-    assert inner["max_position_embeddings"] == 131072
-    assert inner["rope_parameters"]["full_attention"]["factor"] == 8.0
+    assert inner["max_position_embeddings"] == 262144
+    assert inner["rope_parameters"]["full_attention"]["factor"] == 16.0
     assert inner["rope_parameters"]["sliding_attention"]["rope_theta"] == 10000.0
 
 
@@ -888,8 +912,7 @@ def test_longrope_that_vllm_alone_reads_keeps_the_length_that_its_factor_comes_f
     for context in (4096, 131072):
         (emission,) = emit(str(path), context=context, target="vllm").targets
         assert emission.lost == ()
-        assert '"max_position_embeddings": 131072' in emission.text
-        assert emission.text.endswith(f"--max-model-len {context}")
+        assert emission.text == f"--max-model-len {context}"
 
 
 PHI3: dict[str, Any] = {
@@ -983,3 +1006,101 @@ def test_sglang_gets_deepseek_v4s_one_block_with_the_base_of_plain_layers(
     (emission,) = emit(str(path), context=131072, target="sglang").targets
     block = json.loads(shlex.split(emission.text)[1])["rope_scaling"]
     assert (block["rope_theta"], block["factor"], emission.lost) == (10000, 16.0, ())
+
+
+@pytest.mark.parametrize("times", [1, 2, 4])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_known_model_keeps_its_own_scaling(name: str, times: int) -> None:
+    """Inside its length nothing changes; beyond, its own factor is raised, or YaRN."""
+    model = MODELS[name]
+    context = times * model.file_len
+    done = emit(model=name, context=context, target="hf5")
+    (emission,) = done.targets
+    # The configuration class of Phi-3 takes a yarn for a longrope without its lists.
+    refused = model.model_type == "phi3" and times > 1
+    assert bool(emission.lost) == refused
+    assert emission.changes == (times > 1)
+    assert done.replaced == ""
+    if model.scaled_by_file:
+        own = parse_scaling(model.method)
+        assert type(done.wanted.scaling) is type(own)
+        # The length of a file with linear is what its factor reaches.
+        reach = model.file_len if own.name == "pi" else own.factor * model.trained_len
+        needed = own.factor * max(1.0, context / max(reach, model.file_len))
+        assert done.wanted.scaling.factor == pytest.approx(needed)
+    else:
+        kind = Unscaled if times == 1 else Yarn
+        assert type(done.wanted.scaling) is kind
+
+
+def test_a_known_model_and_its_file_are_given_the_same(tmp_path: Path) -> None:
+    path = own_file(tmp_path, "llama-3.1")
+    for context in (65536, 131072, 262144):
+        by_name = emit(model="llama-3.1-8b", context=context, target="vllm,hf5,sglang")
+        from_file = emit(str(path), context=context, target="vllm,hf5,sglang")
+        assert by_name.wanted.scaling == from_file.wanted.scaling
+        changes = [emission.changes for emission in by_name.targets]
+        assert changes == [emission.changes for emission in from_file.targets]
+
+
+WINDOWED: dict[str, Any] = {
+    "model_type": "cohere2",
+    "head_dim": 64,
+    "num_hidden_layers": 8,
+    "sliding_window": 512,
+    "sliding_window_pattern": 4,
+    "max_position_embeddings": 8192,
+}
+
+
+def test_layers_with_a_window_need_the_length_alone(tmp_path: Path) -> None:
+    """In Cohere 2 the layers that see the whole context rotate nothing."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**MODEL, **WINDOWED}))
+    done = emit(str(path), context=32768, target="hf5")
+    (emission,) = done.targets
+    assert json.loads(emission.text) == {"max_position_embeddings": 32768}
+    assert (emission.lost, done.replaced) == ((), "")
+    assert "512 tokens" in done.note
+
+    forced = emit(str(path), context=32768, target="hf5", method="yarn")
+    assert "512 tokens" in forced.replaced
+    assert "yarn" in forced.targets[0].text
+
+
+def test_without_a_window_every_layer_of_exaone_rotates(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    small = {"model_type": "exaone4", "sliding_window": None}
+    path.write_text(json.dumps({**MODEL, **WINDOWED, **small}))
+    done = emit(str(path), context=32768, target="hf5")
+    assert done.wanted.scaling == Yarn(factor=4.0)
+
+
+def test_koboldcpp_gets_a_base_that_it_can_hold() -> None:
+    """3072 of 2048 tokens, as the base of NTK-aware scaling by 1.5; YaRN is lost."""
+    (emission,) = emit(model="gpt-j-6b", context=3072, target="koboldcpp").targets
+    words = emission.text.split()
+    assert words[:4] == ["--contextsize", "3072", "--ropeconfig", "1"]
+    assert float(words[4]) == pytest.approx(10000 * 1.5 ** (64 / 62))
+    assert any("frequencies" in loss for loss in emission.lost)
+
+
+def test_koboldcpp_is_given_no_settings_without_effect() -> None:
+    (emission,) = emit(model="llama-3-8b", context=8192, target="koboldcpp").targets
+    assert emission.text == "--contextsize 8192"
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        (["--model", "qwen3-8b", "--factor", "4"], "--context 131072"),
+        (["--model", "llama-3-8b", "--factor", "2"], "--context 16384"),
+        (["--model", "llama-3-8b"], "--context"),
+    ],
+)
+def test_a_factor_is_answered_with_the_length(
+    words: list[str], asked: str, call: Any
+) -> None:
+    status, _, err = call("emit", *words)
+    assert status == 2
+    assert asked in err

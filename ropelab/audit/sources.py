@@ -1,0 +1,76 @@
+"""What a user names as a configuration: a file to read, or a name that is none."""
+
+import os
+import re
+from pathlib import Path
+
+from ropelab.math.models import MODELS
+from ropelab.readers.document import Document, load
+from ropelab.runs.errors import InputError
+
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+# A repository of the Hub: an owner and a name, which has no suffix of a file here.
+REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+FILES = (".json", ".gguf", ".safetensors", ".npz", ".npy", ".pt", ".bin", ".toml")
+# The first bytes of files that hold arrays or weights.
+ARRAYS = {
+    b"PK\x03\x04": "an archive of arrays",
+    b"\x93NUMPY": "an array of NumPy",
+    b"\x80\x02": "a pickle",
+}
+
+
+def read_source(name: str) -> Document:
+    """Return the configuration at a path, a folder or standard input (`-`).
+
+    InputError says what to type for what is no such thing: an address, a repository of
+    the Hub, the name of a known model, arrays of an engine.
+    """
+    if name != "-" and not os.path.exists(name):  # noqa: PTH110 (a name may be too long)
+        refuse_missing(name)
+    elif name != "-" and os.path.isfile(name):  # noqa: PTH113
+        refuse_arrays(name)
+    return load(name)
+
+
+def refuse_missing(name: str) -> None:
+    """Raise InputError for a name that is no path and looks like something else."""
+    save = "save its config.json, then type: ropelab audit config.json"
+    if URL.match(name):
+        raise InputError(f"{name} is an address, and nothing is downloaded; {save}")
+
+    if name.lower() in MODELS:
+        command = f"ropelab freqs --model {name.lower()}"
+        raise InputError(
+            f"{name} is a known model, and audit wants its file; {save}, or: {command}"
+        )
+
+    owner = name.partition("/")[0]
+    if (
+        REPOSITORY.fullmatch(name)
+        and not name.lower().endswith(FILES)
+        and not Path(owner).exists()
+    ):
+        raise InputError(
+            f"there is no folder {name}; a repository of the Hub is not downloaded;"
+            f" {save}"
+        )
+
+
+def refuse_arrays(name: str) -> None:
+    """Raise InputError for a file of arrays, which another command reads."""
+    try:
+        with Path(name).open("rb") as file:
+            start = file.read(6)
+    except OSError:
+        return  # The reader says why.
+
+    held = "tensors" if name.endswith(".safetensors") else ""
+    for magic, words in ARRAYS.items():
+        if start.startswith(magic):
+            held = words
+    if held:
+        command = f"ropelab check {name} --config config.json"
+        raise InputError(
+            f"{name} holds {held}, no configuration; to compare it with one: {command}"
+        )
