@@ -94,9 +94,40 @@ def test_without_seeds_it_is_students_interval_and_test():
     assert mean.p_value() == pytest.approx(scipy_stats.ttest_1samp(x, 0).pvalue)
 
 
-@pytest.mark.parametrize(("values", "p"), [([0.0, 0.0], 1.0), ([2.0, 2.0], SMALLEST_P)])
-def test_what_never_varies_is_as_certain_as_it_gets(values, p):
-    assert crossed_mean(np.array([values, values])).p_value() == p
+@pytest.mark.parametrize("shape", [(1, 1), (1, 2), (2, 1), (2, 2)])
+def test_two_seeds_or_documents_are_no_test(shape):
+    values = np.random.default_rng(4).normal(9, 1e-6, shape)
+    assert math.isnan(crossed_mean(values).p_value())
+    assert math.isnan(crossed_mean(np.ones(shape), trials=100).p_value())
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (3, 1), (3, 2), (3, 6)])
+def test_a_difference_of_counts_that_never_varies_has_the_error_of_one_trial_more(
+    shape,
+):
+    trials = 20 * shape[0] * shape[1]
+    mean = crossed_mean(np.full(shape, 0.25), trials=20)
+    # All trials have one outcome, and one more has another one.
+    outcomes = [0.0] * trials + [1.0]
+    assert math.sqrt(mean.variance) == pytest.approx(scipy_stats.sem(outcomes))
+    assert mean.freedom == max(1, min(n for n in shape if n > 1) - 1)
+    interval = mean.interval()
+    assert interval.low < 0.25 < interval.high
+    expected = 2 * scipy_stats.t.sf(0.25 * (trials + 1), mean.freedom)
+    assert mean.p_value() == pytest.approx(max(expected, SMALLEST_P))
+
+
+def test_a_single_trial_with_another_outcome_varies_more_than_that():
+    shares = np.zeros((1, 6))
+    shares[0, 0] = 1 / 20
+    by_count = crossed_mean(shares, trials=20)
+    assert by_count == crossed_mean(shares)
+    assert by_count.variance > crossed_mean(np.zeros((1, 6)), trials=20).variance > 0
+
+
+def test_nothing_is_known_of_a_mean_that_never_varies():
+    assert crossed_mean(np.zeros((1, 5))).p_value() == 1
+    assert math.isnan(crossed_mean(np.full((1, 5), 2.0)).p_value())
 
 
 def test_false_discovery_rates_are_those_of_benjamini_and_hochberg():

@@ -31,6 +31,7 @@ from ropelab.runs.sentences import listed
 from ropelab.runs.stats import (
     CONFIDENCE,
     FALSE_DISCOVERIES,
+    FEWEST_UNITS,
     Mean,
     crossed_mean,
     discovery_rates,
@@ -44,6 +45,8 @@ MEASURES = [
 ]
 Measure = Literal["loss", "share", "log_probability"]
 TESTED, FAILING, SAME, MIXED = "ok", "a row fails", "same values", "seeds of two kinds"
+TOO_FEW = f"fewer than {FEWEST_UNITS} seeds or units"
+CONSTANT = "nothing varies"
 # Of copying beyond the trained length: judged with the others, and no evidence either.
 UNLEARNED = "did not learn"
 
@@ -59,23 +62,27 @@ class Pair:
     names: tuple[str, str]  # the verdicts where a is better, and where b is
     measure: Measure  # losses (nats per byte) are better where they are smaller
     family: Hashable = ""  # the question that it helps to answer
+    trials: int = 0  # of each value, where it is a share
 
 
-def difference(a: pd.Series, b: pd.Series) -> Mean:
-    """Return the mean of a - b, both with the index (seed, unit), in any order."""
+def difference(a: pd.Series, b: pd.Series, trials: int = 0) -> Mean:
+    """Return the mean of a - b, both with the index (seed, unit), in any order.
+
+    `trials`: how many each value is a share of; 0: of none.
+    """
     if len(a) != len(b) or not a.index.isin(b.index).all():
         raise ValueError(
             "only what was measured with the same seeds and units can be compared"
         )
-    return crossed_mean((a - b).unstack(level=-1).to_numpy())
+    return crossed_mean((a - b).unstack(level=-1).to_numpy(), trials)
 
 
 def compared(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
     """Return a row per pair, judged by family; `columns` name their `about`."""
     pairs = list(pairs)
-    means = [difference(pair.a, pair.b) for pair in pairs]
+    means = [difference(pair.a, pair.b, pair.trials) for pair in pairs]
     judged = pd.DataFrame(
-        {"status": _statuses(pairs), "confidence": CONFIDENCE, "rate": math.nan}
+        {"status": _statuses(pairs, means), "confidence": CONFIDENCE, "rate": math.nan}
     )
     judged["family"] = pd.Series([pair.family for pair in pairs], dtype=object)
     # Pairs of equal values, either way round, are one test.
@@ -103,7 +110,7 @@ def compared(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(records, columns=[*columns, *MEASURES])
 
 
-def _statuses(pairs: Sequence[Pair]) -> list[str]:
+def _statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
     """Return for each pair if it is evidence, or why it is none."""
     best: dict[Hashable, float] = {}
     for pair in pairs:
@@ -122,11 +129,15 @@ def _statuses(pairs: Sequence[Pair]) -> list[str]:
         return bool((by_seed.diff() > TWO_KINDS).any())
 
     statuses = []
-    for pair in pairs:
+    for pair, mean in zip(pairs, means, strict=True):
         if of_two_kinds(pair.a) or of_two_kinds(pair.b):
             statuses.append(MIXED)
         elif _values(pair.a) == _values(pair.b):
             statuses.append(SAME)
+        elif max(mean.seeds, mean.units) < FEWEST_UNITS:
+            statuses.append(TOO_FEW)
+        elif math.isnan(mean.p_value()):
+            statuses.append(CONSTANT)
         else:
             statuses.append(
                 FAILING if fails(pair, pair.a) or fails(pair, pair.b) else TESTED
@@ -187,6 +198,12 @@ def significance(table: pd.DataFrame) -> str:
     a, b = (pd.MultiIndex.from_frame(table[[*place, name]]) for name in pair)
     again = b[table["status"] == SAME]  # of rows with the same values the first counts
     tested = table[(table["status"] == TESTED) & ~a.isin(again) & ~b.isin(again)]
+    if tested.empty and (table["status"] == TOO_FEW).any():
+        return (
+            f"Nothing is tested for significance: that takes {FEWEST_UNITS} seeds, or"
+            f" {FEWEST_UNITS} documents (sequences)."
+        )
+
     found = int((tested["verdict"] != "~").sum())
     return (
         f"{found} of {len(tested)} comparisons between rows that work are significant,"

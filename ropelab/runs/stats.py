@@ -11,7 +11,9 @@ x[seed, document], K seeds crossed with N documents, the variance of the grand m
 Vr is taken off because it is in Vs and in Vd (two-way random effects; Cameron, Gelbach
 and Miller 2011); V stays above both, as Vr is estimated. docs/methods.md has the
 coverage. With one seed only documents vary, and the interval speaks of that one model;
-with one document, of that one. Quantiles and tails of Student's t are computed here:
+with one document, of that one. Where no share of successes varies, V is that of one
+trial more with another outcome, 1 / (trials + 1)^2: equal counts are no proof that the
+next one will be equal. Quantiles and tails of Student's t are computed here:
 SciPy takes 110 MB.
 """
 
@@ -33,6 +35,9 @@ FALSE_DISCOVERIES = 0.05
 # Smaller p-values are written as this one: so far out they speak of the normality of
 # three or five numbers. No family is so large that it would change a verdict.
 SMALLEST_P = 1e-4
+# Fewer seeds, or fewer documents, tell nothing about their variance: two that happen to
+# be equal would prove any difference.
+FEWEST_UNITS = 3
 # Relative error at which the iterations for Student's t stop.
 EPSILON = 1e-15
 
@@ -73,30 +78,46 @@ class Mean:
         """Return the probability of a mean at least so far from 0 by chance; nan if
         unknown.
         """
-        if math.isnan(self.variance):
+        if max(self.seeds, self.units) < FEWEST_UNITS:
             return math.nan
         if self.variance == 0:
-            return 1.0 if self.value == 0 else SMALLEST_P
+            # Nothing is known of the error of what never varies.
+            return 1.0 if self.value == 0 else math.nan
+
         p = 2 * student_tail(abs(self.value) / math.sqrt(self.variance), self.freedom)
         return max(SMALLEST_P, p)
 
 
-def crossed_mean(values: Float[NDArray[np.float64], "seeds units"]) -> Mean:
+def crossed_mean(
+    values: Float[NDArray[np.float64], "seeds units"], trials: int = 0
+) -> Mean:
     """Average values crossed by seed and document, by the formulas at the head of this
     file.
+
+    `trials`: how many each value is a share of, or a difference of shares; 0: of none.
     """
     x = np.asarray(values, dtype=np.float64)
     seeds, units = x.shape
-    by_seed, by_unit = x.mean(axis=1), x.mean(axis=0)
-    vs, vd = _variance_of_mean(by_seed), _variance_of_mean(by_unit)
-    if seeds == 1 or units == 1:
-        variance, freedom = (vd, units - 1) if seeds == 1 else (vs, seeds - 1)
-        return Mean(float(x.mean()), variance, freedom, seeds, units)
-    rest = x - by_seed[:, None] - by_unit[None, :] + x.mean()
-    vr = float((rest**2).sum()) / ((seeds - 1) * (units - 1)) / x.size
-    variance = max(vs + vd - vr, vs, vd)
-    parts = vs**2 / (seeds - 1) + vd**2 / (units - 1)
-    freedom = max(1.0, variance**2 / parts) if parts else 1.0
+    by_seed = x.mean(axis=1)
+    by_unit = x.mean(axis=0)
+    vs = _variance_of_mean(by_seed)
+    vd = _variance_of_mean(by_unit)
+
+    if seeds == 1:
+        variance, freedom = vd, units - 1.0
+    elif units == 1:
+        variance, freedom = vs, seeds - 1.0
+    else:
+        rest = x - by_seed[:, None] - by_unit[None, :] + x.mean()
+        vr = float((rest**2).sum()) / ((seeds - 1) * (units - 1)) / x.size
+        variance = max(vs + vd - vr, vs, vd)
+        parts = vs**2 / (seeds - 1) + vd**2 / (units - 1)
+        # Without variation the formula says nothing; the smaller number is careful.
+        fewest = min(seeds, units) - 1.0
+        freedom = max(1.0, variance**2 / parts) if parts else fewest
+
+    if trials and variance == 0:
+        variance = 1 / (trials * x.size + 1) ** 2
     return Mean(float(x.mean()), variance, freedom, seeds, units)
 
 

@@ -69,7 +69,7 @@ def row(
         ({"fails": NOWHERE, "lost": SAME}, Outcome.HOLDS, True),
         ({"fails": NOWHERE}, Outcome.WORSE_ANYWAY, False),
         ({"fails": NOWHERE, "rate": 0.06}, Outcome.HOLDS, True),
-        ({"rate": NOTHING}, Outcome.RETRIEVES, False),
+        ({"rate": NOTHING}, Outcome.UNTESTED, None),
         ({"reference": 0.3}, Outcome.UNLEARNED, None),
         ({"is_reference": True}, Outcome.REFERENCE, None),
     ],
@@ -91,7 +91,7 @@ def test_predictions_are_those_of_the_bound() -> None:
 
 
 def trials(**hits: tuple[int, int]) -> pd.DataFrame:
-    """Two sequences of ten trials at distances 16 and 64; hits by name of base, as
+    """Three sequences of ten trials at distances 16 and 64; hits by name of base, as
     b100=(10, 2).
     """
     return pd.DataFrame(
@@ -107,7 +107,7 @@ def trials(**hits: tuple[int, int]) -> pd.DataFrame:
             }
             for name, counts in hits.items()
             for distance, count in zip((16, 64), counts, strict=True)
-            for sequence in range(2)
+            for sequence in range(3)
         ]
     )
 
@@ -129,7 +129,7 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail() -> None:
     assert [row[f"{what}_{side}"] for side in SIDES for what in ("distances", "failing")] == [
         1, 0, 1, 1,
     ]  # fmt: skip
-    assert row["n"] == 2
+    assert row["n"] == 3
     assert row["accuracy_false_discovery_rate"] == 1e-4
     assert math.isnan(found.iloc[1]["accuracy_false_discovery_rate"])
     assert row["outcome"] == Outcome.FAILS
@@ -141,6 +141,17 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail() -> None:
     assert "Over all distances the bound is right for 1 of 1 bases: where it" in said
     assert "predicts success, retrieval fails at 0 of 1 distances" in said
     assert len(summary({"predictions": found})) == 2
+
+
+def test_two_sequences_judge_no_base() -> None:
+    config = build(BaseEmpiricalConfig, {"bases": (100.0, 1e4), "tasks": ("copy",)})
+    table = trials(b100=(10, 2), b10000=(10, 10)).query("sequence < 2")
+    found = predictions(
+        config, {"copy": table}, {"copy": accuracy(table, config)}, None
+    )
+    assert found["outcome"].tolist() == [Outcome.UNTESTED, Outcome.REFERENCE]
+    assert found["agrees"].tolist() == [None, None]
+    assert "3 sequences" in answer({"predictions": found})
 
 
 def test_every_distance_has_the_same_weight() -> None:

@@ -359,7 +359,7 @@ def test_the_answer_names_no_winner_that_is_not_shown_to_be_one(
     assert text.startswith(
         "At 4x the trained length no encoding is shown to read text better than RoPE"
         f" at {far['rope']:.3f} nats per byte, at {near['rope']:.3f} if that is cut to"
-        " 1x; none learned to copy. 0 of "
+        " 1x; none learned to copy. "
     )
     # Of two that are shown to be better, the one with the lower loss first.
     two = ["nope", "t5"]

@@ -22,7 +22,7 @@ from ropelab.models.tasks.tables import BUCKET, NLL, PLACE, accuracies, losses
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import difference
 from ropelab.runs.files import table_beside
-from ropelab.runs.stats import FALSE_DISCOVERIES, Mean, discovery_rates
+from ropelab.runs.stats import FALSE_DISCOVERIES, FEWEST_UNITS, Mean, discovery_rates
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import FAILS, LEARNED, LOW_LOSS
 
@@ -32,6 +32,7 @@ class Outcome(StrEnum):
 
     REFERENCE = "reference"
     UNLEARNED = "open: the reference has not learned"
+    UNTESTED = f"open: fewer than {FEWEST_UNITS} sequences"
     HOLDS = "holds, as predicted"
     WORSE_ANYWAY = "worse although admissible"
     SUPERFICIAL = "superficial, as predicted"
@@ -42,7 +43,7 @@ class Outcome(StrEnum):
     RETRIEVES_WORSE = "retrieves, though worse, where failure was predicted"
 
 
-OPEN = {Outcome.REFERENCE, Outcome.UNLEARNED}
+OPEN = {Outcome.REFERENCE, Outcome.UNLEARNED, Outcome.UNTESTED}
 AGREEING = {Outcome.HOLDS, Outcome.SUPERFICIAL, Outcome.FAILS, Outcome.FAILS_TOGETHER}
 # Of the table `predictions`: its columns, and the short names of some.
 COLUMNS, SHORT = (table_beside(__file__)[part] for part in ("columns", "short"))
@@ -179,8 +180,10 @@ def _change(values: pd.DataFrame | None, base: float) -> Mean:
     """
     if values is None or values.empty:
         return Mean(math.nan, math.nan, math.nan, 0, 0)
-    units = values.groupby(["base", "seed", "sequence"])["value"].mean()
-    return difference(units[base], units[values["base"].max()])
+    groups = values.groupby(["base", "seed", "sequence"])
+    units = groups["value"].mean()
+    trials = int(groups["trials"].sum().iloc[0]) if "trials" in values else 0
+    return difference(units[base], units[values["base"].max()], trials)
 
 
 def maximum_distance(table: pd.DataFrame) -> tuple[float, float]:
@@ -213,6 +216,9 @@ def outcome(row: pd.Series) -> Outcome:
         return Outcome.REFERENCE
     if not row["reference_accuracy"] >= LEARNED:
         return Outcome.UNLEARNED
+    if math.isnan(row["accuracy_false_discovery_rate"]):
+        return Outcome.UNTESTED
+
     significant = row["accuracy_false_discovery_rate"] <= FALSE_DISCOVERIES
     worse = significant and row["accuracy_difference"] < 0
     # A position beyond the farthest distance measured predicts no failure that could be
@@ -238,6 +244,11 @@ def answer(tables: Tables) -> str:
         return "Only text was measured, which the bound does not speak about."
     judged = table[table["agrees"].notna()]
     if judged.empty:
+        if (table["outcome"] == Outcome.UNTESTED).any():
+            return (
+                f"Nothing can be said: fewer than {FEWEST_UNITS} sequences were"
+                " measured."
+            )
         return (
             "Nothing can be said: the model with the largest base has not learned to"
             " retrieve."

@@ -255,12 +255,16 @@ def comparisons(rows: Rows, config: EncodingsConfig) -> dict[str, pd.DataFrame]:
     published = [((a, b), (TEXT, a, 1), (TEXT, b, 1), (a, b)) for a, b in PAIRS]
 
     def table(wanted: Iterable[tuple], *columns: str) -> pd.DataFrame:
-        pairs = [
-            # A metric at a multiple of the trained length is a question of its own.
-            Pair(about, values[a], values[b], names, MEASURE[a[0]], family=(a[0], a[2]))
-            for about, a, b, names in wanted
-            if a in values and b in values
-        ]
+        pairs = []
+        for about, a, b, names in wanted:
+            if a in values and b in values:
+                # A metric at a multiple of the trained length is a question of its own.
+                family = (a[0], a[2])
+                trials = int(rows[a]["trials"].iloc[0])
+                measure = MEASURE[a[0]]
+                pairs.append(
+                    Pair(about, values[a], values[b], names, measure, family, trials)
+                )
         return compared(pairs, columns)
 
     place = ("metric", "times_trained_len")

@@ -171,8 +171,9 @@ def _compared(
         for other in others:
             measure: Measure = "loss" if place[0] == TEXT else "share"
             names, about = (other, plain), (other, plain, *place)
+            trials = int(group["trials"].iloc[0])
             pairs.append(
-                Pair(about, values[other], values[plain], names, measure, place)
+                Pair(about, values[other], values[plain], names, measure, place, trials)
             )
     columns = [f"{column}_a", f"{column}_b", "metric", *PLACE]
     return _without_text_distances(compared(pairs, columns))

@@ -179,6 +179,10 @@ def comparisons(
     for task, values in found.items():
         for about, group, unit, column in _metrics(task, values, short, longest):
             measure = MEASURES.get(column, "share")
+            trials = 0
+            if measure == "share":
+                # An answer to a question is a share of one trial.
+                trials = int(group["trials"].iloc[0]) if "trials" in group else 1
             labels = pd.Series(row_labels(group), group.index)
             by_row = {
                 str(label): rows.set_index(["seed", unit])[column]
@@ -200,7 +204,8 @@ def comparisons(
                     continue
                 family = (*about, bool({a, b} & apart))
                 values_of = by_row[a], by_row[b]
-                pairs.append(Pair((*about, a, b), *values_of, (a, b), measure, family))
+                names = (*about, a, b)
+                pairs.append(Pair(names, *values_of, (a, b), measure, family, trials))
     return compared(pairs, ABOUT)
 
 

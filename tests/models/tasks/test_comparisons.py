@@ -12,10 +12,12 @@ import pytest
 from scipy.special import expit, logit
 
 from ropelab.runs.comparisons import (
+    CONSTANT,
     FAILING,
     MIXED,
     SAME,
     TESTED,
+    TOO_FEW,
     Pair,
     compared,
     difference,
@@ -61,7 +63,7 @@ def test_seeds_that_disagree_leave_it_open_however_many_documents_agree():
     documents = np.linspace(0, 1, 50)
     better, worse = list(documents - 0.5), list(documents + 0.5)
     agreeing = one(
-        values(better, better, better), values(*[list(documents + 0.01)] * 3)
+        values(better, better, better), values(*[list(1.01 * documents)] * 3)
     )
     split = one(values(better, better, worse), values(*[list(documents)] * 3))
     assert agreeing["verdict"] == "a"
@@ -76,6 +78,35 @@ def test_one_seed_speaks_of_that_model_alone_and_one_document_of_that_one():
     assert crossed_mean(x[:, :1]).freedom == 2
     assert math.isnan(crossed_mean(x[:1, :1]).interval().low)
     assert one(values([1.0]), values([2.0]))["verdict"] == "~"
+    assert (
+        one(values([1.0], [1.1], [1.3]), values([2.0], [2.1], [2.0]))["verdict"] == "a"
+    )
+
+
+def test_two_sequences_are_no_evidence_however_equal_they_are():
+    pair = Pair(
+        ("m",), values([0.9, 0.9]), values([0.1, 0.1]), ("a", "b"), "share", trials=50
+    )
+    row = compared([pair], ["metric"]).iloc[0]
+    assert (row["status"], row["verdict"]) == (TOO_FEW, "~")
+    assert math.isnan(row["p_value"])
+    assert row["ci_low"] < row["difference"] < row["ci_high"]
+
+
+def test_equal_counts_are_as_sure_as_their_number_of_trials():
+    rows = []
+    for trials in (1, 1000):
+        of_equal = values([0.9] * 3), values([0.8] * 3)
+        pair = Pair(("m",), *of_equal, ("a", "b"), "share", trials=trials)
+        rows.append(compared([pair], ["metric"]).iloc[0])
+    few, many = rows
+    assert (few["verdict"], many["verdict"]) == ("~", "a")
+    assert many["ci_low"] > 0 > few["ci_low"]
+
+
+def test_a_loss_that_differs_by_the_same_everywhere_is_not_tested():
+    row = one(values([1.0, 2.0, 4.0]), values([1.5, 2.5, 4.5]))
+    assert (row["status"], row["verdict"]) == (CONSTANT, "~")
 
 
 def test_only_the_same_seeds_and_documents_can_be_compared():
