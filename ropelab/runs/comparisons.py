@@ -114,8 +114,8 @@ def _statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
     """Return for each pair if it is evidence, or why it is none."""
     best: dict[Hashable, float] = {}
     for pair in pairs:
-        for mean in (pair.a.mean(), pair.b.mean()):
-            best[pair.family] = min(mean, best.get(pair.family, mean))
+        for value in (pair.a.mean(), pair.b.mean()):
+            best[pair.family] = min(value, best.get(pair.family, value))
 
     def fails(pair: Pair, values: pd.Series) -> bool:
         if pair.measure == "loss":
