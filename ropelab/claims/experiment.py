@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from ropelab.runs.config import Config, Natural
+from ropelab.runs import builtin
+from ropelab.runs.config import Config, Natural, read_toml, take_label
 from ropelab.runs.errors import is_installed, known
 from ropelab.runs.files import table_beside
 from ropelab.runs.folders import digest
@@ -20,15 +21,9 @@ CANNOT_SHOW = (
 )
 VERSION = 8
 BODY = "ropelab.claims.verdicts"
-# The experiments of which `--run` makes a run, and with which values; the contexts of
-# `base` are those of the published table, 1k to 1M tokens.
-DECIDING: dict[str, dict[str, Any]] = {
-    "base": {"context": [1024 * 2**i for i in range(11)], "windows_up_to": 16384},
-    "base-empirical": {},
-    "extrapolate": {},
-    "encodings": {},
-    "spectrum": {},
-}
+# Configs of released models, whose files have to be fetched first: `--run` leaves them
+# out.
+FETCHED = "released/"
 
 
 class ClaimsConfig(Config):
@@ -43,7 +38,8 @@ class ClaimsConfig(Config):
     )
     seed: Natural = Field(default=0, description="seed of the random queries and keys")
     run: bool = Field(
-        default=False, description="make the runs first that the trained claims need"
+        default=False,
+        description="make the runs first that decide the claims, by the configs they name",
     )
 
     @model_validator(mode="after")
@@ -72,7 +68,26 @@ class ClaimsConfig(Config):
 
     def reads(self) -> tuple[str, ...]:
         """Name the experiments whose stored runs decide claims."""
-        return (*DECIDING, "evaluate")
+        from ropelab.claims.ledger import CLAIMS
+
+        return tuple(dict.fromkeys(claim.reads for claim in CLAIMS if claim.reads))
 
     def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        return tuple(DECIDING.items()) if self.run else ()
+        """Return the runs that decide the chosen claims, each by the config that the
+        claim names.
+        """
+        if not self.run:
+            return ()
+        from ropelab.claims.ledger import choose
+
+        configs = [claim.config for claim in choose(self.id, self.source)]
+        made = [name for name in configs if name and not name.startswith(FETCHED)]
+        return tuple(_read_config(name) for name in dict.fromkeys(made))
+
+
+def _read_config(name: str) -> tuple[str, dict[str, Any]]:
+    """Return experiment and values of a config that comes with ropelab."""
+    path = builtin.resolved(Path("configs", name))
+    experiment, values = read_toml(path)
+    _, fields = take_label(path, values)
+    return experiment, fields

@@ -2,7 +2,7 @@
 files here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from string import Formatter
@@ -65,7 +65,11 @@ class Question:
 def _claim(family: str, record: dict[str, Any]) -> Claim:
     passages = tuple(Passage(**passage) for passage in record.pop("passages"))
     # Encodings are tried as they are programmed.
-    command = f"ropelab claims --id {record['id']}"
+    if "config" in record:
+        command = f"ropelab run {record['config']}"
+    else:
+        command = f"ropelab claims --id {record['id']}"
+    # Encodings are tried as they are programmed.
     usual: dict[str, Any] = {"command": command, "needs_torch": family == "encodings"}
     return Claim(family=family, passages=passages, **usual | record)
 
@@ -97,6 +101,13 @@ def find(id_: str) -> Claim:
     raise InputError(
         f"unknown claim '{id_}'; {guess}allowed: an id that `ropelab claims` lists"
     )
+
+
+def choose(id_: str = "", source: str = "") -> Sequence[Claim]:
+    """Return one claim, those of a source, or all."""
+    if id_:
+        return (find(id_),)
+    return said_in(source) if source else CLAIMS
 
 
 def said_in(source: str) -> tuple[Claim, ...]:

@@ -279,8 +279,10 @@ class Claim:
     expected: str = ""
     # of the check, besides its defaults
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    command: str = ""  # shows more, or makes the claim decidable
     reads: str = ""  # the experiment whose stored runs the check takes as `runs`
+    # The config that comes with ropelab whose run decides the claim.
+    config: str = ""
+    command: str = ""  # shows more, or makes the claim decidable
     needs_torch: bool = False
 
     @property

@@ -16,13 +16,12 @@ import pandas as pd
 
 from ropelab.claims.experiment import VERSION, ClaimsConfig
 from ropelab.claims.ledger import (
-    CLAIMS,
     QUESTIONS,
     SOURCES,
     Question,
+    choose,
     cited,
     find,
-    said_in,
 )
 from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Role
 from ropelab.runs.cell import Cell, Computation, Needs, Values
@@ -89,7 +88,7 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
                 text = series.pop("evidence")["evidence"].iloc[0]
                 found[id_] = Findings.from_json(text, series)
             advance(1, note=id_)
-    chosen = _chosen(config)
+    chosen = choose(config.id, config.source)
     answers = [
         {**_place(q.asked), "answer": q.answered(found), "claims": ", ".join(q.claims)}
         for q in _asked(config)
@@ -115,12 +114,6 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
     return {name: table for name, table in made.items() if len(table)}
 
 
-def _chosen(config: ClaimsConfig) -> Sequence[Claim]:
-    if config.id:
-        return [find(config.id)]
-    return said_in(config.source) if config.source else CLAIMS
-
-
 def _asked(config: ClaimsConfig) -> list[Question]:
     return [
         q for q in QUESTIONS if not config.id and config.source in ("", q.asked.source)
@@ -130,7 +123,11 @@ def _asked(config: ClaimsConfig) -> list[Question]:
 def _needed(config: ClaimsConfig) -> list[str]:
     """List the claims of the run, then those that only answers to questions rest on."""
     answering = [id_ for question in _asked(config) for id_ in question.claims]
-    return list(dict.fromkeys([claim.id for claim in _chosen(config)] + answering))
+    return list(
+        dict.fromkeys(
+            [claim.id for claim in choose(config.id, config.source)] + answering
+        )
+    )
 
 
 def _cell(claim: Claim, config: ClaimsConfig) -> Cell:

@@ -1,6 +1,7 @@
 """What a run of the ledger gives, and what the report and the figures make of it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from ropelab.claims import verdicts
 from ropelab.claims.experiment import ClaimsConfig
 from ropelab.claims.ledger import CLAIMS, SOURCES, find
 from ropelab.claims.record import Kind, Verdict
+from ropelab.runs import builtin
 from ropelab.runs.cell import Stored, Values, name_of
-from ropelab.runs.config import build
+from ropelab.runs.config import build, read_toml
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 from ropelab.show.figures import claims as figures
@@ -78,9 +80,7 @@ def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(
     assert f"No run stored here decides {elsewhere.sum()} of them" in said
     assert "`ropelab claims --run` decides them anew" in said
     one = verdicts.answer(run(ClaimsConfig(id="yarn-extends")))
-    assert (
-        "These are the committed results; `ropelab extrapolate --train-len 2048" in one
-    )
+    assert "These are the committed results; `ropelab run reference/extrapolate`" in one
 
 
 def test_without_torch_committed_findings_decide_and_are_those_of_the_checks(
@@ -220,9 +220,29 @@ def test_run_asks_for_what_the_trained_claims_read():
     assert ClaimsConfig().requires() == ()
     asked = {name for name, _ in ClaimsConfig(run=True).requires()}
     # A released model is nobody's to make.
-    read = {claim.reads for claim in CLAIMS if claim.kind is Kind.TRAINED}
-    assert asked == (read | {"base"}) - {"evaluate"}
-    assert read <= {*ClaimsConfig().reads()}
+    read = {claim.reads for claim in CLAIMS if claim.reads}
+    assert asked == read - {"evaluate"}
+    assert read == {*ClaimsConfig().reads()}
+
+
+def test_run_makes_the_run_of_the_config_that_a_claim_names():
+    one = ClaimsConfig(run=True, id="one-frequency-learned").requires()
+    [(name, values)] = one
+    assert name == "spectrum"
+    assert "one(period=1e6, pairs=8)" in values["schemes"]
+    assert len(values["seeds"]) == 5
+    assert ClaimsConfig(run=True, id="kvquant-before-rope").requires() == ()
+    assert ClaimsConfig(run=True, id="rotate-half").requires() == ()
+    of_note = ClaimsConfig(run=True, source="003").requires()
+    assert {name for name, _ in of_note} == {"encodings", "extrapolate", "spectrum"}
+
+
+@pytest.mark.parametrize("claim", [c for c in CLAIMS if c.reads], ids=lambda c: c.id)
+def test_a_claim_that_reads_runs_names_a_config_of_that_experiment(claim):
+    experiment, values = read_toml(builtin.resolved(Path("configs", claim.config)))
+    assert experiment == claim.reads
+    assert "grid" not in values
+    assert claim.command == f"ropelab run {claim.config}"
 
 
 # The report
