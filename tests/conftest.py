@@ -1,39 +1,89 @@
-"""What holds for all tests: the same examples each time, no time limits, no pictures
-left open.
+"""What holds for all tests: a place of their own, and the same examples each time.
 
-`make test` must not depend on luck, so property tests draw the same examples on every
-run; `make stress` (the profile `hunt`) draws new and more ones, for those who look for
-failures.
+No test reads or writes the checkout's results, the user's home or cache, or the folder
+that the tests were started in. `make test` must not depend on luck, so property tests
+draw the same examples on every run; `make stress` (the profile `hunt`) draws new and
+more ones, for those who look for failures.
 """
 
+import os
+import shutil
+import signal
 import sys
+import tempfile
+from collections.abc import Iterator
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import settings
-from PIL import Image
 
-from ropelab.experiments.extrapolate import PRESETS
+pytest_plugins = ["tests.cost"]
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("hunt", deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile("repeatable")
 
-
-# What takes a minute in one file goes first: the last file has one worker to itself.
+# Files that take longest go first: the last file has one worker to itself.
 LONG = (
     "tests/stress/",
     "tests/installed/",
     "tests/runs/",
     "tests/test_values.py",
     "tests/conformance/laws/",
+    "tests/show/",
+    "tests/experiments/",
 )
+
+# Folders that libraries write to, unless they are told another one.
+OF_THE_USER = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HF_HOME")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A shell that starts the tests in the background has Ctrl-C ignored for them.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    # Workers of xdist inherit the place that the first process made.
+    if "ROPELAB_TESTS" not in os.environ:
+        place = Path(tempfile.mkdtemp(prefix="ropelab-tests-"))
+        config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
+        os.environ["ROPELAB_TESTS"] = str(place)
+
+        # The list of fonts takes a second to make, so all tests share one.
+        os.environ["MPLCONFIGDIR"] = str(place / "matplotlib")
+        for name in OF_THE_USER:
+            os.environ[name] = str(place / "home")
+        (place / "home").mkdir()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
+@pytest.fixture(scope="session")
+def _places() -> Iterator[Path]:
+    """The folders of one worker's tests, each named by a number."""
+    base = Path(os.environ["ROPELAB_TESTS"]) / str(os.getpid())
+    numbers = count()
+    return (base / str(number) for number in numbers)
+
+
+@pytest.fixture(autouse=True)
+def _own_place(_places: Iterator[Path], monkeypatch: pytest.MonkeyPatch):
+    """Give each test a working folder and a home of its own, both empty."""
+    place = next(_places)
+    here = place / "here"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+
+    for name in OF_THE_USER:
+        monkeypatch.setenv(name, str(place / "home"))
+    (place / "home").mkdir()
+
+    yield
+    shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +98,8 @@ def unrendered(monkeypatch):
     """Figures are drawn but not rendered, where a test is about what stands around
     them.
     """
+    from PIL import Image
+
     png = BytesIO()
     Image.new("RGB", (1, 1)).save(png, format="PNG")
     blank = {"png": png.getvalue(), "svg": b"<svg/>"}
@@ -80,6 +132,8 @@ def tiny_preset():
     """The preset `small` made smaller still, for tests in which nothing needs to be
     learned.
     """
+    from ropelab.experiments.extrapolate import PRESETS
+
     with pytest.MonkeyPatch.context() as patch:
         tiny = PRESETS["small"]._replace(
             layers=1, width=32, heads=1, steps=4, tokens_per_step=512
@@ -90,6 +144,8 @@ def tiny_preset():
 
 def written(folder: Path, seed: int) -> str:
     """Sixty short documents of invented words, every second one called prose."""
+    import numpy as np
+
     random = np.random.default_rng(seed)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     known = [
