@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TORCH := torch==2.13.0
+# Tests are spread over a process per core, each with one thread.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -rs
 
-.PHONY: all-figures reference smollm2 second-corpus docs lock test stress lint bench oracles doctor wheel dist clean help
+.PHONY: all-figures reference smollm2 second-corpus docs lock test test-all suite stress lint bench oracles doctor wheel dist clean help
 
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -24,9 +26,15 @@ second-corpus: $(READY) ## fetch Django's documentation from PyPI into build/ an
 	$(BIN)/python tools/django_docs.py build/django-docs
 	$(BIN)/ropelab run configs/corpora --results results/reference --index README.md
 
-test: lint             ## lint, types, tests
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -rs --ignore=tests/runs/test_ray.py
-	OMP_NUM_THREADS=1 $(BIN)/pytest -rs tests/runs/test_ray.py
+test: $(READY)         ## lint, types, and every test that its input alone decides (4 minutes)
+	@$(MAKE) --no-print-directory --jobs=2 lint suite
+
+test-all: lint         ## the same, and what trains, starts processes, kills, waits, or needs a browser
+	$(PYTEST) -m 'not (ray or stress)'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m ray
+
+suite: $(READY)        ## the tests of `make test` alone
+	$(PYTEST)
 
 stress: $(READY)       ## break everything on purpose (docs/promises.md), then property tests on more examples
 	OMP_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python -m tests.stress

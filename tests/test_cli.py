@@ -353,6 +353,7 @@ def test_a_full_disk_is_one_line_status_1_and_nothing_half_written(call, monkeyp
     assert json.loads(manifest.read_text())["measurements"]["computed"] == 0
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )

@@ -119,6 +119,7 @@ def test_contributing_states_the_same_imports():
     assert rows == MAY_IMPORT
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["precision", "--help"], ["encodings", "--help"], ["--version"]],
@@ -127,12 +128,14 @@ def test_help_imports_nothing_heavy(arguments):
     assert imported_by(*arguments) == (0, set())
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
 def test_commands_are_listed_without_what_makes_their_flags(arguments):
     of_flags = ("pydantic", "ropelab.runs.config", "ropelab.experiments.freqs")
     assert imported_by(*arguments, among=of_flags)[1] == set()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "arguments",
     [

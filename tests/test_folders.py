@@ -83,6 +83,7 @@ def holder(tmp_path):
         yield process
 
 
+@pytest.mark.processes
 def test_kill_minus_nine_while_writing(tmp_path, holder):
     holder.kill()
     holder.wait()
@@ -91,6 +92,7 @@ def test_kill_minus_nine_while_writing(tmp_path, holder):
     assert contents(tmp_path) == []
 
 
+@pytest.mark.processes
 def test_a_second_process_waits_and_is_told(tmp_path, holder):
     told = []
 
@@ -145,6 +147,7 @@ with replaced_file(Path(sys.argv[1])) as fresh:
 """
 
 
+@pytest.mark.processes
 def test_what_a_dead_writer_of_a_file_left_goes_with_the_next_one_of_that_file(
     tmp_path,
 ):
@@ -177,6 +180,7 @@ with locked(target):
 """
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(sys.platform == "win32", reason="locks are others there")
 def test_a_file_system_without_locks_serves_as_well(tmp_path):
     for code in (0, 9, 0):  # the second dies with the folder in its hands
@@ -207,6 +211,7 @@ with replaced_file(Path(sys.argv[1])) as fresh:
 """
 
 
+@pytest.mark.processes
 def test_what_a_living_writer_of_a_file_has_written_stays(tmp_path, monkeypatch):
     target, tried = tmp_path / "index.md", []
 
@@ -239,6 +244,7 @@ def test_fingerprints_ignore_order_and_see_values():
         fingerprint({"a": float("nan")})
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kind", ["a pipe", "a link", "a folder", "a file", "nothing"])
 def test_whatever_it_is_it_is_removed_at_once(tmp_path: Path, kind: str) -> None:
     path, kept = tmp_path / "x", tmp_path / "kept"
@@ -259,6 +265,7 @@ def test_whatever_it_is_it_is_removed_at_once(tmp_path: Path, kind: str) -> None
     assert list(tmp_path.iterdir()) == [kept]
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(sys.platform != "linux", reason="nothing can be made in /proc")
 def test_where_no_lock_can_be_made_nobody_waits_for_one():
     command = [sys.executable, "-c", IN_PROC]

@@ -32,6 +32,7 @@ sys.exit(outcome.status_of(one_long_call))
 started = partial(processes.started, stdout=PIPE, stderr=PIPE)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "which", [signal.SIGINT, signal.SIGTERM], ids=lambda which: which.name
 )
@@ -72,6 +73,7 @@ main()
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "module", ["pydantic", "typer", "ropelab.cli.app", "numpy", "pandas", "matplotlib"]
 )
@@ -94,6 +96,7 @@ sys.exit(outcome.status_of(lambda: exec("raise KeyboardInterrupt")))
 """
 
 
+@pytest.mark.processes
 def test_the_status_is_kept_wherever_the_interrupt_came(tmp_path):
     (tmp_path / "inside.py").write_text(IN_EXEC)
     with started("-m", "inside", cwd=tmp_path) as process:
@@ -146,6 +149,7 @@ def test_an_error_that_an_interrupt_ended_in_is_an_interrupt(capsys):
     )
 
 
+@pytest.mark.processes
 def test_ctrl_c_in_training_keeps_the_step(tmp_path, corpora):
     (tmp_path / "long.toml").write_text(
         'experiment = "encodings"\nencodings = "nope"\ntrain_len = 64\ntest_len = 128\n'

@@ -221,6 +221,7 @@ def test_a_damaged_figure_is_drawn_again(
     assert Toy.runs == 1
 
 
+@pytest.mark.processes
 def test_a_run_whose_tables_cannot_be_listed_keeps_them(tmp_path: Path) -> None:
     assert as_person("freqs", "-q", cwd=tmp_path).returncode == 0
     (tables,) = tmp_path.glob("results/freqs/*/tables")
@@ -233,6 +234,7 @@ def test_a_run_whose_tables_cannot_be_listed_keeps_them(tmp_path: Path) -> None:
     assert (files(tables), bool(before)) == (before, True)
 
 
+@pytest.mark.processes
 def test_runs_that_cannot_be_listed_are_said(tmp_path: Path) -> None:
     assert as_person("freqs", "-q", cwd=tmp_path).returncode == 0
     assert as_person("precision", "-q", cwd=tmp_path).returncode == 0
@@ -414,6 +416,7 @@ def test_the_hash_of_a_manifest_is_of_what_it_says_not_of_how_it_is_spaced(lab):
     assert read_manifest(folder) == manifest
 
 
+@pytest.mark.processes
 def test_the_command_can_be_pasted_into_a_shell(lab, tmp_path):
     text = f"x'; touch {tmp_path}/pasted; echo 'y $(touch {tmp_path}/pasted)"
     command = (
@@ -444,6 +447,7 @@ def checkout(tmp_path):
 ASK = "from ropelab.runs import store; print(store._commit())"
 
 
+@pytest.mark.processes
 def test_a_package_inside_another_repository_claims_no_commit(checkout):
     told = subprocess.run(
         [sys.executable, "-c", ASK],
@@ -454,6 +458,7 @@ def test_a_package_inside_another_repository_claims_no_commit(checkout):
     assert told.stdout == "{'commit': None, 'dirty': None}\n", told.stderr
 
 
+@pytest.mark.processes
 def test_the_commit_is_not_that_of_git_dir(checkout):
     head = ["git", "rev-parse", "HEAD"]
     here = Path(store.__file__).parents[2]
@@ -641,6 +646,7 @@ print(run.reused, run.folder.name)
 """
 
 
+@pytest.mark.processes
 def test_two_processes_that_make_the_same_run_agree(tmp_path):
     command = ["-c", TWICE, str(tmp_path / "results")]
     with started(*command, stdout=PIPE) as one, started(*command, stdout=PIPE) as other:
@@ -663,6 +669,7 @@ def test_a_run_in_memory_equals_the_stored_one(tmp_path):
         pd.testing.assert_frame_equal(fleeting.tables[name], table, check_exact=True)
 
 
+@pytest.mark.processes
 def test_config_files_are_answered_from_a_folder_that_is_only_read(
     tmp_path: Path,
 ) -> None:

@@ -77,6 +77,7 @@ def test_too_little_memory_is_no_defect(
     assert capsys.readouterr().err.startswith("ropelab: memory ran out")
 
 
+@pytest.mark.processes
 def test_a_closed_stdin_holds_no_configuration(tmp_path: Path) -> None:
     command = f"{sys.executable} -m ropelab audit - <&-"
     done = subprocess.run(
@@ -116,6 +117,7 @@ def ropelab(*arguments, **options):
     )
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("encoding", ["ascii", "cp437"])
 @pytest.mark.parametrize("arguments", [["methods", "--json"], ["methods"]], ids=len)
 def test_every_encoding_of_stdout_takes_what_is_told(encoding, arguments):
@@ -133,6 +135,7 @@ def test_every_encoding_of_stdout_takes_what_is_told(encoding, arguments):
         )
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("closed", ["1", "2", "0 1 2"])
 def test_closed_streams_disturb_nothing(tmp_path, closed):
     closing = " ".join(f"{number}>&-" for number in closed.split())
@@ -150,12 +153,14 @@ def test_closed_streams_disturb_nothing(tmp_path, closed):
     assert len(list(tmp_path.glob("results/base/*/manifest.json"))) == 1
 
 
+@pytest.mark.processes
 def test_a_reader_that_goes_away_is_no_error_message():
     command = f"{sys.executable} -m ropelab methods | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.stderr == ""
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")  # noqa: PTH110
 def test_a_full_stdout_is_one_line():
     done = subprocess.run(
@@ -168,6 +173,7 @@ def test_a_full_stdout_is_one_line():
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "name",
     [
@@ -192,6 +198,7 @@ def test_an_index_outside_the_results_is_refused(tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "kind", ["a pipe", "a device", "large", "a folder", "deep", "not text"]
 )
@@ -218,6 +225,7 @@ def test_what_is_no_config_file_is_refused_at_once(tmp_path, kind):
     assert str(path) in done.stderr
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -246,6 +254,7 @@ def test_a_name_that_is_not_utf_8_is_refused_at_the_start(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.processes
 def test_a_run_whose_name_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
     assert ropelab("freqs", "-q", cwd=tmp_path).returncode == 0
     (run,) = (tmp_path / "results/freqs").iterdir()
@@ -255,6 +264,7 @@ def test_a_run_whose_name_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
     assert "left out: results/freqs/\\udcff-1 is not a name in UTF-8" in done.stderr
 
 
+@pytest.mark.processes
 def test_a_working_folder_that_is_gone_is_one_line(tmp_path):
     command = f"rmdir {tmp_path}/gone; {sys.executable} -m ropelab base --context 64"
     (tmp_path / "gone").mkdir()

@@ -429,6 +429,7 @@ def run(*arguments, text=None):
     return subprocess.run(command, capture_output=True, text=True, input=text)
 
 
+@pytest.mark.processes
 def test_the_command_and_its_statuses(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(QWEN))
@@ -452,6 +453,7 @@ def test_the_command_and_its_statuses(tmp_path):
     assert "no keys of a model with rotary positions" in nothing.stderr
 
 
+@pytest.mark.processes
 def test_the_command_imports_nothing_heavy(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(QWEN))
@@ -545,6 +547,7 @@ def test_precision_is_that_of_the_command_at_every_position():
     assert time.process_time() - start < 3
 
 
+@pytest.mark.processes
 def test_an_unknown_format_is_one_line(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(QWEN))

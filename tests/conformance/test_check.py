@@ -317,6 +317,7 @@ def test_a_tolerance_is_a_positive_number(tolerance: float) -> None:
         ropelab.check("x.npz", config="config.json", tolerance=tolerance)
 
 
+@pytest.mark.processes
 def test_the_command_and_its_statuses(tmp_path):
     checked(tmp_path, ladder(10000.0))
     command = [sys.executable, "-m", "ropelab", "check", str(tmp_path / "tables.npz")]

@@ -13,6 +13,8 @@ import pytest
 
 from tests.installed.try_wheel import ROOT, elsewhere, wheel
 
+pytestmark = pytest.mark.installed
+
 # Bytes that an installation without extras may take, without pip itself.
 MOST = 300_000_000
 HEAVY = ("torch", "scipy", "transformers")

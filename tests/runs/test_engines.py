@@ -35,8 +35,9 @@ from tests.runs.cells_of_tests import (
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch):
     """Workers import the cells of the tests from the root of the repository."""
-    monkeypatch.syspath_prepend(Path.cwd())
-    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(root)
+    monkeypatch.setenv("PYTHONPATH", str(root))
 
 
 @pytest.fixture
@@ -46,7 +47,9 @@ def workers():
     engine.stop()
 
 
-@pytest.fixture(params=["here", "workers"])
+@pytest.fixture(
+    params=["here", pytest.param("workers", marks=pytest.mark.processes)]
+)
 def engine(request):
     engine = Here() if request.param == "here" else Workers(2)
     yield engine
@@ -75,6 +78,7 @@ def bytes_of(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*.csv")}
 
 
+@pytest.mark.processes
 def test_tables_are_the_same_here_and_with_any_number_of_workers(tmp_path):
     cells = [Sum(seed) for seed in range(5)]
     for name, engine in (("here", Here()), ("one", Workers(1)), ("two", Workers(2))):
@@ -83,6 +87,7 @@ def test_tables_are_the_same_here_and_with_any_number_of_workers(tmp_path):
         assert bytes_of(tmp_path / name) == bytes_of(tmp_path / "here")
 
 
+@pytest.mark.processes
 def test_nothing_is_started_for_no_cells(workers, context):
     before = {*psutil.Process().children(recursive=True)}
     assert computed(workers, [], context) == {}
@@ -132,6 +137,7 @@ def test_cells_computed_alone_and_all_that_starts_from_them_stay_in_this_process
         assert context.compute(cell)["sums"]["process"][0] == os.getpid()
 
 
+@pytest.mark.processes
 def test_a_full_disk_in_a_worker_is_told_as_one_here(workers, context):
     found = computed(workers, [Disk(0), Sum(0)], context)
     assert isinstance(found[Disk(0)], OSError)
@@ -139,6 +145,7 @@ def test_a_full_disk_in_a_worker_is_told_as_one_here(workers, context):
     assert found[Sum(0)] is None
 
 
+@pytest.mark.processes
 def test_cells_that_lock_another_inside_of_their_own_do_not_block_each_other(
     workers, context, begun
 ):
@@ -148,6 +155,7 @@ def test_cells_that_lock_another_inside_of_their_own_do_not_block_each_other(
     assert len(list(begun.iterdir())) == 1
 
 
+@pytest.mark.processes
 def test_a_killed_worker_costs_nothing_but_time(workers, context, begun):
     killed = Killed(0, folder=str(begun))
     cells = [killed, *(Sum(seed) for seed in range(4)), Sequel(5, starts=(killed,))]
@@ -155,6 +163,7 @@ def test_a_killed_worker_costs_nothing_but_time(workers, context, begun):
     assert len(list(begun.iterdir())) == 2
 
 
+@pytest.mark.processes
 def test_a_cell_that_always_kills_its_worker_is_given_up_and_takes_no_other_with_it(
     workers, context, begun
 ):
@@ -168,6 +177,7 @@ def test_a_cell_that_always_kills_its_worker_is_given_up_and_takes_no_other_with
     assert len(list(begun.glob("begun-*"))) == TRIES
 
 
+@pytest.mark.processes
 def test_workers_that_cannot_start_are_an_error(workers, context, monkeypatch):
     monkeypatch.setattr(local, "begin_work", _refuse)
     error = computed(workers, [Sum(0)], context)[Sum(0)]
@@ -179,6 +189,7 @@ def _refuse(*arguments: object) -> None:
     raise RuntimeError("no worker today")
 
 
+@pytest.mark.processes
 def test_workers_go_on_while_finished_cells_are_looked_at(workers, context):
     """More is told and computed than any pipe or queue between them holds."""
     cells = [Sum(0), Chatters(1), Chatters(2), Sum(3)]
@@ -188,6 +199,7 @@ def test_workers_go_on_while_finished_cells_are_looked_at(workers, context):
     assert len(list(finished)) == 3
 
 
+@pytest.mark.processes
 def test_nothing_runs_any_more_when_nobody_wants_the_rest(workers, context, begun):
     cells = [Sum(0), Sleeps(1, folder=str(begun))]
     with closing(workers.compute(cells, context)) as finished:
@@ -239,6 +251,7 @@ def wait_until_gone(pids: list[int]) -> None:
 SLEEPING = pytest.mark.parametrize("working", [("", "Sleeps")], ids=[""], indirect=True)
 
 
+@pytest.mark.processes
 @SLEEPING
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGKILL])
 def test_no_worker_outlives_its_parent(working, which):
@@ -248,6 +261,7 @@ def test_no_worker_outlives_its_parent(working, which):
     assert process.wait(timeout=60) != 0
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("working", [(PATIENT, "Steps")], ids=[""], indirect=True)
 def test_a_training_step_may_end_after_an_interrupt(working, tmp_path):
     process, pids = working
@@ -256,6 +270,7 @@ def test_a_training_step_may_end_after_an_interrupt(working, tmp_path):
     assert len(list(tmp_path.glob("whole-*"))) == 2
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "working", [(AS_ON_WINDOWS, "Sleeps")], ids=["as on Windows"], indirect=True
 )

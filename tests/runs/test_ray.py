@@ -23,6 +23,8 @@ from tests.processes import descendants, is_alive, started, wait_until
 from tests.runs.cells_of_tests import Disk, Fails, Killed, Sequel, Sum, Waits
 from tests.small import SMALL
 
+pytestmark = pytest.mark.ray
+
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
     # Ray leaves files and sockets to its own processes, and to the end of this one.
@@ -41,7 +43,7 @@ def _environment():
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(Path.cwd())
-        patch.setenv("PYTHONPATH", str(Path.cwd()))
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", "5e" * 32)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")

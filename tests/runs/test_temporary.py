@@ -32,10 +32,11 @@ def place(tmp_path, monkeypatch):
     place.mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     return place
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(sys.platform != "linux", reason="semaphores are files in /dev/shm")
 def test_what_a_killed_family_leaves_goes_with_the_next_start(tmp_path, place):
     with started("-c", WORKING, str(tmp_path), start_new_session=True) as process:

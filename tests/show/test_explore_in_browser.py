@@ -26,6 +26,8 @@ from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.show.page import explore
 from ropelab.show.page.explore import NOT_HERE, TOLERANCE, write_explore
 
+pytestmark = pytest.mark.browser
+
 PARAMETERS = {
     "pi": "factor={f}",
     "ntk": "factor={f}",

@@ -14,6 +14,8 @@ from ropelab.show.page.report import write_report
 from ropelab.show.page.shown import find_runs
 from tests.show.made import NASTY, accuracies, write_run
 
+pytestmark = pytest.mark.browser
+
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 FIRST = "toy-00000001"
 MOST_BYTES = 4_500_000

@@ -10,6 +10,8 @@ import pytest
 
 from tests.stress.__main__ import IDEAS, PAGE, read_tally, told
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.skipif(
     sys.platform != "linux", reason="file operations are watched through /proc"

@@ -164,6 +164,7 @@ trained(Path(sys.argv[1]), progress=partial(stop_after, RECIPE.steps, sleep))
 """
 
 
+@pytest.mark.processes
 def test_kill_9_at_any_moment_and_the_run_continues_exactly(
     tmp_path: Path, uninterrupted: tuple[dict, list[float]]
 ) -> None:

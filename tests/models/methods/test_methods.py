@@ -184,6 +184,7 @@ def test_a_static_method_needs_one_pass_and_a_dynamic_one_a_pass_per_length() ->
     ]
 
 
+@pytest.mark.processes
 def test_frequencies_are_read_without_torch() -> None:
     code = (
         "import sys; from ropelab.math.methods import parse_scaling\n"
