@@ -6,75 +6,18 @@ from typing import Any
 
 import pytest
 
-import ropelab
 from ropelab import experiments
 from ropelab.cli import app as cli
-from tests.models.released.tiny import reader_of_bytes
+from tests.planted import VALUES, make_runs
 
 pytestmark = pytest.mark.slow
-
-TINY: dict[str, Any] = {
-    "layers": 1,
-    "width": 16,
-    "heads": 2,
-    "head_dim": 8,
-    "steps": 2,
-    "tokens_per_step": 256,
-    "documents": 3,
-    "sequences": 2,
-    "device": "cpu",
-}
-VALUES: dict[str, dict[str, Any]] = {
-    "freqs": {"head_dim": 8},
-    "precision": {"length": 256, "long_lengths": (512,), "samples": 16, "draws": 2},
-    "base": {"context": (64, 256), "head_dim": 64},
-    "base-empirical": {**TINY, "bases": (10, 1000), "train_len": 256},
-    "encodings": {
-        **TINY,
-        "encodings": ("rope", "alibi"),
-        "train_len": 64,
-        "test_len": 256,
-    },
-    "spectrum": {
-        **TINY,
-        "schemes": ("unscaled", "one(period=1e6)"),
-        "train_len": 64,
-        "test_len": 128,
-        "draws": 4,
-    },
-    "extrapolate": {
-        "methods": ("unscaled", "yarn", "ntk"),
-        "train_len": 64,
-        "test_len": 256,
-        "head_dim": 8,
-        "steps": 2,
-        "documents": 3,
-        "sequences": 2,
-        "device": "cpu",
-    },
-    # Its methods are the defaults, in which ntk stands with two factors.
-    "evaluate": {
-        "context": 256,
-        "tasks": ("text",),
-        "documents": 3,
-        "device": "cpu",
-    },
-}
-WITH_CORPUS = ("base-empirical", "encodings", "spectrum", "extrapolate", "evaluate")
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory, corpus: str) -> Path:
     """Return a folder with a run of each experiment that makes runs of its own."""
-    model = reader_of_bytes(tmp_path_factory.mktemp("llama"), bos=True)
     folder = tmp_path_factory.mktemp("views") / "results"
-    for name, given in VALUES.items():
-        values = dict(given)
-        if name in WITH_CORPUS:
-            values["corpus"] = corpus
-        if name == "evaluate":
-            values["model"] = model
-        ropelab.command_of(name)(results=folder, **values)
+    make_runs(folder, corpus)
     return folder
 
 

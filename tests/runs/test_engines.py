@@ -47,9 +47,7 @@ def workers():
     engine.stop()
 
 
-@pytest.fixture(
-    params=["here", pytest.param("workers", marks=pytest.mark.processes)]
-)
+@pytest.fixture(params=["here", pytest.param("workers", marks=pytest.mark.processes)])
 def engine(request):
     engine = Here() if request.param == "here" else Workers(2)
     yield engine
