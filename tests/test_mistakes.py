@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ropelab.cli.app import main
+from ropelab.runs.errors import InputError
 from tests.test_cli import call
 
 __all__ = ["call"]  # a fixture
@@ -24,9 +25,9 @@ QWEN = {
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        ("freqs qwen.json", "type: ropelab audit qwen.json"),
-        ("base qwen.json", "type: ropelab audit qwen.json"),
-        ("precision qwen.json", "type: ropelab audit qwen.json"),
+        ("freqs qwen.json", "type: ropelab freqs --model qwen.json"),
+        ("base qwen.json", "type: ropelab base --model qwen.json"),
+        ("precision qwen.json", "type: ropelab precision --model qwen.json"),
         ("emit qwen.json", "type: ropelab emit --from qwen.json --context 128k"),
         (
             "emit qwen.json --context 64k",
@@ -57,15 +58,48 @@ QWEN = {
         ),
         ("audit", "type: ropelab audit --help"),
         ("precision --dtype bf16", "type: ropelab precision --formats bfloat16"),
-        ("precision --formats bf61", "did you mean 'bfloat16'?"),
+        ("precision --formats bfloat61", "did you mean 'bfloat16'?"),
         ("precision --config qwen.json", "type: ropelab audit qwen.json"),
         ("run qwen.json", "type: ropelab audit qwen.json"),
         ("freqs --base 500k", "type 500000"),
+        ("extrapolate --max-len 100", "type: ropelab extrapolate --test-len 100"),
+        ("extrapolate --lr 1e-3", "type: ropelab extrapolate --help"),
+        ("extrapolate -j 4", "type: ropelab extrapolate --workers 4"),
+        ("extrapolate yarn,pi", "type: ropelab extrapolate --methods yarn,pi"),
+        ("extrapolate qwen.json", "type: ropelab audit qwen.json"),
+        ("extrapolate --methods yarn:4", "type 'yarn(factor=4)'"),
+        ("extrapolate --methods yarn,4", "such as 'yarn(factor=4)'"),
+        ("freqs --method yarn=4", "type 'yarn(factor=4)'"),
+        ("freqs --theta 1e6", "type: ropelab freqs --base 1e6"),
+        ("freqs 128k", "type: ropelab freqs --test-len 128k"),
+        ("freqs qwen3-8b", "type: ropelab freqs --model qwen3-8b"),
+        ("freqs --quick", "type: ropelab freqs"),
+        ("precision --cast cos=bf16", "did you mean 'table'?"),
+        (
+            "precision --bas 1e6 --results DIR",
+            "type: ropelab precision --base 1e6 --results DIR",
+        ),
+        ("base 32768", "type: ropelab base --context 32768"),
+        ("base --length 32k", "type: ropelab base --context 32k"),
+        ("list", "No such command 'list'; type: ropelab --help"),
+        ("train", "type: ropelab extrapolate"),
+        ("compare a", "type: ropelab compare a ANOTHER_RUN"),
+        ("vectors qwen.json", "ropelab vectors --config qwen.json --out vectors"),
+        (
+            "emit qwen.json --factor 4",
+            "type: ropelab emit --from qwen.json --context 131072",
+        ),
+        (
+            "emit --model llama-3-8b --factor 4",
+            "type: ropelab emit --model llama-3-8b --context 32768",
+        ),
+        ("audit qwen.json -o out.json", "ropelab audit qwen.json --json > out.json"),
+        ("extrapolate --workers x", "--workers must be a whole number"),
         ("precision --length 32,768", "type 32768"),
         ("extrapolate --seeds 0-4", "type: --seeds 0,1,2,3,4"),
         ("help precision", "type: ropelab precision --help"),
         ("help", "type: ropelab --help"),
-        ("precison", "type: ropelab --help"),
+        ("precison --base 1e6", "type: ropelab precision --base 1e6"),
         ("freqs --model llama3.1", "did you mean 'llama-3.1-8b'? type: ropelab models"),
         ("freqs --model Qwen2.5", "did you mean 'qwen2.5-7b'?"),
         ("extrapolate --device gpu", "did you mean 'cuda'?"),
@@ -100,3 +134,21 @@ def test_an_empty_argument_is_not_the_working_folder(call, command: str) -> None
         f"ropelab: the argument after '{command}' is empty\n",
     )
     assert not Path("results").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("yarn factor=4", "yarn(factor=4)"),
+        ("YaRN x4", "yarn(factor=4)"),
+        ("yarn ×1.5", "yarn(factor=1.5)"),
+        ("yarn factor=4 beta_fast=16", "yarn(factor=4, beta_fast=16)"),
+    ],
+)
+def test_a_factor_beside_a_method_is_put_into_brackets(typed: str, meant: str) -> None:
+    from ropelab.math.methods import parse_scaling
+
+    with pytest.raises(InputError) as caught:
+        parse_scaling(typed)
+    assert f"'{meant}'" in str(caught.value)
+    parse_scaling(meant)

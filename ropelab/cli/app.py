@@ -21,7 +21,7 @@ import ropelab
 from ropelab import experiments
 from ropelab.cli import audit, flags, results
 from ropelab.cli.flags import Options
-from ropelab.cli.mistakes import advice
+from ropelab.cli.mistakes import explain
 from ropelab.cli.outcome import status_of
 from ropelab.experiments import Experiment
 from ropelab.runs.errors import InputError, needing_packages
@@ -189,8 +189,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         except typer.TyperException as error:
             if error.exit_code != InputError.exit_status:
                 raise
-            # Typer's sentence, and a command to copy.
-            problem = error.format_message().rstrip(".")
-            raise InputError(f"{problem}; type: {advice(typed, problem)}") from None
+            raise InputError(explain(typed, error)) from None
 
     sys.exit(status_of(command))

@@ -2,51 +2,287 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
-from ropelab.runs.errors import ALSO_CALLED
+from ropelab.runs.errors import InputError
+from ropelab.runs.files import table_beside
+from ropelab.runs.spelling import (
+    FORMAT_NAMES,
+    command_line,
+    read_format,
+    read_number,
+    split_list,
+)
 
 SUFFIXES = (".json", ".gguf")
+# Flags of a file, a number, a format and a method that stand there without a flag.
+FLAGS_OF_FILES = ("--model", "--from")
+FLAGS_OF_LENGTHS = ("--context", "--test-len", "--length", "--bases")
+FLAGS_OF_METHODS = ("--methods", "--method", "--schemes")
+# What is quick without it, or says all that it knows, needs no such flag.
+NEEDLESS = ("--quick", "--verbose", "-v")
+# Similar words: 1 is the same word.
+CUTOFF = 0.75
+TABLES = table_beside(__file__)
 
 
-def advice(words: Sequence[str], problem: str) -> str:
-    """Return what to type instead of some words that end in a problem.
-
-    >>> advice(["help", "base"], ""), advice(["emit", "qwen.json"], "Missing option '--context'.")
-    ('ropelab base --help', 'ropelab emit --from qwen.json --context 128k')
+def explain(words: Sequence[str], error: Any) -> str:
+    """Return one line about words that Typer cannot read: the problem, and what to
+    type.
     """
-    command, *rest = words or ("",)
+    problem = _problem_of(error)
+    command = words[0] if words else ""
     if command == "help":
-        return shlex.join(["ropelab", *rest[:1], "--help"])
-    values = (word for word in rest if not word.startswith("-"))
-    file = next((v for v in values if v.endswith(SUFFIXES) or Path(v).exists()), "")
-    meant: list[str] = []
-    if command == "audit":
-        # The readers of configurations are not needed to start.
-        from ropelab.readers.flags import taken
+        meant = ["ropelab", *words[1:2], "--help"]
+    elif "No such command" in problem:
+        meant = _with_command(words, error)
+    else:
+        meant = _with_flags(words, problem, error)
+    return f"{problem}; type: {command_line(meant)}"
 
-        # Flags of a server go into quotes.
-        found, meant = taken(rest)
-        if flags := [word for flag in found for word in flag if word]:
-            meant = [*meant, "--flags", shlex.join(flags)]
+
+def _problem_of(error: Any) -> str:
+    """Return Typer's sentence without its guesses and without pydantic's words."""
+    text = error.format_message().rstrip(".")
+    text = re.sub(r" \(Possible options?: .*\)$", "", text)
+    text = re.sub(r"\. Did you mean .*\?$", "", text)
+    value = re.fullmatch(r"Invalid value for '([^']+)'[^:]*: (Input .*)", text)
+    if value is None:
+        return text
+    # A command without a config needs no pydantic.
+    from ropelab.runs.config import plain_words
+
+    return f"{value[1].split(' / ')[0]} {plain_words(value[2])}"
+
+
+def _with_command(words: Sequence[str], error: Any) -> list[str]:
+    """Return the words behind the command that was meant, else the list of all."""
+    typed = words[0]
+    names = list(getattr(error.ctx.command, "commands", ()))
+    named = TABLES["commands"].get(typed.lower())
+    near = get_close_matches(typed.lower(), names, n=1, cutoff=CUTOFF)
+    start = [name for name in names if len(typed) > 2 and name.startswith(typed)]
+
+    for name in (named, *start, *near):
+        if name in names:
+            return ["ropelab", name, *words[1:]]
+    return ["ropelab", "--help"]
+
+
+def _with_flags(words: Sequence[str], problem: str, error: Any) -> list[str]:
+    """Return the words with the flags that were meant, else the help of the command."""
+    command = words[0] if words else ""
+    rest = list(words[1:])
+    options = _options_of(error)
+    unknown = getattr(error, "option_name", "") if "No such option" in problem else ""
+
+    if command == "audit":
+        meant = _for_audit(rest)
     elif command == "emit":
-        # The file has a flag, and so has the length, under our name.
-        longest = r"^--(max-model-len|max-position-embeddings)"
-        meant = [re.sub(longest, "--context", word) for word in rest]
-        if file and "--from" not in meant:
-            meant = ["--from", file, *(word for word in meant if word != file)]
-        if meant and not any(word.startswith("--context") for word in meant):
-            meant += ["--context", "128k"]
-    elif command == "precision" and "--dtype" in rest:
-        meant = [ALSO_CALLED.get(word, word) for word in rest]
-        meant[meant.index("--dtype")] = "--formats"
-    elif command in ("freqs", "precision", "base") and file:
-        # The values of a file are not those of one command: audit reads them all.
-        command, meant = "audit", [file]
-    if not meant or [command, *meant] == list(words):
-        known = (
-            command and not command.startswith("-") and "such command" not in problem
-        )
-        return shlex.join(["ropelab", *([command] if known else []), "--help"])
-    return shlex.join(["ropelab", command, *meant])
+        meant = _for_emit(rest)
+    elif command == "vectors":
+        meant = _for_vectors(rest)
+    elif unknown:
+        meant = _with_flag(rest, unknown, options)
+    elif "unexpected extra argument" in problem:
+        meant = _with_named_values(rest, problem, options)
+        file = next(filter(_is_model_file, rest), "")
+        if not meant and file:
+            return ["ropelab", "audit", file]
+    elif command == "compare" and rest:
+        meant = _with_second_run(rest)
+    else:
+        meant = []
+
+    if meant != rest and (meant or unknown in NEEDLESS):
+        return ["ropelab", command, *meant]
+    known = command if command and not command.startswith("-") else ""
+    return ["ropelab", *filter(None, [known]), "--help"]
+
+
+def _options_of(error: Any) -> list[str]:
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return []
+    parameters = context.command.params
+    return [flag for each in parameters for flag in each.opts if flag.startswith("--")]
+
+
+def _with_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[str]:
+    """Return the words with another flag in the place of an unknown one."""
+    flag = flag_meant(typed, options)
+    if not flag:
+        if typed in NEEDLESS:
+            return [word for word in rest if word != typed]
+        return rest
+    meant = []
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name == typed:
+            meant.append(f"{flag}{equals}{value}")
+        elif flag == "--formats" and word.lower() in FORMAT_NAMES:
+            meant.append(str(read_format(word)))
+        else:
+            meant.append(word)
+    return meant
+
+
+def flag_meant(typed: str, options: Sequence[str]) -> str:
+    """Return the flag among some that another word means, empty if there is none.
+
+    >>> flag_meant("--max-len", ["--max-minutes", "--train-len", "--test-len"])
+    '--test-len'
+    >>> flag_meant("--bas", ["--base", "--cast"]), flag_meant("--lr", ["--arms"])
+    ('--base', '')
+    """
+    word = typed.lstrip("-").lower().replace("_", "-")
+    same = f"--{word}"
+    if same in options:
+        return same
+    for name, flags in TABLES["flags"].items():
+        if word == name or word in TABLES["words"].get(name, ()):
+            for flag in flags:
+                if f"--{flag}" in options:
+                    return f"--{flag}"
+    longer = [flag for flag in options if len(word) > 2 and flag.startswith(same)]
+    near = get_close_matches(same, options, n=1, cutoff=CUTOFF)
+    return next(iter([*longer, *near]), "")
+
+
+def _with_named_values(
+    rest: list[str], problem: str, options: Sequence[str]
+) -> list[str]:
+    """Return the words with a flag before each value that stands there without one."""
+    extra = re.sub(r"^.*\((.*)\)$", r"\1", problem).split()
+    meant = []
+    for word in rest:
+        if word in extra:
+            extra.remove(word)
+            flag = _flag_for(word, options)
+            if not flag:
+                return []
+            meant.append(flag)
+        meant.append(word)
+    return meant
+
+
+def _flag_for(value: str, options: Sequence[str]) -> str:
+    """Return the flag that a value belongs to, empty if that is unknown."""
+    # The names of models and methods are needed for a mistake alone.
+    from ropelab.math import methods
+    from ropelab.math.models import MODELS
+
+    first, *_ = [*split_list(value), value]
+    name = methods.canonical(first.partition("(")[0])
+    flags: Iterable[str] = ()
+    if value.endswith(".toml"):
+        flags = ("--config",)
+    elif _is_model_file(value) or value.lower() in MODELS:
+        flags = FLAGS_OF_FILES
+    elif value.lower() in (*FORMAT_NAMES, *FORMAT_NAMES.values()):
+        flags = ("--formats", "--dtype")
+    elif name in methods.FREQUENCIES or name in methods.ON_MODELS:
+        flags = FLAGS_OF_METHODS
+    elif _is_number(value):
+        flags = FLAGS_OF_LENGTHS
+    elif value.endswith(".html"):
+        flags = ("--output",)
+    elif name.isidentifier():
+        flags = ("--encodings",)
+    return next((flag for flag in flags if flag in options), "")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        read_number(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_model_file(word: str) -> bool:
+    return word.endswith(SUFFIXES) or Path(word, "config.json").is_file()
+
+
+def _for_audit(rest: Sequence[str]) -> list[str]:
+    """Return the words of audit with the flags of a server in quotes."""
+    # The readers of configurations are not needed to start.
+    from ropelab.readers.flags import taken
+
+    for flag in ("-o", "--out", "--output"):
+        if flag in rest[:-1]:
+            place = rest.index(flag)
+            others = [*rest[:place], *rest[place + 2 :]]
+            return [*others, "--json", ">", rest[place + 1]]
+    found, meant = taken(rest)
+    flags = [word for flag in found for word in flag if word]
+    if flags:
+        return [*meant, "--flags", shlex.join(flags)]
+    return meant
+
+
+def _for_emit(rest: Sequence[str]) -> list[str]:
+    """Return the words of emit: a file behind its flag, and the length by our name."""
+    longest = r"^--(max-model-len|max-position-embeddings|length|test-len)"
+    meant = [re.sub(longest, "--context", word) for word in rest]
+    file = next((word for word in meant if _is_named_file(word)), "")
+    if file and "--from" not in meant:
+        meant = ["--from", file, *(word for word in meant if word != file)]
+    if "--factor" in meant[:-1]:
+        place = meant.index("--factor")
+        factor = meant[place + 1]
+        meant = [*meant[:place], *meant[place + 2 :]]
+        if not any(word.startswith(("--from", "--model")) for word in meant):
+            meant += ["--from", "config.json"]
+        if not any(word.startswith("--context") for word in meant):
+            meant += ["--context", _stretched(meant, factor)]
+    if meant and not any(word.startswith("--context") for word in meant):
+        meant += ["--context", "128k"]
+    return meant
+
+
+def _is_named_file(word: str) -> bool:
+    if word.startswith("-"):
+        return False
+    return word.endswith(SUFFIXES) or Path(word).exists()
+
+
+def _stretched(words: Sequence[str], factor: str) -> str:
+    """Return the trained length of a known model among some words times a factor, else
+    128k.
+    """
+    from ropelab.math.models import MODELS
+    from ropelab.readers.model_file import model_of_file
+
+    model = next((MODELS[word] for word in words if word in MODELS), None)
+    file = next(filter(_is_named_file, words), "")
+    if model is None and file:
+        with suppress(InputError):
+            model = model_of_file(file)
+    if model is None or not _is_number(factor):
+        return "128k"
+    return str(round(float(str(read_number(factor))) * model.trained_len))
+
+
+def _for_vectors(rest: Sequence[str]) -> list[str]:
+    meant = list(rest)
+    file = next((word for word in meant if _is_model_file(word)), "")
+    if file and "--config" not in meant:
+        meant = ["--config", file, *(word for word in meant if word != file)]
+    if "-o" in meant:
+        meant[meant.index("-o")] = "--out"
+    if meant and "--out" not in meant:
+        meant += ["--out", "vectors"]
+    return meant
+
+
+def _with_second_run(rest: Sequence[str]) -> list[str]:
+    """Return the run that was given and another one of its experiment."""
+    first = Path(rest[0])
+    runs = sorted(path.parent for path in first.parent.glob("*/manifest.json"))
+    others = [str(run) for run in runs if run != first]
+    return [*rest, others[0] if others else "ANOTHER_RUN"]

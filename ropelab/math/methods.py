@@ -4,6 +4,7 @@
 ``longrope(long_factor=[1, 1.5, 4, 4])``, ``without(band=slow)``.
 """
 
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ropelab.runs.errors import InputError, known, unknown_name
 from ropelab.runs.files import table_beside
 from ropelab.runs.own import find
-from ropelab.runs.spelling import read_number, read_plain_number, split_list
+from ropelab.runs.spelling import NUMBER, read_number, read_plain_number, split_list
 
 if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
@@ -23,6 +24,10 @@ _TABLES = table_beside(__file__)
 FREQUENCIES, ON_MODELS = _TABLES["frequencies"], _TABLES["on_models"]
 ALIASES = _TABLES["aliases"]
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+# A method and its factor as people write them: yarn:4, yarn x4, yarn factor=4.
+WITH_FACTOR = re.compile(
+    r"([A-Za-z]\w*?)[\s:=@/×x*-]+((?:\w+\s*=\s*)?[\d.]+(?:[\s,;]+\w+=[\w.]+)*)"
+)
 # Brackets in one method: more than anybody means, and fewer than Python's stack holds.
 DEEPEST = 20
 
@@ -50,12 +55,33 @@ def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scalin
     from ropelab.math.scaling import Scaling
 
     if (found := find("methods", name)) is None:
-        raise unknown_name("method", name, names)
+        raise unknown_method(name, names)
     if not (isinstance(found, type) and issubclass(found, Scaling)):
         raise InputError(
             f"{name} must be a class below Scaling; here it is none (docs/own.md)"
         )
     return found
+
+
+def unknown_method(name: str, names: Iterable[str]) -> InputError:
+    """Make an error for a method that does not exist; a factor beside a name is put
+    into brackets.
+
+    >>> print(unknown_method("yarn:4", ["yarn"]))
+    unknown method 'yarn:4'; type 'yarn(factor=4)'
+    """
+    number = NUMBER.fullmatch(name.lstrip("x× "))
+    if number:
+        advice = f"a factor is a parameter, such as 'yarn(factor={number[0].strip()})'"
+        return InputError(f"unknown method '{name}'; {advice}")
+    parts = WITH_FACTOR.fullmatch(name)
+    method = canonical(parts[1]) if parts else ""
+    if parts and method in names:
+        parameters = re.sub(r"[\s,;]+", ", ", parts[2].strip())
+        if "=" not in parameters:
+            parameters = f"factor={parameters}"
+        return InputError(f"unknown method '{name}'; type '{method}({parameters})'")
+    return unknown_name("method", name, names)
 
 
 def parse_scaling(text: str, factor: float | None = None) -> "Scaling":

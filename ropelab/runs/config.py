@@ -270,9 +270,14 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
             return f"{flag} takes a list; type: {flag} {numbers}"
     if not location:
         return text
+    return f"{name(str(location[0]))} {plain_words(text)}, got {problem['input']!r}"
+
+
+def plain_words(text: str) -> str:
+    """Return a sentence of pydantic in the words that users read."""
     for pattern, words in WORDS["plain_words"].items():
         text = re.sub(pattern, words, text)
-    return f"{name(str(location[0]))} {text}, got {problem['input']!r}"
+    return text
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ ALSO_CALLED = {
     "cos": "table",
     "sin": "table",
 }
+# Names below this are not similar; 1 is the same name.
+SIMILAR = 0.65
 # Packages that come with an extra of pyproject.toml, or that it says to install.
 EXTRAS = {"torch": "train", "transformers": "hf", "ray": "ray"}
 
@@ -61,8 +63,8 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
     elif start := [each for key, each in plain.items() if key.startswith(_plain(name))]:
         near = start[-1:]
     else:
-        close = get_close_matches(_plain(name), plain, n=1, cutoff=0.5)
-        near = get_close_matches(name.lower(), names, n=1) or [
+        close = get_close_matches(_plain(name), plain, n=1, cutoff=SIMILAR)
+        near = get_close_matches(name.lower(), names, n=1, cutoff=SIMILAR) or [
             plain[key] for key in close
         ]
     guess = f"; did you mean '{near[0]}'?" if near else ";"

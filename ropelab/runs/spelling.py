@@ -5,7 +5,7 @@ heavy.
 import math
 import re
 import shlex
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 # Names that engines and people give to number formats.
@@ -176,6 +176,15 @@ def command_of(name: str, values: Mapping[str, Any], argument: str = "") -> str:
                     text = text.replace(",", ", ")
             words += [flag_of(key), text]
     return shlex.join(words)
+
+
+def command_line(words: Sequence[str]) -> str:
+    """Return words as typed into a shell; a redirection stays one.
+
+    >>> command_line(["ropelab", "audit", "a b.json", ">", "out.json"])
+    "ropelab audit 'a b.json' > out.json"
+    """
+    return shlex.join(words).replace(" '>' ", " > ")
 
 
 def plain(value: object) -> str:

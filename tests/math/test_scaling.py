@@ -340,8 +340,8 @@ def test_longrope_switches_at_the_trained_length():
 
 
 def test_abf_is_the_geometry_of_the_new_base():
-    found = inv_freq("abf(base=500k)", LLAMA2)
-    assert np.array_equal(found, Geometry(128, 500 * 1024.0, 4096).inv_freq)
+    found = inv_freq("abf(base=5e5)", LLAMA2)
+    assert np.array_equal(found, Geometry(128, 500_000.0, 4096).inv_freq)
 
 
 @given(GEOMETRIES, st.sampled_from((*WITH_FACTOR, "dynamic_ntk")), FACTORS)
