@@ -402,6 +402,32 @@ def wrong_between(
     return f"{answer}: {where}", "look for what is cached, clamped or interpolated"
 
 
+def wrong_period(
+    off: Table, observed: Observed, expected: Expected, tolerance: float
+) -> str:
+    """Return what shows in pairs whose angles are exact in float32; nothing if they are
+    right.
+    """
+    exact = np.flatnonzero(expected.budget().exact_pairs)
+    if not len(exact):
+        return ""
+    pair = exact[0]
+    errors = wrapped(off[:, pair])
+    angles = expected.inv_freq[pair] * observed.positions
+    worst = int(np.abs(errors).argmax())
+    if abs(errors[worst]) <= tolerance:
+        return ""
+    far = angles > angles.max() / 64
+    shares = errors[far] / angles[far]
+    # A wrong period is lost again and again, evenly.
+    if np.ptp(shares) < abs(shares.mean()) / 4:
+        return f"2 pi is taken as {math.tau / (1 + shares.mean()):.7g}"
+    return (
+        f"pair {pair}, whose angle is exact, is off by {abs(errors[worst]):.3g} rad at"
+        f" position {observed.positions[worst]}"
+    )
+
+
 def wrong_gain(gain: float, wanted: float) -> Fault | None:
     for value, problem in (
         (wanted, None),

@@ -475,7 +475,7 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "a coarse 2 pi",
         PLAIN,
         {"reduce": lambda a: a - np.floor(a / 6.2832) * 6.2832},
-        "no known rounding explains it: off by",
+        "sin and cos of large arguments (2 pi is taken as 6.2832): off by 0.0766",
     ),
     (
         "outputs exchanged",
@@ -773,3 +773,57 @@ def test_a_rest_that_rotates_or_grows_is_named() -> None:
     answer = judged(PARTIAL, rope(lambda rest, _: 1.05 * rest)).answer
     assert answer == "features 32 to 63 do not rotate, but change"
     assert not judged(PARTIAL, rope(lambda rest, _: 1.002 * rest)).wrong
+
+
+MILLION = {**PLAIN, "max_position_embeddings": 1_048_576}
+
+
+def reduced(period: float) -> Callable[..., Any]:
+    """A float32 sine whose argument is reduced by one float32 number."""
+
+    def tables(positions: np.ndarray) -> Any:
+        places = np.asarray(positions).astype(np.float32)
+        angles = places[:, None] * ladder().astype(np.float32)
+        once = np.float32(period)
+        count = np.rint(angles / once).astype(np.float32)
+        left = (angles - count * once).astype(np.float64)
+        sign = np.where(count % 2 == 1, round(np.cos(period)), 1)
+        return np.cos(left) * sign, np.sin(left) * sign
+
+    return tables
+
+
+@pytest.mark.parametrize("period", [math.pi, math.tau])
+def test_a_sine_that_is_reduced_by_one_float32_number_is_named(period: float) -> None:
+    wanted = expected(MILLION)
+    code = reduced(period)
+    done = asked(lambda spec, at: from_function(code, "code", spec, at), wanted, 0.01)
+    assert done.wrong
+    says = "sin and cos of large arguments (2 pi in one term of float32): off by"
+    assert done.answer.startswith(says)
+    assert done.rows["casts"][0]["cast"].startswith("sin and cos of large arguments")
+
+
+def test_a_sine_in_float32_whose_argument_is_reduced_well_is_right() -> None:
+    wanted = expected(MILLION)
+
+    def tables(positions: np.ndarray) -> Any:
+        angles = positions.astype(np.float32)[:, None] * ladder().astype(np.float32)
+        return np.cos(angles), np.sin(angles)
+
+    done = asked(lambda spec, at: from_function(tables, "x", spec, at), wanted, 0.01)
+    assert not done.wrong
+    assert "nearest to float32" in done.answer
+
+
+def test_a_pair_whose_angle_is_exact_has_no_allowance() -> None:
+    places = np.array([131071.0, 1_048_575.0])
+    allowed = expected(MILLION).budget().angles(places)
+    assert not allowed[:, 0].any()
+    assert (allowed[:, 1] > 0.01).all()
+    assert (
+        not expected({**MILLION, "rope_scaling": LLAMA3})
+        .budget()
+        .angles(places)[:, 0]
+        .any()
+    )

@@ -13,8 +13,8 @@ import numpy as np
 
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
-from ropelab.math.numerics.formats import FORMATS, FloatFormat, spacing
-from ropelab.runs.arrays import Float
+from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
+from ropelab.runs.arrays import Bool, Float
 
 Kind = Literal["float32", "recurrence", "bfloat16"]
 KINDS: tuple[Kind, ...] = ("float32", "recurrence", "bfloat16")
@@ -30,6 +30,11 @@ _FLOAT32 = FORMATS["float32"]
 _ANGLES = CastPlan(
     position=_FLOAT32, inv_freq=_FLOAT32, angle=_FLOAT32, frequencies="float32_pow"
 )
+
+
+def _is_exact(angles: Float[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
+    return angles == round_to(angles, _FLOAT32)
+
 
 PerPair = Float[np.ndarray, "n pairs"]
 
@@ -62,7 +67,17 @@ class Budget:
         angles = np.abs(self.spectrum.inv_freq) * positions[:, None]
         # The chain's bound takes powers as correctly rounded and the scaling as exact.
         bounds = Chain(plan, self.spectrum).error_bounds(positions).T
-        return (bounds + lost * angles) * (1 + 1e-3)
+        bounds = (bounds + lost * angles) * (1 + 1e-3)
+        return np.where(self.exact_pairs & _is_exact(angles), 0.0, bounds)
+
+    @property
+    def exact_pairs(self) -> Bool[np.ndarray, " pairs"]:
+        """True for a pair whose frequency every code has exactly: base^0, divided by a
+        power of two if at all.
+        """
+        mantissas, _ = np.frexp(self.spectrum.inv_freq)
+        first = np.arange(self.spectrum.pairs) == 0
+        return first & (np.abs(mantissas) == 0.5)
 
     def tables(self, positions: Float[np.ndarray, " n"]) -> PerPair:
         """Bound the error of each cos and sin."""

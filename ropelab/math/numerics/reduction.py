@@ -1,0 +1,107 @@
+"""Sines of large angles in float32: what the reduction to one period loses.
+
+A library takes whole periods off an angle before it evaluates a polynomial. With 2 pi
+as one float32 number every period is off by 1.7e-7 rad; as a sum of two or three
+numbers (Cody and Waite) the first of which has few bits, products stay exact as long as
+the number of periods is small. Angles that are exact in float32 (those of pair 0, which
+turns by one radian per token) show the loss by itself.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ropelab.runs.arrays import Float
+
+# Short enough that its product with up to 2^16 periods is exact in float32.
+SHORT_PERIOD = 6.28125
+# Eight times the second number of Cephes' sinf, which has 11 bits.
+SECOND = 1.93500518798828125e-3
+# Pi as three numbers of which the first two have few bits, exact in float64 products.
+HIGH = 3.1415863037109375
+MIDDLE = float(np.float32(math.pi - HIGH))
+LOW = math.pi - HIGH - MIDDLE + 1.2246467991473532e-16
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A period as a sum of float32 numbers, which are taken off one after the other.
+
+    ``fused``: product and difference are rounded once (fma), not one after the other.
+    """
+
+    terms: tuple[float, ...]
+    fused: bool = False
+
+    @property
+    def period(self) -> float:
+        return math.fsum(self.terms)
+
+
+def split_period(terms: int) -> tuple[float, ...]:
+    """Return 2 pi as so many float32 numbers.
+
+    >>> len(split_period(3))
+    3
+    >>> abs(math.fsum(split_period(3)) - math.tau) < 1e-13
+    True
+    """
+    short = {1: (), 2: (SHORT_PERIOD,), 3: (SHORT_PERIOD, SECOND)}[terms]
+    rest = math.tau - math.fsum(short)
+    return (*short, float(np.float32(rest)))
+
+
+REDUCTIONS = {terms: Reduction(split_period(terms)) for terms in (1, 2, 3)}
+
+
+def halved(reduction: Reduction) -> Reduction:
+    """Return the same reduction by half its period, as by pi instead of 2 pi."""
+    terms = tuple(term / 2 for term in reduction.terms)
+    return Reduction(terms, reduction.fused)
+
+
+def reduce_angles(
+    angles: Float[np.ndarray, "..."], reduction: Reduction
+) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+    """Return what is left of float32 angles and how many periods were taken off.
+
+    Both are computed as float32 code does it, and returned in float64.
+    """
+    stored = np.asarray(angles, dtype=np.float32)
+    inverse = np.float32(1 / reduction.period)
+    periods = np.rint(stored * inverse)
+    left = stored
+    for term in reduction.terms:
+        if reduction.fused:
+            # A product of two float32 numbers is exact in float64.
+            exact = left.astype(np.float64) - periods.astype(np.float64) * term
+            left = exact.astype(np.float32)
+        else:
+            left = left - periods * np.float32(term)
+    return left.astype(np.float64), periods.astype(np.float64)
+
+
+def reduced_tables(
+    angles: Float[np.ndarray, "..."], reduction: Reduction
+) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+    """Return cos and sin of float32 angles after a reduction.
+
+    An odd number of half periods changes the sign of both.
+    """
+    left, periods = reduce_angles(angles, reduction)
+    half = round(2 * reduction.period / math.tau)
+    sign = np.where(half * periods % 2 == 0, 1.0, -1.0)
+    return sign * np.cos(left), sign * np.sin(left)
+
+
+def reduction_errors(
+    angles: Float[np.ndarray, "..."], reduction: Reduction
+) -> Float[np.ndarray, "..."]:
+    """Return what a reduction loses of float32 angles, in radians."""
+    stored = np.asarray(angles, dtype=np.float32).astype(np.float64)
+    left, periods = reduce_angles(stored, reduction)
+    halves = periods * round(2 * reduction.period / math.tau)
+    # Pi is the float64 number and what that leaves over.
+    exact = (stored - halves * HIGH) - halves * MIDDLE - halves * LOW
+    return left - exact
