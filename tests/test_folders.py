@@ -1,5 +1,6 @@
 """Folders are there whole or not at all, whoever dies while writing."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,9 +10,15 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pytest
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
-from ropelab.runs.folders import fingerprint, locked, replaced, replaced_file
+from ropelab.runs.folders import (
+    fingerprint,
+    locked,
+    make_lock,
+    replaced,
+    replaced_file,
+)
 from tests.processes import started
 
 
@@ -165,11 +172,13 @@ import errno, fcntl, os, sys
 from pathlib import Path
 
 def refuse(descriptor, operation):
-    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    raise OSError(errno.NUMBER, os.strerror(errno.NUMBER))
 
 fcntl.flock = refuse
 from ropelab.runs.folders import locked, replaced, replaced_file
+from ropelab.runs.temporary import TemporaryFolder
 
+TemporaryFolder(sys.argv[3]).cleanup()
 target = Path(sys.argv[1])
 with locked(target), replaced(target) as fresh:
     (fresh / "a").write_text("1")
@@ -182,22 +191,44 @@ with locked(target):
 
 @pytest.mark.processes
 @pytest.mark.skipif(sys.platform == "win32", reason="locks are others there")
-def test_a_file_system_without_locks_serves_as_well(tmp_path):
+@pytest.mark.parametrize("answer", ["ENOSYS", "ENOLCK", "EOPNOTSUPP"])
+def test_a_file_system_without_locks_serves_as_well(tmp_path, answer):
+    places = [tmp_path / "results" / "run", tmp_path / "temporary"]
+    places[1].mkdir()
     for code in (0, 9, 0):  # the second dies with the folder in its hands
         command = [
             sys.executable,
             "-W",
             "error",
             "-c",
-            WITHOUT_LOCKS,
-            str(tmp_path / "run"),
+            WITHOUT_LOCKS.replace("NUMBER", answer),
         ]
         done = subprocess.run(
-            [*command, str(code)], capture_output=True, text=True, timeout=60
+            [*command, str(places[0]), str(code), str(places[1])],
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert (done.returncode, done.stderr) == (code, "")
-    assert contents(tmp_path / "run") == ["a"]
-    assert (tmp_path / "index.md").read_text() == "whole"
+    assert contents(places[0]) == ["a"]
+    assert (places[0].parent / "index.md").read_text() == "whole"
+    assert contents(places[1]) == []
+
+
+@pytest.mark.parametrize("answer", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_lock_without_locks_keeps_others_out(tmp_path, monkeypatch, answer):
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(descriptor: object, operation: int) -> None:
+        raise OSError(answer, os.strerror(answer))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    lock = tmp_path / ".run.lock"
+    with make_lock(lock).acquire(timeout=0):
+        assert lock.exists()
+        with pytest.raises(Timeout):
+            make_lock(lock).acquire(timeout=0)
+    assert not lock.exists()
 
 
 LAST = """

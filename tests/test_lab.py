@@ -26,6 +26,7 @@ from ropelab.runs import store
 from ropelab.runs.config import Config, Label, take_label
 from ropelab.runs.engine import Here
 from ropelab.runs.errors import InputError, MachineError
+from ropelab.runs.folders import quietly
 from ropelab.runs.store import read_manifest, read_png
 from ropelab.runs.tables import DamagedError
 from ropelab.show.page.report import write_report
@@ -128,6 +129,82 @@ def test_what_does_not_fit_any_more_is_not_reused(lab, damage):
     assert not again.reused
     assert again.folder == run.folder
     assert lab.run(plan(experiment=experiment)).reused
+
+
+def test_runs_with_the_same_short_hash_are_two(tmp_path):
+    lab = Lab(tmp_path / "results", figures=False)
+    # Their hashes begin with the same 32 bits: 938b2871.
+    plans = [lab.prepare("freqs", {"base": base}) for base in ("11912", "51881.25")]
+    first, second = map(lab.run, plans)
+    assert not second.reused
+    assert folder_of(first).name.endswith("-938b2871")
+    assert folder_of(second).name.endswith("-938b287185b12c62")
+    for made, asked in zip((first, second), plans, strict=True):
+        again = lab.run(asked)
+        assert (again.reused, again.folder) == (True, made.folder)
+        assert again.tables["pairs"].equals(made.tables["pairs"])
+
+    # The long name is found without the short one, too.
+    shutil.rmtree(folder_of(first))
+    assert lab.run(plans[1]).reused
+    assert folder_of(lab.run(plans[0])) == folder_of(first)
+
+
+def test_another_run_that_takes_the_name_meanwhile_is_left_alone(lab, monkeypatch):
+    monkeypatch.setattr(store, "fingerprint", lambda value: "0123456789abcdef")
+    first, second = plan(base=2.0), plan(base=3.0)
+    place = lab._folder(second)
+    assert place is not None
+    before = place.path
+    shutil.copytree(folder_of(lab.run(first)), before, dirs_exist_ok=True)
+    made = store.Made({"toy": pd.DataFrame({"base": [3.0]})}, None, {
+        "title": "", "question": "", "cannot_show": "", "answer": "", "summary": [],
+        "command": "", "start": "2026-01-01T00:00:00+00:00", "seconds": 0.0,
+        "measurements": {}, "times": {},
+    })  # fmt: skip
+    place.kept(lambda: made, quietly, again=True)
+    assert place.path.name.endswith("-0123456789abcdef")
+    assert manifest_of(before)["config"]["base"] == 2.0
+    assert manifest_of(place.path)["config"]["base"] == 3.0
+
+
+def kill_between_the_renames(folder: Path) -> None:
+    folder.rename(folder.with_name(f".{folder.name}.old"))
+    half = folder.with_name(f".{folder.name}.new")
+    half.mkdir()
+    (half / "manifest.json").write_text("{")
+
+
+def test_readers_put_back_what_a_killed_process_left_under_another_name(lab):
+    run = lab.run(plan())
+    folder = folder_of(run)
+    for read in (
+        lambda: [folder for folder, _ in store.finished(lab.results)],
+        lambda: [
+            Path(each.path)
+            for each in store.stored_runs(lab.results, "toy", toy().version)
+        ],
+        lambda: [shown.folder for shown in find_runs([folder])],
+        lambda: [folder_of(lab.run(plan()))],
+    ):
+        kill_between_the_renames(folder)
+        assert read() == [folder]
+        assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    assert lab.run(plan()).reused
+
+
+def test_a_run_that_cannot_be_put_back_is_said(lab, monkeypatch, capsys):
+    folder = folder_of(lab.run(plan()))
+    kill_between_the_renames(folder)
+
+    def refuse(*arguments: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(store, "put_back", refuse)
+    assert list(store.finished(lab.results)) == []
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(folder) in line
+    assert "Permission denied" in line
 
 
 def test_changed_inputs_make_the_run_again(lab, monkeypatch):

@@ -2,25 +2,27 @@
 writing.
 """
 
+import errno
 import hashlib
 import json
 import os
 import secrets
 import shutil
 import stat
-import warnings
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from ropelab.runs.files import check_regular
 
-# Where a file system has no locks, files that are there while a process holds them
-# serve as well.
-warnings.filterwarnings("ignore", "flock not supported", module="filelock")
+# The answers of file systems without locks, such as NFS without a lock daemon.
+NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
+# A folder is between two names for milliseconds, unless a process ended there.
+SECONDS_BETWEEN_NAMES = 1.0
 
 Waiting = Callable[[Path], None]
 
@@ -51,16 +53,40 @@ def locked(folder: Path, waiting: Waiting = quietly) -> Iterator[None]:
         yield
 
 
+def make_lock(file: Path) -> BaseFileLock:
+    """Make a lock that ends with its process; without locks the file itself is one."""
+    kind = FileLock if _has_locks(file.parent) else SoftFileLock
+    return kind(file, thread_local=False)
+
+
+def _has_locks(folder: Path) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows has locks of its own
+        return True
+
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # Whatever else is wrong here, the lock itself will say so.
+        return error.errno not in NO_LOCKS
+    return True
+
+
 @contextmanager
-def _alone(file: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    lock = FileLock(file)
+def _alone(
+    file: Path, waiting: Callable[[], None] = lambda: None, seconds: float = -1
+) -> Iterator[None]:
+    """Hold the lock of a file; Timeout, an OSError, after so many seconds (-1: none)."""
+    lock = make_lock(file)
     try:
         lock.acquire(timeout=0)
     except Timeout:
         # an OSError where no lock can be made, which would be waited for for ever
         file.touch()
         waiting()
-        lock.acquire()
+        lock.acquire(timeout=seconds)
     try:
         yield
     finally:
@@ -123,6 +149,27 @@ def _recover(folder: Path) -> None:
         old.rename(folder)
     remove(fresh)
     remove(old)
+
+
+def is_interrupted(folder: Path) -> bool:
+    """Return True if a process has ended between the two renames of a folder."""
+    _, old = _siblings(folder)
+    return os.path.lexists(old) and not os.path.lexists(folder)
+
+
+def interrupted_in(folder: Path) -> list[Path]:
+    """Return the folders in a folder that are missing under their names, by name."""
+    _, pattern = _siblings(folder / "*")
+    names = [old.name.removeprefix(".") for old in folder.glob(pattern.name)]
+    folders = [folder / name.removesuffix(".old") for name in sorted(names)]
+    return [each for each in folders if is_interrupted(each)]
+
+
+def put_back(folder: Path) -> None:
+    """Give a folder that `is_interrupted` its name again; OSError if that fails."""
+    lock = folder.with_name(f".{folder.name}.lock")
+    with _alone(lock, seconds=SECONDS_BETWEEN_NAMES):
+        _recover(folder)
 
 
 def remove(path: Path) -> None:

@@ -39,7 +39,16 @@ from ropelab.runs.cell import Stored
 from ropelab.runs.config import Config, Label
 from ropelab.runs.errors import InputError, say, say_once
 from ropelab.runs.files import check_name, read_regular
-from ropelab.runs.folders import Waiting, files_below, fingerprint, locked, replaced
+from ropelab.runs.folders import (
+    Waiting,
+    files_below,
+    fingerprint,
+    interrupted_in,
+    is_interrupted,
+    locked,
+    put_back,
+    replaced,
+)
 from ropelab.runs.spelling import plain
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_written
 
@@ -123,15 +132,33 @@ class RunFolder:
         first had.
         """
         config = self.config.model_dump(mode="json")
-        code = fingerprint({"experiment": self.experiment, "config": config})[:8]
-        runs = self.results / self.experiment
-        if there := [path for path in _listed(runs) if path.name.endswith(f"-{code}")]:
-            return there[0]
+        code = fingerprint({"experiment": self.experiment, "config": config})
+        folder = self.results / self.experiment
+        runs = _runs_in(folder)
+        # Eight digits are enough for people. Where a run of another config has the same
+        # ones, this run has all sixteen.
+        endings = (f"-{code[:8]}", f"-{code}")
+        for path in runs:
+            if path.name.endswith(endings) and not self._is_anothers(path):
+                return path
+
+        taken = any(path.name.endswith(endings[0]) for path in runs)
         changed = (
             f"{name}-{plain(value)}" for name, value in self.config.changed().items()
         )
         name = _readable(self.label.name) or _readable("_.".join(changed)) or "default"
-        return runs / f"{name}-{code}"
+        return folder / f"{name}{endings[1] if taken else endings[0]}"
+
+    def _is_anothers(self, path: Path) -> bool:
+        """Return True if a run of another config is stored in a folder."""
+        # What is damaged says nothing, and is replaced.
+        manifest = None
+        with suppress(DamagedError):
+            manifest = RUN.description(path)
+        names = ("experiment", "config")
+        return manifest is not None and any(
+            manifest[name] != self.facts[name] for name in names
+        )
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -166,30 +193,36 @@ class RunFolder:
 
         One process makes and writes it, whole or not at all; others wait for it.
         """
-        with locked(self.path, waiting):
-            if not again and (found := self.find()) is not None:
-                return found, True
-            made = make()
-            values = self.config.model_dump(mode="json", exclude_none=True)
-            toml = tomli_w.dumps({"experiment": self.experiment, **values})
-            numbers = json.dumps(
-                metrics_of(made.about["summary"]), indent=2, ensure_ascii=False
-            )
-            files = {
-                "config.toml": toml.encode(),
-                "metrics.json": f"{numbers}\n".encode(),
-            }
-            hashes = {
-                name: sha256(content).hexdigest() for name, content in files.items()
-            }
-            about = {**self.facts, **made.about, **surroundings(), "files": hashes}
-            with replaced(self.path) as fresh:
-                for name, content in files.items():
-                    (fresh / name).write_bytes(content)
-                drawn = (
-                    None if made.figures is None else _save_figures(made.figures, fresh)
-                )
-                return RUN.write(fresh, made.tables, {**about, "figures": drawn}), False
+        while True:
+            with locked(self.path, waiting):
+                if not self._is_anothers(self.path):
+                    return self._kept(make, again)
+
+            # Another process has just stored another run under this very name.
+            vars(self).pop("path")
+
+    def _kept(
+        self, make: Callable[[], Made], again: bool
+    ) -> tuple[dict[str, pd.DataFrame], bool]:
+        if not again and (found := self.find()) is not None:
+            return found, True
+        made = make()
+        values = self.config.model_dump(mode="json", exclude_none=True)
+        toml = tomli_w.dumps({"experiment": self.experiment, **values})
+        numbers = json.dumps(
+            metrics_of(made.about["summary"]), indent=2, ensure_ascii=False
+        )
+        files = {
+            "config.toml": toml.encode(),
+            "metrics.json": f"{numbers}\n".encode(),
+        }
+        hashes = {name: sha256(content).hexdigest() for name, content in files.items()}
+        about = {**self.facts, **made.about, **surroundings(), "files": hashes}
+        with replaced(self.path) as fresh:
+            for name, content in files.items():
+                (fresh / name).write_bytes(content)
+            drawn = None if made.figures is None else _save_figures(made.figures, fresh)
+            return RUN.write(fresh, made.tables, {**about, "figures": drawn}), False
 
     def draw(
         self, pictures: Callable[[], Mapping[str, bytes]], again: bool, waiting: Waiting
@@ -347,6 +380,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of a finished run; None without one, or (said once) a damaged
     one.
     """
+    _put_back(folder)
     try:
         return RUN.description(folder)
     except DamagedError as error:
@@ -364,7 +398,7 @@ def finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def _finished_in(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     try:
-        folders = _listed(experiment)
+        folders = _runs_in(experiment)
     except OSError as error:  # of anybody, as lost+found
         say_once(f"left out: {experiment} cannot be listed: {error.strerror}")
         return
@@ -375,6 +409,28 @@ def _finished_in(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
                 yield folder, manifest
         except (DamagedError, InputError) as error:
             say_once(f"left out: {error}")
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """Return the runs of an experiment by name; OSError if they cannot be listed."""
+    for run in interrupted_in(folder):
+        _put_back(run)
+    return _listed(folder)
+
+
+def _put_back(run: Path) -> None:
+    """Restore a run whose process was killed between the two renames, or say so."""
+    if not is_interrupted(run):
+        return
+
+    try:
+        put_back(run)
+    except OSError as error:
+        reason = error.strerror or error
+        say_once(
+            f"left out: {run} was being replaced when a process ended, and cannot be"
+            f" put back: {reason}"
+        )
 
 
 def _listed(folder: Path) -> list[Path]:

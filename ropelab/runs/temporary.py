@@ -10,7 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
+
+from ropelab.runs.folders import make_lock
 
 PREFIX = "ropelab-"
 # Held by the process that made the folder; written when it is held, so that nobody
@@ -27,7 +29,7 @@ class TemporaryFolder(TemporaryDirectory[str]):
 
     def __init__(self, where: str | None = None) -> None:
         super().__init__(prefix=PREFIX, dir=where, ignore_cleanup_errors=True)
-        self._lock = FileLock(Path(self.name, LOCK), thread_local=False)
+        self._lock = make_lock(Path(self.name, LOCK))
         self._lock.acquire()
         self._noted = Path(self.name, SEMAPHORES)
         self._noted.touch()
@@ -59,7 +61,7 @@ def _remove_leftovers(where: Path, owner: int) -> None:
         with suppress(OSError, Timeout):
             if folder.is_symlink() or folder.stat().st_uid != owner:
                 continue
-            with FileLock(folder / LOCK, timeout=0):
+            with make_lock(folder / LOCK).acquire(timeout=0):
                 for name in re.findall(
                     r"^sem\.loky-\d+-\w+$", noted.read_text(), re.MULTILINE
                 ):
