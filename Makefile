@@ -7,7 +7,7 @@ TORCH := torch==2.13.0
 # Tests are spread over a process per core, each with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -rs
 
-.PHONY: all-figures reference smollm2 second-corpus docs lock test test-all suite stress lint bench oracles doctor wheel dist clean help
+.PHONY: all-figures reference smollm2 second-corpus docs lock test test-all suite stress golden lint bench oracles doctor wheel dist clean help
 
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ stress: $(READY)       ## break everything on purpose (docs/promises.md), then p
 	OMP_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python -m tests.stress
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --hypothesis-profile=hunt tests/math
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m stress tests/audit tests/readers tests/conformance
+
+golden: $(READY)       ## write the reviewed answers of tests/golden anew
+	ROPELAB_WRITE_GOLDEN=1 $(BIN)/pytest tests/golden
 
 lint: $(READY)         ## lint, format and type checks
 	$(BIN)/ruff check
