@@ -130,7 +130,7 @@ def _first_scores(model: LanguageModel, tokens: Tensor, start: int) -> Tensor:
     positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
     x = norm(model.encoding.embed(norm(model.embedding(tokens)), positions))
     encoding = model.encoding.for_layer(0)
-    q, k, _ = _attention(model).encoded(x, positions, encoding)
+    q, k, _ = _attention(model).encode(x, positions, encoding)
     scores = encoding.scores(q, k, positions, positions)[
         ..., causal_mask(positions, positions)
     ]

@@ -133,7 +133,7 @@ def memory(config: EncodingsConfig) -> pd.DataFrame:
             encoding = compose(name, config.shape(length))
             model = LanguageModel(model_size(config), encoding)
             with torch.no_grad(), LargestTensor() as largest:
-                model.hidden(torch.zeros(1, length, dtype=torch.long))
+                model.hidden_states(torch.zeros(1, length, dtype=torch.long))
             rows.append(
                 {
                     "encoding": name,

@@ -1,12 +1,13 @@
-"""The small language model that the experiments train: one file, to be read from top to
-bottom.
+"""The small language model that the experiments train: one file, read top to bottom.
 
 A decoder-only transformer. Unusual about it:
 
 - no positions of its own: an `Encoding` is given and may be exchanged after training
   (`model.encoding = ...`), which extends a context without fine-tuning;
-- the width of a head is free (`heads * head_dim` need not be `width`), to stay as in real models;
-- norms without parameters, relu(x)^2 in the feed-forward part, untied embedding and output;
+- the width of a head is free (`heads * head_dim` need not be `width`), to stay as in
+  real models;
+- norms without parameters, relu(x)^2 in the feed-forward part, untied embedding and
+  output;
 - parameters are float32; callers open `torch.autocast` for bfloat16.
 """
 
@@ -41,31 +42,29 @@ class ModelSize:
     @property
     def matrices(self) -> int:
         """The number of weights of all layers."""
-        inner = self.heads * self.head_dim
-        return self.layers * (4 * inner * self.width + 8 * self.width**2)
+        attention = 4 * self.heads * self.head_dim * self.width
+        feed_forward = 8 * self.width**2
+        return self.layers * (attention + feed_forward)
 
     @property
     def weights(self) -> int:
-        """The number of all weights, the encoding left aside."""
+        """The number of all weights, without those of the encoding."""
         return self.matrices + 2 * self.vocabulary * self.width
 
 
 @dataclass
 class Cache:
-    """Keys and values of the tokens seen so far, per layer, and the number of these
-    tokens.
-    """
+    """Keys and values of the tokens seen so far, per layer, and how many tokens."""
 
     tokens: int = 0
     layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append the keys and values of new tokens to one layer, and return all of that
-        layer.
-        """
+        """Append keys and values of new tokens to a layer, and return all it has."""
         if layer in self.layers:
             old_k, old_v = self.layers[layer]
-            k, v = torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2)
+            k = torch.cat([old_k, k], dim=2)
+            v = torch.cat([old_v, v], dim=2)
         self.layers[layer] = (k, v)
         return k, v
 
@@ -78,15 +77,14 @@ def norm(x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
 
 
 class SquaredRelu(Function):
-    """relu(x)^2 (arXiv:2109.08668), which keeps one tensor for the backward pass, not
-    two.
-    """
+    """relu(x)^2 (arXiv:2109.08668), which keeps one tensor for backward, not two."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         positive = relu(x)
         ctx.save_for_backward(positive)
-        return positive * positive  # square() is a power, at three times the cost
+        # square() is a power, at three times the cost.
+        return positive * positive
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
@@ -102,24 +100,31 @@ def causal_mask(
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal softmax(q k^T / sqrt(head_dim)) v; the queries are the last ones of the
-    keys.
+    """Causal softmax(q k^T / sqrt(head_dim)) v.
+
+    The queries are those of the last keys: with a cache there are fewer of them.
     """
     if q.shape[2] == k.shape[2]:
         return scaled_dot_product_attention(q, k, v, is_causal=True)
     if q.shape[2] == 1:
-        # one token, which may look at all keys
+        # The last token may look at all keys.
         return scaled_dot_product_attention(q, k, v)
+
+    # is_causal=True would align the first query with the first key, not the last with
+    # the last.
     keys = torch.arange(k.shape[2], device=q.device)
-    rows, out = keys[-q.shape[2] :].split(QUERIES_PER_MASK), []
-    for at, part in zip(rows, q.split(QUERIES_PER_MASK, dim=2), strict=True):
-        seen = slice(int(at[-1]) + 1)
-        # is_causal=True would align the first query with the first key, not the last
-        # with the last.
-        mask = causal_mask(at, keys[seen])
+    at_q = keys[-q.shape[2] :]
+    out = []
+    for start in range(0, q.shape[2], QUERIES_PER_MASK):
+        block = slice(start, start + QUERIES_PER_MASK)
+        rows = at_q[block]
+        visible = keys[: int(rows[-1]) + 1]
+        k_visible = k[:, :, : len(visible)]
+        v_visible = v[:, :, : len(visible)]
+        mask = causal_mask(rows, visible)
         out.append(
             scaled_dot_product_attention(
-                part, k[:, :, seen], v[:, :, seen], attn_mask=mask
+                q[:, :, block], k_visible, v_visible, attn_mask=mask
             )
         )
     return torch.cat(out, dim=2)
@@ -129,22 +134,25 @@ def blocked_attention(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> Te
     """Causal attention through `scores` and `mix`, for a block of queries at a time."""
     batch, heads, queries, _ = q.shape
     keys = torch.arange(k.shape[2], device=q.device)
-    seen = k.shape[2] - queries
-    size = min(
-        QUERIES_PER_BLOCK, max(1, SCORES_PER_BLOCK // (batch * heads * k.shape[2]))
-    )
+    earlier = len(keys) - queries
+    affordable = SCORES_PER_BLOCK // (batch * heads * len(keys))
+    size = min(QUERIES_PER_BLOCK, max(1, affordable))
+
     out = []
     for start in range(0, queries, size):
-        rows = keys[seen + start : seen + min(start + size, queries)]
-        visible = keys[: seen + start + len(rows)]
-        block = q[:, :, start : start + len(rows)]
-        scores = encoding.scores(block, k[:, :, : len(visible)], rows, visible)
+        block = slice(start, min(start + size, queries))
+        rows = keys[earlier + block.start : earlier + block.stop]
+        visible = keys[: earlier + block.stop]
+        k_visible = k[:, :, : len(visible)]
+        v_visible = v[:, :, : len(visible)]
+
+        scores = encoding.scores(q[:, :, block], k_visible, rows, visible)
         # float32, whatever the autocast: a bfloat16 score of 20 has steps of 0.125, so
         # that keys tie, and a softmax over thousands of them loses the small weights in
         # its sum.
         scores = scores.float().masked_fill(~causal_mask(rows, visible), float("-inf"))
         weights = scores.softmax(dim=-1).to(v.dtype)
-        out.append(encoding.mix(weights, v[:, :, : len(visible)], rows, visible))
+        out.append(encoding.mix(weights, v_visible, rows, visible))
     return torch.cat(out, dim=2)
 
 
@@ -153,47 +161,49 @@ class Attention(nn.Module):
 
     def __init__(self, size: ModelSize) -> None:
         super().__init__()
-        self.heads, self.head_dim = size.heads, size.head_dim
+        self.heads = size.heads
+        self.head_dim = size.head_dim
         inner = size.heads * size.head_dim
         self.qkv = nn.Linear(size.width, 3 * inner, bias=False)
         self.out = nn.Linear(inner, size.width, bias=False)
 
-    def projected(
+    def project(
         self, x: Float[Tensor, "batch tokens width"]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values [batch, heads, tokens, head_dim]."""
         qkv = self.qkv(x).unflatten(-1, (3, self.heads, self.head_dim))
-        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
-        return q, k, v
+        q, k, v = qkv.unbind(2)
+        return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
 
-    def encoded(
+    def encode(
         self, x: Tensor, positions: Tensor, encoding: Encoding, last: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries (of the `last` tokens; 0: of all), keys and values under an
-        encoding.
+        """Return queries, keys and values under an encoding.
+
+        The queries are those of the `last` tokens (0: of all).
         """
-        q, k, v = self.projected(x)
+        q, k, v = self.project(x)
         k = encoding.extend_key(encoding.key(k, positions), x)
-        return encoding.query(q[:, :, -last:], positions[-last:]), k, v
+        q = encoding.query(q[:, :, -last:], positions[-last:])
+        return q, k, v
 
     def forward(
         self,
         x: Tensor,
-        at: Tensor,
+        positions: Tensor,
         encoding: Encoding,
         layer: int,
         cache: Cache | None,
         last: int = 0,
     ) -> Float[Tensor, "batch last width"]:
         # Keys are cached with their positions, so none is ever rotated twice.
-        q, k, v = self.encoded(x, at, encoding, last)
+        q, k, v = self.encode(x, positions, encoding, last)
         if cache is not None:
             k, v = cache.extend(layer, k, v)
-        out = (
-            fused_attention(q, k, v)
-            if encoding.fused
-            else blocked_attention(encoding, q, k, v)
-        )
+        if encoding.fused:
+            out = fused_attention(q, k, v)
+        else:
+            out = blocked_attention(encoding, q, k, v)
         return self.out(out.transpose(1, 2).flatten(2))
 
 
@@ -207,14 +217,11 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.up(x)
+        if inner.requires_grad:
+            return self.down(SquaredRelu.apply(inner))
         # Without a backward pass in place: the system takes as long to hand out more
         # memory.
-        squared = (
-            SquaredRelu.apply(inner)
-            if inner.requires_grad
-            else inner.relu_().mul_(inner)
-        )
-        return self.down(squared)
+        return self.down(inner.relu_().mul_(inner))
 
 
 class Layer(nn.Module):
@@ -228,13 +235,14 @@ class Layer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        at: Tensor,
+        positions: Tensor,
         encoding: Encoding,
         layer: int,
         cache: Cache | None,
         last: int,
     ) -> Float[Tensor, "batch last width"]:
-        x = x[:, -last:] + self.attention(norm(x), at, encoding, layer, cache, last)
+        attended = self.attention(norm(x), positions, encoding, layer, cache, last)
+        x = x[:, -last:] + attended
         return x + self.feed_forward(norm(x))
 
 
@@ -254,21 +262,20 @@ class LanguageModel(nn.Module):
 
     @torch.no_grad()
     def _draw_weights(self, seed: int) -> None:
-        """Draw all weights but the encoding's own: embedding N(0, 1), matrices
-        uniform.
-        """
+        """Draw all weights except those of the encoding."""
         # On the CPU, so that every device starts the same.
         generator = torch.Generator().manual_seed(seed)
         self.embedding.weight.normal_(generator=generator)
-        # all logits are 0: the first loss is exactly ln(vocabulary)
+        # All logits are 0: the first loss is exactly ln(vocabulary).
         self.head.weight.zero_()
-        for layer in self.matrices_by_layer():
-            for name, weight in layer.items():
+        for matrices in self.matrices_by_layer():
+            for name, weight in matrices.items():
                 # Uniform in (-b, b) has variance b^2/3 = 1/fan-in. The writers into the
                 # stream start at 0, so that every layer starts as the identity.
-                bound = (
-                    0.0 if name in ("out", "down") else (3.0 / weight.shape[1]) ** 0.5
-                )
+                if name in ("out", "down"):
+                    bound = 0.0
+                else:
+                    bound = (3.0 / weight.shape[1]) ** 0.5
                 weight.uniform_(-bound, bound, generator=generator)
 
     def matrices_by_layer(self) -> Iterator[dict[str, Tensor]]:
@@ -282,24 +289,29 @@ class LanguageModel(nn.Module):
                 "down": layer.feed_forward.down.weight,
             }
 
-    def hidden(
+    def hidden_states(
         self,
         tokens: Int[Tensor, "batch tokens"],
         cache: Cache | None = None,
         last: int = 0,
     ) -> Float[Tensor, "batch last width"]:
-        """Return the normalised stream of the `last` tokens (0: of all); all extend
-        `cache`.
+        """Return the normalised stream of the `last` tokens (0: of all).
+
+        All tokens extend the `cache`.
         """
         first = 0 if cache is None else cache.tokens
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
         # Unit variance, as added encodings have, however the embedding grows in
         # training.
         x = self.encoding.embed(norm(self.embedding(tokens)), positions)
+
         for index, layer in enumerate(self.layers):
-            # Of the other tokens the final layer needs keys and values only.
-            asked = last if index + 1 == len(self.layers) else 0
-            x = layer(x, positions, self.encoding.for_layer(index), index, cache, asked)
+            is_final = index + 1 == len(self.layers)
+            # The final layer needs only keys and values of the other tokens.
+            wanted = last if is_final else 0
+            encoding = self.encoding.for_layer(index)
+            x = layer(x, positions, encoding, index, cache, wanted)
+
         if cache is not None:
             cache.tokens += tokens.shape[1]
         return norm(x)
@@ -307,7 +319,8 @@ class LanguageModel(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch tokens"], cache: Cache | None = None
     ) -> Float[Tensor, "batch tokens vocabulary"]:
-        """Return logits of the next token at every position. With a `cache`, tokens
-        continue it.
+        """Return logits of the next token at every position.
+
+        With a `cache`, the tokens continue those in it.
         """
-        return self.head(self.hidden(tokens, cache))
+        return self.head(self.hidden_states(tokens, cache))

@@ -28,6 +28,7 @@ KEY = 3
 # A key and its value, one symbol.
 RECORD = KEY + 1
 
+# Kinds of stretches.
 TEXT, QUOTATION, SYMBOLS, LOOK_UPS = range(4)
 
 
@@ -39,10 +40,20 @@ class Batch:
     scored: Bool[Tensor, "batch tokens"]
 
     @property
-    def asked(self) -> int:
-        """The number of final tokens among which are all that are to be predicted."""
-        found = self.scored[:, 1:].any(dim=0)  # the first token of a row cannot be
-        return len(found) - int(found.nonzero()[0])
+    def last_scored(self) -> int:
+        """The number of final tokens that include all that are scored in any row."""
+        # The first token of a row cannot be predicted.
+        is_scored = self.scored[:, 1:].any(dim=0)
+        return len(is_scored) - int(is_scored.nonzero()[0])
+
+    def split(self, count: int) -> list["Batch"]:
+        """Return parts of the batch, by rows."""
+        parts = zip(
+            self.tokens.tensor_split(count),
+            self.scored.tensor_split(count),
+            strict=True,
+        )
+        return [Batch(tokens, scored) for tokens, scored in parts]
 
     def to(self, device: torch.device) -> "Batch":
         return Batch(self.tokens.to(device), self.scored.to(device))
@@ -52,21 +63,25 @@ class Batch:
 class Mixture:
     """Shares of the stretches in a window; the rest is text."""
 
-    quotations: float = 0.35  # text instead, where too little text is before it
+    # Text is put instead of a quotation with too little text before it.
+    quotations: float = 0.35
     symbols: float = 0.3
-    look_ups: float = 0.15  # records whose value is scored
+    # Records whose value is scored.
+    look_ups: float = 0.15
     # Records whose key an earlier record has, too, with another value: the nearer one
     # counts.
     contested: float = 0.5
-    shortest: int = 8  # tokens in a stretch
-    longest: float = 1 / 2  # of the window
-    # quotations and look-ups whose distance is uniform instead of log-uniform
+    # Tokens in a stretch, and the same as a share of the window.
+    shortest: int = 8
+    longest: float = 1 / 2
+    # Quotations and look-ups whose distance is uniform instead of log-uniform.
     far: float = 0.3
     # First steps, of periodic symbols, and tokens in a row. In rows of 16 copying is
     # found in a third of the steps that it takes in rows of 64.
     periodic_steps: int = 160
     periodic_window: int = 16
-    lists: float = 0.0  # of rows, which are text around a list instead
+    # Of rows, which are text around a list instead.
+    lists: float = 0.0
 
     def __post_init__(self) -> None:
         shares = (self.quotations, self.symbols, self.look_ups)
@@ -77,30 +92,31 @@ class Mixture:
 
     @property
     def key(self) -> dict[str, float]:
+        key = asdict(self)
         # Models without lists keep the keys that they had before there were any.
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if name != "lists" or value
-        }
+        if not self.lists:
+            del key["lists"]
+        return key
 
 
 def training_batch(
     mixture: Mixture, corpus: Corpus, seed: int, step: int, window: int, rows: int
 ) -> Batch:
-    """Return the batch of a step: `rows` rows of `window` bytes; more and shorter at
-    first.
+    """Return the batch of a step: `rows` rows of `window` bytes.
+
+    The first steps have more and shorter rows.
     """
     random = np.random.default_rng((TRAINING, seed, step, window, rows))
     if step < mixture.periodic_steps:
         shorter = min(window, mixture.periodic_window)
         return periodic_batch(random, shorter, rows * window // shorter)
+
     text = corpus.windows(seed, step, window, rows).numpy()
     batch = mixed_batch(mixture, random, text)
     for row in np.flatnonzero(random.random(rows) < mixture.lists):
-        batch.tokens[row], batch.scored[row] = map(
-            torch.from_numpy, list_row(random, text[row])
-        )
+        tokens, scored = list_row(random, text[row])
+        batch.tokens[row] = torch.from_numpy(tokens)
+        batch.scored[row] = torch.from_numpy(scored)
     return batch
 
 
@@ -110,50 +126,50 @@ def random_symbols(random: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def periodic_batch(random: np.random.Generator, window: int, rows: int) -> Batch:
-    """Return rows that repeat a segment of their own to the end; only the repeats are
-    scored.
-    """
+    """Return rows that repeat a segment of their own; only the repeats are scored."""
     # Lengths of segments are log-uniform from a record to three quarters of the window.
-    periods = log_uniform(
-        random.random((rows, 1)), RECORD, max(RECORD, 3 * window // 4)
-    )
+    longest = max(RECORD, 3 * window // 4)
+    periods = log_uniform(random.random((rows, 1)), RECORD, longest)
     places = np.arange(window)
-    tokens = np.take_along_axis(
-        random_symbols(random, rows, window), places % periods, axis=1
-    )
+    segments = random_symbols(random, rows, window)
+    tokens = np.take_along_axis(segments, places % periods, axis=1)
     return Batch(torch.from_numpy(tokens), torch.from_numpy(places >= periods))
 
 
 def log_uniform(
     share: np.ndarray, low: np.ndarray | int, high: np.ndarray | int
 ) -> np.ndarray:
-    """Map shares in [0, 1) to log-uniform whole numbers from `low` to at most
-    `high`.
-    """
+    """Map shares in [0, 1) to log-uniform whole numbers from `low` to `high`."""
     high = np.maximum(high, low)
-    return np.clip((low * ((high + 1) / low) ** share).astype(np.int64), low, high)
+    numbers = (low * ((high + 1) / low) ** share).astype(np.int64)
+    return np.clip(numbers, low, high)
 
 
 @dataclass(frozen=True)
 class Stretches:
     """Every token's stretch, in arrays of shape [rows, window]."""
 
-    number: np.ndarray  # in the row
-    kind: np.ndarray  # TEXT, QUOTATION, SYMBOLS or LOOK_UPS
-    start: np.ndarray  # the place of its first token
-    length: np.ndarray  # in tokens, those included that the end of the window cuts off
+    # The number of the stretch in its row.
+    number: np.ndarray
+    # TEXT, QUOTATION, SYMBOLS or LOOK_UPS.
+    kind: np.ndarray
+    # The place of its first token.
+    start: np.ndarray
+    # In tokens, those included that the end of the window cuts off.
+    length: np.ndarray
 
     @property
     def inside(self) -> np.ndarray:
+        """The place of every token in its stretch."""
         return np.arange(self.start.shape[1]) - self.start
 
-    def records(self, kind: int) -> np.ndarray:
-        """Return the places of first tokens of whole records, ascending in the
-        flattened batch.
-        """
-        whole = np.arange(self.start.shape[1]) + RECORD <= self.start + self.length
-        whole[:, 1 - RECORD :] = False
-        return np.flatnonzero((self.kind == kind) & whole & (self.inside % RECORD == 0))
+    def record_places(self, kind: int) -> np.ndarray:
+        """Return the first places of whole records, rising in the flattened batch."""
+        places = np.arange(self.start.shape[1])
+        is_whole = places + RECORD <= self.start + self.length
+        is_whole[:, 1 - RECORD :] = False
+        begins = self.inside % RECORD == 0
+        return np.flatnonzero((self.kind == kind) & is_whole & begins)
 
 
 def draw_stretches(
@@ -164,10 +180,11 @@ def draw_stretches(
     longest = max(mixture.shortest, int(mixture.longest * window))
     lengths = log_uniform(random.random((rows, count)), mixture.shortest, longest)
     starts = np.cumsum(lengths, axis=1) - lengths
-    first = np.zeros((rows, window), np.int64)
+
+    is_first = np.zeros((rows, window), np.int64)
     within = starts < window
-    first[np.nonzero(within)[0], starts[within]] = 1
-    number = np.cumsum(first, axis=1) - 1
+    is_first[np.nonzero(within)[0], starts[within]] = 1
+    number = np.cumsum(is_first, axis=1) - 1
 
     borders = np.cumsum([mixture.quotations, mixture.symbols, mixture.look_ups])
     drawn = np.searchsorted(borders, random.random((rows, count)), side="right")
@@ -175,66 +192,70 @@ def draw_stretches(
     kinds[(kinds == QUOTATION) & (lengths > starts)] = TEXT
     return Stretches(
         number,
-        *(
-            np.take_along_axis(each, number, axis=1)
-            for each in (kinds, starts, lengths)
-        ),
+        np.take_along_axis(kinds, number, axis=1),
+        np.take_along_axis(starts, number, axis=1),
+        np.take_along_axis(lengths, number, axis=1),
     )
 
 
 def mixed_batch(
     mixture: Mixture, random: np.random.Generator, text: np.ndarray
 ) -> Batch:
-    """Return windows of the mixture, over rows of text that are as long as the
-    window.
-    """
+    """Return windows of the mixture, made of rows of text as long as the window."""
     # Every token first gets the place that it is taken from: its own, a quoted token's,
     # or a record's. Then places are followed to their origin, and text and symbols
     # filled in there.
     rows, window = text.shape
     stretches = draw_stretches(mixture, random, rows, window)
+    is_quoted = stretches.kind == QUOTATION
+
     # A quotation's source ends before the quotation begins, and is anywhere before
     # that.
-    drawn = (random.random((rows, window)) for _ in range(2))
-    share, which = (
-        np.take_along_axis(draw, stretches.number, axis=1) for draw in drawn
+    shares = random.random((rows, window))
+    choices = random.random((rows, window))
+    distance = quantiles_of_distance(
+        mixture,
+        np.take_along_axis(shares, stretches.number, axis=1),
+        np.take_along_axis(choices, stretches.number, axis=1),
+        stretches.length,
+        stretches.start,
     )
-    distance = drawn_distance(mixture, share, which, stretches.length, stretches.start)
     origin = np.arange(rows * window)
-    origin -= np.where(stretches.kind == QUOTATION, distance, 0).ravel()
+    origin -= np.where(is_quoted, distance, 0).ravel()
     answers = add_look_ups(mixture, random, stretches, origin)
 
     is_text = stretches.kind == TEXT
     tokens = random_symbols(random, rows, window)
-    going_on = np.cumsum(is_text, axis=1) - 1
-    tokens[is_text] = np.take_along_axis(text, going_on, axis=1)[is_text]
-    filled = torch.from_numpy(tokens.ravel()[followed(origin)].reshape(rows, window))
+    places_in_text = np.cumsum(is_text, axis=1) - 1
+    tokens[is_text] = np.take_along_axis(text, places_in_text, axis=1)[is_text]
+    taken = tokens.ravel()[follow_origins(origin)].reshape(rows, window)
+    filled = torch.from_numpy(taken)
 
-    scored = is_text | ((stretches.kind == QUOTATION) & (stretches.inside >= CUE))
-    # Quoted since, or drawn twice by chance, a key may have another nearest value: not
-    # scored then.
-    known = ngram_predictions(filled, KEY) == filled
-    return Batch(filled, torch.from_numpy(scored) | (torch.from_numpy(answers) & known))
+    # A key that was quoted since, or drawn twice by chance, may have another nearest
+    # value, and is not scored then.
+    is_nearest = ngram_predictions(filled, KEY) == filled
+    scored = is_text | (is_quoted & (stretches.inside >= CUE))
+    scored_answers = torch.from_numpy(answers) & is_nearest
+    return Batch(filled, torch.from_numpy(scored) | scored_answers)
 
 
-def drawn_distance(
+def quantiles_of_distance(
     mixture: Mixture,
     share: np.ndarray,
-    which: np.ndarray,
+    choice: np.ndarray,
     low: np.ndarray | int,
     high: np.ndarray,
 ) -> np.ndarray:
-    """Return numbers from `low` to `high`: uniform in a share `far` of cases, else
-    log-uniform.
+    """Map shares in [0, 1) to numbers from `low` to `high`.
+
+    They are uniform where `choice` is below `mixture.far`, else log-uniform.
     """
     uniform = low + (share * np.maximum(high - low + 1, 1)).astype(np.int64)
-    return np.where(which < mixture.far, uniform, log_uniform(share, low, high))
+    return np.where(choice < mixture.far, uniform, log_uniform(share, low, high))
 
 
-def followed(origin: np.ndarray) -> np.ndarray:
-    """Follow places until they point at themselves: quotations of quotations are
-    chains.
-    """
+def follow_origins(origin: np.ndarray) -> np.ndarray:
+    """Follow places until they point at themselves: quotations may be of quotations."""
     while True:
         further = origin[origin]
         if np.array_equal(further, origin):
@@ -248,28 +269,37 @@ def add_look_ups(
     stretches: Stretches,
     origin: np.ndarray,
 ) -> np.ndarray:
-    """Add look-ups of earlier records to `origin`; return True at their values [rows,
-    window].
+    """Add look-ups of earlier records to `origin`; return True at their values.
+
+    The result has the shape [rows, window].
     """
     # The records of a row go in pairs. The second of a pair may be asked for, and where
     # its key is contested, the first of the same or of an earlier pair gets that key
     # too.
     rows, window = stretches.kind.shape
-    records, questions = stretches.records(SYMBOLS), stretches.records(LOOK_UPS)
-    first = np.searchsorted(records, questions // window * window)
-    pairs = (np.searchsorted(records, questions) - first) // 2
-    questions, first, pairs = (each[pairs > 0] for each in (questions, first, pairs))
+    records = stretches.record_places(SYMBOLS)
+    questions = stretches.record_places(LOOK_UPS)
+    first_records = np.searchsorted(records, questions // window * window)
+    earlier_pairs = (np.searchsorted(records, questions) - first_records) // 2
 
-    share, which, contest, other = random.random((4, len(questions)))
-    pair = pairs - drawn_distance(mixture, share, which, 1, pairs)
-    asked = records[first + 2 * pair + 1]
+    has_pairs = earlier_pairs > 0
+    questions = questions[has_pairs]
+    first_records = first_records[has_pairs]
+    earlier_pairs = earlier_pairs[has_pairs]
+
+    share, choice, contest, other_share = random.random((4, len(questions)))
+    back = quantiles_of_distance(mixture, share, choice, 1, earlier_pairs)
+    pair = earlier_pairs - back
+    asked = records[first_records + 2 * pair + 1]
     for offset in range(RECORD):
         origin[questions + offset] = asked + offset
 
+    other_pair = (other_share * (pair + 1)).astype(np.int64)
+    older = records[first_records + 2 * other_pair]
     contested = contest < mixture.contested
-    older = records[first + 2 * (other * (pair + 1)).astype(np.int64)]
     for offset in range(KEY):
         origin[older[contested] + offset] = asked[contested] + offset
+
     answers = np.zeros(rows * window, np.bool_)
     answers[questions + KEY] = True
     return answers.reshape(rows, window)

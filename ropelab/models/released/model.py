@@ -242,7 +242,7 @@ class ReleasedModel:
             return Rope(RopePlan(self.facts.geometry().inv_freq))
         return self.positions.own(length)
 
-    def hidden(
+    def hidden_states(
         self, tokens: Int[Tensor, "batch tokens"], *, last: int = 0
     ) -> Float[Tensor, "batch last width"]:
         """Return hidden states after all layers; InputError for more tokens than are

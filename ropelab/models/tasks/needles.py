@@ -219,7 +219,7 @@ def answered(
     # most probable one after those before it: one pass over a row that ends in the
     # right answer shows both.
     tokens = tokens.to(model.head.weight.device)
-    hidden, targets = model.hidden(tokens[:, :-1], last=last), tokens[:, -last:]
+    hidden, targets = model.hidden_states(tokens[:, :-1], last=last), tokens[:, -last:]
     logits = model.head(hidden).float()
     losses = cross_entropy(
         logits.transpose(1, 2), targets.to(logits.device), reduction="none"

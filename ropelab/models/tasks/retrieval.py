@@ -202,8 +202,8 @@ class Retrieval(EvaluationTask):
         for place in self._searched_places:
             batch = self.sequences_at(SEARCH_SEED, place, SEARCH_SEQUENCES)
             next(mode.passes(model, [place.context]))
-            asked = token_losses(model, batch.tokens, batch.asked)
-            losses.append(asked[batch.scored[:, -batch.asked :]].mean())
+            asked = token_losses(model, batch.tokens, batch.last_scored)
+            losses.append(asked[batch.scored[:, -batch.last_scored :]].mean())
         return float(torch.stack(losses).mean())
 
     @property

@@ -238,7 +238,7 @@ def test_8192_tokens_need_a_block_of_scores_at_a_time(name: str) -> None:
     shape = Shape(layers=1, width=8, heads=2, head_dim=8, trained_len=8192)
     model, text = model_with(name, shape), tokens(8192)[:1]
     with LargestTensor() as largest:
-        model.hidden(text)
+        model.hidden_states(text)
     assert largest.numbers <= SCORES_PER_BLOCK
     assert shape.heads * 8192**2 / 10 > SCORES_PER_BLOCK
 

@@ -96,13 +96,13 @@ def test_windows_without_a_scored_token_are_not_read(
 ) -> None:
     model, texts = random_model(rope()), tokens(2, 33)
     read: list[torch.Tensor] = []
-    hidden = model.hidden
+    hidden = model.hidden_states
 
     def recorded(block: torch.Tensor, last: int) -> torch.Tensor:
         read.append(block)
         return hidden(block, last=last)
 
-    monkeypatch.setattr(model, "hidden", recorded)
+    monkeypatch.setattr(model, "hidden_states", recorded)
     scored = (torch.arange(33) >= 30).expand(2, 33)
     correct(model, Batch(texts, scored), 8, 4)
     assert [block.shape[1] for block in read] == [8]

@@ -104,9 +104,9 @@ def test_the_last_tokens_have_what_they_have_among_all(
 ) -> None:
     monkeypatch.setattr(module, "QUERIES_PER_MASK", 4)
     model, batch = random_model(encoding), tokens(2, 12)
-    expected = model.hidden(batch)[:, -last:]
+    expected = model.hidden_states(batch)[:, -last:]
     torch.testing.assert_close(
-        model.hidden(batch, last=last), expected, rtol=1e-4, atol=1e-5
+        model.hidden_states(batch, last=last), expected, rtol=1e-4, atol=1e-5
     )
 
 

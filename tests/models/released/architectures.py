@@ -234,7 +234,7 @@ def _parts(model: ReleasedModel, read: torch.Tensor) -> float:
     """How far hidden states read in parts are from those of one pass; windows end in
     between.
     """
-    whole = model.hidden(read)
+    whole = model.hidden_states(read)
     return apart(model.read(read, longest=34), whole) if model.in_parts else 0.0
 
 

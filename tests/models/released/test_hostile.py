@@ -37,9 +37,9 @@ def measured(folder, corpus):
     fingerprint_of(folder)
     tokens = TokenText.of(corpus, str(folder)).documents(16, 2)[0]
     model = ReleasedModel(folder)
-    unmodified = model.head(model.hidden(tokens))
+    unmodified = model.head(model.hidden_states(tokens))
     model.encoding = rope(folder, "pi", 256)
-    return unmodified, model.head(model.hidden(tokens))
+    return unmodified, model.head(model.hidden_states(tokens))
 
 
 def test_a_sound_folder_is_measured(sound, corpus):

@@ -86,7 +86,7 @@ def test_no_attention_or_expert_kernel_of_the_configuration_is_used(tmp_path):
 def test_loading_and_reading_say_nothing(half, capfd):
     model = ReleasedModel(half)
     model.encoding = rope(half, "yarn", 256)
-    model.hidden(tokens(200))
+    model.hidden_states(tokens(200))
     assert capfd.readouterr() == ("", "")
 
 

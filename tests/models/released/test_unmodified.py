@@ -110,9 +110,9 @@ def test_a_long_context_read_in_parts_is_read_as_one(checkpoint, monkeypatch):
         model.encoding = encoding
         assert model.in_parts
         with torch.inference_mode(), monkeypatch.context() as patch:
-            whole = model.hidden(read)
+            whole = model.hidden_states(read)
             patch.setattr(forward, "LONGEST_PASS", 64)
-            parts = model.hidden(read)
+            parts = model.hidden_states(read)
         assert apart(parts, whole) < 1e-4
 
 
@@ -136,16 +136,16 @@ def test_tables_of_sines_end_where_the_checkpoint_ends(tmp_path):
     model = ReleasedModel(saved(tmp_path, "gptj", rotary_dim=8, head_dim=None))
     assert list(model.unmodified_passes([32, 64, 128])) == [[32, 64]]
     with pytest.raises(InputError, match="unmodified it takes no more than 64 tokens"):
-        model.hidden(tokens(65))
+        model.hidden_states(tokens(65))
     model.encoding = rope(tmp_path, "pi", 128)
-    assert model.hidden(tokens(128)).isfinite().all()
+    assert model.hidden_states(tokens(128)).isfinite().all()
 
 
 def test_a_method_for_another_geometry_is_refused(tmp_path):
     model = ReleasedModel(saved(tmp_path, "gpt_neox", rotary_pct=0.25))
     with pytest.raises(InputError, match="rotates 2 feature pairs, not 8"):
         model.encoding = rope(saved(tmp_path / "wider", "llama"), "pi", 128)
-        model.hidden(tokens(80))
+        model.hidden_states(tokens(80))
 
 
 def test_yarn_with_deepseeks_factors_multiplies_scores_as_its_code_does(tmp_path):

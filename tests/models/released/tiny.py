@@ -76,7 +76,7 @@ def tokens(length: int, rows: int = 2, vocabulary: int = VOCABULARY) -> Tensor:
 @torch.inference_mode()
 def logits(model: ReleasedModel, read: Tensor) -> Tensor:
     """Logits of a model behind our interface."""
-    return model.head(model.hidden(read))
+    return model.head(model.hidden_states(read))
 
 
 @torch.inference_mode()

@@ -34,7 +34,7 @@ class Certain(nn.Module):
         self.head = nn.Linear(vocabulary + 1, vocabulary, bias=False)
         nn.init.eye_(self.head.weight)
 
-    def hidden(self, tokens: Tensor, *, last: int = 0) -> Tensor:
+    def hidden_states(self, tokens: Tensor, *, last: int = 0) -> Tensor:
         """The prediction of the token after each, from those up to it."""
         known = nn.functional.pad(tokens, (0, 1))
         following = self.predictions(known)[:, 1:]
