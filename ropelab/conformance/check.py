@@ -32,7 +32,6 @@ from ropelab.math.numerics.budget import KINDS
 from ropelab.math.numerics.casts import STAGES, CastPlan
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.formats import FORMATS, round_to
-from ropelab.math.numerics.reduction import REDUCTIONS, halved, reduced_tables
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled
 from ropelab.readers.spec import RefusedError, RopeSpec, whole
 from ropelab.runs.errors import InputError
@@ -370,13 +369,12 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     )
     fix = "form angles in float32 and round only the table"
     distances = {row["cast"]: row["mean_difference"] for row in rows}
-    if best.startswith(LARGE_ARGUMENTS):
-        fix = REDUCE
-    elif distances[best] > distances["float32"] / 2:
-        period = explained.wrong_period(off, observed, expected, tolerance)
-        if period:
+    unexplained = distances[best] > distances["float32"] / 2
+    # A table's format explains no error of an angle.
+    if unexplained or best.startswith("table in "):
+        if period := explained.wrong_period(off, observed, expected, tolerance):
             best, fix = f"{LARGE_ARGUMENTS} ({period})", REDUCE
-        else:
+        elif unexplained:
             best = "no known rounding explains it"
             fix = "compare angles position by position"
     return Check(f"{best}: {off_by}", True, fix, rows=tables)
@@ -400,31 +398,7 @@ def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
         )
         if math.isfinite(apart):
             rows.append({"cast": name, "mean_difference": apart})
-    least = min((row["mean_difference"] for row in rows), default=0.0)
-    # A sine that is reduced well differs from an exact one by chance alone.
-    for row in reductions(observed, expected):
-        if row["mean_difference"] < least / 2:
-            rows.append(row)
     return sorted(rows, key=lambda row: row["mean_difference"])
-
-
-def reductions(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
-    """Return a row per number of terms in which a float32 sine may take 2 pi."""
-    chain = Chain(plans()["float32"], expected.budget().spectrum)
-    angles = chain.angles(observed.positions.astype(np.float64)).T
-    gain = expected.spec.attention_factor
-    rows: list[dict[str, Any]] = []
-    for terms, plain in REDUCTIONS.items():
-        words = "one term", "two terms", "three terms"
-        distances = []
-        for reduction in (plain, halved(plain), replace(plain, fused=True)):
-            cos, sin = reduced_tables(angles, reduction)
-            apart = np.abs(observed.cos - gain * cos).mean()
-            distances.append(float(apart + np.abs(observed.sin - gain * sin).mean()))
-        name = f"{LARGE_ARGUMENTS} (2 pi in {words[terms - 1]} of float32)"
-        if math.isfinite(min(distances)):
-            rows.append({"cast": name, "mean_difference": min(distances)})
-    return rows
 
 
 def plans() -> dict[str, CastPlan]:

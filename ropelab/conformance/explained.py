@@ -12,6 +12,7 @@ from ropelab.conformance.observed import frequencies
 from ropelab.conformance.rotations import SHEARED, Fault, Observed, Pairs, Table
 from ropelab.math import scaling
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.math.numerics.reduction import REDUCTIONS, halved, reduction_errors
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.files import table_beside
 from ropelab.runs.sentences import typed
@@ -417,6 +418,11 @@ def wrong_period(
     worst = int(np.abs(errors).argmax())
     if abs(errors[worst]) <= tolerance:
         return ""
+    for terms, reduction in REDUCTIONS.items():
+        for each in (reduction, halved(reduction), replace(reduction, fused=True)):
+            lost = reduction_errors(angles, each)
+            if np.abs(errors - lost).max() < abs(errors[worst]) / 4:
+                return f"2 pi in {('one term', 'two terms', 'three terms')[terms - 1]}"
     far = angles > angles.max() / 64
     shares = errors[far] / angles[far]
     # A wrong period is lost again and again, evenly.
