@@ -13,6 +13,8 @@ from ropelab.audit.findings import LEVELS, Finding
 from ropelab.audit.layers import find_rule, find_window, list_rotating
 from ropelab.audit.overview import Case
 from ropelab.audit.sources import read_source
+from ropelab.audit.words import count_pairs
+from ropelab.math.scaling import PositionInterpolation
 from ropelab.readers import registry
 from ropelab.readers.document import Document
 from ropelab.readers.families import table
@@ -21,9 +23,11 @@ from ropelab.readers.spec import short
 from ropelab.readers.trace import language_part
 from ropelab.runs.errors import InputError
 from ropelab.runs.rows import Result, Rows, grouped
-from ropelab.runs.sentences import shorten_numbers, typed
+from ropelab.runs.sentences import listed, shorten_numbers, typed
 from ropelab.runs.spelling import split_list
 
+# Columns of the table of runtimes by which two files are compared.
+EFFECTS = ("base", "rotary_dim", "method", "attention_factor", "claimed_tokens")
 COLUMNS = table("names")["columns"]  # of the runtimes, by their titles
 
 
@@ -80,7 +84,11 @@ def audit(
             f"{document.name}: {reference.stopped or 'no runtime reads it'}"
         )
     length = length or given.get("length")
-    case = Case(document, readings, reference, length or reference.main.length, length)
+    asking = ""
+    if length is None and "ctx_size" in given:
+        length, asking = given["ctx_size"], "llama.cpp"
+    compared = length or reference.main.length
+    case = Case(document, readings, reference, compared, length, asking)
     beside = aspects(case)
     found = findings.collect(case, beside)
     rows = {
@@ -123,14 +131,19 @@ def sentence(case: Case, beside: Sequence[Aspect]) -> str:
         agreement = f"refused as {document.encoding}; saved as UTF-8, {agreement}"
     stopped = [r.runtime.name for r in case.readings if r.outcome == "refused"]
     refused = f"; refused by {', '.join(stopped)}" if stopped else ""
+    exceeded = findings.list_exceeded(case)
+    stopping = [name for _, name in exceeded if name in findings.STOPS_BEYOND]
+    if stopping:
+        refused += f"; {case.asked} tokens are refused by {', '.join(stopping)}"
+    elif exceeded:
+        refused += f"; {case.asked} tokens are more than it has"
     kind = short(document.config.get("model_type") or document.kind)
     claimed = f", claims {' or '.join(map(str, lengths))}" if lengths else ""
     method = shorten_numbers(spec.method)
-    start = (
-        f"{spec.trained_len} tokens"
-        if spec.stated
-        else "a length that the file does not state"
-    )
+    start = "a length that the file does not state"
+    # Of a linear scaling a file gives the length after it.
+    if spec.stated and not isinstance(spec.scaling, PositionInterpolation):
+        start = f"{spec.trained_len} tokens"
     return (
         f"{document.name}: {agreement}{refused} ({kind}: {spec.rotary_dim} of"
         f" {spec.head_dim} features{describe_layers(case)}, base {typed(spec.base)}, {method} from"
@@ -152,64 +165,70 @@ def describe_layers(case: Case) -> str:
     return f"{words}, which see {window} tokens" if window else words
 
 
-def compare(one: Audit, other: Audit) -> list[dict[str, Any]]:
-    """Return the differences of two files: keys, and what each runtime makes of
-    them.
+def compare(one: Audit, other: Audit) -> Rows:
+    """Return the differences of two files: keys, and what runtimes make of them; those
+    that several runtimes share are one row.
     """
-    mine, theirs = facts(one), facts(other)
-    return [
-        {
-            "what": what,
-            "first": mine.get(what, "absent"),
-            "second": theirs.get(what, "absent"),
-        }
-        for what in dict.fromkeys((*mine, *theirs))
-        if mine.get(what) != theirs.get(what)
-    ]
+    rows: list[dict[str, Any]] = []
+    mine, theirs = keys_of(one), keys_of(other)
+    for key in dict.fromkeys((*mine, *theirs)):
+        first, second = mine.get(key, "absent"), theirs.get(key, "absent")
+        if first != second:
+            row = {"what": key, "first": first, "second": second, "runtimes": ""}
+            rows.append(row)
+
+    effects, runtimes = effects_of(one), effects_of(other)
+    changes = []
+    for runtime in dict.fromkeys((*effects, *runtimes)):
+        before, after = effects.get(runtime, {}), runtimes.get(runtime, {})
+        for what in dict.fromkeys((*before, *after)):
+            first, second = before.get(what, "absent"), after.get(what, "absent")
+            if first != second:
+                changes.append(((what, first, second), runtime))
+    for (what, first, second), names in grouped(changes).items():
+        everywhere = len(names) == len(effects.keys() & runtimes.keys())
+        who = "all" if everywhere and len(names) > 1 else ", ".join(names)
+        rows.append({"what": what, "first": first, "second": second, "runtimes": who})
+    return rows
 
 
-def facts(audit: Audit) -> dict[str, Any]:
-    found = {row["key"]: row["value"] for row in audit.rows["keys"]}
+def keys_of(audit: Audit) -> dict[str, Any]:
+    return {row["key"]: row["value"] for row in audit.rows["keys"]}
+
+
+def effects_of(audit: Audit) -> dict[str, dict[str, Any]]:
+    """Return what each runtime that reads a file computes, by names."""
+    effects: dict[str, dict[str, Any]] = {}
     for row in audit.rows["runtimes"]:
-        names = ("base", "rotary_dim", "method", "attention_factor", "claimed_tokens")
-        found |= {
-            f"{row['runtime']}, {row['layers']}: {name}": row.get(name)
-            for name in names
-        }
-    return found
+        if "base" not in row:
+            continue
+        place = "" if row["layers"] == "all" else f", {row['layers']} layers"
+        own = effects.setdefault(row["runtime"], {})
+        for name in EFFECTS:
+            own[f"{name}{place}"] = row[name]
+    return effects
 
 
-def folded(audit: Audit) -> list[tuple[str, str]]:
-    """Return in words what runtimes compute, and those that compute the same."""
-    rows = [row for row in audit.rows["runtimes"] if "base" in row]
-    names = (
-        r["runtime"] + ("*" if r["proof"].startswith("read") else "") for r in rows
-    )
-    groups = grouped(zip((in_words(r, audit.length) for r in rows), names, strict=True))
-    return [(words, ", ".join(names)) for words, names in groups.items()]
-
-
-def counted(row: Mapping[str, Any]) -> str:
-    return "{pairs_kept}/{pairs_blended}/{pairs_divided}".format(**row)
-
-
-def in_words(row: Mapping[str, Any], length: int) -> str:
-    layers = "" if row["layers"] == "all" else f"{row['layers']}: "
-    pairs = "unscaled"
-    if row["pairs_kept"] < row["rotary_dim"] // 2:
-        pairs = (
-            row["method"].partition("(")[0].replace("longrope", "a divisor per pair")
-        )
-    if row["pairs_blended"] or row["pairs_divided"]:
-        pairs = f"{counted(row)} pairs kept/blended/divided"
-    words = [f"base {typed(row['base'])}", f"{row['rotary_dim']} features", pairs]
-    if row["logit_multiplier"] != 1:
-        words.append(f"logits x{row['logit_multiplier']:.4g}")
-    if row["claimed_tokens"]:
-        words.append(f"up to {row['claimed_tokens']} tokens")
-    if row["first_off_tokens"]:
-        words.append(f"off from position {row['first_off_tokens']} in {length}")
-    return layers + ", ".join(words)
+def describe_difference(one: Audit, other: Audit) -> str:
+    """Say in a sentence how the main rotation of a second file differs."""
+    before, after = one.spec, other.spec
+    values = {
+        "base": (typed(before.base), typed(after.base)),
+        "rotated features": (before.rotary_dim, after.rotary_dim),
+        "scaling": (shorten_numbers(before.method), shorten_numbers(after.method)),
+        "factor on cos and sin": (
+            typed(before.attention_factor),
+            typed(after.attention_factor),
+        ),
+        "length": (before.length, after.length),
+    }
+    changes = []
+    for what, (first, second) in values.items():
+        if first != second:
+            changes.append(f"{what} {second} instead of {first}")
+    if not changes:
+        return "the main layers rotate alike in both files"
+    return f"the second file has {listed(changes)}"
 
 
 def short_tables(audit: Audit) -> dict[str, Rows]:
@@ -229,7 +248,7 @@ def short_tables(audit: Audit) -> dict[str, Rows]:
     runtimes = []
     for row in audit.rows["runtimes"]:
         named = {"runtime": f"{row['runtime']} {row['version']}"}
-        pairs = {"pairs": counted(row)} if "pairs_kept" in row else {}
+        pairs = {"pairs": count_pairs(row)} if "pairs_kept" in row else {}
         about = {"reader": row["problem"] or row["proof"], **row, **named, **pairs}
         runtimes.append({title: about.get(column) for title, column in COLUMNS.items()})
     more = {name: audit.rows[name] for name in ("context", "precision")}

@@ -3,14 +3,22 @@ runtimes.
 """
 
 import math
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ropelab.audit.beside import Aspect
+from ropelab.audit.layers import find_window
 from ropelab.audit.overview import TOLERANCE, Case, distance
-from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled, Yarn
-from ropelab.readers.families import TRAINED, meaning, near
+from ropelab.math.scaling import (
+    DynamicNtk,
+    Llama3,
+    LongRope,
+    Unscaled,
+    Yarn,
+)
+from ropelab.readers.families import TRAINED, family_of, meaning, near
 from ropelab.readers.reader import SAME_TYPES
 from ropelab.readers.registry import untyped
 from ropelab.readers.servers import VLLM_LENGTHS
@@ -24,13 +32,17 @@ from ropelab.readers.trace import (
 )
 from ropelab.runs.files import table_beside
 from ropelab.runs.rows import grouped
-from ropelab.runs.sentences import printable, typed
+from ropelab.runs.sentences import printable, shorten_numbers, typed
 
 Level = Literal["error", "warn", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warn", "note")
 # In config.json and in a GGUF file.
 SIZES = (("num_hidden_layers", "block_count"), ("hidden_size", "embedding_length"))
 CODES = table_beside(__file__, "codes")
+VERB = re.compile(r"\[(\w*)\|(\w*)\]")
+_BESIDE = table_beside(__file__, "beside")
+STOPS_BEYOND = _BESIDE["stops_beyond"]
+TRAINED_SCALED = frozenset(_BESIDE["trained_scaled"].split())
 
 
 @dataclass(frozen=True)
@@ -49,10 +61,19 @@ def found(code: str, which: str = "", level: Level = "warn", **values: Any) -> F
     """
     row = CODES[code][which] if which else CODES[code]
     level = "note" if code.startswith("N") else level
-    says, do = (
-        printable(row.get(part, "").format(**values)) for part in ("says", "do")
-    )
-    return Finding(code, level, says, do)
+    several = ", " in str(values.get("names", ""))
+    says = agree_verbs(row.get("says", ""), several).format(**values)
+    do = row.get("do", "").format(**values)
+    return Finding(code, level, printable(says), printable(do))
+
+
+def agree_verbs(sentence: str, several: bool) -> str:
+    """Take the form of each verb in brackets that fits one name or several.
+
+    >>> agree_verbs("{names} multipl[ies|y] scores", several=True)
+    '{names} multiply scores'
+    """
+    return VERB.sub(r"\2" if several else r"\1", sentence)
 
 
 def of_ratio(case: Case) -> str:
@@ -235,17 +256,18 @@ def differences(case: Case) -> Iterator[Finding]:
 
     for (about, largest, first), names in case.grouped(case.apart).items():
         if first is not None:
-            apart = (
-                f"has frequencies up to {largest:.4g} times off"
-                if largest
-                else "is off"
-            )
+            several = ", " in names
+            apart = "are off" if several else "is off"
+            if largest:
+                verb = "have" if several else "has"
+                apart = f"{verb} frequencies up to {largest:.4g} times off"
             place: dict[str, Any] = {
                 "length": case.length,
                 "tolerance": TOLERANCE,
                 "first": first,
             }
-            yield found("W05", names=names, about=about, apart=apart, **place)
+            words = shorten_numbers(about)
+            yield found("W05", names=names, about=words, apart=apart, **place)
 
     if isinstance(right.scaling, DynamicNtk):
         yield found("W07", trained=right.trained_len)
@@ -291,6 +313,59 @@ def lengths(case: Case) -> Iterator[Finding]:
         yield found("W10", limit=limit, names=", ".join(low), claims=claims)
 
 
+def find_limit(case: Case, name: str, spec: RopeSpec) -> int | None:
+    """Return the tokens up to which a runtime has rotations that the model was made
+    for, None without a limit.
+    """
+    scaling = spec.scaling
+    if isinstance(scaling, DynamicNtk):
+        return None
+    # Where all rotating layers have a window, no position is far from another.
+    text = language_part(case.document.config)[1]
+    if name not in STOPS_BEYOND and find_window(case.reference.model_type, text):
+        return None
+    if isinstance(scaling, LongRope) and isinstance(case.maximum, int):
+        # vLLM allows less by itself, and as much as the file has if it is asked.
+        return max(spec.length, case.maximum)
+    if name not in STOPS_BEYOND and isinstance(scaling, Yarn | Llama3):
+        reach = scaling.factor * spec.trained_len
+        return None if math.isinf(reach) else max(spec.length, round(reach))
+    return spec.length
+
+
+def list_exceeded(case: Case) -> list[tuple[int, str]]:
+    """Return the runtimes that are asked for more tokens than the model has in them,
+    each behind its limit.
+    """
+    exceeded = []
+    for name, spec in case.read:
+        limit = find_limit(case, name, spec)
+        if (
+            case.asked is not None
+            and limit is not None
+            and case.asked > limit
+            and case.asking in ("", name)
+        ):
+            exceeded.append((limit, name))
+    return exceeded
+
+
+def lengths_beyond(case: Case) -> Iterator[Finding]:
+    """Find lengths that a server refuses, and those that no position was made for."""
+    for limit, names in grouped(list_exceeded(case)).items():
+        others = []
+        for name in names:
+            if name in STOPS_BEYOND:
+                variable = STOPS_BEYOND[name]
+                about = {"asked": case.asked, "limit": limit, "variable": variable}
+                yield blamed(case, "E10", [name], **about)
+            else:
+                others.append(name)
+        if others:
+            words = ", ".join(others)
+            yield found("W18", names=words, asked=case.asked, limit=limit)
+
+
 def files(case: Case) -> Iterator[Finding]:
     """Find entries of a file that do nothing, entries that it lacks, and a tokenizer's
     limit.
@@ -326,19 +401,31 @@ def files(case: Case) -> Iterator[Finding]:
         yield found("W14", limit=limit, claimed=claimed)
 
 
+def is_trained_scaled(model_type: str) -> bool:
+    """Return True for models whose training went on with YaRN switched on."""
+    family = family_of(model_type)
+    by_class = family.rope.get("rope_type", family.rope.get("type")) == "yarn"
+    return by_class or family.latent or model_type in TRAINED_SCALED
+
+
 def notes(case: Case) -> Iterator[Finding]:
     """State the effect of a static factor on short prompts, and the runtimes left
     out.
     """
     spec, factor = case.spec, getattr(case.spec.scaling, "factor", 1.0)
-    if isinstance(spec.scaling, Yarn) and factor > 1:
+    # Of a model that was trained with it, the factor is no news, and stays.
+    if (
+        isinstance(spec.scaling, Yarn)
+        and factor > 1
+        and not is_trained_scaled(case.reference.model_type)
+    ):
         # Rounded as it is printed: 1 is no factor at all.
         rounded = f"{spec.logit_multiplier:.4g}"
         times = "" if rounded == "1" else f"every logit times {rounded}, "
         yield found("N01", factor=factor, trained=spec.trained_len, times=times)
-    if case.asked and factor > 1 and case.asked < factor * spec.trained_len:
-        need = max(1.0, case.asked / spec.trained_len)
-        yield found("N02", asked=case.asked, need=need, factor=factor)
+        if case.asked and case.asked < factor * spec.trained_len:
+            need = max(1.0, case.asked / spec.trained_len)
+            yield found("N02", asked=case.asked, need=need, factor=factor)
     kind = (case.reference.model_type, spec.length)
     if kind in TRAINED and isinstance(spec.scaling, Unscaled):
         yield found("N07", kind=kind[0], trained=TRAINED[kind], allowed=kind[1])
@@ -353,7 +440,7 @@ def collect(case: Case, beside: Sequence[Aspect]) -> tuple[Finding, ...]:
     """Return all findings, worst first; those of one level in the order of the
     rules.
     """
-    every = [*errors(case)]
+    every = [*errors(case), *lengths_beyond(case)]
     every += [found("W16", aspect=one.in_words()) for one in beside if one.differs]
     every += [
         found("N04", aspect=a.in_words()) for a in beside if a.unread and not a.differs

@@ -54,6 +54,7 @@ class Case:
     reference: Reading
     length: int  # tokens at which the runtimes are compared
     asked: int | None  # the same if the user gave it
+    asking: str  # the runtime whose own flag gave it, all if empty
 
     @property
     def spec(self) -> RopeSpec:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option, Typer
 
@@ -17,6 +17,7 @@ from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.errors import InputError, known, say
 from ropelab.runs.rows import Rows
+from ropelab.runs.sentences import count_of
 
 if TYPE_CHECKING:
     from ropelab.audit.audited import Audit
@@ -101,6 +102,7 @@ def audit(
     kind = "json" if json else known("--format", format_, ("text", "json", "sarif"))
     failing = LEVELS[known("--fail-on", fail_on, LEVELS)]
     seen, whole = tokens(length), verbose or kind == "json"
+    read_flags = list_flags(flags)
     audits = [
         audited.audit(
             name,
@@ -138,48 +140,89 @@ def audit(
             }
             for a in audits
         ]
-        more = {} if difference is None else {"difference": difference}
-        more |= {"draft": [asdict(finding) for finding in as_draft]} if as_draft else {}
+        more: dict[str, Any] = {}
+        if read_flags:
+            more["flags"] = read_flags
+        if difference is not None:
+            more["difference"] = difference
+        if as_draft:
+            more["draft"] = [asdict(finding) for finding in as_draft]
         print_document({"experiment": "audit", "files": documents, **more})
     else:
         for one in audits:
             if one is not audits[0]:
                 print_line("")
-            show_audit(one, verbose)
-        if difference == []:
-            print_line("no difference")
-        elif difference:
-            show_tables({"difference": difference})
+            show_audit(one, verbose, read_flags)
+        if difference is not None:
+            show_difference(audits, difference)
         show_findings(as_draft)
     levels = {one.worst() for one in audits} | {finding.level for finding in as_draft}
     return FOUND if levels & {*failing} else 0
 
 
-def show_audit(audit: "Audit", verbose: bool) -> None:
+def list_flags(text: str) -> list[str]:
+    """Return the flags of a server that were read, each with its value."""
+    from ropelab.readers.flags import taken
+
+    flags, _ = taken(split_words(text))
+    return [f"{name} {value}".rstrip() for name, value in flags]
+
+
+def split_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []  # The reader of flags says what is wrong.
+
+
+def show_audit(audit: "Audit", verbose: bool, flags: "Sequence[str]") -> None:
     """Print the verdict, the findings with their advice, the runtimes and what to type
     next.
     """
-    from ropelab.audit import audited
+    from ropelab.audit import audited, words
     from ropelab.show import terminal
 
     terminal.show_paragraph(audit.answer)
+    if flags:
+        terminal.show_paragraph(f"flags that were read: {', '.join(flags)}")
     print_line("")
-    show_findings(audit.findings)
-    if audit.findings:
+    findings = audit.findings
+    if not verbose:  # a line at the end counts the runtimes that are left out
+        findings = tuple(one for one in findings if one.code != "N03")
+    show_findings(findings)
+    if findings:
         print_line("")
+
     if verbose:
         show_tables(audited.short_tables(audit))
     else:
-        groups = audited.folded(audit)
-        for words, names in groups:
-            terminal.show_paragraph(f"{words}: {names}", hanging=4)
+        groups = words.group_alike(audit, audit.rows["runtimes"])
+        for text, names in groups:
+            terminal.show_paragraph(f"{text}: {names}", hanging=4)
         if any("*" in names for _, names in groups):
             print_line("* read from source, not run")
+        left = audit.unread("not modelled").values()
+        count = sum(len(names) for names in left)
+        if count:
+            print_line(f"{count_of(count, 'runtime')} left out (--verbose)")
     document, length = audit.document, max(audit.length, audit.spec.trained_len)
     if document.kind != "gguf" and Path(document.name).exists():  # emit reads no other
         source = shlex.quote(document.name)
         command = f"ropelab emit --from {source} --context {length} --target all"
         terminal.show_places({"next": command})
+
+
+def show_difference(audits: "Sequence[Audit]", difference: Rows) -> None:
+    """Print how a second file differs, in a sentence and a table."""
+    from ropelab.audit.audited import describe_difference
+    from ropelab.show import terminal
+
+    print_line("")
+    if not difference:
+        print_line("no difference")
+        return
+    terminal.show_paragraph(describe_difference(*audits))
+    show_tables({"difference": difference})
 
 
 def show_findings(findings: "Sequence[Finding]") -> None:

@@ -37,6 +37,7 @@ AUDITED = document("AuditedFile", name=str, answer=str, length=int, tables=AUDIT
 class Audit(TypedDict):
     experiment: Literal["audit"]
     files: list[AUDITED]  # type: ignore[valid-type]
+    flags: NotRequired[list[str]]
     difference: NotRequired[list[Row]]
     draft: NotRequired[list[Row]]
 

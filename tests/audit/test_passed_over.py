@@ -108,12 +108,12 @@ def test_emit_says_what_a_class_does_not_read(
 @pytest.mark.parametrize(
     ("config", "code", "words"),
     [
-        ({**GPTJ, "rope_theta": 5e5}, "E03", "vllm, sglang takes base 500000"),
+        ({**GPTJ, "rope_theta": 5e5}, "E03", "vllm, sglang take base 500000"),
         ({**GPTJ, "rope_scaling": YARN}, "E08", "not applied by transformers-5"),
         (
             {**ESM, "rope_theta": 5e5},
             "E03",
-            "takes base 10000 (constant of its class), not 500000",
+            "base 10000 (constant of its class), not 500000",
         ),
         # No runtime that reads the file applies it.
         (

@@ -1,0 +1,83 @@
+"""What runtimes compute in words, those that rotate alike together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ropelab.audit.overview import Case, agrees, distance
+from ropelab.readers.spec import RopeSpec
+from ropelab.runs.rows import Rows
+from ropelab.runs.sentences import shorten_numbers, typed
+
+
+@dataclass
+class Alike:
+    """A rotation of one layer type, and the runtimes that compute it."""
+
+    row: Mapping[str, Any]
+    spec: RopeSpec
+    names: list[str] = field(default_factory=list)
+
+    def holds(self, row: Mapping[str, Any], spec: RopeSpec, length: int) -> bool:
+        """Return True if another runtime rotates so, at that length and at others."""
+        same = ("layers", "base", "rotary_dim", "claimed_tokens")
+        if any(self.row[name] != row[name] for name in same):
+            return False
+        return agrees(spec, self.spec) and distance(spec, self.spec, length)[1] is None
+
+
+def group_alike(case: Case, rows: Rows) -> list[tuple[str, str]]:
+    """Return in words what runtimes compute, and the names of those that compute it.
+
+    ``rows`` is the table of runtimes. A name with a star was read from source only.
+    """
+    specs: list[RopeSpec | None] = []
+    for reading in case.readings:
+        specs += list(reading.layers.values()) or [None]
+
+    groups: list[Alike] = []
+    for row, spec in zip(rows, specs, strict=True):
+        if spec is None:
+            continue
+        group = None
+        for each in groups:
+            if each.holds(row, spec, case.length):
+                group = each
+                break
+        if group is None:
+            group = Alike(row, spec)
+            groups.append(group)
+        star = "*" if row["proof"].startswith("read") else ""
+        group.names.append(f"{row['runtime']}{star}")
+
+    words = [describe_row(group.row, case.length) for group in groups]
+    lines = []
+    for group, text in zip(groups, words, strict=True):
+        if words.count(text) > 1:  # different rotations in the same words
+            text = f"{text}, by {shorten_numbers(group.spec.method)}"
+        lines.append((text, ", ".join(group.names)))
+    return lines
+
+
+def count_pairs(row: Mapping[str, Any]) -> str:
+    return "{pairs_kept}/{pairs_blended}/{pairs_divided}".format(**row)
+
+
+def describe_row(row: Mapping[str, Any], length: int) -> str:
+    """Return a row of the table of runtimes in words."""
+    pairs = "unscaled"
+    if row["pairs_kept"] < row["rotary_dim"] // 2:
+        method = row["method"].partition("(")[0]
+        pairs = method.replace("longrope", "a divisor per pair")
+    if row["pairs_blended"] or row["pairs_divided"]:
+        pairs = f"{count_pairs(row)} pairs kept/blended/divided"
+
+    words = [f"base {typed(row['base'])}", f"{row['rotary_dim']} features", pairs]
+    if row["logit_multiplier"] != 1:
+        words.append(f"logits x{row['logit_multiplier']:.4g}")
+    if row["claimed_tokens"]:
+        words.append(f"up to {row['claimed_tokens']} tokens")
+    if row["first_off_tokens"]:
+        words.append(f"off from position {row['first_off_tokens']} in {length}")
+    text = ", ".join(words)
+    return text if row["layers"] == "all" else f"{row['layers']}: {text}"
