@@ -7,10 +7,10 @@ TORCH := torch==2.13.0
 # Tests are spread over a process per core, each with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -rs
 
-.PHONY: all-figures reference smollm2 second-corpus docs lock test test-all suite stress golden lint bench oracles doctor wheel dist clean help
+.PHONY: all-figures reference smollm2 second-corpus docs lock test test-all suite stress golden lint bench oracles doctor wheel dist clean clean-results help
 
 help:                ## show this
-	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
 
 all-figures: $(READY)  ## run every config in configs/ and write results/index.html and index.md (finished runs are reused)
 	$(BIN)/ropelab run configs --results results
@@ -65,9 +65,12 @@ dist: $(READY)          ## build wheel and sdist into dist/, and check them as P
 	build/release/bin/python -m build --quiet --outdir dist
 	build/release/bin/python -m twine check --strict dist/*
 
-clean:               ## remove the environment and everything in results/ but the reference
+clean:                 ## remove the environment and what was built; results stay
 	rm -rf $(VENV) build *.egg-info
-	find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +
+
+clean-results:         ## remove all runs in results/ but the reference, after asking
+	@printf 'This removes every run in results/ but the reference, and its trained models. Type yes: '
+	@read -r answer; if [ "$$answer" = yes ]; then find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +; else echo 'nothing was removed'; exit 1; fi
 
 docs: $(READY)         ## write README.md, docs/findings.md and docs/notes from docs/templates and the committed tables
 	$(BIN)/python tools/docs.py --write

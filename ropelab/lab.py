@@ -32,7 +32,7 @@ from ropelab.runs.cell import (
 from ropelab.runs.config import Config, Label, build, respelled
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.engine.schedule import machine_for
-from ropelab.runs.errors import RopelabError, naming, needing_packages
+from ropelab.runs.errors import InputError, RopelabError, naming, needing_packages
 from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond, refuse_longer
 from ropelab.runs.files import check_name
 from ropelab.runs.folders import Waiting, quietly
@@ -430,6 +430,8 @@ def run(
     those of `Lab`. Raises InputError for a value that is not allowed, and for work
     beyond the limits.
     """
+    if results == "":
+        raise InputError("results is empty; give a folder, or None for none")
     folder = Path(results) if results is not None else None
     lab = Lab(results=folder, force=force, limits=limits)
     if quick:

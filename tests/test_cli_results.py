@@ -118,12 +118,10 @@ def test_what_was_asked_to_be_explained_is_printed(call):
     assert "stored" in out.split("as asked with --explain")[1]
 
 
-@pytest.mark.parametrize(
-    "output", ["folder", "", "file/page.html", "file/more/page.html"]
-)
+@pytest.mark.parametrize("output", ["folder", "file/page.html", "file/more/page.html"])
 def test_an_output_that_cannot_be_is_bad_input(call, tmp_path, output):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     status, out, err = call("explore", "--output", output)
     assert (status, out, len(err.splitlines())) == (2, "", 1)
-    assert err.startswith(f"ropelab: cannot write {output or '.'}: ")
+    assert err.startswith(f"ropelab: cannot write {output}: ")

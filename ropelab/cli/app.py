@@ -37,6 +37,12 @@ OTHERS = (
     ),
     *(results.models, results.schema),
 )
+# Options that are texts, or lists of which none is a choice.
+MAY_BE_EMPTY = (
+    *("--title", "--flags", "--methods", "--method", "--schemes", "--components"),
+    *("--formats", "--preset", "--cache", "--casts", "--dropped", "--sections"),
+    *("--long-lengths", "--channels"),
+)
 
 
 def application(word: str | None = None) -> typer.Typer:
@@ -165,6 +171,20 @@ def _top(
         typer.echo(context.get_help())
 
 
+def _refuse_empty(before: str, word: str) -> None:
+    """Refuse a variable of the shell that is not set: as a path it would be the working
+    folder, as a value the default.
+    """
+    flag, equals, value = word.partition("=")
+    if word.startswith("--") and equals and not value and flag not in MAY_BE_EMPTY:
+        raise InputError(f"{flag} is empty; give it a value, or leave it out")
+    if word or before in MAY_BE_EMPTY:
+        return
+    if before.startswith("--") or before == "-o":
+        raise InputError(f"{before} is empty; give it a value, or leave it out")
+    raise InputError(f"the argument after '{before}' is empty")
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: errors are one line on stderr, never a
     traceback.
@@ -174,10 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     def command() -> Any:
         for before, word in pairwise(("ropelab", *typed)):
             check_name(word)
-            # A variable of the shell that is not set; as a path it would be the working
-            # folder.
-            if not (word or before.startswith("-")):
-                raise InputError(f"the argument after '{before}' is empty")
+            _refuse_empty(before, word)
         # A shell that completes a command asks for all flags.
         names = (word for word in typed if not word.startswith("-"))
         app = application(

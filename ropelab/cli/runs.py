@@ -20,6 +20,7 @@ from ropelab.runs.cell import silent
 from ropelab.runs.config import Label, read_toml, respelled, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, known, say
+from ropelab.runs.folders import check_own
 from ropelab.runs.interrupts import interrupt
 from ropelab.runs.sentences import count_of
 from ropelab.runs.spelling import PARTIAL, flag_of
@@ -169,10 +170,14 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
 def _asked(
     paths: Sequence[Path], index: str, options: Options
 ) -> "tuple[Lab, list[Sweep]]":
+    from ropelab.show import gallery
     from ropelab.show.gallery import check_index
+    from ropelab.show.page import document
     from ropelab.sweeps.cases import read_sweeps
 
     check_index(index)
+    check_own(options.results / index, gallery.MARK)
+    check_own(options.results / "index.html", document.MARK)
     lab = _lab(options)
     return lab, read_sweeps([builtin.resolved(path) for path in paths], lab)
 
@@ -186,7 +191,7 @@ def _more_figures(options: Options) -> Callable[[Run], object]:
 
     def draw(run: Run) -> None:
         if run.folder and (names, kind) != (("png",), "screen"):  # those every run has
-            drawn.write(
+            drawn.write_own(
                 drawn.as_files(run.figures(kind), names, kind), run.folder / "figures"
             )
 

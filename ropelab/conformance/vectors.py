@@ -20,7 +20,7 @@ from ropelab.readers.document import load
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
-from ropelab.runs.folders import replaced_file
+from ropelab.runs.folders import check_own, replaced_file
 from ropelab.runs.rows import Result, Rows
 
 # Ends of formats and tables; the trained and the claimed length come on top.
@@ -30,6 +30,9 @@ LARGEST_HEAD = 1024  # features; the files grow with their square
 ABOUT = "about.json"
 Facts = Mapping[str, Any]
 README = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
+# The first words of every README of vectors.
+MARK = README.partition("{")[0].strip()
+FILES = ("vectors.npz", "vectors.safetensors", "vectors.json", ABOUT)
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,17 @@ def rotated_bound(
     )
 
 
+def _refuse_foreign(folder: Path) -> None:
+    """Raise InputError for a folder in which a file that is not ours would be
+    replaced.
+    """
+    readme = folder / "README.md"
+    check_own(readme, MARK)
+    if not readme.exists():
+        for name in FILES:
+            check_own(folder / name)
+
+
 def write(
     folder: Path, arrays: Mapping[str, np.ndarray], about: Facts, config: Facts
 ) -> None:
@@ -167,15 +181,17 @@ def write(
     readme = README.format(**about, **words, block=block, turned=turned)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _refuse_foreign(folder)
         # Gone until all are written: it must not stand beside vectors of another
         # configuration.
         (folder / ABOUT).unlink(missing_ok=True)
         np.savez(archive := io.BytesIO(), allow_pickle=False, **arrays)
+        # The README is first: it is what marks the others as ours.
         for name, content in {
+            "README.md": readme.encode(),
             "vectors.npz": archive.getvalue(),
             "vectors.safetensors": packed,
             "vectors.json": json.dumps({**about, "arrays": plain}).encode(),
-            "README.md": readme.encode(),
             # The configuration may hold `Infinity`, at which other readers of JSON
             # stop.
             ABOUT: json.dumps({**about, "config": config}, indent=2).encode(),

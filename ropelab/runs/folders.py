@@ -17,12 +17,17 @@ from typing import Any, NoReturn
 
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
-from ropelab.runs.files import check_regular
+from ropelab.runs.errors import InputError
+from ropelab.runs.files import check_regular, read_regular
 
 # The answers of file systems without locks, such as NFS without a lock daemon.
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 # A folder is between two names for milliseconds, unless a process ended there.
 SECONDS_BETWEEN_NAMES = 1.0
+
+# The names and hashes of what was written into a folder of the user's.
+RECORD = ".ropelab.json"
+LARGEST_RECORD = 2**24
 
 Waiting = Callable[[Path], None]
 
@@ -132,6 +137,44 @@ def files_below(folder: Path) -> list[Path]:
 
     found = os.walk(folder, onerror=fail)
     return sorted(Path(top, name) for top, _, names in found for name in names)
+
+
+def check_own(path: Path, mark: str = "") -> None:
+    """Raise InputError where a file is in the place of a new one, and is not ours.
+
+    A file of ours has the mark in it, or its hash is in the record of its folder.
+    """
+    try:
+        check_regular(path, follow_links=False)
+    except OSError:
+        # What is not there, or is no file, is the business of whoever writes.
+        return
+    content = path.read_bytes()
+    if mark and mark.encode() in content:
+        return
+    if _read_record(path.parent).get(path.name) == hashlib.sha256(content).hexdigest():
+        return
+    raise InputError(
+        f"{path} is there and was not written by ropelab; move it away, or choose"
+        " another place"
+    )
+
+
+def record_own(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Record the files that were written into a folder of the user's."""
+    record = _read_record(folder)
+    for name, content in files.items():
+        record[name] = hashlib.sha256(content).hexdigest()
+    with replaced_file(folder / RECORD) as fresh:
+        fresh.write_text(json.dumps(record, indent=1), encoding="utf-8")
+
+
+def _read_record(folder: Path) -> dict[str, str]:
+    try:
+        record = json.loads(read_regular(folder / RECORD, LARGEST_RECORD))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _siblings(folder: Path) -> tuple[Path, Path]:

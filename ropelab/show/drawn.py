@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, known
-from ropelab.runs.folders import replaced_file
+from ropelab.runs.folders import check_own, record_own, replaced_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,9 +95,24 @@ def as_files(
     return files
 
 
-def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write encoded files into a folder, each whole or not at all; InputError if one
-    cannot be.
+def write(files: Mapping[str, bytes], folder: Path, mark: str = "") -> list[Path]:
+    """Write files into a folder of the user's; InputError where one would replace a
+    file that ropelab did not write.
+
+    `mark` is a text that all files of this kind have; without one the folder keeps a
+    record of them.
+    """
+    for name in files:
+        check_own(folder / name, mark)
+    paths = write_own(files, folder)
+    if not mark:
+        record_own(folder, files)
+    return paths
+
+
+def write_own(files: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Write encoded files into a folder of ours, each whole or not at all; InputError
+    if one cannot be.
     """
     for name, content in files.items():
         try:

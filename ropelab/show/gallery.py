@@ -27,6 +27,10 @@ SPECIAL = re.compile(r"([\\`*\[\]<>&~]|(?<!\w)_|_(?!\w))")
 SAFE = "/+"
 
 
+# A line of every index.
+MARK = "Each run: the question, the answer computed from its tables,"
+
+
 def check_index(name: str) -> None:
     """Refuse an index that would be outside of the results folder, or in the way of
     runs.
@@ -79,7 +83,7 @@ def write_index(results: Path, name: str = "index.md", title: str = "Results") -
         "kept": _kept(results),
     }
     text = rendered("index.md.j2", FILTERS, title=title, **about)
-    return write({name: text.encode()}, results)[0]
+    return write({name: text.encode()}, results, MARK)[0]
 
 
 def _kept(results: Path) -> set[str] | None:

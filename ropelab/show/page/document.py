@@ -16,6 +16,9 @@ from ropelab.runs.sentences import verdict_and_rest
 from ropelab.show.drawn import write
 from ropelab.show.terminal import format_value
 
+# In the title of every page.
+MARK = "ropelab</title>"
+
 
 def write_page(
     path: Path, template: str, scripts: Sequence[str], **values: Any
@@ -32,7 +35,7 @@ def write_page(
     )
     page = {"script": Markup(script), "style": Markup(style), "policy": policy}
     text = rendered(template, FILTERS, **page, **values)
-    return write({path.name: text.encode()}, path.parent)[0]
+    return write({path.name: text.encode()}, path.parent, MARK)[0]
 
 
 def as_data(value: Any) -> Markup:
