@@ -129,6 +129,24 @@ def test_a_number_that_could_mean_two_is_refused_with_what_to_type(values, typed
         build(Sample, values)
 
 
+@pytest.mark.parametrize("text", [",".join(map(str, range(1001))), list(range(1001))])
+def test_a_list_has_a_bound_and_its_error_an_end(text):
+    with pytest.raises(InputError) as caught:
+        build(Sample, {"methods": text if isinstance(text, str) else [*map(str, text)]})
+    said = str(caught.value)
+    assert said.startswith("methods must have at most 1000 values, not 1001")
+    assert len(said) < 300
+
+
+def test_seeds_and_another_list_have_a_bound_together():
+    from ropelab.experiments.extrapolate import ExtrapolateConfig
+
+    methods = [f"yarn(factor={1 + n / 100})" for n in range(101)]
+    with pytest.raises(InputError, match="10100 combinations; at most 10000"):
+        build(ExtrapolateConfig, {"methods": methods, "seeds": list(range(100))})
+    assert build(ExtrapolateConfig, {"methods": methods, "seeds": list(range(99))})
+
+
 def test_a_list_with_blanks_is_a_list_and_its_command_too():
     assert build(Sample, {"contexts": "32, 768"}).contexts == (32, 768)
     command = command_of("base", {"context": [32, 768]})

@@ -9,7 +9,10 @@ import pytest
 
 MAKEFILE = Path(__file__).parents[1] / "Makefile"
 
-pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(not shutil.which("make"), reason="needs make"),
+]
 
 
 def make(target: str, typed: str = "") -> tuple[int, str]:

@@ -274,3 +274,27 @@ def test_a_working_folder_that_is_gone_is_one_line(tmp_path):
     assert done.returncode in (1, 2)
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("ropelab: ")
+
+
+# A control of eight bits, marks of direction, line ends of Unicode, DEL, a tag beyond
+# the first plane, an unpaired surrogate.
+UNSEEN = [
+    "\x9b",
+    "\u202e",
+    "\u2028",
+    "\u2029",
+    "\x7f",
+    "\u200b",
+    "\U000e0041",
+    "\ud800",
+]
+
+
+@pytest.mark.parametrize("letter", UNSEEN)
+def test_a_document_holds_nothing_that_steers_a_terminal(letter, capsys):
+    document = {f"key{letter}": [f"a{letter}b", "größer"]}
+    outcome.print_document(document)
+    out = capsys.readouterr().out
+    assert letter not in out
+    assert "größer" in out
+    assert json.loads(out) == document

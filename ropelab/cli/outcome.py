@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from ropelab.runs import interrupts
-from ropelab.runs.errors import InputError, RopelabError, defect, printable
+from ropelab.runs.errors import InputError, RopelabError, defect, printable, unseen_in
 
 # What a command returns that ended by KeyboardInterrupt, whichever signal it was.
 INTERRUPTED = 130
@@ -109,6 +109,15 @@ def print_line(text: object) -> None:
 
 
 def print_document(document: Mapping[str, Any]) -> None:
-    """One JSON document on stdout, in letters that the stream has."""
+    """One JSON document on stdout, in letters that the stream has and a terminal
+    shows.
+    """
     ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
-    print(json.dumps(document, ensure_ascii=ascii_only, allow_nan=False))
+    text = json.dumps(document, ensure_ascii=ascii_only, allow_nan=False)
+    # JSON escapes what is below a blank; a terminal is steered by more than that.
+    for letter in unseen_in(text):
+        units = letter.encode("utf-16-be", "surrogatepass")
+        pairs = zip(units[::2], units[1::2], strict=True)
+        escaped = "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs)
+        text = text.replace(letter, escaped)
+    print(text)

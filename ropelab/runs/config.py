@@ -44,6 +44,11 @@ from ropelab.runs.spelling import (
 
 # Bytes of a config file: a pasted table of factors is far smaller.
 LARGEST_FILE = 2**20
+# Values of one list: runs of one file are as many (ropelab/sweeps/cases.py).
+MOST_VALUES = 1000
+# Seeds times the values of another list: each is several measurements, which are listed
+# before the first of them is made.
+MOST_PAIRS = 10_000
 # Files of models, which are often given in the place of a config of runs.
 MODEL_SUFFIXES = (".json", ".gguf", ".safetensors")
 
@@ -52,6 +57,20 @@ def _even(value: int) -> int:
     if value % 2:
         raise ValueError("must be even: rotary features come in pairs")
     return value
+
+
+def _as_distinct(split: Callable[[object], object]) -> WrapValidator:
+    """Return a validator of a list: its values as `split` reads them, each once."""
+
+    def read_values(value: object, read: Callable[[object], Any]) -> tuple[Any, ...]:
+        parts = split(value)
+        if isinstance(parts, tuple) and len(parts) > MOST_VALUES:
+            raise ValueError(
+                f"must have at most {MOST_VALUES} values, not {len(parts)}"
+            )
+        return tuple(dict.fromkeys(read(parts)))
+
+    return WrapValidator(read_values)
 
 
 def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
@@ -78,17 +97,12 @@ T = TypeVar("T")
 # Mark a tuple field that may be typed as `a,b`; AsList drops repeated values, each of
 # which would count one result several times.
 AsSequence = BeforeValidator(read_list)
-AsList = WrapValidator(lambda value, read: tuple(dict.fromkeys(read(read_list(value)))))
+AsList = _as_distinct(read_list)
+AsLengths = _as_distinct(read_lengths)
 Names = Annotated[tuple[str, ...], AsList]
 # Each format once, whichever of its names is given.
-Formats = Annotated[
-    tuple[str, ...],
-    WrapValidator(lambda value, read: tuple(dict.fromkeys(read(read_formats(value))))),
-]
+Formats = Annotated[tuple[str, ...], _as_distinct(read_formats)]
 Some = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
-AsLengths = WrapValidator(
-    lambda value, read: tuple(dict.fromkeys(read(read_lengths(value))))
-)
 Counts = Annotated[tuple[Count, ...], AsLengths, Field(min_length=1)]
 Naturals = Some[Natural]
 Bases = Annotated[tuple[Base, ...], AsLengths, Field(min_length=1)]
@@ -153,6 +167,20 @@ class Config(BaseModel):
                 f"{PARTIAL} must be a number above 0 and up to 1, got {share!r}"
             )
         return others | {"rotary_dim": int(part * whole)}
+
+    @model_validator(mode="after")
+    def _listable(self) -> Self:
+        # Each seed is trained, or measured, with each value of another list.
+        lists = {name: value for name, value in self if isinstance(value, tuple)}
+        seeds = len(lists.pop("seeds", ()))
+        longest = max(lists, key=lambda name: len(lists[name]), default="")
+        count = seeds * len(lists.get(longest, ()))
+        if count > MOST_PAIRS:
+            raise ValueError(
+                f"seeds and {longest} ask for {count} combinations; at most"
+                f" {MOST_PAIRS} are allowed in a run"
+            )
+        return self
 
     def asks(self, question: str) -> str:
         """Return the experiment's question as this config asks it."""
@@ -252,6 +280,7 @@ def build(
 # out.
 SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
 LONGEST_SPAN = 100
+LONGEST_SHOWN = 200
 
 
 def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
@@ -270,7 +299,15 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
             return f"{flag} takes a list; type: {flag} {numbers}"
     if not location:
         return text
-    return f"{name(str(location[0]))} {plain_words(text)}, got {problem['input']!r}"
+    return f"{name(str(location[0]))} {plain_words(text)}, got {_shown(problem)}"
+
+
+def _shown(problem: ErrorDetails) -> str:
+    """Return the value that is wrong, with an end where it is longer than a line."""
+    text = repr(problem["input"])
+    if len(text) <= LONGEST_SHOWN:
+        return text
+    return f"{text[:LONGEST_SHOWN]} ..."
 
 
 def plain_words(text: str) -> str:

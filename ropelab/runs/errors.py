@@ -152,12 +152,16 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'
     """
-    unseen = {
-        each for each in text if each != "\n" and unicodedata.category(each) in UNSEEN
-    }
+    unseen = unseen_in(text)
     return "".join(
         c.encode("unicode_escape").decode() if c in unseen else c for c in text
     )
+
+
+def unseen_in(text: str) -> set[str]:
+    """Return the characters of a text that steer a terminal or cannot be seen."""
+    letters = set(text) - {"\n"}
+    return {each for each in letters if unicodedata.category(each) in UNSEEN}
 
 
 def say(text: str) -> None:

@@ -100,7 +100,7 @@ def test_every_run_is_called_after_its_file_and_its_case(tmp_path):
             r"case 1 \(nothing of its own\): title must be text, got 3",
         ),
         (
-            '[grid]\nbase = [1e4, "10k", 10_000]',
+            '[grid]\nbase = [1e4, "2e4", 10_000]',
             r"x\.toml: case 3 is the same run as case 1",
         ),
         ("[[case]]\n[[case]]", "case 2 is the same run as case 1"),
