@@ -739,3 +739,48 @@ def test_an_error_in_ones_own_code_is_its_line(mymodule, capsys, command: str) -
     status, _, err = typed(capsys, *command.split(), "mymodule:MyRoPE(factor=4)")
     assert (status, err.count("\n")) == (2, 1)
     assert re.search(r"mymodule.py, line 1\d: AttributeError: .*'nothing'", err)
+
+
+@pytest.mark.parametrize(
+    ("command", "reference"),
+    [
+        ("freqs --method", "ropelab.math.scaling:Scaling"),
+        ("extrapolate --methods", "ropelab.math.scaling:Scaling"),
+        ("extrapolate --methods", "ropelab.models.methods.method:Method"),
+        ("extrapolate --methods", "ropelab.models.methods.method:Scaled"),
+        ("encodings --encodings", "ropelab.models.encoding.base:Encoding"),
+        ("freqs --method", "mymodule:Empty"),
+        ("freqs --method", "mymodule:Different"),
+    ],
+)
+def test_a_class_that_is_no_method_itself_is_one_line(
+    mymodule, capsys, command: str, reference: str
+) -> None:
+    mymodule(
+        "from ropelab.math.scaling import Scaling, Unscaled\n"
+        "class Empty(Scaling):\n"
+        "    name = 'empty'\n"
+        "class Different(Unscaled):\n"
+        "    name = 'different'\n"
+        "    def __init__(self, number): self.number = number\n"
+    )
+    status, out, err = typed(capsys, *command.split(), reference, "--no-limits")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert reference.partition(":")[2] in err
+
+
+@pytest.mark.parametrize("text", ["abc", "2.5"])
+def test_a_limit_of_cores_that_is_no_number_is_one_line(
+    mymodule, capsys, monkeypatch, text: str
+) -> None:
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", text)
+    status, _, err = typed(capsys, "freqs", "--head-dim", "16")
+    assert (status, err.count("\n")) == (2, 1)
+    assert f"got '{text}'" in err
+
+
+def test_a_module_that_ends_the_process_is_one_line(mymodule, capsys) -> None:
+    mymodule("raise SystemExit(3)")
+    status, out, err = typed(capsys, "freqs", "--method", "mymodule:MyRoPE")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "SystemExit" in err

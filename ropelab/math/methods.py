@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, known, unknown_name
 from ropelab.runs.files import table_beside
-from ropelab.runs.own import find
+from ropelab.runs.own import find, is_own
 from ropelab.runs.spelling import NUMBER, read_number, read_plain_number, split_list
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scalin
         raise InputError(
             f"{name} must be a class below Scaling; here it is none (docs/own.md)"
         )
+    if found.plan is Scaling.plan:
+        raise InputError(f"{name} has no plan() of its own (docs/own.md)")
     return found
 
 
@@ -146,7 +148,13 @@ def build_method(
         # The dataclass itself would raise a TypeError, which gives the user no advice.
         if field.default is MISSING and field.name not in values:
             raise InputError(f"{method.name} needs {field.name}=...")
-    return method(**values)
+    try:
+        return method(**values)
+    except TypeError as error:
+        # A class of one's own may have an __init__ that its fields do not describe.
+        if not is_own(method):
+            raise
+        raise InputError(f"{method.__name__}: {error} (docs/own.md)") from None
 
 
 def split_call(text: str) -> tuple[str, list[str]]:

@@ -11,11 +11,14 @@ autocast of matrix products.
 # The rule asks the processor, not a clock: a probe would answer differently on a busy
 # machine, and the same config would not give the same tables twice.
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Literal
+
+from ropelab.runs.errors import InputError
 
 # A number format as a config names it; `auto` is resolved before anything is computed.
 DtypeName = Literal["auto", "float32", "bfloat16"]
@@ -55,7 +58,14 @@ def cores() -> int:
     """
     from loky import cpu_count
 
-    return int(cpu_count())
+    try:
+        return int(cpu_count())
+    except ValueError:
+        # It reads one variable of the environment, which may hold anything.
+        limit = os.environ.get("LOKY_MAX_CPU_COUNT", "")
+        raise InputError(
+            f"LOKY_MAX_CPU_COUNT must be a whole number of cores, got '{limit}'"
+        ) from None
 
 
 def available_memory(group: Path = Path("/sys/fs/cgroup")) -> int:

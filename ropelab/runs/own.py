@@ -81,7 +81,7 @@ def _imported(reference: str) -> Any:
             return resolve_name(reference)
     except RopelabError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # No closed set: the module may do anything.
         kind = type(error).__name__
         raise InputError(

@@ -91,6 +91,8 @@ def _find_own_class(name: str) -> "type[Encoding] | None":
 
     if not (isinstance(own, type) and issubclass(own, Encoding)):
         raise InputError(f"{name} must be a class below Encoding (docs/own.md)")
+    if own is Encoding:
+        raise InputError(f"{name} is no encoding of its own (docs/own.md)")
     return own
 
 

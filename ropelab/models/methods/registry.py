@@ -8,12 +8,13 @@ table.
 
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
+from inspect import isabstract
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from ropelab.math import methods
 from ropelab.runs.errors import InputError
-from ropelab.runs.own import find, named
+from ropelab.runs.own import find, is_own, named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +37,10 @@ def method_class(name: str) -> "type[Scaling] | type[Method]":
         return resolve_name(f"ropelab.models.methods.{methods.ON_MODELS[key]}")
     found = None if key in methods.FREQUENCIES else find("methods", name)
     if isinstance(found, type) and issubclass(found, Method):
+        # Classes of this package that stand for no method are parts of others.
+        part = not is_own(found) and getattr(found, "name", "") not in METHODS
+        if part or isabstract(found):
+            raise InputError(f"{name} is no method that can be used (docs/own.md)")
         return found
     return methods.scaling_class(name, METHODS)
 
