@@ -22,7 +22,7 @@ from ropelab.runs.errors import InputError
 # not.
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
-    from ropelab.models.encoding.rope import Rope
+    from ropelab.models.encoding.rope import Remapped, Rope
 
 # The features of a head that form a pair; trained weights belong to one of the two
 # layouts.
@@ -35,9 +35,7 @@ COUNTS = ("window", "group", "chunk", "shift", "steps", "budget")
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Typed, ABC):
-    """A method on a model; its label is without the factor, which has a column in
-    tables.
-    """
+    """A method on a model; its label is without the factor, which is a column."""
 
     # A released model lets frequencies and attention be changed, and its weights not.
     acts_on: ClassVar[ActsOn] = "attention"
@@ -49,18 +47,20 @@ class Method(Typed, ABC):
     def factor(self) -> float:
         return 1.0
 
-    def resolved(self, geometry: Geometry, test_len: int) -> Self:
-        """Set the open parameters for a model and a length; InputError if it does not
-        fit.
+    def resolve(self, geometry: Geometry, test_len: int) -> Self:
+        """Set the parameters that are open for a model and a length.
+
+        InputError: the method does not fit them.
         """
         return self
 
     @abstractmethod
-    def found(
+    def search(
         self, geometry: Geometry, loss_under: Callable[["Reading"], float]
     ) -> "Reading":
-        """Return the method with its searched parameters, given a model's loss under a
-        method.
+        """Return the method with its searched parameters.
+
+        `loss_under` is the loss of a model under a method.
         """
 
 
@@ -70,12 +70,10 @@ class Reading(Method):
 
     @property
     def recalibration(self) -> int:
-        """Steps at the trained length that belong to the method; 0: the model stays as
-        trained.
-        """
+        """The training steps that belong to the method; 0: weights stay as trained."""
         return 0
 
-    def found(
+    def search(
         self, geometry: Geometry, loss_under: Callable[["Reading"], float]
     ) -> "Reading":
         return self
@@ -85,27 +83,25 @@ class Reading(Method):
         """Return the encoding for a context of `length` tokens."""
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
-        """Equal for two lengths exactly when their encodings are."""
+        """Return a value that two lengths share exactly if they share an encoding."""
         return None
 
     def passes(
         self, geometry: Geometry, lengths: Sequence[int]
     ) -> "Iterator[tuple[Encoding, list[int]]]":
-        """Group rising lengths that share an encoding: one pass over the longest serves
-        all.
+        """Yield encodings with the lengths that share them: one pass serves them all.
+
+        The lengths rise, and the pass is over the longest.
         """
-        for _, group in groupby(
-            lengths, lambda length: self.signature(geometry, length)
-        ):
+        groups = groupby(lengths, lambda length: self.signature(geometry, length))
+        for _, group in groups:
             ends = list(group)
             yield self.encoding(geometry, ends[-1]), ends
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled(Reading):
-    """Rotary frequencies changed by a scaling method, typed by the name of the
-    scaling.
-    """
+    """Rotary frequencies changed by a scaling method, typed by its name."""
 
     scaling: Scaling
     acts_on: ClassVar[ActsOn] = "frequencies"
@@ -120,8 +116,9 @@ class Scaled(Reading):
     def factor(self) -> float:
         return float(getattr(self.scaling, "factor", 1.0))
 
-    def resolved(self, geometry: Geometry, test_len: int) -> Self:
-        self.scaling.plan(geometry, test_len)  # an InputError where it does not fit
+    def resolve(self, geometry: Geometry, test_len: int) -> Self:
+        # This is an InputError where the scaling does not fit.
+        self.scaling.plan(geometry, test_len)
         return self
 
     def encoding(self, geometry: Geometry, length: int) -> "Rope":
@@ -140,14 +137,13 @@ UNSCALED = Scaled(scaling=Unscaled())
 
 @method("log_n", "Su 2021, kexue.fm/archives/8823")
 class SharpenedByLogN(Reading):
-    """Logits times max(1, ln n / ln L) for n tokens read, on top of any other method,
-    `inner`.
-    """
+    """Logits times max(1, ln n / ln L) for n tokens read, on top of method `inner`."""
 
     inner: Reading = UNSCALED
 
     def __post_init__(self) -> None:
-        inner: Method = self.inner  # any method may have been typed
+        # Any method may have been typed.
+        inner: Method = self.inner
         if not isinstance(inner, Reading):
             raise InputError(
                 f"log_n: inner must need no search, which {inner.name} does"
@@ -157,8 +153,8 @@ class SharpenedByLogN(Reading):
     def factor(self) -> float:
         return self.inner.factor
 
-    def resolved(self, geometry: Geometry, test_len: int) -> Self:
-        return replace(self, inner=self.inner.resolved(geometry, test_len))
+    def resolve(self, geometry: Geometry, test_len: int) -> Self:
+        return replace(self, inner=self.inner.resolve(geometry, test_len))
 
     @property
     def recalibration(self) -> int:
@@ -177,19 +173,19 @@ class SharpenedByLogN(Reading):
 class Remapping(Reading):
     """A method that lets far tokens have other distances than their own."""
 
-    encoded: ClassVar[str]  # the name of its encoding
-
     def sizes(self, geometry: Geometry) -> tuple[int, ...]:
         """Return the whole numbers that the encoding takes."""
         sizes = tuple(getattr(self, field.name) for field in fields(self))
-        assert None not in sizes, "set by `resolved`"
+        assert None not in sizes, "set by `resolve`"
         return sizes
 
-    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
-        from ropelab.models.encoding import rope
+    @abstractmethod
+    def encoding_class(self) -> "type[Remapped]":
+        """Return the class of the method's encoding."""
 
-        make = getattr(rope, self.encoded)
-        return make(UNSCALED.encoding(geometry, length), *self.sizes(geometry))
+    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
+        rope = UNSCALED.encoding(geometry, length)
+        return self.encoding_class()(rope, *self.sizes(geometry))
 
 
 @method("rerope", "Su 2023, kexue.fm/archives/9708")
@@ -197,26 +193,37 @@ class Rectified(Remapping):
     """Distances from `window` on (half the trained length) are all read as `window`."""
 
     window: int | None = None
-    encoded: ClassVar[str] = "ReRope"
 
-    def resolved(self, geometry: Geometry, test_len: int) -> Self:
+    def encoding_class(self) -> "type[Remapped]":
+        from ropelab.models.encoding.rope import ReRope
+
+        return ReRope
+
+    def resolve(self, geometry: Geometry, test_len: int) -> Self:
         return replace(self, window=self.window or geometry.trained_len // 2)
 
 
 @method("self_extend", "Jin et al. 2024, arXiv:2401.01325")
 class Grouped(Remapping):
-    """Distances from `window` on in steps of `group`, by default the least that stays
-    within L.
+    """Distances from `window` on in steps of `group`, all within the trained length.
+
+    By default `window` is half the trained length L, and `group` the least that keeps
+    all distances within L.
     """
 
     window: int | None = None
     group: int | None = None
-    encoded: ClassVar[str] = "SelfExtend"
 
-    def resolved(self, geometry: Geometry, test_len: int) -> Self:
+    def encoding_class(self) -> "type[Remapped]":
+        from ropelab.models.encoding.rope import SelfExtend
+
+        return SelfExtend
+
+    def resolve(self, geometry: Geometry, test_len: int) -> Self:
         window = self.window or geometry.trained_len // 2
-        needed = math.ceil((test_len - window) / max(1, geometry.trained_len - window))
-        return replace(self, window=window, group=self.group or max(1, needed))
+        room = max(1, geometry.trained_len - window)
+        least = max(1, math.ceil((test_len - window) / room))
+        return replace(self, window=window, group=self.group or least)
 
 
 @method("dual_chunk", "An et al. 2024, arXiv:2402.17463")
@@ -224,9 +231,13 @@ class Chunked(Remapping):
     """Positions restart every `chunk` tokens, by default 3/4 of the trained length."""
 
     chunk: int | None = None
-    encoded: ClassVar[str] = "DualChunk"
 
-    def resolved(self, geometry: Geometry, test_len: int) -> Self:
+    def encoding_class(self) -> "type[Remapped]":
+        from ropelab.models.encoding.rope import DualChunk
+
+        return DualChunk
+
+    def resolve(self, geometry: Geometry, test_len: int) -> Self:
         chunk = self.chunk or max(1, 3 * geometry.trained_len // 4)
         if chunk >= geometry.trained_len:
             raise InputError(
@@ -241,18 +252,20 @@ class Chunked(Remapping):
 
 @method("string", "An et al. 2024, arXiv:2410.18745")
 class ShiftedDown(Remapping):
-    """Distances from `shift` on (the trained length / 3) are shifted down to begin at
-    `window`.
-    """
+    """Distances from `shift` on (a third of L) are shifted down to begin at `window`."""
 
     shift: int | None = None
     window: int | None = None
-    encoded: ClassVar[str] = "Shifted"
 
-    def resolved(self, geometry: Geometry, test_len: int) -> Self:
+    def encoding_class(self) -> "type[Remapped]":
+        from ropelab.models.encoding.rope import Shifted
+
+        return Shifted
+
+    def resolve(self, geometry: Geometry, test_len: int) -> Self:
         shift = self.shift or max(1, geometry.trained_len // 3)
-        # The paper's 128 of 131072 tokens and less; a window as long as the shift
-        # changes nothing.
+        # The paper has 128 of 131072 tokens, and less is taken here where the shift is
+        # short: a window as long as the shift changes nothing.
         window = self.window or min(128, max(1, shift // 4))
         if window > shift:
             raise InputError(
@@ -263,13 +276,13 @@ class ShiftedDown(Remapping):
 
 @method("drope", "DroPE, arXiv:2512.12167")
 class Unrotated(Reading):
-    """Rotations dropped, `steps` of training without them, then logits times 1 +
-    `sharpen` ln s.
+    """No rotations, `steps` of training without them, logits times 1 + `sharpen` ln s.
+
+    s is the context over the trained length, at least 1.
     """
 
-    # s is the context over the trained length, at least 1.
-
-    steps: int = 160  # a tenth of the default training
+    # A tenth of the default training.
+    steps: int = 160
     sharpen: float = 0.1
     acts_on: ClassVar[ActsOn] = "weights"
     ranges: ClassVar[Ranges] = {
@@ -283,9 +296,10 @@ class Unrotated(Reading):
     def encoding(self, geometry: Geometry, length: int) -> "Encoding":
         from ropelab.models.encoding.rope import Dropped
 
-        return Dropped(
-            1 + self.sharpen * math.log(max(1.0, length / geometry.trained_len))
-        )
+        stretch = max(1.0, length / geometry.trained_len)
+        return Dropped(1 + self.sharpen * math.log(stretch))
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
-        return max(length, geometry.trained_len) if self.sharpen else None
+        if not self.sharpen:
+            return None
+        return max(length, geometry.trained_len)

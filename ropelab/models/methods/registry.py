@@ -1,5 +1,4 @@
-"""Every method that can be typed: one list, one parser, one table; without importing
-torch.
+"""Every method that can be typed, its parser and its table, without importing torch.
 
 To add one that acts on a model: a `Method` under `@method(name, source)` with its
 parameters as fields, a line in `ropelab.math.methods.ON_MODELS`, and a row in a test
@@ -7,7 +6,7 @@ table.
 """
 
 from collections.abc import Iterable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from inspect import isabstract
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -27,36 +26,36 @@ METHODS = (*methods.FREQUENCIES, *methods.ON_MODELS)
 
 
 def method_class(name: str) -> "type[Scaling] | type[Method]":
-    """Return the class of a method by its name or an alias; InputError if there is
-    none.
-    """
+    """Return the class of a method by its name or an alias; InputError if unknown."""
     from ropelab.models.methods.method import Method
 
     key = methods.canonical(name)
     if key in methods.ON_MODELS:
         return resolve_name(f"ropelab.models.methods.{methods.ON_MODELS[key]}")
-    found = None if key in methods.FREQUENCIES else find("methods", name)
-    if isinstance(found, type) and issubclass(found, Method):
-        # Classes of this package that stand for no method are parts of others.
-        part = not is_own(found) and getattr(found, "name", "") not in METHODS
-        if part or isabstract(found):
-            raise InputError(f"{name} is no method that can be used (docs/own.md)")
-        return found
-    return methods.scaling_class(name, METHODS)
+
+    own = None if key in methods.FREQUENCIES else find("methods", name)
+    if not (isinstance(own, type) and issubclass(own, Method)):
+        return methods.scaling_class(name, METHODS)
+    # Classes of this package that stand for no method are parts of others.
+    is_part = not is_own(own) and getattr(own, "name", "") not in METHODS
+    if is_part or isabstract(own):
+        raise InputError(f"{name} is no method that can be used (docs/own.md)")
+    return own
 
 
 def parse_method(text: str, factor: float | None = None) -> "Method":
-    """Parse a method that acts on frequencies, attention or weights; errors as
-    `parse_scaling`.
+    """Parse a method that acts on frequencies, attention or weights.
+
+    Errors are those of `parse_scaling`.
     """
     from ropelab.math.scaling import Scaling
     from ropelab.models.methods.method import Scaled
 
     name, arguments = methods.split_call(text)
-    found = method_class(name)
-    if issubclass(found, Scaling):
+    kind = method_class(name)
+    if issubclass(kind, Scaling):
         return Scaled(scaling=methods.parse_scaling(text, factor))
-    method: Method = methods.build_method(found, arguments, factor, parse_method)
+    method: Method = methods.build_method(kind, arguments, factor, parse_method)
     return method
 
 
@@ -68,65 +67,78 @@ def parse_methods(
 
     # A factor that is not given is each of `default_factors` times test_len / trained
     # length. In a shorter context nothing is stretched.
-    times = max(1.0, test_len / geometry.trained_len)
-    found: dict[str, Method] = {}
+    stretch = max(1.0, test_len / geometry.trained_len)
+    by_label: dict[str, Method] = {}
     for text in texts:
-        for multiple in method_class(methods.split_call(text)[0]).default_factors or (
-            1.0,
-        ):
-            method = parse_method(text, multiple * times).resolved(geometry, test_len)
+        name, _ = methods.split_call(text)
+        for multiple in method_class(name).default_factors or (1.0,):
+            method = parse_method(text, multiple * stretch)
+            method = method.resolve(geometry, test_len)
             label = method_label(method.label, method.factor)
-            if found.setdefault(label, method).factor != method.factor:
+            known = by_label.setdefault(label, method)
+            if known.factor != method.factor:
                 raise InputError(
                     f"two methods are {label} in tables and figures; give one of them"
                 )
-    return tuple(found.values())
+    return tuple(by_label.values())
 
 
 def catalogue() -> "pd.DataFrame":
     """Return a row per method, with its parameters."""
     import pandas as pd
 
-    from ropelab.math.scaling import Scaling
-    from ropelab.math.scaling.plan import parameter_text
-    from ropelab.models.methods.method import Reading
-
-    def parameter(method: "type[Scaling] | type[Method]", field: Any) -> str:
-        follows = field.name == "factor" and method.default_factors
-        required = field.default is MISSING or field.default == ()
-        # A default that follows from model and length is no text.
-        known = not (follows or required or field.default is None)
-        return f"{field.name}={parameter_text(field.default) if known else '...'}"
-
     rows = []
     for name in (*METHODS, *named("methods")):
         method = method_class(name)
-        acts_on = "frequencies" if issubclass(method, Scaling) else method.acts_on
-        if issubclass(method, Scaling):
-            usable = "freqs, precision, extrapolate, evaluate"
-        elif acts_on == "attention":
-            usable = "extrapolate, evaluate"
-        # weights of a released model stay as they are, and nothing is searched on it
-        else:
-            usable = (
-                "extrapolate"
-                if issubclass(method, Reading)
-                else "extrapolate (zero_shot)"
-            )
+        aliases = [alias for alias, meant in methods.ALIASES.items() if meant == name]
+        parameters = [_describe_parameter(method, field) for field in fields(method)]
+        acts_on, usable_in = _describe_use(method)
         rows.append(
             {
                 "method": name,
-                "parameters": ", ".join(
-                    parameter(method, field) for field in fields(method)
-                ),
+                "parameters": ", ".join(parameters),
                 "acts_on": acts_on,
                 "factor": method.factor_means,
-                "usable_in": usable,
-                "does": (method.__doc__ or "").splitlines()[0],
+                "usable_in": usable_in,
+                "does": _summarise(method),
                 "source": method.source,
-                "aliases": ", ".join(
-                    a for a, meant in methods.ALIASES.items() if meant == name
-                ),
+                "aliases": ", ".join(aliases),
             }
         )
     return pd.DataFrame(rows)
+
+
+def _describe_parameter(
+    method: "type[Scaling] | type[Method]", field: "Field[Any]"
+) -> str:
+    """Return a parameter with its default, or with dots if none can be printed."""
+    from ropelab.math.scaling.plan import parameter_text
+
+    is_required = field.default is MISSING or field.default == ()
+    # A default that follows from model and length is no text.
+    is_open = field.default is None
+    is_derived = field.name == "factor" and method.default_factors
+    if is_required or is_open or is_derived:
+        return f"{field.name}=..."
+    return f"{field.name}={parameter_text(field.default)}"
+
+
+def _describe_use(method: "type[Scaling] | type[Method]") -> tuple[str, str]:
+    """Return the part of a model that a method acts on, and the commands it suits."""
+    from ropelab.math.scaling import Scaling
+    from ropelab.models.methods.method import Reading
+
+    if issubclass(method, Scaling):
+        return "frequencies", "freqs, precision, extrapolate, evaluate"
+    if method.acts_on == "attention":
+        return "attention", "extrapolate, evaluate"
+    # Weights of a released model stay as they are, and nothing is searched on it.
+    if issubclass(method, Reading):
+        return method.acts_on, "extrapolate"
+    return method.acts_on, "extrapolate (zero_shot)"
+
+
+def _summarise(method: "type[Scaling] | type[Method]") -> str:
+    """Return the first paragraph of a method's docstring in one line."""
+    paragraph, _, _ = (method.__doc__ or "").partition("\n\n")
+    return " ".join(paragraph.split())

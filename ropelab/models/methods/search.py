@@ -1,5 +1,4 @@
-"""Parameters of methods searched on a trained model, by mutating and crossing the best
-so far.
+"""Parameters of methods searched on a trained model, by mutating and crossing the best.
 
 LongRoPE's factors (arXiv:2402.13753, section 3.2): every pair gets a divisor, rising
 with the pair, from known methods on. And the parameters of any published formula,
@@ -25,8 +24,10 @@ from ropelab.math.scaling import (
 from ropelab.math.scaling.plan import FACTOR, Ranges, as_typed, method
 from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled
 
-LARGEST = 2.0  # divisor tried, as a multiple of the factor
-PARENTS = 4  # the best so far, which are mutated and crossed
+# The largest divisor that is tried, as a multiple of the factor.
+LARGEST = 2.0
+# The best points so far, which are mutated and crossed.
+PARENTS = 4
 # Standard deviation of a mutation, as a share of the logarithm of the factor, or of the
 # spread.
 STEP = 0.25
@@ -46,9 +47,7 @@ SPREAD |= dict.fromkeys(chain(*ORDERED), 8.0)
     "Ding et al. 2024, arXiv:2402.13753; beyond_critical: arXiv:2502.20082",
 )
 class LongRopeSearch(Method):
-    """LongRoPE's factors searched on the model itself, in `budget` evaluations of its
-    loss.
-    """
+    """LongRoPE's factors searched on the model, in `budget` evaluations of its loss."""
 
     budget: int = 48
     # Pairs that rotate at least once within the trained length are kept (LongRoPE2).
@@ -63,56 +62,61 @@ class LongRopeSearch(Method):
     def label(self) -> str:
         return as_typed(replace(self, factor=1.0))
 
-    def found(
+    def search(
         self, geometry: Geometry, loss_under: Callable[[Reading], float]
     ) -> Scaled:
-        random, factor = np.random.default_rng(0), self.factor
-        free = np.ones(geometry.pairs, dtype=bool)
+        random = np.random.default_rng(0)
+        starts = self._starts(geometry)
+        is_free = np.ones(geometry.pairs, dtype=bool)
         if self.beyond_critical:
-            free = rotations(geometry.inv_freq, geometry.trained_len) < 1
-        known: tuple[Scaling, ...] = (
-            NtkByParts(factor=factor),
-            NtkAware(factor=factor),
-            NtkAware(factor=LARGEST * factor),
-            PositionInterpolation(factor=factor),
-        )
-        plans = [
-            scaling.plan(geometry, geometry.trained_len).inv_freq for scaling in known
-        ]
-        starts = [np.log(geometry.inv_freq / inv_freq) for inv_freq in plans]
+            is_free = rotations(geometry.inv_freq, geometry.trained_len) < 1
+        # At factors below e a share of the logarithm would hardly move anything.
+        step = STEP * math.log(max(self.factor, math.e))
 
         def logs_of_divisors(number: int, parents: list[np.ndarray]) -> np.ndarray:
             if number < len(starts):
                 logs = starts[number]
             else:
-                logs = _mixed(parents, random)
+                logs = _cross(parents, random)
                 first, last = np.sort(random.integers(len(logs) + 1, size=2))
-                # At factors below e a share of the logarithm would hardly move
-                # anything.
-                logs[first:last] += random.normal(
-                    scale=STEP * math.log(max(factor, math.e))
-                )
-            bounded = np.where(free, logs, 0.0).clip(0.0, math.log(LARGEST * factor))
+                logs[first:last] += random.normal(scale=step)
+            largest = math.log(LARGEST * self.factor)
+            bounded = np.where(is_free, logs, 0.0).clip(0.0, largest)
             return np.maximum.accumulate(bounded)
 
         def scaling(number: int, logs: np.ndarray) -> LongRope:
-            return LongRope(long_factor=tuple(np.exp(logs).tolist()), factor=factor)
+            divisors = tuple(np.exp(logs).tolist())
+            return LongRope(long_factor=divisors, factor=self.factor)
 
-        return _evolved(logs_of_divisors, scaling, loss_under, self.budget)
+        return _evolve(logs_of_divisors, scaling, loss_under, self.budget)
+
+    def _starts(self, geometry: Geometry) -> list[np.ndarray]:
+        """Return the logarithms of the divisors of known methods."""
+        known: tuple[Scaling, ...] = (
+            NtkByParts(factor=self.factor),
+            NtkAware(factor=self.factor),
+            NtkAware(factor=LARGEST * self.factor),
+            PositionInterpolation(factor=self.factor),
+        )
+        starts = []
+        for scaling in known:
+            plan = scaling.plan(geometry, geometry.trained_len)
+            starts.append(np.log(geometry.inv_freq / plan.inv_freq))
+        return starts
 
 
 def has_parameters(scaling: Scaling) -> bool:
+    """Return True if a scaling has parameters that can be searched."""
     return any(field.name in SPREAD for field in fields(scaling))
 
 
 @method("searched", "a search of this laboratory")
 class Searched(Method):
-    """A method with parameters chosen on the model itself, in `budget` evaluations of
-    its loss.
-    """
+    """A method with parameters chosen on the model, in `budget` evaluations.
 
-    # The published setting is tried first, then a third at random around it, then
-    # children of the best.
+    The published setting is tried first, then a third at random around it, then
+    children of the best.
+    """
 
     inner: Scaling
     budget: int
@@ -122,69 +126,84 @@ class Searched(Method):
     def factor(self) -> float:
         return Scaled(scaling=self.inner).factor
 
-    def found(
+    def search(
         self, geometry: Geometry, loss_under: Callable[[Reading], float]
     ) -> Scaled:
-        random, published = np.random.default_rng(0), self.inner
-        values = {
-            f.name: getattr(published, f.name)
-            for f in fields(published)
-            if f.name in SPREAD
-        }
-        if values.get("attention_factor", 0) is None:  # computed by the formula
-            plan = published.plan(geometry, geometry.trained_len)
-            values["attention_factor"] = plan.attention_factor
-        start = {name: float(value) for name, value in values.items()}
+        random = np.random.default_rng(0)
+        published = self._published_values(geometry)
 
-        def point_of(number: int, parents: list[np.ndarray]) -> np.ndarray:
+        def point(number: int, parents: list[np.ndarray]) -> np.ndarray:
             """Return a point of [-1, 1] per parameter, 0 being the published value."""
+            count = len(published)
             if number == 0:
-                return np.zeros(len(start))
+                return np.zeros(count)
             if number <= self.budget // 3:
-                return random.uniform(-1, 1, len(start))
-            mixed = _mixed(parents, random)
-            moved = random.normal(scale=STEP, size=len(mixed)) * (
-                random.random(len(mixed)) < 0.5
-            )
-            return (mixed + moved).clip(-1, 1)
+                return random.uniform(-1, 1, count)
+            crossed = _cross(parents, random)
+            changes = random.normal(scale=STEP, size=count)
+            is_mutated = random.random(count) < 0.5
+            return (crossed + changes * is_mutated).clip(-1, 1)
 
         def setting(number: int, point: np.ndarray) -> Scaling:
             if number == 0:
-                return published
-            spans = zip(start.items(), point.tolist(), strict=True)
-            chosen = {name: value * SPREAD[name] ** at for (name, value), at in spans}
-            # below 1 there is none: reflected there, so no try is wasted
-            if "factor" in chosen:
-                chosen["factor"] = max(chosen["factor"], 1 / chosen["factor"])
-            for low, high in ORDERED:
-                if low in chosen:
-                    ends = sorted((chosen[low], chosen[high]))
-                    chosen |= {low: ends[0], high: max(ends[1], ends[0] * (1 + 1e-9))}
-            return replace(published, **chosen)
+                return self.inner
+            return replace(self.inner, **_values_at(point, published))
 
-        return _evolved(point_of, setting, loss_under, self.budget)
+        return _evolve(point, setting, loss_under, self.budget)
+
+    def _published_values(self, geometry: Geometry) -> dict[str, float]:
+        """Return the published values of the parameters that are searched."""
+        values = {}
+        for field in fields(self.inner):
+            if field.name in SPREAD:
+                values[field.name] = getattr(self.inner, field.name)
+        if values.get("attention_factor", 0) is None:
+            # The formula computes it.
+            plan = self.inner.plan(geometry, geometry.trained_len)
+            values["attention_factor"] = plan.attention_factor
+        return {name: float(value) for name, value in values.items()}
 
 
-def _evolved(
+def _values_at(point: np.ndarray, published: dict[str, float]) -> dict[str, float]:
+    """Return the parameters at a point of [-1, 1] for each."""
+    values = {}
+    for (name, value), exponent in zip(published.items(), point.tolist(), strict=True):
+        values[name] = value * SPREAD[name] ** exponent
+    # There is no factor below 1; it is reflected there, so that no try is wasted.
+    if "factor" in values:
+        values["factor"] = max(values["factor"], 1 / values["factor"])
+    for low, high in ORDERED:
+        if low in values:
+            smaller, larger = sorted((values[low], values[high]))
+            values[low] = smaller
+            values[high] = max(larger, smaller * (1 + 1e-9))
+    return values
+
+
+def _evolve(
     propose: Callable[[int, list[np.ndarray]], np.ndarray],
     candidate: Callable[[int, np.ndarray], Scaling],
     loss: Callable[[Reading], float],
     budget: int,
 ) -> Scaled:
-    """Return the candidate with the lowest loss; each is proposed from the best points
-    so far.
+    """Return the candidate with the lowest loss.
+
+    Each is proposed from the best points so far.
     """
     tried: list[tuple[float, np.ndarray, Scaled]] = []
     for number in range(budget):
-        point = propose(number, [each[1] for each in tried[:PARENTS]])
-        made = Scaled(scaling=candidate(number, point))
-        tried.append((loss(made), point, made))
-        # stable: of equal losses the first one stays ahead
-        tried.sort(key=lambda each: each[0])
+        parents = [point for _, point, _ in tried[:PARENTS]]
+        point = propose(number, parents)
+        scaled = Scaled(scaling=candidate(number, point))
+        tried.append((loss(scaled), point, scaled))
+        # The sort is stable: of equal losses the first one stays ahead.
+        tried.sort(key=lambda entry: entry[0])
     return tried[0][2]
 
 
-def _mixed(parents: list[np.ndarray], random: np.random.Generator) -> np.ndarray:
-    one, other = (parents[random.integers(len(parents))] for _ in range(2))
+def _cross(parents: list[np.ndarray], random: np.random.Generator) -> np.ndarray:
+    """Return a random point between two random parents."""
+    first = parents[random.integers(len(parents))]
+    second = parents[random.integers(len(parents))]
     share = random.random()
-    return share * one + (1 - share) * other
+    return share * first + (1 - share) * second

@@ -144,7 +144,7 @@ class WithMethod(Mode):
             tried.append(loss(model, replace(self, method=method)))
             return tried[-1]
 
-        method = self.method.found(self.geometry, loss_under)
+        method = self.method.search(self.geometry, loss_under)
         if not tried:
             return self, {}
         chosen = as_typed(method.scaling if isinstance(method, Scaled) else method)

@@ -18,6 +18,7 @@ from ropelab.models.encoding.rope import Rope
 from ropelab.models.methods.method import Method, Reading, Scaled
 from ropelab.models.methods.registry import (
     METHODS,
+    catalogue,
     method_class,
     parse_method,
     parse_methods,
@@ -87,7 +88,7 @@ def test_methods_of_attention_are_read_with_their_knobs(
     method = parsed(text)
     assert method.label == label
     assert method.encoding(GEOMETRY, 256).name == encoding
-    assert parse_method(method.label, 4.0).resolved(GEOMETRY, 256) == method
+    assert parse_method(method.label, 4.0).resolve(GEOMETRY, 256) == method
 
 
 def test_factors_default_to_the_reach_and_ntk_is_tried_at_twice_that() -> None:
@@ -168,7 +169,7 @@ def test_longrope_is_given_or_searched_by_name() -> None:
         asked.append(method)
         return float(len(asked))
 
-    found = methods[0].found(GEOMETRY, loss_under)
+    found = methods[0].search(GEOMETRY, loss_under)
     assert len(asked) == 7
     assert found == asked[0]
 
@@ -207,7 +208,7 @@ def best_factors(
         return method.scaling
 
     search = LongRopeSearch(factor=4.0, budget=budget, beyond_critical=beyond_critical)
-    return scaling_of(search.found(GEOMETRY, lambda method: loss(scaling_of(method))))
+    return scaling_of(search.search(GEOMETRY, lambda method: loss(scaling_of(method))))
 
 
 def test_the_search_finds_a_hidden_optimum_and_never_gets_worse() -> None:
@@ -231,3 +232,8 @@ def test_beyond_the_critical_pair_means_that_pairs_with_a_whole_turn_are_kept() 
     factors = np.array(found.long_factor)
     assert (factors[turning] == 1).all()
     assert (factors[~turning] > 1).any()
+
+
+def test_the_table_of_methods_has_whole_sentences() -> None:
+    for row in catalogue().itertuples():
+        assert row.does.endswith("."), row.method

@@ -38,7 +38,7 @@ def best_parameters(
     published: Scaling, loss: Callable[[Any], float], budget: int
 ) -> Any:
     search = Searched(inner=published, budget=budget)
-    return scaling_of(search.found(GEOMETRY, lambda method: loss(scaling_of(method))))
+    return scaling_of(search.search(GEOMETRY, lambda method: loss(scaling_of(method))))
 
 
 def towards(goal: str) -> Callable[[Scaling], float]:
