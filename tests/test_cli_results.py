@@ -125,3 +125,42 @@ def test_an_output_that_cannot_be_is_bad_input(call, tmp_path, output):
     status, out, err = call("explore", "--output", output)
     assert (status, out, len(err.splitlines())) == (2, "", 1)
     assert err.startswith(f"ropelab: cannot write {output}: ")
+
+
+@pytest.mark.parametrize("output", ["/proc/x.html", "folder", "file/page.html"])
+def test_a_page_that_cannot_be_written_is_refused_before_it_is_drawn(
+    call, monkeypatch, output
+):
+    from ropelab.show.page import report
+
+    assert call("freqs", "--head-dim", "16", "-q")[0] == 0
+    Path("folder").mkdir()
+    Path("file").touch()
+    monkeypatch.setattr(report, "_pictures", None)
+    status, out, err = call("report", "-o", output)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"ropelab: cannot write {output}: ")
+
+
+def test_work_is_shown_once_it_takes_longer_than_it_should():
+    from contextlib import contextmanager
+    from threading import Event
+
+    from ropelab.show.terminal import Delayed
+
+    began = Event()
+    steps = []
+
+    @contextmanager
+    def progress(description, total=None):
+        steps.append(description)
+        yield lambda count=1, **about: (steps.append(count), began.set())
+
+    with Delayed(progress, seconds=3600)("quick", 2) as advance:
+        advance()
+    assert steps == []
+
+    with Delayed(progress, seconds=0)("slow", 2) as advance:
+        assert began.wait(60)
+        advance(2)
+    assert steps == ["slow", 0.0, 2]

@@ -465,10 +465,13 @@ def doctor(
     Cannot show: the quality of a model's text, or laws beyond the tokens that are read.
     """
     from ropelab.conformance.laws.doctor import doctor as examined
+    from ropelab.show.terminal import Delayed, progress_here
 
     known("--dtype", dtype, ("auto", "float32", "bfloat16", "float16"))
     known("--device", device, ("cpu", "cuda"))
-    with redirect_stdout(sys.stderr):  # the user's code may print
+    waiting = Delayed(progress_here())
+    # The user's code may print.
+    with waiting(f"examining {model}"), redirect_stdout(sys.stderr):
         done = examined(model, cast("ModelDtype", dtype), device, compiled)
     if json:
         about = {"model": done.name, "answer": done.answer, "broken": done.broken}

@@ -34,11 +34,17 @@ def report(
     """Write one HTML page of finished runs: answers, plots, tables, comparisons; no
     network.
     """
+    from ropelab.show.drawn import check_place
+    from ropelab.show.page.document import MARK
     from ropelab.show.page.report import write_report
     from ropelab.show.page.shown import find_runs
+    from ropelab.show.terminal import Delayed, progress_here
 
     path = output or (Path("report.html") if runs else results / "index.html")
-    print_line(f"page: {write_report(find_runs(runs or [results]), path, title)}")
+    shown = find_runs(runs or [results])
+    check_place(path, MARK)
+    page = write_report(shown, path, title, progress=Delayed(progress_here()))
+    print_line(f"page: {page}")
 
 
 def explore(
@@ -49,8 +55,11 @@ def explore(
     """Write one HTML page of sliders: wavelengths, phases, sums of cosines, angle
     errors.
     """
+    from ropelab.show.drawn import check_place
+    from ropelab.show.page.document import MARK
     from ropelab.show.page.explore import write_explore
 
+    check_place(output, MARK)
     print_line(f"page: {write_explore(output)}")
 
 

@@ -164,7 +164,9 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
             say(f"index and page are not written: {error}")
             return
     print_line(f"index: {write_index(results, index)}")
-    print_line(f"page: {write_report(find_runs([results]), results / 'index.html')}")
+    drawing = silent if options.quiet else terminal.Delayed(terminal.progress_here())
+    page = write_report(find_runs([results]), results / "index.html", progress=drawing)
+    print_line(f"page: {page}")
 
 
 def _asked(
@@ -201,15 +203,13 @@ def _more_figures(options: Options) -> Callable[[Run], object]:
 def _lab(options: Options) -> Lab:
     # figures go to files: no window is opened
     os.environ.setdefault("MPLBACKEND", "agg")
-    terminal_there = sys.stderr.isatty()
-    quiet = options.quiet or (options.json and not terminal_there)
-    loud = terminal.Bars() if terminal_there else terminal.PlainLines()
+    quiet = options.quiet or (options.json and not sys.stderr.isatty())
     return Lab(
         options.results,
         options.force,
         options.redraw,
         not options.json if options.figures is None else options.figures,
-        progress=silent if quiet else loud,
+        progress=silent if quiet else terminal.progress_here(),
         waiting=terminal.say_waiting,
         notice=None if quiet else say,
         workers=options.workers,

@@ -95,6 +95,24 @@ def as_files(
     return files
 
 
+def check_place(path: Path, mark: str = "") -> None:
+    """Raise InputError where a file of ours cannot be written, before it is made.
+
+    `mark` is as for `write`.
+    """
+    check_own(path, mark)
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: Is a directory")
+    probe = path.parent / ".writable"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink(missing_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"cannot write {path}: {reason}") from None
+
+
 def write(files: Mapping[str, bytes], folder: Path, mark: str = "") -> list[Path]:
     """Write files into a folder of the user's; InputError where one would replace a
     file that ropelab did not write.

@@ -7,11 +7,11 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from itertools import accumulate
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich import progress
@@ -28,7 +28,7 @@ from ropelab.runs.sentences import verdict_and_rest
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ropelab.runs.cell import Advance
+    from ropelab.runs.cell import Advance, Progress
 
 # Columns of a pipe or a file, which has no width of its own: no row is broken.
 UNBOUNDED = 10_000
@@ -118,6 +118,57 @@ class Bars:
                 self._bars.remove_task(task)
                 if not self._bars.tasks:
                     self._bars.stop()
+
+
+class Delayed:
+    """Progress that is shown once the work has taken a second."""
+
+    def __init__(self, shown: "Progress", seconds: float = 1.0) -> None:
+        self._shown = shown
+        self._seconds = seconds
+
+    @contextmanager
+    def __call__(
+        self, description: str, total: float | None = None
+    ) -> Iterator["Advance"]:
+        lock = Lock()
+        showing = ExitStack()
+        shown: Advance | None = None
+        done = 0.0
+        over = False
+
+        def show() -> None:
+            nonlocal shown
+            with lock:
+                if over:
+                    return
+                shown = showing.enter_context(self._shown(description, total))
+                shown(done)
+
+        def advance(
+            steps: float = 1, *, note: str = "", left: float | None = None
+        ) -> None:
+            nonlocal done
+            with lock:
+                done += steps
+                if shown is not None:
+                    shown(steps, note=note, left=left)
+
+        timer = Timer(self._seconds, show)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield advance
+        finally:
+            timer.cancel()
+            with lock:
+                over = True
+            showing.close()
+
+
+def progress_here() -> "Progress":
+    """Return bars where stderr is a terminal, else plain lines."""
+    return Bars() if sys.stderr.isatty() else PlainLines()
 
 
 class PlainLines:

@@ -3,12 +3,13 @@ machine.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from ropelab.lab import Lab, Plan, Work, united
 from ropelab.runs.cell import Cell, name_of
 from ropelab.runs.errors import InputError
+from ropelab.runs.estimate import size
 from ropelab.runs.folders import fingerprint
 from ropelab.runs.sentences import count_of
 from ropelab.sweeps.cases import Sweep
@@ -31,17 +32,24 @@ def lines(runs: Ahead, lab: Lab) -> Iterator[str]:
     rest's cost.
     """
     unfinished = []
+    listed: set[str] = set()
     for plan, work in runs:
         about = f"{plan.label.origin}: {plan.experiment.name}"
         if lab.is_finished(plan):
             yield f"{about}, finished"
             continue
         unfinished.append(work)
-        of_cells = (
-            f", {len(work.left)} of {len(work.cells)} cells" if work.cells else ""
-        )
-        yield f"{about}, to do{of_cells}, {work.estimate.text()}"
-        yield from (f"    {line}" for line in _cells(work))
+        of_cells = ""
+        if work.cells:
+            of_cells = f", {len(work.left)} of {len(work.cells)} cells"
+        # Cells of several runs are computed once, and so they are listed once.
+        new = _without(work, listed)
+        yield f"{about}, to do{of_cells}, {new.estimate.text()}"
+        yield from (f"    {line}" for line in _cells(new))
+        shared = len(work.cells) - len(new.cells)
+        if shared:
+            yield f"    {count_of(shared, 'cell')} of runs above"
+        listed |= work.cells.keys()
     every = united(unfinished)
     text = f"{count_of(len(runs), 'run')} ({len(runs) - len(unfinished)} finished)"
     if every.cells:
@@ -55,6 +63,12 @@ def lines(runs: Ahead, lab: Lab) -> Iterator[str]:
         )
         text += f": {_cost(every, lab)}{more}"
     yield f"in all {text}"
+
+
+def _without(work: Work, names: Set[str]) -> Work:
+    cells = {name: cell for name, cell in work.cells.items() if name not in names}
+    left = {name: cell for name, cell in work.left.items() if name not in names}
+    return Work(cells, left)
 
 
 def lines_of_share(share: Work, lab: Lab) -> Iterator[str]:
@@ -72,7 +86,14 @@ def _cells(work: Work) -> Iterator[str]:
                 if cell.title.startswith(cell.kind)
                 else f"{cell.kind}: {cell.title}"
             )
-            cost = cell.needs.estimate().text() if name in work.left else "finished"
+            estimate = cell.needs.estimate()
+            if name not in work.left:
+                cost = "finished"
+            elif estimate.is_unknown or estimate.seconds >= 1:
+                cost = estimate.text()
+            else:
+                # Many of these take a second together, so none says that it does.
+                cost = f"below 1 second, {size(estimate.bytes)}"
             yield f"{title}: {cost}"
 
 

@@ -401,3 +401,11 @@ def test_settings_that_change_together_make_no_lines():
     )
     parts = parts_of({"sweep": table, "runs": runs})
     assert parts == Parts("heads", ("method",), ("nll",))
+
+
+def test_a_dry_run_lists_each_cell_once_and_its_parts_add_up(call, files):
+    out = call("run", files / "trained.toml", files / "trained.toml", "--dry-run")[1]
+    cells = [line for line in out.splitlines() if line.startswith("    ")]
+    own = [line for line in cells if not line.endswith("of runs above")]
+    assert len(own) == CELLS
+    assert any(line.endswith("of runs above") for line in cells)

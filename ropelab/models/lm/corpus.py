@@ -10,7 +10,7 @@ import hashlib
 import os
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
@@ -24,6 +24,7 @@ from torch import Tensor
 from ropelab.runs.errors import InputError, MachineError, say_once
 from ropelab.runs.files import check_name, read_regular
 from ropelab.runs.folders import digest, files_below
+from ropelab.runs.sentences import count_of
 
 # First word of every random seed: training data never come back as evaluation data.
 TRAINING, EVALUATION = 0, 1
@@ -90,6 +91,13 @@ class Corpus:
     training: tuple[bytes, ...]
     held_out: tuple[Document, ...]
     fingerprint: str  # sha256 over both halves
+    left_out: int = 0  # copies and near-duplicates of other documents
+
+    def say_left_out(self) -> None:
+        """Say once how many documents of the user's are not used."""
+        if self.left_out and self.name != STANDARD:
+            documents = count_of(self.left_out, "document")
+            say_once(f"{self.name}: {documents} left out as near-duplicates of others")
 
     @property
     def names(self) -> str:
@@ -175,6 +183,7 @@ class CorpusRef:
     def of(cls, path: str, piece: int) -> Self:
         """Describe a corpus on disk. InputError if there is none."""
         found = read_corpus(Path(path) if path else None, piece)
+        found.say_left_out()
         return cls(path, piece, found.fingerprint, found.names)
 
     def corpus(self) -> Corpus:
@@ -315,13 +324,14 @@ def from_documents(name: str, documents: Iterable[Document]) -> Corpus:
     border = int(HELD_OUT * 2**64).to_bytes(8, "big")
     # Training first: of near-duplicates in both halves the one in the training half is
     # kept.
-    kept = distinct(documents, lambda digest: (digest[:8] < border, digest))
+    every = list(documents)
+    kept = distinct(every, lambda digest: (digest[:8] < border, digest))
     training = [
         document.text for digest, document in kept.items() if digest[:8] >= border
     ]
-    return _corpus(
-        name, training, [each for digest, each in kept.items() if digest[:8] < border]
-    )
+    held_out = [each for digest, each in kept.items() if digest[:8] < border]
+    corpus = _corpus(name, training, held_out)
+    return replace(corpus, left_out=len(every) - len(kept))
 
 
 def from_single(name: str, text: bytes, piece: int) -> Corpus:

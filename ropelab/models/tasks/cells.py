@@ -15,6 +15,7 @@ from ropelab.models.tasks.retrieval import NgramBaseline
 from ropelab.models.tasks.task import EvaluationTask, Windows
 from ropelab.runs.cell import Context, Needs, Values
 from ropelab.runs.estimate import Estimate, refuse_beyond
+from ropelab.runs.labels import method_label
 from ropelab.runs.machine import DtypeName, computing_in
 from ropelab.runs.thresholds import KNOWN
 
@@ -101,7 +102,11 @@ class Evaluation:
 
     @property
     def title(self) -> str:
-        mode = next(iter(dict(self.labels).values()))
+        labels = dict(self.labels)
+        mode = str(next(iter(labels.values())))
+        factor = labels.get("factor")
+        if isinstance(factor, int | float):
+            mode = method_label(mode, factor, str(labels.get("arm", "")))
         seed = (
             f"seed {self.subject.seed}, " if isinstance(self.subject, Training) else ""
         )

@@ -64,7 +64,9 @@ class TokenText:
     ) -> "TokenText":
         """Describe a corpus on disk. InputError if there is none."""
         files = stamp(located(Path(model)))
-        return cls(path, _read(path).fingerprint, model, bos, packed, files)
+        corpus = _read(path)
+        corpus.say_left_out()
+        return cls(path, corpus.fingerprint, model, bos, packed, files)
 
     @property
     def key(self) -> dict[str, Any]:
@@ -179,7 +181,8 @@ def _read_unchanged(path: Path | None, stamp: object) -> Corpus:
     kinds = [document.kind for document in kept.values()] if path else []
     by_kind = [f"/{kind}".encode() for kind in kinds] if len({*kinds}) > 1 else []
     fingerprint = hashlib.sha256(b"".join([*kept, *by_kind])).hexdigest()
-    return Corpus(name, (), tuple(kept.values()), fingerprint)
+    left_out = len(found) - len(kept)
+    return Corpus(name, (), tuple(kept.values()), fingerprint, left_out)
 
 
 def _whole(text: TokenText) -> Corpus:
@@ -209,15 +212,20 @@ def _rows(
     """
     corpus, front = _whole(text), text.front
     cut = text.packed or text.single
-    found = (_pieces if cut else _beginnings)(text, length - len(front), count)
+    wanted = length - len(front)
+    # Tokenizing is slow, and a text has no more tokens than bytes, but for one that a
+    # tokenizer puts before it.
+    sizes_in_bytes = [len(document.text) + 1 for document in corpus.held_out]
+    if cut:
+        most = sum(sizes_in_bytes) // wanted
+    else:
+        most = sum(size >= wanted for size in sizes_in_bytes)
+    if most < count:
+        raise _too_little(corpus, most, count, length, cut)
+
+    found = (_pieces if cut else _beginnings)(text, wanted, count)
     if len(found) < count:
-        noun = "pieces" if cut else "documents"
-        longer = "" if cut else ", pack the documents (--packed)"
-        raise InputError(
-            f"{corpus.name} has {len(found)} {noun} of {length} tokens, {count} are"
-            f" needed; give more or longer text (--corpus){longer}, or ask for fewer"
-            " (--documents)"
-        )
+        raise _too_little(corpus, len(found), count, length, cut)
     origins, pieces = zip(*found, strict=True)
     sizes = []
     for ids in pieces:
@@ -227,6 +235,17 @@ def _rows(
         sizes.append(len(spelled.encode()) / len(predicted))
     tokens = torch.tensor([front + ids for ids in pieces])
     return tokens, torch.tensor(sizes, dtype=torch.float64), origins
+
+
+def _too_little(
+    corpus: Corpus, there: int, count: int, length: int, cut: bool
+) -> InputError:
+    noun = "pieces" if cut else "documents"
+    longer = "" if cut else ", pack the documents (--packed)"
+    return InputError(
+        f"{corpus.name} has {there} {noun} of {length} tokens, {count} are needed; give"
+        f" more or longer text (--corpus){longer}, or ask for fewer (--documents)"
+    )
 
 
 def _beginnings(text: TokenText, length: int, count: int) -> list[Piece]:

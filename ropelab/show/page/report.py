@@ -10,6 +10,7 @@ from matplotlib import rc_context
 from PIL import Image
 
 from ropelab.runs import store
+from ropelab.runs.cell import Progress, silent
 from ropelab.runs.errors import say
 from ropelab.runs.stats import CONFIDENCE, student_quantile
 from ropelab.show.drawn import as_files, draw_of, finished
@@ -28,8 +29,6 @@ SCRIPTS = [
 QUANTILES = 60
 # Where the figures' own font is not installed, one as wide.
 FONT, FONTS = "'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif"
-# Figures that take long enough to say so.
-MANY = 20
 # Pixels across that the page shows of a picture.
 WIDTH = 800
 
@@ -43,7 +42,11 @@ class Picture(NamedTuple):
 
 
 def write_report(
-    runs: Sequence[Shown], path: Path, title: str = "Results", draw: bool = True
+    runs: Sequence[Shown],
+    path: Path,
+    title: str = "Results",
+    draw: bool = True,
+    progress: Progress = silent,
 ) -> Path:
     """Write the page of these runs, whole or not at all; without `draw` only stored
     figures.
@@ -63,11 +66,14 @@ def write_report(
         questions.setdefault(run.manifest["question"], []).append(run)
     figures = [path for run in ordered for path in _paths(run)]
     missing = sum(not path.is_file() for path in figures)
-    if draw and len(figures) > MANY:  # a second for three or four of them
-        say(f"drawing {len(figures)} figures for the page")
-    elif missing and not draw:
+    if missing and not draw:
         say(f"left out: {missing} figures that are not stored")
-    pictures = {run.key: _pictures(run, draw) for run in ordered}
+    pictures: dict[str, list[Picture]] = {}
+    about = f"drawing {len(figures)} figures for the page"
+    with progress(about, len(ordered)) as advance:
+        for run in ordered:
+            pictures[run.key] = _pictures(run, draw)
+            advance()
     drawings = {
         f"{key}-{one.name}": one.content
         for key, many in pictures.items()

@@ -10,6 +10,7 @@ import torch
 from ropelab.models.lm.corpus import (
     STANDARD,
     Corpus,
+    CorpusRef,
     Document,
     from_documents,
     from_single,
@@ -106,6 +107,7 @@ def test_of_near_duplicates_one_is_kept_and_never_both_halves() -> None:
     copies = [Document(d.text[:3900] + b"end", d.kind) for d in originals]
     corpus = from_documents("test", originals + copies)
     assert len(corpus.training) + len(corpus.held_out) == 60
+    assert corpus.left_out == 60
     starts = [text[:3900] for text in texts_of(corpus)]
     assert len(set(starts)) == 60
 
@@ -205,3 +207,12 @@ def test_of_the_library_of_a_python_without_tests_fewer_documents_are_read(
         replace(library, name="my text").check(50, 100, 20)
     with pytest.raises(InputError, match=r"has 0 held-out documents .* 10 are needed"):
         replace(library, held_out=()).check(50, 100, 20)
+
+
+def test_documents_that_are_left_out_are_said_once(tmp_path, capsys) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_bytes(b"the same text of two files " * 50)
+    CorpusRef.of(str(tmp_path), 0)
+    CorpusRef.of(str(tmp_path), 0)
+    said = capsys.readouterr().err
+    assert said.count("2 documents left out") == 1
