@@ -244,7 +244,8 @@ def from_function(
                 }
             ask = "take but one of them" if {*way.roles} <= {*ROLES} else ASK
             raise InputError(f"{name}: {way} and {other} both work and differ: {ask}")
-    if "length" in {*way.roles.values(), *(way.tables or way).roles.values()}:
+    told = "length" in {*way.roles.values(), *(way.tables or way).roles.values()}
+    if told:
         positions = positions[positions < LONGEST]
     if tables := {"cos", "sin"} <= {*parts}:
         table = way.rows(np.ones((len(positions), head)), positions)
@@ -257,7 +258,8 @@ def from_function(
             if found[n].fault is None and not alone.any():
                 found[n] = replace(found[n], fault=EXCHANGED)
     result = {
-        part: replace(observed, called=str(way)) for part, observed in found.items()
+        part: replace(observed, called=str(way), told_length=told)
+        for part, observed in found.items()
     }
     if any(observed.fault for observed in found.values()):
         return result

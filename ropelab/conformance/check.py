@@ -139,7 +139,8 @@ def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
         here = joined(
             {n: diagnose(*each, tolerance) for n, each in rows.items()} or {"": done}
         )
-        if here.wrong and follows:
+        told = any(one.told_length for one, _ in rows.values())
+        if here.wrong and (follows or (told and method in others)):
             return replace(here, answer=f"{here.answer} ({length} tokens)")
         if (here.wrong or not rows) and method in others:
             unseen = f"; no other frequencies were seen at {length} tokens"
@@ -159,7 +160,13 @@ def rows_at(
     # The last row only tells the code how many tokens there are.
     return {
         n: (
-            Observed(o.positions[:-1], o.cos[:-1], o.sin[:-1], called=o.called),
+            Observed(
+                o.positions[:-1],
+                o.cos[:-1],
+                o.sin[:-1],
+                called=o.called,
+                told_length=o.told_length,
+            ),
             at(o, expected),
         )
         for n, o in ({} if faulty else found).items()
@@ -325,6 +332,9 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
         )
     spec, wanted = expected.spec, expected.rotation.tables(observed.positions)
     blocks = observed.blocks
+    drift = explained.drifting_gain(observed)
+    if observed.fault == rotations.NOT_FINITE and drift:
+        return Check(drift, True, explained.NO_DRIFT)
     fault = observed.fault or (None if blocks is None else sheared(blocks, wanted))
     fault = fault or explained.wrong_tables(observed, expected)
     if fault := fault or explained.wrong_positions(observed, expected):
@@ -340,7 +350,7 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     )
     fault = explained.uneven_gain(observed)  # angles of such tables say nothing
     fault = fault or (None if cast else explained.wrong_frequencies(observed, expected))
-    if fault := fault or explained.wrong_gain(observed.gain, spec.attention_factor):
+    if fault := fault or explained.wrong_gain(observed.gain, spec):
         return Check(fault[0], True, fault[1], rows=tables)
 
     off = (
@@ -371,9 +381,12 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     distances = {row["cast"]: row["mean_difference"] for row in rows}
     unexplained = distances[best] > distances["float32"] / 2
     # A table's format explains no error of an angle.
-    if unexplained or best.startswith("table in "):
+    if unexplained or (best.startswith("table in ") and "float8" not in best):
         if period := explained.wrong_period(off, observed, expected, tolerance):
             best, fix = f"{LARGE_ARGUMENTS} ({period})", REDUCE
+        elif unexplained and explained.summed(observed, expected, tolerance):
+            best = "angles are summed in float32 from token to token"
+            fix = "angle = position * inv_freq"
         elif unexplained:
             best = "no known rounding explains it"
             fix = "compare angles position by position"
@@ -410,6 +423,8 @@ def plans() -> dict[str, CastPlan]:
     rounded: dict[str, tuple[str, ...]] = {stage: (stage,) for stage in CASTS}
     rounded |= {f"{stage} and table": (stage, "table") for stage in CASTS[:-1]}
     found = {"float32": clean}
+    for name in ("float8_e4m3fn", "float8_e5m2"):
+        found[f"table in {name}"] = replace(clean, table=FORMATS[name])
     for name, what in product(explained.HALF_FORMATS, [*rounded, "everything"]):
         changes: dict[str, Any] = dict.fromkeys(rounded.get(what, CASTS), FORMATS[name])
         found[f"{what} in {name}"] = replace(clean, **changes)

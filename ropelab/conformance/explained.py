@@ -9,7 +9,14 @@ import numpy as np
 
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.observed import frequencies
-from ropelab.conformance.rotations import SHEARED, Fault, Observed, Pairs, Table
+from ropelab.conformance.rotations import (
+    SHEARED,
+    Fault,
+    Observed,
+    Pairs,
+    Positions,
+    Table,
+)
 from ropelab.math import scaling
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.numerics.reduction import REDUCTIONS, halved, reduction_errors
@@ -30,6 +37,8 @@ SAME_POSITION = 2e-2  # rad; tables in bfloat16 are off by less
 ENOUGH_PAIRS = 8  # that fix a position: with fewer, another one may fit as well
 UNEVEN = 0.1  # as a share of the gain; 8-bit formats round a factor by less
 ENDS = "look at where the table ends and at what positions are counted from"
+NO_DRIFT = "rotate without a factor that depends on the position"
+LONGEST_SUM = 2**18  # tokens, whose float32 sums are formed one by one
 USUAL = table_beside(__file__)
 HALF_FORMATS, LENGTHS = USUAL["formats"], USUAL["lengths"]
 FACTORS, BASES = USUAL["factors"], USUAL["bases"]
@@ -59,18 +68,34 @@ def wrong_tables(observed: Observed, expected: Expected) -> Fault | None:
         "sin holds cos": (cos, cos),
         "cos holds sin": (sin, sin),
     }
+    known |= dict(mixed_tables(cos, sin))
     for answer, tables in known.items():
         if np.abs(ours - tables).max() <= SHEARED * factor:
-            return (
-                answer,
-                "check the signs" if "negated" in answer else "return cos, then sin",
-            )
+            fix = "return cos, then sin"
+            if "negated" in answer:
+                fix = "check the signs"
+            elif "table" in answer:
+                fix = "write and read the table in one order"
+            return answer, fix
     times = (ours * right).sum(axis=(1, 2)) / (right**2).sum(axis=(1, 2))
     fits = np.abs(ours - times[:, None, None] * right).max() <= SAME_POSITION * factor
     if not fits or times.min() <= 0 or math.isclose(*times, rel_tol=SAME_POSITION):
         return None
     answer = "cos is multiplied by {:.4g}, sin by {:.4g}".format(*times * factor)
     return answer, f"both by {factor:.6g}"
+
+
+def mixed_tables(cos: Table, sin: Table) -> Iterator[tuple[str, tuple[Table, Table]]]:
+    """Yield cos and sin as a code has them that reads a table in another order."""
+    for names, one, other in (("sin and cos", sin, cos), ("cos and sin", cos, sin)):
+        alternating = np.stack([one, other], axis=-1).reshape(len(cos), -1)
+        first, second = np.split(alternating, 2, axis=1)
+        tables = (second, first) if one is sin else (first, second)
+        yield f"a table in which {names} alternate is cut into halves", tables
+        joined = np.concatenate([one, other], axis=1)
+        first, second = joined[:, ::2], joined[:, 1::2]
+        tables = (second, first) if one is sin else (first, second)
+        yield f"a table of {names} in halves is read alternately", tables
 
 
 def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
@@ -90,6 +115,8 @@ def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
     for pair in np.argsort(right)[(right <= 0).sum() :]:
         rotations = np.round((found * right[pair] - angles[:, pair]) / (2 * np.pi))
         found = (angles[:, pair] + 2 * np.pi * rotations) / right[pair]
+    if shift := broken_shift(found - positions, angles, positions, right):
+        return f"positions are shifted by {shift:g}", "count positions from 0"
     found = np.round(found)
     honest = SAME_POSITION + expected.budget().angles(np.maximum(found, 0))
     fits = (np.abs(wrapped(angles - found[:, None] * right)) < honest).all(axis=1)
@@ -105,6 +132,10 @@ def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
         ):
             if np.array_equal(found, positions // step * by):
                 return f"positions are {how}", "divide positions as real numbers"
+    if fits.all() and (answer := wrapped_positions(positions, found)):
+        return answer, "keep positions in 32 bits or more"
+    if fits.all() and (answer := grouped_positions(positions, found)):
+        return answer, "give each token its own position"
     if fits.all() and found[0] > 0 and not np.ptp(found + positions):
         return (
             f"positions are counted back from {found[0]:.0f}",
@@ -133,6 +164,55 @@ def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
                 "keep positions in integers",
             )
     return answer, ENDS
+
+
+def broken_shift(
+    moved: Pairs, angles: Table, positions: Positions, right: Pairs
+) -> float:
+    """Return a shift by a fraction that all positions have alike, or 0."""
+    later = moved[positions > 0]
+    shift = round(float(np.median(later)), 2)
+    if shift == round(shift) or np.abs(later - shift).max() > SAME_POSITION:
+        return 0.0
+    off = wrapped(angles - (positions + shift)[:, None] * right)
+    # Far positions are left to the casts.
+    near_by = positions < 4096
+    return shift if np.abs(off[near_by]).max() < SAME_POSITION else 0.0
+
+
+def wrapped_positions(positions: Positions, found: Pairs) -> str:
+    """Name positions that a small integer does not hold."""
+    changed = np.flatnonzero(found != positions)
+    for bits in (8, 16):
+        size = 2**bits
+        unsigned = positions % size
+        signed = (positions + size // 2) % size - size // 2
+        for kind, held in ((f"int{bits}", signed), (f"uint{bits}", unsigned)):
+            if len(changed) and np.array_equal(found, held):
+                first = changed[0]
+                return (
+                    f"positions are held in {kind}: position {positions[first]} is"
+                    f" rotated as {found[first]:.0f}"
+                )
+    return ""
+
+
+def grouped_positions(positions: Positions, found: Pairs) -> str:
+    """Name positions that are divided from some position on, as Self-Extend does."""
+    changed = np.flatnonzero(found != positions)
+    if len(changed) < 3 or changed[0] < 2:
+        return ""
+    far = changed[-1]
+    for group in (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64):
+        begins = found[far] - positions[far] // group
+        rest = found[changed] - positions[changed] // group
+        window = begins * group / (group - 1)
+        if begins > 0 and not np.ptp(rest) and positions[far] > window:
+            return (
+                f"positions are divided by {group} from about {window:.0f} on, as"
+                " Self-Extend does"
+            )
+    return ""
 
 
 def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
@@ -292,6 +372,16 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
     """Yield mistakes with the frequencies that they give, the likeliest first."""
     spec, length, right = expected.spec, expected.length, expected.inv_freq
     head, width, plain = spec.head_dim, spec.rotary_dim, spec.geometry.inv_freq
+    moving = 2 * int((right != 0).sum())
+    wide = right
+    if isinstance(spec.scaling, scaling.Yarn):
+        whole_head = replace(spec, rotary_dim=head)
+        share = whole_head.inv_freq(length) / whole_head.geometry.inv_freq
+        wide = plain * share[: len(plain)]
+    if isinstance(spec.scaling, scaling.Proportional):
+        yield f"{width} features rotate instead of {moving}", plain
+    if isinstance(spec.scaling, scaling.DynamicNtk):
+        yield from dynamic_explanations(expected)
     for name, other in expected.layers.items():
         answer = (
             f"rotates as {name} layers should (base {typed(other.base)},"
@@ -304,13 +394,25 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
             yield f"the {name} table is used at {length} tokens", plain / divisors
             yield f"the {name} table multiplies the frequencies", plain * divisors
     if not isinstance(spec.scaling, scaling.Unscaled):
-        yield f"the scaling is not applied: {spec.method} is missing", plain
+        answer = f"the scaling is not applied: {spec.method} is missing"
+        if near(wide, plain) and not near(right, plain):
+            answer += f", or the ramp's ends come from {head} features"
+        yield answer, plain
         for twice in (expected.scaled(right), right**2 / plain):
             yield "the factor is applied twice", twice
+    if head != width:
+        answer = f"the ramp's ends come from {head} features instead of {width}"
+        yield answer, wide
     if isinstance(spec.scaling, scaling.Llama3 | scaling.Yarn):
         divided = plain / spec.scaling.factor
         inverted = plain + divided - right
-        yield "the ramp is inverted: fast pairs are divided, slow ones kept", inverted
+        exchanged = ""
+        if isinstance(spec.scaling, scaling.Llama3):
+            exchanged = (
+                ", as happens where low_freq_factor and high_freq_factor are exchanged"
+            )
+        answer = "the ramp is inverted: fast pairs are divided, slow ones kept"
+        yield answer + exchanged, inverted
         yield f"all pairs are divided by {spec.scaling.factor:g}", divided
         ramp = ~(
             np.isclose(right, plain, rtol=CLOSE)
@@ -321,7 +423,10 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
             ("divided", divided),
             ("blended backwards", inverted),
         ):
-            yield f"pairs in the ramp are {done}", np.where(ramp, pairs, right)
+            answer = f"pairs in the ramp are {done}"
+            if done != "blended backwards":
+                answer += exchanged
+            yield answer, np.where(ramp, pairs, right)
     if isinstance(spec.scaling, BY_FACTOR):
         for factor in FACTORS:
             other = replace(spec, scaling=replace(spec.scaling, factor=factor))
@@ -340,6 +445,11 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         yield answer, other.inv_freq(length)
     yield "the rotation has the wrong sign", -right
     yield "the frequencies are in reverse order", right[::-1]
+    half = right[: len(right) // 2]
+    for twice in (np.tile(half, 2), np.repeat(half, 2)):
+        yield "the first half of the frequencies is there twice", twice
+    for twice in (np.tile(right[::2], 2), np.repeat(right[::2], 2)):
+        yield "every second frequency is there twice", twice
     turned = round(math.tau * spec.trained_len)
     for trained in (spec.length, turned, *LENGTHS):
         answer = f"original length {trained} instead of {spec.trained_len}"
@@ -364,6 +474,7 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         2 * width,
         width // 2,
         max(width - 2, 1),
+        *([moving] if moving < width else []),
     ):
         power = width / divisor
         # another base at each length
@@ -376,6 +487,29 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         yield based(float(f"{10**digits:.3g}"))
     for name, other in expected.others.items():
         yield f"rotates as {name} does ({other.method})", other.inv_freq(length)
+
+
+def dynamic_explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
+    """Yield what slips in the formula of dynamic scaling give at this length."""
+    spec, length = expected.spec, expected.length
+    dynamic, geometry = spec.scaling, spec.geometry
+    assert isinstance(dynamic, scaling.DynamicNtk)
+    stretch = dynamic.stretch(geometry, length)
+    rounded = 1 << (length - 1).bit_length()
+    if rounded != length:
+        answer = f"dynamic scaling sees {rounded} tokens, the next power of two"
+        yield answer, spec.inv_freq(rounded)
+    for tokens in LENGTHS:
+        if tokens > spec.trained_len and tokens != length:
+            answer = f"dynamic scaling has these frequencies at {tokens} tokens"
+            yield answer, spec.inv_freq(tokens)
+    if length > spec.trained_len:
+        base = scaling.ntk_base(geometry, dynamic.factor * length / spec.trained_len)
+        unscaled = replace(spec, base=base, scaling=scaling.Unscaled())
+        yield "dynamic scaling lacks its - (factor - 1)", unscaled.inv_freq(length)
+        answer = "the base is multiplied without the exponent d / (d - 2)"
+        unscaled = replace(spec, base=spec.base * stretch, scaling=scaling.Unscaled())
+        yield answer, unscaled.inv_freq(length)
 
 
 def wrong_between(
@@ -434,7 +568,8 @@ def wrong_period(
     )
 
 
-def wrong_gain(gain: float, wanted: float) -> Fault | None:
+def wrong_gain(gain: float, spec: RopeSpec) -> Fault | None:
+    wanted = spec.attention_factor
     for value, problem in (
         (wanted, None),
         (
@@ -448,8 +583,29 @@ def wrong_gain(gain: float, wanted: float) -> Fault | None:
     ):
         if math.isclose(gain, value, rel_tol=CLOSE):
             return problem
+    for power, where in ((0.5, "1 / sqrt(d)"), (0.25, "the root of 1 / sqrt(d)")):
+        if math.isclose(gain, wanted * spec.head_dim**-power, rel_tol=CLOSE):
+            answer = f"{where} is folded into the vectors"
+            return answer, "leave it to attention, or divide by it before the check"
     answer = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
     return answer, f"attention factor {wanted:.6g}"
+
+
+def drifting_gain(observed: Observed) -> str:
+    """Name factors that grow or fall by one share per token, each pair by its own."""
+    near_by = (observed.positions > 0) & (observed.positions <= 4096)
+    places = observed.positions[near_by]
+    factors = np.hypot(observed.cos, observed.sin)[near_by]
+    if len(places) < 4 or not factors.size or not (factors > 0).all():
+        return ""
+    rates = np.log(factors) / places[:, None]
+    rate = np.median(rates, axis=0)
+    steady = np.abs(rates - rate).max() < 1e-2 * np.abs(rate).max()
+    one_way = (rate > 0).all() or (rate < 0).all()
+    if not (steady and one_way and np.abs(rate).max() * places.max() > 0.1):
+        return ""
+    does = "grow" if rate[0] > 0 else "fall"
+    return f"cos and sin {does} with the position, as xPos makes them"
 
 
 def uneven_gain(observed: Observed) -> Fault | None:
@@ -458,6 +614,8 @@ def uneven_gain(observed: Observed) -> Fault | None:
     """
     if not observed.gain:
         return "most of cos and sin are zero", "see how they are made"
+    if answer := drifting_gain(observed):
+        return answer, NO_DRIFT
     factors = np.hypot(observed.cos, observed.sin) / observed.gain
     place, pair = np.unravel_index(np.abs(factors - 1).argmax(), factors.shape)
     if abs(factors[place, pair] - 1) <= UNEVEN:
@@ -468,3 +626,18 @@ def uneven_gain(observed: Observed) -> Fault | None:
         " elsewhere"
     )
     return answer, "both of one angle, and one factor for all pairs and positions"
+
+
+def summed(observed: Observed, expected: Expected, tolerance: float) -> bool:
+    """Return True for angles that are sums of float32 frequencies over the tokens."""
+    near_by = observed.positions < LONGEST_SUM
+    places = observed.positions[near_by]
+    if not places.max() > 1000:
+        return False
+    steps = np.broadcast_to(
+        expected.inv_freq.astype(np.float32), (places.max(), len(expected.inv_freq))
+    )
+    sums = np.cumsum(steps, axis=0, dtype=np.float32)
+    sums = np.vstack([np.zeros_like(sums[:1]), sums]).astype(np.float64)
+    angles = np.arctan2(observed.sin, observed.cos)[near_by]
+    return bool(np.abs(wrapped(angles - sums[places])).max() <= tolerance)

@@ -37,6 +37,7 @@ NOT_SHOWN = "pairs were not judged, as tables do not show them"
 SHEARED = 0.1  # of the gain: so far apart 8-bit formats do not bring equal numbers
 # of the largest: features that only pass lose less, in bfloat16 or 8 bits
 STILL = 2.0**-7
+NOT_FINITE = ("rotated vectors are not finite", "see how they are made")
 NOT_PAIRED = (
     "features do not rotate in pairs",
     "look at features 0 and 1 at position 1",
@@ -60,6 +61,7 @@ class Observed:
     # that multiply the pairs of vectors
     blocks: Float[np.ndarray, "n pairs 2 2"] | None = None
     called: str = ""  # the function, with what it was given
+    told_length: bool = False  # it was given the number of tokens
     note: str = ""  # on an order of features that scores or tables do not show
     between: "Observed | None" = None  # at further positions
 
@@ -171,9 +173,11 @@ def from_vectors(
     empty = np.empty((len(positions), 0))
     nothing = Observed(positions, empty, empty)
     if not bounded(after):
-        return replace(
-            nothing, fault=("rotated vectors are not finite", "see how they are made")
-        )
+        finite = np.array([bounded(rows) for rows in after])
+        seen = nothing
+        if (finite & moving).any():  # what they do before may tell why
+            seen = from_vectors(before, after[finite], positions[finite], spec)
+        return replace(seen, fault=NOT_FINITE)
     most = np.abs(before).max()
     if np.abs((after - before)[moving]).max() <= ZERO * most:
         answer = "no rotation: the output equals the input"
@@ -300,11 +304,18 @@ def placed(
     )
     fix = f"pair {'i and i + d/2' if wanted == 'half' else '2i and 2i + 1'}"
     gaps, width = np.unique(second - first), 2 * len(first)
+    if fault := strided(first, second, spec):
+        return "irregular", fault
     partner: Partner = "irregular"
     if np.array_equal(gaps, [1]) and width > 2:
         partner = "adjacent"
     elif np.array_equal(gaps, [width // 2]):
         partner = "half" if width > 2 else "unknown"
+    # Where some pairs stand still, as in Gemma 4, those that move are fewer.
+    moving = np.count_nonzero(spec.inv_freq(spec.length))
+    if len(first) == moving < spec.rotary_dim // 2 and not np.array_equal(gaps, [step]):
+        answer = f"features i and i + {gaps[0]} form a pair instead of i and i + {step}"
+        return partner, (answer, f"{fix}; the exponent divides by {spec.rotary_dim}")
     if partner == "irregular" and len(gaps) == 1:
         if gaps[0] == step:
             still = np.setdiff1d(np.minimum(*layout_of(spec)), first)
@@ -333,6 +344,27 @@ def placed(
         )
         return partner, (answer, f"rotate features {spec.place} to {end} of a head")
     return partner, None
+
+
+def strided(first: Features, second: Features, spec: RopeSpec) -> Fault | None:
+    """Name features that rotate with gaps between them."""
+    rotated = np.sort(np.concatenate([first, second]))
+    fix = f"rotate features {spec.place} to {spec.rotated[-1]}"
+    if len(first) < 2 or spec.head_dim == spec.rotary_dim:
+        return None
+    steps = np.diff(rotated)
+    if (steps == steps[0]).all() and steps[0] > 1:
+        which = "every second feature"
+        if steps[0] > 2:
+            which = f"one feature in {steps[0]}"
+        answer = f"{which} rotates, from {rotated[0]} on"
+        return f"{answer}, instead of a block of {spec.rotary_dim}", fix
+    gaps = np.diff(first)
+    neighbours = (second - first == 1).all() and (gaps == gaps[0]).all()
+    if neighbours and gaps[0] > 2:
+        answer = f"two features in {gaps[0]} rotate, from {first[0]} on"
+        return f"{answer}, instead of a block of {spec.rotary_dim}", fix
+    return None
 
 
 Shape = Callable[[Table, Table], tuple[Table, Table, Table, Table]]

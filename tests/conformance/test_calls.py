@@ -352,7 +352,10 @@ def by_length(block: dict[str, Any], seq_len: bool, change: str = "") -> Any:
                 500000.0**exponents / block["long_factor" if long else "short_factor"]
             )
         factor = 2.0 if change == "factor" else block["factor"]
+        tokens = 32768 if change == "longest" else tokens
         stretch = 1 + factor * (max(tokens, 8192) / 8192 - 1)
+        if change == "no one" and tokens > 8192:
+            stretch = factor * tokens / 8192
         power = {"power": 1.0, "upside down": 62 / 64}.get(change, 64 / 62)
         return (
             500000.0 * (1.0 if change == "static" else stretch) ** power
@@ -405,11 +408,15 @@ def test_frequencies_may_follow_the_tokens_of_a_call(
             "no factor",
             r"the attention factor 1\.1180\d* is missing \(4095 tokens\)",
         ),
-        (DYNAMIC, "power", r"base 1\.5e6 instead of 1\.55437e6"),
+        (DYNAMIC, "power", r"without the exponent d / \(d - 2\) \(12289 tokens\)"),
+        (DYNAMIC, "static", r"dynamic_ntk\(factor=4\) is missing \(12289 tokens\)"),
+        (LONGROPE, "long", r"the long table is used at 4095 tokens"),
         (DYNAMIC, "upside down", r"base 1\.45e6 instead of 1\.55437e6"),
         (DYNAMIC, "factor", "12289 tokens"),
         (DYNAMIC, "last", r"off by .* rad from position \d+ \(12289 tokens\)"),
-        (DYNAMIC, "rounded", "12289 tokens"),
+        (DYNAMIC, "rounded", r"sees 16384 tokens, the next power of two \(12289"),
+        (DYNAMIC, "no one", r"lacks its - \(factor - 1\) \(12289 tokens\)"),
+        (DYNAMIC, "longest", "has these frequencies at 32768 tokens"),
     ],
 )
 def test_scaling_by_the_length_is_judged_on_both_sides_of_where_it_begins(

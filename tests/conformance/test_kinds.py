@@ -1,0 +1,439 @@
+"""Kinds of mistakes from issue trackers of engines, and right code of many styles."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ropelab.conformance.calls import from_function
+from ropelab.conformance.check import Check, asked
+from ropelab.conformance.expected import main_of, of_config
+from ropelab.math.numerics.formats import FORMATS, round_to
+
+SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2}
+PLAIN: dict[str, Any] = {**SIZES, "model_type": "llama", "rope_theta": 500000.0}
+PLAIN["max_position_embeddings"] = 131072
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+SCALED = {**PLAIN, "rope_scaling": LLAMA3}
+YARN = {**PLAIN, "rope_theta": 1e6}
+YARN["rope_scaling"] = {
+    "rope_type": "yarn",
+    "factor": 4.0,
+    "original_max_position_embeddings": 32768,
+}
+PARTIAL: dict[str, Any] = {**SIZES, "model_type": "stablelm", "rope_theta": 10000.0}
+PARTIAL |= {"max_position_embeddings": 32768, "partial_rotary_factor": 0.5}
+ADJACENT = {**PARTIAL, "model_type": "glm4", "head_dim": 64}
+GEMMA4: dict[str, Any] = {**SIZES, "model_type": "gemma4_text", "head_dim": 64}
+GEMMA4 |= {"global_head_dim": 128, "max_position_embeddings": 131072}
+GEMMA4["layer_types"] = ["sliding_attention", "full_attention"]
+GEMMA4["rope_parameters"] = {
+    "full_attention": {
+        "rope_type": "proportional",
+        "partial_rotary_factor": 0.25,
+        "rope_theta": 1e6,
+    },
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+}
+GPTJ = {"model_type": "gptj", "n_embd": 256, "n_head": 4, "n_layer": 2}
+GPTJ |= {"n_positions": 8192, "rotary_dim": 64}
+GAIN = 0.1 * math.log(4) + 1
+
+
+def ladder(base: float = 500000.0, width: int = 64, divisor: int = 0) -> np.ndarray:
+    return base ** (-np.arange(0, width, 2) / (divisor or width))
+
+
+def llama3(low: float = 1.0, high: float = 4.0) -> np.ndarray:
+    """Meta's apply_scaling, line by line."""
+    scaled = []
+    for theta in ladder():
+        wavelength = 2 * math.pi / theta
+        if wavelength < 8192 / high:
+            scaled.append(theta)
+        elif wavelength > 8192 / low:
+            scaled.append(theta / 8)
+        else:
+            smooth = (8192 / wavelength - low) / (high - low)
+            scaled.append((1 - smooth) * theta / 8 + smooth * theta)
+    return np.array(scaled)
+
+
+def yarn(base: float, width: int, dims: int = 0) -> np.ndarray:
+    """YaRN by 4 from 32768 tokens, its ramp between pairs of so many features."""
+    ends = [
+        (dims or width) * math.log(32768 / (turns * math.tau)) / (2 * math.log(base))
+        for turns in (32, 1)
+    ]
+    low, high = math.floor(ends[0]), math.ceil(ends[1])
+    ramp = np.clip((np.arange(width // 2) - low) / (high - low), 0, 1)
+    return ladder(base, width) * (ramp / 4 + 1 - ramp)
+
+
+def rotating(
+    theta: np.ndarray,
+    features: tuple[np.ndarray, np.ndarray] | None = None,
+    place: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    gain: Any = 1.0,
+    tables: Callable[..., Any] | None = None,
+) -> Any:
+    """A code that rotates some features, with one thing changed."""
+    pairs = np.arange(len(theta))
+    first, second = features or (pairs, pairs + len(theta))
+
+    def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        places = place(np.asarray(positions, np.float64))
+        angles = places[:, None] * theta
+        factor = gain(places) if callable(gain) else gain
+        cos, sin = factor * np.cos(angles), factor * np.sin(angles)
+        if tables:
+            cos, sin = tables(angles)
+        y = np.array(x, dtype=np.float64)
+        y[:, first] = x[:, first] * cos - x[:, second] * sin
+        y[:, second] = x[:, second] * cos + x[:, first] * sin
+        return y
+
+    return rotate
+
+
+def checked(config: dict[str, Any], code: Any, layer: str = "") -> Check:
+    layers = of_config("config.json", config, None)
+    wanted = layers[layer or main_of(layers)]
+    return asked(lambda spec, at: from_function(code, "code", spec, at), wanted, 0.01)
+
+
+def held_in(bits: int) -> Callable[[np.ndarray], np.ndarray]:
+    half = 2 ** (bits - 1)
+    return lambda p: (p + half) % (2 * half) - half
+
+
+def self_extend(window: int, group: int) -> Callable[[np.ndarray], np.ndarray]:
+    shift = window - window // group
+    return lambda p: np.where(p < window, p, p // group + shift)
+
+
+def of_keys(rotate_keys: Any, rotate_queries: Any = None) -> Any:
+    queries = rotate_queries or rotating(ladder())
+
+    def apply(q: np.ndarray, k: np.ndarray, positions: np.ndarray) -> Any:
+        return queries(q, positions), rotate_keys(k, positions)
+
+    return apply
+
+
+def xpos(sign: int) -> Any:
+    share = (np.arange(0, 64, 2) + 0.4 * 64) / (1.4 * 64)
+    return rotating(ladder(), gain=lambda p: share ** (sign * p[:, None] / 512))
+
+
+def summed() -> Any:
+    steps = np.broadcast_to(ladder().astype(np.float32), (131072, 32))
+    sums = np.cumsum(steps, axis=0, dtype=np.float32)
+    table = np.vstack([np.zeros((1, 32)), sums]).astype(np.float64)
+
+    def tables(positions: np.ndarray) -> Any:
+        return np.cos(table[positions]), np.sin(table[positions])
+
+    return tables
+
+
+def alternating(angles: np.ndarray) -> Any:
+    """A table that holds sin and cos in turns, cut into halves."""
+    table = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(len(angles), -1)
+    return table[:, 32:], table[:, :32]
+
+
+def rounded(kind: str) -> Callable[[np.ndarray], Any]:
+    fmt = FORMATS[kind]
+    return lambda a: (round_to(np.cos(a), fmt), round_to(np.sin(a), fmt))
+
+
+def strided(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    y = np.array(x, dtype=np.float64)
+    y[:, ::2] = rotating(ladder(1e4, 32))(y[:, ::2], positions)
+    return y
+
+
+NEIGHBOURS = np.arange(0, 64, 2), np.arange(1, 64, 2)
+SPREAD = np.arange(0, 64, 4), np.arange(1, 64, 4)
+QUARTER = np.arange(16), np.arange(64, 80)
+LONGER = ("max_position_embeddings", "rope_scaling")
+PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
+    "half a position": (
+        PLAIN,
+        rotating(ladder(), place=lambda p: p + 0.5),
+        "positions are shifted by 0.5",
+    ),
+    "half a position, keys": (
+        PLAIN,
+        of_keys(rotating(ladder(), place=lambda p: p + 0.5)),
+        "k: positions are shifted by 0.5",
+    ),
+    "int16": (
+        PLAIN,
+        rotating(ladder(), place=held_in(16)),
+        "positions are held in int16: position 65519 is rotated as -17",
+    ),
+    "int8": (
+        PLAIN,
+        rotating(ladder(), place=held_in(8)),
+        "positions are held in int8: position 255 is rotated as -1",
+    ),
+    "uint16": (
+        PLAIN,
+        rotating(ladder(), place=lambda p: p % 65536),
+        "positions are held in uint16",
+    ),
+    "self-extend": (
+        PLAIN,
+        rotating(ladder(), place=self_extend(1024, 8)),
+        "positions are divided by 8 from about 1024 on, as Self-Extend does",
+    ),
+    "self-extend by 4": (
+        PLAIN,
+        rotating(ladder(), place=self_extend(2048, 4)),
+        "positions are divided by 4 from about 2048 on",
+    ),
+    "low and high exchanged": (
+        SCALED,
+        rotating(llama3(4.0, 1.0)),
+        "low_freq_factor and high_freq_factor are exchanged",
+    ),
+    "first half twice": (
+        PLAIN,
+        rotating(np.tile(ladder()[:16], 2)),
+        "the first half of the frequencies is there twice",
+    ),
+    "every second twice": (
+        PLAIN,
+        rotating(np.repeat(ladder()[::2], 2)),
+        "every second frequency is there twice",
+    ),
+    "folded into q": (
+        PLAIN,
+        of_keys(rotating(ladder()), rotating(ladder(), gain=64**-0.5)),
+        "q: 1 / sqrt(d) is folded into the vectors",
+    ),
+    "folded into both": (
+        PLAIN,
+        rotating(ladder(), gain=64**-0.25),
+        "the root of 1 / sqrt(d) is folded into the vectors",
+    ),
+    "xpos": (PLAIN, xpos(1), "fall with the position, as xPos makes them"),
+    "xpos of keys": (PLAIN, xpos(-1), "grow with the position, as xPos makes them"),
+    "summed": (PLAIN, summed(), "angles are summed in float32 from token to token"),
+    "e4m3": (
+        PLAIN,
+        rotating(ladder(), tables=rounded("float8_e4m3fn")),
+        "table in float8_e4m3fn: off by",
+    ),
+    "e5m2": (
+        PLAIN,
+        rotating(ladder(), tables=rounded("float8_e5m2")),
+        "table in float8_e5m2: off by",
+    ),
+    "strided": (PARTIAL, strided, "every second feature rotates, from 0 on"),
+    "strided pairs": (
+        ADJACENT,
+        rotating(ladder(1e4, 32), SPREAD),
+        "two features in 4 rotate, from 0 on",
+    ),
+    "alternating table": (
+        GPTJ,
+        rotating(ladder(1e4), NEIGHBOURS, tables=alternating),
+        "a table in which sin and cos alternate is cut into halves",
+    ),
+    "ramp of the head": (
+        {
+            **ADJACENT,
+            "max_position_embeddings": 131072,
+            "rope_theta": 1e8,
+            "rope_scaling": YARN["rope_scaling"],
+        },
+        rotating(
+            yarn(1e8, 32, 64), (np.arange(0, 32, 2), np.arange(1, 32, 2)), gain=GAIN
+        ),
+        "the ramp's ends come from 64 features instead of 32",
+    ),
+    "gemma, a block of its own": (
+        GEMMA4,
+        rotating(ladder(1e6, 32)),
+        "features i and i + 16 form a pair instead of i and i + 64",
+    ),
+    "gemma, exponents": (
+        GEMMA4,
+        rotating(ladder(1e6, 32), QUARTER),
+        "the exponent divides by 32 instead of 128",
+    ),
+    "gemma, all pairs": (
+        GEMMA4,
+        rotating(ladder(1e6, 128)),
+        "128 features rotate instead of 32",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_mistake_of_this_kind_is_named(name: str) -> None:
+    config, code, says = PLANTED[name]
+    done = checked(config, code)
+    assert done.wrong
+    assert says in done.answer
+    assert done.fix
+
+
+LONGROPE = {**PLAIN, "model_type": "phi3", "original_max_position_embeddings": 4096}
+TABLES = {"short_factor": [1.0] * 32, "long_factor": [1.0 + i for i in range(32)]}
+LONGROPE["rope_scaling"] = {"type": "longrope", **TABLES}
+DYNAMIC = {**PLAIN, "max_position_embeddings": 4096}
+DYNAMIC["rope_scaling"] = {"rope_type": "dynamic", "factor": 4.0}
+LINEAR = {**PLAIN, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
+MILLION = {**PLAIN, "max_position_embeddings": 1_048_576}
+MISTRAL4: dict[str, Any] = {**SIZES, "model_type": "mistral4", "head_dim": 128}
+MISTRAL4 |= {"qk_nope_head_dim": 64, "qk_rope_head_dim": 64}
+MISTRAL4 |= {"max_position_embeddings": 32768}
+MISTRAL4["rope_parameters"] = {
+    "rope_type": "linear",
+    "factor": 1.0,
+    "rope_theta": 1e4,
+    "partial_rotary_factor": 0.5,
+}
+
+
+def half_split(x: torch.Tensor) -> torch.Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([-second, first], -1)
+
+
+def torch_angles(position_ids: torch.Tensor) -> torch.Tensor:
+    steps = torch.arange(0, 64, 2).float() / 64
+    inv_freq = 1.0 / (500000.0**steps)
+    return position_ids.reshape(-1).float()[:, None] * inv_freq
+
+
+def transformers_style() -> Any:
+    def tables(position_ids: torch.Tensor) -> Any:
+        angles = torch.cat([torch_angles(position_ids)] * 2, -1)
+        return angles.cos(), angles.sin()
+
+    def apply(q: Any, k: Any, cos: torch.Tensor, sin: torch.Tensor) -> Any:
+        turned = [x * cos + half_split(x) * sin for x in (q, k)]
+        return turned[0], turned[1]
+
+    return tables, apply
+
+
+def bfloat16_tables() -> Any:
+    tables, apply = transformers_style()
+
+    def stored(position_ids: torch.Tensor) -> Any:
+        cos, sin = tables(position_ids)
+        return cos.bfloat16(), sin.bfloat16()
+
+    return stored, apply
+
+
+def complex_style(x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Meta's: neighbours as complex numbers."""
+    angles = positions.reshape(-1).float()[:, None] * torch.tensor(ladder(1e4)).float()
+    unit = torch.polar(torch.ones_like(angles), angles)
+    pairs = torch.view_as_complex(x.float().reshape(len(x), -1, 2))
+    return torch.view_as_real(pairs * unit).flatten(-2)
+
+
+def recurrence(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """ggml's: the angle of the next pair is this one's times a constant, in float32."""
+    step = np.float32(500000.0) ** np.float32(-2 / 64)
+    angle = np.asarray(positions).astype(np.float32)
+    columns = []
+    for _ in range(32):
+        columns.append(angle)
+        angle = angle * step
+    angles = np.stack(columns, -1)
+    cos, sin = np.cos(angles), np.sin(angles)
+    first, second = x[:, :32], x[:, 32:]
+    return np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+def scaled_positions(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    places = np.asarray(positions).astype(np.float32) / np.float32(8)
+    return rotating(ladder())(x, places)
+
+
+def longrope(x: np.ndarray, positions: np.ndarray, seq_len: int) -> np.ndarray:
+    long = seq_len > 4096
+    divisors = TABLES["long_factor" if long else "short_factor"]
+    factor = math.sqrt(1 + math.log(32) / math.log(4096))
+    return rotating(ladder() / np.array(divisors), gain=factor)(x, positions)
+
+
+def dynamic(x: np.ndarray, positions: np.ndarray, seq_len: int) -> np.ndarray:
+    stretch = max(4.0 * seq_len / 4096 - 3.0, 1.0)
+    return rotating(ladder(500000.0 * stretch ** (64 / 62)))(x, positions)
+
+
+def in_float16(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    return rotating(ladder())(x, positions).astype(np.float16)
+
+
+def one_token(x: np.ndarray, offset: int) -> np.ndarray:
+    return rotating(ladder())(x, np.arange(len(x)) + offset)
+
+
+def whole_table() -> Any:
+    angles = np.arange(131072)[:, None] * ladder()
+    cos, sin = np.cos(angles), np.sin(angles)
+    return lambda positions: (cos[positions], sin[positions])
+
+
+def float32_million(positions: np.ndarray) -> Any:
+    angles = positions.astype(np.float32)[:, None] * ladder().astype(np.float32)
+    return np.cos(angles), np.sin(angles)
+
+
+LAST = np.arange(64, 128, 2), np.arange(65, 128, 2)
+RIGHT: dict[str, tuple[dict[str, Any], Any]] = {
+    "halves": (PLAIN, rotating(ladder())),
+    "transformers": (PLAIN, transformers_style()),
+    "bfloat16 tables": (PLAIN, bfloat16_tables()),
+    "float16 results": (PLAIN, in_float16),
+    "recurrence": (PLAIN, recurrence),
+    "one token at an offset": (PLAIN, one_token),
+    "a table looked up": (PLAIN, whole_table()),
+    "float32 to a million": (MILLION, float32_million),
+    "adjacent": (GPTJ, rotating(ladder(1e4), NEIGHBOURS)),
+    "complex": (GPTJ, complex_style),
+    "partial": (PARTIAL, rotating(ladder(1e4, 32))),
+    "partial, adjacent": (
+        ADJACENT,
+        rotating(ladder(1e4, 32), (np.arange(0, 32, 2), np.arange(1, 32, 2))),
+    ),
+    "llama3": (SCALED, rotating(llama3())),
+    "yarn": (YARN, rotating(yarn(1e6, 64), gain=GAIN)),
+    "linear, by positions": (LINEAR, scaled_positions),
+    "linear, by frequencies": (LINEAR, rotating(ladder() / 8)),
+    "longrope": (LONGROPE, longrope),
+    "dynamic": (DYNAMIC, dynamic),
+    "the last features": (MISTRAL4, rotating(ladder(1e4), LAST)),
+    "proportional": (
+        GEMMA4,
+        rotating(ladder(1e6, 32, 128), QUARTER),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_code_of_every_style_is_right(name: str) -> None:
+    config, code = RIGHT[name]
+    done = checked(config, code)
+    assert not done.wrong, done.answer
+    assert "no other frequencies were seen" not in done.answer
