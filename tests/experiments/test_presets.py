@@ -33,7 +33,7 @@ def test_the_models_of_a_preset_have_its_size_and_read(
     preset: str, millions: float, corpora: tuple[str, str]
 ) -> None:
     described = training(corpora, preset)
-    model = described.untrained(Context())
+    model = described.make_untrained(Context())
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(
         millions, rel=0.01
     )
@@ -43,7 +43,7 @@ def test_the_models_of_a_preset_have_its_size_and_read(
 
 def test_a_larger_preset_learns(corpora: tuple[str, str]) -> None:
     described = training(corpora, "base")
-    model = described.untrained(Context())
+    model = described.make_untrained(Context())
     recipe = replace(
         described.recipe, steps=3, window=64, tokens_per_step=256, warmup=1
     )

@@ -27,18 +27,21 @@ from ropelab.runs.folders import digest, files_below
 from ropelab.runs.sentences import count_of
 
 # First word of every random seed: training data never come back as evaluation data.
-TRAINING, EVALUATION = 0, 1
+TRAINING = 0
+EVALUATION = 1
 VOCABULARY = 256
 # The 64 symbols of random stretches and records, ascending: those of base64.
 ALPHABET = np.frombuffer(
     b"+/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", np.uint8
 ).astype(np.int64)
-# Of the files, or of a single file's bytes.
+# Share of the files, or of a single file's bytes, that is for evaluation.
 HELD_OUT = 0.2
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__"}
-# Many Pythons come without their tests, two thirds of that text: fewer documents do.
-STANDARD, FEWEST = "the standard library", 10
+STANDARD = "the standard library"
+# Documents of the standard library that are enough: many Pythons come without their
+# tests, two thirds of that text.
+FEWEST = 10
 # Text has no zero byte among its first.
 BINARY_PROBE = 8192
 # Bytes of all files together, which are held in memory.
@@ -71,10 +74,11 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Document:
+class TextDocument:
     text: bytes
     kind: str = SINGLE
-    name: str = ""  # its path in the corpus
+    # Its path in the corpus.
+    name: str = ""
 
     @property
     def origin(self) -> Origin:
@@ -83,15 +87,24 @@ class Document:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents for training and for evaluation, in an order that depends on content
-    only.
-    """
+    """Documents for training and for evaluation; the content alone orders them."""
 
-    name: str  # in messages
+    # The name in messages.
+    name: str
     training: tuple[bytes, ...]
-    held_out: tuple[Document, ...]
-    fingerprint: str  # sha256 over both halves
-    left_out: int = 0  # copies and near-duplicates of other documents
+    held_out: tuple[TextDocument, ...]
+    # sha256 over both halves.
+    fingerprint: str
+    # Copies and near-duplicates of other documents.
+    left_out: int = 0
+
+    @property
+    def names(self) -> str:
+        """The fingerprint of names and kinds, which tables show.
+
+        `fingerprint` leaves these out.
+        """
+        return digest({"names": [document.origin for document in self.held_out]})
 
     def say_left_out(self) -> None:
         """Say once how many documents of the user's are not used."""
@@ -99,99 +112,103 @@ class Corpus:
             documents = count_of(self.left_out, "document")
             say_once(f"{self.name}: {documents} left out as near-duplicates of others")
 
-    @property
-    def names(self) -> str:
-        """The fingerprint of names and kinds, which tables show and `fingerprint`
-        leaves out.
-        """
-        return digest({"names": [document.origin for document in self.held_out]})
-
     def windows(
         self, seed: int, step: int, window: int, rows: int
     ) -> Int[Tensor, "rows window"]:
-        """Return the text of one training step: windows at equally likely places in
-        documents.
+        """Return the text of one training step.
+
+        All places in documents that hold a window are equally likely.
         """
         random = np.random.default_rng((TRAINING, seed, step))
         long_enough = [text for text in self.training if len(text) >= window]
-        places = np.cumsum([0, *(len(text) - window + 1 for text in long_enough)])
-        draws = random.integers(places[-1], size=rows)
-        documents = np.searchsorted(places, draws, side="right") - 1
-        texts = [long_enough[document] for document in documents]
-        return _cut(texts, draws - places[documents], window)
+        places_in_each = [len(text) - window + 1 for text in long_enough]
+        first_places = np.cumsum([0, *places_in_each])
 
-    def long_enough(self, length: int, documents: int) -> list[Document]:
-        """Return the first held-out documents of that many bytes; InputError if too
-        few.
+        draws = random.integers(first_places[-1], size=rows)
+        documents = np.searchsorted(first_places, draws, side="right") - 1
+        texts = [long_enough[document] for document in documents]
+        return _cut(texts, draws - first_places[documents], window)
+
+    def long_enough(self, length: int, documents: int) -> list[TextDocument]:
+        """Return the first held-out documents of at least that many bytes.
+
+        InputError: there are too few.
         """
-        found = [document for document in self.held_out if len(document.text) >= length]
-        if len(found) < (
-            enough := min(documents, FEWEST) if self.name == STANDARD else documents
-        ):
+        candidates = [each for each in self.held_out if len(each.text) >= length]
+        needed = documents
+        if self.name == STANDARD:
+            needed = min(documents, FEWEST)
+        if len(candidates) < needed:
             raise InputError(
-                f"{self.name} has {len(found)} held-out documents of at least"
-                f" {length} bytes, {enough} are needed; give more or longer text, or"
+                f"{self.name} has {len(candidates)} held-out documents of at least"
+                f" {length} bytes, {needed} are needed; give more or longer text, or"
                 " ask for fewer documents"
             )
-        return found[:documents]
+        return candidates[:documents]
 
     def held_out_windows(
         self, length: int, documents: int
     ) -> Int[Tensor, "documents length"]:
         """Return a window of each of the documents that are long enough."""
         texts = [document.text for document in self.long_enough(length, documents)]
-        # Not only heads of files (licences, imports).
+        # The windows are at random places, so that they are not only heads of files
+        # (licences, imports).
         random = np.random.default_rng((EVALUATION, length))
         starts = [int(random.integers(len(text) - length + 1)) for text in texts]
         return _cut(texts, starts, length)
 
     def check(self, window: int, length: int, documents: int) -> None:
-        """Raise InputError unless windows of training and of evaluation can be
-        drawn.
-        """
+        """Raise InputError unless windows can be drawn to train and to evaluate."""
         if not any(len(text) >= window for text in self.training):
             raise InputError(
                 f"{self.name} has no document of at least {window} bytes to learn from;"
                 " give longer text or shorten the training length"
             )
-        if (there := len(self.held_out_windows(length, documents))) < documents:
+        available = len(self.held_out_windows(length, documents))
+        if available < documents:
             say_once(
-                f"{self.name} has {there} documents of {length} bytes, not {documents}"
+                f"{self.name} has {available} documents of {length} bytes, not"
+                f" {documents}"
             )
 
 
 def _cut(texts: Sequence[bytes], starts: Iterable[int], length: int) -> Tensor:
-    windows = zip(texts, starts, strict=True)
-    cut = [np.frombuffer(text, np.uint8, length, start) for text, start in windows]
-    return torch.from_numpy(np.stack(cut).astype(np.int64))
+    windows = []
+    for text, start in zip(texts, starts, strict=True):
+        windows.append(np.frombuffer(text, np.uint8, length, start))
+    return torch.from_numpy(np.stack(windows).astype(np.int64))
 
 
 @dataclass(frozen=True)
 class CorpusRef:
-    """A corpus whose tokens are bytes, by its path and content: another process reads
-    it once.
-    """
+    """A corpus whose tokens are bytes, described so that another process can read it."""
 
-    path: str  # a text file or a folder, empty for the standard library of this Python
-    piece: int  # bytes into which the held-out end of a single file is cut
-    fingerprint: str  # of its content; a corpus that changed since is refused
-    names: str  # as in `Corpus`: none are kept that have changed
+    # A text file or a folder; empty for the standard library of this Python.
+    path: str
+    # Bytes into which the held-out end of a single file is cut.
+    piece: int
+    # The hash of its content; a corpus that changed since is refused.
+    fingerprint: str
+    # The fingerprint of names in `Corpus`: results with others are not reused.
+    names: str
     front: ClassVar[list[int]] = []
     symbols: ClassVar[Tensor] = torch.from_numpy(ALPHABET)
 
     @classmethod
     def of(cls, path: str, piece: int) -> Self:
         """Describe a corpus on disk. InputError if there is none."""
-        found = read_corpus(Path(path) if path else None, piece)
-        found.say_left_out()
-        return cls(path, piece, found.fingerprint, found.names)
+        corpus = read_corpus(Path(path) if path else None, piece)
+        corpus.say_left_out()
+        return cls(path, piece, corpus.fingerprint, corpus.names)
 
     def corpus(self) -> Corpus:
         """Return the text, read once per process. MachineError if it changed since."""
-        return _provided.get(self) or _read_once(self)
+        if self in _provided:
+            return _provided[self]
+        return _read_once(self)
 
-    # The two methods of an input of a cell: a process on another machine need not have
-    # the files.
+    # `content` and `provide` make this an input of a cell: a process on another machine
+    # need not have the files.
     content = corpus
 
     def provide(self, content: Corpus) -> None:
@@ -218,27 +235,28 @@ class CorpusRef:
 
     def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
         """Return held-out windows of `length` bytes; a token has one byte."""
-        found = _held_out(self, length, count)
-        return found, torch.ones(len(found), dtype=torch.float64)
+        windows = _held_out_windows(self, length, count)
+        return windows, torch.ones(len(windows), dtype=torch.float64)
 
     def origins(self, length: int, count: int) -> tuple[Origin, ...]:
-        return tuple(each.origin for each in self.corpus().long_enough(length, count))
+        documents = self.corpus().long_enough(length, count)
+        return tuple(document.origin for document in documents)
 
     def stretch(self, number: int, length: int) -> list[int]:
         """Return a window of a held-out document. InputError if none is that long."""
         corpus = self.corpus()
-        there = sum(len(document.text) >= length for document in corpus.held_out)
-        if not there:
+        sizes = [len(document.text) for document in corpus.held_out]
+        count = len([size for size in sizes if size >= length])
+        if not count:
             raise InputError(
                 f"{corpus.name} has no text of {length} bytes; give a longer --corpus"
             )
-        found: list[int] = _held_out(self, length, there)[number % there].tolist()
-        return found
+        windows = _held_out_windows(self, length, count)
+        stretch: list[int] = windows[number % count].tolist()
+        return stretch
 
     def windows(self, seed: int, length: int, rows: int) -> Tensor:
-        """Return windows of the text that is learned from, at places drawn by the
-        seed.
-        """
+        """Return windows of the training text, at places drawn by the seed."""
         return self.corpus().windows(seed, 0, length, rows)
 
 
@@ -247,9 +265,10 @@ _provided: dict[CorpusRef, Corpus] = {}
 
 
 @lru_cache(maxsize=2)
-def _read_once(place: CorpusRef) -> Corpus:
-    corpus = read_corpus(Path(place.path) if place.path else None, place.piece)
-    if corpus.fingerprint != place.fingerprint:
+def _read_once(reference: CorpusRef) -> Corpus:
+    path = Path(reference.path) if reference.path else None
+    corpus = read_corpus(path, reference.piece)
+    if corpus.fingerprint != reference.fingerprint:
         raise MachineError(
             f"{corpus.name} changed while the run was going on; start it again"
         )
@@ -257,17 +276,19 @@ def _read_once(place: CorpusRef) -> Corpus:
 
 
 @lru_cache(maxsize=8)
-def _held_out(place: CorpusRef, length: int, count: int) -> Tensor:
-    return place.corpus().held_out_windows(length, count)
+def _held_out_windows(reference: CorpusRef, length: int, count: int) -> Tensor:
+    return reference.corpus().held_out_windows(length, count)
 
 
 def read_corpus(path: Path | None, piece: int) -> Corpus:
-    """Read a corpus; documents of a single file have `piece` bytes. Errors:
-    `read_documents`.
+    """Read a corpus; documents of a single file have `piece` bytes.
+
+    Errors are those of `read_documents`.
     """
-    single = path is not None and not path.is_dir()
+    if path is None or path.is_dir():
+        piece = 0
     # Many runs ask for the same one: it is read again only when its files have changed.
-    return _read_unchanged(path, piece if single else 0, stamp_of(path))
+    return _read_unchanged(path, piece, stamp_of(path))
 
 
 @lru_cache(maxsize=1)
@@ -278,15 +299,15 @@ def _read_unchanged(path: Path | None, piece: int, stamp: object) -> Corpus:
     return from_documents(name, documents)
 
 
-def read_documents(path: Path | None) -> tuple[str, list[Document]]:
-    """Return a corpus's name and documents: of a file, a folder or Python's standard
-    library.
+def read_documents(path: Path | None) -> tuple[str, list[TextDocument]]:
+    """Return the name and the documents of a file or folder.
 
-    InputError: nothing there, nothing readable, or no text in it.
+    None is Python's standard library. InputError: nothing there, nothing readable, or
+    no text in it.
     """
-    files = _files(path)
+    files = _list_files(path)
     if path is None:
-        return STANDARD, _documents(files, LIBRARY, kind_of)
+        return STANDARD, _read_texts(files, LIBRARY, kind_of)
     for file in files:
         check_name(file)
     if not os.path.lexists(path):
@@ -294,10 +315,10 @@ def read_documents(path: Path | None) -> tuple[str, list[Document]]:
             f"no corpus at {path}; give a text file or a folder of text files"
         )
     # Names are paths below the deepest folder that holds all of these files.
-    root = (
-        Path(os.path.commonpath([file.parent for file in files])) if files else Path()
-    )
-    documents = _documents(files, root, folder_or_kind)
+    root = Path()
+    if files:
+        root = Path(os.path.commonpath([file.parent for file in files]))
+    documents = _read_texts(files, root, folder_or_kind)
     if not documents:
         raise InputError(
             f"{path} holds no text: its files are empty or binary; give text files"
@@ -306,47 +327,57 @@ def read_documents(path: Path | None) -> tuple[str, list[Document]]:
 
 
 def distinct(
-    documents: Iterable[Document], rank: Callable[[bytes], Any] | None = None
-) -> dict[bytes, Document]:
-    """Return documents by the hash of their content, sorted by it, without
-    near-duplicates.
+    documents: Iterable[TextDocument], rank: Callable[[bytes], Any] | None = None
+) -> dict[bytes, TextDocument]:
+    """Return documents by the hash of their content, without near-duplicates.
+
+    They are sorted by the hash, or by its `rank`.
     """
-    by_hash = {
-        hashlib.sha256(document.text).digest(): document for document in documents
-    }
-    ordered = sorted(by_hash, key=rank)
-    new = without_near_duplicates([by_hash[digest].text for digest in ordered])
-    return {digest: by_hash[digest] for digest in compress(ordered, new)}
+    by_hash = {}
+    for document in documents:
+        by_hash[hashlib.sha256(document.text).digest()] = document
+
+    hashes = sorted(by_hash, key=rank)
+    is_kept = without_near_duplicates([by_hash[each].text for each in hashes])
+    return {each: by_hash[each] for each in compress(hashes, is_kept)}
 
 
-def from_documents(name: str, documents: Iterable[Document]) -> Corpus:
+def from_documents(name: str, documents: Iterable[TextDocument]) -> Corpus:
     """Divide whole documents by the hash of their content, dropping near-duplicates."""
     border = int(HELD_OUT * 2**64).to_bytes(8, "big")
-    # Training first: of near-duplicates in both halves the one in the training half is
-    # kept.
-    every = list(documents)
-    kept = distinct(every, lambda digest: (digest[:8] < border, digest))
-    training = [
-        document.text for digest, document in kept.items() if digest[:8] >= border
-    ]
-    held_out = [each for digest, each in kept.items() if digest[:8] < border]
-    corpus = _corpus(name, training, held_out)
-    return replace(corpus, left_out=len(every) - len(kept))
+
+    def is_held_out(content_hash: bytes) -> bool:
+        return content_hash[:8] < border
+
+    # Training comes first: of near-duplicates in both halves the one in the training
+    # half is kept.
+    all_documents = list(documents)
+    by_hash = distinct(all_documents, lambda each: (is_held_out(each), each))
+    training = []
+    held_out = []
+    for content_hash, document in by_hash.items():
+        if is_held_out(content_hash):
+            held_out.append(document)
+        else:
+            training.append(document.text)
+    corpus = _make_corpus(name, training, held_out)
+    return replace(corpus, left_out=len(all_documents) - len(by_hash))
 
 
 def from_single(name: str, text: bytes, piece: int) -> Corpus:
     """Cut one text; its end is held out in pieces of `piece` bytes."""
     cut = len(text) - int(len(text) * HELD_OUT)
-    pieces = [text[at : at + piece] for at in range(cut, len(text) - piece + 1, piece)]
-    documents = [
-        Document(each, name=f"piece {number}") for number, each in enumerate(pieces)
-    ]
-    return _corpus(name, [text[:cut]], documents)
+    documents: list[TextDocument] = []
+    for start in range(cut, len(text) - piece + 1, piece):
+        piece_name = f"piece {len(documents)}"
+        documents.append(TextDocument(text[start : start + piece], name=piece_name))
+    return _make_corpus(name, [text[:cut]], documents)
 
 
 def kind_of(path: Path) -> str:
-    """Return the kind of a file in a library: tests, character sets, code, prose,
-    ...
+    """Return the kind of a file in a library: tests, character sets, code or prose.
+
+    Of other files it is the suffix.
     """
     if any("test" in part for part in path.parts):
         return "tests"
@@ -354,18 +385,20 @@ def kind_of(path: Path) -> str:
         return "character sets"
     if path.suffix in PROSE or "pydoc_data" in path.parts:
         return "prose"
-    return "code" if path.suffix == ".py" else path.suffix or "no suffix"
+    if path.suffix == ".py":
+        return "code"
+    return path.suffix or "no suffix"
 
 
 def folder_or_kind(path: Path) -> str:
-    """Return the subfolder of one of the user's files, without one the kind as in a
-    library.
-    """
-    return path.parts[0] if len(path.parts) > 1 else kind_of(path)
+    """Return the subfolder of a user's file; without one, the kind as in a library."""
+    if len(path.parts) > 1:
+        return path.parts[0]
+    return kind_of(path)
 
 
-def _corpus(
-    name: str, training: Sequence[bytes], held_out: Sequence[Document]
+def _make_corpus(
+    name: str, training: Sequence[bytes], held_out: Sequence[TextDocument]
 ) -> Corpus:
     digest = hashlib.sha256()
     for half in (training, [document.text for document in held_out]):
@@ -376,32 +409,37 @@ def _corpus(
 
 
 def source_of(place: Path) -> str:
-    """Return the source that a folder of text names; empty if it names none or is a
-    file.
-    """
+    """Return the source that a folder of text names; empty if it names none."""
     file = place / SOURCE
     try:
-        lines = read_regular(file, LONGEST_SOURCE).decode(errors="replace").splitlines()
+        content = read_regular(file, LONGEST_SOURCE)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
         raise InputError(
             f"cannot read {file}, where the text is from: {error.strerror}"
         ) from None
+    lines = content.decode(errors="replace").splitlines()
     return lines[0].strip() if lines else ""
 
 
 def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
-    """Return name, size and time of change of every file; that of content `cp -p` sets
-    back.
+    """Return name, size and time of change of every file.
+
+    The time is not that of the content, which `cp -p` sets back.
     """
-    stats = ((str(file), file.stat()) for file in _files(path) if file.exists())
-    return tuple((name, found.st_size, found.st_ctime_ns) for name, found in stats)
+    stamps = []
+    for file in _list_files(path):
+        if file.exists():
+            status = file.stat()
+            stamps.append((str(file), status.st_size, status.st_ctime_ns))
+    return tuple(stamps)
 
 
-def _files(path: Path | None) -> list[Path]:
-    """Return the files of a corpus, hidden ones left out; InputError if they cannot be
-    listed.
+def _list_files(path: Path | None) -> list[Path]:
+    """Return the files of a corpus that are not hidden.
+
+    InputError: they cannot be listed.
     """
     if path is None:
         files: list[Path] = []
@@ -412,30 +450,39 @@ def _files(path: Path | None) -> list[Path]:
     try:
         if not path.is_dir():
             return [path]
-        named = ((p, f"/{p.relative_to(path).as_posix()}") for p in files_below(path))
-        return [p for p, name in named if p.is_file() and "/." not in name]
+        return [
+            file
+            for file in files_below(path)
+            if file.is_file() and not _is_hidden(file.relative_to(path))
+        ]
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read the corpus {path}: {error}") from None
 
 
-def _documents(
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _read_texts(
     paths: Iterable[Path], root: Path, kind: Callable[[Path], str]
-) -> list[Document]:
+) -> list[TextDocument]:
     """Read the files that are text: not empty, no zero byte near the start."""
-    documents, left = [], LARGEST
+    documents = []
+    bytes_left = LARGEST
     for path in paths:
         try:
-            text = read_regular(path, left)
+            text = read_regular(path, bytes_left)
         except OSError as error:
             if error.errno == errno.EFBIG:
                 raise InputError(
                     f"{path} is too large: {LARGEST >> 20} MiB at most"
                 ) from None
             raise InputError(f"cannot read {path}: {error.strerror}") from None
-        left -= len(text)
+        bytes_left -= len(text)
         if text and b"\0" not in text[:BINARY_PROBE]:
             inside = path.relative_to(root)
-            documents.append(Document(text, kind(inside), inside.as_posix()))
+            document = TextDocument(text, kind(inside), inside.as_posix())
+            documents.append(document)
     return documents
 
 
@@ -444,13 +491,16 @@ def sampled_shingles(text: bytes) -> set[int]:
     count = len(text) - SHINGLE + 1
     if count < 1:
         return set()
+
     words = np.empty(len(text) - WORD + 1, np.uint64)
     for offset in range(WORD):
         whole = (len(text) - offset) // WORD
         words[offset::WORD] = np.frombuffer(text, "<u8", whole, offset)
+
     hashes = np.zeros(count, np.uint64)
     for number, multiplier in enumerate(MULTIPLIERS):
-        hashes = (hashes ^ words[number * WORD : number * WORD + count]) * multiplier
+        start = number * WORD
+        hashes = (hashes ^ words[start : start + count]) * multiplier
         hashes ^= hashes >> np.uint64(32)
     # A product's highest bits depend on all bits of its factors, its lowest on their
     # lowest alone.
@@ -460,11 +510,12 @@ def sampled_shingles(text: bytes) -> set[int]:
 
 def without_near_duplicates(texts: Sequence[bytes]) -> list[bool]:
     """Return for every text in order whether it is kept, given those kept before it."""
-    seen: set[int] = set()
-    new = []
+    known: set[int] = set()
+    is_kept = []
     for text in texts:
         shingles = sampled_shingles(text)
-        new.append(len(shingles & seen) <= MOST_KNOWN * len(shingles))
-        if new[-1]:
-            seen |= shingles
-    return new
+        is_new = len(shingles & known) <= MOST_KNOWN * len(shingles)
+        if is_new:
+            known |= shingles
+        is_kept.append(is_new)
+    return is_kept

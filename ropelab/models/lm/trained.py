@@ -1,6 +1,8 @@
-"""A trained model by its description, and its memory."""
-# Its folder is named by a hash of shape, recipe, seed, encoding and data: it is trained
-# only once.
+"""A trained model by its description, and its memory.
+
+Its folder is named by a hash of shape, recipe, seed, encoding and data: it is trained
+only once.
+"""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -26,13 +28,18 @@ MEMORY = Needs().memory_bytes
 # Memory in bytes, fitted to measured peaks of training, which are 0.6 to 1.2 times
 # these. A worker that goes on to other models keeps more of its memory: up to 2.9 GB
 # was seen.
-LIBRARIES = 600_000_000  # Python with torch, and the corpus
-# a weight with its gradient and the optimizer's state, and alone
-OPTIMIZED, READ = 16, 4
-# token, layer and unit of width: for the backward pass, in a forward pass
-KEPT, PASSED = 100, 40
-TOKEN = 40  # a token in whole numbers
-SCORE = 10  # a score of an encoding without a fused kernel, in a layer that is trained
+# Python with torch, and the corpus.
+LIBRARIES = 600_000_000
+# A weight with its gradient and the optimizer's state, and a weight alone.
+OPTIMIZED = 16
+READ = 4
+# For each token, layer and unit of width: for the backward pass, and in a forward pass.
+KEPT = 100
+PASSED = 40
+# A token in whole numbers.
+TOKEN = 40
+# A score of an encoding without a fused kernel, in a layer that is trained.
+SCORE = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,32 +48,39 @@ class Training:
 
     corpus: CorpusRef
     mixture: Mixture
-    size: ModelSize  # its vocabulary is the corpus's
+    # Its vocabulary is that of the corpus.
+    size: ModelSize
     recipe: Recipe
-    seed: int  # of the initial weights and of the batches
+    # It decides the initial weights and the batches.
+    seed: int
     encoding: Callable[[], Encoding]
-    encoding_key: dict[str, Any]  # identifies that encoding, json-able
+    # Identifies that encoding; json-able.
+    encoding_key: dict[str, Any]
     dtype: DtypeName
     device: str
-    called: str = ""  # the name of the model, where an experiment has several
-    start: "Training | None" = None  # whose weights this one starts from
-    # Without a fused kernel memory holds all scores. The weights are the same: not in
-    # the key.
+    # The name of the model, where an experiment has several.
+    called: str = ""
+    # The training whose weights this one starts from.
+    start: "Training | None" = None
+    # Without a fused kernel memory holds all scores. The weights are the same: it is
+    # not in the key.
     fused: bool = True
     kind: ClassVar[str] = "training"
     version: ClassVar[int] = VERSION
 
     @property
     def key(self) -> dict[str, Any]:
-        return {
+        key: dict[str, Any] = {
             "task": {"corpus": self.corpus.fingerprint, "mixture": self.mixture.key},
             "size": asdict(self.size),
             "recipe": asdict(self.recipe),
             "seed": self.seed,
             "encoding": self.encoding_key,
             "dtype": self.dtype,
-            **({"start": self.start.key} if self.start else {}),
         }
+        if self.start:
+            key["start"] = self.start.key
+        return key
 
     @property
     def title(self) -> str:
@@ -74,17 +88,19 @@ class Training:
 
     @property
     def needs(self) -> Needs:
-        size, recipe = self.size, self.recipe
+        size = self.size
+        recipe = self.recipe
         tokens = max(recipe.tokens_per_step, recipe.window)
         scores = 0 if self.fused else tokens * recipe.window * size.heads
         kept = size.layers * (KEPT * tokens * size.width + SCORE * scores)
+        # At the last window, where most of the time goes, a step may have few rows.
+        rows = max(1, recipe.tokens_per_step // recipe.window)
         return Needs(
             operations_of_training(size, recipe),
             memory_bytes=max(MEMORY, LIBRARIES + OPTIMIZED * size.weights + kept),
             dtype=self.dtype,
             gpu=self.device == "cuda",
-            # Where most of the time goes: at the last window a step may have few rows.
-            cores=min(PARTS, max(1, recipe.tokens_per_step // recipe.window)),
+            cores=min(PARTS, rows),
             folders=self.folders,
             supplies=(self.corpus,),
         )
@@ -104,7 +120,7 @@ class Training:
             self.mixture, self.corpus.corpus(), self.seed, step, window, rows
         )
 
-    def untrained(self, context: Context) -> LanguageModel:
+    def make_untrained(self, context: Context) -> LanguageModel:
         model = LanguageModel(self.size, self.encoding(), self.seed).to(self.device)
         if self.start:
             model.load_state_dict(self.start.model(context).state_dict())
@@ -116,42 +132,43 @@ class Training:
     def model_and_losses(
         self, context: Context, called: str = ""
     ) -> tuple[LanguageModel, list[float]]:
-        """Return the trained model, in evaluation mode, and the loss of each step per
-        token.
+        """Return the trained model in evaluation mode, and the loss of each step.
 
-        MachineError: training diverged, or a checkpoint cannot be read or written.
+        The losses are per token. MachineError: training diverged, or a checkpoint
+        cannot be read or written.
         """
-        model = self.untrained(context)
+        model = self.make_untrained(context)
         doing = "training" if self.start is None else "fine-tuning"
-        shown = partial(context.progress, f"{called}{doing} a model, seed {self.seed}")
+        title = f"{called}{doing} a model, seed {self.seed}"
+        progress = partial(context.progress, title)
         with context.cells.directory(CellName("model", VERSION, self.key)) as folder:
             losses = train(
-                model, self.batch, self.recipe, folder, shown, self.dtype, context.cores
+                model,
+                self.batch,
+                self.recipe,
+                folder,
+                progress,
+                self.dtype,
+                context.cores,
             )
         return model.eval().requires_grad_(False), losses
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """Return `loss`: the training loss of each step, in nats per scored token."""
-        _, losses = self.model_and_losses(
-            context, f"{self.called}: " if self.called else ""
-        )
-        return {
-            "loss": pd.DataFrame(
-                {"step": range(len(losses)), "nll_nats_per_token": losses}
-            )
-        }
+        prefix = f"{self.called}: " if self.called else ""
+        _, losses = self.model_and_losses(context, prefix)
+        columns = {"step": range(len(losses)), "nll_nats_per_token": losses}
+        return {"loss": pd.DataFrame(columns)}
 
 
 def bytes_of_reading(size: ModelSize, rows: int, length: int) -> int:
-    """Estimate the peak memory of evaluating rows, of which some are passed through at
-    once.
-    """
-    at_once = max(length, min(rows * length, TOKENS_PER_PASS)) * size.width
+    """Estimate the peak memory of evaluating rows, some of them at once."""
+    tokens_at_once = max(length, min(rows * length, TOKENS_PER_PASS))
     blocks = 16 * 4 * SCORES_PER_BLOCK
     return (
         LIBRARIES
         + READ * size.weights
-        + PASSED * at_once
+        + PASSED * tokens_at_once * size.width
         + TOKEN * rows * length
         + blocks
     )

@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 
 from ropelab.models.lm.corpus import EVALUATION, CorpusRef
 from ropelab.models.lm.evaluation import Readable
-from ropelab.models.lm.lists import FOR_BYTES, FOR_TOKENS, LISTS, drawn_list, inserted
+from ropelab.models.lm.lists import FOR_BYTES, FOR_TOKENS, LISTS, draw_list, insert
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import EvaluationTask, Windows
 from ropelab.runs.cell import Advance
@@ -159,7 +159,7 @@ class Needles(EvaluationTask):
                 f"{context} tokens are too few for {self.name}: {around} are no text"
             )
         depths = [each.depth for each in asked]
-        text, starts = inserted(self.corpus.stretch(number, room), pieces, depths)
+        text, starts = insert(self.corpus.stretch(number, room), pieces, depths)
         row, answers = [*before, *text], []
         for depth, start, (question, answer) in zip(depths, starts, ends, strict=True):
             place = len(row) + len(question)
@@ -177,7 +177,7 @@ class Needles(EvaluationTask):
         one = self.depths[number % len(self.depths)]
         if self.name in LISTS:
             words = FOR_BYTES if isinstance(self.corpus, CorpusRef) else FOR_TOKENS
-            stated, asked = drawn_list(random, self.name, words)
+            stated, asked = draw_list(random, self.name, words)
             return [Asked(one, stated, *asked[0])]
         depths = (
             [one]

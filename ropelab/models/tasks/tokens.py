@@ -27,8 +27,8 @@ from ropelab.models.lm.corpus import (
     ALPHABET,
     Corpus,
     CorpusRef,
-    Document,
     Origin,
+    TextDocument,
     read_documents,
 )
 from ropelab.models.released.facts import facts_of
@@ -253,7 +253,7 @@ def _beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
     turn.
     """
     # The kind with most text comes first, so that a few documents are of several kinds.
-    by_kind: dict[str, list[Document]] = defaultdict(list)
+    by_kind: dict[str, list[TextDocument]] = defaultdict(list)
     for document in _whole(text).held_out:
         by_kind[document.kind].append(document)
     kinds = sorted(

@@ -11,7 +11,7 @@ from ropelab.models.lm.corpus import (
     STANDARD,
     Corpus,
     CorpusRef,
-    Document,
+    TextDocument,
     from_documents,
     from_single,
     kind_of,
@@ -21,9 +21,9 @@ from ropelab.models.lm.corpus import (
 from ropelab.runs.errors import InputError
 
 
-def documents(count: int, length: int = 200) -> list[Document]:
+def documents(count: int, length: int = 200) -> list[TextDocument]:
     return [
-        Document(
+        TextDocument(
             np.random.default_rng(n).integers(1, 256, length, np.uint8).tobytes(),
             f"kind {n}",
             f"{n}.txt",
@@ -104,7 +104,7 @@ def test_in_a_folder_of_ones_own_the_first_subfolder_is_the_kind(
 
 def test_of_near_duplicates_one_is_kept_and_never_both_halves() -> None:
     originals = documents(60, length=4000)
-    copies = [Document(d.text[:3900] + b"end", d.kind) for d in originals]
+    copies = [TextDocument(d.text[:3900] + b"end", d.kind) for d in originals]
     corpus = from_documents("test", originals + copies)
     assert len(corpus.training) + len(corpus.held_out) == 60
     assert corpus.left_out == 60
@@ -196,7 +196,7 @@ def test_a_corpus_that_is_too_small_says_what_is_needed() -> None:
 def test_of_the_library_of_a_python_without_tests_fewer_documents_are_read(
     capsys,
 ) -> None:
-    texts = (Document(b"%04d" % n * (30 if n < 12 else 10)) for n in range(30))
+    texts = (TextDocument(b"%04d" % n * (30 if n < 12 else 10)) for n in range(30))
     library = Corpus(STANDARD, (b"abcd" * 50,), tuple(texts), "")
     library.check(50, 100, 20)
     assert "has 12 documents of 100 bytes, not 20" in capsys.readouterr().err

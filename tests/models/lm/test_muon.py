@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ropelab.models.lm.muon import Muon, orthogonalised
+from ropelab.models.lm.muon import Muon, orthogonalise
 
 SHAPES = [(12, 8), (8, 8), (32, 8), (8, 32), (12, 8)]
 LR, DECAY = 0.02, 0.01
@@ -44,10 +44,10 @@ def test_it_moves_as_torchs_own_which_always_computes_in_bfloat16(
 
 def test_a_stack_is_orthogonalised_matrix_by_matrix() -> None:
     stack = torch.randn(3, 8, 20, generator=torch.Generator().manual_seed(0))
-    together = orthogonalised(stack, torch.float32)
+    together = orthogonalise(stack, torch.float32)
     for matrix, result in zip(stack, together, strict=True):
         torch.testing.assert_close(
-            orthogonalised(matrix[None], torch.float32)[0], result
+            orthogonalise(matrix[None], torch.float32)[0], result
         )
 
 
@@ -57,7 +57,7 @@ def test_directions_are_those_of_the_svd_and_singular_values_are_about_one(
 ) -> None:
     stack = scale * torch.randn(4, 8, 20, generator=torch.Generator().manual_seed(0))
     u, _, v = torch.linalg.svd(stack, full_matrices=False)
-    found = u.mT @ orthogonalised(stack, torch.float32) @ v.mT
+    found = u.mT @ orthogonalise(stack, torch.float32) @ v.mT
     values = found.diagonal(dim1=1, dim2=2)
     assert values.min() > 0.6
     assert values.max() < 1.3
