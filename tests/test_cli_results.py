@@ -142,6 +142,14 @@ def test_a_page_that_cannot_be_written_is_refused_before_it_is_drawn(
     assert err.startswith(f"ropelab: cannot write {output}: ")
 
 
+@pytest.mark.parametrize("command", ["export .", "compare . .", "report . -o x.html"])
+@pytest.mark.parametrize("place", [".", "/"])
+def test_the_working_folder_is_a_folder_without_runs(call, command, place):
+    status, out, err = call(*command.replace(" .", f" {place}").split())
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "no finished run" in err or "folders of two runs" in err
+
+
 def test_work_is_shown_once_it_takes_longer_than_it_should():
     from contextlib import contextmanager
     from threading import Event

@@ -81,6 +81,7 @@ EMPTY = [
     "freqs --results",
     "freqs --config",
     "freqs --model",
+    "freqs --method",
     "freqs --format",
     "run x.toml --results",
     "run x.toml --shard",

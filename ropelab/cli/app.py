@@ -39,7 +39,7 @@ OTHERS = (
 )
 # Options that are texts, or lists of which none is a choice.
 MAY_BE_EMPTY = (
-    *("--title", "--flags", "--methods", "--method", "--schemes", "--components"),
+    *("--title", "--flags", "--methods", "--schemes", "--components"),
     *("--formats", "--preset", "--cache", "--casts", "--dropped", "--sections"),
     *("--long-lengths", "--channels"),
 )

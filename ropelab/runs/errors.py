@@ -60,6 +60,8 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
     plain = {_plain(each): each for each in reversed(names)}
     if ALSO_CALLED.get(name.lower()) in names:
         near = [ALSO_CALLED[name.lower()]]
+    elif not _plain(name):
+        near = []
     elif start := [each for key, each in plain.items() if key.startswith(_plain(name))]:
         near = start[-1:]
     else:

@@ -196,7 +196,11 @@ def _recover(folder: Path) -> None:
 
 def is_interrupted(folder: Path) -> bool:
     """Return True if a process has ended between the two renames of a folder."""
-    _, old = _siblings(folder)
+    # The working folder has a name only in full, and the root has none.
+    whole = folder.absolute()
+    if not whole.name:
+        return False
+    _, old = _siblings(whole)
     return os.path.lexists(old) and not os.path.lexists(folder)
 
 

@@ -96,6 +96,9 @@ def entries(config: PrecisionConfig) -> list[Entry]:
 
 def implementations(config: PrecisionConfig) -> dict[str, CastPlan]:
     """Return the cast plans that `preset` and `cast` name."""
+    for name in config.preset:
+        if name != "all":
+            preset_named(name)
     names = PRESETS if "all" in config.preset else config.preset
     chosen = {name: preset_named(name).plan for name in names}
     cast = parse_cast(config.cast)
