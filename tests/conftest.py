@@ -39,6 +39,8 @@ LONG = (
 # Folders that libraries write to, unless they are told another one.
 OF_THE_USER = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HF_HOME")
 
+WITH_WORKERS = ("processes", "ray", "stress")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     # A shell that starts the tests in the background has Ctrl-C ignored for them.
@@ -71,7 +73,11 @@ def _places() -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _own_place(_places: Iterator[Path], monkeypatch: pytest.MonkeyPatch):
+def _own_place(
+    request: pytest.FixtureRequest,
+    _places: Iterator[Path],
+    monkeypatch: pytest.MonkeyPatch,
+):
     """Give each test a working folder and a home of its own, both empty."""
     place = next(_places)
     here = place / "here"
@@ -81,6 +87,10 @@ def _own_place(_places: Iterator[Path], monkeypatch: pytest.MonkeyPatch):
     for name in OF_THE_USER:
         monkeypatch.setenv(name, str(place / "home"))
     (place / "home").mkdir()
+
+    # Workers are processes, which only tests that say so start.
+    if not any(request.node.get_closest_marker(name) for name in WITH_WORKERS):
+        monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
 
     yield
     shutil.rmtree(place, ignore_errors=True)

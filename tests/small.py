@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -22,6 +23,19 @@ SMALL = {
     "sequences": 2,
     "device": "cpu",
 }
+
+
+def mostly_slow(values: Iterable[Any], few: Iterable[Any]) -> list[Any]:
+    """Return parameters of a test of which `make test` asks only a few."""
+    few = set(few)
+    marked = []
+    for value in values:
+        if value in few:
+            marked.append(value)
+        else:
+            marked.append(pytest.param(value, marks=pytest.mark.slow))
+    return marked
+
 
 # Root is refused nothing; without these two capabilities it obeys the permissions of
 # its files.

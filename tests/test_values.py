@@ -12,6 +12,7 @@ import pytest
 from ropelab.lab import Lab
 from ropelab.runs.cell import Values, name_of
 from ropelab.runs.config import read_toml
+from tests.small import mostly_slow
 
 SMOKE = sorted((Path(__file__).parents[1] / "configs/smoke").glob("*.toml"))
 
@@ -27,7 +28,15 @@ class Recorded(Values):
         return super().__getitem__(cell)
 
 
-@pytest.mark.parametrize("path", SMOKE, ids=lambda path: path.stem)
+# Experiments that train are asked by `make test-all`.
+FEW = [
+    path
+    for path in SMOKE
+    if path.stem in ("base", "freqs", "precision", "base-empirical")
+]
+
+
+@pytest.mark.parametrize("path", mostly_slow(SMOKE, FEW), ids=lambda path: path.stem)
 def test_a_run_asks_for_exactly_the_cells_that_its_config_lists(path, monkeypatch):
     monkeypatch.setattr("ropelab.experiments.encodings.cost.ROUNDS", 2)
     lab = Lab()

@@ -79,7 +79,12 @@ def mutated(config, rng):
 
 
 @pytest.mark.parametrize(
-    "count", [400, pytest.param(MUTATIONS, marks=pytest.mark.stress)]
+    "count",
+    [
+        100,
+        pytest.param(400, marks=pytest.mark.slow),
+        pytest.param(MUTATIONS, marks=pytest.mark.stress),
+    ],
 )
 def test_mutated_configurations_are_audited_or_refused(golden, count):
     rng, configs = random.Random(11), list(golden.configs.values())

@@ -41,6 +41,7 @@ def test_the_models_of_a_preset_have_its_size_and_read(
     assert token_losses(model, tokens).mean() == pytest.approx(math.log(256), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_larger_preset_learns(corpora: tuple[str, str]) -> None:
     described = training(corpora, "base")
     model = described.make_untrained(Context())

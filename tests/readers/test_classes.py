@@ -196,6 +196,7 @@ def test_values_of_another_type_are_refused_as_the_class_refuses_them(
                 assert refused, f"{config}: {reading.problem}"
 
 
+@pytest.mark.slow
 def test_the_table_is_what_the_installed_classes_say() -> None:
     spec = importlib.util.spec_from_file_location("class_defaults", TOOL)
     assert spec is not None

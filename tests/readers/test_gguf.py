@@ -193,7 +193,12 @@ def test_more_strings_than_any_vocabulary_has_are_refused_at_once(
 
 
 @pytest.mark.parametrize(
-    "count", [200, pytest.param(MUTATIONS, marks=pytest.mark.stress)]
+    "count",
+    [
+        100,
+        pytest.param(400, marks=pytest.mark.slow),
+        pytest.param(MUTATIONS, marks=pytest.mark.stress),
+    ],
 )
 def test_mutated_headers_are_read_or_refused(file, tmp_path, count):
     """Changed bytes never give anything but an audit or an InputError."""

@@ -28,6 +28,7 @@ def base():
     return ropelab.base(context="1k,2k", head_dim=16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_titles_stay_inside_and_no_figure_is_empty(folder):
     manifest = json.loads((folder / "manifest.json").read_text())

@@ -72,6 +72,7 @@ def test_a_configuration_alone_gets_weights_that_do_not_change_from_run_to_run(
     assert float(one.iloc[0]) == pytest.approx(float(other.iloc[0]), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_large_configuration_is_made_smaller(tmp_path):
     saved(tmp_path / "whole", "mistral", sliding_window=4096)
     config = json.loads((tmp_path / "whole" / "config.json").read_text())
@@ -126,6 +127,7 @@ class Clamped(Own):
 
 # of torch, as its compiler is imported
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "verdict"), [(Own, "holds"), (Clamped, "broken")])
 def test_code_is_asked_compiled_too(code, verdict):
     trials = ropelab.doctor(code(), compiled=True).tables["trials"]

@@ -232,6 +232,7 @@ class LargestTensor(TorchDispatchMode):
         return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
 def test_8192_tokens_need_a_block_of_scores_at_a_time(name: str) -> None:

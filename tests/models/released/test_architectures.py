@@ -17,11 +17,14 @@ from tests.models.released.architectures import (
     served,
 )
 from tests.models.released.tiny import config, untouched
+from tests.small import mostly_slow
 
+# One of each kind of place and cache; the others are asked by `make test-all`.
+FEW = ("llama", "gemma3_text", "deepseek_v3", "gpt_neox", "cohere")
 LINES = DOCUMENT.read_text(encoding="utf-8").splitlines()
 
 
-@pytest.mark.parametrize("model_type", ARCHITECTURES)
+@pytest.mark.parametrize("model_type", mostly_slow(ARCHITECTURES, FEW))
 def test_an_architecture_is_read_as_transformers_reads_it(model_type, tmp_path):
     found = served(model_type, tmp_path)
     assert found.unmodified < NEAR

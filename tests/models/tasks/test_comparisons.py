@@ -119,6 +119,7 @@ def test_the_order_of_rows_does_not_matter():
     assert difference(a, b) == difference(a.sample(frac=1, random_state=0), b[::-1])
 
 
+@pytest.mark.slow
 def test_of_many_comparisons_without_a_difference_hardly_any_is_named():
     rng, nothing = np.random.default_rng(1), values(*np.zeros((3, 20)))
     tables = [
