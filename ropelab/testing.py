@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.conformance.calls import from_function
-from ropelab.conformance.check import asked, check_tolerance, diagnose, probes
-from ropelab.conformance.expected import main_of, of_config, of_file
+from ropelab.conformance.check import asked, check_tolerance, diagnose
+from ropelab.conformance.expected import main_of, of_config, of_file, probes
 from ropelab.conformance.observed import from_module, layered
 from ropelab.runs.errors import known
 

@@ -17,7 +17,13 @@ from typing import Any
 import numpy as np
 
 from ropelab.conformance import explained, rotations, stored
-from ropelab.conformance.expected import Expected, main_of, of_config, of_file
+from ropelab.conformance.expected import (
+    Expected,
+    main_of,
+    of_config,
+    of_file,
+    probes,
+)
 from ropelab.conformance.observed import from_module, layered, observe, rotary_module
 from ropelab.conformance.rotations import (
     Observed,
@@ -42,7 +48,6 @@ from ropelab.runs.rows import Result, Rows, grouped
 CASTS = STAGES[:4]
 LARGE_ARGUMENTS = "sin and cos of large arguments"
 REDUCE = "reduce angles by 2 pi in float64, or in three terms with fma"
-PROBES = tuple(explained.USUAL["positions"])  # at which errors show
 Ask = Callable[[RopeSpec, Positions], dict[str, Observed]]
 
 
@@ -215,9 +220,7 @@ def check_arrays(
     if not found or {"cos", "sin"} <= arrays.keys():
         for *_, places in found.values():
             arrays = {**arrays, "positions": places}
-        tables = diagnose(
-            stored.tables_of(path, arrays, expected.spec), expected, tolerance
-        )
+        tables = diagnose(stored.tables_of(path, arrays, expected), expected, tolerance)
         done["cos and sin" if found else ""] = tables
     return joined(done)
 
@@ -303,16 +306,6 @@ def check_rotated(
         )
     done = diagnose(observed, expected, tolerance)
     return done if done.wrong else replace(done, answer=off + done.answer, wrong=True)
-
-
-def probes(expected: Expected) -> np.ndarray:
-    """Return the positions to look at: the usual ones, and the ends of both lengths."""
-    trained, length = expected.spec.trained_len, expected.length
-    ends = (trained - 1, trained, trained + 1, length - 1)
-    places = sorted({p for p in (*PROBES, *ends) if 0 <= p < length})
-    if 1 not in places:
-        raise InputError(f"a length of {length} leaves no position to look at")
-    return np.array(places, dtype=np.int64)
 
 
 def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:

@@ -26,6 +26,10 @@ from ropelab.readers.document import load
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import language_part, rope_block
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import table_beside
+
+USUAL = table_beside(__file__, "explained")
+PROBES = tuple(USUAL["positions"])  # at which errors show
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,16 @@ class Expected:
         """Return what an honest code may lose."""
         spectrum = Spectrum(self.inv_freq, self.spec.base, self.spec.rotary_dim)
         return Budget(kind, spectrum, self.spec.attention_factor)
+
+
+def probes(expected: Expected) -> np.ndarray:
+    """Return the positions to look at: the usual ones, and the ends of both lengths."""
+    trained, length = expected.spec.trained_len, expected.length
+    ends = (trained - 1, trained, trained + 1, length - 1)
+    places = sorted({p for p in (*PROBES, *ends) if 0 <= p < length})
+    if 1 not in places:
+        raise InputError(f"a length of {length} leaves no position to look at")
+    return np.array(places, dtype=np.int64)
 
 
 def of_file(source: str, length: int | None) -> dict[str, Expected]:

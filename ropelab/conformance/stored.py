@@ -4,13 +4,14 @@ import math
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.lib.npyio import NpzFile
 
-from ropelab.conformance.expected import Expected
+from ropelab.conformance.expected import Expected, probes
 from ropelab.conformance.rotations import (
     Observed,
     Positions,
@@ -20,7 +21,6 @@ from ropelab.conformance.rotations import (
     from_tables,
 )
 from ropelab.conformance.vectors import places_of, unrotated
-from ropelab.readers.spec import RopeSpec
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_regular
 
@@ -31,6 +31,7 @@ MOST_NUMBERS = 2**28
 # compression.
 UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError)
 LARGEST_POSITION = 2**53  # positions beyond are not exact in float64
+LONG_TABLE = 4096  # rows, of which each is compared with each cast
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -55,6 +56,9 @@ def archive(path: Path) -> Arrays:
     with path.open("rb") as file, NpzFile(file, allow_pickle=False) as stored:
         for name in stored.files:
             array = np.asarray(stored[name])  # bytes, if it is no array
+            if array.dtype.kind == "c" and name.endswith("freqs_cis"):
+                arrays[name] = array.astype(np.complex128)
+                continue
             if array.dtype.kind not in "fiub":
                 raise ValueError(f"{name} holds {array.dtype}, not real numbers")
             arrays[name] = np.asarray(array, np.float64)
@@ -102,9 +106,15 @@ def tensors(path: Path) -> Arrays:
             tensors = {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise ValueError(error) from None
-    if wrong := [name for name, tensor in tensors.items() if tensor.is_complex()]:
-        raise ValueError(f"{wrong[0]} holds complex numbers, not real ones")
-    return {name: tensor.double().numpy() for name, tensor in tensors.items()}
+    arrays = {}
+    for name, tensor in tensors.items():
+        if not tensor.is_complex():
+            arrays[name] = tensor.double().numpy()
+        elif name.endswith("freqs_cis"):
+            arrays[name] = tensor.numpy().astype(np.complex128)
+        else:
+            raise ValueError(f"{name} holds complex numbers, not real ones")
+    return arrays
 
 
 def positions_of(path: Path, arrays: Arrays, count: int) -> Positions:
@@ -150,13 +160,81 @@ def rotated_of(
     return before, after, places
 
 
-def tables_of(path: Path, arrays: Arrays, spec: RopeSpec) -> Observed:
-    """Return arrays `cos` and `sin`, a row per position."""
-    if "cos" not in arrays or "sin" not in arrays:
+def tables_of(path: Path, arrays: Arrays, expected: Expected) -> Observed:
+    """Return cos and sin, a row per position, under the names that engines give them.
+
+    cos and sin; vLLM's cos_sin_cache, both beside each other; freqs_cis, cos + i sin;
+    inv_freq alone, which says nothing about tables.
+    """
+    spec = expected.spec
+    by_name = {name.rsplit(".", 1)[-1]: array for name, array in arrays.items()}
+    note = ""
+    if {"cos", "sin"} <= by_name.keys():
+        cos, sin = by_name["cos"], by_name["sin"]
+    elif "cos_sin_cache" in by_name:
+        cos, sin = split_cache(path, by_name["cos_sin_cache"])
+    elif "freqs_cis" in by_name:
+        cos, sin = split_complex(path, by_name["freqs_cis"])
+    elif "inv_freq" in by_name:
+        by_name["positions"] = probes(expected).astype(np.float64)
+        cos, sin = tables_from(path, by_name["inv_freq"], by_name["positions"])
+        cos, sin = spec.attention_factor * cos, spec.attention_factor * sin
+        note = "inv_freq alone: tables, pairs and factors were not judged"
+    else:
         raise InputError(
-            f"{path} needs arrays cos and sin, it has {', '.join(arrays) or 'none'}"
+            f"{path} needs arrays cos and sin, cos_sin_cache, freqs_cis or inv_freq, it"
+            f" has {', '.join(arrays) or 'none'}"
         )
-    positions = positions_of(path, arrays, len(np.atleast_1d(arrays["cos"])))
+    positions = positions_of(path, by_name, len(np.atleast_1d(cos)))
     if 1 not in positions:
         raise InputError(f"{path} has no row for position 1")
-    return from_tables(positions, arrays["cos"], arrays["sin"], spec)
+    observed = from_tables(positions, cos, sin, spec)
+    return replace(thinned(observed, expected), note=note or observed.note)
+
+
+def split_cache(path: Path, cache: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the halves of rows that hold cos and then sin."""
+    if cache.ndim != 2 or cache.shape[1] % 2:
+        raise InputError(
+            f"{path}: cos_sin_cache has shape {cache.shape} instead of"
+            " [positions, features]"
+        )
+    cos, sin = np.split(cache, 2, axis=1)
+    return cos, sin
+
+
+def split_complex(path: Path, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the parts of cos + i sin, complex or with a last axis of two."""
+    if table.ndim == 2 and np.iscomplexobj(table):
+        return table.real, table.imag
+    if table.ndim == 3 and table.shape[-1] == 2:
+        return table[..., 0], table[..., 1]
+    raise InputError(
+        f"{path}: freqs_cis has shape {table.shape} instead of [positions, pairs],"
+        " complex, or [positions, pairs, 2]"
+    )
+
+
+def tables_from(
+    path: Path, inv_freq: np.ndarray, positions: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return cos and sin of frequencies, computed in float64."""
+    if inv_freq.ndim != 1:
+        raise InputError(f"{path}: inv_freq has shape {inv_freq.shape}, not [pairs]")
+    angles = positions[:, None] * inv_freq
+    return np.cos(angles), np.sin(angles)
+
+
+def thinned(observed: Observed, expected: Expected) -> Observed:
+    """Return a long table at the usual positions, and whole as further ones."""
+    if len(observed.positions) <= LONG_TABLE or observed.fault:
+        return observed
+    usual = {*probes(expected).tolist(), int(observed.positions.max())}
+    rows = np.flatnonzero(np.isin(observed.positions, list(usual)))
+    return replace(
+        observed,
+        positions=observed.positions[rows],
+        cos=observed.cos[rows],
+        sin=observed.sin[rows],
+        between=observed,
+    )

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ropelab.conformance.calls import from_function
-from ropelab.conformance.check import PROBES, Check, asked, check
-from ropelab.conformance.expected import of_config
+from ropelab.conformance.check import Check, asked, check
+from ropelab.conformance.expected import PROBES, of_config
 from ropelab.conformance.observed import from_factory
 from ropelab.conformance.rotations import Observed, Positions
 from ropelab.math.numerics.formats import FORMATS, round_to

@@ -55,7 +55,7 @@ def here(tmp_path, monkeypatch):
         ({"positions": -np.arange(64), "cos": COS, "sin": SIN}, WHOLE),
         ({"positions": np.ones((8, 8)), "cos": COS, "sin": SIN}, WHOLE),
         ({"cos": np.float64(1), "sin": np.float64(0)}, "has no row for position 1"),
-        ({"cos": COS}, "needs arrays cos and sin, it has cos"),
+        ({"cos": COS}, "or inv_freq, it has cos"),
         ({"cos": COS, "sin": SIN[:, 1:]}, "for 64 positions"),
         ({"cos": COS[:, :0], "sin": SIN[:, :0]}, "have no columns"),
     ],

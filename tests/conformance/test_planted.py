@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from ropelab.conformance.calls import from_function
-from ropelab.conformance.check import Check, asked, diagnose, joined, probes
-from ropelab.conformance.expected import Expected
+from ropelab.conformance.check import Check, asked, diagnose, joined
+from ropelab.conformance.expected import Expected, probes
 from ropelab.conformance.rotations import from_rotation, from_tables, from_vectors
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.readers.registry import RUNTIMES, read

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ropelab.conformance.check import PROBES, diagnose
-from ropelab.conformance.expected import Expected
+from ropelab.conformance.check import diagnose
+from ropelab.conformance.expected import PROBES, Expected
 from ropelab.conformance.laws.law import Case, Found, Law, Pair, Trial
 from ropelab.conformance.laws.subject import Transformers, UnaskedError
 from ropelab.conformance.observed import frequencies
