@@ -6,9 +6,8 @@ from typing import Any
 
 from ropelab.conformance.calls import from_function
 from ropelab.conformance.check import asked, check_tolerance, diagnose
-from ropelab.conformance.expected import main_of, of_config, of_file, probes
+from ropelab.conformance.expected import choose, main_of, of_config, of_file, probes
 from ropelab.conformance.observed import from_module, layered
-from ropelab.runs.errors import known
 
 
 def assert_rope(
@@ -27,7 +26,8 @@ def assert_rope(
             that rotates vectors, or a maker of tables and a function that uses them.
         config: a config.json, a model folder, or the configuration as a dict.
         length: tokens in the context, the claimed length if None.
-        layer_type: of a model with several, by default that of full attention.
+        layer_type: of a model with several, as `full_attention` or `indexer` (of sparse
+            attention); by default that of full attention.
         tolerance: radians that a phase may be off beyond what float32 loses.
     """
     check_tolerance(tolerance)
@@ -35,10 +35,8 @@ def assert_rope(
         layers = of_config("the configuration", config, length)
     else:
         layers = of_file(str(config), length)
-    layer_type = (
-        known("layer type", layer_type, layers) if layer_type else main_of(layers)
-    )
-    expected = layers[layer_type]
+    layer_type = layer_type or main_of(layers)
+    expected = choose(layers, layer_type)
     name = getattr(module, "__name__", type(module).__name__)
     if layered(module):
         found = from_module(

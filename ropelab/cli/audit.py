@@ -363,6 +363,9 @@ def check(
     tolerance: Annotated[
         float, Option(metavar="X", help="Largest phase error, in rad.")
     ] = 0.01,
+    layer_type: Annotated[
+        str, Option(metavar="NAME", help="Such as full_attention or indexer.")
+    ] = "",
     json: Json = False,
 ) -> int:
     """Compare rotary code with its configuration, and name the first stage that is
@@ -380,7 +383,12 @@ def check(
 
     seen = tokens(length)
     done = check_target(
-        target, config=config, length=seen, dtype=dtype, tolerance=tolerance
+        target,
+        config=config,
+        length=seen,
+        dtype=dtype,
+        tolerance=tolerance,
+        layer_type=layer_type,
     )
     if json:
         about = {
@@ -396,7 +404,11 @@ def check(
             show_paragraph(f"called as {done.called}", indent=4, hanging=8)
         if done.fix:
             show_paragraph(f"fix: {done.fix}", indent=4, hanging=5)
-        again = ["ropelab", "check", target, *(("--config", config) if config else ())]
+        again = ["ropelab", "check", target]
+        if config:
+            again += ["--config", config]
+        if layer_type:
+            again += ["--layer-type", layer_type]
         audited = ["ropelab", "audit", config or target]
         # arrays alone have nothing to audit
         if done.wrong or config or Path(target).is_dir():

@@ -18,8 +18,9 @@ import numpy as np
 
 from ropelab.conformance import explained, rotations, stored
 from ropelab.conformance.expected import (
+    INDEXER,
     Expected,
-    main_of,
+    choose,
     of_config,
     of_file,
     probes,
@@ -71,6 +72,7 @@ def check(
     length: int | None = None,
     dtype: str = "float32",
     tolerance: float = 0.01,
+    layer_type: str = "",
 ) -> Check:
     """Compare a rotary code with the configuration that it should follow.
 
@@ -80,6 +82,8 @@ def check(
         length: tokens in the context, the claimed length if None.
         dtype: the format that a folder's module is asked for.
         tolerance: radians that a phase may be off beyond what float32 loses.
+        layer_type: of a model with several rotations, as `full_attention` or
+            `indexer`; by default the one that sees the whole context.
     """
     check_tolerance(tolerance)
     path = Path(target)
@@ -91,15 +95,19 @@ def check(
     if not (config or path.is_dir() or (arrays and (path.parent / ABOUT).is_file())):
         raise InputError("which configuration should it follow? give --config FILE")
     if arrays:
-        return check_arrays(path, config, length, tolerance)
+        return check_arrays(path, config, length, tolerance, layer_type)
     layers = of_file(config or target, length)
-    main = layers[main_of(layers)]
+    main = choose(layers, layer_type)
     if not path.is_dir():
         return asked(
             lambda spec, places: observe(target, spec, places), main, tolerance
         )
     module, done = rotary_module(path), {}
-    for name, expected in (layers if layered(module) else {"": main}).items():
+    # The class of a model makes tables, which the indexer takes from its layers.
+    judged_layers = {"": main}
+    if layered(module):
+        judged_layers = {name: layers[name] for name in layers if name != INDEXER}
+    for name, expected in judged_layers.items():
         observed = from_module(module, expected.spec, probes(expected), dtype, name)
         done[name] = diagnose(observed, expected, tolerance)
     return joined(done)
@@ -184,7 +192,11 @@ def at(observed: Observed, expected: Expected) -> Expected:
 
 
 def check_arrays(
-    path: Path, config: str, length: int | None, tolerance: float
+    path: Path,
+    config: str,
+    length: int | None,
+    tolerance: float,
+    layer_type: str = "",
 ) -> Check:
     """Judge tables, or rotated queries and keys, beside what `ropelab vectors` wrote or
     alone.
@@ -192,7 +204,7 @@ def check_arrays(
     about = path.parent / ABOUT
     if config:
         layers = of_file(config, length)
-        expected = layers[main_of(layers)]
+        expected = choose(layers, layer_type)
     else:
         try:
             facts = parse(str(about), read_regular(about, MOST_BYTES), finite=False)

@@ -1,7 +1,7 @@
 """The rotation that a configuration asks for, which a code is compared with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,15 @@ from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Llama3
 from ropelab.readers import registry
 from ropelab.readers.document import load
-from ropelab.readers.spec import RopeSpec
+from ropelab.readers.spec import RopeSpec, whole
 from ropelab.readers.trace import language_part, rope_block
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, known
 from ropelab.runs.files import table_beside
 
 USUAL = table_beside(__file__, "explained")
+INDEXER = "indexer"
+INDEXERS = table_beside(__file__)["indexers"]
+INDEX_HEAD_DIM = 128  # of all of these classes
 PROBES = tuple(USUAL["positions"])  # at which errors show
 
 
@@ -143,14 +146,48 @@ def of_config(
     layers = readings[registry.REFERENCE].layers or {
         "all": registry.reference(name, config)
     }
-    sections = rope_block(language_part(config)[1])[1].get("mrope_section")
+    text = language_part(config)[1]
+    sections = rope_block(text)[1].get("mrope_section")
     note = "axes of positions were not judged" if sections else ""
-    return {
+    expected = {
         n: Expected(s, length or s.length, others, layers, note)
         for n, s in layers.items()
     }
+    if indexer := read_indexer(text, layers):
+        # No runtime is known to be compared with.
+        expected[INDEXER] = Expected(
+            indexer, length or indexer.length, {}, {INDEXER: indexer}
+        )
+    return expected
+
+
+def read_indexer(
+    text: Mapping[str, Any], layers: Mapping[str, RopeSpec]
+) -> RopeSpec | None:
+    """Return the rotation of the indexer of sparse attention, if a model has one."""
+    facts = INDEXERS.get(str(text.get("model_type")))
+    if facts is None:
+        return None
+    spec = layers[facts.get("layer") or next(iter(layers))]
+    head_dim = whole(text.get("index_head_dim", INDEX_HEAD_DIM), "index_head_dim")
+    pairing = facts["pairing"]
+    # GLM's configurations say what its class has in its code.
+    if text.get("indexer_rope_interleave") is False:
+        pairing = "half"
+    place = head_dim - spec.rotary_dim if facts["place"] == "last" else 0
+    # Factors on its scores choose the same tokens, so that only cos and sin count.
+    return replace(
+        spec, head_dim=head_dim, pairing=pairing, place=place, softmax_factor=1.0
+    ).checked()
 
 
 def main_of(layers: Mapping[str, Expected]) -> str:
     """Return the layer type that sees the whole context."""
     return "full_attention" if "full_attention" in layers else next(iter(layers))
+
+
+def choose(layers: Mapping[str, Expected], name: str = "") -> Expected:
+    """Return the layer type of a name, by default the one that sees everything."""
+    if name:
+        return layers[known("layer type", name, layers)]
+    return layers[main_of(layers)]
