@@ -17,6 +17,7 @@ from ropelab.conformance import rotations
 from ropelab.conformance.rotations import Observed, Positions, Vectors
 from ropelab.readers.families import table
 from ropelab.readers.spec import RopeSpec
+from ropelab.runs.arrays import Int
 from ropelab.runs.errors import InputError
 
 ROLES = {
@@ -78,7 +79,10 @@ class Way:
             "vectors": vectors.reshape(x),
             "length": length or last + 1,
         }
-        values |= {"positions": places.reshape(p) if p else last, "offset": last}
+        # Several axes of positions come first.
+        axes = places.shape[:-1]
+        values |= {"positions": places.reshape(*axes, *p) if p else last}
+        values["offset"] = last
         if self.tables:
             # A code that takes positions, too, looks them up in the whole table.
             rows = np.arange(last + 1) if {*PLACES} & {*roles.values()} else places
@@ -244,6 +248,8 @@ def from_function(
                 }
             ask = "take but one of them" if {*way.roles} <= {*ROLES} else ASK
             raise InputError(f"{name}: {way} and {other} both work and differ: {ask}")
+    if positions.ndim > 1:
+        return from_axes(way, {*parts}, spec, positions)
     told = "length" in {*way.roles.values(), *(way.tables or way).roles.values()}
     if told:
         positions = positions[positions < LONGEST]
@@ -274,6 +280,26 @@ def from_function(
     return {
         part: replace(observed, between=more[part]) for part, observed in result.items()
     }
+
+
+def from_axes(
+    way: Way, parts: set[str], spec: RopeSpec, positions: Int[np.ndarray, "axes n"]
+) -> dict[str, Observed]:
+    """Ask at positions of several axes, one vector of 1 and -1 at each."""
+    count = positions.shape[-1]
+    if not way.shapes[1]:
+        raise InputError(f"{way} takes one position at a time")
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (count, spec.head_dim))
+    rows = way.rows(signs, positions)
+    order = np.arange(count)
+    if {"cos", "sin"} <= parts:
+        tables = rotations.from_tables(order, rows["cos"], rows["sin"], spec)
+        return {"": replace(tables, called=str(way))}
+    observed = {}
+    for part in sorted(parts):
+        seen = rotations.from_signs(signs, rows[part], order, spec, "")
+        observed[part] = replace(seen, called=str(way))
+    return observed
 
 
 def between(

@@ -18,6 +18,7 @@ import numpy as np
 
 from ropelab.conformance import explained, rotations, stored
 from ropelab.conformance.expected import (
+    AXES_NOT_JUDGED,
     INDEXER,
     Expected,
     choose,
@@ -39,6 +40,7 @@ from ropelab.math.numerics.budget import KINDS
 from ropelab.math.numerics.casts import STAGES, CastPlan
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.math.rotary import axis_names
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled
 from ropelab.readers.spec import RefusedError, RopeSpec, whole
 from ropelab.runs.errors import InputError
@@ -133,6 +135,8 @@ def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
     done = joined(
         {n: diagnose(one, at(one, expected), tolerance) for n, one in found.items()}
     )
+    if not done.wrong and expected.sections:
+        done = check_axes(done, ask, expected)
     if done.wrong or method is Unscaled:
         return done
     inside, beyond = start // 4 + 1, max(expected.length, min(2 * start, spec.length))
@@ -158,6 +162,30 @@ def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
         if (here.wrong or not rows) and method in others:
             unseen = f"; no other frequencies were seen at {length} tokens"
     return replace(done, answer=done.answer + unseen)
+
+
+def check_axes(done: Check, ask: Ask, expected: Expected) -> Check:
+    """Judge which axis of positions each pair reads, if the code takes several.
+
+    Code that refuses them is not accused: it may merge axes elsewhere.
+    """
+    names = axis_names(len(expected.sections))
+    positions = np.random.default_rng(0).integers(1, 4096, (len(names), 64))
+    observed: dict[str, Observed] = {}
+    with suppress(Exception):
+        observed = ask(expected.spec, positions)
+    answers = {
+        part: explained.wrong_axes(one, expected, positions, names)
+        for part, one in observed.items()
+    }
+    for part, fault in answers.items():
+        if fault:
+            answer = f"{part}: {fault[0]}" if part else fault[0]
+            return replace(done, answer=answer, wrong=True, fix=fault[1])
+    if answers:
+        judged_too = done.answer.replace(f"; {AXES_NOT_JUDGED}", "")
+        return replace(done, answer=f"{judged_too}; axes of positions are right")
+    return done
 
 
 def rows_at(

@@ -16,6 +16,7 @@ from ropelab.conformance.rotations import (
     layout,
 )
 from ropelab.math.frequencies import rotations
+from ropelab.math.models import Layout
 from ropelab.math.numerics.budget import Budget, Kind
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
@@ -29,6 +30,9 @@ from ropelab.runs.errors import InputError, known
 from ropelab.runs.files import table_beside
 
 USUAL = table_beside(__file__, "explained")
+AXES_NOT_JUDGED = "axes of positions were not judged"
+# Their classes give each axis pairs that follow one another.
+RUNS_OF_AXES = {"qwen2_vl", "qwen2_5_vl"}
 INDEXER = "indexer"
 INDEXERS = table_beside(__file__)["indexers"]
 INDEX_HEAD_DIM = 128  # of all of these classes
@@ -80,6 +84,9 @@ class Expected:
     # all types in this file
     layers: Mapping[str, RopeSpec] = field(default_factory=dict)
     note: str = ""  # on what is not judged
+    # of several axes of positions, how many pairs each has, and in which order
+    sections: tuple[int, ...] = ()
+    layout: Layout = "mrope"
 
     @property
     def inv_freq(self) -> Pairs:
@@ -147,17 +154,36 @@ def of_config(
         "all": registry.reference(name, config)
     }
     text = language_part(config)[1]
-    sections = rope_block(text)[1].get("mrope_section")
-    note = "axes of positions were not judged" if sections else ""
+    block = rope_block(text)[1]
+    note = AXES_NOT_JUDGED if block.get("mrope_section") else ""
     expected = {
         n: Expected(s, length or s.length, others, layers, note)
         for n, s in layers.items()
     }
+    if block.get("mrope_section"):
+        expected = {n: with_axes(e, text, block) for n, e in expected.items()}
     if indexer := read_indexer(text, layers):
         # No runtime is known to be compared with.
         expected[INDEXER] = Expected(
             indexer, length or indexer.length, {}, {INDEXER: indexer}
         )
+    return expected
+
+
+def with_axes(
+    expected: Expected, text: Mapping[str, Any], block: Mapping[str, Any]
+) -> Expected:
+    """Add which axis of positions each pair reads, where that is known."""
+    sections, pairs = block["mrope_section"], len(expected.inv_freq)
+    whole_numbers = isinstance(sections, list) and all(
+        type(size) is int for size in sections
+    )
+    if not whole_numbers or sum(sections) != pairs:
+        return expected
+    if block.get("mrope_interleaved") is True:
+        return replace(expected, sections=tuple(sections), layout="mrope_interleaved")
+    if str(text.get("model_type")).removesuffix("_text") in RUNS_OF_AXES:
+        return replace(expected, sections=tuple(sections))
     return expected
 
 

@@ -1,9 +1,9 @@
 """Known mistakes of rotary codes, found in the angles that they gave."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from ropelab.conformance.rotations import (
 from ropelab.math import scaling
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.numerics.reduction import REDUCTIONS, halved, reduction_errors
+from ropelab.math.rotary import axis_of_pairs
 from ropelab.readers.spec import RopeSpec
+from ropelab.runs.arrays import Int
 from ropelab.runs.files import table_beside
 from ropelab.runs.sentences import typed
 
@@ -510,6 +512,53 @@ def dynamic_explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
         answer = "the base is multiplied without the exponent d / (d - 2)"
         unscaled = replace(spec, base=spec.base * stretch, scaling=scaling.Unscaled())
         yield answer, unscaled.inv_freq(length)
+
+
+def wrong_axes(
+    observed: Observed,
+    expected: Expected,
+    positions: Int[np.ndarray, "axes n"],
+    names: Sequence[str],
+) -> Fault | None:
+    """Name pairs that read another axis of the position than they should."""
+    inv_freq, factor = expected.inv_freq, expected.spec.attention_factor
+    wanted = axis_of_pairs(expected.layout, expected.sections)
+    fix = f"pairs read {words_of(wanted, names)}"
+
+    def reads(axes: Int[np.ndarray, " pairs"]) -> bool:
+        angles = positions[axes].T * inv_freq
+        if observed.cos.shape != angles.shape:
+            return False
+        off = np.abs(observed.cos - factor * np.cos(angles)).max()
+        off = max(off, np.abs(observed.sin - factor * np.sin(angles)).max())
+        return bool(off <= SAME_POSITION * factor)
+
+    if reads(wanted):
+        return None
+    runs = axis_of_pairs("mrope", expected.sections)
+    turns = axis_of_pairs("mrope_interleaved", expected.sections)
+    if reads(runs):
+        return "axes of positions come in runs of pairs instead of taking turns", fix
+    if reads(turns):
+        return "axes of positions take turns instead of coming in runs of pairs", fix
+    for axis, name in enumerate(names):
+        if reads(np.full_like(wanted, axis)):
+            return f"all pairs read the axis of {name}", fix
+    for order in permutations(range(len(names))):
+        if reads(np.array(order)[wanted]):
+            swapped = ", ".join(names[axis] for axis in order)
+            return f"axes of positions are read in the order {swapped}", fix
+    return "pairs read other axes of the position than configured", fix
+
+
+def words_of(axes: Int[np.ndarray, " pairs"], names: Sequence[str]) -> str:
+    """Return the axes that the first pairs and the last one read, in words.
+
+    >>> words_of(np.array([0, 1, 2, 0]), ("time", "height", "width"))
+    'time, height, width, ..., time'
+    """
+    first = [names[axis] for axis in axes[:3]]
+    return ", ".join([*first, "...", names[axes[-1]]])
 
 
 def wrong_between(
