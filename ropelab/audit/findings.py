@@ -202,13 +202,20 @@ def _plain(spec: RopeSpec) -> bool:
 def contradicting_keys(case: Case) -> Iterator[Finding]:
     """Find keys that contradict each other, or that few or no runtimes read."""
     text = language_part(case.document.config)[1]
+    multiplied = []
     for name, spec in case.read:
         claimed, length = spec.claimed_len or 0, spec.multiplied
         if length and claimed > length and claimed not in map(text.get, VLLM_LENGTHS):
-            yield found("E07", name=name, claimed=claimed, length=length)
+            multiplied.append(((claimed, length), name))
+    for (claimed, length), servers in grouped(multiplied).items():
+        names = ", ".join(servers)
+        yield found("E07", names=names, claimed=claimed, length=length)
 
+    usual = family_of(case.reference.model_type).rope
     for path in (use.path for use in case.reference.keys):
         close = near(path)
+        if path.split(".")[-1] in usual and "." in path:
+            continue  # the class itself puts it into the block
         # A name that holds a known one is a key of its own: indexer_rope_interleave.
         if not meaning(path) and close and close not in path:
             yield found("W01", "unknown", path=path, close=close)
@@ -217,32 +224,72 @@ def contradicting_keys(case: Case) -> Iterator[Finding]:
 
     # Some runtimes take the factor from the file, others the ratio of the lengths.
     if (fix := of_ratio(case)) and not unscaled(case):
-        factor, original = case.block["factor"], case.block[ORIGINAL]
-        maximum, ratio = case.maximum, case.maximum / original
+        original = case.block[ORIGINAL]
+        names = scaled_by_ratio(case)
         yield found(
             "W02",
-            factor=factor,
-            maximum=maximum,
+            factor=case.block["factor"],
+            maximum=case.maximum,
             original=original,
-            ratio=ratio,
+            ratio=case.maximum / original,
+            who=", ".join(names) or "none of these runtimes",
+            off=describe_phase(case, names),
             fix=fix,
         )
 
 
+def scaled_by_ratio(case: Case) -> list[str]:
+    """Return the runtimes whose factor is the ratio of the lengths, not the file's."""
+    if not of_ratio(case):
+        return []
+    ratio = case.maximum / case.block[ORIGINAL]
+    names = []
+    for name, spec in case.read:
+        if isinstance(spec.scaling, Yarn) and math.isclose(spec.scaling.factor, ratio):
+            names.append(name)
+    return names
+
+
+def started_elsewhere(case: Case) -> list[str]:
+    """Return the runtimes that scale from another trained length, and differ by it."""
+    if case.kind not in ("yarn", "llama3", "longrope"):
+        return []
+    names = []
+    for name, spec in case.read:
+        other = spec.trained_len != case.spec.trained_len
+        if other and case.apart(spec)[2] is not None:
+            names.append(name)
+    return names
+
+
+def describe_phase(case: Case, names: Collection[str]) -> str:
+    """Say from which position on the phases of these runtimes are off, if they are."""
+    firsts = [case.apart(spec)[2] for name, spec in case.read if name in names]
+    known = [first for first in firsts if first is not None]
+    if not known:
+        return ""
+    return f"; a phase is off by {TOLERANCE} rad from position {min(known)}"
+
+
+def without_runtimes(case: Case, names: Collection[str]) -> Case:
+    left = [each for each in case.readings if each.runtime.name not in names]
+    return replace(case, readings=left)
+
+
 def differences(case: Case) -> Iterator[Finding]:
     """Find runtimes that scale by other numbers than the reference."""
-    right, known = case.spec, explained(case)
-    case = replace(
-        case, readings=[r for r in case.readings if r.runtime.name not in known]
-    )
+    right = case.spec
+    # One finding for a cause: what follows from it is not listed again.
+    case = without_runtimes(case, {*explained(case), *scaled_by_ratio(case)})
     # Every runtime has another default for a missing original length.
-    if case.kind in ("yarn", "llama3", "longrope") and case.named(
-        lambda s: s.trained_len != right.trained_len and case.apart(s)[2] is not None
-    ):
+    elsewhere = started_elsewhere(case)
+    if elsewhere:
         groups = case.grouped(lambda spec: spec.trained_len)
         fix = "" if ORIGINAL in case.block else f"{ORIGINAL} inside the block"
         by = "; ".join(f"{names} {length}" for length, names in groups.items())
-        yield found("W03", by=by, fix=fix)
+        off = describe_phase(case, elsewhere)
+        yield found("W03", by=by, off=off, fix=fix)
+        case = without_runtimes(case, elsewhere)
 
     wanted, reference = right.logit_multiplier, case.reference.runtime.name
     # Rounded, because runtimes form the same factor in several orders.
