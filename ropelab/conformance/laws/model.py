@@ -17,7 +17,7 @@ from ropelab.conformance.laws.subject import (
 )
 from ropelab.models.released import loading
 from ropelab.models.released.facts import head_dim
-from ropelab.models.released.folder import WEIGHTS, files, located
+from ropelab.models.released.folder import WEIGHTS, list_files, locate
 from ropelab.models.released.model import weight_count
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import size
@@ -55,9 +55,9 @@ def subject_at(
             ) from None
         finally:
             sys.path.pop(0)
-    folder = located(Path(target))
+    folder = locate(Path(target))
     config = loading.configuration(folder)
-    if any(path.name.endswith(WEIGHTS) for path in files(folder)):
+    if any(path.name.endswith(WEIGHTS) for path in list_files(folder)):
         needed = 8 * weight_count(folder)
         if device == "cpu" and needed > (free := available_memory()):
             raise InputError(

@@ -20,7 +20,7 @@ from ropelab.conformance.laws.subject import (
     UnaskedError,
 )
 from ropelab.models.released.loading import refusing
-from ropelab.models.released.positions import Frequencies, Positions, SineTables
+from ropelab.models.released.positions import Positions, RotaryModule, SineTables
 
 DROPPED, FAR = 8, 1000
 # Bytes; a larger model is not written to disk to be read again.
@@ -203,7 +203,7 @@ def _transformers(case: Case) -> Transformers:
     return case.subject
 
 
-def _rotary(case: Case) -> Sequence[Frequencies | SineTables]:
+def _rotary(case: Case) -> Sequence[RotaryModule | SineTables]:
     subject = _transformers(case)
     modules = Positions(subject.model, subject.text).modules
     if not modules:

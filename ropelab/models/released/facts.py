@@ -1,105 +1,125 @@
-"""Facts about positions in a model's configuration, in the one form of transformers'
-classes.
+"""Facts about positions in a model's configuration.
+
+Keys in files differ between architectures and years, so that the classes of
+transformers are asked, which have one form. The loaded model is compared with the facts
+later.
 """
-# Keys in files differ between architectures and years; the loaded model is compared
-# with them later.
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ropelab.math.frequencies import Geometry
-from ropelab.models.released.folder import located
+from ropelab.models.released.folder import locate
 from ropelab.models.released.loading import configuration, refusing
 from ropelab.runs.errors import InputError, naming
 
 FULL = "full_attention"
 # Rope types whose parameters name the length that the model was trained at before.
 SCALED = ("yarn", "llama3", "longrope")
-# In every language model's configuration, however config.json spells them.
+# Keys of every language model's configuration, however config.json spells them.
 COUNTS = (
-    *("max_position_embeddings", "num_attention_heads", "hidden_size", "vocab_size"),
+    "max_position_embeddings",
+    "num_attention_heads",
+    "hidden_size",
+    "vocab_size",
     "num_hidden_layers",
 )
 
 
 @dataclass(frozen=True)
 class ModelFacts:
+    """The facts; base and rotary_dim are of layers that attend to the whole context."""
+
     model_type: str
-    train_len: int  # tokens, before any scaling in the checkpoint
-    claimed_len: int  # tokens; the length in the configuration
-    base: float  # unscaled, of the layers that attend to the whole context
-    rotary_dim: int  # likewise
-    rope_type: str  # the scaling in the checkpoint, `default` for none
-    # tokens, of layers that do not attend to the whole context
+    # Tokens, before any scaling in the checkpoint, and as the configuration claims.
+    train_len: int
+    claimed_len: int
+    # Unscaled.
+    base: float
+    rotary_dim: int
+    # The scaling in the checkpoint, `default` for none.
+    rope_type: str
+    # In tokens, of the layers that do not attend to the whole context.
     windows: tuple[int, ...]
     windowed_layers: int
     layers: int
     vocabulary: int
 
     def geometry(self) -> Geometry:
-        """Return the trained geometry of the layers that attend to the whole
-        context.
-        """
+        """Return the trained geometry of layers that attend to the whole context."""
         return Geometry(self.rotary_dim, self.base, self.train_len)
 
 
 def facts_of(folder: str) -> ModelFacts:
-    """Read a folder's configuration; InputError if it is none of a rotary language
-    model.
+    """Read the facts of a folder.
+
+    InputError: it has no configuration of a rotary language model.
     """
-    place = located(Path(folder))
+    place = locate(Path(folder))
     path = place / "config.json"
     with refusing("no configuration of a language model in", path):
         text = configuration(place).get_text_config(decoder=True)
         with naming(str(path)):
             rope = rope_parameters(text)
             _check_rope(rope)
-            for name in COUNTS:
-                value = getattr(text, name, None)
-                if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                    said = (
-                        f"names no {name}" if value is None else f"{name} is {value!r}"
-                    )
-                    raise InputError(f"{said}; it must be a whole number of at least 1")
-            rope_type, claimed = (
-                rope.get("rope_type", "default"),
-                text.max_position_embeddings,
-            )
-            trained = (
-                rope.get("original_max_position_embeddings")
-                if rope_type in SCALED
-                else None
-            )
-            windows = layer_windows(text)
-            facts = ModelFacts(
-                model_type=text.model_type,
-                train_len=int(trained or claimed),
-                claimed_len=claimed,
-                base=float(rope.get("rope_theta") or 10000.0),
-                rotary_dim=_rotary_dim(text, rope),
-                rope_type=rope_type,
-                windows=tuple(sorted(set(windows))),
-                windowed_layers=len(windows),
-                layers=text.num_hidden_layers,
-                vocabulary=text.vocab_size,
-            )
+            _check_counts(text)
+            facts = _make_facts(text, rope)
+            # This is an InputError where the numbers make no geometry.
             facts.geometry()
             return facts
+
+
+def _make_facts(text: Any, rope: dict[str, Any]) -> ModelFacts:
+    rope_type = rope.get("rope_type", "default")
+    train_len = text.max_position_embeddings
+    if rope_type in SCALED:
+        train_len = rope.get("original_max_position_embeddings") or train_len
+    windows = layer_windows(text)
+    return ModelFacts(
+        model_type=text.model_type,
+        train_len=int(train_len),
+        claimed_len=text.max_position_embeddings,
+        base=float(rope.get("rope_theta") or 10000.0),
+        rotary_dim=_rotary_dim(text, rope),
+        rope_type=rope_type,
+        windows=tuple(sorted(set(windows))),
+        windowed_layers=len(windows),
+        layers=text.num_hidden_layers,
+        vocabulary=text.vocab_size,
+    )
 
 
 def rope_parameters(text: Any) -> dict[str, Any]:
     """Return the rotary parameters of the layers that attend to the whole context."""
     rope = getattr(text, "rope_parameters", None) or {}
-    nested = {kind: part for kind, part in rope.items() if isinstance(part, dict)}
-    return nested.get(FULL, {}) if nested else rope
+    by_layer_type = {
+        kind: part for kind, part in rope.items() if isinstance(part, dict)
+    }
+    if by_layer_type:
+        return by_layer_type.get(FULL, {})
+    return rope
+
+
+def _check_counts(text: Any) -> None:
+    for name in COUNTS:
+        value = getattr(text, name, None)
+        if value is None:
+            raise InputError(
+                f"names no {name}; it must be a whole number of at least 1"
+            )
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(
+                f"{name} is {value!r}; it must be a whole number of at least 1"
+            )
 
 
 def _check_rope(rope: dict[str, Any]) -> None:
-    """Refuse a scaling that would be found out in the middle of a computation."""
+    """Refuse a scaling that would only fail in the middle of a computation."""
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    kind, kinds = rope.get("rope_type", "default"), ("default", *ROPE_INIT_FUNCTIONS)
+    kind = rope.get("rope_type", "default")
+    kinds = ("default", *ROPE_INIT_FUNCTIONS)
     if kind not in kinds:
         raise InputError(
             f"unknown rope_type {str(kind)[:40]!r}; allowed: {', '.join(kinds)}"
@@ -112,18 +132,15 @@ def _check_rope(rope: dict[str, Any]) -> None:
 
 def full_layers(text: Any) -> Any:
     """Return the configuration of the layers that attend to the whole context."""
-    # Gemma 4: its types of layers have different widths.
-    return (
-        text.per_layer_config[FULL]
-        if getattr(text, "is_heterogeneous", False)
-        else text
-    )
+    # The types of layers of Gemma 4 have different widths.
+    if getattr(text, "is_heterogeneous", False):
+        return text.per_layer_config[FULL]
+    return text
 
 
 def head_dim(text: Any) -> int:
-    return int(
-        getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    )
+    own = getattr(text, "head_dim", None)
+    return int(own or text.hidden_size // text.num_attention_heads)
 
 
 def _rotary_dim(text: Any, rope: dict[str, Any]) -> int:
@@ -131,8 +148,9 @@ def _rotary_dim(text: Any, rope: dict[str, Any]) -> int:
     if own and not rope:
         return int(own)
     text = full_layers(text)
-    head = getattr(text, "qk_rope_head_dim", None) or head_dim(text)
-    return int(head * (rope.get("partial_rotary_factor") or 1.0))
+    rotary_head_dim = getattr(text, "qk_rope_head_dim", None) or head_dim(text)
+    share = rope.get("partial_rotary_factor") or 1.0
+    return int(rotary_head_dim * share)
 
 
 def layer_windows(text: Any) -> list[int]:
@@ -146,4 +164,5 @@ def layer_windows(text: Any) -> list[int]:
     kinds = getattr(text, "layer_types", None)
     if kinds is None:
         kinds = ["sliding_attention"] * int(text.num_hidden_layers)
-    return [int(size) for kind in kinds if (size := sizes.get(kind)) and size > 0]
+    sizes_by_layer = [sizes.get(kind) for kind in kinds]
+    return [int(size) for size in sizes_by_layer if size and size > 0]

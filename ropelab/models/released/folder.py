@@ -1,7 +1,7 @@
 """A model's folder before transformers opens it, and the hash that identifies it.
 
-It comes from elsewhere: a pipe could be read forever, a configuration ask for too large
-a machine.
+It comes from elsewhere: a pipe could be read forever, and a configuration could ask for
+too large a machine.
 """
 
 import hashlib
@@ -19,11 +19,12 @@ from typing import Any
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import parse
 
-# Bytes; the largest tokenizers and indices of weights in use have some 30 MB.
-MOST_CONFIG_BYTES, MOST_JSON_BYTES = 2**20, 2**28
+# The largest tokenizers and indices of weights in use have some 30 MB.
+MOST_CONFIG_BYTES = 2**20
+MOST_JSON_BYTES = 2**28
 # No number in a configuration is larger, by a part of its name.
 LARGEST = {"layer": 10_000, "expert": 100_000, "": 2**40}
-# Names a model elsewhere, which would be loaded in the place of this one.
+# This file names a model elsewhere, which would be loaded in the place of this one.
 ADAPTER = "adapter_config.json"
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 # A file that changed so recently could change again within one tick of its time of
@@ -31,10 +32,8 @@ WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 SETTLED_NS = 2_000_000_000
 
 
-def located(path: Path) -> Path:
-    """Return the folder of a model: the path itself, or that of an id in the Hub's
-    local cache.
-    """
+def locate(path: Path) -> Path:
+    """Return the folder of a model: the path, or that of an id in the Hub's cache."""
     if os.path.lexists(path) or len(path.parts) != 2 or path.is_absolute():
         return path
     try:
@@ -49,72 +48,82 @@ def located(path: Path) -> Path:
 
 
 def checked_config(folder: Path) -> dict[str, Any]:
-    """Read config.json of a folder in which every file is a plain one and every size
-    possible.
+    """Read config.json of a folder.
+
+    InputError: a file of the folder is no plain one, or a size is impossible.
     """
     path = folder / "config.json"
     if not os.path.lexists(path):
         raise InputError(
             f"no readable {path}; give a folder that save_pretrained wrote"
         )
-    for file in files(folder):
+    for file in list_files(folder):
         most = MOST_CONFIG_BYTES if file == path else MOST_JSON_BYTES
         if file.suffix == ".json" and file.stat().st_size > most:
             raise InputError(
                 f"{file} is larger than {most >> 20} MiB, which no such file is"
             )
-    with _reading(path):
+
+    with _naming_unreadable(path):
         config = parse(str(path), path.read_bytes())
     if "configuration_files" in config:
         # One of those would be used in its place, unseen.
         raise InputError(f"{path} names other configurations (configuration_files)")
-    tokenizer = folder / "tokenizer_config.json"
-    if tokenizer.exists():
-        named = parse(str(tokenizer), tokenizer.read_bytes()).get(
-            "fast_tokenizer_files"
-        )
-        _check_beside(tokenizer, named if isinstance(named, list) else ())
-    for name, value in _values(config):
+    _check_tokenizer(folder / "tokenizer_config.json")
+    for name, value in _list_values(config):
         if name == "transformers_weights" and value is not None:
             _check_beside(path, [value])
-        most = next(most for part, most in LARGEST.items() if part in name)
-        if isinstance(value, int | float) and value > most:
-            raise InputError(
-                f"{path}: {name} is {value:,}, above any model's (at most {most:,})"
-            )
+        _check_size(path, name, value)
     return config
 
 
-def files(folder: Path) -> list[Path]:
-    """Return the files of a folder by name, no subfolders; InputError for pipes and
-    devices.
+def _check_tokenizer(path: Path) -> None:
+    """Refuse a tokenizer that is made of files elsewhere."""
+    if path.exists():
+        names = parse(str(path), path.read_bytes()).get("fast_tokenizer_files")
+        if isinstance(names, list):
+            _check_beside(path, names)
+
+
+def _check_size(path: Path, name: str, value: object) -> None:
+    """Refuse a number that no model has."""
+    most = next(most for part, most in LARGEST.items() if part in name)
+    if isinstance(value, int | float) and value > most:
+        raise InputError(
+            f"{path}: {name} is {value:,}, above any model's (at most {most:,})"
+        )
+
+
+def list_files(folder: Path) -> list[Path]:
+    """Return the files of a folder by name, no subfolders.
+
+    InputError: one is a pipe or a device, or cannot be read.
     """
-    with _reading(folder):
+    with _naming_unreadable(folder):
         modes = {path: path.stat().st_mode for path in sorted(folder.iterdir())}
-    found = [path for path, mode in modes.items() if not stat.S_ISDIR(mode)]
-    for path in found:
+    files = [path for path, mode in modes.items() if not stat.S_ISDIR(mode)]
+    for path in files:
         if not stat.S_ISREG(modes[path]):
             raise InputError(
                 f"{path} is not a plain file, so nothing in its folder is read"
             )
         if not os.access(path, os.R_OK):
             raise InputError(f"cannot read {path}: Permission denied")
-    return found
+    return files
 
 
 def stamp(folder: Path) -> tuple[object, ...]:
-    """Return a value that changes when a file of the folder does, to keep what was read
-    by.
-    """
-    return tuple((path.name, _identity(path)) for path in files(folder))
+    """Return a value that changes when a file of the folder does."""
+    return tuple((path.name, _identity(path)) for path in list_files(folder))
 
 
 def weight_bytes(folder: Path) -> int:
-    """Return the size of the weights; InputError if they are not all that a model is
-    made of.
+    """Return the size of the weights.
+
+    InputError: there are none, or a model is made of other files, too.
     """
-    found = [path for path in files(folder) if path.name.endswith(WEIGHTS)]
-    if not found:
+    files = [path for path in list_files(folder) if path.name.endswith(WEIGHTS)]
+    if not files:
         raise InputError(
             f"no weights in {folder}: there is no file *.safetensors or *.bin"
         )
@@ -124,26 +133,27 @@ def weight_bytes(folder: Path) -> int:
         )
     for index in folder.glob("*.index.json"):
         try:
-            named = json.loads(index.read_bytes()).get("weight_map", {}).values()
+            names = json.loads(index.read_bytes()).get("weight_map", {}).values()
         except (OSError, ValueError, AttributeError, RecursionError):
             raise InputError(f"{index} is no index of weights") from None
-        _check_beside(index, named)
-    return sum(path.stat().st_size for path in found)
+        _check_beside(index, names)
+    return sum(path.stat().st_size for path in files)
 
 
 def fingerprint_of(folder: Path) -> str:
     """Hash the names and all bytes of the files of a model, without subfolders."""
-    found = files(located(folder))
+    files = list_files(locate(folder))
     with ThreadPoolExecutor() as pool:
-        digests = list(pool.map(_digest, found))
+        digests = list(pool.map(_digest, files))
     whole = hashlib.sha256()
-    for path, digest in zip(found, digests, strict=True):
+    for path, digest in zip(files, digests, strict=True):
         whole.update(path.name.encode(errors="surrogateescape") + b"\0" + digest)
     return whole.hexdigest()
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _naming_unreadable(path: Path) -> Iterator[None]:
+    """Turn errors of the system into one line that names the file."""
     try:
         yield
     except OSError as error:
@@ -152,7 +162,7 @@ def _reading(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _values(config: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def _list_values(config: dict[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield every value of a configuration under its nearest name."""
     waiting: list[tuple[str, Any]] = list(config.items())
     while waiting:
@@ -165,12 +175,10 @@ def _values(config: dict[str, Any]) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def _check_beside(path: Path, named: Iterable[object]) -> None:
-    """Refuse names that lead out of the folder: those files would not be
-    fingerprinted.
-    """
-    beside = {file.name for file in files(path.parent)}
-    for name in named:
+def _check_beside(path: Path, names: Iterable[object]) -> None:
+    """Refuse names that lead out of the folder: their files have no fingerprint."""
+    beside = {file.name for file in list_files(path.parent)}
+    for name in names:
         if str(name) not in beside:
             raise InputError(
                 f"{path} names {str(name)[:80]!r}, which is not a file beside it"
@@ -178,10 +186,13 @@ def _check_beside(path: Path, named: Iterable[object]) -> None:
 
 
 def _digest(path: Path) -> bytes:
-    with _reading(path):
+    with _naming_unreadable(path):
         before = _identity(path)
-        settled = time.time_ns() - max(before[-2:]) > SETTLED_NS
-        digest = _remembered(path, before) if settled else _read(path)
+        changed_ns = max(before[-2:])
+        if time.time_ns() - changed_ns > SETTLED_NS:
+            digest = _hash_once(path, before)
+        else:
+            digest = _hash(path)
         if _identity(path) != before:
             raise InputError(f"{path} changed while it was read; start again")
     return digest
@@ -189,6 +200,7 @@ def _digest(path: Path) -> bytes:
 
 def _identity(path: Path) -> tuple[int, ...]:
     status = path.stat()
+    # The last two are times.
     return (
         status.st_dev,
         status.st_ino,
@@ -198,9 +210,12 @@ def _identity(path: Path) -> tuple[int, ...]:
     )
 
 
-def _read(path: Path) -> bytes:
+def _hash(path: Path) -> bytes:
     with path.open("rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").digest()
 
 
-_remembered = lru_cache(maxsize=4096)(lambda path, identity: _read(path))
+@lru_cache(maxsize=4096)
+def _hash_once(path: Path, identity: tuple[int, ...]) -> bytes:
+    """Hash a file again only if its identity has changed."""
+    return _hash(path)

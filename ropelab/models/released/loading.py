@@ -1,12 +1,11 @@
-"""A causal language model and its tokenizer, loaded by transformers: whole, unchanged,
-quietly.
+"""A causal language model and its tokenizer, loaded whole and unchanged by transformers.
 
-Missing weights would be drawn at random, weights left over be another model's: both are
-refused.
+Missing weights would be drawn at random, and weights left over are another model's:
+both are refused.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, wraps
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from ropelab.models.released.folder import checked_config, located, stamp, weight_bytes
+from ropelab.models.released.folder import checked_config, locate, stamp, weight_bytes
 from ropelab.runs.errors import InputError, RopelabError
 
 # `auto`: the number format of the checkpoint.
@@ -49,13 +48,15 @@ def import_transformers() -> Any:
 
 @contextmanager
 def refusing(problem: str, path: Path | str) -> Iterator[None]:
-    """Turn any error of transformers over a folder into one line; no bars, warnings or
-    logs.
+    """Turn any error of transformers over a folder into one line.
+
+    There are no progress bars, warnings or logs in the block.
     """
     import_transformers()
     from transformers.utils import logging
 
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
@@ -74,42 +75,51 @@ def refusing(problem: str, path: Path | str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """Return an exception's message in one line of printable characters; its type
-    without one.
+    """Return an exception's message in one line of printable characters.
+
+    An exception without a message gives its type.
     """
-    said = "".join(c for c in " ".join(str(error).split()) if c.isprintable()).rstrip(
-        ":"
-    )
+    one_line = " ".join(str(error).split())
+    message = "".join(letter for letter in one_line if letter.isprintable())
+    message = message.rstrip(":")
+
     kind = type(error).__name__
     if isinstance(error, KeyError | IndexError):
-        said = f"{kind}: {said}"
-    said = said or kind
-    return said if len(said) <= LONGEST_REASON else said[: LONGEST_REASON - 3] + "..."
+        message = f"{kind}: {message}"
+    if not message:
+        message = kind
+    if len(message) > LONGEST_REASON:
+        message = message[: LONGEST_REASON - 3] + "..."
+    return message
 
 
 def _read_once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
-    """Read a folder, or an id in the Hub's local cache, again only if one of its files
-    changed.
+    """Let a reader of a folder read again only if one of the files changed.
+
+    The folder may be an id in the Hub's local cache.
     """
-    remembered = lru_cache(maxsize=4)(lambda folder, files: read(folder))
+
+    @lru_cache(maxsize=4)
+    def read_files(folder: Path, files: object) -> Any:
+        return read(folder)
 
     @wraps(read)
-    def reading(folder: Path) -> Any:
-        folder = located(folder)
+    def read_if_changed(folder: Path) -> Any:
+        folder = locate(folder)
         checked_config(folder)
-        return remembered(folder, stamp(folder))
+        return read_files(folder, stamp(folder))
 
-    return reading
+    return read_if_changed
 
 
 @_read_once
 def configuration(folder: Path) -> Any:
-    transformers, config = import_transformers(), checked_config(folder)
+    """Return the configuration of a causal language model, as transformers has it."""
+    transformers = import_transformers()
+    config = checked_config(folder)
     architecture = config.get("model_type")
-    if (
-        isinstance(architecture, str)
-        and architecture not in transformers.CONFIG_MAPPING
-    ):
+    known = transformers.CONFIG_MAPPING
+    if isinstance(architecture, str) and architecture not in known:
         if "auto_map" in config:
             raise InputError(
                 f"{folder} needs the code in its folder, which is never run"
@@ -118,6 +128,7 @@ def configuration(folder: Path) -> Any:
         raise InputError(
             f"{folder}: transformers {version} has no '{architecture[:40]}'"
         )
+
     with refusing("no configuration of a language model in", folder):
         config = transformers.AutoConfig.from_pretrained(folder, **LOCAL)
         if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
@@ -133,17 +144,18 @@ def checkpoint_dtype(folder: Path) -> str:
 
 
 def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -> Any:
-    """Return the model in evaluation mode, on a device or spread by a map; InputError
-    if unfit.
+    """Return the model in evaluation mode, without gradients.
+
+    It is on a device, or spread by a map. InputError: it is no causal language model,
+    or its weights do not match it.
     """
-    # Without gradients. Unfit: no causal language model, or weights that do not match
-    # it.
-    transformers, config = import_transformers(), configuration(folder)
+    transformers = import_transformers()
+    config = configuration(folder)
     weights = weight_bytes(folder)
     with refusing("cannot load a causal language model from", folder):
         # A kernel named in the configuration would be fetched from elsewhere.
         config._experts_implementation = None
-        attention = _checked_skeleton(transformers, config, folder, weights)
+        attention = _check_size(transformers, config, folder, weights)
         try:
             model, info = transformers.AutoModelForCausalLM.from_pretrained(
                 folder,
@@ -152,41 +164,49 @@ def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -
                 attn_implementation=attention,
                 dtype="auto" if dtype == "auto" else getattr(torch, dtype),
                 device_map=device_map,
-                ignore_mismatched_sizes=True,  # they are refused below, by name
+                # They are refused below, by name.
+                ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
         except UnpicklingError:
             raise InputError(
                 f"{folder}: a *.bin is damaged or not only weights"
             ) from None
-    for kind, said in INCOMPLETE.items():
-        names = sorted(
-            str(key[0] if isinstance(key, tuple) else key) for key in info[kind]
-        )
-        if names:
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            listed = reason(ValueError(", ".join(names[:SHOWN])))
-            raise InputError(f"{folder} {said}: {listed}{more}")
-    # Read from the files when they are used, weights would change with them: SIGBUS, or
-    # a mixture.
+    _check_complete(folder, info)
+
+    # Weights that are read from the files when they are used would change with them:
+    # SIGBUS, or a mixture.
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = tensor.data.clone()
     model.eval().requires_grad_(False)
     return model if device_map else model.to(device)
 
 
-def _checked_skeleton(
-    transformers: Any, config: Any, folder: Path, weights: int
-) -> str:
-    """Build the model without memory, compare its size, and return the attention it
-    takes.
+def _check_complete(folder: Path, info: Mapping[str, Any]) -> None:
+    """Refuse weights that are missing, left over, or of another shape."""
+    for kind, problem in INCOMPLETE.items():
+        names = []
+        for key in info[kind]:
+            names.append(str(key[0] if isinstance(key, tuple) else key))
+        names.sort()
+        if names:
+            listed = reason(ValueError(", ".join(names[:SHOWN])))
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            raise InputError(f"{folder} {problem}: {listed}{more}")
+
+
+def _check_size(transformers: Any, config: Any, folder: Path, weights: int) -> str:
+    """Build the model without memory and compare its size with that of its files.
+
+    Return the attention that it takes.
     """
     with torch.device("meta"):
         skeleton = transformers.AutoModelForCausalLM.from_config(
             config, trust_remote_code=False, attn_implementation="eager"
         )
     parameters = sum(parameter.numel() for parameter in skeleton.parameters())
-    if parameters > 8 * weights:  # not even a bit for each
+    # With so many parameters there is not even a bit for each.
+    if parameters > 8 * weights:
         raise InputError(
             f"{folder}: config.json describes {parameters:.3g} weights, which do not"
             f" fit into the {weights:,} bytes of its files"
@@ -201,6 +221,7 @@ def _checked_skeleton(
 
 @_read_once
 def load_tokenizer(path: Path) -> Any:
+    """Return the tokenizer of a model; InputError if it has none."""
     with refusing("no tokenizer in", path):
         tokenizer = import_transformers().AutoTokenizer.from_pretrained(path, **LOCAL)
         # Texts longer than the model are measured here on purpose: no warning.

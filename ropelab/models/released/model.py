@@ -1,7 +1,7 @@
 """A causal language model of transformers behind the interface that evaluation uses."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -19,7 +19,7 @@ from ropelab.models.encoding.rope import LogN, Rope, SelfExtend
 from ropelab.models.lm.trained import LIBRARIES
 from ropelab.models.released import loading, positions
 from ropelab.models.released.facts import facts_of, layer_windows
-from ropelab.models.released.folder import fingerprint_of, located, weight_bytes
+from ropelab.models.released.folder import fingerprint_of, locate, weight_bytes
 from ropelab.models.released.forward import Head, ModelShape, upcast
 from ropelab.models.released.loading import ModelDtype, load
 from ropelab.models.released.positions import (
@@ -27,6 +27,7 @@ from ropelab.models.released.positions import (
     UNPATCHED,
     PairLayout,
     Patch,
+    PatchedAttention,
     Positions,
 )
 from ropelab.runs.cell import Needs
@@ -37,9 +38,11 @@ from ropelab.runs.machine import available_memory, return_freed_memory
 # Bytes of a number.
 ELEMENTS = {"float32": 4, "bfloat16": 2, "float16": 2}
 # Tokens and rows of a pass that capabilities are tested with.
-PROBE, ROWS = 24, 4
-# Times as far from float32 as one pass, parts are as good. Of SmolLM2-135M in bfloat16
-# they are 0.9 to 1.15 times as far, over draws of as many tokens as here.
+PROBE = 24
+ROWS = 4
+# Parts are as good as one pass if they are at most so many times as far from float32.
+# For SmolLM2-135M in bfloat16 they are 0.9 to 1.15 times as far, over draws of as many
+# tokens as here.
 AS_NEAR = 1.5
 # A part holds so many tokens that its mask of earlier ones stays below this (32 MiB).
 SCORES_PER_PART = 2**25
@@ -51,9 +54,9 @@ UNSUITED = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, Value
 
 
 class Capabilities:
-    """Capabilities of a model, found by a few tokens."""
+    """Capabilities of a model, tested with a few tokens."""
 
-    # Architectures are many and change, so that nothing is looked up. Rounding to
+    # Architectures are many and change, so that no list of them is kept. Rounding to
     # bfloat16 or float16 would hide results, so they are computed in float32, or
     # compared with it.
     def __init__(self, model: "ReleasedModel") -> None:
@@ -65,10 +68,9 @@ class Capabilities:
 
     @torch.inference_mode()
     def objection(self) -> str:
-        """Return the reason why the model cannot be evaluated at all, empty if it
-        can.
-        """
-        tokens = self.tokens[:1]  # of all their logits at once
+        """Return the reason why the model cannot be evaluated; empty if it can."""
+        # One row, as all logits are held at once.
+        tokens = self.tokens[:1]
         theirs = self.model.lm(tokens, use_cache=False).logits.float()
         if not theirs.isfinite().all():
             return "its logits are not finite numbers"
@@ -78,47 +80,42 @@ class Capabilities:
 
     @torch.inference_mode()
     def in_parts(self) -> bool:
-        """Return True if reading in parts is as good as at once, and let the model do
-        so.
-        """
-        whole, near = self.model.read(self.tokens), False
+        """Return True if contexts in parts are as good as one pass; then allow them."""
+        whole = self.model.read(self.tokens)
+        is_near = False
         self.model.in_parts = True
         with suppress(*UNSUITED):
             parts = self.model.read(self.tokens, longest=PROBE // 2)
-            near = self._close(parts, whole)
-            if not near and self.exact is not None:
-                near = distance(parts, self.exact) <= AS_NEAR * distance(
-                    whole, self.exact
-                )
-        self.model.in_parts = near
-        return near
+            is_near = self._close(parts, whole)
+            if not is_near and self.exact is not None:
+                allowed = AS_NEAR * distance(whole, self.exact)
+                is_near = distance(parts, self.exact) <= allowed
+        self.model.in_parts = is_near
+        return is_near
 
     @cached_property
     def exact(self) -> Tensor | None:
-        """The result of float32; None where the model's code does not let weights be
-        upcast.
-        """
+        """The result of float32; None where weights cannot be upcast."""
         with suppress(*UNSUITED), upcast(self.model.layers):
-            found = self.model.read(self.tokens)
-            return found if found.dtype == torch.float32 else None
+            result = self.model.read(self.tokens)
+            if result.dtype == torch.float32:
+                return result
         return None
 
     @cached_property
     def sharpens(self) -> bool:
-        """True if layers call our attention, and sharpening by nothing changes
-        nothing.
-        """
-        return self._same(UNPATCHED, Patch(sharper=LogN(Encoding(), 10**9)))
+        """True if layers call our attention, and a factor of 1 changes nothing."""
+        without_effect = Patch(sharper=LogN(Encoding(), 10**9))
+        return self._same(UNPATCHED, without_effect)
 
     @cached_property
     def layout(self) -> PairLayout | None:
-        """The features that rotate, where rotation can be taken over; None where it
-        cannot.
-        """
-        # all are near
-        near = Patch(self.plan, taken=SelfExtend(Rope(self.plan), 2**40, 1))
+        """The features that rotate; None if the rotation cannot be taken over."""
+        # In such a window all distances are exact.
+        without_effect = SelfExtend(Rope(self.plan), 2**40, 1)
         for layout in LAYOUTS:
-            if self._same(Patch(self.plan), replace(near, layout=layout)):
+            patch = Patch(self.plan, rotation=without_effect, layout=layout)
+            if self._same(Patch(self.plan), patch):
                 return layout
         return None
 
@@ -131,21 +128,19 @@ class Capabilities:
         return False
 
     def _close(self, ours: Tensor, theirs: Tensor) -> bool:
-        """Return True if two results differ by no more than the number format
-        explains.
-        """
+        """Return True if the number format explains the difference of two results."""
         tolerance = 1e-3 if theirs.dtype == torch.float32 else 5e-2
-        ours, theirs = ours.float(), theirs.float()
-        return float((ours - theirs).abs().max()) <= tolerance * max(
-            float(theirs.std()), 1e-6
-        )
+        spread = max(float(theirs.float().std()), 1e-6)
+        difference = (ours.float() - theirs.float()).abs().max()
+        return float(difference) <= tolerance * spread
 
 
 def distance(
     ours: Float[Tensor, "rows tokens width"], theirs: Float[Tensor, "rows tokens width"]
 ) -> float:
     """Return the mean over tokens of the root mean square difference over features."""
-    return float((ours.float() - theirs.float()).square().mean(dim=-1).sqrt().mean())
+    squares = (ours.float() - theirs.float()).square()
+    return float(squares.mean(dim=-1).sqrt().mean())
 
 
 class ReleasedModel:
@@ -155,8 +150,8 @@ class ReleasedModel:
     softmax factor, `LogN` and `Remapped` encodings change attention as well;
     `UNMODIFIED`, which a model begins with, restores the checkpoint. Weights and
     windows never change, and rotary angles are float32. `closed` is the reason why no
-    method can be patched in, if there is one; `in_parts` is True once reading long
-    contexts in parts is known to work. InputError: no transformers, no readable folder,
+    method can be patched in, if there is one; `in_parts` is True once it is known
+    that long contexts can be passed in parts. InputError: no transformers, no readable folder,
     or an architecture without rotary frequencies or that cannot be taken apart.
     """
 
@@ -167,9 +162,11 @@ class ReleasedModel:
         dtype: ModelDtype = "float32",
         device_map: str | None = None,
     ) -> None:
-        self.path = path = located(path)
-        # What evaluation needs of a model's size is its vocabulary.
-        self.facts = self.size = facts_of(str(path))
+        path = locate(path)
+        self.path = path
+        self.facts = facts_of(str(path))
+        # Evaluation needs only the vocabulary of a model's size.
+        self.size = self.facts
         self.lm = load(path, device, dtype, device_map)
         self.text = self.lm.config.get_text_config(decoder=True)
         self.positions = Positions(self.lm, self.text)
@@ -178,56 +175,62 @@ class ReleasedModel:
                 f"{path}: this architecture has no rotary frequencies to patch"
             )
         with loading.refusing("cannot take apart the model in", path):
-            fused = self.lm.config._attn_implementation != "eager"
-            self.shape = ModelShape.of(
-                self.text, next(self.lm.parameters()).element_size(), fused
-            )
+            self.shape = self._measure_shape(device, device_map)
             self.head = Head(self.lm)
-            # In parts a GPU has too little to do; windows make masks of the whole
-            # context.
-            if (
-                fused
-                and device == "cuda"
-                and not (device_map or layer_windows(self.text))
-            ):
-                self.shape = replace(self.shape, room=torch.cuda.mem_get_info()[0] // 2)
             self.layers = self.head.layers
             self.closed = self.positions.objection(self.facts.geometry())
             self.in_parts = False
             self.capabilities = Capabilities(self)
-            if said := self.capabilities.objection():
-                raise InputError(f"{path}: {said}")
+            objection = self.capabilities.objection()
+            if objection:
+                raise InputError(f"{path}: {objection}")
             self.capabilities.in_parts()
         self.encoding = UNMODIFIED
 
+    def _measure_shape(self, device: str, device_map: str | None) -> ModelShape:
+        """Return the sizes that memory follows from, with the room on a GPU."""
+        is_fused = self.lm.config._attn_implementation != "eager"
+        element = next(self.lm.parameters()).element_size()
+        shape = ModelShape.of(self.text, element, is_fused)
+
+        # In parts a GPU has too little to do; windows make masks of the whole context.
+        on_one_gpu = device == "cuda" and not device_map
+        if is_fused and on_one_gpu and not layer_windows(self.text):
+            shape = replace(shape, room=torch.cuda.mem_get_info()[0] // 2)
+        return shape
+
     @property
     def encoding(self) -> Encoding:
-        """The encoding that it is evaluated with; InputError for one that it does not
-        take.
-        """
+        """The encoding of its evaluation; setting one it does not take: InputError."""
         return self._encoding
 
     @encoding.setter
     def encoding(self, encoding: Encoding) -> None:
-        patch, said = positions.patch_of(encoding), ""
-        if patch.plan is not None and self.closed:
-            said = self.closed
-        elif patch.attends and not self.capabilities.sharpens:
-            said = "its layers do not call transformers' attention interface"
-        elif patch.taken is not None:
-            if layout := self.capabilities.layout:
-                patch = replace(patch, layout=layout)
-            else:
-                said = "its own rotation of queries and keys cannot be taken over"
-        if said:
+        patch = positions.patch_of(encoding)
+        objection = self._objection_to(patch)
+        if objection:
             raise InputError(
-                f"{self.path}: {encoding.name} cannot be put in, because {said}"
+                f"{self.path}: {encoding.name} cannot be put in, because {objection}"
             )
-        self._encoding, self._patch = encoding, patch
+        if patch.rotation is not None and self.capabilities.layout is not None:
+            patch = replace(patch, layout=self.capabilities.layout)
+        self._encoding = encoding
+        self._patch = patch
+
+    def _objection_to(self, patch: Patch) -> str:
+        """Return the reason why a patch cannot be applied; empty if it can."""
+        if patch.plan is not None and self.closed:
+            return self.closed
+        if patch.changes_attention and not self.capabilities.sharpens:
+            return "its layers do not call transformers' attention interface"
+        if patch.rotation is not None and self.capabilities.layout is None:
+            return "its own rotation of queries and keys cannot be taken over"
+        return ""
 
     def unmodified_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Set UNMODIFIED, and group rising lengths that one pass over the longest
-        serves.
+        """Set UNMODIFIED, and yield rising lengths that one pass serves.
+
+        The pass is over the longest of them.
         """
         # Scaling that follows the length (dynamic NTK, LongRoPE) needs a pass for each.
         self.encoding = UNMODIFIED
@@ -238,18 +241,21 @@ class ReleasedModel:
 
     def own_rotation(self, length: int) -> Rope:
         """Return the checkpoint's rotation of a context of that length."""
-        if self.facts.rope_type == "default":  # in float64, not as the module stores it
+        if self.facts.rope_type == "default":
+            # In float64, not as the module stores it.
             return Rope(RopePlan(self.facts.geometry().inv_freq))
         return self.positions.own(length)
 
     def hidden_states(
         self, tokens: Int[Tensor, "batch tokens"], *, last: int = 0
     ) -> Float[Tensor, "batch last width"]:
-        """Return hidden states after all layers; InputError for more tokens than are
-        defined.
+        """Return hidden states after all layers.
+
+        InputError: there are more tokens than the checkpoint is defined for.
         """
-        longest = self.positions.longest if self._patch.plan is None else None
-        if longest is not None and tokens.shape[1] > longest:
+        longest = self.positions.longest
+        is_own = self._patch.plan is None
+        if is_own and longest is not None and tokens.shape[1] > longest:
             raise InputError(
                 f"{self.path}: unmodified it takes no more than {longest} tokens"
             )
@@ -258,38 +264,47 @@ class ReleasedModel:
     def read(
         self, tokens: Tensor, patch: Patch = UNPATCHED, longest: int | None = None
     ) -> Tensor:
-        """Return the last hidden states under a patch, at most `longest` tokens at
-        once.
+        """Return hidden states under a patch, `longest` tokens of a row at once.
 
         RuntimeError: the patch changes attention, and the layers do not call the
         interface.
         """
         rows, length = tokens.shape
-        shape = replace(self.shape, room=0) if patch.attends else self.shape
+        shape = self.shape
+        attention = PatchedAttention(patch, self.positions.by_layer_type)
+        replacing: AbstractContextManager[None] = nullcontext()
+        if patch.changes_attention:
+            shape = replace(shape, room=0)
+            replacing = positions.replacing_attention(self.lm, attention)
         most = longest or shape.longest(rows)
-        attention = positions.Attention(patch, self.positions.by_layer_type)
-        changed = (
-            positions.attending(self.lm, attention) if patch.attends else nullcontext()
-        )
-        with self.positions.patched(patch, length), changed:
-            if length <= most or not self.in_parts:
-                whole: Tensor = self.layers(tokens, use_cache=False).last_hidden_state
-                return whole
-            from transformers import DynamicCache
 
-            step = max(1, min(most // 2, SCORES_PER_PART // length, most**2 // length))
-            cache, found = DynamicCache(config=self.text), torch.empty(0)
-            for first in range(0, length, step):
-                attention.first, part = first, slice(first, first + step)
-                output = self.layers(
-                    tokens[:, part], past_key_values=cache, use_cache=True
-                )
-                hidden = output.last_hidden_state
-                if first == 0:
-                    found = hidden.new_empty(rows, length, hidden.shape[-1])
-                found[:, part] = hidden
-                return_freed_memory()  # keys and values were copied into a longer table
-            return found
+        with self.positions.apply(patch, length), replacing:
+            if length > most and self.in_parts:
+                return self._read_in_parts(tokens, attention, most)
+            whole: Tensor = self.layers(tokens, use_cache=False).last_hidden_state
+            return whole
+
+    def _read_in_parts(
+        self, tokens: Tensor, attention: PatchedAttention, most: int
+    ) -> Tensor:
+        """Return hidden states, computed part by part with a cache."""
+        from transformers import DynamicCache
+
+        rows, length = tokens.shape
+        step = max(1, min(most // 2, SCORES_PER_PART // length, most**2 // length))
+        cache = DynamicCache(config=self.text)
+        result = torch.empty(0)
+        for first in range(0, length, step):
+            attention.first = first
+            part = slice(first, first + step)
+            output = self.layers(tokens[:, part], past_key_values=cache, use_cache=True)
+            hidden = output.last_hidden_state
+            if first == 0:
+                result = hidden.new_empty(rows, length, hidden.shape[-1])
+            result[:, part] = hidden
+            # Keys and values were copied into a longer table.
+            return_freed_memory()
+        return result
 
     def bytes_of_reading(self, length: int) -> int:
         return self.shape.bytes_of_reading(length, self.in_parts)
@@ -315,44 +330,38 @@ class ModelRef:
         return {"hf": self.fingerprint, "dtype": self.dtype}
 
     def model(self, *_: object) -> ReleasedModel:
-        """Return the model, loaded once; MachineError if its folder is not what it
-        was.
-        """
-        found = _loaded(self)
-        # What is measured now would be kept as what the files were when the run was
-        # asked for.
+        """Return the model, loaded once; MachineError if its folder has changed."""
+        model = _load_once(self)
+        # The results of changed files would be kept under the fingerprint of the files
+        # that the run was asked for.
         if fingerprint_of(Path(self.path)) != self.fingerprint:
             raise MachineError(
                 f"{self.path} has changed since this run began; start again"
             )
-        return found
+        return model
 
     def needs(self, windows: Sequence[tuple[int, int]]) -> Needs:
-        """Estimate passes over rows of tokens, from the configuration and the size of
-        the files.
-        """
-        shape, weights = self._shape, weight_count(Path(self.path))
-        operations = sum(
-            2
-            * rows
-            * length
-            * (weights + shape.layers * shape.heads * shape.head_dim * length)
-            for rows, length in windows
-        )
+        """Estimate passes over rows of tokens, from configuration and file sizes."""
+        shape = self._shape
+        weights = weight_count(Path(self.path))
+        inner = shape.layers * shape.heads * shape.head_dim
+        operations = 0
+        for rows, length in windows:
+            operations += 2 * rows * length * (weights + inner * length)
+        longest = max(length for _, length in windows)
         return Needs(
             operations,
-            memory_bytes=self.bytes_of_reading(max(length for _, length in windows)),
+            memory_bytes=self.bytes_of_reading(longest),
             dtype="bfloat16" if self.dtype == "bfloat16" else "float32",
             gpu=self.device == "cuda",
             alone=True,
         )
 
     def bytes_of_reading(self, length: int, added: int | None = None) -> int:
-        """Bytes with the weights and the libraries, and those `added` by a pass if
-        known.
-        """
-        added = added or self._shape.bytes_of_reading(length)
-        return LIBRARIES + weight_count(Path(self.path)) * self._shape.element + added
+        """Return the bytes of libraries, weights, and a pass; `added`, if known."""
+        shape = self._shape
+        weights = weight_count(Path(self.path)) * shape.element
+        return LIBRARIES + weights + (added or shape.bytes_of_reading(length))
 
     def check_memory(
         self, limit: int | None, length: int, added: int | None = None
@@ -372,14 +381,14 @@ class ModelRef:
 
 
 def weight_count(path: Path) -> int:
-    """Return the number of weights, from the size of their files in the checkpoint's
-    format.
-    """
-    folder = located(path)
-    return weight_bytes(folder) // ELEMENTS.get(loading.checkpoint_dtype(folder), 4)
+    """Return the number of weights, from the size and the format of their files."""
+    folder = locate(path)
+    element = ELEMENTS.get(loading.checkpoint_dtype(folder), 4)
+    return weight_bytes(folder) // element
 
 
 @lru_cache(maxsize=1)
-def _loaded(reference: ModelRef) -> ReleasedModel:
-    path, device = Path(reference.path), reference.device
-    return ReleasedModel(path, device, reference.dtype, reference.device_map)
+def _load_once(reference: ModelRef) -> ReleasedModel:
+    return ReleasedModel(
+        Path(reference.path), reference.device, reference.dtype, reference.device_map
+    )

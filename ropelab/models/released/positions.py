@@ -14,7 +14,7 @@ its pairs are known (`Capabilities`).
 import copy
 import math
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -38,60 +38,63 @@ GROWING = ("dynamic", "longrope")
 PROBED = (0, 1, 5)
 
 
-class Unmodified(Encoding):
-    """The checkpoint's own frequencies, scaling, softmax factor and windows: undoes
-    every patch.
+class UnmodifiedEncoding(Encoding):
+    """The checkpoint's own frequencies, scaling, softmax factor and windows.
+
+    It undoes every patch.
     """
 
     name: ClassVar[str] = "unmodified"
 
 
-UNMODIFIED = Unmodified()
+UNMODIFIED = UnmodifiedEncoding()
 
 
 @dataclass(frozen=True)
 class PairLayout:
-    """The features of queries and keys that rotate, as a model's layers hand them to
-    attention.
-    """
+    """The features that rotate in queries and keys, as layers pass them to attention."""
 
     pairing: Pairing = "half"
-    last: bool = False  # of a head (latent attention); else the first
+    # The last features of a head rotate (latent attention); else the first.
+    last: bool = False
 
 
 @dataclass(frozen=True)
 class Patch:
     """An encoding as changes of a model."""
 
-    plan: RopePlan | None = None  # None: the checkpoint's frequencies
-    softmax: float = 1.0  # factor on scores where the model's code has one
-    sharper: LogN | None = None  # its factor on logits; what it is around is ignored
-    # rotates instead of the model's own code
-    taken: Remapped | RoundedRope | None = None
+    # None: the checkpoint's frequencies.
+    plan: RopePlan | None = None
+    # The factor on scores, where the model's code has one.
+    softmax: float = 1.0
+    # A factor on logits; the encoding that it is around is ignored.
+    sharper: LogN | None = None
+    # Rotates instead of the model's own code.
+    rotation: Remapped | RoundedRope | None = None
     layout: PairLayout = PairLayout()
 
     @property
-    def attends(self) -> bool:
-        return self.sharper is not None or self.taken is not None
+    def changes_attention(self) -> bool:
+        return self.sharper is not None or self.rotation is not None
 
 
 UNPATCHED = Patch()
 
 
 def patch_of(encoding: Encoding) -> Patch:
-    """Return the patch of an encoding; InputError if it is more than frequencies and
-    attention.
+    """Return the patch of an encoding.
+
+    InputError: it changes more than frequencies and attention.
     """
     if encoding is UNMODIFIED:
         return UNPATCHED
     if isinstance(encoding, LogN):
-        return replace(
-            patch_of(encoding.inner), sharper=LogN(Encoding(), encoding.trained_len)
-        )
+        sharper = LogN(Encoding(), encoding.trained_len)
+        return replace(patch_of(encoding.inner), sharper=sharper)
     if isinstance(encoding, Remapped):
-        return Patch(encoding.rope.plan, taken=encoding)
+        return Patch(encoding.rope.plan, rotation=encoding)
     if isinstance(encoding, RoundedRope):
-        return Patch(encoding.plan, encoding.softmax_factor, taken=encoding)
+        return Patch(encoding.plan, encoding.softmax_factor, rotation=encoding)
     if isinstance(encoding, Rope):
         return Patch(encoding.plan, encoding.softmax_factor)
     raise InputError(
@@ -99,7 +102,7 @@ def patch_of(encoding: Encoding) -> Patch:
     )
 
 
-class Frequencies:
+class RotaryModule:
     """A module with `inv_freq`, or with one `<layer type>_inv_freq` per layer type."""
 
     longest: int | None = None
@@ -107,42 +110,44 @@ class Frequencies:
     def __init__(self, module: Any) -> None:
         self.module = module
         self.by_layer_type = not hasattr(module, "inv_freq")
-        self.prefix = f"{FULL}_" if self.by_layer_type else ""
-        kinds = module.rope_type
-        self.rope_type = str(
-            kinds.get(FULL, "default") if self.by_layer_type else kinds
-        )
+        if self.by_layer_type:
+            self.prefix = f"{FULL}_"
+            self.rope_type = str(module.rope_type.get(FULL, "default"))
+        else:
+            self.prefix = ""
+            self.rope_type = str(module.rope_type)
 
     @property
     def inv_freq(self) -> Tensor:
         """Radians per token; empty if no layer attends to the whole context."""
-        found: Tensor = self.module._buffers.get(
-            f"{self.prefix}inv_freq", torch.empty(0)
-        )
-        return found
+        name = f"{self.prefix}inv_freq"
+        inv_freq: Tensor = self.module._buffers.get(name, torch.empty(0))
+        return inv_freq
 
     @property
     def attention_factor(self) -> float:
         return float(getattr(self.module, f"{self.prefix}attention_scaling", 1.0))
 
     def set_original(self, length: int) -> None:
-        # Those that follow the length are computed for the whole of it, once. In a pass
-        # over all of it transformers does the same; in parts the first ones would be of
-        # a shorter context.
+        """Set the checkpoint's frequencies for a context of that length."""
+        # Frequencies that follow the length are computed for the whole of it, once. In
+        # a pass over all of it transformers does the same; in parts the first ones
+        # would be of a shorter context.
         if self.rope_type in GROWING:
             # A copy, since transformers may write into it.
             self.module._buffers[f"{self.prefix}inv_freq"] = self.inv_freq.clone()
             self.cosines([length - 1])
-            self._hold()
+            self._stop_updates()
 
     def patch(self, plan: RopePlan, length: int) -> None:
-        inv_freq = torch.from_numpy(plan.inv_freq).to(
-            self.inv_freq.device, torch.float32
-        )
+        """Replace the frequencies and the factor on cos and sin."""
+        device = self.inv_freq.device
+        inv_freq = torch.from_numpy(plan.inv_freq).to(device, torch.float32)
         for name in ("inv_freq", "original_inv_freq"):
             self.module._buffers[f"{self.prefix}{name}"] = inv_freq
         setattr(self.module, f"{self.prefix}attention_scaling", plan.attention_factor)
-        self._hold()
+        self._stop_updates()
+
         # PhiMoE computes its frequencies in every pass, and takes factors from keys of
         # its own.
         if "rope_init_fn" in vars(self.module):
@@ -154,27 +159,30 @@ class Frequencies:
             config.rope_parameters = {**config.rope_parameters, "rope_type": "default"}
             self.module.config = config
 
-    def _hold(self) -> None:
+    def _stop_updates(self) -> None:
         """Keep transformers from computing frequencies of its own for long inputs."""
-        kinds = self.module.rope_type
-        self.module.rope_type = (
-            {**kinds, FULL: "default"} if self.by_layer_type else "default"
-        )
+        if self.by_layer_type:
+            self.module.rope_type = {**self.module.rope_type, FULL: "default"}
+        else:
+            self.module.rope_type = "default"
 
     def cosines(self, positions: list[int]) -> Tensor:
         """Return the module's cosines at positions, times its factor, one row each."""
         at = torch.tensor([positions], device=self.inv_freq.device)
         x = torch.zeros(1, len(positions), 1, device=at.device)
-        made = self.module(
-            x, at, **({"layer_type": FULL} if self.by_layer_type else {})
-        )
-        cos: Tensor = made[0] if isinstance(made, tuple) else made
-        return (cos.real if cos.is_complex() else cos).reshape(len(positions), -1)
+        options = {"layer_type": FULL} if self.by_layer_type else {}
+        result = self.module(x, at, **options)
+
+        cos: Tensor = result[0] if isinstance(result, tuple) else result
+        if cos.is_complex():
+            cos = cos.real
+        return cos.reshape(len(positions), -1)
 
 
 class SineTables:
-    """GPT-J's and CodeGen's: sines, then cosines, one row per position, the same in
-    each layer.
+    """The tables of GPT-J and CodeGen, the same in each layer.
+
+    A row per position holds the sines, then the cosines.
     """
 
     by_layer_type = False
@@ -204,65 +212,71 @@ class SineTables:
 
 
 class Positions:
-    """The rotary modules of a model (none if it does not rotate), unmodified unless
-    patched.
+    """The rotary modules of a model (none if it does not rotate).
 
-    Unmodified they hold for `longest` tokens (None: any), `by_layer_type` if windows
-    have others.
+    They are unmodified unless patched. Unmodified they serve `longest` tokens (None:
+    any); `by_layer_type` is True if layers with windows have others.
     """
 
     def __init__(self, model: nn.Module, text: Any) -> None:
-        own: list[Any] = list(model.modules())
-        ropes = [module for module in own if hasattr(module, "rope_type")]
-        rotary = [
-            m for m in ropes if any(name.endswith("inv_freq") for name in m._buffers)
-        ]
-        rotating = [module for module in own if hasattr(module, "rotary_dim")]
-        tables = [
-            m
-            for m in rotating
-            if isinstance(getattr(m, "embed_positions", None), Tensor)
-        ]
-        self.modules: list[Frequencies | SineTables] = [
-            Frequencies(each) for each in rotary
-        ]
-        self.modules += [SineTables(tables)] if tables else []
-        self.longest = min((m.longest for m in self.modules if m.longest), default=None)
+        modules: list[Any] = list(model.modules())
+        rotary = [module for module in modules if _is_rotary(module)]
+        tables = [module for module in modules if _has_sine_table(module)]
+        self.modules: list[RotaryModule | SineTables] = []
+        self.modules += [RotaryModule(module) for module in rotary]
+        if tables:
+            self.modules.append(SineTables(tables))
+
+        limits = [module.longest for module in self.modules if module.longest]
+        self.longest = min(limits, default=None)
         self.by_layer_type = any(module.by_layer_type for module in self.modules)
-        factors = [
-            (module, _softmax_factor(module, rope_parameters(text))) for module in own
-        ]
-        self.unscaled = [
-            (module, module.scaling / factor) for module, factor in factors if factor
-        ]
-        self.softmax_factor = next((factor for _, factor in factors if factor), 1.0)
-        patched = (*rotary, *tables, *(module for module, _ in self.unscaled))
-        self.saved = [
-            (module, dict(vars(module)), dict(module._buffers)) for module in patched
-        ]
+
+        # DeepSeek's factor on scores, and the modules without it.
+        self.softmax_factor = 1.0
+        self.unscaled: list[tuple[Any, float]] = []
+        for module in modules:
+            factor = _softmax_factor(module, rope_parameters(text))
+            if factor:
+                if not self.unscaled:
+                    self.softmax_factor = factor
+                self.unscaled.append((module, module.scaling / factor))
+
+        self.saved = []
+        for module in (*rotary, *tables, *(module for module, _ in self.unscaled)):
+            self.saved.append((module, dict(vars(module)), dict(module._buffers)))
 
     @contextmanager
-    def patched(self, patch: Patch, length: int) -> Iterator[None]:
+    def apply(self, patch: Patch, length: int) -> Iterator[None]:
         """Apply a patch for a context of that length, and undo it at the end."""
         try:
             for module in self.modules:
                 if patch.plan is None:
                     module.set_original(length)
-                    continue
-                wanted, pairs = patch.plan.inv_freq, len(module.inv_freq)
-                if len(wanted) != pairs:
-                    raise InputError(
-                        f"the model rotates {pairs} feature pairs, not {len(wanted)}"
-                    )
-                module.patch(
-                    RopePlan(0 * wanted) if patch.taken else patch.plan, length
-                )
+                else:
+                    module.patch(self._plan_for(module, patch, patch.plan), length)
             if patch.plan is not None:
-                for each, scaling in self.unscaled:
-                    each.scaling = scaling * patch.softmax
+                for scaled, scaling in self.unscaled:
+                    scaled.scaling = scaling * patch.softmax
             yield
         finally:
             self._restore()
+
+    @staticmethod
+    def _plan_for(
+        module: "RotaryModule | SineTables", patch: Patch, plan: RopePlan
+    ) -> RopePlan:
+        """Return the plan for a module; none rotates if the patch rotates instead.
+
+        InputError: the module has another number of pairs.
+        """
+        pairs = len(module.inv_freq)
+        if len(plan.inv_freq) != pairs:
+            raise InputError(
+                f"the model rotates {pairs} feature pairs, not {len(plan.inv_freq)}"
+            )
+        if patch.rotation is None:
+            return plan
+        return RopePlan(0 * plan.inv_freq)
 
     def _restore(self) -> None:
         """Return the state after loading, whatever has been computed since."""
@@ -271,88 +285,108 @@ class Positions:
             vars(module).update(attributes, _buffers=dict(buffers))
 
     def signature(self, length: int) -> Hashable:
-        """Equal for lengths at which the checkpoint has the same frequencies."""
-        with self.patched(UNPATCHED, length):
+        """Return a value that lengths share if they share the checkpoint's frequencies."""
+        with self.apply(UNPATCHED, length):
             return tuple(tuple(module.inv_freq.tolist()) for module in self.modules)
 
     def own(self, length: int) -> Rope:
         """Return the checkpoint's own rotation of a context of that length."""
-        with self.patched(UNPATCHED, length):
+        with self.apply(UNPATCHED, length):
             module = self.modules[0]
-            plan = RopePlan(
-                module.inv_freq.double().cpu().numpy(), module.attention_factor
-            )
+            inv_freq = module.inv_freq.double().cpu().numpy()
+            plan = RopePlan(inv_freq, module.attention_factor)
         return Rope(plan, softmax_factor=self.softmax_factor)
 
     def objection(self, geometry: Geometry) -> str:
         """Return the reason why no frequencies can be patched; empty if they can."""
         for module in self.modules:
-            own = module.inv_freq.double().cpu().numpy()
-            pairs = len(own)
-            if not pairs:
-                return (
-                    "none of its layers rotates by frequencies that serve the whole"
-                    " context"
-                )
-            if module.rope_type == "proportional":
-                return "it rotates a selection of pairs of its own (proportional)"
-            if pairs != geometry.pairs:
-                return (
-                    f"it rotates {pairs} pairs of features where its configuration"
-                    f" names {geometry.pairs}"
-                )
-            if (
-                module.rope_type == "default"
-                and abs(own / geometry.inv_freq - 1).max() > 1e-4
-            ):
-                return f"its frequencies are not those of base {geometry.base:g}"
-            # Some modules compute frequencies of their own in every pass.
-            inv_freq = torch.linspace(1.0, 0.1, pairs, dtype=torch.float64)
-            module.patch(RopePlan(inv_freq.numpy(), 1.25), max(PROBED) + 1)
-            made = module.cosines(list(PROBED)).double().cpu()
-            self._restore()
-            wanted = 1.25 * torch.cos(torch.tensor(PROBED)[:, None] * inv_freq)
-            equal = (made[:, :, None] - wanted[:, None, :]).abs().amax(dim=0) < 1e-4
-            if (
-                not (equal.any(dim=0).all() and equal.any(dim=1).all())
-                or made.shape[1] % pairs
-            ):
-                return "its rotary module does not follow its frequencies"
+            reason = self._objection_to(module, geometry)
+            if reason:
+                return reason
         return ""
+
+    def _objection_to(
+        self, module: "RotaryModule | SineTables", geometry: Geometry
+    ) -> str:
+        own = module.inv_freq.double().cpu().numpy()
+        pairs = len(own)
+        if not pairs:
+            return (
+                "none of its layers rotates by frequencies that serve the whole context"
+            )
+        if module.rope_type == "proportional":
+            return "it rotates a selection of pairs of its own (proportional)"
+        if pairs != geometry.pairs:
+            return (
+                f"it rotates {pairs} pairs of features where its configuration names"
+                f" {geometry.pairs}"
+            )
+        if module.rope_type == "default":
+            differences = abs(own / geometry.inv_freq - 1)
+            if differences.max() > 1e-4:
+                return f"its frequencies are not those of base {geometry.base:g}"
+        if not self._follows_patches(module, pairs):
+            return "its rotary module does not follow its frequencies"
+        return ""
+
+    def _follows_patches(self, module: "RotaryModule | SineTables", pairs: int) -> bool:
+        """Return True if a module's cosines are those of patched frequencies."""
+        # Some modules compute frequencies of their own in every pass.
+        inv_freq = torch.linspace(1.0, 0.1, pairs, dtype=torch.float64)
+        module.patch(RopePlan(inv_freq.numpy(), 1.25), max(PROBED) + 1)
+        cosines = module.cosines(list(PROBED)).double().cpu()
+        self._restore()
+
+        # Every column has to be that of a pair, and every pair has to have a column.
+        expected = 1.25 * torch.cos(torch.tensor(PROBED)[:, None] * inv_freq)
+        differences = (cosines[:, :, None] - expected[:, None, :]).abs()
+        is_equal = differences.amax(dim=0) < 1e-4
+        is_complete = is_equal.any(dim=0).all() and is_equal.any(dim=1).all()
+        return bool(is_complete) and cosines.shape[1] % pairs == 0
+
+
+def _is_rotary(module: Any) -> bool:
+    """Return True for a module of transformers that holds rotary frequencies."""
+    if not hasattr(module, "rope_type"):
+        return False
+    return any(name.endswith("inv_freq") for name in module._buffers)
+
+
+def _has_sine_table(module: Any) -> bool:
+    """Return True for an attention layer of GPT-J or CodeGen."""
+    if not hasattr(module, "rotary_dim"):
+        return False
+    return isinstance(getattr(module, "embed_positions", None), Tensor)
 
 
 def _softmax_factor(module: Any, rope: dict[str, Any]) -> float | None:
     """Return the factor on scores of DeepSeek's code under YaRN; None in other code."""
-    make = getattr(sys.modules[type(module).__module__], "yarn_get_mscale", None)
-    if make is None or not isinstance(getattr(module, "scaling", None), float):
+    code = sys.modules[type(module).__module__]
+    compute = getattr(code, "yarn_get_mscale", None)
+    if compute is None or not isinstance(getattr(module, "scaling", None), float):
         return None
+
+    is_scaled = rope.get("rope_type", "default") != "default"
     share = rope.get("mscale_all_dim")
-    scaled = (
-        rope.get("rope_type", "default") != "default" and share and rope.get("factor")
-    )
-    return float(make(rope["factor"], share)) ** 2 if scaled else 1.0
+    if not (is_scaled and share and rope.get("factor")):
+        return 1.0
+    return float(compute(rope["factor"], share)) ** 2
 
 
-class Attention:
-    """Attention of a model's layers under a patch, from position `first` of a context
-    on.
+class PatchedAttention:
+    """Attention of a model's layers under a patch.
 
-    `by_layer_type`: layers with a window keep their own rotation. `called` once a layer
-    attended.
+    It begins at position `first` of a context. If `by_layer_type`, layers with a window
+    keep their own rotation. `called` is True once a layer attended.
     """
 
     def __init__(self, patch: Patch, by_layer_type: bool) -> None:
-        self.by_layer_type, self.last = by_layer_type, patch.layout.last
-        self.first, self.called = 0, False
+        self.by_layer_type = by_layer_type
+        self.rotates_last = patch.layout.last
         self.sharper = patch.sharper
-        # A copy that rotates the pairs of this model.
-        self.taken, pairing = copy.copy(patch.taken), patch.layout.pairing
-        if isinstance(self.taken, Remapped):
-            self.taken = type(self.taken)(
-                Rope(self.taken.rope.plan, pairing), *self.taken.sizes
-            )
-        elif self.taken is not None:
-            self.taken.pairing = pairing
+        self.rotation = _with_pairing(patch.rotation, patch.layout.pairing)
+        self.first = 0
+        self.called = False
 
     def __call__(
         self,
@@ -364,46 +398,79 @@ class Attention:
         mask: Any,
         **more: Any,
     ) -> Any:
-        """Return the attention of one layer; keys and values may have fewer heads than
-        queries.
+        """Return the attention of one layer.
+
+        Keys and values may have fewer heads than queries. `mask` [batch, 1, queries,
+        keys] is True or 0 where a query may look; None: at all before.
         """
-        # `mask` [batch, 1, queries, keys] is True or 0 where a query may look; None: at
-        # all before.
         self.called = True
-        window = more.get("sliding_window") or getattr(module, "sliding_window", None)
-        window = window if isinstance(window, int) and window > 0 else None
+        window = _window_of(module, more)
         if self.sharper is not None:
             # The factor follows the tokens that a query sees, no more than its window
             # has.
-            at = torch.arange(self.first, self.first + q.shape[2], device=q.device)
-            q = self.sharper.query(q, at.clamp(max=window - 1) if window else at)
-        kind = getattr(module, "layer_type", None) or getattr(
-            module, "attention_type", None
-        )
-        if not isinstance(kind, str):
-            kind = "sliding_attention" if window else FULL
-        if self.taken is None or (self.by_layer_type and kind != FULL):
+            at_q = torch.arange(self.first, self.first + q.shape[2], device=q.device)
+            if window:
+                at_q = at_q.clamp(max=window - 1)
+            q = self.sharper.query(q, at_q)
+
+        keeps_rotation = self.by_layer_type and _layer_type_of(module, window) != FULL
+        if self.rotation is None or keeps_rotation:
             return original(module, q, k, v, mask, **more)
-        if self.last:
-            q, k = (x.roll(self.taken.rotary_dim, dims=-1) for x in (q, k))
+
+        if self.rotates_last:
+            q = q.roll(self.rotation.rotary_dim, dims=-1)
+            k = k.roll(self.rotation.rotary_dim, dims=-1)
         before = k.shape[2] - q.shape[2]
-        at_k = torch.arange(
-            self.first - before, self.first + q.shape[2], device=q.device
-        )
-        q, k = self.taken.query(q, at_k[before:]), self.taken.key(k, at_k)
-        if self.taken.fused:
+        first_key = self.first - before
+        at_k = torch.arange(first_key, self.first + q.shape[2], device=q.device)
+        q = self.rotation.query(q, at_k[before:])
+        k = self.rotation.key(k, at_k)
+        if self.rotation.fused:
             return original(module, q, k, v, mask, **more)
-        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
-        width, scaling = q.shape[-1], more.get("scaling")
-        # scores() divides by sqrt(head_dim)
-        q = q * ((scaling or width**-0.5) * width**0.5)
-        masked = _Masked(
-            self.taken, mask, more.get("softcap"), before, self.first - before
+
+        k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+        v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
+        # The scores of an encoding are divided by sqrt(head_dim) already.
+        width = q.shape[-1]
+        scaling = more.get("scaling") or width**-0.5
+        q = q * (scaling * width**0.5)
+        masked = _MaskedScores(
+            self.rotation, mask, more.get("softcap"), before, first_key
         )
         return blocked_attention(masked, q, k, v).transpose(1, 2).contiguous(), None
 
 
-class _Masked(Encoding):
+def _with_pairing(
+    rotation: Remapped | RoundedRope | None, pairing: Pairing
+) -> Remapped | RoundedRope | None:
+    """Return a copy of a rotation that rotates the pairs of a model."""
+    if rotation is None:
+        return None
+    if isinstance(rotation, Remapped):
+        rope = Rope(rotation.rope.plan, pairing)
+        return type(rotation)(rope, *rotation.sizes)
+    copied = copy.copy(rotation)
+    copied.pairing = pairing
+    return copied
+
+
+def _window_of(module: Any, options: Mapping[str, Any]) -> int | None:
+    """Return the window of a layer in tokens; None if it has none."""
+    window = options.get("sliding_window") or getattr(module, "sliding_window", None)
+    if isinstance(window, int) and window > 0:
+        return window
+    return None
+
+
+def _layer_type_of(module: Any, window: int | None) -> str:
+    kind = getattr(module, "layer_type", None)
+    kind = kind or getattr(module, "attention_type", None)
+    if isinstance(kind, str):
+        return kind
+    return "sliding_attention" if window else FULL
+
+
+class _MaskedScores(Encoding):
     """Scores of an encoding, capped and masked as a layer of the model does it."""
 
     def __init__(
@@ -415,30 +482,31 @@ class _Masked(Encoding):
         first: int,
     ) -> None:
         super().__init__()
-        self.encoding, self.mask, self.softcap = encoding, mask, softcap
+        self.encoding = encoding
+        self.mask = mask
+        self.softcap = softcap
         # The number of keys before the first query, and the position of the first key.
-        self.before, self.first = before, first
+        self.before = before
+        self.first = first
 
     def scores(self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor) -> Tensor:
-        scores = self.encoding.scores(
-            q, k, at_q + self.first, at_k + self.first
-        ).float()
+        scores = self.encoding.scores(q, k, at_q + self.first, at_k + self.first)
+        scores = scores.float()
         if self.softcap is not None:
             scores = self.softcap * torch.tanh(scores / self.softcap)
         if self.mask is None:
             return scores
-        part = self.mask[:, :, at_q - self.before, : len(at_k)]
-        return (
-            scores.masked_fill(~part, -math.inf)
-            if part.dtype == torch.bool
-            else scores + part
-        )
+        mask = self.mask[:, :, at_q - self.before, : len(at_k)]
+        if mask.dtype == torch.bool:
+            return scores.masked_fill(~mask, -math.inf)
+        return scores + mask
 
 
 @contextmanager
-def attending(model: Any, attention: Attention) -> Iterator[None]:
-    """Let a model's layers attend by `attention` in the block; RuntimeError if none
-    did.
+def replacing_attention(model: Any, attention: PatchedAttention) -> Iterator[None]:
+    """Let a model's layers attend by `attention` in the block.
+
+    RuntimeError: none of them did.
     """
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS

@@ -32,7 +32,7 @@ from ropelab.models.lm.corpus import (
     read_documents,
 )
 from ropelab.models.released.facts import facts_of
-from ropelab.models.released.folder import located, stamp
+from ropelab.models.released.folder import locate, stamp
 from ropelab.models.released.loading import load_tokenizer
 from ropelab.runs.errors import InputError, MachineError
 
@@ -63,7 +63,7 @@ class TokenText:
         cls, path: str, model: str, bos: Bos = "auto", packed: bool = False
     ) -> "TokenText":
         """Describe a corpus on disk. InputError if there is none."""
-        files = stamp(located(Path(model)))
+        files = stamp(locate(Path(model)))
         corpus = _read(path)
         corpus.say_left_out()
         return cls(path, corpus.fingerprint, model, bos, packed, files)

@@ -46,13 +46,13 @@ def test_names_count_and_subfolders_do_not(folder):
 
 def test_a_file_is_read_again_only_when_it_may_have_changed(folder, monkeypatch):
     read: list[str] = []
-    whole = model_folder._read
+    whole = model_folder._hash
 
     def noted(path: Path) -> bytes:
         read.append(path.name)
         return whole(path)
 
-    monkeypatch.setattr(model_folder, "_read", noted)
+    monkeypatch.setattr(model_folder, "_hash", noted)
     now = time.time_ns()
     fingerprint_of(folder)
     fingerprint_of(folder)

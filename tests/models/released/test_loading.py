@@ -54,7 +54,7 @@ def test_weights_are_in_the_format_asked_for_and_angles_in_float32(half, dtype, 
     assert {p.dtype for p in model.lm.parameters()} == {loaded}
     assert apart(logits(model, tokens(90)), theirs(own, tokens(90))) == 0
     model.encoding = rope(half, "pi", 256)
-    with model.positions.patched(patch_of(model.encoding), 90):
+    with model.positions.apply(patch_of(model.encoding), 90):
         assert model.lm.model.rotary_emb.inv_freq.dtype == torch.float32
 
 
