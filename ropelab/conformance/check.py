@@ -143,7 +143,7 @@ def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
     # Dynamic scaling at no power of two, to which some codes round.
     others = {
         LongRope: {start - 1, start, start + 1},
-        DynamicNtk: {inside, 3 * start // 2 + 1},
+        DynamicNtk: {inside, 13 * start // 10 + 1},
     }
     lengths = others.get(method, {inside, beyond}) - {expected.length, 1, 2, 3}
     # whether it has had other frequencies at another length

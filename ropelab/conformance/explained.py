@@ -209,6 +209,11 @@ def grouped_positions(positions: Positions, found: Pairs) -> str:
         begins = found[far] - positions[far] // group
         rest = found[changed] - positions[changed] // group
         window = begins * group / (group - 1)
+        if begins == 0 and not np.ptp(rest):
+            return (
+                f"positions are divided by {group} from {positions[changed[0]]} on at"
+                " the latest"
+            )
         if begins > 0 and not np.ptp(rest) and positions[far] > window:
             return (
                 f"positions are divided by {group} from about {window:.0f} on, as"
@@ -450,6 +455,9 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
     half = right[: len(right) // 2]
     for twice in (np.tile(half, 2), np.repeat(half, 2)):
         yield "the first half of the frequencies is there twice", twice
+    quarter = right[: len(right) // 4]
+    for four_times in (np.tile(quarter, 4), np.repeat(quarter, 4)):
+        yield "the first quarter of the frequencies is there four times", four_times
     for twice in (np.tile(right[::2], 2), np.repeat(right[::2], 2)):
         yield "every second frequency is there twice", twice
     turned = round(math.tau * spec.trained_len)

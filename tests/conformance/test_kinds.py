@@ -203,6 +203,16 @@ PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
         rotating(ladder(), place=self_extend(2048, 4)),
         "positions are divided by 4 from about 2048 on",
     ),
+    "divided from 1024 on": (
+        PLAIN,
+        rotating(ladder(), place=lambda p: np.where(p < 1024, p, p // 4)),
+        "positions are divided by 4 from 2047 on at the latest",
+    ),
+    "first quarter four times": (
+        PLAIN,
+        rotating(np.tile(ladder()[:8], 4)),
+        "the first quarter of the frequencies is there four times",
+    ),
     "low and high exchanged": (
         SCALED,
         rotating(llama3(4.0, 1.0)),
