@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-# Experiments of whose runs the ledger says what they mean for published statements.
-JUDGED = ("extrapolate", "encodings", "spectrum")
-
 
 @dataclass(frozen=True, repr=False)
 class Run:
@@ -87,6 +84,17 @@ class Run:
         """Return the short table that the terminal shows."""
         return self.experiment.summary(self.tables)
 
+    def verdicts(self) -> "pd.DataFrame":
+        """Return what today's ledger says of published statements by this run alone.
+
+        It is not stored: a stored run would keep old verdicts when the ledger changes.
+        """
+        # Imported here: the mathematics answers without the ledger, which is above it.
+        from ropelab.claims.ledger import judge_run
+
+        config = self.config.model_dump(mode="json")
+        return judge_run(self.experiment.name, config, self.tables)
+
     def figures(self, style: str = "screen") -> "dict[str, Figure]":
         """Draw the figures from the tables; `paper` for a printed column, 3.3 in of 8
         pt.
@@ -113,18 +121,8 @@ class Plan:
     label: Label = field(default_factory=Label)
 
     def tables(self, values: Values) -> Tables:
-        """Make the tables; those of experiments that the ledger judges end in
-        `literature`.
-        """
-        tables = dict(self.experiment.tables(self.config, values))
-        if self.experiment.name in JUDGED:
-            # Imported here: the mathematics answers without torch, and the ledger is
-            # above them.
-            from ropelab.claims.ledger import judged
-
-            config = self.config.model_dump(mode="json")
-            tables["literature"] = judged(self.experiment.name, config, tables)
-        return tables
+        """Make the tables of the run."""
+        return dict(self.experiment.tables(self.config, values))
 
     def finished(
         self, tables: Tables, folder: Path | None = None, reused: bool = False

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from ropelab import experiments
@@ -50,6 +51,21 @@ def test_claims_are_judged_beside_all_of_them(call: Any, source: str) -> None:
     assert status == 0
     claims = json.loads(out)["tables"]["claims"]
     assert claims
+
+
+def test_a_stored_run_is_judged_by_the_ledger_of_the_day(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_of("encodings")
+    assert not (folder / "tables" / "literature.csv").exists()
+
+    def judge(*_: object) -> pd.DataFrame:
+        return pd.DataFrame({"id": ["new-claim"], "verdict": ["reproduced here"]})
+
+    monkeypatch.setattr("ropelab.claims.ledger.judge_run", judge)
+    status, out = call("export", folder, "--table", "literature")
+    assert status == 0
+    assert "new-claim" in out
 
 
 def test_the_page_shows_all_of_them(call: Any, unrendered: None) -> None:

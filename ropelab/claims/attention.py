@@ -3,7 +3,7 @@ rotation.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -283,3 +283,79 @@ def same_distance_same_score(
     typical = float(np.sqrt(np.square(first - second).mean()))
     what = f"typical difference of q0.k0 and q1.k1, {tokens} tokens at 0 and 1"
     found.within(what, typical, 1e-3, "{:.1f}")
+
+
+@claim("scaled-scores")
+def division_keeps_scores_small(
+    found: Findings, widths: Sequence[int] = (16, 64, 256, 1024), scaled: bool = True
+) -> None:
+    """Compare scores of vectors that grow longer, divided by sqrt(width) or not."""
+    keys, queries = 32, 64
+    spreads = {}
+    gradients = {}
+    for width in widths:
+        q = arrays.gaussian(width, queries, width)
+        k = arrays.gaussian(width + 1, keys, width)
+        scores = q @ k.T
+        if scaled:
+            scores = scores / math.sqrt(width)
+        weights = arrays.softmax(scores)
+        spreads[width] = float(scores.std())
+        # A weight w follows its own score by w (1 - w): 0 where one key has it all.
+        gradients[width] = float((weights * (1 - weights)).mean())
+
+    def listed(values: Mapping[int, float]) -> str:
+        return ", ".join(f"{value:.2g}" for value in values.values())
+
+    first, last = widths[0], widths[-1]
+    named = ", ".join(map(str, widths))
+    steady = spreads[last] < 2 * spreads[first]
+    what = f"deviation of the scores, widths {named}"
+    found.part(what, listed(spreads), steady, spreads[last])
+    alive = gradients[last] > gradients[first] / 2
+    what = "mean change of a weight with its score, same widths"
+    found.part(what, listed(gradients), alive, gradients[last])
+
+
+@claim("segments-reach-further")
+def recurrence_reaches_further(
+    found: Findings, cached: bool = True, layers: int = 3, segment: int = 8
+) -> None:
+    """Find the first token that changes the last output of a text read in segments.
+
+    Each layer sees its segment and, where `cached`, what that layer read one segment
+    before.
+    """
+    tokens = 6 * segment
+
+    def last_output(x: Float[arrays.Array, "tokens width"]) -> arrays.Array:
+        memories = [np.empty((0, WIDTH))] * layers
+        for start in range(0, tokens, segment):
+            hidden = x[start : start + segment]
+            for layer in range(layers):
+                seen = np.concatenate((memories[layer], hidden))
+                if cached:
+                    memories[layer] = hidden
+                mixed = attention(seen, seen, seen, causal=True)[-len(hidden) :]
+                hidden = hidden + mixed
+        return hidden[-1]
+
+    x = arrays.gaussian(0, tokens, WIDTH) / math.sqrt(WIDTH)
+    plain = last_output(x)
+    reached = 0
+    for distance in range(tokens):
+        changed = x.copy()
+        changed[-1 - distance] *= -1
+        if arrays.largest(last_output(changed) - plain) > 0:
+            reached = distance
+    what = f"farthest token that the last output rests on, {layers} layers"
+    text = f"{reached} back, in segments of {segment}"
+    found.part(what, text, reached >= segment, reached)
+    # A table of positions in the segment gives a token and the one cached for it the
+    # same code, so that scores cannot tell them apart.
+    places = np.arange(2 * segment) % segment
+    alike = len(places) - len(set(places.tolist()))
+    what = "positions of two segments that share a code, counted in each segment"
+    found.limit(
+        what, f"{alike} of {len(places)}: it needs distances", alike == 0, alike
+    )

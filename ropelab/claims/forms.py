@@ -263,12 +263,9 @@ def halves_in_words(
     )
     first, negated = [*vector[:half]], [-x for x in vector[half:]]
     stays = result[:half] == first
+    place = "in its place" if stays else "behind the other, not in its place"
     found.part(f"{list(vector)} becomes", str(result), result == negated + first)
-    found.limit(
-        "the first half is where it was",
-        "yes" if stays else "no, it is behind now",
-        stays,
-    )
+    found.limit("the first half, its numbers unchanged, stands", place, stays)
 
 
 @claim("note-001-attention")
@@ -388,12 +385,12 @@ def table_digits(found: Findings, digits: int = 4) -> None:
         f"is {true[m, i]:.{digits + 4}f}"
         for m, i in wrong
     )
-    right = off.size - len(wrong)
-    text = f"{right} of {off.size}" + (f" ({listed})" if listed else "")
-    found.part("cells that are rounded right", text, not wrong, float(right))
     near = int((off <= unit).sum())
     what = "cells right to one unit of the last digit"
-    found.limit(what, f"{near} of {off.size}", near == off.size)
+    found.part(what, f"{near} of {off.size}", near == off.size)
+    right = off.size - len(wrong)
+    text = f"{right} of {off.size}" + (f" ({listed})" if listed else "")
+    found.limit("cells that are rounded right", text, not wrong, float(right))
     cells = [
         (m, i, VECTORS[m, i], PRINTED[m, i], true[m, i], bool(off[m, i] <= unit / 2))
         for m, i in np.ndindex(true.shape)

@@ -44,21 +44,28 @@ class Source:
 
 @dataclass(frozen=True)
 class Question:
-    """A question that a note asks, and an answer with claims in braces: {id} or
-    {id:by}.
-    """
+    """A question that a note asks, and an answer with findings in braces: {id:words}."""
 
     asked: Passage
     answer: str
 
     @property
-    def claims(self) -> tuple[str, ...]:
-        return tuple(name for _, name, _, _ in Formatter().parse(self.answer) if name)
+    def insertions(self) -> list[tuple[str, str]]:
+        """The claims of the answer, each with words of the finding that is meant."""
+        parsed = Formatter().parse(self.answer)
+        return [(id_, words or "") for _, id_, words, _ in parsed if id_]
 
-    def answered(self, found: Mapping[str, Findings]) -> str:
+    @property
+    def claims(self) -> tuple[str, ...]:
+        return tuple(id_ for id_, _ in self.insertions)
+
+    def answered(self, findings: Mapping[str, Findings]) -> str:
+        """Return the answer with what was measured in each finding that it names."""
         said = ""
-        for text, id_, by, _ in Formatter().parse(self.answer):
-            said += text + (found[id_].about(by or "").deciding.measured if id_ else "")
+        for text, id_, words, _ in Formatter().parse(self.answer):
+            said += text
+            if id_:
+                said += findings[id_].named(words or "").measured
         return said
 
 
@@ -120,7 +127,7 @@ def cited(passage: Passage) -> str:
     return ", ".join(filter(None, (SOURCES[passage.source].label, passage.section)))
 
 
-def judged(
+def judge_run(
     experiment: str, config: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
 ) -> pd.DataFrame:
     """Return the ledger's verdicts on one run: a row per claim that it can decide."""

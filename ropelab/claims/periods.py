@@ -93,13 +93,19 @@ def float32_precision(found: Findings, printed: float = 1e-7) -> None:
 @claim("script-cos-step")
 def cos_step(found: Findings, printed: float = 3.94e-11) -> None:
     theta = 2 * math.pi / PERIOD
-    # As a product: the difference of the two cosines would lose all but five digits.
-    step = 2 * math.sin(theta * 1.5) * math.sin(theta / 2)
-    text, right = (
-        f"{step:.3e} = {step / theta**2:.2f} theta^2",
-        abs(step - printed) <= 0.01e-11,
-    )
-    found.part("step of cos from position 1 to 2", text, right, step)
+
+    def step_from(start: float) -> float:
+        # As a product: the difference of two cosines would lose all but five digits.
+        return 2 * math.sin(theta * (start + 0.5)) * math.sin(theta / 2)
+
+    for role, what, start in (
+        ("part", "step of cos around position 1, from 0.5 to 1.5", 0.5),
+        ("limit", "step of cos from position 0 to 1", 0.0),
+        ("limit", "step of cos from position 1 to 2", 1.0),
+    ):
+        step = step_from(start)
+        text = f"{step:.3e} = {step / theta**2:.2f} theta^2"
+        found.add(role, what, text, abs(step - printed) <= 0.01e-11, step)
 
 
 @claim("clock-hour", "clock-unique")
@@ -186,21 +192,50 @@ def neighbours_lost(found: Findings, format_: str = "float32") -> None:
     ]
     columns = ["scheme", "pairs", "format", "component", "neighbours"]
     columns += ["adjacent_collisions", "distinct_codes"]
-    shares = {(row[2], row[3]): row[5] / row[4] for row in rows if row[0] == "one"}
-    pair, alone = shares[format_, "cos and sin"], shares[format_, "cos"]
+    shares = {(row[0], row[2], row[3]): row[5] / row[4] for row in rows}
+    # The format that is asked about decides; the others put a condition on it.
+    others = [fmt for fmt in COMPARED if fmt != format_]
+    for fmt in (format_, *others):
+        share = shares["one", fmt, "cos and sin"]
+        what = f"neighbours below {LENGTH} with cos and sin alike, {fmt}"
+        role: Role = "part" if fmt == format_ else "limit"
+        found.add(role, what, percent(share), share > 0.5, share)
+
     theta = 2 * math.pi / PERIOD
     scores = np.cos(np.array([0, theta])).astype(np.float32)
-    what = f"neighbours below {LENGTH} with the same (cos, sin) in {format_}"
-    text = f"{pair:.1%} (by cos alone {alone:.1%}; sin at 1 is {math.sin(theta):.4g})"
-    found.part(what, text, pair > 0.5, pair)
     what = "float32 scores of equal q and k, one pair, at distances 0 and 1"
     text = " and ".join(f"{float(score):.10g}" for score in scores)
     found.limit(what, text, bool(scores[0] == scores[1]))
     for fmt in COMPARED:
-        if fmt != format_:
-            share = shares[fmt, "cos and sin"]
-            found.beyond(f"the same neighbours in {fmt}", share, 0.5, "{:.1%}", "limit")
+        share = shares["one", fmt, "cos"]
+        what = f"neighbours with cos alike, {fmt}"
+        found.limit(what, percent(share), share > 0.5, share)
+    for fmt in COMPARED:
+        share = shares["many", fmt, "cos and sin"]
+        what = f"neighbours with all of RoPE's pairs alike, {fmt}"
+        found.limit(what, percent(share), share <= 0.5, share)
     found.series["resolution"] = pd.DataFrame(rows, columns=columns)
+
+
+@claim("one-frequency-signal")
+def signal_of_next_token(found: Findings, period: float = PERIOD) -> None:
+    """Compare how much a score changes when its key stands one token further away."""
+    # For independent normal queries and keys a pair adds (q1 + i q2) (k1 - i k2) times
+    # a rotation. One token on, its change has 2 sin(theta / 2) times its deviation.
+    slow = 2 * math.sin(math.pi / period)
+    changes = 2 * np.sin(inverse_frequencies(HEAD, BASE) / 2)
+    many_ = math.sqrt(float(np.mean(changes**2)))
+    what = "change of a score by the next token, of its standard deviation,"
+    found.within(f"{what} one frequency", slow, many_ / 100, "{}")
+    text = f"{many_:.2g}"
+    found.part(f"{what} RoPE's {len(changes)} frequencies", text, many_ > slow, many_)
+
+
+def percent(share: float) -> str:
+    """Write a share in percent; none and all are written so."""
+    if share in (0, 1):
+        return "none" if share == 0 else "all"
+    return f"{share:.1%}"
 
 
 @claim("one-frequency-unique")

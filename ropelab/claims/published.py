@@ -177,15 +177,19 @@ def month(arxiv: str) -> str:
 
 
 @claim("three-generations", "third-generation")
-def generations(found: Findings, said: Sequence[tuple[str, int, Paper]]) -> None:
-    """Compare the year given for each kind with its first paper."""
-    found.expected = ", ".join(f"{what} {year}" for what, year, _ in said)
-    for what, said_year, (name, arxiv) in said:
-        year = int(month(arxiv)[:4])
-        text = f"{name}, {month(arxiv)}"
-        found.part(
-            f"{what}, said to begin in {said_year}", text, year == said_year, year
-        )
+def generations(found: Findings, said: Sequence[tuple[str, int, Paper, Paper]]) -> None:
+    """Compare the year given for each kind with its example and with its first paper."""
+    found.expected = ", ".join(f"{what} {year}" for what, year, _, _ in said)
+    for what, said_year, (example, example_number), (first, first_number) in said:
+        example_year = int(month(example_number)[:4])
+        first_year = int(month(first_number)[:4])
+        # A year beside an example may be that of the example or that of the kind.
+        fits = said_year in (example_year, first_year)
+        shown = f"{example}, {month(example_number)}"
+        found.part(f"{what}, {said_year}: the example", shown, fits, example_year)
+        both = example_year == first_year == said_year
+        shown = f"{first}, {month(first_number)}"
+        found.limit(f"{what}, {said_year}: the first of them", shown, both, first_year)
 
 
 @claim("shaw-earliest")
@@ -223,6 +227,28 @@ def is_configured(found: Findings, models: Sequence[str]) -> None:
         said or "nothing",
         MODELS.keys() >= {*models} or None,
     )
+
+
+@claim("large-models-use")
+def large_models_use(
+    found: Findings, published: Sequence[tuple[str, str, str]]
+) -> None:
+    """Count position encodings: of the configurations at hand, and of papers."""
+    usual = ("RoPE", "ALiBi")
+    # `ropelab models` lists models by their rotary numbers, so all of these have RoPE.
+    what = "models that ropelab knows by configuration, RoPE or ALiBi"
+    known = len(MODELS)
+    found.limit(what, f"{known} of {known}, chosen for RoPE", True, known)
+    kinds = [kind for _, _, kind in published]
+    counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+    chosen = sum(counts.get(kind, 0) for kind in usual)
+    listed = ", ".join(f"{kind} {count}" for kind, count in counts.items())
+    what = "large language models of papers, 2020 to 2023, RoPE or ALiBi"
+    text = f"{chosen} of {len(kinds)} ({listed})"
+    found.part(what, text, 2 * chosen > len(kinds), chosen)
+    others = [name for name, _, kind in published if kind not in usual]
+    what = "those with something else"
+    found.limit(what, ", ".join(others) or "none", not others, len(others))
 
 
 @claim("gpt-3-rope", "gpt-4-rope")

@@ -202,6 +202,19 @@ class Findings:
         else:
             self.missing(of)
 
+    def named(self, words: str) -> Finding:
+        """Return the finding whose `what` has these words; ValueError unless it is
+        one.
+
+        Where nothing was measured, that is the finding.
+        """
+        if self.is_missing:
+            return self.deciding
+        named = [finding for finding in self.findings if words in finding.what]
+        if len(named) != 1:
+            raise ValueError(f"{len(named)} findings have the words '{words}'")
+        return named[0]
+
     def about(self, by: str) -> "Findings":
         """Select the findings on one sentence, by words of `what`; limits alone count
         as parts.

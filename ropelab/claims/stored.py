@@ -27,6 +27,8 @@ from ropelab.runs.thresholds import CLOSE, LEARNED
 SIZES = {"tiny": 0.4, "small": 1, "medium": 4, "base": 11, "large": 38, "xl": 120}
 BYTES = 256
 COPYING = "copy accuracy"
+# Seeds from which on their spread is taken for that of further seeds.
+FEWEST_PAIRED = 3
 Check = Callable[..., None]
 
 
@@ -72,6 +74,11 @@ class Tally:
             found.missing(what, self.text)
         else:
             found.add(role, what, self.text, agrees, value)
+
+
+def count_of_seeds(learned: Sequence[bool]) -> str:
+    """Write `2 of 5`."""
+    return f"{sum(learned)} of {len(learned)}"
 
 
 def tally(winners: pd.Series, name: str) -> Tally:
@@ -310,11 +317,41 @@ class Encodings(Trained):
         row = self.end("quality", longest, encoding=encoding, metric=metric)
         return math.nan if row is None else float(row[column])
 
-    def between(self, a: str, b: str, longest: bool) -> tuple[float, float]:
-        """Bound the difference of two text losses, by the intervals of both to the
-        baseline.
+    def losses_by_seed(self, encoding: str, context: int) -> pd.Series:
+        """Return the text loss after a context, by training seed."""
+        rows = self.select("last_window", encoding=encoding, context_tokens=context)
+        if rows.empty:
+            return pd.Series(dtype=float)
+        return rows.set_index("seed")["nll_nats_per_byte"]
+
+    def seeds_that_copy(self, encoding: str) -> list[bool]:
+        """Return for each seed whether its model learned to copy in the trained
+        length.
         """
-        # Wider than a paired comparison of the two, which is not stored.
+        rows = self.select(
+            "copy_accuracy", encoding=encoding, context_tokens=self.train_len
+        )
+        if rows.empty:
+            return [self.copies_within(encoding) >= LEARNED]
+        near = rows[rows["distance_tokens"] <= self.train_len / 2]
+        return [
+            bool(share >= LEARNED) for share in near.groupby("seed")["accuracy"].mean()
+        ]
+
+    def bounds_between(self, a: str, b: str, longest: bool) -> tuple[float, float]:
+        """Bound the difference of two text losses: over the seeds, each of which trained
+        both on the same text, or by the intervals of both to the baseline.
+        """
+        context = self.test_len if longest else self.train_len
+        first, second = self.losses_by_seed(a, context), self.losses_by_seed(b, context)
+        differences = (first - second).dropna()
+        if len(differences) >= FEWEST_PAIRED:
+            interval = mean_interval(differences)
+            return interval.low, interval.high
+        return self._bounds_by_baseline(a, b, longest)
+
+    def _bounds_by_baseline(self, a: str, b: str, longest: bool) -> tuple[float, float]:
+        # Wider than a paired comparison of the two.
         found = (
             self.end("comparisons", longest, encoding_a=n, metric="text loss")
             for n in (a, b)

@@ -409,6 +409,14 @@ def extrapolates(found: Findings, run: stored.Encodings, encoding: str) -> None:
     """Test the price of a longer context on the same texts, and the copying that is
     left.
     """
+    near = run.at(encoding, stored.COPYING, False)
+    far = run.at(encoding, stored.COPYING, True)
+    copies = stored.at_least(far - WORKS * near, 0)
+    # Reading on and finding again are two ways to go beyond the trained length. A model
+    # that does the one is not refuted by the other, which is then a condition.
+    text_role: Role = "limit" if copies else "part"
+    copy_role: Role = "part" if copies else "limit"
+
     what = (
         f"{encoding}, rise of text loss from {run.train_len} to {run.test_len} tokens"
     )
@@ -416,17 +424,15 @@ def extrapolates(found: Findings, run: stored.Encodings, encoding: str) -> None:
     if row is None or math.isnan(row["ci_low"]):
         found.missing(what, "not measured")
     else:
-        found.part(what, _loss_change(row), _harmless(row), float(row["difference"]))
+        rise = float(row["difference"])
+        found.add(text_role, what, _loss_change(row), _harmless(row), rise)
     stored.guard(found, run, encoding)
-    names = (encoding, run.plain)
-    near, far = (
-        [run.at(n, stored.COPYING, longest) for n in names] for longest in (False, True)
-    )
+
+    plain_near = run.at(run.plain, stored.COPYING, False)
+    plain_far = run.at(run.plain, stored.COPYING, True)
     what = "copy accuracy at the trained length and at the longest"
-    shown = (
-        f"{near[0]:.2f} and {far[0]:.2f} ({run.plain}: {near[1]:.2f} and {far[1]:.2f})"
-    )
-    found.limit(what, shown, stored.at_least(far[0] - WORKS * near[0], 0), far[0])
+    plain = f"{run.plain}: {plain_near:.2f} and {plain_far:.2f}"
+    found.add(copy_role, what, f"{near:.2f} and {far:.2f} ({plain})", copies, far)
     stored.guard(found, run, encoding)
 
 
@@ -434,8 +440,8 @@ def extrapolates(found: Findings, run: stored.Encodings, encoding: str) -> None:
     "rope-beats-sinusoidal",
     "alibi-below-rope",
     "t5-below-rope",
-    "sinusoidal-above-rope",
     "copy-order",
+    "nope-copies-better",
 )
 @stored.asked_of(stored.Encodings)
 def ordered(
@@ -471,7 +477,7 @@ def lower_loss(
     rows: list[tuple[Role, Sequence[str]]]
     rows = [("part", pair) for pair in pairs] + [("limit", pair) for pair in others]
     for role, (a, b) in rows:
-        low, high = run.between(a, b, longest)
+        low, high = run.bounds_between(a, b, longest)
         what = f"{a} against {b}, text loss"
         if math.isnan(low):
             if role == "part":
@@ -497,10 +503,17 @@ def costs_more(
         found.missing(what, "not compared")
         return
     higher = {pair[0]: False, pair[1]: True}.get(row["verdict"])
-    found.part(
-        what, _loss_change(row), _harmless(row) if hardly else higher, row["difference"]
-    )
-    stored.guard(found, run, *pair)
+    agrees = _harmless(row) if hardly else higher
+    found.part(what, _loss_change(row), agrees, row["difference"])
+    # A text loss does not ask for copying. An encoding that learns it with some seeds
+    # only is judged, and the seeds are told; with none, it has not learned to read.
+    learned = run.seeds_that_copy(pair[0])
+    if not any(learned):
+        stored.guard(found, run, pair[0])
+    elif not all(learned):
+        counted = stored.count_of_seeds(learned)
+        found.limit(f"seeds with which {pair[0]} learned to copy", counted, False)
+    stored.guard(found, run, pair[1])
     shortest = int(run.config.get("first_window") or run.train_len)
     if evenly and shortest < run.train_len:
         shown = f"no, windows grew from {shortest} to {run.train_len} tokens"
@@ -525,30 +538,33 @@ def _harmless(row: pd.Series) -> bool | None:
 @claim("one-frequency-learned")
 @stored.asked_of(stored.Frequencies)
 def one_is_not_enough(found: Findings, run: stored.Frequencies, scheme: str) -> None:
-    # The same beside pairs that do not rotate, one(period=1e+06, pairs=8), where there
-    # is a run.
-    named = [
-        x
-        for x in run.singles()
-        if run.rests(x) and x.startswith(scheme.removesuffix(")"))
-    ]
-    scheme = named[0] if named else scheme
-    rows = run.compared("comparisons", scheme)
-    copied, many = run.copies_within(scheme), run.copies_within()
-    what = (
-        f"copying from {run.train_len // 2} tokens back, {scheme} against {run.plain}"
-    )
-    if rows.empty or math.isnan(copied):
-        found.missing(what)
-        return
-    result = stored.tally(rows["verdict"], scheme)
-    everywhere = True if result.worse == len(rows) else None
-    agrees = False if copied >= WORKS * many else everywhere
-    found.part(what, f"{copied:.2f} against {many:.2f}; {result.text}", agrees, copied)
-    if not named:
-        # Where every pair turns, a token has no feature left that is compared as it is.
-        found.missing("the control, one frequency beside pairs that do not rotate")
-    best = max(run.singles(), key=run.copies_within)
+    singles = run.singles()
+    # In every pair, and in some pairs beside others that do not rotate. The second is
+    # the control for periods of a few windows; one of a million tokens leaves every
+    # feature practically without a position in either.
+    asked = [name for name in singles if name.startswith(scheme.removesuffix(")"))]
+    many = run.copies_within()
+    for name in asked or [scheme]:
+        rows = run.compared("comparisons", name)
+        copied = run.copies_within(name)
+        what = f"recall of {name} against {run.plain}"
+        if rows.empty or math.isnan(copied):
+            found.missing(what)
+            return
+        result = stored.tally(rows["verdict"], name)
+        agrees = True if result.worse == len(rows) else None
+        if copied >= WORKS * many:
+            agrees = False
+        shares = (
+            f"{copied:.2f} against {many:.2f} from {run.train_len // 2} tokens back"
+        )
+        worse = f"lower at {result.worse} of {len(rows)} distances"
+        found.part(what, f"{shares}; {worse}", agrees, copied)
+    if not any(run.rests(name) for name in asked):
+        # A run that has the control is preferred to one that leaves this open.
+        what = "the same beside pairs that do not rotate"
+        found.limit(what, "not in this run", None, math.nan)
+    best = max(singles, key=run.copies_within)
     most = run.copies_within(best)
     found.limit(f"the best single one, {best}", f"{most:.2f}", not most >= WORKS * many)
 

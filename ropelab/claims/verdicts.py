@@ -236,17 +236,22 @@ def answer(tables: Tables) -> str:
     if is_page(tables):
         first = passages.astype(object).where(passages.notna(), "").iloc[0]
         sentences.append(f"{_named(first)}{f', {first.link}' if first.link else ''}.")
+    # A page lists sentences, of which several may rest on one claim.
+    listed, noun = (
+        (passages, "sentences") if is_page(tables) else (claims, "statements")
+    )
+    evidence = listed["id"].map(claims.set_index("id")["evidence"])
     for kind in Kind:
-        mine = claims[claims["evidence"] == str(kind)]
+        mine = listed[evidence == str(kind)]
         if len(mine):
             counts = mine["verdict"].value_counts()
-            numbers = {
-                verdict: int(counts.get(str(verdict), 0)) for verdict in OUTCOMES[kind]
-            }
-            said = (f"{n} {WORDS['counted'][v][n != 1]}" for v, n in numbers.items())
-            sentences.append(
-                f"Of {len(mine)} statements {WORDS['about'][kind]} {', '.join(said)}."
-            )
+            said = []
+            for verdict in OUTCOMES[kind]:
+                number = int(counts.get(str(verdict), 0))
+                one, several = WORDS["counted"][verdict]
+                said.append(f"{number} {one if number == 1 else several}")
+            about = WORDS["about"][kind]
+            sentences.append(f"Of {len(mine)} {noun} {about} {', '.join(said)}.")
     if elsewhere := int((claims["decided_from"] == COMMITTED).sum()):
         sentences.append(
             f"No run stored here decides {elsewhere} of them: their verdicts are those"
@@ -269,7 +274,14 @@ def summary(tables: Tables) -> pd.DataFrame:
     if len(claims) == 1:
         return tables["findings"][["role", "what", "measured", "agrees"]]
     if is_page(tables):
-        return page(tables)
+        rows = page(tables)
+        # Chinese has no spaces at which a narrow column could be broken.
+        rendered = rows["english"] != ""
+        readable = rows["english"].where(rendered, rows["sentence"])
+        original = rows["sentence"].where(rendered, "")
+        rows = rows.assign(sentence=readable, original=original)
+        # Where a terminal is narrow, the last columns are left out.
+        return rows[["id", "verdict", "why", "sentence", "section", "original"]]
     short = claims["decided_at"].map(
         lambda text: shorten(text, WIDTH, placeholder=" …")
     )

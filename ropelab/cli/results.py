@@ -34,6 +34,7 @@ def report(
     """Write one HTML page of finished runs: answers, plots, tables, comparisons; no
     network.
     """
+    from ropelab.claims.ledger import judge_run
     from ropelab.show.drawn import check_place
     from ropelab.show.page.document import MARK
     from ropelab.show.page.report import write_report
@@ -41,7 +42,7 @@ def report(
     from ropelab.show.terminal import Delayed, progress_here
 
     path = output or (Path("report.html") if runs else results / "index.html")
-    shown = find_runs(runs or [results])
+    shown = find_runs(runs or [results], judge_run)
     check_place(path, MARK)
     page = write_report(shown, path, title, progress=Delayed(progress_here()))
     print_line(f"page: {page}")
@@ -89,12 +90,13 @@ def export(
     ] = None,
 ) -> None:
     """Print or write the tables of a run for another program, or for a paper."""
+    from ropelab.claims.ledger import judge_run
     from ropelab.show import export
     from ropelab.show.drawn import write
     from ropelab.show.page.shown import find_runs
 
     known("export format", kind, export.ENDINGS)
-    found, *others = find_runs([run])
+    found, *others = find_runs([run], judge_run)
     if others:
         raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
     tables = export.chosen(found, table or ())
@@ -116,11 +118,12 @@ def compare(
     """Compare two runs: their settings, and the values that both have, table by
     table.
     """
+    from ropelab.claims.ledger import judge_run
     from ropelab.runs.store import to_records
     from ropelab.show import compare, terminal
     from ropelab.show.page.shown import find_runs
 
-    runs = [find_runs([path]) for path in (first, second)]
+    runs = [find_runs([path], judge_run) for path in (first, second)]
     if any(len(found) != 1 for found in runs):
         raise InputError(
             "compare takes the folders of two runs, each with a manifest.json"

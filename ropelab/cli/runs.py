@@ -65,11 +65,15 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
         run = replace(lab, engine=engine).run(replace(plan, label=label))
     draw_more(run)
     if options.json:
+        tables = dict(run.tables)
+        verdicts = run.verdicts()
+        if len(verdicts):
+            tables["literature"] = verdicts
         document = {
             "experiment": experiment.name,
             "config": run.config.model_dump(mode="json"),
             "answer": run.answer,
-            "tables": {name: to_records(table) for name, table in run.tables.items()},
+            "tables": {name: to_records(table) for name, table in tables.items()},
             "run": str(run.folder),
         }
         print_document(document)
@@ -132,6 +136,7 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     draw_more = _more_figures(options)
     lab, sweeps = _asked(paths, index, options)
     # Imported here: a single run, and what is refused, does without the page.
+    from ropelab.claims.ledger import judge_run
     from ropelab.show.gallery import write_index
     from ropelab.show.page.report import write_report
     from ropelab.show.page.shown import find_runs
@@ -165,7 +170,9 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
             return
     print_line(f"index: {write_index(results, index)}")
     drawing = silent if options.quiet else terminal.Delayed(terminal.progress_here())
-    page = write_report(find_runs([results]), results / "index.html", progress=drawing)
+    page = write_report(
+        find_runs([results], judge_run), results / "index.html", progress=drawing
+    )
     print_line(f"page: {page}")
 
 

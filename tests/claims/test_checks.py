@@ -16,9 +16,17 @@ HOLDS, CONDITION, WRONG, OPEN = (
     Verdict.UNDECIDED,
 )
 
+LLAMA, ROFORMER = ("Touvron", "2302.13971"), ("Su et al.", "2104.09864")
+
+LARGE = [("GPT-3", "2005.14165", "learned"), ("BLOOM", "2211.05100", "ALiBi")]
+
 # id, verdict, changed inputs, verdict then
 FLIPS = [
     ("order-blind", CONDITION, {"causal": True}, WRONG),
+    ("scaled-scores", HOLDS, {"scaled": False}, WRONG),
+    ("segments-reach-further", CONDITION, {"cached": False}, WRONG),
+    ("large-models-use", CONDITION, {"published": LARGE[:1]}, WRONG),
+    ("large-models-use", CONDITION, {"published": LARGE[1:]}, HOLDS),
     ("same-output", WRONG, {"tokens": 1}, HOLDS),
     ("score-example", HOLDS, {"order": (0, 1, 2)}, WRONG),
     ("script-scores-scrambled", WRONG, {"width": 2}, HOLDS),
@@ -41,14 +49,15 @@ FLIPS = [
     ("rotate-half", CONDITION, {"head_dim": 2}, HOLDS),
     ("note-001-code", HOLDS, {"tables": "interleaved"}, WRONG),
     ("note-004-code", HOLDS, {"swap": "half"}, WRONG),
-    ("worked-example", WRONG, {"digits": 3}, HOLDS),
+    ("worked-example", CONDITION, {"digits": 3}, HOLDS),
     ("worked-example-matrix", WRONG, {"product": "row times matrix"}, CONDITION),
     ("base-frequency-formula", WRONG, {"f": 10000.0}, HOLDS),
     ("one-frequency-cos", HOLDS, {"dtype": "float64"}, WRONG),
     ("one-frequency-cos", HOLDS, {"period": 1000.0}, WRONG),
     ("one-frequency-neighbours", WRONG, {"format_": "bfloat16"}, CONDITION),
-    ("script-cos-step", WRONG, {"printed": 5.92e-11}, HOLDS),
+    ("script-cos-step", CONDITION, {"printed": 5.92e-11}, WRONG),
     ("script-covers-everything", WRONG, {"period": 1_000_000.5}, HOLDS),
+    ("one-frequency-signal", HOLDS, {"period": 100.0}, WRONG),
     ("fast-pair-separates", HOLDS, {"printed_degrees": 180.0}, WRONG),
     ("many-unique", HOLDS, {"base": 100.0, "length": 4096}, WRONG),
     (
@@ -78,7 +87,8 @@ FLIPS = [
     ("decay-scores", CONDITION, {"head_dim": 2}, WRONG),
     ("parameter-column", HOLDS, {"said": (("learned", "none"),)}, WRONG),
     ("alibi-trainable", WRONG, {"said": (("kerple_log", "some"),)}, HOLDS),
-    ("relative-table", WRONG, {"rows": 1023}, HOLDS),
+    ("relative-table", CONDITION, {"rows": 1023}, HOLDS),
+    ("relative-table", CONDITION, {"rows": 1022}, WRONG),
     ("gpt-3-rope", WRONG, {"user": "2302.13971"}, HOLDS),
     ("gpt-4-rope", OPEN, {"user": "2307.09288"}, HOLDS),
     ("unseen-angles", HOLDS, {"geometry": (64, 10.0, 2048)}, WRONG),
@@ -132,9 +142,9 @@ FLIPS = [
     ("dynamic-free-short", HOLDS, {"method": "yarn(factor=4)"}, WRONG),
     (
         "third-generation",
+        CONDITION,
+        {"said": [["RoPE with Llama", 2022, LLAMA, ROFORMER]]},
         WRONG,
-        {"said": [["Llama", 2023, ["Touvron", "2302.13971"]]]},
-        HOLDS,
     ),
     ("alibi-year", CONDITION, {"said": 2021}, HOLDS),
     ("alibi-year", CONDITION, {"said": 2023}, WRONG),
@@ -160,8 +170,8 @@ FLIPS = [
     ("sinusoid-unstable", CONDITION, {"length": 4096}, WRONG),
     (
         "three-generations",
-        WRONG,
-        {"said": (("RoPE", 2021, ("Su et al.", "2104.09864")),)},
+        CONDITION,
+        {"said": [["RoPE", 2021, ROFORMER, ROFORMER]]},
         HOLDS,
     ),
     ("shaw-earliest", CONDITION, {"paper": ("a later one", "2201.00001")}, WRONG),

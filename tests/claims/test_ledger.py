@@ -4,11 +4,11 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from importlib.resources import files
 from inspect import signature
 from pathlib import Path
-from string import Formatter
 
 import pytest
 
@@ -21,7 +21,7 @@ from ropelab.claims.ledger import (
     find,
     said_in,
 )
-from ropelab.claims.record import DECISIONS, Passage
+from ropelab.claims.record import DECISIONS, Findings, Passage
 from ropelab.claims.record import claim as decides
 from ropelab.claims.verdicts import committed
 from ropelab.runs.errors import InputError
@@ -137,11 +137,7 @@ def test_less_than_15_percent_of_the_chinese_of_a_note_is_quoted(note: str) -> N
 def test_each_sentence_is_decided_by_findings_of_its_claim() -> None:
     asked = [(claim.id, passage.by) for claim in CLAIMS for passage in claim.passages]
     for question in QUESTIONS:
-        asked += [
-            (id_, by or "")
-            for _, id_, by, _ in Formatter().parse(question.answer)
-            if id_
-        ]
+        asked += question.insertions
     for id_, by in asked:
         found = committed().get(id_) if find(id_).reads else find(id_).evidence()
         assert found is not None, id_
@@ -188,11 +184,65 @@ def test_a_source_has_its_claims():
     assert said_in("nobody") == ()
 
 
-def test_answers_rest_on_claims_and_take_their_numbers():
-    for question in QUESTIONS:
-        assert question.claims
-        found = {id_: find(id_).evidence() for id_ in question.claims}
-        answer = question.answered(found)
-        for _, id_, by, _ in Formatter().parse(question.answer):
-            assert not id_ or found[id_].about(by or "").deciding.measured in answer
-        assert "{" not in answer
+def findings_of(id_: str) -> Findings:
+    """What a claim has been shown by: the committed results, or its check."""
+    return committed()[id_] if find(id_).reads else find(id_).evidence()
+
+
+ANSWERS = [pytest.param(q, id=f"{q.asked.source} {q.asked.section}") for q in QUESTIONS]
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_an_answer_takes_the_numbers_of_the_findings_that_it_names(question):
+    findings = {id_: findings_of(id_) for id_ in question.claims}
+    assert findings
+    answer = question.answered(findings)
+    assert "{" not in answer
+    for id_, words in question.insertions:
+        assert words, id_
+        assert findings[id_].named(words).measured in answer
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_an_answer_does_not_depend_on_the_order_of_findings(question):
+    findings = {id_: findings_of(id_) for id_ in question.claims}
+    turned = {
+        id_: replace(found, findings=found.findings[::-1])
+        for id_, found in findings.items()
+    }
+    assert question.answered(turned) == question.answered(findings)
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_an_answer_changes_when_two_findings_are_exchanged(question):
+    findings = {id_: findings_of(id_) for id_ in question.claims}
+    answer = question.answered(findings)
+    for id_, words in question.insertions:
+        named = findings[id_].named(words)
+        for other in findings[id_].findings:
+            if other.measured == named.measured:
+                continue
+            swapped = {named.what: other.measured, other.what: named.measured}
+            exchanged = [
+                replace(one, measured=swapped.get(one.what, one.measured))
+                for one in findings[id_].findings
+            ]
+            changed = {**findings, id_: replace(findings[id_], findings=exchanged)}
+            assert question.answered(changed) != answer, (id_, words, other.what)
+
+
+def test_words_that_name_two_findings_or_none_are_refused():
+    findings = find("unseen-angles").evidence()
+    assert findings.named("slower pairs").measured == "18 of 18"
+    assert findings.named("full turn").measured == "14 of 14"
+    for words in ("pairs", "", "no such words"):
+        with pytest.raises(ValueError, match="findings have the words"):
+            findings.named(words)
+
+
+def test_the_note_is_told_how_many_slow_pairs_meet_new_angles():
+    [question] = [q for q in QUESTIONS if "unseen-angles" in q.claims]
+    findings = {id_: findings_of(id_) for id_ in question.claims}
+    said = question.answered(findings)
+    assert "18 of 18 slow pairs" in said
+    assert "14 of 14 fast pairs" in said

@@ -55,8 +55,10 @@ def test_the_cosine_of_one_step():
 
 def test_the_step_of_the_cosine_at_position_one():
     theta = 2 * mpmath.pi / 1_000_000
-    exact = mpmath.cos(theta) - mpmath.cos(2 * theta)
-    assert math.isclose(value("script-cos-step"), float(exact), rel_tol=1e-12)
+    for finding, (start, end) in enumerate(((0.5, 1.5), (0, 1), (1, 2))):
+        exact = mpmath.cos(start * theta) - mpmath.cos(end * theta)
+        step = value("script-cos-step", finding)
+        assert math.isclose(step, float(exact), rel_tol=1e-12)
 
 
 def test_periods():

@@ -1,12 +1,15 @@
 """What a run of the ledger gives, and what the report and the figures make of it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 
 from ropelab.claims import verdicts
 from ropelab.claims.experiment import ClaimsConfig
@@ -19,6 +22,7 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 from ropelab.show.figures import claims as figures
 from ropelab.show.figures.style import use_style
+from ropelab.show.terminal import show_table
 
 
 def run(config: ClaimsConfig, **values) -> dict[str, pd.DataFrame]:
@@ -160,7 +164,7 @@ def test_one_source_gives_its_sentences_in_the_order_of_the_text():
     order = SOURCES["002"].sections
     places = [order.index(place) for place in passages["place"]]
     assert places == sorted(places)
-    page = verdicts.summary(tables)
+    page = verdicts.page(tables)
     quoted = passages["quote"] != ""
     assert list(page["sentence"]) == list(
         passages["quote"].where(quoted, passages["english"])
@@ -170,11 +174,29 @@ def test_one_source_gives_its_sentences_in_the_order_of_the_text():
     assert verdicts.answer(tables).startswith("“旋转位置编码”. Of ")
 
 
+def test_a_page_counts_the_sentences_that_it_lists():
+    tables = run(ClaimsConfig(source="003"))
+    listed = verdicts.summary(tables)
+    counted = re.findall(r"Of (\d+) sentences", verdicts.answer(tables))
+    assert sum(map(int, counted)) == len(listed) > len(tables["claims"])
+
+
+def test_a_narrow_terminal_keeps_id_verdict_and_why(capsys):
+    listed = verdicts.summary(run(ClaimsConfig(source="001")))
+    show_table(listed, Console(width=80))
+    out = capsys.readouterr().out
+    head = out.splitlines()[0].split()
+    assert head[:3] == ["id", "verdict", "why"]
+    assert max(map(cell_len, out.splitlines())) <= 80
+    for id_ in listed["id"]:
+        assert id_ in out
+
+
 def test_a_paper_without_quotations_has_a_page_of_its_statements():
     tables = run(ClaimsConfig(source="kazemnejad"))
     assert set(tables) == {"claims", "findings", "passages"}
     several = run(ClaimsConfig(source="rope_basics"))
-    page = verdicts.summary(several)
+    page = verdicts.page(several)
     assert list(page["sentence"]) == list(several["claims"]["statement"])
     assert list(page["section"]) == list(several["passages"]["place"])
 

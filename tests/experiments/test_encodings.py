@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 
-from ropelab.claims.record import Verdict
 from ropelab.experiments.encodings import DESIGNS, EncodingsConfig, cost, quality
 from ropelab.experiments.encodings.behaviour import behaviour
 from ropelab.experiments.encodings.cost import (
@@ -326,24 +325,6 @@ def test_a_ratio_is_told_only_where_the_rounds_agree(
     monkeypatch.setattr("time.perf_counter", lambda: next(clock))
     monkeypatch.setattr(cost, "ROUNDS", 3)
     assert cost.in_turns(lambda: None, lambda: None) == (3, ratio)
-
-
-# What was published
-
-
-def test_where_nothing_is_judged_the_answer_says_nothing_of_the_literature(
-    found: dict[str, pd.DataFrame],
-) -> None:
-    assert "published statements" not in quality.answer(found)
-
-
-def test_decided_statements_are_counted(found: dict[str, pd.DataFrame]) -> None:
-    # The words are those of the ledger: were they others, nothing would be counted.
-    words = [Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED]
-    judged = pd.DataFrame({"verdict": list(map(str, words))})
-    said = quality.answer({**found, "literature": judged})
-    assert said.endswith("; 1 of 2 published statements decided here are reproduced.")
-    assert quality.answer({**found, "literature": judged[2:]}) == quality.answer(found)
 
 
 # Sentences and figures

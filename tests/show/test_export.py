@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import ropelab
+from ropelab.claims.ledger import judge_run
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.store import metrics_of, to_records
 from ropelab.show import export
@@ -22,7 +23,7 @@ REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 @pytest.fixture(scope="module")
 def run():
     """A stored run with several seeds."""
-    return find_runs([FOLDER])[0]
+    return find_runs([FOLDER], judge_run)[0]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -130,4 +131,4 @@ def test_every_run_keeps_its_metrics(tmp_path):
     metrics = json.loads((run.folder / "metrics.json").read_text())
     assert metrics == metrics_of(to_records(run.summary()))
     assert metrics
-    assert set(find_runs([run.folder])[0].tables) == set(run.tables)
+    assert set(find_runs([run.folder], judge_run)[0].tables) == set(run.tables)

@@ -17,6 +17,7 @@ import pytest
 from matplotlib.axes import Axes
 
 import ropelab
+from ropelab.claims.ledger import judge_run
 from ropelab.runs.errors import InputError
 from ropelab.runs.store import RUN
 from ropelab.show.drawn import draw_of, finished
@@ -101,10 +102,13 @@ def test_every_reference_view_names_columns_that_are_there(path):
 
 @pytest.fixture(scope="module")
 def reference():
-    """The committed tables by name."""
+    """The committed tables by name, and what is made of them when they are shown."""
     found: dict[str, list[pd.DataFrame]] = {}
     for path in sorted(REFERENCE.glob("*/*/tables/*.csv")):
         found.setdefault(path.stem, []).append(pd.read_csv(path))
+    # Verdicts are not stored: runs are judged when they are shown.
+    runs = find_runs(sorted(REFERENCE.glob("encodings/*")), judge_run)
+    found["literature"] = [run.verdicts for run in runs]
     return found
 
 
@@ -237,7 +241,7 @@ def test_captions_name_the_bands_that_are_drawn() -> None:
 
 def test_disagreements_of_the_reference_reach_the_page(tmp_path):
     folders = [*REFERENCE.glob("base-empirical/*"), *REFERENCE.glob("encodings/*")]
-    runs = find_runs(folders)
+    runs = find_runs(folders, judge_run)
     found = disagreements(runs)
     titles = {record.table: record.title for record in RECORDS}
     assert set(found) == {titles["predictions"], titles["literature"]}

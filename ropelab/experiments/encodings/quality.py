@@ -54,9 +54,6 @@ PAIRS = (
     ("deberta", "transformer_xl"),
     ("rope_values", "rope"),
 )
-# The verdicts of the table `literature` that decide nothing, and that decide against a
-# statement.
-UNDECIDED, NOT_REPRODUCED = "not decidable here", "not reproduced here"
 
 
 def cells(config: EncodingsConfig) -> list[Cell]:
@@ -305,16 +302,6 @@ def answer(tables: Tables) -> str:
     if reached < tested:
         said = f"no encoding has a value beyond {reached}x the trained length; {said}"
     counts = significance(tables["comparisons"])
-    verdicts = (
-        tables["literature"]["verdict"] if "literature" in tables else pd.Series([])
-    )
-    if len(decided := verdicts[verdicts != UNDECIDED]):
-        shown = (decided != NOT_REPRODUCED).sum()
-        published = (
-            f"{shown} of {len(decided)} published statements decided here are"
-            " reproduced."
-        )
-        counts = f"{counts[:-1]}; {published}"
     return f"{sentences_of([said])} {counts}"
 
 

@@ -4,8 +4,8 @@ provenance.
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
@@ -18,10 +18,14 @@ from ropelab.runs import store
 from ropelab.runs.errors import InputError, say
 from ropelab.runs.files import check_name
 from ropelab.runs.spelling import split_list
-from ropelab.runs.tables import DamagedError
+from ropelab.runs.tables import DamagedError, Tables
 
 # Entries of the config that numbers may depend on.
 FIXED = ("seeds", "seed", "device")
+# The table of what a run means for published statements, and the function that makes it
+# from the experiment, the config and the tables of the run.
+VERDICTS = "literature"
+Judge = Callable[[str, Mapping[str, Any], Tables], pd.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Shown:
 
     folder: Path
     manifest: Mapping[str, Any]
+    # Says what a run means for published statements; None: nothing is said of it.
+    judge: Judge | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -41,13 +47,24 @@ class Shown:
     def stored(self) -> dict[str, pd.DataFrame]:
         return store.RUN.tables(self.folder, self.manifest)
 
+    @cached_property
+    def verdicts(self) -> pd.DataFrame:
+        """Return the verdicts on published statements by this run alone."""
+        if self.judge is None:
+            return pd.DataFrame()
+        experiment, config = self.manifest["experiment"], self.manifest["config"]
+        return self.judge(experiment, config, self.stored)
+
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return the tables that have rows, in the order of the manifest."""
-        found = self.stored
-        return {
-            name: found[name] for name in self.manifest["tables"] if len(found[name])
-        }
+        """Return the tables that have rows, in the order of the manifest; last the
+        verdicts.
+        """
+        tables = {name: self.stored[name] for name in self.manifest["tables"]}
+        # Runs of an earlier version stored the verdicts of their day.
+        tables.pop(VERDICTS, None)
+        tables[VERDICTS] = self.verdicts
+        return {name: table for name, table in tables.items() if len(table)}
 
     @property
     def settings(self) -> list[tuple[str, str]]:
@@ -91,8 +108,10 @@ def day(start: str) -> str:
     return f"{then.day} {then:%B %Y}"
 
 
-def find_runs(paths: Sequence[Path]) -> list[Shown]:
+def find_runs(paths: Sequence[Path], judge: Judge | None = None) -> list[Shown]:
     """Return the finished runs in `paths`, each a run's folder or a folder of results.
+
+    `judge` gives the table of verdicts of each.
 
     A run that cannot be shown is left out, with a notice; InputError for a path without
     any.
@@ -106,7 +125,7 @@ def find_runs(paths: Sequence[Path]) -> list[Shown]:
             for folder, manifest in (
                 [(path, own)] if own is not None else store.finished(path)
             )
-            if _can_be_shown(run := Shown(folder, manifest))
+            if _can_be_shown(run := Shown(folder, manifest, judge))
         }
         if not found:
             raise InputError(
