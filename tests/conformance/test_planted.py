@@ -140,7 +140,7 @@ def rotating(
     return rotate
 
 
-def judge_run(config: dict[str, Any], rotate: Any) -> Check:
+def judged(config: dict[str, Any], rotate: Any) -> Check:
     wanted = expected(config)
     return diagnose(from_rotation(rotate, wanted.spec, probes(wanted)), wanted, 0.01)
 
@@ -563,7 +563,7 @@ def test_every_planted_bug_is_found_and_named(
 ) -> None:
     if isinstance(change.get("inv_freq"), str):
         change = {**change, "inv_freq": expected(config).inv_freq}
-    done = judge_run(config, rotating(**change))
+    done = judged(config, rotating(**change))
     assert done.wrong
     assert says in done.answer
     assert "uninitialised" not in done.answer
@@ -571,7 +571,7 @@ def test_every_planted_bug_is_found_and_named(
 
 
 def test_a_base_beyond_all_factors_is_not_explained_by_scaling() -> None:
-    done = judge_run(PLAIN, rotating(ladder(500000 ** (1 / math.log(2)))))
+    done = judged(PLAIN, rotating(ladder(500000 ** (1 / math.log(2)))))
     assert done.wrong
     assert "NTK" not in done.answer
 
@@ -586,7 +586,7 @@ def test_at_least_25_bugs_are_planted_and_the_codes_without_one_are_right() -> N
         (YARN, rotating(yarn(), gain=GAIN)),
         (LONG, rotating(ladder(1e4))),
     ):
-        done = judge_run(config, code)
+        done = judged(config, code)
         assert not done.wrong, done.answer
 
 
@@ -646,10 +646,10 @@ def test_neighbours_that_come_back_as_halves_give_the_same_scores() -> None:
     def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         return rotating()(np.concatenate([x[:, ::2], x[:, 1::2]], axis=1), positions)
 
-    done = judge_run({**PLAIN, "model_type": "cohere"}, rotate)
+    done = judged({**PLAIN, "model_type": "cohere"}, rotate)
     assert not done.wrong
     assert "come back as halves" in done.answer
-    assert judge_run(PLAIN, rotate).answer == "adjacent pairing instead of half"
+    assert judged(PLAIN, rotate).answer == "adjacent pairing instead of half"
 
 
 def test_tables_in_halves_say_nothing_about_adjacent_pairs() -> None:
@@ -769,10 +769,10 @@ def test_a_rest_that_rotates_or_grows_is_named() -> None:
     def rotated(rest: np.ndarray, positions: np.ndarray) -> np.ndarray:
         return rotating(HALF)(rest, positions)
 
-    assert judge_run(PARTIAL, rope(rotated)).answer == "64 features rotate instead of 32"
-    answer = judge_run(PARTIAL, rope(lambda rest, _: 1.05 * rest)).answer
+    assert judged(PARTIAL, rope(rotated)).answer == "64 features rotate instead of 32"
+    answer = judged(PARTIAL, rope(lambda rest, _: 1.05 * rest)).answer
     assert answer == "features 32 to 63 do not rotate, but change"
-    assert not judge_run(PARTIAL, rope(lambda rest, _: 1.002 * rest)).wrong
+    assert not judged(PARTIAL, rope(lambda rest, _: 1.002 * rest)).wrong
 
 
 MILLION = {**PLAIN, "max_position_embeddings": 1_048_576}

@@ -48,7 +48,7 @@ def killed_at(scene: Scene, number: int) -> Trial:
             told(*scene.arguments)
 
     scene.begin()
-    return judge_run(scene, child(work), f"killed at operation {number}")
+    return judged(scene, child(work), f"killed at operation {number}")
 
 
 def killed_after(scene: Scene, seconds: float) -> Trial:
@@ -57,7 +57,7 @@ def killed_after(scene: Scene, seconds: float) -> Trial:
     process = child(lambda: told(*scene.arguments))
     time.sleep(seconds)
     os.kill(process, signal.SIGKILL)
-    return judge_run(scene, process, f"killed after {seconds:.3f} s")
+    return judged(scene, process, f"killed after {seconds:.3f} s")
 
 
 def child(work: Callable[[], object]) -> int:
@@ -71,7 +71,7 @@ def child(work: Callable[[], object]) -> int:
     return process
 
 
-def judge_run(scene: Scene, process: int, what: str) -> Trial:
+def judged(scene: Scene, process: int, what: str) -> Trial:
     """Whether what was left is whole, and the same command puts everything right."""
     met = os.WIFSIGNALED(os.waitpid(process, 0)[1])
     problems = list(whole(scene.results, scene.before, scene.right))
