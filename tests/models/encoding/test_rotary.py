@@ -154,5 +154,5 @@ def test_tables_are_float64_and_promotion_decides() -> None:
 
 def test_refuses_other_pairings() -> None:
     cos, sin = cos_sin(torch.arange(5), plan())
-    with pytest.raises(InputError, match="did you mean 'half'"):
+    with pytest.raises(InputError, match="allowed: half, interleaved"):
         rotate(vectors(), cos, sin, pairing="halves")  # type: ignore[arg-type]
