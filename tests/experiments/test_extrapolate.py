@@ -236,7 +236,7 @@ def test_a_changed_list_of_methods_trains_nothing_and_measures_only_what_is_new(
     assert lines == ["training a model, seed 0", *measured]
     lines.clear()
     made(results, config(tasks=("copy",), methods="unscaled,pi"), context)
-    assert lines[-1:] == ["copy, seed 0, pi"]
+    assert lines[-1:] == ["copy, seed 0, pi ×4"]
     assert not set(measured) & set(lines)
 
 
