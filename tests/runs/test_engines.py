@@ -8,6 +8,7 @@ import signal
 import sys
 from contextlib import closing
 from pathlib import Path
+from subprocess import PIPE
 
 import psutil
 import pytest
@@ -288,3 +289,54 @@ def test_a_worker_ends_where_the_number_of_a_dead_parent_stays(monkeypatch):
         local._end_without(os.getppid())
     assert end.value.code == 1
     assert next(looks, None) is None
+
+
+# Modules of the standard library and of packages that workers import.
+SHADOWED = (
+    *("loky", "multiprocessing", "psutil", "numpy", "pandas", "torch", "filelock"),
+    *("pickle", "logging", "signal", "threading", "cloudpickle", "queue", "ropelab"),
+)
+SHADOW = """
+import os
+from pathlib import Path
+Path(__file__).with_suffix(f".{os.getpid()}").touch()
+"""
+COMPUTING = """
+import os
+from pathlib import Path
+from ropelab.runs import own
+from ropelab.runs.cell import Cells, Context
+from ropelab.runs.engine.ENGINE
+from tests.runs.cells_of_tests import Sum
+own.find("tasks", "mine:task")
+context = Context(cells=Cells(Path("cells")))
+cells = [Sum(seed) for seed in range(3)]
+try:
+    print([error for _, error in engine.compute(cells, context)])
+finally:
+    engine.stop()
+"""
+
+
+def shadow_modules(folder: Path) -> None:
+    """Write files of the names of libraries, and a module of the user."""
+    for name in SHADOWED:
+        (folder / f"{name}.py").write_text(SHADOW)
+    text = "def task():\n    import beside\n"
+    (folder / "mine.py").write_text(text)
+    (folder / "beside.py").write_text("")
+
+
+def executed_in(folder: Path) -> list[str]:
+    """The files there that some process has executed."""
+    return sorted(p.name for p in folder.iterdir() if p.suffix[1:].isdecimal())
+
+
+@pytest.mark.processes
+def test_workers_execute_nothing_that_lies_in_the_working_folder(tmp_path):
+    shadow_modules(tmp_path)
+    script = COMPUTING.replace("ENGINE", "local import Workers\nengine = Workers(2)")
+    with started("-P", "-c", script, cwd=tmp_path, stdout=PIPE) as process:
+        out, _ = process.communicate()
+    assert (process.returncode, out) == (0, "[None, None, None]\n")
+    assert executed_in(tmp_path) == []

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from ropelab.runs.cell import Cell, Cells, Context, Needs
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board, Send
 from ropelab.runs.engine.schedule import LostError, Running, machine_for
+from ropelab.runs.errors import RopelabError
 from ropelab.runs.files import table_beside
 from ropelab.runs.machine import one_gpu
 from ropelab.runs.temporary import folder_of
@@ -66,16 +67,17 @@ class Workers(Engine):
 
     def _start(self) -> None:
         context = get_context("loky")
-        # A new queue too: a worker that was killed may have held the lock of the old
-        # one.
-        self._queue = context.SimpleQueue()
-        self._executor = ProcessPoolExecutor(
-            self._machine.workers,
-            context=context,
-            initializer=begin_work,
-            initargs=(self._queue, os.getpid(), own.known_sources()),
-            env=ENVIRONMENT,
-        )
+        with _safe_path():
+            # A new queue too: a worker that was killed may have held the lock of the
+            # old one.
+            self._queue = context.SimpleQueue()
+            self._executor = ProcessPoolExecutor(
+                self._machine.workers,
+                context=context,
+                initializer=begin_work,
+                initargs=(self._queue, os.getpid(), own.known_sources()),
+                env=ENVIRONMENT,
+            )
 
     def place(self, needs: Needs, running: Running) -> int | None:
         return self._machine.place(needs, running)
@@ -86,9 +88,10 @@ class Workers(Engine):
             # A training has a thread for every worker: where others compute, the system
             # shares out the cores, and a model that trains alone has all of them.
             cores = self._machine.workers
-            future = self._executor.submit(
-                work, number, cell, kept.root, kept.again, gpu, cores
-            )
+            with _safe_path():
+                future = self._executor.submit(
+                    work, number, cell, kept.root, kept.again, gpu, cores
+                )
         except (OSError, BrokenProcessPool) as error:
             future = Future()
             future.set_exception(error)
@@ -153,6 +156,23 @@ class Workers(Engine):
         self._inside.clear()
 
 
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let Python import nothing from the working folder in processes that are started.
+
+    Also for those that the libraries start, such as trackers of resources.
+    """
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
+
+
 def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
     """Prepare a worker: Ctrl-C is its parent's to handle, and without a parent it
     ends.
@@ -160,6 +180,11 @@ def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
     global _send, _sources
     _send, _sources = queue.put, sources
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in sources:
+        # Before a cell is unpickled, which would import it in Python's own way. What
+        # fails is said by the first cell.
+        with suppress(RopelabError):
+            own.find("methods", name)
     threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
 
 
