@@ -84,6 +84,10 @@ class Run:
         """Return the short table that the terminal shows."""
         return self.experiment.summary(self.tables)
 
+    def further(self) -> "Mapping[str, pd.DataFrame]":
+        """Return short tables beside the summary, by name."""
+        return self.experiment.further(self.tables)
+
     def verdicts(self) -> "pd.DataFrame":
         """Return what today's ledger says of published statements by this run alone.
 

@@ -262,7 +262,8 @@ def test_json_is_one_document_and_equals_the_tables(call):
     status, out, _ = call(*QUICK, "--json")
     assert status == 0
     document = json.loads(out)
-    assert set(document) == {"experiment", "config", "answer", "tables", "run"}
+    promised = {"experiment", "config", "answer", "summary", "tables", "run"}
+    assert set(document) == promised
     for name, rows in document["tables"].items():
         table = pd.read_csv(
             Path(document["run"]) / f"tables/{name}.csv",

@@ -73,12 +73,13 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
             "experiment": experiment.name,
             "config": run.config.model_dump(mode="json"),
             "answer": run.answer,
+            "summary": to_records(run.summary()),
             "tables": {name: to_records(table) for name, table in tables.items()},
             "run": str(run.folder),
         }
         print_document(document)
     elif not options.quiet:
-        terminal.show_answer(run.answer, run.summary())
+        terminal.show_answer(run.answer, run.summary(), *run.further().values())
         if "explain" in run.tables:
             asked = "Position by position, as asked with --explain:"
             terminal.show_more(asked, run.tables["explain"])

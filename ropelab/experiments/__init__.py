@@ -9,6 +9,7 @@ first used:
     tables(config, values)    its tables, from the values of those cells
     times(config, values)     measured times for the manifest (optional)
     answer(tables), summary(tables)    the verdict and a few sentences, and the short table
+    further(tables)              more short tables, by name (optional)
     following(config, tables)    the command to type next (optional)
     ropelab/show/figures/<name>.py     draw(tables) -> figures
 
@@ -158,6 +159,13 @@ class Experiment:
 
     def summary(self, tables: "Tables") -> "pd.DataFrame":
         return self.parts.summary(tables)
+
+    def further(self, tables: "Tables") -> "Mapping[str, pd.DataFrame]":
+        """Return short tables beside the summary, by name."""
+        further = getattr(self.parts, "further", None)
+        if further is None:
+            return {}
+        return further(tables)
 
     def following(self, config: "Config", tables: "Tables") -> str:
         """Return the command to type next: the body's, else more seeds where one was

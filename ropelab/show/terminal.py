@@ -314,13 +314,14 @@ def show_records(table: "pd.DataFrame", title: str) -> None:
                 out.print(Padding(line, (0, 0, 0, 4), expand=False))
 
 
-def show_answer(answer: str, table: "pd.DataFrame") -> None:
-    """Print the verdict, the table, and what else the answer says."""
+def show_answer(answer: str, *tables: "pd.DataFrame") -> None:
+    """Print the verdict, the tables, and what else the answer says."""
     out, (verdict, rest) = console(), verdict_and_rest(printable(answer))
     out.print(verdict)
-    if len(table):
-        out.print()
-        show_table(table, out)
+    for table in tables:
+        if len(table):
+            out.print()
+            show_table(table, out)
     if rest:
         out.print()
         out.print(rest)

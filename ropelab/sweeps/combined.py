@@ -76,13 +76,15 @@ def combined(
 ) -> dict[str, pd.DataFrame]:
     """Make the tables of a sweep.
 
-    sweep: the rows of every run's short table, behind the fields in which the runs
+    sweep: the rows of every run's short table (and of further ones, each in a table of
+        its own), behind the fields in which the runs
     differ; a
         result of the same name as such a field is called `<name>_found`, and one at a length
         after the share of the trained (L) or tested length (T): `copy @0.75T`.
     runs: case, those fields, the answer, and the run's folder below the results.
     """
-    parts, about = [], []
+    parts: dict[str, list[pd.DataFrame]] = {}
+    about = []
     typed = any(
         "factor=" in name for run in runs for name in getattr(run.config, "methods", ())
     )
@@ -91,31 +93,35 @@ def combined(
             getattr(run.config, one, None) for one in ("train_len", "test_len")
         )
         own = {key: _value(run, key) for key in sweep.keys}
-        table = run.summary().rename(
-            columns={key: f"{key}_found" for key in sweep.keys}
-        )
-        for digits in range(3, 18):
-            columns = [relative(str(name), trained, tested, digits) for name in table]
-            # neighbouring distances take more digits
-            if len({*columns}) == len(columns):
-                break
-        table.columns = columns
-        if (
-            trained
-            and tested
-            and not typed
-            and {"train_len", "test_len"} & {*sweep.keys}
-        ):
-            # The same method in every run, stretched to the tested length.
-            factor = re.escape(f"×{tested / trained:g}")
-            table = table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
-        repeated = pd.DataFrame([own] * len(table), index=table.index)
-        parts.append(repeated.join(table.apply(_numbers)))
+        for name, short in {EXPERIMENT: run.summary(), **run.further()}.items():
+            table = short.rename(columns={key: f"{key}_found" for key in sweep.keys})
+            table.columns = _relative_columns(table, trained, tested)
+            if (
+                trained
+                and tested
+                and not typed
+                and {"train_len", "test_len"} & {*sweep.keys}
+            ):
+                # The same method in every run, stretched to the tested length.
+                factor = re.escape(f"×{tested / trained:g}")
+                table = table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
+            repeated = pd.DataFrame([own] * len(table), index=table.index)
+            parts.setdefault(name, []).append(repeated.join(table.apply(_numbers)))
         about.append({"case": number, **own, "answer": run.answer, "folder": folder})
-    return {
-        EXPERIMENT: pd.concat(parts, ignore_index=True),
-        "runs": pd.DataFrame(about),
-    }
+    tables = {name: pd.concat(each, ignore_index=True) for name, each in parts.items()}
+    return tables | {"runs": pd.DataFrame(about)}
+
+
+def _relative_columns(
+    table: pd.DataFrame, trained: int | None, tested: int | None
+) -> list[str]:
+    """Name columns by shares of lengths, with as many digits as keep them apart."""
+    columns = [str(name) for name in table]
+    for digits in range(3, 18):
+        shares = [relative(name, trained, tested, digits) for name in columns]
+        if len({*shares}) == len(shares):
+            return shares
+    return columns
 
 
 def relative(

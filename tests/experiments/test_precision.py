@@ -56,16 +56,24 @@ def test_the_tables_have_the_promised_columns(small):
     promised = {
         "resolution": (
             "scheme format component positions distinct_codes adjacent_collisions "
-            "first_collision_position period_tokens median_step_ulp status"
+            "first_collision_position resolved_from_tokens period_tokens"
+            " median_step_ulp status"
         ),
+        "neighbours": "encoding scheme component format equal_neighbours",
+        "limits": (
+            "scheme format longest_kept_period_tokens losing_period_tokens"
+            " first_losing_pair losing_pairs score_step weight_change status"
+        ),
+        "spread": "kind name stage format distance_tokens score_spread ci_low ci_high",
         "casts": (
             "plan length offset max_angle_error_rad max_table_error worst_position"
             " worst_pair first_position_over_tolerance distinct_positions"
-            " rms_score_error grows_with_position status"
+            " rms_score_error score_spread spread_ci_low spread_ci_high"
+            " grows_with_position status"
         ),
         "pairs": (
             "pair wavelength_tokens period_tokens format angle_step_rad"
-            " exceeds_tolerance"
+            " exceeds_tolerance equal_neighbours"
         ),
         "collisions": (
             "scheme format component position_start position_end adjacent_collisions"
@@ -141,40 +149,84 @@ def test_the_periods_of_claim_eight_and_the_encoding_of_claim_nine():
     assert cosines[2] == pytest.approx(0.9124, abs=5e-5)  # the note says 0.9999
 
 
-def test_the_answer_begins_with_the_verdict_and_ends_with_what_float32_holds() -> None:
-    said = body.answer(tables_of(length=131072, long_lengths=[2**20], draws=32))
-    verdict, worst, fine, limit, why = said.split(". ")
-    assert (
-        verdict
-        == "bfloat16 is precise enough for RoPE unless angle or position is rounded to"
+@pytest.fixture(scope="module")
+def million() -> dict[str, pd.DataFrame]:
+    return tables_of(length=131072, long_lengths=[2**20])
+
+
+def test_the_answer_begins_with_one_frequency_and_many(million):
+    said = body.answer(million).split(". ")
+    assert said[0].startswith("Many frequencies tell all positions apart in float32")
+    assert "(period 1e6) does so in float32 alone" in said[0]
+    assert "by only 6e-06 of its standard deviation, with many by 0.23" in said[0]
+    assert "In float32 angles are wrong from position 310899 on" in said
+    casts = [part for part in said if part.startswith("bfloat16 is precise enough")]
+    assert casts == [
+        "bfloat16 is precise enough for RoPE unless angle or position is rounded to"
         " it, or inv_freq in long contexts"
-    )
-    assert (
-        worst
-        == "Rounding angle (0.57) and position (0.54) makes a score vary with position,"
-        " by that share of its standard deviation"
-    )
-    assert (
-        fine
-        == "With only inv_freq, table, rotation or score rounded scores depend on the"
-        " distance alone up to 0.003 of their deviation, and no measured model lost"
-        " more than 0.003 nats per byte in up to 8192 tokens (rounded inverse"
-        " frequencies 0.15 in 32768 under YaRN)"
-    )
-    assert why.startswith(
-        "Why many frequencies? One pair of period 1e6 has a code of its own"
-    )
-    assert "the next token moves a score by 2.8e-06 (RoPE: 0.11)" in why
-    assert limit == "In float32 angles are wrong from position 310899 on"
+    ]
+    assert any("angle (0.60) and position (0.58)" in part for part in said)
     near = body.answer(tables_of(length=4, components=[]))
     assert near.startswith(
         "bfloat16 is precise enough for RoPE at every stage. With only"
     )
 
 
-def test_the_short_table_has_a_row_per_stage() -> None:
-    tables = tables_of(length=131072)
-    shown = body.summary(tables).set_index("only_this_is_rounded")
+def test_the_short_table_compares_one_frequency_with_many(million):
+    shown = body.summary(million).set_index("neighbours_that_look_equal").round(1)
+    assert shown.to_dict("index") == {
+        "one frequency, cos": {"float32 %": 0.6, "float16 %": 99.5, "bfloat16 %": 99.9},
+        "one frequency, cos and sin": {
+            "float32 %": 0,
+            "float16 %": 93.5,
+            "bfloat16 %": 98.9,
+        },
+        "RoPE, all 32 pairs": {"float32 %": 0, "float16 %": 0, "bfloat16 %": 0},
+        "RoPE, one score": {"float32 %": 0, "float16 %": 0.2, "bfloat16 %": 1.2},
+    }
+
+
+def test_the_limits_of_one_frequency_and_of_pairs_are_bracketed(million):
+    limits = million["limits"].set_index(["scheme", "format"])
+    kept = limits["longest_kept_period_tokens"]["single"]
+    lost = limits["losing_period_tokens"]["single"]
+    assert kept.round().dropna().to_dict() == {"float16": 9230, "bfloat16": 1155}
+    assert ((lost / kept).dropna() < 1.01).all()
+    first = limits["first_losing_pair"]["rope"].dropna()
+    assert first.to_dict() == {"float16": 17, "bfloat16": 13}
+    assert limits["losing_pairs"]["rope"]["float32"] == 0
+    pairs = million["pairs"].query("scheme == 'rope' and format == 'bfloat16'")
+    assert (pairs["equal_neighbours"] > 0).tolist() == [False] * 13 + [True] * 19
+    rows = million["resolution"].query("scheme == 'single' and format == 'float32'")
+    assert rows.set_index("component")["resolved_from_tokens"]["cos"] == 39
+
+
+def test_the_period_changes_the_short_table():
+    slow, fast = (
+        body.summary(tables_of(schemes=["single"], period=period)).set_index(
+            "neighbours_that_look_equal"
+        )
+        for period in (1e6, 1e3)
+    )
+    place = ("one frequency, cos and sin", "bfloat16 %")
+    assert slow.loc[place] > 50 > fast.loc[place] == 0
+
+
+def test_formats_and_schemes_change_what_is_shown():
+    tables = tables_of(formats=["float16"], schemes=["single"])
+    assert body.summary(tables).columns[1:].tolist() == ["float16 %"]
+    stages = body.further(tables)["casts"]
+    assert stages.columns[1:].tolist() == ["float16 score_spread", "float16 wrong_from"]
+    assert "bfloat16" not in body.answer(tables)
+    assert set(tables["casts"].query("kind == 'stage'")["format"]) == {"float16"}
+    many = body.summary(tables_of(schemes=["rope"]))
+    assert many["neighbours_that_look_equal"].str.startswith("RoPE").all()
+    assert body.further(tables_of(schemes=[])) == {}
+    assert "only_this_is_rounded" in body.summary(tables_of(schemes=[]))
+
+
+def test_the_second_table_has_a_row_per_stage(million) -> None:
+    shown = body.further(million)["casts"].set_index("only_this_is_rounded")
     assert len(shown) == 6
     assert shown["bfloat16 wrong_from"].to_dict() == {
         "position": "257",
@@ -186,8 +238,22 @@ def test_the_short_table_has_a_row_per_stage() -> None:
     }
     assert shown["float16 wrong_from"].tolist()[:3] == ["2049", "120", "52"]
     assert shown.loc["angle", "float16 score_spread"] == "nan from 65520"
-    assert shown.loc["cos and sin", "bfloat16 score_spread"] == "0.002"
-    assert shown.loc["inv_freq", "bfloat16 score_spread"] == "0"
+    assert shown["bfloat16 score_spread"].to_dict() == {
+        "position": "0.58",
+        "inv_freq": "0",
+        "angle": "0.60",
+        "cos and sin": "0.0019",
+        "rotation": "0.003",
+        "q, k and score": "0.003",
+    }
+
+
+def test_the_scope_says_how_frequencies_are_scaled():
+    assert "scaled" not in config_of().scope
+    given = config_of(method="yarn(factor=4)").scope
+    assert "frequencies scaled by yarn(factor=4)" in given
+    derived = config_of(method="yarn", train_len=512).scope
+    assert "frequencies scaled by yarn(factor=4)" in derived
 
 
 @pytest.mark.parametrize(
@@ -219,7 +285,7 @@ def test_of_several_implementations_those_that_lose_places_come_first():
     presets = ["torchtitan", "positions_bfloat16", "transformers_to_bfloat16"]
     said = body.answer(tables_of(schemes=[], preset=presets))
     assert said.startswith(
-        "Scores depend on the places of their tokens in positions_bfloat16 (0.2"
+        "Scores depend on the places of their tokens in positions_bfloat16 (0.31)"
     )
     assert (
         "In torchtitan and transformers_to_bfloat16 scores depend on the distance alone"
@@ -266,12 +332,9 @@ def test_a_factor_that_is_not_given_comes_from_the_lengths() -> None:
     pd.testing.assert_frame_equal(derived["pairs"], given["pairs"])
     assert set(derived["casts"]["method"]) == {"yarn(factor=4)"}
     assert set(derived["casts"]["factor_from"]) == {"4096 / 1024 tokens"}
-    said = (
-        "The frequencies are those of yarn(factor=4), its factor being 4096 / 1024"
-        " tokens."
-    )
+    said = "The factor of yarn(factor=4) is 4096 / 1024 tokens."
     assert body.answer(derived).endswith(said)
-    assert body.answer(given).endswith("The frequencies are those of yarn(factor=4).")
+    assert "The factor of" not in body.answer(given)
 
 
 def test_explaining_a_position_shows_what_is_stored_instead():
@@ -283,15 +346,44 @@ def test_explaining_a_position_shows_what_is_stored_instead():
     assert rows.loc[("bfloat16", "stored"), "cos"] == pytest.approx(math.cos(15936))
 
 
-EVERY_FIGURE = ["per_stage_rounding", "collisions", "angle_error", "score_drift"]
-NO_LADDER = ["angle_error", "collisions", "score_drift"]
+def test_explaining_a_position_follows_the_casts_that_were_asked_for():
+    tables = tables_of(
+        explain=1000, explain_pair=1, base=5e5, cast="angle=bfloat16", schemes=[]
+    )
+    rows = tables["explain"].set_index("cast")
+    assert rows.loc["float64", "angle_rad"] == pytest.approx(663.6, abs=0.05)
+    assert rows.loc["angle=bfloat16", "angle_rad"] == 664
+    assert rows.loc["angle=bfloat16", "cos"] == pytest.approx(math.cos(664))
+    overflow = tables_of(explain=70000, cast="position=float16", schemes=[])["explain"]
+    assert overflow["status"].tolist() == ["ok", "overflow"]
+
+
+def test_explaining_a_scheme_explains_its_own_pair():
+    rows = tables_of(explain=1, schemes=["single"])["explain"]
+    assert rows["angle_rad"].iloc[0] == pytest.approx(2 * math.pi / 1e6)
+    with pytest.raises(InputError, match="explain_pair is 1, not below 1"):
+        body.check(config_of(explain=1, explain_pair=1, schemes=["single"]))
+    sines = tables_of(explain=1, explain_pair=200, schemes=["sinusoidal"])["explain"]
+    assert sines["angle_rad"].iloc[0] == pytest.approx(1e4 ** (-400 / 512))
+
+
+EVERY_FIGURE = [
+    "resolution",
+    "score_spread",
+    "per_stage_rounding",
+    "collisions",
+    "angle_error",
+    "score_drift",
+]
+NO_LADDER = ["angle_error", "resolution", "score_spread", "collisions", "score_drift"]
+OF_CODES = ("resolution", "collisions")
 
 
 @pytest.mark.parametrize(
     ("values", "figures"),
     [
         ({}, EVERY_FIGURE),
-        ({"components": []}, [name for name in EVERY_FIGURE if name != "collisions"]),
+        ({"components": []}, [name for name in EVERY_FIGURE if name not in OF_CODES]),
         ({"components": ["vector"]}, EVERY_FIGURE),
         ({"schemes": [], "preset": ["float64"]}, ["score_drift"]),
         ({"schemes": [], "cast": "inv_freq=float64"}, ["score_drift"]),

@@ -288,7 +288,8 @@ def test_numbers_written_for_reading_are_numbers_in_the_table(call, tmp_path):
     )
     assert call("run", path, "--quiet")[0] == 0
     (folder,) = Path("results/sweep").iterdir()
-    table = tables_in(folder)["sweep"]
+    assert tables_in(folder)["sweep"]["float16 %"].between(0, 100).all()
+    table = tables_in(folder)["casts"]
     wrong = table.set_index(["base", "only_this_is_rounded"])["bfloat16 wrong_from"]
     assert wrong[1e4, "position"] == 257
     assert pd.isna(wrong[1e4, "cos and sin"])
@@ -303,7 +304,9 @@ def test_a_sweep_over_the_tested_length_has_a_figure_of_every_run():
         methods = ["unscaled", f"yarn ×{test_len // 2048}"]
         table = pd.DataFrame({"method": methods} | {name: [0.5, 0.9] for name in names})
         config = SimpleNamespace(train_len=2048, test_len=test_len)
-        return SimpleNamespace(config=config, summary=lambda: table, answer="")
+        return SimpleNamespace(
+            config=config, summary=lambda: table, further=dict, answer=""
+        )
 
     runs: Any = [run(length) for length in (4096, 8192, 16384)]
     sweep: Any = SimpleNamespace(keys=("test_len",))
@@ -323,7 +326,9 @@ def test_results_at_neighbouring_distances_have_columns_of_their_own():
         values = {f"copy @{far - 1}": [0.2], f"copy @{far}": [0.7], "nll @1024": [0.5]}
         config = SimpleNamespace(train_len=2048, test_len=test_len)
         table = pd.DataFrame({"method": ["unscaled"]} | values)
-        return SimpleNamespace(config=config, summary=lambda: table, answer="")
+        return SimpleNamespace(
+            config=config, summary=lambda: table, further=dict, answer=""
+        )
 
     runs: Any = [run(8192), run(8192)]
     sweep: Any = SimpleNamespace(keys=("test_len",))
@@ -340,7 +345,9 @@ def test_a_typed_factor_keeps_its_name_in_a_sweep_over_lengths():
         )
         methods = ("pi", "pi(factor=2)")
         config = SimpleNamespace(train_len=64, test_len=test_len, methods=methods)
-        return SimpleNamespace(config=config, summary=lambda: table, answer="")
+        return SimpleNamespace(
+            config=config, summary=lambda: table, further=dict, answer=""
+        )
 
     runs: Any = [run(length) for length in (128, 256)]
     sweep: Any = SimpleNamespace(keys=("test_len",))

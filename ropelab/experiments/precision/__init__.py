@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from ropelab.math.methods import scaling_for
 from ropelab.math.models import fill
 from ropelab.runs.config import (
     AsLengths,
@@ -31,7 +32,7 @@ CANNOT_SHOW = (
     "How much a given model loses: `ropelab evaluate MODEL --casts` measures that. And"
     " what a fused kernel does, which rounds less often than the stages modelled here."
 )
-VERSION = 6
+VERSION = 7
 BODY = "ropelab.experiments.precision.answer"
 
 SCHEMES = ("single", "rope", "sinusoidal")
@@ -97,7 +98,7 @@ class PrecisionConfig(Config):
         (1048576, 10_000_000), description="further lengths for float32 angles"
     )
     explain: Natural | None = Field(
-        None, description="a position to explain, format by format"
+        None, description="a position to explain, format by format, or cast by cast"
     )
     explain_pair: Natural = Field(0, description="the pair in which it is explained")
     samples: Count = Field(
@@ -113,12 +114,15 @@ class PrecisionConfig(Config):
 
     @property
     def scope(self) -> str:
-        rotated = f", {self.rotary_dim} of them rotated" if self.rotary_dim else ""
-        return (
-            f"base {typed(self.base)}, heads of {self.head_dim}{rotated}, positions"
-            f" {self.offset} to {self.offset + self.length - 1}; wrong: off by"
-            f" {self.tolerance:g} rad"
-        )
+        end = self.offset + self.length
+        parts = [f"base {typed(self.base)}", f"heads of {self.head_dim}"]
+        if self.rotary_dim:
+            parts.append(f"{self.rotary_dim} of them rotated")
+        scaling, _ = scaling_for(self, end)
+        if scaling.name != "unscaled":
+            parts.append(f"frequencies scaled by {scaling.label}")
+        parts.append(f"positions {self.offset} to {end - 1}")
+        return f"{', '.join(parts)}; wrong: off by {self.tolerance:g} rad"
 
     @property
     def rotated(self) -> int:
@@ -134,7 +138,7 @@ class PrecisionConfig(Config):
             raise ValueError(
                 "positions must stay below 2^53, where float64 is still exact"
             )
-        if self.explain_pair >= self.rotated // 2:
+        if self.explain is None and self.explain_pair >= self.rotated // 2:
             raise ValueError(
                 f"explain_pair is {self.explain_pair}, not below {self.rotated // 2}"
             )

@@ -2,6 +2,7 @@
 table.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,12 +14,23 @@ from ropelab.experiments.precision.encodings import (
     explain_table,
     spectrum_of,
 )
-from ropelab.experiments.precision.stages import cast_tables, stage_cells
+from ropelab.experiments.precision.neighbours import (
+    choose_encodings,
+    compare_frequencies,
+    list_neighbours,
+    state_limits,
+)
+from ropelab.experiments.precision.stages import (
+    STAGE_FORMATS,
+    cast_tables,
+    implementations,
+    stage_cells,
+)
 from ropelab.math.numerics.casts import STAGES, parse_cast
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
-from ropelab.runs.sentences import listed, sentences_of, typed
+from ropelab.runs.sentences import listed, sentences_of
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import EXACT, LOST, LOST_FAR, MEASURED, NOTICED, UNNOTICED
 
@@ -26,13 +38,24 @@ WRONG_FROM, SPREAD = "first_position_over_tolerance", "score_spread"
 FLOAT32 = FORMATS["float32"].precision
 # Stages, as one says them.
 SAID = {"table": "cos and sin", "score": "q, k and score"}
+# The formats that models are trained in.
+USUAL = ("bfloat16", "float16")
 # Whole numbers that are missing in some rows: read back from disk they are floats.
 WHOLE = ["first_collision_position", "period_tokens", "worst_position", "worst_pair"]
 WHOLE += ["first_position_over_tolerance", "distinct_positions"]
+WHOLE += ["resolved_from_tokens", "first_losing_pair"]
 # Tables of encodings, then those of casts.
 ORDER = (
-    *("resolution", "collisions", "pairs", "scores", "score_margin"),
-    *("casts", "growth", "drift", "keys"),
+    *(
+        "neighbours",
+        "resolution",
+        "collisions",
+        "pairs",
+        "limits",
+        "scores",
+        "score_margin",
+    ),
+    *("casts", "spread", "growth", "drift", "keys"),
 )
 
 
@@ -42,6 +65,8 @@ def check(config: PrecisionConfig) -> None:
     """
     spectrum_of(config)
     cells(config)
+    if config.explain is not None:
+        explain_table(config, config.explain, implementations(config))
     for stored in config.cache:
         # The keys are the rotated features alone.
         parse_keys(stored).check(config.rotated)
@@ -61,36 +86,44 @@ def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
         name: pd.concat(each, ignore_index=True) for name, each in parts.items()
     }
     measured |= cast_tables(config, measured)
+    if "resolution" in measured:
+        measured["neighbours"] = choose_encodings(measured["resolution"])
     found = {name: measured[name] for name in ORDER if name in measured}
     if config.explain is not None:
         # Arithmetic on a dozen numbers: quicker than a cell.
-        found["explain"] = explain_table(config, config.explain)
+        plans = implementations(config)
+        found["explain"] = explain_table(config, config.explain, plans)
     return found
 
 
 def answer(tables: Tables) -> str:
-    """Judge implementations, else the stages in bfloat16; then frequencies and float32
-    itself.
-    """
+    """Judge implementations; else frequencies, then each stage, then float32 itself."""
     casts = tables["casts"]
     plans, named = _plans(casts)
     if named:
-        found = [*_implementations(casts, plans)]
+        said = [*_implementations(casts, plans)]
     else:
-        single = (casts["kind"] == "stage") & (casts["format"] == "float32")
-        wrong = casts.loc[single | (casts["kind"] == "long"), WRONG_FROM].min()
-        far = (
-            f"in float32 angles are wrong from position {wrong:.0f} on"
-            if pd.notna(wrong)
-            else ""
-        )
-        found = [*_precise_enough(plans), far, _why_many(tables), _repeating(tables)]
-    found += _stored_keys(tables["keys"]) if "keys" in tables else []
+        said = [
+            *compare_frequencies(tables),
+            *_precise_enough(plans),
+            _float32_alone(casts),
+            *state_limits(tables),
+            _repeating(tables),
+        ]
+    if "keys" in tables:
+        said += _stored_keys(tables["keys"])
     method, quotient = casts[["method", "factor_from"]].iloc[0]
-    if method != "unscaled":
-        why = f", its factor being {quotient}" if isinstance(quotient, str) else ""
-        found.append(f"the frequencies are those of {method}{why}")
-    return sentences_of(found)
+    if isinstance(quotient, str):
+        said.append(f"the factor of {method} is {quotient}")
+    return sentences_of(said)
+
+
+def _float32_alone(casts: pd.DataFrame) -> str:
+    single = (casts["kind"] == "stage") & (casts["format"] == "float32")
+    wrong = casts.loc[single | (casts["kind"] == "long"), WRONG_FROM].min()
+    if pd.isna(wrong):
+        return ""
+    return f"in float32 angles are wrong from position {wrong:.0f} on"
 
 
 def following(config: PrecisionConfig, tables: Tables) -> str:
@@ -103,69 +136,113 @@ def following(config: PrecisionConfig, tables: Tables) -> str:
 
 
 def summary(tables: Tables) -> pd.DataFrame:
+    """Return implementations, else equal neighbours, else (no encodings) the stages."""
     casts = tables["casts"]
     plans, named = _plans(casts)
     if not named:
-        return _stages(casts[casts["kind"] == "stage"])
+        neighbours = list_neighbours(tables)
+        return neighbours if len(neighbours) else _stages(casts)
     shown = {
         "name": "plan",
         SPREAD: "score_spread",
         "max_angle_error_rad": "worst_rad",
         WRONG_FROM: "wrong_from",
     }
-    cures = [_cure(casts, row)[0] for row in plans.to_dict("records")]
-    found = plans[list(shown)].rename(columns=shown).reset_index(drop=True)
-    return found.assign(fix_first=pd.Series(cures, dtype=object))
+    records = plans.to_dict("records")
+    cures = [_cure(casts, row)[0] for row in records]
+    rows = plans[list(shown)].rename(columns=shown).reset_index(drop=True)
+    # No more digits than the interval supports.
+    spreads = [
+        float(_write_spread(row)) if pd.notna(row[SPREAD]) else math.nan
+        for row in records
+    ]
+    return rows.assign(score_spread=spreads, fix_first=pd.Series(cures, dtype=object))
 
 
-def _stages(stages: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per stage: the spread of scores, and the first wrong angle, in 16
-    bits.
-    """
+def further(tables: Tables) -> dict[str, pd.DataFrame]:
+    """Return the short table of stages, where the first one is about encodings."""
+    casts = tables["casts"]
+    _, named = _plans(casts)
+    if named or list_neighbours(tables).empty:
+        return {}
+    return {"casts": _stages(casts)}
 
-    def spread(row: Any) -> str:
-        if pd.notna(row.score_spread):
-            return f"{row.score_spread:.1g}" if row.score_spread > EXACT else "0"
-        return f"nan from {row.worst_position:.0f}"
 
-    rows: dict[str, dict[str, str]] = {
-        n: {"only_this_is_rounded": SAID.get(n, n)} for n in STAGES
+def _stages(casts: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per stage: the spread of scores, and the first wrong angle."""
+    stages = casts[casts["kind"] == "stage"]
+    table = pd.DataFrame({"only_this_is_rounded": [SAID.get(n, n) for n in STAGES]})
+    by_format = {
+        name: stages[stages["format"] == name].set_index("stage").loc[[*STAGES]]
+        for name in _shown_formats(stages)
     }
-    for name in ("bfloat16", "float16"):
-        for row in stages[stages["format"] == name].itertuples():
-            wrong = getattr(row, WRONG_FROM)
-            said = "never" if pd.isna(wrong) else f"{wrong:.0f}"
-            rows[str(row.stage)][f"{name} score_spread"] = spread(row)
-            rows[str(row.stage)][f"{name} wrong_from"] = said
-    table = pd.DataFrame(rows.values())
-    return table[sorted(table, key=lambda column: str(column).endswith("wrong_from"))]
+    for name, rows in by_format.items():
+        texts = [_write_spread(row) for row in rows.to_dict("records")]
+        table[f"{name} score_spread"] = texts
+    for name, rows in by_format.items():
+        first = rows[WRONG_FROM]
+        texts = ["never" if pd.isna(m) else f"{m:.0f}" for m in first.tolist()]
+        table[f"{name} wrong_from"] = texts
+    return table
+
+
+def _shown_formats(stages: pd.DataFrame) -> list[str]:
+    """Return the formats that were asked for; of all six, the two that are trained in."""
+    names = stages["format"].unique().tolist()
+    if len(names) < len(STAGE_FORMATS):
+        return names
+    return [name for name in USUAL if name in names] or names
+
+
+def _write_spread(row: Mapping[Any, Any]) -> str:
+    if pd.isna(row[SPREAD]):
+        return f"nan from {row['worst_position']:.0f}"
+    return write_spread(row[SPREAD], row["spread_ci_low"], row["spread_ci_high"])
+
+
+def write_spread(value: float, low: float, high: float) -> str:
+    """Write a spread with the digits that its interval supports, at most two.
+
+    >>> write_spread(0.6002, 0.6002, 0.6002), write_spread(0.0033, 0.0027, 0.0039)
+    ('0.60', '0.003')
+    """
+    if value <= EXACT:
+        return "0"
+    # Two digits are supported where the interval is within half a step of the second.
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    digits = 1 if high - low > step else 2
+    decimals = digits - 1 - math.floor(math.log10(value))
+    return f"{value:.{max(decimals, 0)}f}" if value > 1e-4 else f"{value:.{digits}g}"
 
 
 def _plans(casts: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
-    """Return the rows of implementations and True, else those of stages in bfloat16 and
-    False.
+    """Return the rows of implementations and True, else those of stages in one format
+    and False.
     """
-    found = casts[casts["kind"].isin(["preset", "cast"])]
-    if len(found):
-        return found, True
-    # bfloat16 is the format that people train in.
-    return casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")], False
+    rows = casts[casts["kind"].isin(["preset", "cast"])]
+    if len(rows):
+        return rows, True
+    stages = casts[casts["kind"] == "stage"]
+    return stages[stages["format"] == _shown_formats(stages)[0]], False
 
 
 def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
-    """Name the stages that bfloat16 is not precise enough for: those that a model would
+    """Name the stages that a format is not precise enough for: those that a model would
     notice.
     """
     places, fine = _by_spread(stages)
-    named, lead = places["stage"].tolist(), "bfloat16 is precise enough for RoPE"
+    name = stages["format"].iloc[0]
+    named, lead = places["stage"].tolist(), f"{name} is precise enough for RoPE"
     long = any((fine["stage"] == "inv_freq") & (fine["length"] > MEASURED))
+    # The claim about long contexts is measured for this format.
+    long = long and name == "bfloat16"
     if not named:
         yield f"{lead} at every stage"
     elif len(fine):
         also = ", or inv_freq in long contexts" if long else ""
         yield f"{lead} unless {listed(named, 'or')} is rounded to it{also}"
     else:
-        yield "bfloat16 is not precise enough for RoPE at any stage"
+        yield f"{name} is not precise enough for RoPE at any stage"
     if named:
         yield (
             f"rounding {_spreads(places, 'stage')} makes a score vary with position, by"
@@ -211,32 +288,13 @@ def _of_distance(fine: pd.DataFrame) -> str:
 
 
 def _spreads(plans: pd.DataFrame, named: str) -> str:
-    values = zip(plans[named], plans[SPREAD], strict=True)
-    return listed(
-        [f"{n} ({'overflow' if pd.isna(s) else format(s, '.2g')})" for n, s in values]
-    )
-
-
-def _why_many(tables: Tables) -> str:
-    """Compare the next token's effect on a score with one frequency and with many."""
-    if "score_margin" not in tables or "resolution" not in tables:
-        return ""
-    margin = tables["score_margin"].query("vectors == 'random' and format == 'float32'")
-    margin = margin.set_index("scheme")
-    if not {"single", "rope"} <= set(margin.index):
-        return ""
-    float32 = "scheme == 'single' and component == 'pair' and format == 'float32'"
-    own = tables["resolution"].query(float32)
-    if own.empty or (own["distinct_codes"] < own["positions"]).any():
-        return ""
-    period = tables["pairs"].query("scheme == 'single'")["wavelength_tokens"].iloc[0]
-    step, weight = margin["score_step"], 100 * margin["weight_change"]
-    return (
-        f"Why many frequencies? One pair of period {typed(period)} has a code of its"
-        " own at every position in float32, but the next token moves a score by"
-        f" {step['single']:.2g} (RoPE: {step['rope']:.2g}): softmax sees"
-        f" {weight['single']:.1g} % instead of {weight['rope']:.2g} %"
-    )
+    texts = []
+    for row in plans.to_dict("records"):
+        size = "overflow"
+        if pd.notna(row[SPREAD]):
+            size = _write_spread(row)
+        texts.append(f"{row[named]} ({size})")
+    return listed(texts)
 
 
 def _repeating(tables: Tables) -> str:
@@ -267,12 +325,17 @@ def _stored_keys(keys: pd.DataFrame) -> Iterator[str]:
     """Give the error of a score by format, without offsets in slow pairs and with
     them.
     """
-    wide = keys.drop_duplicates(["keys", "offset_deviations"])
-    wide = wide.pivot(index="keys", columns="offset_deviations", values="score_error")
-    none, offset = wide.columns
-    each = [
-        f"{name} {row[none]:.2g} ({row[offset]:.2g})" for name, row in wide.iterrows()
-    ]
+    whole = keys.drop_duplicates(["keys", "offset_deviations"])
+    none, offset = sorted(whole["offset_deviations"].unique())
+    each = []
+    for name, rows in whole.groupby("keys", sort=False):
+        sizes = {
+            row["offset_deviations"]: write_spread(
+                row["score_error"], row["ci_low"], row["ci_high"]
+            )
+            for row in rows.to_dict("records")
+        }
+        each.append(f"{name} {sizes[none]} ({sizes[offset]})")
     yield (
         f"stored keys move a score by {listed(each)}; in brackets where the slowest"
         f" pairs have offsets of {offset:g} deviations"

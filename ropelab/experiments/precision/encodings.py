@@ -14,7 +14,7 @@ import pandas as pd
 from ropelab.experiments.precision import OF_ONE_FREQUENCY, PrecisionConfig
 from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.methods import scaling_for
-from ropelab.math.numerics import encoding, scores
+from ropelab.math.numerics import encoding, neighbours, scores
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import (
@@ -150,6 +150,7 @@ def encoding_cells(config: PrecisionConfig) -> list[Piece]:
             config,
             (*FREQUENCIES[scheme], *SCORED, "tolerance", "samples"),
             kind="precision-encoding",
+            version=3,
             title=f"which positions collide, {scheme}",
             function=encoding_tables,
             inputs={"scheme": scheme, "components": components, "formats": formats},
@@ -205,6 +206,7 @@ def encoding_tables(
                 "distinct_codes": codes,
                 "adjacent_collisions": census.adjacent_collisions,
                 "first_collision_position": census.first_collision,
+                "resolved_from_tokens": _resolved_from(encoded, fmt, offset, length),
                 "period_tokens": first,
                 "median_step_ulp": float(np.median(steps)),
                 "min_step_ulp": float(steps.min()),
@@ -232,10 +234,12 @@ def encoding_tables(
     margins = scores.score_margins(
         spectrum.inv_freq, stored, distances, config.draws, config.seed
     )
+    pairs_table = _pairs(config, spectrum, stored)
     tables = {
         "resolution": pd.DataFrame(resolution),
         "collisions": pd.DataFrame(collisions),
-        "pairs": _pairs(config, spectrum, stored),
+        "pairs": pairs_table,
+        "limits": _limits(config, spectrum, stored, pairs_table),
         "scores": _scores(config, spectrum, stored),
         "score_margin": margins,
     }
@@ -264,6 +268,55 @@ def _repeating(
     return encoding.first_repeat(period, component), found.astype(np.float64)
 
 
+def _resolved_from(
+    encoded: encoding.PositionEncoding, fmt: FloatFormat, offset: int, length: int
+) -> int | None:
+    """Return the distance from which on a single cos or sin tells two places apart."""
+    if encoded.component not in ("cos", "sin") or len(encoded.pairs) != 1:
+        return None
+    theta = float(encoded.chain.spectrum.inv_freq[encoded.pairs.start])
+    return neighbours.first_resolved_distance(
+        theta, encoded.component, fmt, offset, length
+    )
+
+
+def _limits(
+    config: PrecisionConfig,
+    spectrum: Spectrum,
+    formats: Sequence[FloatFormat],
+    pairs: pd.DataFrame,
+) -> pd.DataFrame:
+    """Return per format how slow a pair may be to keep its neighbours, and which do not.
+
+    ``longest_kept_period_tokens`` is proved, ``losing_period_tokens`` was found by
+    counting; both are missing where a pair of any period keeps them. ``score_step``:
+    the root mean square change of a score over one token, random vectors, in standard
+    deviations of the score; ``weight_change``: the relative weight of the two tokens.
+    """
+    step = scores.typical_step(spectrum.inv_freq)
+    rows = []
+    for fmt in formats:
+        kept = neighbours.longest_kept_period(fmt, config.offset, config.length)
+        lost = neighbours.shortest_losing_period(fmt, config.offset, config.length)
+        own = pairs[pairs["format"] == fmt.name]
+        losing = own.loc[own["equal_neighbours"] > 0, "pair"]
+        status = "every pair keeps its neighbours"
+        if len(losing):
+            status = f"{len(losing)} of {spectrum.pairs} pairs lose neighbours"
+        row = {
+            "format": fmt.name,
+            "longest_kept_period_tokens": kept if math.isfinite(kept) else math.nan,
+            "losing_period_tokens": math.nan if lost is None else lost,
+            "first_losing_pair": losing.min() if len(losing) else None,
+            "losing_pairs": len(losing),
+            "score_step": step,
+            "weight_change": math.expm1(step),
+            "status": status,
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def _status(fmt: FloatFormat, census: Census, repeating: int | None) -> str:
     neighbours = "neighbours collide" if census.adjacent_collisions else ""
     if repeating is None:
@@ -289,8 +342,15 @@ def _pairs(
     angle = theta * (config.offset + config.length - 1)
     rotates = theta > 0
     returns = [encoding.whole_period(each) for each in theta.tolist()]
+    # Of a pair alone; a pair that does not rotate has no neighbours to lose.
+    equal = [
+        neighbours.count_equal_neighbours(each, formats, config.offset, config.length)
+        if each
+        else [0] * len(formats)
+        for each in theta.tolist()
+    ]
     tables = []
-    for fmt in formats:
+    for number, fmt in enumerate(formats):
         fits = angle <= fmt.largest
         step = np.where(fits, spacing(angle, fmt), np.nan)
         table = {
@@ -304,6 +364,8 @@ def _pairs(
             # Not >, for the step is nan where the angle overflows.
             "exceeds_tolerance": ~(step <= config.tolerance),
             "token_step_ulp": theta / (fmt.epsilon / 2),
+            "equal_neighbours": np.array([counts[number] for counts in equal])
+            / (config.length - 1),
             "status": np.where(
                 rotates, np.where(fits, "ok", "angle overflows"), "does not turn"
             ),
@@ -342,14 +404,70 @@ def _scores(
     return pd.concat(tables)
 
 
-def explain_table(config: PrecisionConfig, position: int) -> pd.DataFrame:
+def explained_scheme(config: PrecisionConfig) -> str:
+    """Return the scheme whose pair is explained: RoPE, unless only others are asked
+    for.
+    """
+    if "rope" in config.schemes or not config.schemes:
+        return "rope"
+    return config.schemes[0]
+
+
+def explain_table(
+    config: PrecisionConfig, position: int, plans: Mapping[str, CastPlan]
+) -> pd.DataFrame:
+    """Return what becomes of a position: under each cast plan, else in each format."""
+    spectrum = spectrum_of(config, explained_scheme(config))
+    pair = config.explain_pair
+    if pair >= spectrum.pairs:
+        raise InputError(
+            f"explain_pair is {pair}, not below {spectrum.pairs}, the number of pairs"
+        )
+    if plans:
+        table = _explain_plans(spectrum, position, pair, plans)
+    else:
+        table = _explain_formats(config, spectrum, position)
+    table.insert(0, "scheme", explained_scheme(config))
+    return table
+
+
+def _explain_plans(
+    spectrum: Spectrum, position: int, pair: int, plans: Mapping[str, CastPlan]
+) -> pd.DataFrame:
+    """Return a row per plan: the position, angle and cosine as they are stored."""
+    asked = np.array([float(position)])
+    chosen = slice(pair, pair + 1)
+    exact = Chain(CastPlan(), spectrum)
+    true_angle = float(exact.angles(asked, chosen)[0, 0])
+    rows = []
+    for name, plan in {"float64": CastPlan(), **plans}.items():
+        chain = Chain(plan, spectrum)
+        angle = float(chain.angles(asked, chosen)[0, 0])
+        row = {
+            "cast": name,
+            "position": float(chain.positions(asked)[0]),
+            "pair": pair,
+            "angle_rad": angle,
+            "angle_error_rad": angle - true_angle,
+            "cos": float(chain.table(asked, chosen)[0][0, 0]),
+            "status": "ok" if math.isfinite(angle) else "overflow",
+        }
+        rows.append(row)
+    return pd.DataFrame(rows).replace([math.inf, -math.inf], math.nan)
+
+
+def _explain_formats(
+    config: PrecisionConfig, spectrum: Spectrum, position: int
+) -> pd.DataFrame:
     """Return per format a position as given and as stored, and the stored values beside
     it.
     """
     # Angles and cosines are exact, to show how far apart the values are that the format
     # can choose.
-    theta = float(spectrum_of(config).inv_freq[config.explain_pair])
-    asked, rows = np.array(float(position)), []
+    pair = config.explain_pair
+    theta = float(spectrum.inv_freq[pair])
+    asked = np.array(float(position))
+    rows = []
     for fmt in map(format_named, formats_of(config)):
         stored = round_to(asked, fmt)
         # Just below a power of two values are half as far apart as above it.
@@ -359,17 +477,15 @@ def explain_table(config: PrecisionConfig, position: int) -> pd.DataFrame:
         for what, value in candidates.items():
             known = bool(np.isfinite(value))
             at = float(value) if known else math.nan
-            step = float(spacing(asked, fmt)) if known else math.nan
-            numbers = (at, step, config.explain_pair, at * theta, math.cos(at * theta))
-            rows.append((fmt.name, what, *numbers, "ok" if known else "overflow"))
-    columns = [
-        "format",
-        "what",
-        "position",
-        "step_tokens",
-        "pair",
-        "angle_rad",
-        "cos",
-        "status",
-    ]
-    return pd.DataFrame(rows, columns=columns)
+            row = {
+                "format": fmt.name,
+                "what": what,
+                "position": at,
+                "step_tokens": float(spacing(asked, fmt)) if known else math.nan,
+                "pair": pair,
+                "angle_rad": at * theta,
+                "cos": math.cos(at * theta),
+                "status": "ok" if known else "overflow",
+            }
+            rows.append(row)
+    return pd.DataFrame(rows)

@@ -29,6 +29,7 @@ from ropelab.math.numerics.casts import (
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.keys import COUNT, key_errors, parse_keys
 from ropelab.math.numerics.resolution import HELD, count_distinct
+from ropelab.math.numerics.spread import FARTHEST, WHOLE, Spreads
 from ropelab.runs.cell import Advance
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables
@@ -51,6 +52,8 @@ QUERIES = 16
 # plan.
 SECONDS_PER_TABLE = 2e-8
 SECONDS_PER_PLAN = 2e-10
+# The spread at every distance, of up to WHOLE positions.
+SECONDS_PER_SPREAD = 1.5e-7
 # The bounds of a stretch of positions, per pair, and its place in the list.
 SECONDS_PER_BOUND = 1e-8
 BYTES_PER_BOUND = 24.0
@@ -77,13 +80,7 @@ def entries(config: PrecisionConfig) -> list[Entry]:
     """
     named = implementations(config)
     if not named:
-        return [
-            Entry(
-                "stage", f"{stage}={name}", parse_cast(f"{stage}={name}"), stage, name
-            )
-            for stage in STAGES
-            for name in STAGE_FORMATS
-        ]
+        return _stage_entries(config)
     found = []
     for name, plan in named.items():
         found.append(Entry("cast" if "=" in name else "preset", name, plan))
@@ -92,6 +89,21 @@ def entries(config: PrecisionConfig) -> list[Entry]:
             Entry("repair", name, plan.repaired(stage), stage) for stage in inexact
         ]
     return found
+
+
+def _stage_entries(config: PrecisionConfig) -> list[Entry]:
+    """Return every stage alone, in the formats asked for or, by default, in six."""
+    default = PrecisionConfig.model_fields["formats"].default
+    formats: tuple[str, ...] = STAGE_FORMATS
+    if config.formats != default:
+        formats = tuple(shared.formats_of(config)[1:])
+
+    rows = []
+    for stage in STAGES:
+        for name in formats:
+            label = f"{stage}={name}"
+            rows.append(Entry("stage", label, parse_cast(label), stage, name))
+    return rows
 
 
 def implementations(config: PrecisionConfig) -> dict[str, CastPlan]:
@@ -127,11 +139,14 @@ def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
             if CastPlan() != plan.phase != plan.stored
         }
         each = len(plans) * SECONDS_PER_PLAN + len(slow) * SECONDS_PER_TABLE
+        if config.length <= WHOLE:
+            moving = [plan for plan in plans.values() if not plan.consistent]
+            each += len(moving) * SECONDS_PER_SPREAD
         cell = shared.piece(
             config,
             (*shared.ROTARY, *shared.SCORED, "tolerance"),
             kind="precision-casts",
-            version=3,
+            version=4,
             title=f"which cast is wrong: {', '.join(stages) or 'after the cosine'}",
             function=measure_plans,
             inputs={"plans": list(plans)},
@@ -180,6 +195,7 @@ def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
         config,
         (*shared.ROTARY, "seed"),
         kind="precision-keys",
+        version=3,
         title="stored keys",
         function=measure_keys,
         inputs={"stored": formats},
@@ -203,7 +219,7 @@ def measure_plans(
     by_phase: dict[CastPlan, list[Chain]] = {}
     for plan in map(parse_cast, plans):
         by_phase.setdefault(plan.phase, []).append(Chain(plan, rope))
-    rows, growth = [], []
+    rows, growth, spread = [], [], []
     for phase, members in by_phase.items():
         chain = Chain(phase, rope)
         octaves = worst_by_octave(chain, offset, length)
@@ -222,15 +238,21 @@ def measure_plans(
         distinct = count_distinct(chain, list(stored), offset, length)
         for member in members:
             found = scores.scores(member, drawn, queries, keys)
+            spreads = Spreads(member, offset, length, config.seed)
+            overall = spreads.overall()
+            for distance in _distances(length):
+                at = spreads.at(distance)
+                label = member.plan.label
+                spread.append((label, distance, at.value, at.low, at.high))
             row = {
                 "plan": member.plan.label,
                 **angles,
                 "max_table_error": errors[member.plan.table],
                 "distinct_positions": distinct[member.plan.table],
                 "rms_score_error": scores.rms_error(found, exact),
-                "score_spread": scores.score_spread(
-                    member, drawn, offset, length, config.seed
-                ),
+                "score_spread": overall.value,
+                "spread_ci_low": overall.low,
+                "spread_ci_high": overall.high,
                 "grows_with_position": _grows(octaves),
                 "status": f"overflows from position {angles['worst_position']}"
                 if lost
@@ -245,10 +267,23 @@ def measure_plans(
         "max_angle_error_rad",
         "status",
     ]
+    spread_columns = ["plan", "distance_tokens", "score_spread", "ci_low", "ci_high"]
     return {
         "plans": pd.DataFrame(rows),
         "growth": pd.DataFrame(growth, columns=columns),
+        "spread": pd.DataFrame(spread, columns=spread_columns),
     }
+
+
+def _distances(length: int) -> list[int]:
+    """Return the powers of two up to three quarters of the length, and odd numbers
+    between.
+    """
+    # Positions rounded to few bits show least at multiples of powers of two.
+    farthest = max(1, int(length * FARTHEST))
+    powers = [2**k for k in range(farthest.bit_length())]
+    between = [math.isqrt(2 * power**2) | 1 for power in powers]
+    return sorted({each for each in (*powers, *between) if each <= farthest})
 
 
 def _angle_errors(
@@ -336,9 +371,11 @@ def measure_keys(
         for offset in OFFSETS:
             found = key_errors(parse_keys(name), spectrum, end, config.seed, offset)
             for pair, error in enumerate(found.by_pair.tolist()):
-                rows.append((name, offset, pair, error, found.score))
+                score = (found.score, found.score_low, found.score_high)
+                rows.append((name, offset, pair, error, *score))
         advance(1 / len(stored))
     columns = ["keys", "offset_deviations", "pair", "key_error", "score_error"]
+    columns += ["ci_low", "ci_high"]
     return {"keys": pd.DataFrame(rows, columns=columns)}
 
 
@@ -365,4 +402,6 @@ def cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:
     growth = shown.merge(measured["growth"], on="phase", how="left").drop(
         columns="phase"
     )
-    return {"casts": casts, "growth": growth}
+    names = shown.drop(columns="phase").assign(plan=keys["plan"])
+    spread = names.merge(measured["spread"], on="plan", how="left")
+    return {"casts": casts, "growth": growth, "spread": spread.drop(columns="plan")}

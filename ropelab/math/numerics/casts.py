@@ -73,6 +73,11 @@ class CastPlan:
         """The part that decides the stored cos and sin."""
         return replace(self, rotation=EXACT, score=EXACT)
 
+    @property
+    def consistent(self) -> bool:
+        """True where cos and sin are those of some frequency at every position."""
+        return self.position == self.angle == self.table == EXACT
+
     def inexact(self) -> list[tuple[str, FloatFormat | str]]:
         """Return the stages and rules that are not exact, in the order of the chain."""
         values = [

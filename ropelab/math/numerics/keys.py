@@ -31,6 +31,7 @@ from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.spelling import split_list
+from ropelab.runs.stats import mean_interval
 
 BLOCK = 32
 # Random keys, at drawn positions.
@@ -224,10 +225,14 @@ def parse_rounding(text: str) -> Rounding:
 
 
 class KeyErrors(NamedTuple):
-    # root mean square, over the deviation of the features
+    """Root mean square errors of stored keys, with the interval of that of a score."""
+
+    # over the deviation of the features
     by_pair: Float[np.ndarray, " pairs"]
-    # root mean square; scores of features without an offset have deviation 1
+    # scores of features without an offset have deviation 1
     score: float
+    score_low: float
+    score_high: float
 
 
 def key_errors(
@@ -262,6 +267,11 @@ def key_errors(
         error = kept - exact
     # Queries of random directions: their own rotation changes nothing.
     score = (query * error).sum((1, 2)) / np.sqrt(2 * pairs)
+    squared = mean_interval(score**2)
+    by_pair = np.sqrt((error**2).mean((0, 1)))
     return KeyErrors(
-        np.sqrt((error**2).mean((0, 1))), float(np.sqrt((score**2).mean()))
+        by_pair,
+        float(np.sqrt(squared.value)),
+        float(np.sqrt(max(0.0, squared.low))),
+        float(np.sqrt(squared.high)),
     )

@@ -4,9 +4,7 @@ token.
 Queries and keys are standard normal, rounded to bfloat16, as real activations are;
 `aligned` draws use one vector for both. A score at distance D is sum_i (a_i cos(D
 theta_i) + b_i sin(D theta_i)) / sqrt(d), with a_i the dot and b_i the cross product of
-the features in pair i. One that depends on more than content and distance has a spread
-over the places of the two tokens: what a model cannot learn to expect. A wrong but
-consistent frequency has none. One token on a score changes by
+the features in pair i. One token on a score changes by
 
     sum_i 2 sin(theta_i / 2) (b_i cos((D + 1/2) theta_i) - a_i sin((D + 1/2) theta_i)) / sqrt(d),
 
@@ -24,7 +22,6 @@ from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Positions, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
 from ropelab.runs.arrays import Float
-from ropelab.runs.thresholds import EXACT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,49 +107,11 @@ def shift_errors(
     delta.
     """
     # Exactly 0 but for rounding.
-    keys = np.repeat(
-        start + np.concatenate(([0.0], shifts))[:, None], deltas.size, axis=1
-    )
-    table = _scores_at(chain, draws, keys, deltas)
+    places = start + np.concatenate(([0.0], shifts))
+    keys = np.repeat(places[:, None], deltas.size, axis=1)
+    rows = scores(chain, draws, (keys + deltas).ravel(), keys.ravel())
+    table = rows.reshape(rows.shape[0], *keys.shape).swapaxes(0, 1)
     return table[1:] - table[:1]
-
-
-def _scores_at(
-    chain: Chain,
-    draws: Draws,
-    keys: Float[np.ndarray, "places deltas"],
-    deltas: Float[np.ndarray, " deltas"],
-) -> Float[np.ndarray, "places draws deltas"]:
-    table = scores(chain, draws, (keys + deltas).ravel(), keys.ravel())
-    return table.reshape(table.shape[0], *keys.shape).swapaxes(0, 1)
-
-
-# Distances, and places at each of them.
-DISTANCES, PLACES = 16, 32
-
-
-@np.errstate(invalid="ignore", over="ignore")
-def score_spread(
-    chain: Chain, draws: Draws, offset: int, length: int, seed: int
-) -> float:
-    """Return the deviation of a score over positions at a fixed distance; nan:
-    overflow.
-
-    Root mean square over draws and over distances up to three quarters of the
-    positions. Where all positions are stored as one, and no distance changes a score,
-    the error of such scores.
-    """
-    # Drawn: bfloat16 stores powers of two and their multiples exactly, so that they
-    # show less.
-    random = np.random.default_rng(seed)
-    deltas = random.integers(1, max(2, length * 3 // 4), DISTANCES).astype(np.float64)
-    keys = offset + np.floor(random.random((PLACES, DISTANCES)) * (length - deltas))
-    found = _scores_at(chain, draws, keys, deltas)
-    if found.var(axis=(0, 2)).max() < EXACT**2:
-        return rms_error(
-            found, _scores_at(Chain(CastPlan(), chain.spectrum), draws, keys, deltas)
-        )
-    return float(np.sqrt(found.var(axis=0).mean()))
 
 
 def score_steps(
@@ -239,6 +198,16 @@ def score_and_step(
     score = (dot * np.cos(angle) + cross * np.sin(angle)).sum(1) / width
     turn = cross * np.cos(middle) - dot * np.sin(middle)
     return score, (2 * np.sin(theta / 2) * turn).sum(1) / width
+
+
+def typical_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:
+    """Return the root mean square change of a score over one token, for random vectors.
+
+    Exact, and the same from every distance to the next: dot and cross products have
+    variance 2 and are uncorrelated. Scores themselves have deviation 1, whatever the
+    number of pairs.
+    """
+    return math.sqrt(float((4 * np.sin(inv_freq / 2) ** 2).mean()))
 
 
 def largest_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:

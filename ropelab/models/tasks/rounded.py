@@ -19,7 +19,7 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.numerics.angle_errors import worst
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.keys import BLOCK, Rounding, key_errors
-from ropelab.math.numerics.scores import draw, score_spread
+from ropelab.math.numerics.spread import Spreads
 from ropelab.math.scaling import Unscaled
 from ropelab.models.methods.method import Method, Scaled
 from ropelab.models.tasks.config import Roundable, roundings
@@ -28,7 +28,7 @@ from ropelab.runs.comparisons import between
 from ropelab.runs.labels import AS_SHIPPED, method_label
 from ropelab.runs.tables import Tables
 
-DRAWS, SEED = 32, 0
+SEED = 0
 COLUMNS = [
     *(
         "method",
@@ -122,8 +122,7 @@ def _errors(rounding: Rounding, spectrum: Spectrum, length: int) -> tuple[float,
         )
         return 0.0, error
     chain = Chain(rounding.cast, spectrum)
-    drawn = draw(DRAWS, spectrum.pairs, "random", SEED)
-    spread = score_spread(chain, drawn, rounding.first, length, SEED)
+    spread = Spreads(chain, rounding.first, length, SEED).overall().value
     return (
         worst(Chain(rounding.cast.phase, spectrum), rounding.first, length).error_rad,
         spread,

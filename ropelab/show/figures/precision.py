@@ -14,39 +14,132 @@ from matplotlib.ticker import LogLocator
 
 from ropelab.runs.sentences import listed
 from ropelab.runs.tables import Tables
+from ropelab.runs.thresholds import NOTICED
 from ropelab.show.figures import shapes
-from ropelab.show.looks import FIGURES, look
+from ropelab.show.looks import FIGURES, look, numbered
 
 PANELS, PHASE = (FIGURES["precision"][part] for part in ("panels", "stages"))
+HATCHES = ("", "//", "..")
 # Radians; the line that is drawn for orientation, whatever tolerance a run was given.
 TOLERANCE = 0.01
 # Changes of a score below this are those of float64 itself.
 UNSEEN = 1e-12
-WORST = "worst angle error, rad\n(from position …)"
+# float64 itself leaves spreads of about this size.
+NO_SPREAD = 1e-9
+WORST = "worst angle error, rad\n(in brackets: first wrong position)"
 SPREAD = "a score varies with the place by\n(scores have deviation 1)"
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
+    """Draw the figures: the first answers the question that was asked."""
     figures = {}
-    stages = tables["casts"][tables["casts"]["kind"] == "stage"]
+    casts, growth = tables["casts"], tables["growth"]
+    stages = casts[casts["kind"] == "stage"]
+    rises = (growth["max_angle_error_rad"] > 0).any()
+    if rises and stages.empty:
+        figures["angle_error"] = _growth(growth)
+    if "neighbours" in tables:
+        figures["resolution"] = _resolution(tables["neighbours"])
+    if (tables["spread"]["score_spread"] > NO_SPREAD).any():
+        figures["score_spread"] = _spread_by_distance(tables["spread"])
     if len(stages):
         figures["per_stage_rounding"] = _per_stage_rounding(stages)
     if "collisions" in tables:
         figures["collisions"] = _collisions(tables["collisions"], tables["resolution"])
-    growth, drift = tables["growth"], tables["drift"]
-    if (growth["max_angle_error_rad"] > 0).any():
-        by_stage = (growth["kind"] == "stage").any()
-        figures["angle_error"] = (
-            _growth_by_stage(growth) if by_stage else _growth(growth)
-        )
+    if rises and len(stages):
+        figures["angle_error"] = _growth_by_stage(growth)
+    drift = tables["drift"]
     if (drift["rms_score_change"] > 0).any():
         rows = drift[(drift["alignment"] == "random") & (drift["status"] == "ok")]
         figures["score_drift"] = _score_drift(rows)
-    # The one that shows the verdict on implementations.
-    first = (
-        {} if len(stages) else {k: v for k, v in figures.items() if k == "angle_error"}
+    return figures
+
+
+def _resolution(neighbours: pd.DataFrame) -> Figure:
+    """Draw the share of neighbours that are stored alike, by encoding and format."""
+    rows = neighbours[neighbours["format"] != "float64"]
+    if rows.empty:
+        rows = neighbours
+    encodings, formats = rows["encoding"].unique(), rows["format"].unique()
+    shares = rows.set_index(["encoding", "format"])["equal_neighbours"]
+
+    figure, ax = plt.subplots(figsize=(max(6.0, 2 * len(encodings) + 1.5), 4.2))
+    width = 0.8 / len(formats)
+    for number, fmt in enumerate(formats):
+        places = np.arange(len(encodings)) + (number - (len(formats) - 1) / 2) * width
+        values = [shares[name, fmt] for name in encodings]
+        ax.bar(
+            places,
+            values,
+            0.92 * width,
+            label=fmt,
+            color=look(fmt).color,
+            edgecolor="white",
+            hatch=HATCHES[number % len(HATCHES)],
+        )
+        for x, value in zip(places, values, strict=True):
+            ax.text(x, value + 0.02, _percent(value), ha="center", fontsize=8.5)
+
+    names = [name.replace(", ", "\n", 1) for name in encodings]
+    ax.set_xticks(range(len(encodings)), names)
+    ax.set(
+        ylabel="neighbours that look equal",
+        ylim=(0, 1.12),
+        yticks=[0, 0.25, 0.5, 0.75, 1],
     )
-    return first | figures
+    ax.yaxis.set_major_formatter("{x:.0%}")
+    ax.grid(axis="x", visible=False)
+    ax.set_title(_title_of_resolution(rows))
+    shapes.legend_outside(ax)
+    return figure
+
+
+def _title_of_resolution(rows: pd.DataFrame) -> str:
+    worst = rows.groupby(["scheme", "component"])["equal_neighbours"].max()
+    one, many = worst.get(("single", "pair")), worst.get(("rope", "vector"))
+    if one is not None and many is not None and one > 0 == many:
+        return "One slow frequency loses neighbours; many frequencies keep them all"
+    return "Which neighbours look equal when they are stored?"
+
+
+def _percent(share: float) -> str:
+    if share in (0, 1):
+        return f"{share:.0%}"
+    return f"{share:.1%}" if 0.0005 <= share <= 0.9995 else f"{100 * share:.3g}%"
+
+
+def _spread_by_distance(table: pd.DataFrame) -> Figure:
+    """Draw how much a score varies with the place, by distance; a line per cast."""
+    rows = table[table["score_spread"] > NO_SPREAD]
+    named = rows["name"]
+    if (rows["kind"] == "stage").any():
+        formats = rows["format"].unique()
+        chosen = "bfloat16" if "bfloat16" in formats else formats[0]
+        rows = rows[rows["format"] == chosen]
+        named = rows["stage"] + f" in {chosen}"
+
+    figure, ax = plt.subplots(figsize=(9, 4.5))
+    for number, (name, line) in enumerate(shapes.each(rows.assign(line=named), "line")):
+        band = line["ci_low"], line["ci_high"]
+        shapes.line(
+            ax,
+            line["distance_tokens"],
+            line["score_spread"],
+            numbered(number),
+            name,
+            band,
+        )
+    shapes.token_axis(ax)
+    ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
+    ax.set(
+        yscale="log",
+        xlabel="distance of query and key, tokens",
+        ylabel="deviation of a score over places\n(scores have deviation 1)",
+        title="At one distance, how much does a score vary with the place?",
+    )
+    shapes.mark(ax, NOTICED, "small models notice", up=4)
+    shapes.legend_outside(ax)
+    return figure
 
 
 def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
@@ -100,24 +193,21 @@ def _per_stage_rounding(stages: pd.DataFrame) -> Figure:
         )
     )
 
-    def error(value: float) -> str:
-        return (
-            "overflow"
-            if np.isnan(value)
-            else "≥ 3.1"
-            if value > 3.1
-            else f"{value:.1g}"
-        )
-
     # Sums in float64 leave 1e-13 where places do not count at all.
-    spread = spread.mask(spread < 1e-9, 0.0)
-    from_there = first.map(
-        lambda position: "" if np.isnan(position) else f"\n({position:.0f})"
+    spread = spread.mask(spread < NO_SPREAD, 0.0)
+    overflow = (
+        stages.pivot(index="stage", columns="format", values="worst_position")
+        .reindex(index=names, columns=formats)
+        .astype(float)
+        .where(angle.isna())
     )
+    angle_texts = angle.map(_write_error)
+    angle_texts += overflow.map(lambda m: "" if np.isnan(m) else f"\nfrom {m:.0f}")
+    angle_texts += first.map(lambda m: "" if np.isnan(m) else f"\n({m:.0f})")
     figure, axes = shapes.panels(1, 2, (10, 4.4))
     for ax, values, texts, (low, high), title in (
-        (axes[0, 0], angle, angle.map(error) + from_there, (1e-4, 4), WORST),
-        (axes[0, 1], spread, spread.map(error), (1e-7, 2), SPREAD),
+        (axes[0, 0], angle, angle_texts, (1e-4, 4), WORST),
+        (axes[0, 1], spread, spread.map(_write_error), (1e-7, 2), SPREAD),
     ):
         # Shades are logarithms; what overflows is as bright as the largest error.
         shades = np.log(values.fillna(high).clip(low, high) / low) / np.log(high / low)
@@ -135,6 +225,12 @@ def _per_stage_rounding(stages: pd.DataFrame) -> Figure:
         figure, finding if usual else "Errors of the angle and of the score by stage"
     )
     return figure
+
+
+def _write_error(value: float) -> str:
+    if np.isnan(value):
+        return "overflow"
+    return "≥ 3.1" if value > 3.1 else f"{value:.1g}"
 
 
 def _growth(growth: pd.DataFrame) -> Figure:

@@ -5,21 +5,16 @@ bfloat16.
 import math
 
 import numpy as np
-import pytest
 import torch
 
-from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.casts import CastPlan, parse_cast
-from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.scores import (
-    DISTANCES,
-    PLACES,
     Features,
     draw,
     earlier_keys,
     rms_error,
     sample_positions,
-    score_spread,
     score_steps,
     scores,
     shift_errors,
@@ -125,63 +120,3 @@ def test_keys_come_before_their_queries():
     keys = earlier_keys(queries, 50, seed=0)
     assert ((keys >= 50) & (keys <= queries)).all()
     assert (keys[1:] < queries[1:]).all()
-
-
-# Spreads printed for another draw of vectors, distances and places; heads of 64.
-PRINTED = [
-    (1e5, 2048, "position=bfloat16", 0.30),
-    (1e5, 2048, "angle=bfloat16", 0.33),
-    (1e5, 2048, "angle=float16", 0.05),
-    (1e5, 2048, "inv_freq=bfloat16", 0.0),
-    (1e5, 2048, "table=bfloat16", 0.002),
-    (1e4, 8192, "position=bfloat16", 0.45),
-    (1e4, 8192, "angle=bfloat16", 0.48),
-    (1e4, 8192, "table=bfloat16", 0.002),
-]
-
-
-@pytest.mark.parametrize(("base", "length", "cast", "printed"), PRINTED)
-def test_the_spread_of_a_score_at_a_distance_over_places_is_the_printed_one(
-    base, length, cast, printed
-):
-    spectrum = Spectrum(inverse_frequencies(64, base), base, 64)
-    drawn = draw(32, 32, "random", seed=0)
-    spread = score_spread(Chain(parse_cast(cast), spectrum), drawn, 0, length, seed=0)
-    assert spread == pytest.approx(printed, rel=0.2, abs=1e-12)
-
-
-def test_positions_that_are_all_stored_as_one_lose_what_distances_change():
-    spectrum = Spectrum(inverse_frequencies(64, 1e5), 1e5, 64)
-    drawn = draw(64, 32, "random", 0)
-    lost, kept = (
-        score_spread(Chain(parse_cast(cast), spectrum), drawn, 65536, 256, seed=0)
-        for cast in ("position=bfloat16", "inv_freq=bfloat16")
-    )
-    assert lost > 0.2
-    assert kept < 1e-12
-
-
-def test_the_spread_is_the_deviation_of_scores_computed_one_by_one():
-    spectrum = rope()
-    drawn, plan = (
-        draw(3, spectrum.pairs, "random", seed=0),
-        parse_cast("position=bfloat16"),
-    )
-    random = np.random.default_rng(5)
-    deltas = random.integers(1, 1500, DISTANCES)
-    starts = 100 + np.floor(random.random((PLACES, DISTANCES)) * (2000 - deltas))
-    variances = []
-    for column, delta in enumerate(deltas.tolist()):
-        places = starts[:, column]
-        stored = [
-            torch.from_numpy(x).bfloat16().double() for x in (places + delta, places)
-        ]
-        tables = [cos_sin(at, RopePlan(spectrum.inv_freq)) for at in stored]
-        q, k = (
-            rotate(vectors(x).expand(-1, PLACES, -1), *table)
-            for x, table in zip((drawn.query, drawn.key), tables, strict=True)
-        )
-        variances.append(((q * k).sum(-1) / math.sqrt(64)).var(dim=1, correction=0))
-    expected = math.sqrt(float(torch.stack(variances).mean()))
-    found = score_spread(Chain(plan, spectrum), drawn, 100, 2000, seed=5)
-    assert found == pytest.approx(expected, rel=1e-9)

@@ -1,0 +1,154 @@
+"""Neighbouring positions of one frequency: how slow it may be, and what its cosine
+resolves.
+
+The stored cosine and sine of an angle stay the same between two breakpoints: angles at
+which the cosine or the sine is halfway between two numbers of the format. So a step
+wider than the widest gap between breakpoints always changes one of them.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from ropelab.math.bounds.walls import proved_below
+from ropelab.math.numerics.casts import CastPlan
+from ropelab.math.numerics.chain import BLOCK, blocks, span
+from ropelab.math.numerics.formats import FloatFormat, round_to
+from ropelab.runs.arrays import Float
+
+# Formats with more significant bits have too many breakpoints to list.
+LISTED = 16
+# Positions in which a period that loses neighbours is sought, the factor from one
+# period to the next, and the longest period that is tried, as a multiple of the first.
+SEARCHED = 1 << 17
+FACTOR = 1 + 2.0**-10
+UP_TO = 4.0
+# Covers what float64 loses in an angle.
+MARGIN = 1 + 1e-9
+
+
+@cache
+def widest_gap(fmt: FloatFormat) -> float:
+    """Return an angle in radians: any wider step changes the stored cos or sin.
+
+    For formats of up to 16 significant bits it is the widest gap between breakpoints,
+    so it is sharp; for others the diagonal of the largest cell of rounding.
+    """
+    # Numbers from 1/2 to 1 are half an epsilon apart, smaller ones less.
+    side = fmt.epsilon / 2
+    if fmt.precision > LISTED:
+        return 2 * math.asin(side / math.sqrt(2)) * MARGIN
+
+    midway = _midpoints_below_one(fmt)
+    angles = np.concatenate((np.arccos(midway), np.arcsin(midway)))
+    eighth = angles[angles <= math.pi / 4]
+    # An eighth of the circle has all gaps but those across its ends, which reflections
+    # continue.
+    ends = np.unique(np.concatenate((-eighth, eighth, math.pi / 2 - eighth)))
+    return float(np.diff(ends).max()) * MARGIN
+
+
+def _midpoints_below_one(fmt: FloatFormat) -> Float[np.ndarray, " midpoints"]:
+    """Return the midpoints of neighbouring values of a format between 0 and 1."""
+    fractions = np.arange(2 ** (fmt.precision - 1)) * fmt.epsilon + fmt.epsilon / 2
+    exponents = np.arange(fmt.min_exponent, 0)[:, None]
+    subnormal = np.ldexp(fractions, fmt.min_exponent)
+    normal = np.ldexp(1 + fractions, exponents).ravel()
+    return np.concatenate((subnormal, normal))
+
+
+def longest_kept_period(fmt: FloatFormat, offset: int, length: int) -> float:
+    """Return a period in tokens up to which one frequency keeps all its neighbours.
+
+    Proved for every period from 2 tokens up to it, wherever the positions are; infinite
+    where it is proved for every period at these positions.
+    """
+    if _proved(fmt, offset, length):
+        return math.inf
+    return 2 * math.pi / widest_gap(fmt)
+
+
+def shortest_losing_period(fmt: FloatFormat, offset: int, length: int) -> float | None:
+    """Return a period just above `longest_kept_period` at which neighbours are equal.
+
+    Found by counting, so there may be a shorter one in between. None: not found.
+    """
+    period = longest_kept_period(fmt, offset, length)
+    last = UP_TO * period
+    while period < last < math.inf:
+        count = min(length, SEARCHED)
+        # Gaps are widest at 45 degrees, an eighth of the period away from 0.
+        start = min(
+            max(round(period / 8) - count // 2, offset), offset + length - count
+        )
+        if any(count_equal_neighbours(2 * math.pi / period, [fmt], start, count)):
+            return period
+        period *= FACTOR
+    return None
+
+
+def count_equal_neighbours(
+    theta: float, formats: Sequence[FloatFormat], offset: int, length: int
+) -> list[int]:
+    """Count, per format, positions whose cos and sin are stored as those of the next.
+
+    Both positions are in offset .. offset + length - 1; theta in radians per token.
+    """
+    step = abs(math.remainder(theta, 2 * math.pi))
+    counts = dict.fromkeys(formats, 0)
+    doubtful = [
+        fmt
+        for fmt in counts
+        if step <= widest_gap(fmt)
+        and not (theta <= math.pi and _proved(fmt, offset, length))
+    ]
+    stop = offset + length
+    for low, high in blocks(offset, stop - 1 if doubtful else offset, BLOCK):
+        angles = theta * span(low, high + 1)
+        both = np.stack((np.cos(angles), np.sin(angles)))
+        for fmt in doubtful:
+            stored = round_to(both, fmt)
+            equal = (stored[:, 1:] == stored[:, :-1]).all(0)
+            counts[fmt] += int(equal.sum())
+    return [counts[fmt] for fmt in formats]
+
+
+def first_resolved_distance(
+    theta: float, component: str, fmt: FloatFormat, offset: int, length: int
+) -> int | None:
+    """Return the distance in tokens from which on no two places have an equal cos (or
+    sin).
+
+    None where the positions span more than the half turn in which it only rises or only
+    falls.
+    """
+    last = offset + length - 1
+    quarter = math.pi / 2 if component == "sin" else 0.0
+    halves = [
+        math.floor((theta * position + quarter) / math.pi)
+        for position in (offset, last)
+    ]
+    if theta == 0 or halves[0] != halves[1]:
+        return None
+
+    wave = np.sin if component == "sin" else np.cos
+    longest = 0
+    begin = offset
+    value = math.nan
+    for low, high in blocks(offset, offset + length, BLOCK):
+        stored = round_to(wave(theta * span(low, high)), fmt)
+        changes = np.flatnonzero(np.diff(stored, prepend=value) != 0)
+        begins = np.concatenate(([begin], low + changes))
+        ends = np.concatenate((low + changes, [high]))
+        longest = max(longest, int((ends - begins).max()))
+        begin = int(begins[-1])
+        value = float(stored[-1])
+    return longest
+
+
+def _proved(fmt: FloatFormat, offset: int, length: int) -> bool:
+    """Return True if pairs of every period keep all neighbours at these positions."""
+    # The proof compares positions m and m + 1 for m below the bound.
+    return offset + length - 1 <= proved_below(CastPlan(table=fmt))

@@ -1,0 +1,256 @@
+"""The spread of a score: its deviation over the places of two tokens at one distance.
+
+An implementation stores z_i(m) = cos + i sin of pair i at position m. The score of a
+query at m and a key at m - D is the sum over pairs of Re(a_i z_i(m) conj z_i(m - D)),
+divided by sqrt(d), where a_i is the product of the key's features and the conjugate of
+the query's. Of standard normal features its variance is the mean over pairs of
+|z_i(m) conj z_i(m - D)|^2, which is 1 without rounding, and the part of it that comes
+from the place m is
+
+    spread(D)^2 = mean over pairs of the variance over m of z_i(m) conj z_i(m - D).
+
+No vector is drawn for it. Where z has length 1 this is the mean over pairs of
+1 - |mean over m of exp(i (e_i(m) - e_i(m - D)))|^2, with e the errors of the angles. An
+exact score has no spread, and neither has one with a wrong frequency that is the same
+everywhere.
+
+What is rounded after the table depends on the vectors, so its part of the spread is a
+mean over draws, with an interval.
+"""
+
+import math
+
+import numpy as np
+
+from ropelab.math.numerics.chain import Chain, Positions, span
+from ropelab.math.numerics.formats import round_to
+from ropelab.math.numerics.scores import draw, scores
+from ropelab.runs.arrays import Float
+from ropelab.runs.stats import Interval, mean_interval
+
+# Up to so many positions every distance and every place is counted; of more, some are
+# drawn.
+WHOLE = 1 << 18
+# Distances that are drawn for the mean over distances, and places at each of them.
+DISTANCES, PLACES = 256, 256
+# Places that are drawn for the spread at one given distance.
+PLACES_AT = 4096
+# Roundings after the table: groups with a distance each, their draws, and their places.
+GROUPS, DRAWS, DRAWN_PLACES = 32, 8, 32
+# Two tokens are at most this share of the positions apart.
+FARTHEST = 0.75
+
+Variances = Float[np.ndarray, " distances"]
+
+
+class Spreads:
+    """The spreads of a chain's scores over positions ``offset`` and after.
+
+    Distances are uniform from 1 to three quarters of ``length``. Values are nan where a
+    stored angle or score overflows.
+    """
+
+    def __init__(self, chain: Chain, offset: int, length: int, seed: int) -> None:
+        self.chain = chain
+        self.offset = offset
+        self.length = length
+        self.seed = seed
+        self.farthest = max(1, int(length * FARTHEST))
+        self.stored = Chain(chain.plan.stored, chain.spectrum)
+        self._variances: Variances | None = None
+
+    @property
+    def overflows(self) -> bool:
+        last = self.offset + self.length - 1
+        return not np.isfinite(self.stored.angles(span(last, last + 1))).all()
+
+    def overall(self) -> Interval:
+        """Return the root mean square over distances, with an interval where drawn.
+
+        Where all positions are stored as one, no distance changes a score: then it is
+        the error of the scores instead.
+        """
+        if self.overflows:
+            return Interval(math.nan, math.nan, math.nan, 0)
+        if self._is_one_place():
+            return _exactly(self._error_of_one_place())
+        variance = self._stored_variance()
+        if self.chain.plan != self.chain.plan.stored:
+            added = self._variance_after_table()
+            variance = Interval(
+                variance.value + added.value,
+                variance.low + added.low,
+                variance.high + added.high,
+                added.n,
+            )
+        ends = (variance.value, variance.low, variance.high)
+        value, low, high = (math.sqrt(max(0.0, end)) for end in ends)
+        return Interval(value, low, high, variance.n)
+
+    def at(self, distance: int) -> Interval:
+        """Return the spread at one distance; what is rounded after the table is left
+        out.
+        """
+        if self.overflows:
+            return Interval(math.nan, math.nan, math.nan, 0)
+        if self.chain.plan.consistent:
+            return _exactly(0.0)
+        if self.length <= WHOLE:
+            return _exactly(math.sqrt(self._every_distance()[distance - 1]))
+        random = np.random.default_rng((self.seed, distance))
+        places = self._draw_places(random, distance, PLACES_AT)
+        parts = mean_interval(self._squares(places, distance).mean(0))
+        value, low, high = (
+            math.sqrt(max(0.0, end)) for end in (parts.value, parts.low, parts.high)
+        )
+        return Interval(value, low, high, parts.n)
+
+    def _stored_variance(self) -> Interval:
+        if self.chain.plan.consistent:
+            return _exactly(0.0)
+        if self.length <= WHOLE:
+            return _exactly(float(self._every_distance().mean()))
+        random = np.random.default_rng(self.seed)
+        # One distance in each of as many equal parts.
+        shares = (np.arange(DISTANCES) + random.random(DISTANCES)) / DISTANCES
+        variances = []
+        for distance in (1 + np.floor(shares * self.farthest)).astype(int).tolist():
+            places = self._draw_places(random, distance, PLACES)
+            variances.append(self._squares(places, distance).mean())
+        return mean_interval(np.array(variances))
+
+    def _draw_places(
+        self, random: np.random.Generator, distance: int, count: int
+    ) -> Positions:
+        """Draw positions of keys that have a query at that distance behind them."""
+        free = self.length - distance
+        return self.offset + np.floor(random.random(count) * free)
+
+    def _squares(
+        self, keys: Positions, distance: int
+    ) -> Float[np.ndarray, "pairs places"]:
+        """Return squared deviations from the mean, made so that their mean is
+        unbiased.
+        """
+        turned = self._table(keys + distance) * self._table(keys).conj()
+        deviations = turned - turned.mean(1, keepdims=True)
+        freedom = keys.size / (keys.size - 1)
+        return freedom * (deviations.real**2 + deviations.imag**2)
+
+    def _table(self, positions: Positions) -> np.ndarray:
+        cos, sin = self.stored.table(positions)
+        return cos + 1j * sin
+
+    def _every_distance(self) -> Variances:
+        """Return the mean over pairs of the variance, for distances 1 to the farthest.
+
+        With z(m) = exp(i m theta) (1 + slip(m)) every sum over places at a distance is
+        a sum of slips over a window, or a correlation of slips with themselves, which a
+        Fourier transform gives for all distances at once. Slips are small, so that
+        nothing cancels and float32 transforms are precise enough.
+        """
+        if self._variances is not None:
+            return self._variances
+        positions = span(self.offset, self.offset + self.length)
+        size = _fast_size(self.length + self.farthest)
+        distances = np.arange(1, self.farthest + 1)
+        counts = self.length - distances
+        theta = self._reference()
+        total = np.zeros(self.farthest)
+        for pair in np.flatnonzero(theta).tolist():
+            slip = self._slip(pair, theta[pair], positions)
+            squares = slip.real**2 + slip.imag**2
+            if not squares.any():
+                continue
+            means = _window_sums(slip, distances).sum(0) / counts
+            together = _correlation(slip, size, self.farthest)
+            sums = _window_sums(squares, distances).sum(0) - 2 * together.real
+            if self.chain.plan.table.precision < 53:
+                # |z|^2 - 1, which is 0 but for rounded tables
+                excess = 2 * slip.real + squares
+                sums += _correlation(excess, size, self.farthest).real
+            offset = means + together / counts
+            total += sums / counts - np.abs(offset) ** 2
+        self._variances = np.maximum(total / self.chain.spectrum.pairs, 0.0)
+        return self._variances
+
+    def _slip(self, pair: int, theta: float, positions: Positions) -> np.ndarray:
+        """Return z exp(-i m theta) - 1 at every position, to its own precision."""
+        angles = self.stored.angles(positions, slice(pair, pair + 1))[0]
+        error = angles - theta * positions
+        slip = -2 * np.sin(error / 2) ** 2 + 1j * np.sin(error)
+
+        table = self.stored.plan.table
+        if table.precision < 53:
+            cos, sin = np.cos(angles), np.sin(angles)
+            moved = (round_to(cos, table) - cos) + 1j * (round_to(sin, table) - sin)
+            moved *= cos - 1j * sin
+            slip += moved + moved * slip
+        return slip
+
+    def _reference(self) -> Float[np.ndarray, " pairs"]:
+        """Return the frequencies that stored angles follow."""
+        if not self.stored.recurrent:
+            return self.stored.inv_freq
+        last = max(self.offset + self.length - 1, 1)
+        return self.stored.angles(span(last, last + 1))[:, 0] / last
+
+    def _is_one_place(self) -> bool:
+        # Stored positions grow with the position.
+        ends = np.array([self.offset, self.offset + self.length - 1], dtype=np.float64)
+        first, last = self.stored.positions(ends)
+        return bool(first == last)
+
+    def _error_of_one_place(self) -> float:
+        distances = np.arange(1, self.farthest + 1)
+        right = np.cos(np.outer(self.chain.spectrum.inv_freq, distances))
+        return math.sqrt(float((2 - 2 * right).mean()))
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def _variance_after_table(self) -> Interval:
+        """Return what rounding the rotation and the score adds to the variance."""
+        random = np.random.default_rng(self.seed)
+        pairs = self.chain.spectrum.pairs
+        added = []
+        for group in range(GROUPS):
+            vectors = draw(DRAWS, pairs, "random", seed=self.seed * GROUPS + group)
+            share = (group + random.random()) / GROUPS
+            distance = 1 + math.floor(share * self.farthest)
+            distance = min(distance, self.length - 1)
+            keys = self._draw_places(random, distance, DRAWN_PLACES)
+            both = (
+                scores(chain, vectors, keys + distance, keys).var(axis=1, ddof=1)
+                for chain in (self.chain, self.stored)
+            )
+            rounded, before = both
+            added.append(float((rounded - before).mean()))
+        return mean_interval(np.array(added))
+
+
+def _exactly(value: float) -> Interval:
+    return Interval(value, value, value, 0)
+
+
+def _fast_size(least: int) -> int:
+    """Return a size of quick Fourier transforms: 7 or 8 times a power of two."""
+    power = 1 << max(0, (least - 1).bit_length() - 3)
+    return next(count * power for count in (5, 6, 7, 8) if count * power >= least)
+
+
+def _window_sums(values: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Return the sums over queries (from each distance on) and over keys (up to it from
+    the end); those of keys conjugated.
+    """
+    sums = np.concatenate(([0], np.cumsum(values)))
+    of_queries = sums[-1] - sums[distances]
+    of_keys = sums[len(values) - distances]
+    return np.stack((of_queries, of_keys.conj()))
+
+
+def _correlation(values: np.ndarray, size: int, farthest: int) -> np.ndarray:
+    """Return sum over m of v(m) conj v(m - D), for D = 1 .. farthest."""
+    single = np.complex64 if np.iscomplexobj(values) else np.float32
+    transform = np.fft.fft(values.astype(single), size)
+    power = transform.real**2 + transform.imag**2
+    # The power is real, so that half of the inverse transform says all.
+    return np.asarray(np.fft.rfft(power)[1 : farthest + 1].conj() / size)
