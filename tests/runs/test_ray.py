@@ -23,7 +23,6 @@ from tests.processes import descendants, is_alive, started, wait_until
 from tests.runs.cells_of_tests import Disk, Fails, Killed, Sequel, Sum, Waits
 from tests.small import SMALL
 
-
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
