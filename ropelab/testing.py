@@ -4,10 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ropelab.conformance.calls import from_function
-from ropelab.conformance.check import asked, check_tolerance, diagnose
-from ropelab.conformance.expected import choose, main_of, of_config, of_file, probes
-from ropelab.conformance.observed import from_module, layered
+from ropelab.conformance.calls import ask_function
+from ropelab.conformance.check import check_tolerance, diagnose, judge_code
+from ropelab.conformance.expected import (
+    choose_layer,
+    choose_positions,
+    expect_config,
+    expect_file,
+    find_main,
+)
+from ropelab.conformance.observed import ask_module, has_layer_types
 
 
 def assert_rope(
@@ -32,20 +38,20 @@ def assert_rope(
     """
     check_tolerance(tolerance)
     if isinstance(config, Mapping):
-        layers = of_config("the configuration", config, length)
+        layers = expect_config("the configuration", config, length)
     else:
-        layers = of_file(str(config), length)
-    layer_type = layer_type or main_of(layers)
-    expected = choose(layers, layer_type)
+        layers = expect_file(str(config), length)
+    layer_type = layer_type or find_main(layers)
+    expected = choose_layer(layers, layer_type)
     name = getattr(module, "__name__", type(module).__name__)
-    if layered(module):
-        found = from_module(
-            module, expected.spec, probes(expected), "float32", layer_type
+    if has_layer_types(module):
+        found = ask_module(
+            module, expected.spec, choose_positions(expected), "float32", layer_type
         )
         done = diagnose(found, expected, tolerance)
     else:
-        done = asked(
-            lambda spec, at: from_function(module, name, spec, at), expected, tolerance
+        done = judge_code(
+            lambda spec, at: ask_function(module, name, spec, at), expected, tolerance
         )
     if done.wrong:
         called = f" (called as {done.called})" if done.called else ""

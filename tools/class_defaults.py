@@ -28,7 +28,7 @@ from transformers.models.auto.configuration_auto import (
     CONFIG_MAPPING_NAMES,
 )
 
-from ropelab.conformance.observed import rotary_class
+from ropelab.conformance.observed import find_rotary_class
 from ropelab.runs.errors import InputError
 
 TARGET = Path(__file__).parents[1] / "ropelab/readers/classes.json"
@@ -150,7 +150,7 @@ def row(config_class: Any) -> Row | None:
         return None
     if not hasattr(bare, "vocab_size"):
         return None  # images
-    rotary = rotary_class(config_class)
+    rotary = find_rotary_class(config_class)
     rotary(config=bare)  # raises where the class is built from something else
     found = pairing(config_class, bare) | sizes(asked, bare)
     names = {k: v for k, v in asked.config_class.attribute_map.items() if k in SIZES}
@@ -352,7 +352,7 @@ def pairing(config_class: Any, bare: Any) -> Row:
     """Return which features the module's own function pairs, from a rotated unit
     vector.
     """
-    module = sys.modules[rotary_class(config_class).__module__]
+    module = sys.modules[find_rotary_class(config_class).__module__]
     if hasattr(module, "apply_rotary_pos_emb_interleave"):
         if not hasattr(bare, "rope_interleave"):
             return {"pairing": "interleaved"}

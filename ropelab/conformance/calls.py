@@ -94,7 +94,7 @@ class Way:
             if self.only not in ("", n) and role == "vectors"
         ]
         found = call(self.function, given | {name: np.zeros(x) for name in zero})
-        parts = named(
+        parts = name_parts(
             found, [name for name, role in roles.items() if role == "vectors"]
         )
         if {*roles.values()} <= {"length", "vectors"} and not {
@@ -118,7 +118,7 @@ class Way:
                 name: np.concatenate([one[name] for one in each]) for name in each[0]
             }
         found = {
-            n: as_numbers(part) for n, part in self.answer(vectors, places, end).items()
+            n: to_numbers(part) for n, part in self.answer(vectors, places, end).items()
         }
         for array in found.values():
             if [n for n in array.shape[:-1] if n > 1] != [len(vectors)] * (
@@ -127,12 +127,12 @@ class Way:
                 raise InputError(
                     f"gives shape {array.shape} for {len(vectors)} positions"
                 )
-        return tabled(
+        return split_complex_table(
             {name: array.reshape(len(vectors), -1) for name, array in found.items()}
         )
 
 
-def named(answer: Any, vectors: list[str]) -> dict[str, Any]:
+def name_parts(answer: Any, vectors: list[str]) -> dict[str, Any]:
     """Return the parts of an answer: cos and sin, cos + i sin as `table`, or rotated
     vectors.
     """
@@ -145,7 +145,7 @@ def named(answer: Any, vectors: list[str]) -> dict[str, Any]:
         names = vectors if len(vectors) > 1 else ["cos", "sin"]
         if len(answer) == len(names):
             return dict(zip(names, answer, strict=True))
-    elif np.iscomplexobj(as_numbers(answer)):
+    elif np.iscomplexobj(to_numbers(answer)):
         return {"table": answer}
     elif len(vectors) == 1:
         return {"": answer}
@@ -153,29 +153,29 @@ def named(answer: Any, vectors: list[str]) -> dict[str, Any]:
     raise InputError(f"answers with a {type(answer).__name__}, not with {wanted}")
 
 
-def tabled(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def split_complex_table(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return parts with cos and sin in place of one table of cos + i sin."""
     table = parts.get("table")
     return parts if table is None else {"cos": table.real, "sin": table.imag}
 
 
-def parameters_of(function: Any) -> list[inspect.Parameter]:
+def list_parameters(function: Any) -> list[inspect.Parameter]:
     found = inspect.signature(
         getattr(function, "forward", function)
     ).parameters.values()
     return [p for p in found if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
-def required(parameters: list[inspect.Parameter]) -> list[str]:
+def list_required(parameters: list[inspect.Parameter]) -> list[str]:
     return [p.name for p in parameters if p.default is p.empty]
 
 
-def roles_of(function: Any, tables: bool) -> Iterator[dict[str, str]]:
+def guess_roles(function: Any, tables: bool) -> Iterator[dict[str, str]]:
     """Yield the role of each parameter that is given; several if the names do not
     tell.
     """
-    parameters = parameters_of(function) or BARE
-    roles = {name: ROLES.get(name.lower(), "") for name in required(parameters)}
+    parameters = list_parameters(function) or BARE
+    roles = {name: ROLES.get(name.lower(), "") for name in list_required(parameters)}
     if not {*PLACES, *TABLES} & {*roles.values()}:
         given = (
             (role, p.name)
@@ -195,10 +195,10 @@ def roles_of(function: Any, tables: bool) -> Iterator[dict[str, str]]:
         yield roles | dict.fromkeys(unknown, "vectors") | {name: "positions"}
 
 
-def ways(function: Any, tables: Any = None) -> Iterator[Way]:
+def list_ways(function: Any, tables: Any = None) -> Iterator[Way]:
     """Yield every way in which the function may be meant, the likeliest first."""
-    makers: list[Way | None] = [None] if tables is None else [*ways(tables)]
-    for roles in roles_of(function, tables is not None):
+    makers: list[Way | None] = [None] if tables is None else [*list_ways(tables)]
+    for roles in guess_roles(function, tables is not None):
         taken = {*roles.values()} - {"vectors"}
         if [*roles.values()].count("vectors") > 2:
             continue
@@ -214,7 +214,7 @@ def ways(function: Any, tables: Any = None) -> Iterator[Way]:
             yield Way(function, roles, shape, maker)
 
 
-def from_function(
+def ask_function(
     made: Any, name: str, spec: RopeSpec, positions: Positions
 ) -> dict[str, Observed]:
     """Ask a function, or a maker of tables and a function that uses them, in the way
@@ -228,7 +228,7 @@ def from_function(
             )
     head, works = spec.head_dim, list[tuple[Way, dict[str, np.ndarray]]]()
     problem: Exception | None = None
-    for way in ways(code, *maker):
+    for way in list_ways(code, *maker):
         try:
             works.append((way, way.rows(np.eye(head), np.ones(head, np.int64))))
         except Exception as error:
@@ -238,9 +238,9 @@ def from_function(
         raise problem or InputError(f"{name}: {ASK}")
     way, parts = works[0]
     for other, theirs in works[1:]:
-        if not alike(parts, theirs):
+        if not agree(parts, theirs):
             if all(
-                alike(rows, w.rows(np.eye(head), np.full(head, 2))) for w, rows in works
+                agree(rows, w.rows(np.eye(head), np.full(head, 2))) for w, rows in works
             ):
                 none = np.empty((len(positions), 0))
                 return {
@@ -249,16 +249,20 @@ def from_function(
             ask = "take but one of them" if {*way.roles} <= {*ROLES} else ASK
             raise InputError(f"{name}: {way} and {other} both work and differ: {ask}")
     if positions.ndim > 1:
-        return from_axes(way, {*parts}, spec, positions)
+        return ask_axes(way, {*parts}, spec, positions)
     told = "length" in {*way.roles.values(), *(way.tables or way).roles.values()}
     if told:
         positions = positions[positions < LONGEST]
     if tables := {"cos", "sin"} <= {*parts}:
         table = way.rows(np.ones((len(positions), head)), positions)
-        found = {"": rotations.from_tables(positions, table["cos"], table["sin"], spec)}
+        found = {
+            "": rotations.observe_tables(positions, table["cos"], table["sin"], spec)
+        }
     else:
         rotate = {n: lambda x, p, n=n: way.rows(x, p)[n] for n in parts}
-        found = {n: rotations.from_rotation(rotate[n], spec, positions) for n in parts}
+        found = {
+            n: rotations.observe_rotation(rotate[n], spec, positions) for n in parts
+        }
         for n in {*parts} & {*way.roles}:
             alone = replace(way, only=n).rows(np.eye(head), np.ones(head, np.int64))[n]
             if found[n].fault is None and not alone.any():
@@ -269,12 +273,12 @@ def from_function(
     }
     if any(observed.fault for observed in found.values()):
         return result
-    signs, places, rows = between(way, head, int(positions[-1]))
+    signs, places, rows = ask_further(way, head, int(positions[-1]))
     if tables:
-        more = {"": rotations.from_tables(places, rows["cos"], rows["sin"], spec)}
+        more = {"": rotations.observe_tables(places, rows["cos"], rows["sin"], spec)}
     else:
         more = {
-            n: rotations.from_signs(signs, rows[n], places, spec, found[n].note)
+            n: rotations.observe_signs(signs, rows[n], places, spec, found[n].note)
             for n in parts
         }
     return {
@@ -282,7 +286,7 @@ def from_function(
     }
 
 
-def from_axes(
+def ask_axes(
     way: Way, parts: set[str], spec: RopeSpec, positions: Int[np.ndarray, "axes n"]
 ) -> dict[str, Observed]:
     """Ask at positions of several axes, one vector of 1 and -1 at each."""
@@ -293,16 +297,16 @@ def from_axes(
     rows = way.rows(signs, positions)
     order = np.arange(count)
     if {"cos", "sin"} <= parts:
-        tables = rotations.from_tables(order, rows["cos"], rows["sin"], spec)
+        tables = rotations.observe_tables(order, rows["cos"], rows["sin"], spec)
         return {"": replace(tables, called=str(way))}
     observed = {}
     for part in sorted(parts):
-        seen = rotations.from_signs(signs, rows[part], order, spec, "")
+        seen = rotations.observe_signs(signs, rows[part], order, spec, "")
         observed[part] = replace(seen, called=str(way))
     return observed
 
 
-def between(
+def ask_further(
     way: Way, width: int, last: int
 ) -> tuple[Vectors, Positions, dict[str, np.ndarray]]:
     """Ask at further positions, always the same: vectors of 1 and -1, positions and
@@ -323,7 +327,7 @@ def between(
     return signs.reshape(-1, width), np.concatenate(asked), rows
 
 
-def alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+def agree(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(
         part.shape == other[n].shape
         and np.allclose(part, other[n], atol=1e-3, equal_nan=True)
@@ -333,7 +337,7 @@ def alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     """Call with float32 arrays; code that refuses them is given torch tensors."""
-    signature = inspect.Signature(parameters_of(function) or BARE)
+    signature = inspect.Signature(list_parameters(function) or BARE)
 
     def called(convert: Callable[[np.ndarray], Any]) -> Any:
         # Copies, as the code may change what it is given.
@@ -357,7 +361,7 @@ def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
         return called(torch.from_numpy)
 
 
-def as_numbers(value: Any) -> np.ndarray:
+def to_numbers(value: Any) -> np.ndarray:
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         value = (value if value.is_complex() else value.double()).numpy()

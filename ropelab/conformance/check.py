@@ -21,21 +21,26 @@ from ropelab.conformance.expected import (
     AXES_NOT_JUDGED,
     INDEXER,
     Expected,
-    choose,
-    of_config,
-    of_file,
-    probes,
+    choose_layer,
+    choose_positions,
+    expect_config,
+    expect_file,
 )
-from ropelab.conformance.observed import from_module, layered, observe, rotary_module
+from ropelab.conformance.observed import (
+    ask_module,
+    build_rotary,
+    has_layer_types,
+    observe,
+)
 from ropelab.conformance.rotations import (
     Observed,
     Positions,
     Rotated,
     Vectors,
-    from_vectors,
-    sheared,
+    explain_blocks,
+    observe_vectors,
 )
-from ropelab.conformance.vectors import ABOUT, rotated_bound
+from ropelab.conformance.vectors import ABOUT, bound_rotated
 from ropelab.math.numerics.budget import KINDS
 from ropelab.math.numerics.casts import STAGES, CastPlan
 from ropelab.math.numerics.chain import Chain
@@ -98,21 +103,23 @@ def check(
         raise InputError("which configuration should it follow? give --config FILE")
     if arrays:
         return check_arrays(path, config, length, tolerance, layer_type)
-    layers = of_file(config or target, length)
-    main = choose(layers, layer_type)
+    layers = expect_file(config or target, length)
+    main = choose_layer(layers, layer_type)
     if not path.is_dir():
-        return asked(
+        return judge_code(
             lambda spec, places: observe(target, spec, places), main, tolerance
         )
-    module, done = rotary_module(path), {}
+    module, done = build_rotary(path), {}
     # The class of a model makes tables, which the indexer takes from its layers.
     judged_layers = {"": main}
-    if layered(module):
+    if has_layer_types(module):
         judged_layers = {name: layers[name] for name in layers if name != INDEXER}
     for name, expected in judged_layers.items():
-        observed = from_module(module, expected.spec, probes(expected), dtype, name)
+        observed = ask_module(
+            module, expected.spec, choose_positions(expected), dtype, name
+        )
         done[name] = diagnose(observed, expected, tolerance)
-    return joined(done)
+    return combine(done)
 
 
 def check_tolerance(tolerance: float) -> None:
@@ -122,7 +129,7 @@ def check_tolerance(tolerance: float) -> None:
         )
 
 
-def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
+def judge_code(ask: Ask, expected: Expected, tolerance: float) -> Check:
     """Judge a code at its length, and at others, where its scaling is another or must
     not be.
     """
@@ -131,9 +138,12 @@ def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
         expected.spec.trained_len,
         type(expected.spec.scaling),
     )
-    found = ask(spec, probes(expected))
-    done = joined(
-        {n: diagnose(one, at(one, expected), tolerance) for n, one in found.items()}
+    found = ask(spec, choose_positions(expected))
+    done = combine(
+        {
+            n: diagnose(one, shorten(one, expected), tolerance)
+            for n, one in found.items()
+        }
     )
     if not done.wrong and expected.sections:
         done = check_axes(done, ask, expected)
@@ -149,11 +159,11 @@ def asked(ask: Ask, expected: Expected, tolerance: float) -> Check:
     # whether it has had other frequencies at another length
     follows, unseen = False, ""
     for length in sorted(lengths):
-        rows = rows_at(length, ask, expected)
+        rows = ask_at_length(length, ask, expected)
         follows |= any(
-            judged(one, expected, tolerance).wrong for one, _ in rows.values()
+            judge(one, expected, tolerance).wrong for one, _ in rows.values()
         )
-        here = joined(
+        here = combine(
             {n: diagnose(*each, tolerance) for n, each in rows.items()} or {"": done}
         )
         told = any(one.told_length for one, _ in rows.values())
@@ -175,7 +185,7 @@ def check_axes(done: Check, ask: Ask, expected: Expected) -> Check:
     with suppress(Exception):
         observed = ask(expected.spec, positions)
     answers = {
-        part: explained.wrong_axes(one, expected, positions, names)
+        part: explained.explain_axes(one, expected, positions, names)
         for part, one in observed.items()
     }
     for part, fault in answers.items():
@@ -188,13 +198,13 @@ def check_axes(done: Check, ask: Ask, expected: Expected) -> Check:
     return done
 
 
-def rows_at(
+def ask_at_length(
     length: int, ask: Ask, expected: Expected
 ) -> dict[str, tuple[Observed, Expected]]:
     """Return what a code does among so many tokens, and what it should; nothing if it
     stops.
     """
-    places, found = probes(expected), dict[str, Observed]()
+    places, found = choose_positions(expected), dict[str, Observed]()
     with suppress(Exception):  # a table may end before
         found = ask(expected.spec, np.append(places[places < length - 1], length - 1))
     faulty = any(one.fault for one in found.values())
@@ -208,13 +218,13 @@ def rows_at(
                 called=o.called,
                 told_length=o.told_length,
             ),
-            at(o, expected),
+            shorten(o, expected),
         )
         for n, o in ({} if faulty else found).items()
     }
 
 
-def at(observed: Observed, expected: Expected) -> Expected:
+def shorten(observed: Observed, expected: Expected) -> Expected:
     """Return what is expected of the tokens asked for, which a whole table limits."""
     return replace(expected, length=int(observed.positions[-1]) + 1)
 
@@ -231,13 +241,13 @@ def check_arrays(
     """
     about = path.parent / ABOUT
     if config:
-        layers = of_file(config, length)
-        expected = choose(layers, layer_type)
+        layers = expect_file(config, length)
+        expected = choose_layer(layers, layer_type)
     else:
         try:
             facts = parse(str(about), read_regular(about, MOST_BYTES), finite=False)
             length = length or whole(facts["length"], "length")
-            expected = of_config(str(about), facts["config"], length)[
+            expected = expect_config(str(about), facts["config"], length)[
                 facts["layer_type"]
             ]
         except (OSError, KeyError, TypeError, ValueError, AttributeError, RefusedError):
@@ -253,19 +263,21 @@ def check_arrays(
             f"{path}: {min(strange)} is not read, call it q_rotated or k_rotated"
         )
     given = sorted(name[0] for name in names)[::-1]  # q first
-    found = {name: stored.rotated_of(path, arrays, name, expected) for name in given}
+    found = {name: stored.read_rotated(path, arrays, name, expected) for name in given}
     done = {
         name: check_rotated(*one, expected, tolerance) for name, one in found.items()
     }
     if not found or {"cos", "sin"} <= arrays.keys():
         for *_, places in found.values():
             arrays = {**arrays, "positions": places}
-        tables = diagnose(stored.tables_of(path, arrays, expected), expected, tolerance)
+        tables = diagnose(
+            stored.read_tables(path, arrays, expected), expected, tolerance
+        )
         done["cos and sin" if found else ""] = tables
-    return joined(done)
+    return combine(done)
 
 
-def joined(done: Mapping[str, Check]) -> Check:
+def combine(done: Mapping[str, Check]) -> Check:
     """Return one answer for queries and keys: only what is wrong, and equal answers
     once.
     """
@@ -299,11 +311,11 @@ def check_rotated(
     explain them.
     """
     spec, right = expected.spec, expected.rotation.applied(before, places)
-    bounds = {kind: rotated_bound(expected, kind, before, places) for kind in KINDS}
+    bounds = {kind: bound_rotated(expected, kind, before, places) for kind in KINDS}
     orders = {"": after}
     if spec.pairing == "interleaved":
         orders = {
-            f"; {rotations.LEFT_IN_HALVES}": rotations.in_pairs(after, spec)
+            f"; {rotations.LEFT_IN_HALVES}": rotations.restore_pairs(after, spec)
         } | orders
     for note, given in orders.items():
         apart = np.abs(given - right).max(axis=2)
@@ -322,7 +334,7 @@ def check_rotated(
     off = f"off by {errors[at]:.3g} at position {places[at]}"
     off = f"{off}, where an honest {kind} code loses {bound[at]:.3g}; "
     try:
-        observed = from_vectors(before, after, places, spec)
+        observed = observe_vectors(before, after, places, spec)
     except InputError as error:  # of vectors that are too few
         return Check(f"{off}{error}", True, "compare position by position")
     wrong = np.flatnonzero((apart > bound[:, None]).any(axis=0))
@@ -349,30 +361,38 @@ def check_rotated(
 
 
 def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
-    done = judged(observed, expected, tolerance)
+    done = judge(observed, expected, tolerance)
     if not done.wrong and observed.between is not None:
-        fault = explained.wrong_between(observed.between, expected, tolerance)
+        fault = explained.explain_further(observed.between, expected, tolerance)
         done = (
             replace(done, answer=fault[0], wrong=True, fix=fault[1]) if fault else done
         )
     return replace(done, called=observed.called)
 
 
-def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
-    if not (rotations.bounded(observed.cos) and rotations.bounded(observed.sin)):
+def judge(observed: Observed, expected: Expected, tolerance: float) -> Check:
+    if not (
+        rotations.are_bounded(observed.cos) and rotations.are_bounded(observed.sin)
+    ):
         return Check(
             "tables hold numbers that are not finite", True, "see how they are made"
         )
     spec, wanted = expected.spec, expected.rotation.tables(observed.positions)
     blocks = observed.blocks
-    drift = explained.drifting_gain(observed)
+    drift = explained.explain_drift(observed)
     if observed.fault == rotations.NOT_FINITE and drift:
         return Check(drift, True, explained.NO_DRIFT)
-    fault = observed.fault or (None if blocks is None else sheared(blocks, wanted))
-    fault = fault or explained.wrong_tables(observed, expected)
-    if fault := fault or explained.wrong_positions(observed, expected):
+    fault = observed.fault or (
+        None if blocks is None else explain_blocks(blocks, wanted)
+    )
+    fault = fault or explained.explain_tables(observed, expected)
+    if fault := fault or explained.explain_positions(observed, expected):
         return Check(fault[0], True, fault[1])
-    rows = casts(observed, expected) if observed.cos.shape == wanted[0].shape else []
+    rows = (
+        compare_casts(observed, expected)
+        if observed.cos.shape == wanted[0].shape
+        else []
+    )
     tables = {"casts": rows}
     # A cast that fits explains frequencies that are off, but for float32, which is no
     # mistake.
@@ -381,9 +401,11 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
         and rows[0]["mean_difference"] < 1e-3
         and rows[0]["cast"] != "float32"
     )
-    fault = explained.uneven_gain(observed)  # angles of such tables say nothing
-    fault = fault or (None if cast else explained.wrong_frequencies(observed, expected))
-    if fault := fault or explained.wrong_gain(observed.gain, spec):
+    fault = explained.explain_uneven_gain(observed)  # angles of such tables say nothing
+    fault = fault or (
+        None if cast else explained.explain_frequencies(observed, expected)
+    )
+    if fault := fault or explained.explain_gain(observed.gain, spec):
         return Check(fault[0], True, fault[1], rows=tables)
 
     off = (
@@ -391,7 +413,7 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
         - expected.inv_freq * observed.positions[:, None]
     )
     errors, honest = (
-        np.abs(explained.wrapped(off)),
+        np.abs(explained.wrap_angles(off)),
         expected.budget().angles(observed.positions),
     )
     beyond = np.flatnonzero((~(errors <= tolerance + honest)).any(axis=1))
@@ -415,9 +437,9 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     unexplained = distances[best] > distances["float32"] / 2
     # A table's format explains no error of an angle.
     if unexplained or (best.startswith("table in ") and "float8" not in best):
-        if period := explained.wrong_period(off, observed, expected, tolerance):
+        if period := explained.explain_period(off, observed, expected, tolerance):
             best, fix = f"{LARGE_ARGUMENTS} ({period})", REDUCE
-        elif unexplained and explained.summed(observed, expected, tolerance):
+        elif unexplained and explained.are_summed(observed, expected, tolerance):
             best = "angles are summed in float32 from token to token"
             fix = "angle = position * inv_freq"
         elif unexplained:
@@ -426,13 +448,13 @@ def judged(observed: Observed, expected: Expected, tolerance: float) -> Check:
     return Check(f"{best}: {off_by}", True, fix, rows=tables)
 
 
-def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
+def compare_casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
     """Return a row per cast plan, nearest first: mean distance of its tables from the
     observed.
     """
     spectrum, gain = expected.budget().spectrum, expected.spec.attention_factor
     rows: list[dict[str, Any]] = []
-    for name, plan in plans().items():
+    for name, plan in list_plans().items():
         angles = Chain(plan, spectrum).angles(observed.positions.astype(np.float64)).T
         # Every observed number is finite, so that no plan overflows (float16 does at
         # 65520).
@@ -447,7 +469,7 @@ def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["mean_difference"])
 
 
-def plans() -> dict[str, CastPlan]:
+def list_plans() -> dict[str, CastPlan]:
     """Return float32 throughout, and the same with one or two stages in a smaller
     format.
     """

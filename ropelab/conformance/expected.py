@@ -13,7 +13,7 @@ from ropelab.conformance.rotations import (
     Shape,
     Table,
     Vectors,
-    layout,
+    pair_features,
 )
 from ropelab.math.frequencies import rotations
 from ropelab.math.models import Layout
@@ -64,7 +64,7 @@ class Rotation:
         """Return the vectors rotated at each position; each position may have its
         own.
         """
-        first, second = layout(self.pairing, 2 * len(self.inv_freq), self.start)
+        first, second = pair_features(self.pairing, 2 * len(self.inv_freq), self.start)
         if self.backwards:
             first, second = second, first
         a, b, c, d = (part[:, None] for part in self.shape(*self.tables(positions)))
@@ -86,7 +86,7 @@ class Expected:
     note: str = ""  # on what is not judged
     # of several axes of positions, how many pairs each has, and in which order
     sections: tuple[int, ...] = ()
-    layout: Layout = "mrope"
+    axis_layout: Layout = "mrope"
 
     @property
     def inv_freq(self) -> Pairs:
@@ -121,7 +121,7 @@ class Expected:
         return Budget(kind, spectrum, self.spec.attention_factor)
 
 
-def probes(expected: Expected) -> np.ndarray:
+def choose_positions(expected: Expected) -> np.ndarray:
     """Return the positions to look at: the usual ones, and the ends of both lengths."""
     trained, length = expected.spec.trained_len, expected.length
     ends = (trained - 1, trained, trained + 1, length - 1)
@@ -131,14 +131,14 @@ def probes(expected: Expected) -> np.ndarray:
     return np.array(places, dtype=np.int64)
 
 
-def of_file(source: str, length: int | None) -> dict[str, Expected]:
+def expect_file(source: str, length: int | None) -> dict[str, Expected]:
     document = load(source)
     if document.kind == "gguf":
         raise InputError(f"{source}: a config.json is wanted, not a GGUF file")
-    return of_config(source, document.config, length)
+    return expect_config(source, document.config, length)
 
 
-def of_config(
+def expect_config(
     name: str, config: Mapping[str, Any], length: int | None
 ) -> dict[str, Expected]:
     """Return the rotation that the reference computes for each layer type."""
@@ -161,7 +161,7 @@ def of_config(
         for n, s in layers.items()
     }
     if block.get("mrope_section"):
-        expected = {n: with_axes(e, text, block) for n, e in expected.items()}
+        expected = {n: add_axes(e, text, block) for n, e in expected.items()}
     if indexer := read_indexer(text, layers):
         # No runtime is known to be compared with.
         expected[INDEXER] = Expected(
@@ -170,7 +170,7 @@ def of_config(
     return expected
 
 
-def with_axes(
+def add_axes(
     expected: Expected, text: Mapping[str, Any], block: Mapping[str, Any]
 ) -> Expected:
     """Add which axis of positions each pair reads, where that is known."""
@@ -181,7 +181,9 @@ def with_axes(
     if not whole_numbers or sum(sections) != pairs:
         return expected
     if block.get("mrope_interleaved") is True:
-        return replace(expected, sections=tuple(sections), layout="mrope_interleaved")
+        return replace(
+            expected, sections=tuple(sections), axis_layout="mrope_interleaved"
+        )
     if str(text.get("model_type")).removesuffix("_text") in RUNS_OF_AXES:
         return replace(expected, sections=tuple(sections))
     return expected
@@ -207,13 +209,13 @@ def read_indexer(
     ).checked()
 
 
-def main_of(layers: Mapping[str, Expected]) -> str:
+def find_main(layers: Mapping[str, Expected]) -> str:
     """Return the layer type that sees the whole context."""
     return "full_attention" if "full_attention" in layers else next(iter(layers))
 
 
-def choose(layers: Mapping[str, Expected], name: str = "") -> Expected:
+def choose_layer(layers: Mapping[str, Expected], name: str = "") -> Expected:
     """Return the layer type of a name, by default the one that sees everything."""
     if name:
         return layers[known("layer type", name, layers)]
-    return layers[main_of(layers)]
+    return layers[find_main(layers)]

@@ -8,7 +8,7 @@ from itertools import permutations, product
 import numpy as np
 
 from ropelab.conformance.expected import Expected
-from ropelab.conformance.observed import frequencies
+from ropelab.conformance.observed import recover_frequencies
 from ropelab.conformance.rotations import (
     SHEARED,
     Fault,
@@ -46,16 +46,16 @@ HALF_FORMATS, LENGTHS = USUAL["formats"], USUAL["lengths"]
 FACTORS, BASES = USUAL["factors"], USUAL["bases"]
 
 
-def near(one: Pairs, other: Pairs) -> bool:
+def are_near(one: Pairs, other: Pairs) -> bool:
     return bool(np.allclose(one, other, rtol=CLOSE, atol=1e-12))
 
 
-def wrapped(angles: Table) -> Table:
+def wrap_angles(angles: Table) -> Table:
     """Return angles in [-pi, pi)."""
     return np.asarray((angles + np.pi) % (2 * np.pi) - np.pi)
 
 
-def wrong_tables(observed: Observed, expected: Expected) -> Fault | None:
+def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
     """Name tables that are swapped or negated, or whose factors differ."""
     # By small positions, where all codes are precise.
     first, factor = observed.positions <= 4, expected.spec.attention_factor
@@ -70,7 +70,7 @@ def wrong_tables(observed: Observed, expected: Expected) -> Fault | None:
         "sin holds cos": (cos, cos),
         "cos holds sin": (sin, sin),
     }
-    known |= dict(mixed_tables(cos, sin))
+    known |= dict(list_mixed_tables(cos, sin))
     for answer, tables in known.items():
         if np.abs(ours - tables).max() <= SHEARED * factor:
             fix = "return cos, then sin"
@@ -87,7 +87,9 @@ def wrong_tables(observed: Observed, expected: Expected) -> Fault | None:
     return answer, f"both by {factor:.6g}"
 
 
-def mixed_tables(cos: Table, sin: Table) -> Iterator[tuple[str, tuple[Table, Table]]]:
+def list_mixed_tables(
+    cos: Table, sin: Table
+) -> Iterator[tuple[str, tuple[Table, Table]]]:
     """Yield cos and sin as a code has them that reads a table in another order."""
     for names, one, other in (("sin and cos", sin, cos), ("cos and sin", cos, sin)):
         alternating = np.stack([one, other], axis=-1).reshape(len(cos), -1)
@@ -100,7 +102,7 @@ def mixed_tables(cos: Table, sin: Table) -> Iterator[tuple[str, tuple[Table, Tab
         yield f"a table of {names} in halves is read alternately", tables
 
 
-def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
+def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
     """Name positions that are not used, shifted, rounded, or rotated as others are."""
     still = all((table == table[0]).all() for table in (observed.cos, observed.sin))
     if still and observed.sin.any():
@@ -117,11 +119,11 @@ def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
     for pair in np.argsort(right)[(right <= 0).sum() :]:
         rotations = np.round((found * right[pair] - angles[:, pair]) / (2 * np.pi))
         found = (angles[:, pair] + 2 * np.pi * rotations) / right[pair]
-    if shift := broken_shift(found - positions, angles, positions, right):
+    if shift := find_broken_shift(found - positions, angles, positions, right):
         return f"positions are shifted by {shift:g}", "count positions from 0"
     found = np.round(found)
     honest = SAME_POSITION + expected.budget().angles(np.maximum(found, 0))
-    fits = (np.abs(wrapped(angles - found[:, None] * right)) < honest).all(axis=1)
+    fits = (np.abs(wrap_angles(angles - found[:, None] * right)) < honest).all(axis=1)
     moved = found - positions
     later = moved[positions > 0]
     if fits.all() and later[0] and (later == later[0]).all():
@@ -134,9 +136,9 @@ def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
         ):
             if np.array_equal(found, positions // step * by):
                 return f"positions are {how}", "divide positions as real numbers"
-    if fits.all() and (answer := wrapped_positions(positions, found)):
+    if fits.all() and (answer := explain_small_integers(positions, found)):
         return answer, "keep positions in 32 bits or more"
-    if fits.all() and (answer := grouped_positions(positions, found)):
+    if fits.all() and (answer := explain_groups(positions, found)):
         return answer, "give each token its own position"
     if fits.all() and found[0] > 0 and not np.ptp(found + positions):
         return (
@@ -145,7 +147,7 @@ def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
         )
     # Too far off to be found so: where a table ends, its last row may stand for all
     # beyond.
-    same = np.abs(wrapped(angles - angles[-1])).max(axis=1) < 1e-6
+    same = np.abs(wrap_angles(angles - angles[-1])).max(axis=1) < 1e-6
     end = int(same.argmax())
     if not fits.all() and end < len(same) - 2 and same[end:].all():
         return f"position {positions[end + 1]} is rotated as {positions[end]}", ENDS
@@ -168,7 +170,7 @@ def wrong_positions(observed: Observed, expected: Expected) -> Fault | None:
     return answer, ENDS
 
 
-def broken_shift(
+def find_broken_shift(
     moved: Pairs, angles: Table, positions: Positions, right: Pairs
 ) -> float:
     """Return a shift by a fraction that all positions have alike, or 0."""
@@ -176,13 +178,13 @@ def broken_shift(
     shift = round(float(np.median(later)), 2)
     if shift == round(shift) or np.abs(later - shift).max() > SAME_POSITION:
         return 0.0
-    off = wrapped(angles - (positions + shift)[:, None] * right)
+    off = wrap_angles(angles - (positions + shift)[:, None] * right)
     # Far positions are left to the casts.
     near_by = positions < 4096
     return shift if np.abs(off[near_by]).max() < SAME_POSITION else 0.0
 
 
-def wrapped_positions(positions: Positions, found: Pairs) -> str:
+def explain_small_integers(positions: Positions, found: Pairs) -> str:
     """Name positions that a small integer does not hold."""
     changed = np.flatnonzero(found != positions)
     for bits in (8, 16):
@@ -199,7 +201,7 @@ def wrapped_positions(positions: Positions, found: Pairs) -> str:
     return ""
 
 
-def grouped_positions(positions: Positions, found: Pairs) -> str:
+def explain_groups(positions: Positions, found: Pairs) -> str:
     """Name positions that are divided from some position on, as Self-Extend does."""
     changed = np.flatnonzero(found != positions)
     if len(changed) < 3 or changed[0] < 2:
@@ -222,18 +224,18 @@ def grouped_positions(positions: Positions, found: Pairs) -> str:
     return ""
 
 
-def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
-    spec, right, found = expected.spec, expected.inv_freq, frequencies(observed)
+def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
+    spec, right, found = expected.spec, expected.inv_freq, recover_frequencies(observed)
     if len(found) != len(right):
         answer = f"{2 * len(found)} features rotate instead of {spec.rotary_dim}"
         return answer, f"rotate {spec.rotary_dim} features"
     off = np.flatnonzero(~np.isclose(found, right, rtol=CLOSE, atol=1e-12))
     if not len(off):
         return None
-    for answer, frequency in explanations(expected, found):
-        if len(frequency) == len(found) and near(found, frequency):
+    for answer, frequency in list_explanations(expected, found):
+        if len(frequency) == len(found) and are_near(found, frequency):
             return answer, "compare ropelab audit on the configuration"
-    if near(-found[off], right[off]):
+    if are_near(-found[off], right[off]):
         answer = (
             f"{len(off)} of {len(right)} pairs rotate the wrong way, from pair"
             f" {off[0]} on"
@@ -255,7 +257,7 @@ def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
             for n in (start, start + 1)
         )
         cos, sin = np.where((places < start)[:, None], *map(np.stack, each))
-        if near(found, frequencies(replace(observed, cos=cos, sin=sin))):
+        if are_near(found, recover_frequencies(replace(observed, cos=cos, sin=sin))):
             return "each token's position chooses its table", "one table for all tokens"
     if (
         isinstance(spec.scaling, scaling.DynamicNtk)
@@ -266,9 +268,9 @@ def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
         )
         spec = replace(spec, base=base, scaling=scaling.Unscaled())
     if (
-        fault := wrong_ladder(found, spec)
-        or common_factor(found, right)
-        or wrong_ramp(found, spec)
+        fault := explain_ladder(found, spec)
+        or explain_common_factor(found, right)
+        or explain_ramp(found, spec)
     ):
         return fault
     # Memory that nobody wrote is mostly zeros, or in no order.
@@ -291,17 +293,17 @@ def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
     )
 
 
-def wrong_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
+def explain_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
     """Name the base, or the count, of frequencies that fall by one ratio from pair to
     pair.
     """
     if not (found > 0).all() or len(found) < 3:
         return None
-    if near(found, found[:1]):
+    if are_near(found, found[:1]):
         answer = f"every pair turns by {found[0]:.4g} rad per token"
         return answer, "base^(-2i/d), without a division of whole numbers"
     slope, start = np.polyfit(np.arange(len(found)), np.log(found), 1)
-    if not near(found, np.exp(start + slope * np.arange(len(found)))):
+    if not are_near(found, np.exp(start + slope * np.arange(len(found)))):
         return None
     if abs(slope + 2 * math.log(spec.base) / spec.rotary_dim) * len(found) < CLOSE:
         counted = start / slope
@@ -329,15 +331,15 @@ def wrong_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
     return answer, fix
 
 
-def common_factor(found: Pairs, right: Pairs) -> Fault | None:
+def explain_common_factor(found: Pairs, right: Pairs) -> Fault | None:
     """Name one factor on all frequencies; fast pairs show it up to whole rotations."""
     if (right > 0).sum() < 3:
         return None
     order = np.argsort(right)[(right <= 0).sum() :]
     slow = order[: (len(order) + 1) // 2]
     factor = float(np.median(found[slow] / right[slow]))
-    apart = np.abs(wrapped(found - factor * right)).max()
-    fits = near(found[slow], factor * right[slow]) and apart <= CLOSE
+    apart = np.abs(wrap_angles(found - factor * right)).max()
+    fits = are_near(found[slow], factor * right[slow]) and apart <= CLOSE
     if not factor or math.isclose(factor, 1, rel_tol=CLOSE) or not fits:
         return None
     for reason, value in USUAL["reasons"].items():
@@ -349,7 +351,7 @@ def common_factor(found: Pairs, right: Pairs) -> Fault | None:
     )
 
 
-def wrong_ramp(found: Pairs, spec: RopeSpec) -> Fault | None:
+def explain_ramp(found: Pairs, spec: RopeSpec) -> Fault | None:
     """Name other ends of YaRN's ramp, between which the share that is divided grows
     evenly.
     """
@@ -375,7 +377,7 @@ def wrong_ramp(found: Pairs, spec: RopeSpec) -> Fault | None:
     )
 
 
-def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]]:
+def list_explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]]:
     """Yield mistakes with the frequencies that they give, the likeliest first."""
     spec, length, right = expected.spec, expected.length, expected.inv_freq
     head, width, plain = spec.head_dim, spec.rotary_dim, spec.geometry.inv_freq
@@ -388,7 +390,7 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
     if isinstance(spec.scaling, scaling.Proportional):
         yield f"{width} features rotate instead of {moving}", plain
     if isinstance(spec.scaling, scaling.DynamicNtk):
-        yield from dynamic_explanations(expected)
+        yield from list_dynamic_slips(expected)
     for name, other in expected.layers.items():
         answer = (
             f"rotates as {name} layers should (base {typed(other.base)},"
@@ -402,7 +404,7 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
             yield f"the {name} table multiplies the frequencies", plain * divisors
     if not isinstance(spec.scaling, scaling.Unscaled):
         answer = f"the scaling is not applied: {spec.method} is missing"
-        if near(wide, plain) and not near(right, plain):
+        if are_near(wide, plain) and not are_near(right, plain):
             answer += f", or the ramp's ends come from {head} features"
         yield answer, plain
         for twice in (expected.scaled(right), right**2 / plain):
@@ -469,7 +471,7 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         yield answer, replace(spec, trained_len=trained).inv_freq(length)
     yield (
         "positions are divided by inv_freq",
-        wrapped(1 / np.where(right == 0, 1.0, right)),
+        wrap_angles(1 / np.where(right == 0, 1.0, right)),
     )
 
     def based(base: float) -> tuple[str, Pairs]:
@@ -499,7 +501,7 @@ def explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, Pairs]
         yield f"rotates as {name} does ({other.method})", other.inv_freq(length)
 
 
-def dynamic_explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
+def list_dynamic_slips(expected: Expected) -> Iterator[tuple[str, Pairs]]:
     """Yield what slips in the formula of dynamic scaling give at this length."""
     spec, length = expected.spec, expected.length
     dynamic, geometry = spec.scaling, spec.geometry
@@ -522,7 +524,7 @@ def dynamic_explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
         yield answer, unscaled.inv_freq(length)
 
 
-def wrong_axes(
+def explain_axes(
     observed: Observed,
     expected: Expected,
     positions: Int[np.ndarray, "axes n"],
@@ -530,8 +532,8 @@ def wrong_axes(
 ) -> Fault | None:
     """Name pairs that read another axis of the position than they should."""
     inv_freq, factor = expected.inv_freq, expected.spec.attention_factor
-    wanted = axis_of_pairs(expected.layout, expected.sections)
-    fix = f"pairs read {words_of(wanted, names)}"
+    wanted = axis_of_pairs(expected.axis_layout, expected.sections)
+    fix = f"pairs read {describe_axes(wanted, names)}"
 
     def reads(axes: Int[np.ndarray, " pairs"]) -> bool:
         angles = positions[axes].T * inv_freq
@@ -559,7 +561,7 @@ def wrong_axes(
     return "pairs read other axes of the position than configured", fix
 
 
-def words_of(axes: Int[np.ndarray, " pairs"], names: Sequence[str]) -> str:
+def describe_axes(axes: Int[np.ndarray, " pairs"], names: Sequence[str]) -> str:
     """Return the axes that the first pairs and the last one read, in words.
 
     >>> words_of(np.array([0, 1, 2, 0]), ("time", "height", "width"))
@@ -569,7 +571,7 @@ def words_of(axes: Int[np.ndarray, " pairs"], names: Sequence[str]) -> str:
     return ", ".join([*first, "...", names[axes[-1]]])
 
 
-def wrong_between(
+def explain_further(
     observed: Observed, expected: Expected, tolerance: float
 ) -> Fault | None:
     """Name the first further position at which cos and sin are others."""
@@ -594,7 +596,7 @@ def wrong_between(
     return f"{answer}: {where}", "look for what is cached, clamped or interpolated"
 
 
-def wrong_period(
+def explain_period(
     off: Table, observed: Observed, expected: Expected, tolerance: float
 ) -> str:
     """Return what shows in pairs whose angles are exact in float32; nothing if they are
@@ -604,7 +606,7 @@ def wrong_period(
     if not len(exact):
         return ""
     pair = exact[0]
-    errors = wrapped(off[:, pair])
+    errors = wrap_angles(off[:, pair])
     angles = expected.inv_freq[pair] * observed.positions
     worst = int(np.abs(errors).argmax())
     if abs(errors[worst]) <= tolerance:
@@ -625,7 +627,7 @@ def wrong_period(
     )
 
 
-def wrong_gain(gain: float, spec: RopeSpec) -> Fault | None:
+def explain_gain(gain: float, spec: RopeSpec) -> Fault | None:
     wanted = spec.attention_factor
     for value, problem in (
         (wanted, None),
@@ -648,7 +650,7 @@ def wrong_gain(gain: float, spec: RopeSpec) -> Fault | None:
     return answer, f"attention factor {wanted:.6g}"
 
 
-def drifting_gain(observed: Observed) -> str:
+def explain_drift(observed: Observed) -> str:
     """Name factors that grow or fall by one share per token, each pair by its own."""
     near_by = (observed.positions > 0) & (observed.positions <= 4096)
     places = observed.positions[near_by]
@@ -665,13 +667,13 @@ def drifting_gain(observed: Observed) -> str:
     return f"cos and sin {does} with the position, as xPos makes them"
 
 
-def uneven_gain(observed: Observed) -> Fault | None:
+def explain_uneven_gain(observed: Observed) -> Fault | None:
     """Return the place where cos and sin are multiplied by another factor than
     elsewhere.
     """
     if not observed.gain:
         return "most of cos and sin are zero", "see how they are made"
-    if answer := drifting_gain(observed):
+    if answer := explain_drift(observed):
         return answer, NO_DRIFT
     factors = np.hypot(observed.cos, observed.sin) / observed.gain
     place, pair = np.unravel_index(np.abs(factors - 1).argmax(), factors.shape)
@@ -685,7 +687,7 @@ def uneven_gain(observed: Observed) -> Fault | None:
     return answer, "both of one angle, and one factor for all pairs and positions"
 
 
-def summed(observed: Observed, expected: Expected, tolerance: float) -> bool:
+def are_summed(observed: Observed, expected: Expected, tolerance: float) -> bool:
     """Return True for angles that are sums of float32 frequencies over the tokens."""
     near_by = observed.positions < LONGEST_SUM
     places = observed.positions[near_by]
@@ -697,4 +699,4 @@ def summed(observed: Observed, expected: Expected, tolerance: float) -> bool:
     sums = np.cumsum(steps, axis=0, dtype=np.float32)
     sums = np.vstack([np.zeros_like(sums[:1]), sums]).astype(np.float64)
     angles = np.arctan2(observed.sin, observed.cos)[near_by]
-    return bool(np.abs(wrapped(angles - sums[places])).max() <= tolerance)
+    return bool(np.abs(wrap_angles(angles - sums[places])).max() <= tolerance)

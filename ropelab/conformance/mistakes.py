@@ -14,7 +14,7 @@ from ropelab.math.scaling import Unscaled
 from ropelab.runs.sentences import typed
 
 
-def mistaken(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
+def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
     """Yield name, sentence and rotation of each mistake that changes this
     configuration's.
     """

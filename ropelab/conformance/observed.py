@@ -18,14 +18,14 @@ from jaxtyping import Float
 
 from ropelab.conformance import calls
 from ropelab.conformance.calls import (
-    as_numbers,
-    from_function,
-    named,
-    parameters_of,
-    required,
-    tabled,
+    ask_function,
+    list_parameters,
+    list_required,
+    name_parts,
+    split_complex_table,
+    to_numbers,
 )
-from ropelab.conformance.rotations import Observed, Positions, from_tables
+from ropelab.conformance.rotations import Observed, Positions, observe_tables
 from ropelab.readers.document import load
 from ropelab.readers.families import WHOLES
 from ropelab.readers.spec import RopeSpec
@@ -37,7 +37,7 @@ from ropelab.runs.temporary import TemporaryFolder
 LONGEST_SECONDS = 600  # that a factory and its function may take
 
 
-def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
+def recover_frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
     """Return radians per token, from the smallest positions on and refined at larger
     ones.
     """
@@ -70,7 +70,7 @@ answer_job(*pickle.load(sys.stdin.buffer))
 def answer_job(answers: str, *job: Any) -> None:
     me = os.getpid()
     try:
-        answer: Any = from_factory(*job)
+        answer: Any = ask_factory(*job)
     except RopelabError as error:
         answer = error
     if os.getpid() == me:  # the factory may have forked
@@ -117,7 +117,7 @@ def observe(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Obse
     return answer
 
 
-def from_factory(
+def ask_factory(
     module: str, factory: str, spec: RopeSpec, positions: Positions
 ) -> dict[str, Observed]:
     """Ask what the user's factory returns; a function that needs arguments is asked
@@ -131,9 +131,9 @@ def from_factory(
             made = getattr(importlib.import_module(module), factory)
         except (ImportError, AttributeError) as error:
             raise InputError(f"cannot load {name}: {error}") from None
-        if not inspect.isfunction(made) or not required(parameters_of(made)):
+        if not inspect.isfunction(made) or not list_required(list_parameters(made)):
             made = made()
-        return from_function(made, name, spec, positions)
+        return ask_function(made, name, spec, positions)
     except RopelabError:
         raise
     except BaseException as error:
@@ -146,7 +146,7 @@ def from_factory(
         raise InputError(f"{name} raised {type(error).__name__}: {error}{at}") from None
 
 
-def from_module(
+def ask_module(
     module: Any, spec: RopeSpec, positions: Positions, dtype: str, layer: str = ""
 ) -> Observed:
     """Ask a rotary class of transformers, for layers of that type if it has several."""
@@ -157,20 +157,24 @@ def from_module(
     with torch.no_grad():
         try:
             answer = (
-                module(*arguments, layer) if layered(module) else module(*arguments)
+                module(*arguments, layer)
+                if has_layer_types(module)
+                else module(*arguments)
             )
         except RuntimeError as error:  # at sections of another sum
             raise InputError(f"{type(module).__name__} stops: {error}") from None
-    parts = tabled({name: as_numbers(part) for name, part in named(answer, []).items()})
-    return from_tables(positions, parts["cos"][0], parts["sin"][0], spec)
+    parts = split_complex_table(
+        {name: to_numbers(part) for name, part in name_parts(answer, []).items()}
+    )
+    return observe_tables(positions, parts["cos"][0], parts["sin"][0], spec)
 
 
-def layered(module: Any) -> bool:
+def has_layer_types(module: Any) -> bool:
     # ESM's is empty
     return isinstance(getattr(module, "rope_type", None) or None, dict)
 
 
-def rotary_module(folder: Path) -> Any:
+def build_rotary(folder: Path) -> Any:
     """Return transformers' rotary class, built from the folder's config.json alone."""
     document = load(str(folder))
     if document.encoding:
@@ -200,7 +204,7 @@ def rotary_module(folder: Path) -> Any:
         ):
             model: Any = MODEL_MAPPING[own]  # InternLM3's are Llamas
             own = model.config_class
-        return rotary_class(own)(config=made)
+        return find_rotary_class(own)(config=made)
     except InputError:
         raise
     except Exception as error:  # of the class, or of what checks its fields
@@ -210,7 +214,7 @@ def rotary_module(folder: Path) -> Any:
         ) from None
 
 
-def rotary_class(config_class: Any) -> Any:
+def find_rotary_class(config_class: Any) -> Any:
     """Return the rotary class of a configuration class's language model."""
     package, _, name = config_class.__module__.rpartition(".configuration_")
     module = importlib.import_module(f"{package}.modeling_{name}")

@@ -70,14 +70,14 @@ class Observed:
         return float(np.median(np.hypot(self.cos, self.sin)))
 
 
-def bounded(array: np.ndarray) -> bool:
+def are_bounded(array: np.ndarray) -> bool:
     """Return True if every number is one, and none is so large that sums would
     overflow.
     """
     return bool((np.abs(array) < LARGEST_FACTOR).all())
 
 
-def from_tables(
+def observe_tables(
     positions: Positions, cos: Table, sin: Table, spec: RopeSpec
 ) -> Observed:
     """Return tables with a column per pair; given one per feature, each angle is there
@@ -92,11 +92,11 @@ def from_tables(
         raise InputError("cos and sin have no columns")
     doubled = width % 2 == 0 and width != spec.rotary_dim // 2
     for order in ("half", "interleaved") if doubled else ():
-        columns, others = layout(order, width)
+        columns, others = pair_features(order, width)
         if all(np.array_equal(t[:, columns], t[:, others]) for t in (cos, sin)):
             # Codes of adjacent pairs read tables of either layout (GLM, DeepSeek).
             wrong = (order, spec.pairing) == ("interleaved", "half")
-            fault = crossed("adjacent") if wrong else None
+            fault = describe_crossed("adjacent") if wrong else None
             note = "" if order == spec.pairing else NOT_SHOWN
             return Observed(
                 positions, cos[:, columns], sin[:, columns], fault=fault, note=note
@@ -104,26 +104,28 @@ def from_tables(
     return Observed(positions, cos, sin, note=NOT_SHOWN)
 
 
-def layout(pairing: str, width: int, start: int = 0) -> tuple[Features, Features]:
+def pair_features(
+    pairing: str, width: int, start: int = 0
+) -> tuple[Features, Features]:
     """Return the first and second features of pairs in a block of `width` features."""
     if pairing == "half":
         return np.arange(width // 2) + start, np.arange(width // 2, width) + start
     return np.arange(0, width, 2) + start, np.arange(1, width, 2) + start
 
 
-def layout_of(spec: RopeSpec) -> tuple[Features, Features]:
+def expect_pairs(spec: RopeSpec) -> tuple[Features, Features]:
     """Return the first and second features of the pairs that should rotate."""
-    first, second = layout(spec.pairing, spec.rotary_dim, spec.place)
+    first, second = pair_features(spec.pairing, spec.rotary_dim, spec.place)
     # A pair the other way round rotates the other way.
     return (second, first) if spec.backwards else (first, second)
 
 
-def rest_of(spec: RopeSpec) -> Features:
+def expect_rest(spec: RopeSpec) -> Features:
     """Return the features of a head that should pass as they are."""
     return np.setdiff1d(np.arange(spec.head_dim), np.asarray(spec.rotated))
 
 
-def from_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Observed:
+def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Observed:
     """Rotate unit vectors at all positions in one call, and read off pairs, place and
     blocks.
     """
@@ -146,7 +148,7 @@ def from_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Obser
         np.asarray(rotate(x, last), np.float64) for x in (np.eye(width), dense)
     )
     after = mixed[np.argsort(order)].reshape(count, width, width)
-    found = from_vectors(np.eye(width), after, positions, spec)
+    found = observe_vectors(np.eye(width), after, positions, spec)
     if np.abs(after[-1] - alone).max() > SHEARED * np.abs(alone).max():
         return replace(found, fault=NOT_ALONE)
     # A rotation of sums is the sum of rotations; of a norm inside, unit vectors show
@@ -156,7 +158,7 @@ def from_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Obser
     return found if linear else replace(found, fault=found.fault or NOT_LINEAR)
 
 
-def from_vectors(
+def observe_vectors(
     before: Vectors,
     after: Rotated,
     positions: Positions,
@@ -172,27 +174,27 @@ def from_vectors(
         raise InputError("no position above 0 to look at")
     empty = np.empty((len(positions), 0))
     nothing = Observed(positions, empty, empty)
-    if not bounded(after):
-        finite = np.array([bounded(rows) for rows in after])
+    if not are_bounded(after):
+        finite = np.array([are_bounded(rows) for rows in after])
         seen = nothing
         if (finite & moving).any():  # what they do before may tell why
-            seen = from_vectors(before, after[finite], positions[finite], spec)
+            seen = observe_vectors(before, after[finite], positions[finite], spec)
         return replace(seen, fault=NOT_FINITE)
     most = np.abs(before).max()
     if np.abs((after - before)[moving]).max() <= ZERO * most:
         answer = "no rotation: the output equals the input"
         return replace(nothing, fault=(answer, "rotate queries and keys"))
-    pairs = paired(before, after, positions, spec)
+    pairs = find_pairs(before, after, positions, spec)
     if pairs is None and not ordered:
-        found = from_vectors(
-            before, in_pairs(after, spec), positions, spec, ordered=True
+        found = observe_vectors(
+            before, restore_pairs(after, spec), positions, spec, ordered=True
         )
         if found.partner == "adjacent":
             return replace(found, note=LEFT_IN_HALVES)
     if pairs is None:
         return replace(nothing, fault=NOT_PAIRED)
-    blocks, _ = blocks_of(before, after, *pairs)
-    partner, fault = placed(*pairs, spec)
+    blocks, _ = fit_blocks(before, after, *pairs)
+    partner, fault = explain_place(*pairs, spec)
     rest = np.delete(np.arange(spec.head_dim), np.concatenate(pairs))
     if fault is None and (np.abs((after - before)[..., rest]) > STILL * most).any():
         fault = (
@@ -204,34 +206,34 @@ def from_vectors(
     )
 
 
-def in_pairs(after: np.ndarray, spec: RopeSpec) -> np.ndarray:
+def restore_pairs(after: np.ndarray, spec: RopeSpec) -> np.ndarray:
     """Return features that came back as halves as adjacent pairs."""
-    as_pairs = layout("interleaved", spec.rotary_dim, spec.place)
-    as_halves = layout("half", spec.rotary_dim, spec.place)
+    as_pairs = pair_features("interleaved", spec.rotary_dim, spec.place)
+    as_halves = pair_features("half", spec.rotary_dim, spec.place)
     result = after.copy()
     for pair, half in zip(as_pairs, as_halves, strict=True):
         result[..., pair] = after[..., half]
     return result
 
 
-def from_signs(
+def observe_signs(
     before: Vectors, after: Vectors, positions: Positions, spec: RopeSpec, note: str
 ) -> Observed:
     """Read cos and sin off one vector of 1 and -1 per position, in the pairs of the
     others.
     """
-    first, second = layout_of(spec)
-    after = in_pairs(after, spec) if note == LEFT_IN_HALVES else after
+    first, second = expect_pairs(spec)
+    after = restore_pairs(after, spec) if note == LEFT_IN_HALVES else after
     x, y = (v[:, first] + 1j * v[:, second] for v in (before, after))
     turned, fault = y * x.conj() / 2, None
-    changed = np.abs((after - before)[:, rest_of(spec)]) > STILL
+    changed = np.abs((after - before)[:, expect_rest(spec)]) > STILL
     if changed.any():
         where = f"change at position {positions[changed.any(axis=1)].min()}"
         fault = (f"features that do not rotate {where}", "leave them alone")
     return Observed(positions, turned.real, turned.imag, fault=fault, note=note)
 
 
-def paired(
+def find_pairs(
     before: Vectors, after: Rotated, positions: Positions, spec: RopeSpec
 ) -> tuple[Features, Features] | None:
     """Return first and second features of the pairs; features that mix with none do not
@@ -241,7 +243,8 @@ def paired(
         # Few vectors cannot tell which features mix; the layout that explains them best
         # can.
         found = [
-            (blocks_of(before, after, *pairs)[1], pairs) for pairs in layouts(spec)
+            (fit_blocks(before, after, *pairs)[1], pairs)
+            for pairs in list_layouts(spec)
         ]
         best, pairs = min(found, key=lambda each: each[0])
         return pairs if best <= SHEARED * np.abs(before).max() else None
@@ -255,7 +258,7 @@ def paired(
         return None
     # Pairs that are too slow or make whole rotations count as paired as they should be;
     # where the slow ones should be seen and are not, the block is narrower.
-    expected = np.sort(layout_of(spec), axis=0)
+    expected = np.sort(expect_pairs(spec), axis=0)
     seen = np.flatnonzero(spec.inv_freq(spec.length) * positions.max() > ZERO)
     inside = set(zip(first, second, strict=True)) <= set(zip(*expected, strict=True))
     if inside and len(seen) and first[-1] == expected[0, seen[-1]]:
@@ -263,7 +266,7 @@ def paired(
     return (second, first) if spec.backwards else (first, second)
 
 
-def layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
+def list_layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
     """Yield the right layout of the pairs first, then the others that codes have."""
     width, head = spec.rotary_dim, spec.head_dim
     order = ("half", "adjacent") if spec.pairing == "half" else ("adjacent", "half")
@@ -271,11 +274,11 @@ def layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
         [(width, spec.place), (width, 0), (width, head - width), (head, 0)]
     )
     for (size, start), pairing in product(blocks, order):
-        first, second = layout(pairing, size, start)
+        first, second = pair_features(pairing, size, start)
         yield (second, first) if spec.backwards else (first, second)
 
 
-def blocks_of(
+def fit_blocks(
     before: Vectors, after: Rotated, first: Features, second: Features
 ) -> tuple[Float[np.ndarray, "n pairs 2 2"], float]:
     """Return what pairs are multiplied by, by least squares, and the most that it
@@ -294,7 +297,7 @@ def blocks_of(
     )
 
 
-def placed(
+def explain_place(
     first: Features, second: Features, spec: RopeSpec
 ) -> tuple[Partner, Fault | None]:
     """Return the pairing, and a fault if it or the place of the block is another."""
@@ -304,7 +307,7 @@ def placed(
     )
     fix = f"pair {'i and i + d/2' if wanted == 'half' else '2i and 2i + 1'}"
     gaps, width = np.unique(second - first), 2 * len(first)
-    if fault := strided(first, second, spec):
+    if fault := explain_stride(first, second, spec):
         return "irregular", fault
     partner: Partner = "irregular"
     if np.array_equal(gaps, [1]) and width > 2:
@@ -318,7 +321,7 @@ def placed(
         return partner, (answer, f"{fix}; the exponent divides by {spec.rotary_dim}")
     if partner == "irregular" and len(gaps) == 1:
         if gaps[0] == step:
-            still = np.setdiff1d(np.minimum(*layout_of(spec)), first)
+            still = np.setdiff1d(np.minimum(*expect_pairs(spec)), first)
             if not len(still):
                 answer = f"{width} features rotate instead of {spec.rotary_dim}"
                 return partner, (answer, f"rotate {spec.rotary_dim} features")
@@ -346,7 +349,7 @@ def placed(
     return partner, None
 
 
-def strided(first: Features, second: Features, spec: RopeSpec) -> Fault | None:
+def explain_stride(first: Features, second: Features, spec: RopeSpec) -> Fault | None:
     """Name features that rotate with gaps between them."""
     rotated = np.sort(np.concatenate([first, second]))
     fix = f"rotate features {spec.place} to {spec.rotated[-1]}"
@@ -422,11 +425,11 @@ CROSSED = {
 }
 
 
-def crossed(order: str) -> Fault:
+def describe_crossed(order: str) -> Fault:
     return f"the columns of cos and sin are laid out for {order} pairs", CROSSED[order]
 
 
-def known_blocks(
+def list_known_blocks(
     right: tuple[Table, Table],
 ) -> Iterator[tuple[Fault, tuple[Table, ...]]]:
     """Yield mistakes, each with the blocks (a, b, c, d) that it makes of the right cos
@@ -443,10 +446,10 @@ def known_blocks(
         ("half", 2 * i % pairs, (2 * i + 1) % pairs),
     ):
         cos, sin = ((table[:, first], table[:, second]) for table in right)
-        yield crossed(order), (cos[0], -sin[0], sin[1], cos[1])
+        yield describe_crossed(order), (cos[0], -sin[0], sin[1], cos[1])
 
 
-def sheared(
+def explain_blocks(
     blocks: Float[np.ndarray, "n pairs 2 2"], right: tuple[Table, Table]
 ) -> Fault | None:
     """Name blocks (a, b; c, d) that are no rotation, by what they should be: a = d and
@@ -463,7 +466,7 @@ def sheared(
     if not wrong.any():
         return None
     if a.shape == right[0].shape:
-        for fault, made in known_blocks(right):
+        for fault, made in list_known_blocks(right):
             parts = zip((a, b, c, d), made, strict=True)
             if all(np.abs(one - other).max() <= near for one, other in parts):
                 return fault

@@ -11,16 +11,16 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.lib.npyio import NpzFile
 
-from ropelab.conformance.expected import Expected, probes
+from ropelab.conformance.expected import Expected, choose_positions
 from ropelab.conformance.rotations import (
     Observed,
     Positions,
     Rotated,
     Vectors,
-    bounded,
-    from_tables,
+    are_bounded,
+    observe_tables,
 )
-from ropelab.conformance.vectors import places_of, unrotated
+from ropelab.conformance.vectors import choose_places, make_vectors
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_regular
 
@@ -41,16 +41,21 @@ def read_arrays(path: Path) -> Arrays:
     """
     try:
         check_regular(path)
-        return tensors(path) if path.suffix == ".safetensors" else archive(path)
+        return (
+            read_tensors(path) if path.suffix == ".safetensors" else read_archive(path)
+        )
     except (*UNREADABLE, zipfile.BadZipFile, zlib.error) as error:
         problem = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read {path}: {problem}") from None
 
 
-def archive(path: Path) -> Arrays:
+def read_archive(path: Path) -> Arrays:
     with zipfile.ZipFile(path) as parts:
         check_shapes(
-            {part.filename: declared_shape(parts, part) for part in parts.infolist()}
+            {
+                part.filename: read_declared_shape(parts, part)
+                for part in parts.infolist()
+            }
         )
     arrays = {}
     with path.open("rb") as file, NpzFile(file, allow_pickle=False) as stored:
@@ -65,7 +70,9 @@ def archive(path: Path) -> Arrays:
     return arrays
 
 
-def declared_shape(parts: zipfile.ZipFile, part: zipfile.ZipInfo) -> tuple[int, ...]:
+def read_declared_shape(
+    parts: zipfile.ZipFile, part: zipfile.ZipInfo
+) -> tuple[int, ...]:
     """Return the shape in the header of an array, of which nothing else is read."""
     with parts.open(part) as file:
         try:
@@ -95,7 +102,7 @@ def check_shapes(shapes: Mapping[str, Sequence[int]]) -> None:
         )
 
 
-def tensors(path: Path) -> Arrays:
+def read_tensors(path: Path) -> Arrays:
     # By way of torch: numpy has no bfloat16.
     from safetensors import SafetensorError, safe_open
 
@@ -103,11 +110,11 @@ def tensors(path: Path) -> Arrays:
         with safe_open(path, "pt") as file:
             names = list(file.keys())
             check_shapes({name: file.get_slice(name).get_shape() for name in names})
-            tensors = {name: file.get_tensor(name) for name in names}
+            read_tensors = {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise ValueError(error) from None
     arrays = {}
-    for name, tensor in tensors.items():
+    for name, tensor in read_tensors.items():
         if not tensor.is_complex():
             arrays[name] = tensor.double().numpy()
         elif name.endswith("freqs_cis"):
@@ -117,7 +124,7 @@ def tensors(path: Path) -> Arrays:
     return arrays
 
 
-def positions_of(path: Path, arrays: Arrays, count: int) -> Positions:
+def read_positions(path: Path, arrays: Arrays, count: int) -> Positions:
     """Return the array `positions`, or 0, 1, 2, ... without one."""
     places = arrays.get("positions", np.arange(count, dtype=np.float64))
     exact = (places >= 0) & (places <= LARGEST_POSITION) & (np.floor(places) == places)
@@ -130,14 +137,14 @@ def positions_of(path: Path, arrays: Arrays, count: int) -> Positions:
     return places.astype(np.int64)
 
 
-def rotated_of(
+def read_rotated(
     path: Path, arrays: Arrays, name: str, expected: Expected
 ) -> tuple[Vectors, Rotated, Positions]:
     """Return vectors, their rotations and the positions; without vectors, those of
     `vectors`.
     """
     after, head = arrays[f"{name}_rotated"], expected.spec.head_dim
-    before = arrays.get(name, unrotated(expected.spec)[name])
+    before = arrays.get(name, make_vectors(expected.spec)[name])
     # one at each position
     if before.shape == after.shape and before.shape[1:] == (head,):
         before, after = before[:, None], after[:, None]
@@ -148,19 +155,19 @@ def rotated_of(
         )
         problem = f"{name}_rotated has shape {after.shape} instead of {wanted}"
         raise InputError(f"{path}: {problem}; {name} has {before.shape}")
-    if not (bounded(before) and before.reshape(-1, head).any(axis=0).all()):
+    if not (are_bounded(before) and before.reshape(-1, head).any(axis=0).all()):
         raise InputError(
             f"{path}: {name} needs finite numbers, and none of its columns only zeros"
         )
-    places = places_of(expected)
+    places = choose_places(expected)
     if "positions" in arrays or len(after) != len(places):
-        places = positions_of(path, arrays, len(after))
+        places = read_positions(path, arrays, len(after))
     if not places.any():
         raise InputError(f"{path} has no position above 0")
     return before, after, places
 
 
-def tables_of(path: Path, arrays: Arrays, expected: Expected) -> Observed:
+def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
     """Return cos and sin, a row per position, under the names that engines give them.
 
     cos and sin; vLLM's cos_sin_cache, both beside each other; freqs_cis, cos + i sin;
@@ -176,8 +183,8 @@ def tables_of(path: Path, arrays: Arrays, expected: Expected) -> Observed:
     elif "freqs_cis" in by_name:
         cos, sin = split_complex(path, by_name["freqs_cis"])
     elif "inv_freq" in by_name:
-        by_name["positions"] = probes(expected).astype(np.float64)
-        cos, sin = tables_from(path, by_name["inv_freq"], by_name["positions"])
+        by_name["positions"] = choose_positions(expected).astype(np.float64)
+        cos, sin = make_tables(path, by_name["inv_freq"], by_name["positions"])
         cos, sin = spec.attention_factor * cos, spec.attention_factor * sin
         note = "inv_freq alone: tables, pairs and factors were not judged"
     else:
@@ -185,11 +192,11 @@ def tables_of(path: Path, arrays: Arrays, expected: Expected) -> Observed:
             f"{path} needs arrays cos and sin, cos_sin_cache, freqs_cis or inv_freq, it"
             f" has {', '.join(arrays) or 'none'}"
         )
-    positions = positions_of(path, by_name, len(np.atleast_1d(cos)))
+    positions = read_positions(path, by_name, len(np.atleast_1d(cos)))
     if 1 not in positions:
         raise InputError(f"{path} has no row for position 1")
-    observed = from_tables(positions, cos, sin, spec)
-    return replace(thinned(observed, expected), note=note or observed.note)
+    observed = observe_tables(positions, cos, sin, spec)
+    return replace(thin(observed, expected), note=note or observed.note)
 
 
 def split_cache(path: Path, cache: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -215,7 +222,7 @@ def split_complex(path: Path, table: np.ndarray) -> tuple[np.ndarray, np.ndarray
     )
 
 
-def tables_from(
+def make_tables(
     path: Path, inv_freq: np.ndarray, positions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return cos and sin of frequencies, computed in float64."""
@@ -225,11 +232,11 @@ def tables_from(
     return np.cos(angles), np.sin(angles)
 
 
-def thinned(observed: Observed, expected: Expected) -> Observed:
+def thin(observed: Observed, expected: Expected) -> Observed:
     """Return a long table at the usual positions, and whole as further ones."""
     if len(observed.positions) <= LONG_TABLE or observed.fault:
         return observed
-    usual = {*probes(expected).tolist(), int(observed.positions.max())}
+    usual = {*choose_positions(expected).tolist(), int(observed.positions.max())}
     rows = np.flatnonzero(np.isin(observed.positions, list(usual)))
     return replace(
         observed,

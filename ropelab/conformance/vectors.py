@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.conformance.expected import Expected, of_file
-from ropelab.conformance.mistakes import mistaken
-from ropelab.conformance.rotations import Positions, Vectors, layout_of
+from ropelab.conformance.expected import Expected, expect_file
+from ropelab.conformance.mistakes import list_mistakes
+from ropelab.conformance.rotations import Positions, Vectors, expect_pairs
 from ropelab.math.numerics.budget import KINDS, Kind
 from ropelab.readers.document import load
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec
@@ -55,7 +55,7 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
     """
     if not out:
         raise InputError("--out names no folder")  # README.md here would be replaced
-    layers, whole = of_file(config, length), load(config).config
+    layers, whole = expect_file(config, length), load(config).config
     # A file from elsewhere may have chosen the names.
     if odd := [name for name in layers if not re.fullmatch(r"[\w.-]*\w", name)]:
         raise InputError(f"{config}: layer type '{odd[0]}' is no name for a folder")
@@ -69,7 +69,7 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
     }
     for name, expected in layers.items():
         folder = Path(out) if len(layers) == 1 else Path(out) / name
-        arrays, says = sheet(expected)
+        arrays, says = make_sheet(expected)
         facts = {"layer_type": name, "folder": str(folder), "length": expected.length}
         facts |= {key: getattr(expected.spec, key) for key in (*SHAPE, *GAINS)}
         facts |= {key: getattr(expected.spec, key) for key in ("place", "backwards")}
@@ -88,13 +88,13 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
     return Written(tuple(row["folder"] for row in rows["layers"]), rows)
 
 
-def places_of(expected: Expected) -> Positions:
+def choose_places(expected: Expected) -> Positions:
     lengths = (expected.spec.trained_len, expected.length)
     ends = {length + side for length in lengths for side in (-1, 0, 1)}
     return np.array(sorted({*PLACES, *ends}), dtype=np.int64)
 
 
-def unrotated(spec: RopeSpec) -> dict[str, Vectors]:
+def make_vectors(spec: RopeSpec) -> dict[str, Vectors]:
     """Return unit vectors as queries, and keys in eighths, which all formats from 8
     bits hold.
     """
@@ -105,9 +105,9 @@ def unrotated(spec: RopeSpec) -> dict[str, Vectors]:
     }
 
 
-def sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def make_sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Return the arrays of one layer type, and a sentence for each mistake."""
-    places, given = places_of(expected), unrotated(expected.spec)
+    places, given = choose_places(expected), make_vectors(expected.spec)
     good = expected.rotation
     cos, sin = good.tables(places)
     arrays = {
@@ -120,11 +120,11 @@ def sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     arrays |= {f"{name}_rotated": good.applied(x, places) for name, x in given.items()}
     for kind in KINDS:
         tables = expected.budget(kind).tables(places.astype(np.float64))
-        bounds = [rotated_bound(expected, kind, x, places) for x in given.values()]
+        bounds = [bound_rotated(expected, kind, x, places) for x in given.values()]
         arrays[f"budget_{kind}_tables"] = tables.max(axis=1)
         arrays[f"budget_{kind}_rotated"] = np.max(bounds, axis=0)
     says = {}
-    for name, sentence, wrong in mistaken(expected):
+    for name, sentence, wrong in list_mistakes(expected):
         says[name], arrays[f"mistake_{name}"] = (
             sentence,
             wrong.applied(given["k"], places),
@@ -132,11 +132,11 @@ def sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     return arrays, says
 
 
-def rotated_bound(
+def bound_rotated(
     expected: Expected, kind: Kind, before: Vectors, places: Positions
 ) -> Float[np.ndarray, " n"]:
     """Bound the errors of these vectors' rotations, which have the right pairs."""
-    first, second = layout_of(expected.spec)
+    first, second = expect_pairs(expected.spec)
     budget = expected.budget(kind)
     return budget.rotated(
         places.astype(np.float64), before[..., first], before[..., second]

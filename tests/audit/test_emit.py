@@ -21,7 +21,7 @@ from ropelab.audit.emit import differences, emit, emitted
 from ropelab.audit.targets import TARGETS, usual_attention, version4
 from ropelab.audit.wanted import ModelFile, Wanted
 from ropelab.cli import audit as commands
-from ropelab.conformance.observed import rotary_module
+from ropelab.conformance.observed import build_rotary
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import MODELS
 from ropelab.math.scaling import (
@@ -792,7 +792,7 @@ def test_each_layer_type_keeps_its_own_rotation(
     if part:
         new["text_config"] = {**new["text_config"], **part}
     (tmp_path / "config.json").write_text(json.dumps(new))
-    before, after = (rotary_module(folder) for folder in (own, tmp_path))
+    before, after = (build_rotary(folder) for folder in (own, tmp_path))
     tables = dict(before.named_buffers())
     changed = set()
     for name, table in after.named_buffers():

@@ -9,8 +9,8 @@ import torch
 from transformers import AttentionInterface, AutoModel
 
 from ropelab.conformance.check import check_rotated
-from ropelab.conformance.expected import Expected, main_of, of_config
-from ropelab.conformance.rotations import in_pairs
+from ropelab.conformance.expected import Expected, expect_config, find_main
+from ropelab.conformance.rotations import restore_pairs
 from tests.models.released.architectures import ARCHITECTURES
 from tests.models.released.tiny import config as tiny
 
@@ -92,7 +92,7 @@ def layer_type(made: Any, module: Any) -> str:
 def expected_of(layers: dict[str, Expected], module: Any, made: Any) -> Expected:
     # DeepSeek-V4 has names of its own.
     kind = getattr(module, "rope_layer_type", layer_type(made, module))
-    return layers.get(kind) or layers[main_of(layers)]
+    return layers.get(kind) or layers[find_main(layers)]
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_attention_rotates_what_the_configuration_is_read_to_rotate(
 ) -> None:
     made, spy = rotated_by(kind, {**ARCHITECTURES, **PLACED}[kind])
     made.save_pretrained(tmp_path)
-    layers = of_config(kind, made.to_dict(), None)
+    layers = expect_config(kind, made.to_dict(), None)
     assert spy.seen
 
     for module, *rotated in spy.seen:
@@ -115,7 +115,7 @@ def test_attention_rotates_what_the_configuration_is_read_to_rotate(
             # Latent attention: the part that rotates is the end of a head.
             heads = rows[..., rows.shape[-1] - spec.head_dim :]
             if getattr(made, "rope_interleave", False):  # it comes back as halves
-                heads = in_pairs(heads, spec)
+                heads = restore_pairs(heads, spec)
             if kind in WINDOWED_ONLY and layer_type(made, module) == "full_attention":
                 assert np.ptp(heads, axis=0).max() < 1e-5
                 continue

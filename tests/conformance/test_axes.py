@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ropelab.conformance.calls import from_function
-from ropelab.conformance.check import Check, asked
-from ropelab.conformance.expected import of_config
+from ropelab.conformance.calls import ask_function
+from ropelab.conformance.check import Check, judge_code
+from ropelab.conformance.expected import expect_config
 
 SIZES: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 8}
 SIZES |= {"max_position_embeddings": 32768, "rope_theta": 1e6, "head_dim": 64}
@@ -40,8 +40,10 @@ def reading(axes: np.ndarray, vectors: bool) -> Any:
 
 
 def checked(config: dict[str, Any], code: Any) -> Check:
-    wanted = of_config("config.json", config, None)["all"]
-    return asked(lambda spec, at: from_function(code, "code", spec, at), wanted, 0.01)
+    wanted = expect_config("config.json", config, None)["all"]
+    return judge_code(
+        lambda spec, at: ask_function(code, "code", spec, at), wanted, 0.01
+    )
 
 
 @pytest.mark.parametrize("vectors", [False, True])

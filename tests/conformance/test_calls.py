@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ropelab.conformance.calls import from_function
-from ropelab.conformance.check import Check, asked, check
-from ropelab.conformance.expected import PROBES, of_config
-from ropelab.conformance.observed import from_factory
+from ropelab.conformance.calls import ask_function
+from ropelab.conformance.check import Check, check, judge_code
+from ropelab.conformance.expected import PROBES, expect_config
+from ropelab.conformance.observed import ask_factory
 from ropelab.conformance.rotations import Observed, Positions
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.readers.spec import RopeSpec
@@ -158,7 +158,7 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Che
     def here(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
         sys.modules.pop("engine_rope", None)
         module, _, name = target.partition(":")
-        return from_factory(module, name, spec, positions)
+        return ask_factory(module, name, spec, positions)
 
     monkeypatch.setattr("ropelab.conformance.check.observe", here)
     return lambda name: check(f"engine_rope:{name}", config="config.json")
@@ -442,9 +442,13 @@ def test_scaling_by_the_length_is_judged_on_both_sides_of_where_it_begins(
 def test_a_scaling_that_was_not_seen_is_not_called_right(
     change: str, says: str
 ) -> None:
-    expected = of_config("config.json", {**SHORT, "rope_scaling": DYNAMIC}, None)["all"]
+    expected = expect_config("config.json", {**SHORT, "rope_scaling": DYNAMIC}, None)[
+        "all"
+    ]
     code = by_length(DYNAMIC, False, change)
-    done = asked(lambda spec, at: from_function(code, "code", spec, at), expected, 0.01)
+    done = judge_code(
+        lambda spec, at: ask_function(code, "code", spec, at), expected, 0.01
+    )
     assert not done.wrong
     assert done.answer.endswith(says)
 
@@ -453,10 +457,12 @@ def test_axes_of_positions_are_said_not_to_be_judged() -> None:
     block = {"type": "mrope", "mrope_section": [8, 12, 12]}
     config = {**LLAMA, "model_type": "qwen2_5_vl", "rope_scaling": block}
     expected, code = (
-        of_config("config.json", config, None)["all"],
+        expect_config("config.json", config, None)["all"],
         in_form("vectors", lambda p: p),
     )
-    done = asked(lambda spec, at: from_function(code, "code", spec, at), expected, 0.01)
+    done = judge_code(
+        lambda spec, at: ask_function(code, "code", spec, at), expected, 0.01
+    )
     assert not done.wrong
     assert done.answer.endswith("nearest to float32; axes of positions were not judged")
 

@@ -12,8 +12,8 @@ import pytest
 
 import ropelab
 from ropelab.conformance.check import check
-from ropelab.conformance.observed import frequencies
-from ropelab.conformance.rotations import from_rotation
+from ropelab.conformance.observed import recover_frequencies
+from ropelab.conformance.rotations import observe_rotation
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.errors import InputError
 
@@ -269,7 +269,7 @@ def test_frequencies_are_refined_at_larger_positions():
             [first * cos - second * sin, first * sin + second * cos], -1
         )
 
-    found = frequencies(from_rotation(rotate, spec(LLAMA), POSITIONS))
+    found = recover_frequencies(observe_rotation(rotate, spec(LLAMA), POSITIONS))
     np.testing.assert_allclose(found, inv_freq, rtol=2e-3)
 
 
@@ -291,11 +291,11 @@ def rotated(change: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
 
 
 def test_a_rotation_keeps_its_sign_and_names_irregular_pairs() -> None:
-    right = from_rotation(rotated(""), spec(LLAMA), POSITIONS)
-    backwards = from_rotation(rotated("backwards"), spec(LLAMA), POSITIONS)
+    right = observe_rotation(rotated(""), spec(LLAMA), POSITIONS)
+    backwards = observe_rotation(rotated("backwards"), spec(LLAMA), POSITIONS)
     np.testing.assert_allclose(backwards.sin, -right.sin, atol=1e-12)
     assert (
-        from_rotation(rotated("reversed pairs"), spec(LLAMA), POSITIONS).partner
+        observe_rotation(rotated("reversed pairs"), spec(LLAMA), POSITIONS).partner
         == "irregular"
     )
 

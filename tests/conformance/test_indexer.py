@@ -12,7 +12,7 @@ from transformers.models.glm_moe_dsa import modeling_glm_moe_dsa
 
 import ropelab
 from ropelab.conformance.check import check
-from ropelab.conformance.expected import of_config
+from ropelab.conformance.expected import expect_config
 from ropelab.runs.errors import InputError
 from ropelab.testing import assert_rope
 
@@ -94,7 +94,7 @@ def test_deepseek_v4_has_the_last_features_and_the_frequencies_of_compressed_key
     None
 ):
     config = {**SIZES, "model_type": "deepseek_v4", "head_dim": 512}
-    layers = of_config("config.json", config, None)
+    layers = expect_config("config.json", config, None)
     indexer, compress = layers["indexer"].spec, layers["compress"].spec
     assert indexer.rotated == range(64, 128)
     assert (indexer.base, indexer.pairing) == (compress.base, "interleaved")

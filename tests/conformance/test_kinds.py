@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.conformance.calls import from_function
-from ropelab.conformance.check import Check, asked
-from ropelab.conformance.expected import main_of, of_config
+from ropelab.conformance.calls import ask_function
+from ropelab.conformance.check import Check, judge_code
+from ropelab.conformance.expected import expect_config, find_main
 from ropelab.math.numerics.formats import FORMATS, round_to
 
 SIZES = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2}
@@ -106,9 +106,11 @@ def rotating(
 
 
 def checked(config: dict[str, Any], code: Any, layer: str = "") -> Check:
-    layers = of_config("config.json", config, None)
-    wanted = layers[layer or main_of(layers)]
-    return asked(lambda spec, at: from_function(code, "code", spec, at), wanted, 0.01)
+    layers = expect_config("config.json", config, None)
+    wanted = layers[layer or find_main(layers)]
+    return judge_code(
+        lambda spec, at: ask_function(code, "code", spec, at), wanted, 0.01
+    )
 
 
 def held_in(bits: int) -> Callable[[np.ndarray], np.ndarray]:

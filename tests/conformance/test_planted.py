@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ropelab.conformance.calls import from_function
-from ropelab.conformance.check import Check, asked, diagnose, joined
-from ropelab.conformance.expected import Expected, probes
-from ropelab.conformance.rotations import from_rotation, from_tables, from_vectors
+from ropelab.conformance.calls import ask_function
+from ropelab.conformance.check import Check, combine, diagnose, judge_code
+from ropelab.conformance.expected import Expected, choose_positions
+from ropelab.conformance.rotations import (
+    observe_rotation,
+    observe_tables,
+    observe_vectors,
+)
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.readers.registry import RUNTIMES, read
 from ropelab.runs.errors import InputError
@@ -142,7 +146,9 @@ def rotating(
 
 def judged(config: dict[str, Any], rotate: Any) -> Check:
     wanted = expected(config)
-    return diagnose(from_rotation(rotate, wanted.spec, probes(wanted)), wanted, 0.01)
+    return diagnose(
+        observe_rotation(rotate, wanted.spec, choose_positions(wanted)), wanted, 0.01
+    )
 
 
 EVEN, ODD = np.arange(0, HEAD, 2), np.arange(1, HEAD, 2)
@@ -614,7 +620,9 @@ def test_a_static_scaling_is_the_same_in_every_context(
         inv_freq = yarn() if scaled(positions.max()) else ladder()
         return rotating(inv_freq, gain=GAIN)(x, positions)
 
-    done = asked(lambda spec, at: from_function(rope, "rope", spec, at), wanted, 0.01)
+    done = judge_code(
+        lambda spec, at: ask_function(rope, "rope", spec, at), wanted, 0.01
+    )
     assert done.wrong == ("missing" in says)
     assert done.answer.endswith(says)
 
@@ -628,7 +636,9 @@ def test_a_code_that_stops_in_other_contexts_is_not_accused() -> None:
         angles = positions[:, None] * yarn()
         return GAIN * np.cos(angles), GAIN * np.sin(angles)
 
-    done = asked(lambda spec, at: from_function(stops, "stops", spec, at), wanted, 0.01)
+    done = judge_code(
+        lambda spec, at: ask_function(stops, "stops", spec, at), wanted, 0.01
+    )
     assert (done.wrong, "were seen" in done.answer) == (False, False)
 
 
@@ -636,7 +646,7 @@ def test_a_shift_is_named_of_codes_in_float32_at_far_positions() -> None:
     wanted = expected({**PLAIN, "max_position_embeddings": 1_000_000})
     places = np.array([0, 1, 2, 255, 4096, 131071, 1_000_000])
     code = rotating(place=lambda p: p + 1, cast=np.float32)
-    done = diagnose(from_rotation(code, wanted.spec, places), wanted, 0.01)
+    done = diagnose(observe_rotation(code, wanted.spec, places), wanted, 0.01)
     assert done.answer == "positions are shifted by 1"
 
 
@@ -656,9 +666,11 @@ def test_tables_in_halves_say_nothing_about_adjacent_pairs() -> None:
     """Codes that rotate neighbours read tables of either layout (GLM, DeepSeek)."""
     wanted = expected({**PLAIN, "model_type": "cohere", "head_dim": HEAD})
     assert wanted.spec.pairing == "interleaved"
-    cos, sin = wanted.rotation.tables(probes(wanted))
+    cos, sin = wanted.rotation.tables(choose_positions(wanted))
     for double in (lambda t: np.concatenate([t, t], -1), lambda t: np.repeat(t, 2, -1)):
-        observed = from_tables(probes(wanted), double(cos), double(sin), wanted.spec)
+        observed = observe_tables(
+            choose_positions(wanted), double(cos), double(sin), wanted.spec
+        )
         assert (observed.partner, observed.cos.shape) == ("unknown", cos.shape)
         assert not diagnose(observed, wanted, 0.01).wrong
 
@@ -667,7 +679,10 @@ def test_columns_of_adjacent_pairs_are_wrong_for_halves_and_half_a_table_is_not_
     None
 ):
     wanted = expected(PLAIN)
-    tables, places = wanted.rotation.tables(probes(wanted)), probes(wanted)
+    tables, places = (
+        wanted.rotation.tables(choose_positions(wanted)),
+        choose_positions(wanted),
+    )
     for double, wrong, says in (
         (
             lambda t: np.repeat(t, 2, -1),
@@ -683,14 +698,17 @@ def test_columns_of_adjacent_pairs_are_wrong_for_halves_and_half_a_table_is_not_
         ),
     ):
         cos, sin = (double(table) for table in tables)
-        done = diagnose(from_tables(places, cos, sin, wanted.spec), wanted, 0.01)
+        done = diagnose(observe_tables(places, cos, sin, wanted.spec), wanted, 0.01)
         assert done.wrong == wrong, done.answer
         assert says in done.answer
 
 
 def test_few_vectors_show_pairs_and_blocks_as_unit_vectors_do() -> None:
     wanted = expected(PARTIAL)
-    places, some = probes(wanted), np.random.default_rng(0).normal(size=(4, HEAD))
+    places, some = (
+        choose_positions(wanted),
+        np.random.default_rng(0).normal(size=(4, HEAD)),
+    )
     changes: list[tuple[dict[str, Any], str]] = [
         ({"inv_freq": HALF}, "within"),
         ({"inv_freq": HALF, "first": np.arange(32, 48)}, "features 32 to 63 rotate"),
@@ -702,10 +720,10 @@ def test_few_vectors_show_pairs_and_blocks_as_unit_vectors_do() -> None:
     for change, says in changes:
         code: Any = rotating(**change)
         after = np.stack([code(some, np.full(4, place)) for place in places])
-        observed = from_vectors(some, after, places, wanted.spec)
+        observed = observe_vectors(some, after, places, wanted.spec)
         assert says in diagnose(observed, wanted, 0.01).answer
     with pytest.raises(InputError, match="too few vectors"):
-        from_vectors(some[:1], after[:, :1], places, wanted.spec)
+        observe_vectors(some[:1], after[:, :1], places, wanted.spec)
 
 
 def test_a_norm_inside_a_rotation_is_a_fault_although_unit_vectors_do_not_show_it() -> (
@@ -721,7 +739,7 @@ def test_a_norm_inside_a_rotation_is_a_fault_although_unit_vectors_do_not_show_i
                 rotating()(change(x.astype(np.float64)), positions), FORMATS[kept]
             )
 
-        found = from_function(rope, "rope", wanted.spec, probes(wanted))
+        found = ask_function(rope, "rope", wanted.spec, choose_positions(wanted))
         return diagnose(found[""], wanted, 0.01)
 
     says = "the code does more than rotate"
@@ -744,8 +762,8 @@ def test_queries_in_halves_beside_keys_in_pairs_have_no_right_score() -> None:
         def rope(q: np.ndarray, k: np.ndarray, positions: np.ndarray) -> Any:
             return of_q(q, positions), of_k(k, positions)
 
-        found = from_function(rope, "rope", wanted.spec, probes(wanted))
-        return joined(
+        found = ask_function(rope, "rope", wanted.spec, choose_positions(wanted))
+        return combine(
             {name: diagnose(one, wanted, 0.01) for name, one in found.items()}
         )
 
@@ -797,7 +815,9 @@ def reduced(period: float) -> Callable[..., Any]:
 def test_a_sine_that_is_reduced_by_one_float32_number_is_named(period: float) -> None:
     wanted = expected(MILLION)
     code = reduced(period)
-    done = asked(lambda spec, at: from_function(code, "code", spec, at), wanted, 0.01)
+    done = judge_code(
+        lambda spec, at: ask_function(code, "code", spec, at), wanted, 0.01
+    )
     assert done.wrong
     says = "sin and cos of large arguments (2 pi in one term): off by 0.0243 rad"
     assert done.answer.startswith(says)
@@ -810,7 +830,9 @@ def test_a_sine_in_float32_whose_argument_is_reduced_well_is_right() -> None:
         angles = positions.astype(np.float32)[:, None] * ladder().astype(np.float32)
         return np.cos(angles), np.sin(angles)
 
-    done = asked(lambda spec, at: from_function(tables, "x", spec, at), wanted, 0.01)
+    done = judge_code(
+        lambda spec, at: ask_function(tables, "x", spec, at), wanted, 0.01
+    )
     assert not done.wrong
     assert "nearest to float32" in done.answer
 

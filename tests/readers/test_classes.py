@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from ropelab.conformance.observed import rotary_class, rotary_module
+from ropelab.conformance.observed import build_rotary, find_rotary_class
 from ropelab.readers import registry
 from ropelab.readers.families import CLASSES, RELEASES, family_of
 
@@ -85,7 +85,7 @@ def built(kind: str, keys: dict[str, Any]) -> Any:
     config_class = CONFIG_MAPPING[kind]
     try:
         config = config_class.from_dict(json.loads(json.dumps(keys)))
-        return rotary_class(config_class)(config=config.get_text_config())
+        return find_rotary_class(config_class)(config=config.get_text_config())
     except Exception:  # whatever stops transformers
         return None
 
@@ -239,5 +239,5 @@ def test_a_text_type_that_its_whole_renames_is_read(
     (tmp_path / "config.json").write_text(json.dumps(config))
     reading = registry.read(registry.RUNTIMES["transformers-5"], config)
     assert reading.main is not None, reading.problem
-    ((_, table, _),) = tables(rotary_module(tmp_path))
+    ((_, table, _),) = tables(build_rotary(tmp_path))
     np.testing.assert_allclose(reading.main.inv_freq(64), table, rtol=2e-6)

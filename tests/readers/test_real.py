@@ -18,7 +18,7 @@ from ropelab.audit.audited import audit
 from ropelab.audit.emit import emit
 from ropelab.conformance.check import diagnose, probes
 from ropelab.conformance.expected import Expected
-from ropelab.conformance.observed import from_module, rotary_module
+from ropelab.conformance.observed import ask_module, build_rotary
 from ropelab.math.scaling import Yarn
 from ropelab.readers import registry
 from ropelab.readers.document import from_json
@@ -95,7 +95,7 @@ def test_emit_keeps_the_files_own_method_in_transformers(
         folder = tmp_path / name
         folder.mkdir()
         (folder / "config.json").write_text(json.dumps(content))
-        modules.append(rotary_module(folder))
+        modules.append(build_rotary(folder))
     assert done.targets[0].lost == ()
     one, other = ({n: b.numpy() for n, b in m.named_buffers()} for m in modules)
     assert list(one) == list(other) != []
@@ -183,8 +183,8 @@ def test_the_patched_file_takes_effect_in_transformers(
 
     # SGLang alone has attn_factor; no file here needs it.
     wanted = Expected(done.wanted, context, {})
-    observed = from_module(
-        rotary_module(tmp_path), wanted.spec, probes(wanted), "float32"
+    observed = ask_module(
+        build_rotary(tmp_path), wanted.spec, probes(wanted), "float32"
     )
     found = diagnose(observed, wanted, 0.01)
     assert not found.wrong, found.answer
@@ -199,7 +199,7 @@ def test_the_reader_of_transformers_computes_what_its_class_does(
 ) -> None:
     shutil.copy(path, tmp_path / "config.json")
     result = audit(str(path), runtime="transformers-5")
-    module = rotary_module(tmp_path)
+    module = build_rotary(tmp_path)
     buffers = dict(module.named_buffers())
     tables = {name: table for name, table in buffers.items() if "original" not in name}
     assert tables

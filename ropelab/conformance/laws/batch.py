@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ropelab.conformance.laws.law import TOKENS, Case, Law, Pair, Trial, joined
+from ropelab.conformance.laws.law import TOKENS, Case, Law, Pair, Trial, join_passes
 from ropelab.conformance.laws.subject import Stages, UnaskedError
 
 # Lengths of the rows of a padded batch; where the second packed text begins.
@@ -13,7 +13,7 @@ LENGTHS = (TOKENS, 31, 7)
 SECOND = 17
 
 
-def shifted(case: Case, by: int) -> Pair:
+def compare_shifted(case: Case, by: int) -> Pair:
     got = case.subject.read(case.tokens, case.at(by))
     # As it should be, or are positions not used?
     if all(map(torch.equal, got, case.whole)):
@@ -25,14 +25,14 @@ def shifted(case: Case, by: int) -> Pair:
     return Pair(got, case.whole, reach=by + TOKENS)
 
 
-def padded(case: Case, left: bool, positions: bool) -> Pair:
-    tokens, segments, at = batch(case, left)
-    return rows_alone(
+def compare_padded(case: Case, left: bool, positions: bool) -> Pair:
+    tokens, segments, at = make_batch(case, left)
+    return compare_rows(
         case, case.subject.read(tokens, at if positions else None, segments), left
     )
 
 
-def batch(case: Case, left: bool) -> tuple[Tensor, Tensor, Tensor]:
+def make_batch(case: Case, left: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Return the first tokens as rows of several lengths, padded; segments; and
     positions.
     """
@@ -45,11 +45,11 @@ def batch(case: Case, left: bool) -> tuple[Tensor, Tensor, Tensor]:
     return tokens, segments, (segments.cumsum(dim=1) - 1).clamp(min=0)
 
 
-def rows_alone(case: Case, got: Stages, left: bool) -> Pair:
+def compare_rows(case: Case, got: Stages, left: bool) -> Pair:
     """Compare a padded batch with each of its rows read by itself."""
-    _, segments, at = batch(case, left)
+    _, segments, at = make_batch(case, left)
     own = segments.bool()
-    expected = joined(
+    expected = join_passes(
         [case.subject.read(case.tokens[:, :length]) for length in LENGTHS]
     )
     return Pair(
@@ -57,7 +57,9 @@ def rows_alone(case: Case, got: Stages, left: bool) -> Pair:
     )
 
 
-def packed(case: Case, restarted: bool, masked: bool, sink: bool = False) -> Pair:
+def compare_packed(
+    case: Case, restarted: bool, masked: bool, sink: bool = False
+) -> Pair:
     """Read two texts in one row; with a sink both begin as texts do."""
     if restarted and not masked and not case.subject.masks:
         raise UnaskedError("it is always given a mask")
@@ -70,31 +72,41 @@ def packed(case: Case, restarted: bool, masked: bool, sink: bool = False) -> Pai
         tokens, at if restarted else case.at(0), segments if masked else None
     )
     texts = tokens.split([SECOND, TOKENS - SECOND], dim=1)
-    return Pair(got, joined([case.subject.read(text) for text in texts]))
+    return Pair(got, join_passes([case.subject.read(text) for text in texts]))
 
 
 SHIFT = Law(
     "shift",
     "Do positions from 0 and from k give the same logits?",
-    tuple(Trial(f"by {by:,}", partial(shifted, by=by)) for by in (1, 1000, 64000)),
+    tuple(
+        Trial(f"by {by:,}", partial(compare_shifted, by=by)) for by in (1, 1000, 64000)
+    ),
 )
 PADDING = Law(
     "padding",
     "Is a row in a padded batch read as it is read alone?",
     (
-        Trial("left, positions", partial(padded, left=True, positions=True)),
-        Trial("left, mask alone", partial(padded, left=True, positions=False)),
-        Trial("right, mask alone", partial(padded, left=False, positions=False)),
+        Trial("left, positions", partial(compare_padded, left=True, positions=True)),
+        Trial("left, mask alone", partial(compare_padded, left=True, positions=False)),
+        Trial(
+            "right, mask alone", partial(compare_padded, left=False, positions=False)
+        ),
     ),
 )
-UNMARKED = partial(packed, restarted=False, masked=False)
+UNMARKED = partial(compare_packed, restarted=False, masked=False)
 PACKING = Law(
     "packing",
     "Are packed texts read as they are read apart?",
     (
-        Trial("restarted, no mask", partial(packed, restarted=True, masked=False)),
-        Trial("restarted, mask", partial(packed, restarted=True, masked=True)),
-        Trial("mask alone", partial(packed, restarted=False, masked=True), cost=True),
+        Trial(
+            "restarted, no mask", partial(compare_packed, restarted=True, masked=False)
+        ),
+        Trial("restarted, mask", partial(compare_packed, restarted=True, masked=True)),
+        Trial(
+            "mask alone",
+            partial(compare_packed, restarted=False, masked=True),
+            cost=True,
+        ),
         Trial("neither", UNMARKED, cost=True),
         Trial("neither, with BOS", partial(UNMARKED, sink=True), cost=True),
     ),

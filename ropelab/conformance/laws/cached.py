@@ -7,8 +7,8 @@ from functools import partial
 
 import torch
 
-from ropelab.conformance.laws.batch import LENGTHS, batch, rows_alone
-from ropelab.conformance.laws.law import TOKENS, Case, Law, Pair, Trial, joined
+from ropelab.conformance.laws.batch import LENGTHS, compare_rows, make_batch
+from ropelab.conformance.laws.law import TOKENS, Case, Law, Pair, Trial, join_passes
 from ropelab.conformance.laws.subject import Given, Stages, Tokens, UnaskedError
 
 PREFILLED = 24
@@ -17,7 +17,7 @@ GENERATED = 6
 BEFORE, BEYOND = 3, 6
 
 
-def in_parts(case: Case, sizes: Sequence[int], given: bool = False) -> Pair:
+def compare_parts(case: Case, sizes: Sequence[int], given: bool = False) -> Pair:
     return Pair(
         read_in_parts(case, case.tokens, sizes, case.at(0) if given else None),
         case.whole,
@@ -37,19 +37,21 @@ def read_in_parts(
         here = None if at is None else at[:, part]
         seen = None if segments is None else segments[:, :end]
         found.append(case.subject.read(tokens[:, part], here, seen, cache))
-    return joined(found)
+    return join_passes(found)
 
 
-def batched(case: Case) -> Pair:
+def compare_batched(case: Case) -> Pair:
     """Read a left-padded batch, its last tokens one by one."""
-    tokens, segments, at = batch(case, left=True)
+    tokens, segments, at = make_batch(case, left=True)
     sizes = [TOKENS - GENERATED, *[1] * GENERATED]
-    return rows_alone(case, read_in_parts(case, tokens, sizes, at, segments), left=True)
+    return compare_rows(
+        case, read_in_parts(case, tokens, sizes, at, segments), left=True
+    )
 
 
-def generated(case: Case) -> Pair:
+def compare_generated(case: Case) -> Pair:
     """Compare the logits that chose each new token with one pass over the result."""
-    tokens, segments, _ = batch(case, left=True)
+    tokens, segments, _ = make_batch(case, left=True)
     new, logits = case.subject.generate(tokens, segments, GENERATED)
     rows = torch.cat([tokens, new.cpu()], dim=1).split(1)
     texts = [
@@ -62,7 +64,7 @@ def generated(case: Case) -> Pair:
     return Pair([logits.to(expected.device)], [expected], places)
 
 
-def across(case: Case) -> Pair:
+def compare_across(case: Case) -> Pair:
     """Compare token by token with one pass of each length, where scaling may change."""
     turn = case.subject.across
     if turn is None:
@@ -73,7 +75,7 @@ def across(case: Case) -> Pair:
     sizes = [PREFILLED - BEFORE - 1, *[1] * len(lengths)]
     steps = read_in_parts(case, case.tokens, sizes, case.at(first))
     whole = [case.subject.read(case.tokens[:, :n], case.at(first, n)) for n in lengths]
-    expected = joined([[stage[:, -1:] for stage in stages] for stages in whole])
+    expected = join_passes([[stage[:, -1:] for stage in stages] for stages in whole])
     got = [stage[:, -len(lengths) :] for stage in steps]
     return Pair(got, expected, [first + n - 1 for n in lengths], reach=turn + BEYOND)
 
@@ -83,11 +85,11 @@ CACHE = Law(
     "cache",
     "Do parts, steps and batches with a cache give the logits of one pass?",
     (
-        Trial("token by token", partial(in_parts, sizes=(1,) * TOKENS)),
-        Trial("in chunks", partial(in_parts, sizes=CHUNKS)),
-        Trial("chunks, positions", partial(in_parts, sizes=CHUNKS, given=True)),
-        Trial("a padded batch", batched),
-        Trial("generate", generated),
-        Trial("at trained length", across),
+        Trial("token by token", partial(compare_parts, sizes=(1,) * TOKENS)),
+        Trial("in chunks", partial(compare_parts, sizes=CHUNKS)),
+        Trial("chunks, positions", partial(compare_parts, sizes=CHUNKS, given=True)),
+        Trial("a padded batch", compare_batched),
+        Trial("generate", compare_generated),
+        Trial("at trained length", compare_across),
     ),
 )

@@ -17,15 +17,15 @@ from ropelab.conformance.laws.law import (
     Case,
     Law,
     Trial,
-    asked,
-    explanation,
-    readable,
-    row_of,
+    ask_trial,
+    check_readable,
+    explain_violation,
+    make_row,
 )
-from ropelab.conformance.laws.model import subject_at
+from ropelab.conformance.laws.model import find_subject
 from ropelab.conformance.laws.moved import COMPILED, KSHIFT, STATE
 from ropelab.conformance.laws.rotation import MROPE, ROTATION
-from ropelab.conformance.laws.subject import Subject, evaluating, subject_of
+from ropelab.conformance.laws.subject import Subject, evaluating, make_subject
 from ropelab.models.released.loading import ModelDtype
 from ropelab.runs.errors import InputError
 from ropelab.runs.rows import Result, Rows
@@ -44,7 +44,7 @@ class Diagnosis(Result):
     broken: bool
     rows: Mapping[str, Rows]
     cpu_s: float  # processor time
-    peak_bytes: int  # of the process, at most so far
+    measure_peak: int  # of the process, at most so far
 
 
 def doctor(
@@ -61,25 +61,27 @@ def doctor(
     """
     start = time.process_time()
     if isinstance(model, str | Path):
-        subject = subject_at(str(model), dtype, device)
+        subject = find_subject(str(model), dtype, device)
     else:
         try:
-            subject = subject_of(model)
+            subject = make_subject(model)
         except TypeError as error:
             raise InputError(f"the model is {error}") from None
     state = STATE._replace(trials=(*STATE.trials, COMPILED)) if compiled else STATE
     trials, layers = examine(subject, [state if law is STATE else law for law in LAWS])
     for row in trials:
         if row["verdict"] == "broken":
-            row |= explanation(row["law"], row["trial"], subject.kinds)
-    laws = [worst([row for row in trials if row["law"] == law.name]) for law in LAWS]
+            row |= explain_violation(row["law"], row["trial"], subject.kinds)
+    laws = [
+        find_worst([row for row in trials if row["law"] == law.name]) for law in LAWS
+    ]
     return Diagnosis(
         name=subject.name,
-        answer=answer_of(subject, laws),
+        answer=make_answer(subject, laws),
         broken=any(row["verdict"] == "broken" for row in laws),
         rows={"laws": laws, "trials": trials, "layers": layers},
         cpu_s=time.process_time() - start,
-        peak_bytes=peak_bytes(),
+        measure_peak=measure_peak(),
     )
 
 
@@ -95,19 +97,19 @@ def examine(
         with evaluating(subject.code), subject.computing(dtype):
             case = Case(subject, dtype)
             if not found:
-                readable(case)
+                check_readable(case)
             for law in laws:
                 for trial in law.trials:
                     if dtype == torch.float32 or not trial.once:
-                        found.setdefault((law, trial), {})[name_of(dtype)] = asked(
-                            trial, case
+                        found.setdefault((law, trial), {})[name_dtype(dtype)] = (
+                            ask_trial(trial, case)
                         )
             layers = layers or case.layers
-    own = name_of(subject.dtype)
-    return [row_of(*asked_of, own, each) for asked_of, each in found.items()], layers
+    own = name_dtype(subject.dtype)
+    return [make_row(*asked_of, own, each) for asked_of, each in found.items()], layers
 
 
-def peak_bytes() -> int:
+def measure_peak() -> int:
     """Return the most memory that this process has held so far."""
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
@@ -117,11 +119,11 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def name_of(dtype: torch.dtype) -> str:
+def name_dtype(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def find_worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the trial that a law is judged by: the worst verdict, then the largest
     size.
     """
@@ -131,11 +133,11 @@ def worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     )
 
 
-def answer_of(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
+def make_answer(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
     """Return the verdict in one sentence, with its scope."""
     by_verdict = {v: [row for row in laws if row["verdict"] == v] for v in ORDER}
     kept = len(by_verdict["holds"]) + len(by_verdict["rounding only"])
-    scope = f"{TOKENS} tokens, {name_of(subject.dtype)}"
+    scope = f"{TOKENS} tokens, {name_dtype(subject.dtype)}"
     if not by_verdict["broken"]:
         # Of logits: what rounds frequencies alone has no size in float32.
         sizes = [row["size"] for row in by_verdict["rounding only"] if row["float32"]]

@@ -123,7 +123,7 @@ class Case:
 
 
 @torch.inference_mode()
-def readable(case: Case) -> None:
+def check_readable(case: Case) -> None:
     """Raise InputError unless laws can be asked: the model reads the text, and twice
     alike.
     """
@@ -151,12 +151,12 @@ def readable(case: Case) -> None:
         )
 
 
-def joined(parts: Sequence[Stages]) -> Stages:
+def join_passes(parts: Sequence[Stages]) -> Stages:
     """Put the tokens of several passes one behind another, stage by stage."""
     return [torch.cat(stages, dim=1) for stages in zip(*parts, strict=True)]
 
 
-def violation_of(pair: Pair) -> Violation:
+def measure_violation(pair: Pair) -> Violation:
     """Measure a pair; it begins where a tenth of the largest difference is reached."""
     apart = []
     for stages in zip(pair.got, pair.expected, strict=True):
@@ -177,7 +177,7 @@ def violation_of(pair: Pair) -> Violation:
 
 
 @torch.inference_mode()
-def asked(trial: Trial, case: Case) -> Violation | Found:
+def ask_trial(trial: Trial, case: Case) -> Violation | Found:
     """Ask one trial in one format; errors of the model's code say why it cannot be
     asked.
     """
@@ -192,7 +192,7 @@ def asked(trial: Trial, case: Case) -> Violation | Found:
         )
     if isinstance(answer, Found):
         return answer
-    violation = violation_of(answer)
+    violation = measure_violation(answer)
     if not answer.exact:
         return violation
     if not violation.size:
@@ -201,7 +201,7 @@ def asked(trial: Trial, case: Case) -> Violation | Found:
     return Found("broken", "not bit for bit", size, violation.layer, violation.position)
 
 
-def judged(
+def judge_violation(
     words: dict[str, str], own: float, single: Violation, exact: float | None
 ) -> tuple[Verdict, dict[str, str]]:
     """Decide from a violation in the model's format, in float32 and, if it can be, in
@@ -216,7 +216,7 @@ def judged(
     return ("holds" if own <= ROUNDED else "rounding only"), {}
 
 
-def explanation(
+def explain_violation(
     law: str, trial: str, kinds: Sequence[str] = ("any",)
 ) -> dict[str, str]:
     """Return what a violation means and the way out, in general or as known of kinds of
@@ -229,7 +229,7 @@ def explanation(
     return {}
 
 
-def row_of(
+def make_row(
     law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]
 ) -> dict[str, Any]:
     """Return a row of the table: the answers of one trial in each format, and the
@@ -243,7 +243,7 @@ def row_of(
     }
     row |= {"float32": None, "float64": None, "layer": None, "position": None}
     row |= {"kind": "", "says": "", "fix": ""}
-    words = explanation(law.name, trial.name)
+    words = explain_violation(law.name, trial.name)
     # Code whose kernels know no float64 is judged by float32 alone.
     if own != "float64" and isinstance(found.get("float64"), Found):
         found = {name: each for name, each in found.items() if name != "float64"}
@@ -258,7 +258,7 @@ def row_of(
     sizes = {name: each for name, each in found.items() if isinstance(each, Violation)}
     single, exact = sizes["float32"], sizes.get("float64")
     size = sizes.get(own, single).size
-    verdict, said = judged(words, size, single, exact.size if exact else None)
+    verdict, said = judge_violation(words, size, single, exact.size if exact else None)
     row |= {name: sizes[name].size for name in ("float32", "float64") if name in sizes}
     row |= {"size": size, "verdict": "cost" if trial.cost else verdict}
     if row["verdict"] == "broken":

@@ -12,8 +12,8 @@ import torch
 from ropelab.conformance.laws.subject import (
     Subject,
     Transformers,
-    subject_of,
-    tables_kept,
+    keep_tables,
+    make_subject,
 )
 from ropelab.models.released import loading
 from ropelab.models.released.facts import head_dim
@@ -31,7 +31,7 @@ SMALLER: dict[str, int] = table_beside(__file__)["smaller"]
 SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
-def subject_at(
+def find_subject(
     target: str, dtype: loading.ModelDtype = "auto", device: str = "cpu"
 ) -> Subject:
     """Return the model of a folder, of an id in the Hub's local cache, or of a factory.
@@ -45,7 +45,7 @@ def subject_at(
         sys.path.insert(0, str(Path.cwd()))
         import_from_source()
         try:
-            return subject_of(
+            return make_subject(
                 getattr(importlib.import_module(module), factory)(), target
             )
         except (Exception, SystemExit) as error:
@@ -68,12 +68,14 @@ def subject_at(
         return Transformers(loading.load(folder, device, dtype, None), folder.name)
     with loading.refusing("cannot build a model from", folder):
         stated = loading.checkpoint_dtype(folder) if dtype == "auto" else dtype
-        model, smaller = random_model(config, getattr(torch, stated, torch.float32))
+        model, smaller = make_random_model(
+            config, getattr(torch, stated, torch.float32)
+        )
         words = "random weights, sizes reduced" if smaller else "random weights"
         return Transformers(model.to(device), f"{folder.name} ({words})")
 
 
-def random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
+def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
     """Return a model with random weights that make positions tell; True if its sizes
     are smaller.
 
@@ -87,7 +89,7 @@ def random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
         torch.manual_seed(0)
         # Weights are drawn in float32, so that every format has the same ones, rounded.
         model = transformers.AutoModelForCausalLM.from_config(
-            reduced(config) if smaller else config, dtype=torch.float32
+            reduce_sizes(config) if smaller else config, dtype=torch.float32
         )
         for name, parameter in model.named_parameters():
             noise = torch.randn_like(parameter)
@@ -97,12 +99,12 @@ def random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
                 parameter.add_(0.2 * noise)
     # Tables of frequencies stay as they were made, as in a model that is loaded in a
     # format.
-    with tables_kept(model):
+    with keep_tables(model):
         model.to(dtype)
     return model.eval().requires_grad_(False), smaller
 
 
-def reduced(config: Any) -> Any:
+def reduce_sizes(config: Any) -> Any:
     """Return a configuration with fewer and narrower layers, and the same positions."""
     text = config.get_text_config(decoder=True)
     values, layers, width = text.to_dict(), text.num_hidden_layers, head_dim(text)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ropelab.conformance.laws.cached import PREFILLED
 from ropelab.conformance.laws.law import TOKENS, Case, Found, Law, Pair, Trial
-from ropelab.conformance.laws.rotation import turns
+from ropelab.conformance.laws.rotation import recover_turns
 from ropelab.conformance.laws.subject import (
     Function,
     Tokens,
@@ -29,15 +29,15 @@ MOST_SAVED = 2**30
 HALF = 2.0**-7
 
 
-def moved(case: Case, by: int, times: int = 1) -> Pair:
+def compare_moved(case: Case, by: int, times: int = 1) -> Pair:
     """Move the keys of a prefix, read on, and compare with the prefix read there."""
-    cache = _filled(case, case.tokens[:, :PREFILLED])
+    cache = fill_cache(case, case.tokens[:, :PREFILLED])
     for _ in range(times):
-        move(case, cache, by)
-    return _continued(case, cache, case.tokens, by * times)
+        move_keys(case, cache, by)
+    return continue_text(case, cache, case.tokens, by * times)
 
 
-def move(case: Case, cache: Any, by: int) -> None:
+def move_keys(case: Case, cache: Any, by: int) -> None:
     """Rotate cached keys to positions further on, by the model's own code or by its
     rotation.
     """
@@ -49,7 +49,7 @@ def move(case: Case, cache: Any, by: int) -> None:
         return
     narrow = case.dtype in (torch.bfloat16, torch.float16)
     with subject.computing(torch.float32) if narrow else nullcontext():
-        found = turns(case, torch.tensor([by]))
+        found = recover_turns(case, torch.tensor([by]))
     entries = subject.entries(cache)
     for layer, turn in found.items():
         if turn is not None and (entry := entries[layer]) is not None:
@@ -60,41 +60,43 @@ def move(case: Case, cache: Any, by: int) -> None:
             subject.set_entry(cache, layer, (parts[0], parts[1]))
 
 
-def dropped(case: Case) -> Pair:
+def compare_dropped(case: Case) -> Pair:
     """Forget the first tokens of a cache, move the rest back, and compare with a text
     without.
     """
-    cache = _filled(case, case.tokens[:, :PREFILLED])
-    for layer, (keys, values) in enumerate(_whole(case, cache, PREFILLED)):
+    cache = fill_cache(case, case.tokens[:, :PREFILLED])
+    for layer, (keys, values) in enumerate(list_whole_entries(case, cache, PREFILLED)):
         case.subject.set_entry(
             cache, layer, (keys[:, :, DROPPED:], values[:, :, DROPPED:])
         )
-    move(case, cache, -DROPPED)
-    return _continued(case, cache, case.tokens[:, DROPPED:])
+    move_keys(case, cache, -DROPPED)
+    return continue_text(case, cache, case.tokens[:, DROPPED:])
 
 
-def reused(case: Case) -> Pair:
+def compare_reused(case: Case) -> Pair:
     """Put keys of a block that was read alone behind others, and compare with one
     pass.
     """
-    cache = _filled(case, case.tokens[:, :DROPPED])
-    block = _filled(case, case.tokens[:, DROPPED:PREFILLED])
-    before = _whole(case, cache, DROPPED)
-    move(case, block, DROPPED)
-    after = _whole(case, block, PREFILLED - DROPPED)
+    cache = fill_cache(case, case.tokens[:, :DROPPED])
+    block = fill_cache(case, case.tokens[:, DROPPED:PREFILLED])
+    before = list_whole_entries(case, cache, DROPPED)
+    move_keys(case, block, DROPPED)
+    after = list_whole_entries(case, block, PREFILLED - DROPPED)
     for layer, pair in enumerate(zip(before, after, strict=True)):
         keys, values = (torch.cat(each, dim=2) for each in zip(*pair, strict=True))
         case.subject.set_entry(cache, layer, (keys, values))
-    return _continued(case, cache, case.tokens)
+    return continue_text(case, cache, case.tokens)
 
 
-def _filled(case: Case, tokens: Tokens) -> Any:
+def fill_cache(case: Case, tokens: Tokens) -> Any:
     cache = case.subject.new_cache()
     case.subject.read(tokens, cache=cache)
     return cache
 
 
-def _whole(case: Case, cache: Any, length: int) -> list[tuple[Tensor, Tensor]]:
+def list_whole_entries(
+    case: Case, cache: Any, length: int
+) -> list[tuple[Tensor, Tensor]]:
     """Return keys and values of all layers; UnaskedError if one keeps less than all of
     them.
     """
@@ -105,7 +107,7 @@ def _whole(case: Case, cache: Any, length: int) -> list[tuple[Tensor, Tensor]]:
     return entries
 
 
-def _continued(case: Case, cache: Any, text: Tokens, first: int = 0) -> Pair:
+def continue_text(case: Case, cache: Any, text: Tokens, first: int = 0) -> Pair:
     """Read the rest of a text, which begins at `first`, and compare with one pass."""
     length = text.shape[1]
     places = range(length - (TOKENS - PREFILLED), length)
@@ -117,7 +119,7 @@ def _continued(case: Case, cache: Any, text: Tokens, first: int = 0) -> Pair:
     )
 
 
-def short_after_long(case: Case) -> Pair:
+def compare_short_after_long(case: Case) -> Pair:
     """Read the same before and after a text at positions beyond the trained length."""
     subject, before = case.subject, case.whole
     if subject.across is not None:
@@ -125,11 +127,11 @@ def short_after_long(case: Case) -> Pair:
     return Pair(subject.read(case.tokens), before, exact=True)
 
 
-def saved(case: Case) -> Pair:
+def compare_saved(case: Case) -> Pair:
     """Save the model, load it (its skeleton is built without memory), and read the
     same.
     """
-    model = _transformers(case).model
+    model = require_transformers(case).model
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     if weights > MOST_SAVED:
         raise UnaskedError(
@@ -141,11 +143,11 @@ def saved(case: Case) -> Pair:
     ):
         model.save_pretrained(folder)
         again = type(model).from_pretrained(folder, dtype=case.dtype)
-    found = Transformers(again.to(_transformers(case).device)).read(case.tokens)
+    found = Transformers(again.to(require_transformers(case).device)).read(case.tokens)
     return Pair(found, case.whole, exact=True)
 
 
-def compiled(case: Case) -> Pair:
+def compare_compiled(case: Case) -> Pair:
     """Read with torch.compile, near after short texts and then far, and compare with
     eager code.
     """
@@ -162,14 +164,14 @@ def compiled(case: Case) -> Pair:
     return Pair([found], [expected], places, reach=FAR + TOKENS)
 
 
-def autocast(case: Case) -> Found:
+def compare_autocast(case: Case) -> Found:
     """Compare the rotary modules' cosines under autocast to bfloat16 with those
     without.
     """
-    at = [0, 1, (_transformers(case).across or 2**12) - 1]
-    for number, module in enumerate(_rotary(case)):
+    at = [0, 1, (require_transformers(case).across or 2**12) - 1]
+    for number, module in enumerate(list_rotary_modules(case)):
         plain = module.cosines(at)
-        with torch.autocast(_transformers(case).device.type, torch.bfloat16):
+        with torch.autocast(require_transformers(case).device.type, torch.bfloat16):
             apart = (module.cosines(at).double() - plain.double()).abs().max()
         if apart > 0:
             return Found(
@@ -178,12 +180,12 @@ def autocast(case: Case) -> Found:
     return Found("holds", "cosines are the same bit for bit")
 
 
-def converted(case: Case) -> Found:
+def compare_converted(case: Case) -> Found:
     """Convert copies of the rotary modules to bfloat16, and compare their
     frequencies.
     """
     off = 0.0
-    for module in _rotary(case):
+    for module in list_rotary_modules(case):
         copied = deepcopy(module)
         if isinstance(copied, SineTables):
             copied = SineTables([copied.modules[0].to(torch.bfloat16)])
@@ -197,14 +199,14 @@ def converted(case: Case) -> Found:
     return Found("rounding only" if off <= HALF else "broken", says, off)
 
 
-def _transformers(case: Case) -> Transformers:
+def require_transformers(case: Case) -> Transformers:
     if not isinstance(case.subject, Transformers):
         raise UnaskedError("it is no model of transformers")
     return case.subject
 
 
-def _rotary(case: Case) -> Sequence[RotaryModule | SineTables]:
-    subject = _transformers(case)
+def list_rotary_modules(case: Case) -> Sequence[RotaryModule | SineTables]:
+    subject = require_transformers(case)
     modules = Positions(subject.model, subject.text).modules
     if not modules:
         raise UnaskedError("it has no module with frequencies")
@@ -215,22 +217,22 @@ KSHIFT = Law(
     "K-shift",
     "Are cached keys that are rotated to new positions those computed there?",
     (
-        Trial("by 1", partial(moved, by=1)),
-        Trial("by 1,000", partial(moved, by=1000)),
-        Trial("ten times by 100", partial(moved, by=100, times=10)),
-        Trial("tokens dropped", dropped, cost=True),
-        Trial("block moved", reused, cost=True),
+        Trial("by 1", partial(compare_moved, by=1)),
+        Trial("by 1,000", partial(compare_moved, by=1000)),
+        Trial("ten times by 100", partial(compare_moved, by=100, times=10)),
+        Trial("tokens dropped", compare_dropped, cost=True),
+        Trial("block moved", compare_reused, cost=True),
     ),
 )
 STATE = Law(
     "state",
     "Are frequencies the same after long texts, conversion, saving, autocast?",
     (
-        Trial("short after long", short_after_long, once=True),
-        Trial(".to(bfloat16)", converted, once=True),
-        Trial("saved and loaded", saved, once=True),
-        Trial("under autocast", autocast, once=True),
+        Trial("short after long", compare_short_after_long, once=True),
+        Trial(".to(bfloat16)", compare_converted, once=True),
+        Trial("saved and loaded", compare_saved, once=True),
+        Trial("under autocast", compare_autocast, once=True),
     ),
 )
 # Compiling takes longer than all other trials together.
-COMPILED = Trial("torch.compile", compiled, once=True)
+COMPILED = Trial("torch.compile", compare_compiled, once=True)

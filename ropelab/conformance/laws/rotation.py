@@ -19,8 +19,8 @@ from ropelab.conformance.check import diagnose
 from ropelab.conformance.expected import PROBES, Expected
 from ropelab.conformance.laws.law import Case, Found, Law, Pair, Trial
 from ropelab.conformance.laws.subject import Transformers, UnaskedError
-from ropelab.conformance.observed import frequencies
-from ropelab.conformance.rotations import Observed, from_vectors
+from ropelab.conformance.observed import recover_frequencies
+from ropelab.conformance.rotations import Observed, observe_vectors
 from ropelab.math.rotary import axis_of_pairs
 from ropelab.readers import registry
 from ropelab.readers.families import unrotated
@@ -45,13 +45,13 @@ class Turn:
     images: Tensor
 
 
-def turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
+def recover_turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
     """Return rotations by distances [positions] or [axes, positions], by layer; None:
     none.
     """
     # Some recurrent layers begin anew at position 0, so that no rotation starts there.
     start = torch.ones_like(positions[..., :1]) - min(0, int(positions.min()))
-    sample = _parts(case, start, 1)
+    sample = read_parts(case, start, 1)
     if not sample:
         raise UnaskedError("no layer keeps keys")
     widest = max(part.shape[-1] for parts in sample.values() for part in parts)
@@ -60,11 +60,14 @@ def turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
     # Heads that share a key need more tokens.
     for count in dict.fromkeys([math.ceil(2 * widest / fewest), 2 * widest]):
         with suppress(np.linalg.LinAlgError):
-            return {n: _turn(parts) for n, parts in _parts(case, at, count).items()}
+            return {
+                n: recover_turn(parts)
+                for n, parts in read_parts(case, at, count).items()
+            }
     raise UnaskedError("keys of different tokens are too alike to tell rotations from")
 
 
-def _turn(parts: Sequence[Tensor]) -> Turn | None:
+def recover_turn(parts: Sequence[Tensor]) -> Turn | None:
     for number, part in enumerate(parts):
         if (part - part[:1]).abs().max() > STILL * part.std():
             if torch.linalg.matrix_rank(part[0]) < part.shape[-1]:
@@ -74,7 +77,7 @@ def _turn(parts: Sequence[Tensor]) -> Turn | None:
     return None
 
 
-def _parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tensor]]:
+def read_parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tensor]]:
     """Return keys and values [positions, samples, width] of `count` tokens alone at
     positions.
     """
@@ -90,18 +93,18 @@ def _parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tensor]]
     }
 
 
-def probed(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
+def probe_turns(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
     """Return the rotations to positions that show every kind of mistake, and these
     positions.
     """
     places = [p for p in PROBES if 0 < p < LARGEST]
     with suppress(IndexError, RuntimeError):  # tables end
-        return turns(case, torch.tensor(places)), places
+        return recover_turns(case, torch.tensor(places)), places
     places = [p for p in places if p + 1 < (case.subject.across or LARGEST)]
-    return turns(case, torch.tensor(places)), places
+    return recover_turns(case, torch.tensor(places)), places
 
 
-def text_of(case: Case) -> Any:
+def find_text_config(case: Case) -> Any:
     if not isinstance(case.subject, Transformers):
         raise UnaskedError("it has no configuration to compare with")
     if why := unrotated(case.subject.text.to_dict()):
@@ -109,7 +112,7 @@ def text_of(case: Case) -> Any:
     return case.subject.text
 
 
-def rotating(text: Any) -> list[bool]:
+def list_rotating(text: Any) -> list[bool]:
     """Return for each layer whether the configuration, or its architecture, lets it
     rotate.
     """
@@ -121,9 +124,9 @@ def rotating(text: Any) -> list[bool]:
     ]
 
 
-def which(case: Case) -> Found:
+def compare_layers(case: Case) -> Found:
     """Compare the layers that rotate with those that should."""
-    wanted, (found, _) = rotating(text_of(case)), probed(case)
+    wanted, (found, _) = list_rotating(find_text_config(case)), probe_turns(case)
     wrong = [layer for layer, turn in found.items() if bool(turn) != wanted[layer]]
     count = f"{sum(map(bool, found.values()))} of {len(wanted)} layers rotate"
     if not wrong:
@@ -134,9 +137,9 @@ def which(case: Case) -> Found:
     return Found("broken", f"layer {wrong[0]} {says}; {count}", layer=wrong[0])
 
 
-def with_what(case: Case) -> Found:
+def compare_frequencies(case: Case) -> Found:
     """Compare each layer's frequencies with those that the configuration asks for."""
-    rows = case.layers = rotations(case)
+    rows = case.layers = list_rotations(case)
     if not rows:
         raise UnaskedError("no layer rotates")
     if wrong := [row for row in rows if row["wrong"]]:
@@ -148,16 +151,16 @@ def with_what(case: Case) -> Found:
     return Found("holds", "; ".join(sorted(kinds)))
 
 
-def rotations(case: Case) -> list[dict[str, Any]]:
+def list_rotations(case: Case) -> list[dict[str, Any]]:
     """Return a row per layer that rotates: its base, width, pairing, and what is wrong
     with it.
     """
-    text = text_of(case)
+    text = find_text_config(case)
     reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
     if reading.main is None:
         raise UnaskedError(f"its configuration is not read: {reading.problem}")
     kinds = getattr(text, "layer_types", None) or ["all"] * text.num_hidden_layers
-    found, places = probed(case)
+    found, places = probe_turns(case)
     rows: list[dict[str, Any]] = []
     for layer, turn in found.items():
         if turn is None:
@@ -173,10 +176,10 @@ def rotations(case: Case) -> list[dict[str, Any]]:
             pairing="interleaved" if usual == "adjacent" else "half",
             attention_factor=1.0,  # two keys have it alike
         )
-        observed = _observed(turn.images, places, spec)
+        observed = observe_turn(turn.images, places, spec)
         if not rows and observed.partner == "adjacent":
             spec = replace(spec, pairing="interleaved")
-            observed = _observed(turn.images, places, spec)
+            observed = observe_turn(turn.images, places, spec)
         # Some codes let both queries and keys turn the other way.
         other = observed.sin.size and observed.sin[1, 0] < 0
         sign = rows[0]["sign"] if rows else -1 if other else 1
@@ -192,7 +195,7 @@ def rotations(case: Case) -> list[dict[str, Any]]:
         done = diagnose(observed, Expected(spec, max(places) + 2, {}), TOLERANCE)
         row = {
             "layer": layer,
-            "base": _base(observed),
+            "base": estimate_base(observed),
             "rotary_dim": 2 * observed.cos.shape[1],
         }
         row |= {
@@ -205,17 +208,17 @@ def rotations(case: Case) -> list[dict[str, Any]]:
     return rows
 
 
-def _observed(images: Tensor, places: Sequence[int], spec: RopeSpec) -> Observed:
+def observe_turn(images: Tensor, places: Sequence[int], spec: RopeSpec) -> Observed:
     positions = np.array([0, *places], dtype=np.int64)
     after = np.concatenate([np.eye(spec.head_dim)[None], images.cpu().double().numpy()])
     # Features that no pair has are noise of the solution.
     after[np.abs(after) <= STILL] = 0.0
-    return from_vectors(np.eye(spec.head_dim), after, positions, spec)
+    return observe_vectors(np.eye(spec.head_dim), after, positions, spec)
 
 
-def _base(observed: Observed) -> float | None:
+def estimate_base(observed: Observed) -> float | None:
     """Return the base of frequencies that fall by one ratio from pair to pair."""
-    found = frequencies(observed) if observed.cos.size else np.empty(0)
+    found = recover_frequencies(observed) if observed.cos.size else np.empty(0)
     moving = np.flatnonzero(found > 0)
     if len(moving) < 2:
         return None
@@ -223,14 +226,14 @@ def _base(observed: Observed) -> float | None:
     return float(f"{np.exp(-slope * len(found)):.4g}")
 
 
-def equal_ids(case: Case) -> Pair:
-    sections(case)
+def compare_equal_ids(case: Case) -> Pair:
+    list_axes(case)
     at = case.at(0)
     got = case.subject.read(case.tokens, at.expand(3, 1, -1))
     return Pair(got, case.subject.read(case.tokens, at), exact=True)
 
 
-def sections(case: Case) -> list[int]:
+def list_axes(case: Case) -> list[int]:
     """Return the axis that each pair should read."""
     rope = getattr(getattr(case.subject, "text", None), "rope_parameters", None) or {}
     if not (counts := rope.get("mrope_section")):
@@ -241,12 +244,12 @@ def sections(case: Case) -> list[int]:
     ).tolist()
 
 
-def axes(case: Case) -> Found:
+def compare_axes(case: Case) -> Found:
     """Move one axis at a time, and compare the pairs that rotate with the configured
     sections.
     """
-    wanted = sections(case)
-    for layer, turn in turns(case, torch.eye(3, dtype=torch.long)).items():
+    wanted = list_axes(case)
+    for layer, turn in recover_turns(case, torch.eye(3, dtype=torch.long)).items():
         if turn is None:
             continue
         still = torch.eye(turn.images.shape[-1], dtype=turn.images.dtype)
@@ -266,10 +269,16 @@ def axes(case: Case) -> Found:
 ROTATION = Law(
     "rotation",
     "Do the layers rotate that should, with the configured frequencies?",
-    (Trial("which layers", which, once=True), Trial("with what", with_what, once=True)),
+    (
+        Trial("which layers", compare_layers, once=True),
+        Trial("with what", compare_frequencies, once=True),
+    ),
 )
 MROPE = Law(
     "M-RoPE",
     "Are equal ids plain RoPE, and sections realised as configured?",
-    (Trial("equal ids", equal_ids, once=True), Trial("sections", axes, once=True)),
+    (
+        Trial("equal ids", compare_equal_ids, once=True),
+        Trial("sections", compare_axes, once=True),
+    ),
 )

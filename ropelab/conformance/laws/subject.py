@@ -41,13 +41,13 @@ class Float64(TorchFunctionMode):
     ) -> Any:
         if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
             func = Tensor.double
-        args = tuple(map(_widened, args))
+        args = tuple(map(widen, args))
         return func(
-            *args, **{name: _widened(value) for name, value in (kwargs or {}).items()}
+            *args, **{name: widen(value) for name, value in (kwargs or {}).items()}
         )
 
 
-def _widened(value: Any) -> Any:
+def widen(value: Any) -> Any:
     return (
         torch.float64 if isinstance(value, torch.dtype) and value in ROUNDED else value
     )
@@ -121,11 +121,11 @@ class Subject(ABC):
         """
         module = self.code if self.convertible else nn.Module()
         wide = dtype == torch.float64
-        with tables_kept(module):
+        with keep_tables(module):
             try:
                 # In place, so that no second model is held; a wider format and back
                 # loses nothing.
-                with nullcontext() if wide else tables_kept(module):
+                with nullcontext() if wide else keep_tables(module):
                     module.to(dtype)
                 with Float64() if wide else nullcontext():
                     yield
@@ -175,7 +175,7 @@ class Transformers(Subject):
         if segments is not None:
             mask = segments.to(self.device).long()
             if segments.max() > 1:
-                seen = visible(mask, tokens.shape[1])[:, None]
+                seen = make_mask(mask, tokens.shape[1])[:, None]
                 mask = torch.zeros_like(seen, dtype=next(self.model.parameters()).dtype)
                 mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)
             given["attention_mask"] = mask
@@ -287,7 +287,7 @@ class Function(Subject):
         if positions is None:
             positions = torch.arange(before, before + new).expand(rows, -1)
         more = {} if cache is None else {"cache": cache["held"]}
-        logits = self.function(tokens, positions, visible(segments, new), **more)
+        logits = self.function(tokens, positions, make_mask(segments, new), **more)
         if not isinstance(logits, Tensor) or logits.shape[:2] != tokens.shape:
             raise UnaskedError(
                 "its answer is no tensor of logits [rows, tokens, vocabulary]"
@@ -308,7 +308,7 @@ class Function(Subject):
         return same
 
 
-def visible(segments: Tokens, new: int) -> Tensor:
+def make_mask(segments: Tokens, new: int) -> Tensor:
     """Return True [rows, queries, keys] where the last `new` tokens may look."""
     length = segments.shape[1]
     at = torch.arange(length, device=segments.device)
@@ -319,7 +319,7 @@ def visible(segments: Tokens, new: int) -> Tensor:
     return (causal & same & (segments[:, None, :] > 0)) | own
 
 
-def subject_of(made: Any, name: str = "") -> Subject:
+def make_subject(made: Any, name: str = "") -> Subject:
     """Return what a factory made, a transformers model or a callable, as a subject."""
     if hasattr(getattr(made, "config", None), "get_text_config"):
         return Transformers(made, name)
@@ -333,7 +333,7 @@ def subject_of(made: Any, name: str = "") -> Subject:
 
 
 @contextmanager
-def tables_kept(module: nn.Module) -> Iterator[None]:
+def keep_tables(module: nn.Module) -> Iterator[None]:
     """Restore buffers, such as tables of angles, behind the block."""
     kept = [(each, dict(each._buffers)) for each in module.modules()]
     try:

@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from ropelab.conformance.laws.doctor import LAWS, Diagnosis, doctor
-from ropelab.conformance.laws.model import random_model
+from ropelab.conformance.laws.model import make_random_model
 from tests.models.released.architectures import ARCHITECTURES, PLAIN
 from tests.models.released.tiny import TRAINED, config
 
@@ -73,7 +73,7 @@ MODELS |= SCALED
 def diagnosed(name: str) -> Diagnosis:
     """What the doctor finds in a tiny random model."""
     model_type, changes = MODELS[name]
-    return doctor(random_model(config(model_type, **changes), torch.float32)[0])
+    return doctor(make_random_model(config(model_type, **changes), torch.float32)[0])
 
 
 def row(name: str, done: Diagnosis) -> str:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import ropelab
 from ropelab.cli.app import main
-from ropelab.conformance.laws.doctor import LAWS, peak_bytes
-from ropelab.conformance.laws.law import KNOWN, explanation
+from ropelab.conformance.laws.doctor import LAWS, measure_peak
+from ropelab.conformance.laws.law import KNOWN, explain_violation
 from ropelab.runs.errors import InputError
 from ropelab.testing import assert_positions
 from tests.models.released.tiny import saved, untouched
@@ -268,7 +268,7 @@ def test_every_law_that_can_be_broken_has_words_and_every_word_a_law():
         (law.name, trial.name) for law in LAWS for trial in law.trials if not trial.cost
     }
     asked.add(("state", "torch.compile"))
-    silent = {each for each in asked if not explanation(*each)}
+    silent = {each for each in asked if not explain_violation(*each)}
     assert silent == {("state", ".to(bfloat16)")}
     for row in KNOWN:
         for law in row["laws"]:
@@ -354,7 +354,7 @@ def test_the_most_memory_is_in_bytes_everywhere(monkeypatch):
     found = []
     for platform in ("linux", "darwin"):
         monkeypatch.setattr("ropelab.conformance.laws.doctor.sys.platform", platform)
-        found.append(peak_bytes())
+        found.append(measure_peak())
     assert found == [3072, 3]
 
 
