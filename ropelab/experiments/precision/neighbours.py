@@ -82,9 +82,9 @@ def compare_frequencies(tables: Tables) -> Iterator[str]:
         slow, fast = steps.loc["single"].to_dict(), steps.loc["rope"].to_dict()
         yield _compare(one, many, _period(tables)) + _compare_steps(one, slow, fast)
         yield (
-            f"of two neighbouring keys one gets {100 * slow['weight_change']:.1g} %"
-            " more weight than the other with the one frequency, with many"
-            f" {100 * fast['weight_change']:.2g} %"
+            "with many frequencies one of two neighbouring keys gets"
+            f" {100 * fast['weight_change']:.2g} % more weight than the other, with the"
+            f" one {100 * slow['weight_change']:.1g} %"
         )
     elif many is not None:
         yield f"many frequencies tell all positions apart in {_list_formats(many)}"
