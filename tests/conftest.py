@@ -114,7 +114,7 @@ def unrendered(monkeypatch):
     Image.new("RGB", (1, 1)).save(png, format="PNG")
     blank = {"png": png.getvalue(), "svg": b"<svg/>"}
 
-    def as_files(figures, formats=("png",), style="screen"):
+    def as_files(figures, formats=("png",), style="screen", letters=False):
         return {f"{name}.{kind}": blank[kind] for name in figures for kind in formats}
 
     for module in ("drawn", "page.report"):

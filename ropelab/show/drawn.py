@@ -41,6 +41,17 @@ def read_formats(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(known("figure format", name, FORMATS) for name in names))
 
 
+def load_matplotlib() -> None:
+    """Import the library that draws; InputError where a file of the user's stops it."""
+    try:
+        import_module("matplotlib")
+    except UnicodeDecodeError:
+        raise InputError(
+            "matplotlib cannot be imported: it reads a matplotlibrc, here or in your"
+            " home, that is not UTF-8; rename that file, or use --no-figures"
+        ) from None
+
+
 def draw_of(experiment: str) -> "Draw":
     """Return the function that draws an experiment's tables; ImportError if there is
     none.
@@ -55,6 +66,7 @@ def finished(
     """Draw the figures of some tables, with titles that fit, for a screen or a printed
     column.
     """
+    load_matplotlib()
     from ropelab.show.figures.style import fit_titles, for_paper, use_style
 
     with use_style():
@@ -68,28 +80,43 @@ def as_files(
     figures: "Mapping[str, Figure]",
     formats: Sequence[str] = ("png",),
     style: str = "screen",
+    letters: bool = False,
 ) -> dict[str, bytes]:
     """Encode figures; in the style of a paper a file is called
     `<figure>-paper.<format>`.
+
+    Args:
+        figures: by name.
+        formats: of `FORMATS`.
+        style: of `STYLES`.
+        letters: keep letters as text in SVG, which needs the font where it is shown.
     """
     from matplotlib import rc_context
     from matplotlib.backend_bases import get_registered_canvas_class
 
-    dpi, ending = DOTS_PER_INCH[style], "" if style == "screen" else f"-{style}"
+    from ropelab.show.figures.style import use_style
+
+    dpi = DOTS_PER_INCH[style]
+    ending = "" if style == "screen" else f"-{style}"
+    fonts: Any = {
+        "pdf.fonttype": 42,
+        "svg.fonttype": "none" if letters else "path",
+    }
     files = {}
     for name, figure in figures.items():
         # Room for labels is found once; `savefig` would do it twice more, and draw once
         # in vain.
         figure.set_dpi(dpi)
         if figure.axes and (engine := figure.get_layout_engine()):
-            engine.execute(figure)
+            with use_style():
+                engine.execute(figure)
             figure.set_layout_engine("none")
         for kind in formats:
             # In memory first: the writer of PDF hides a full disk behind an error of
             # its own.
             content, canvas = BytesIO(), get_registered_canvas_class(kind)(figure)
             figure.set_dpi(dpi)  # that of SVG leaves its own behind
-            with rc_context({"svg.hashsalt": f"{name}{ending}", "pdf.fonttype": 42}):
+            with use_style(), rc_context({**fonts, "svg.hashsalt": f"{name}{ending}"}):
                 getattr(canvas, f"print_{kind}")(content, metadata=DATELESS[kind])
             files[f"{name}{ending}.{kind}"] = content.getvalue()
     return files

@@ -3,11 +3,15 @@ that repeat.
 """
 
 import json
+import os
+import subprocess
+import sys
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib import rc_context
 from matplotlib.text import Annotation, Text
 
 import ropelab
@@ -56,6 +60,37 @@ def test_figures_leave_nothing_open_and_the_backend_alone(base):
     base.figures()
     assert plt.get_fignums() == before
     assert plt.get_backend() == backend
+
+
+def test_settings_of_the_user_change_no_figure(base):
+    drawn_before = drawn.as_files(base.figures(), ("png", "svg"))
+    settings = {
+        "font.size": 30,
+        "figure.facecolor": "red",
+        "font.sans-serif": ["Nothing"],
+        "svg.fonttype": "none",
+        "lines.linewidth": 9,
+    }
+    with rc_context(settings):
+        assert drawn.as_files(base.figures(), ("png", "svg")) == drawn_before
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("backend", ["module://no.such.backend", "nonsense", "tkagg"])
+def test_the_backend_of_a_notebook_disturbs_no_command(backend):
+    command = [sys.executable, "-m", "ropelab", "base", "--context", "1k", "--quiet"]
+    done = subprocess.run(command, env={**os.environ, "MPLBACKEND": backend})
+    assert done.returncode == 0
+    assert list(Path("results").glob("base/*/figures/*.png"))
+
+
+@pytest.mark.processes
+def test_settings_that_are_no_text_are_one_line():
+    Path("matplotlibrc").write_bytes(b"font.size: \xff")
+    command = [sys.executable, "-m", "ropelab", "base", "--context", "1k"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "matplotlibrc" in done.stderr.splitlines()[-1]
 
 
 def test_names_of_points_do_not_cover_each_other():

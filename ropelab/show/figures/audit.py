@@ -5,7 +5,6 @@ lengths.
 from collections.abc import Iterable
 
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -53,7 +52,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
 def _lines(
     groups: Iterable[list[tuple[str, pd.DataFrame]]], column: str
 ) -> tuple[Figure, Axes]:
-    figure, ax = plt.subplots()
+    figure, ax = shapes.new_axes()
     for number, ((name, mine), *others) in enumerate(groups):
         known = mine.dropna(subset=column)
         style = Look(PALETTE[number % len(PALETTE)], "none", LINES[number % len(LINES)])

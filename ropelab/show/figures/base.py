@@ -4,7 +4,6 @@ advise.
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from ropelab.math.bounds.rules import CI_ZERO
@@ -32,7 +31,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 def _bound(tables: Tables) -> Figure:
     bound, published, fits = tables["bound"], tables["published"], tables["fits"]
-    figure, ax = plt.subplots()
+    figure, ax = shapes.new_axes()
     context, usable = bound["context_tokens"], bound.dropna(subset="recommended_base")
     x, y = usable["context_tokens"], usable["recommended_base"]
     shapes.line(ax, x, y, *CURVES["recommended"], linewidth=2)
@@ -64,7 +63,7 @@ def _theories(tables: Tables) -> Figure:
     table = tables["theories"]
     table = table[(table["context_tokens"] == context) & (table["base"] > 1)]
     table = table[np.isfinite(table["base"])].sort_values("base", ascending=False)
-    figure, ax = plt.subplots(figsize=(8, 1.7 + 0.24 * len(table)))
+    figure, ax = shapes.new_axes((8, 1.7 + 0.24 * len(table)))
     rows = np.arange(len(table))
     for kind, (style, label) in KINDS.items():
         chosen = (table["kind"] == kind).to_numpy()
@@ -100,7 +99,7 @@ def _theories(tables: Tables) -> Figure:
 
 
 def _windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
-    figure, ax = plt.subplots(figsize=(8, 1.2 + 0.4 * max(len(bound), 3)))
+    figure, ax = shapes.new_axes((8, 1.2 + 0.4 * max(len(bound), 3)))
     # missing where no base is certified from above
     stable = bound["stable_base"].dropna()
     smallest = bound["smallest_admissible_base"]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from ropelab.runs.tables import Tables
@@ -50,7 +49,7 @@ def ledger(claims: pd.DataFrame) -> Figure:
     groups = {kind: claims[claims["evidence"] == kind] for kind in SAID["verdicts"]}
     counts = {kind: group["verdict"].value_counts() for kind, group in groups.items()}
     rows = [max(2, int(count.max())) if len(count) else 1 for count in counts.values()]
-    figure = plt.figure(figsize=(9.2, 1.4 + ROW_INCHES * (sum(rows) + 6)))
+    figure = shapes.new_figure((9.2, 1.4 + ROW_INCHES * (sum(rows) + 6)))
     parts = figure.subfigures(
         2, 1, squeeze=False, height_ratios=[count + 4 for count in rows]
     )
@@ -125,7 +124,7 @@ def rotation(vectors: pd.DataFrame) -> Figure:
 
 def decay(curves: pd.DataFrame) -> Figure:
     """Draw scores by distance: every point thin, means over quarter octaves thick."""
-    figure, ax = plt.subplots()
+    figure, ax = shapes.new_axes()
     for name, (style, label) in CURVES.items():
         points = curves.loc[curves["curve"] == name, ["distance_tokens", "relative"]]
         # Means over quarter octaves: the far points cover each other on a logarithmic
@@ -159,7 +158,7 @@ def resolution(table: pd.DataFrame) -> Figure:
         for scheme in ("one", "many")
         for channel in ("cos", "cos and sin")
     ]
-    figure, ax = plt.subplots(figsize=(8, 4.2))
+    figure, ax = shapes.new_axes((8, 4.2))
     for number, fmt in enumerate(dict.fromkeys(table["format"])):
         places = np.arange(len(groups)) + (number - 1) * 0.26
         values = [of[*group, fmt] for group in groups]
@@ -206,7 +205,7 @@ def worked_example(cells: pd.DataFrame) -> Figure:
     )
     texts = shapes.shares(printed, ".4f")
     texts = texts.where(right, texts + "\nis " + shapes.shares(exact, ".4f"))
-    figure, ax = plt.subplots(figsize=(8, 3.4))
+    figure, ax = shapes.new_axes((8, 3.4))
     shades = right.map(lambda is_right: 0.0 if is_right else 1 / 1.6)
     shapes.heat_map(ax, shades, texts, colors="Oranges", dark_until=-1, size=10)
     for text, is_right in zip(ax.texts, right.to_numpy().flat, strict=True):
@@ -219,9 +218,8 @@ def worked_example(cells: pd.DataFrame) -> Figure:
 def sinusoid_code(values: pd.DataFrame) -> Figure:
     """Draw the code as a heat map, and four of its columns as waves."""
     grid = values.pivot(index="feature", columns="position_tokens", values="value")
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(9.2, 3.9), width_ratios=[1, 1.15]
-    )
+    figure = shapes.new_figure((9.2, 3.9))
+    left, right = figure.subplots(1, 2, width_ratios=[1, 1.15])
     image = left.imshow(grid.to_numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
     left.set(xlabel="position, tokens", ylabel="feature: sin, cos, sin, cos, ...")
     left.grid(False)
@@ -270,7 +268,7 @@ def sinusoid_sum(curves: pd.DataFrame) -> Figure:
 
 def sinusoid_distance(curves: pd.DataFrame) -> Figure:
     """Draw the product of two codes against the distance of their positions."""
-    figure, ax = plt.subplots()
+    figure, ax = shapes.new_axes()
     last = {}
     for spacing, mine in shapes.each(curves, "spacing"):
         shapes.line(ax, mine["distance_tokens"], mine["value"], *SPACINGS[spacing])
@@ -292,7 +290,7 @@ def sinusoid_shift(vectors: pd.DataFrame) -> Figure:
     """Draw one pair (sin, cos) as arrows, and the same rotated by the printed
     matrix.
     """
-    figure, ax = plt.subplots(figsize=(6.8, 3.7))
+    figure, ax = shapes.new_axes((6.8, 3.7))
     shapes.unit_circle(
         ax, xlim=(-1.9, 1.9), ylim=(-0.2, 1.3), xlabel="sin", ylabel="cos"
     )

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -162,7 +161,7 @@ def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     labels = cost.set_index("encoding")["label"].to_dict()
     wide = wide.reindex(cost["encoding"])[columns].rename(labels)
     wide = wide.loc[wide.fillna(0).mean(axis=1).sort_values(ascending=False).index]
-    figure, ax = plt.subplots(figsize=(8, max(2.8, 1.6 + 0.3 * len(wide))))
+    figure, ax = shapes.new_axes((8, max(2.8, 1.6 + 0.3 * len(wide))))
     wide.columns = pd.Index([str(distance) for _, distance in columns])
     shapes.heat_map(ax, wide, shapes.shares(wide, missing="–"), size=8)
     # A line parts the two contexts, which are named above it.

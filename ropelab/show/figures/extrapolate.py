@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -145,7 +144,7 @@ def _line_figure(
     limits are named with their last values. `labels` are those of the axes and the
     title, `window` the losses of the sliding window.
     """
-    figure, ax = plt.subplots()
+    figure, ax = shapes.new_axes()
     ax.set(**dict(zip(("xlabel", "ylabel", "title"), labels, strict=True)))
     (x, y, *band), seen, above = columns, set(), {}
     for label, rows in methods.items():
@@ -277,7 +276,7 @@ def _context_title(table: pd.DataFrame, how: str) -> str:
 
 
 def _tax_and_gain(table: pd.DataFrame) -> Figure:
-    figure, ax = plt.subplots()
+    figure, ax = shapes.new_axes()
     trained, longest = _ends(table)
     wide = _means(table, "context_tokens", NLL).reindex(
         columns=sorted({trained, longest})
@@ -355,7 +354,7 @@ def _loss_by_kind(table: pd.DataFrame) -> Figure:
     above = against_window(table)
     labels = above.groupby("label")["above"].mean().sort_values().index[:MOST_BY_KIND]
     kinds = above.drop_duplicates(["name", "kind"])["kind"].value_counts()
-    figure, ax = plt.subplots(figsize=(8.0, 1.5 + 0.6 * len(kinds)))
+    figure, ax = shapes.new_axes((8.0, 1.5 + 0.6 * len(kinds)))
     for number, label in enumerate(labels):
         rows = above[above["label"] == label].groupby("kind")["above"]
         means = [mean_interval(rows.get_group(kind)) for kind in kinds.index]

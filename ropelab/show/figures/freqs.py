@@ -5,7 +5,6 @@ target.
 import math
 
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -20,7 +19,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
     pairs, scaling = tables["pairs"], tables["scaling"].iloc[0]
     figures = {}
     for name, draw_on in (("wavelengths", _wavelengths), ("phases", _phases)):
-        figures[name], ax = plt.subplots()
+        figures[name], ax = shapes.new_axes()
         draw_on(ax, pairs, scaling, look(scaling["method"]))
         ax.set_xlabel("pair, fastest first")
         shapes.legend_outside(ax)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
@@ -63,7 +62,7 @@ def _resolution(neighbours: pd.DataFrame) -> Figure:
     encodings, formats = rows["encoding"].unique(), rows["format"].unique()
     shares = rows.set_index(["encoding", "format"])["equal_neighbours"]
 
-    figure, ax = plt.subplots(figsize=(max(6.0, 2 * len(encodings) + 1.5), 4.2))
+    figure, ax = shapes.new_axes((max(6.0, 2 * len(encodings) + 1.5), 4.2))
     width = 0.8 / len(formats)
     for number, fmt in enumerate(formats):
         places = np.arange(len(encodings)) + (number - (len(formats) - 1) / 2) * width
@@ -118,7 +117,7 @@ def _spread_by_distance(table: pd.DataFrame) -> Figure:
         rows = rows[rows["format"] == chosen]
         named = rows["stage"] + f" in {chosen}"
 
-    figure, ax = plt.subplots(figsize=(9, 4.5))
+    figure, ax = shapes.new_axes((9, 4.5))
     for number, (name, line) in enumerate(shapes.each(rows.assign(line=named), "line")):
         band = line["ci_low"], line["ci_high"]
         shapes.line(
@@ -237,7 +236,7 @@ def _growth(growth: pd.DataFrame) -> Figure:
     """Draw the worst angle error per octave; implementations that agree share a
     line.
     """
-    figure, ax = plt.subplots(figsize=(9, 4.5))
+    figure, ax = shapes.new_axes((9, 4.5))
     alike: dict[tuple[float, ...], list[str]] = {}
     found = dict(shapes.each(growth, "name"))
     for name, rows in found.items():
@@ -298,7 +297,7 @@ def _position_axis(ax: Axes) -> None:
 
 
 def _score_drift(rows: pd.DataFrame) -> Figure:
-    figure, ax = plt.subplots()
+    figure, ax = shapes.new_axes()
     for name, shown in shapes.each(rows[rows["rms_score_change"] > 0], "name"):
         change = shown["rms_score_change"]
         # An interval down to 0 would run to the bottom of a logarithmic axis.

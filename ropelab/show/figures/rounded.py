@@ -3,7 +3,6 @@ scores.
 """
 
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from ropelab.runs.labels import method_label
@@ -35,7 +34,7 @@ def draw(casts: pd.DataFrame) -> dict[str, Figure]:
 
 
 def _cost(rows: pd.DataFrame, unit: str) -> Figure:
-    figure, ax = plt.subplots(figsize=(8.5, 5))
+    figure, ax = shapes.new_axes((8.5, 5))
     rows = rows[rows["score_error"].notna()]
     shown = rows.assign(x=rows["score_error"].clip(lower=LEAST))
     for kind, group in shapes.each(shown, "rounds"):

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
@@ -38,6 +38,23 @@ PLACES = [
 ]
 
 
+def new_figure(size: tuple[float, float] | None = None) -> Figure:
+    """Return an empty figure, `size` inches wide and high.
+
+    Pyplot is not asked: it would load the backend that the user has chosen for windows
+    or notebooks, and keep every figure.
+    """
+    figure = Figure(figsize=size)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def new_axes(size: tuple[float, float] | None = None) -> tuple[Figure, Axes]:
+    """Return a figure of `size` inches with a single panel."""
+    figure = new_figure(size)
+    return figure, figure.subplots()
+
+
 def panels(
     rows: int,
     columns: int,
@@ -48,7 +65,8 @@ def panels(
     """Make panels, always in an array of two dimensions; those beyond the used ones are
     hidden.
     """
-    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **options)
+    figure = new_figure(size)
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
     for ax in axes.flat[used:] if used else ():
         ax.set_visible(False)
     return figure, axes

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib.resources import as_file, files
 from typing import Any
 
-from matplotlib import pyplot as plt
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -31,17 +31,13 @@ LONG = 44
 
 @contextmanager
 def use_style() -> Iterator[None]:
-    """Draw inside this block in the style that ships with the package."""
-    before = set(plt.get_fignums())
+    """Draw and write inside this block in the style that ships with the package.
+
+    The library's defaults come first, so that a user's matplotlibrc changes nothing.
+    """
     sheet = as_file(files("ropelab.show.figures") / "ropelab.mplstyle")
-    # The user's backend stays; without ioff a notebook would open a window for every
-    # figure.
-    with sheet as path, plt.style.context(path), plt.ioff():
+    with sheet as path, style.context(["default", str(path)]):
         yield
-    # A figure that pyplot still knows would be shown a second time at the end of a
-    # notebook's cell.
-    for number in set(plt.get_fignums()) - before:
-        plt.close(number)
 
 
 def fit_titles(figure: Figure) -> None:
@@ -88,8 +84,11 @@ def for_paper(figure: Figure) -> None:
         handles, labels = ax.get_legend_handles_labels()
         columns = (2 if narrow else 4) // (2 if max(map(len, labels)) > SHORT else 1)
         legend.remove()
-        style: dict[str, Any] = {"loc": "outside lower center", "fontsize": POINTS - 1}
-        figure.legend(handles, labels, ncols=columns, **style)
+        below_all: dict[str, Any] = {
+            "loc": "outside lower center",
+            "fontsize": POINTS - 1,
+        }
+        figure.legend(handles, labels, ncols=columns, **below_all)
         rows = -(-(len(labels) + sum(label.count("\n") for label in labels)) // columns)
     if len(panels) == 1:
         panels[0].set_title("")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from matplotlib import rc_context
 from PIL import Image
 
 from ropelab.runs import store
@@ -125,8 +124,7 @@ def _pictures(run: Shown, draw: bool) -> list[Picture]:
             titles = [take_title(figure) for figure in figures.values()]
             # Letters stay letters: a picture of lines is a tenth of one of pixels, and
             # sharp.
-            with rc_context({"svg.fonttype": "none"}):
-                files = as_files(figures, ["svg"]).values()
+            files = as_files(figures, ["svg"], letters=True).values()
             return [
                 Picture(name, title, svg.decode().replace(FONT, FONTS))
                 for name, title, svg in zip(figures, titles, files, strict=True)
