@@ -164,7 +164,7 @@ class Evaluation:
         model = self.subject.model(context)
         computing = computing_in(self.dtype, self.subject.device)
         with context.progress(self.title, self.task.steps) as advance, computing:
-            mode, chosen = self.mode.searched(self.task.search_loss, model)
+            mode, chosen = self.mode.search(self.task.search_loss, model)
             tables = self.task.measure(model, mode, advance)
         return {**tables, "searched": pd.DataFrame([chosen])} if chosen else tables
 

@@ -1,6 +1,4 @@
-"""Evaluation modes: the encoding with which a model is evaluated at a context of some
-length.
-"""
+"""Evaluation modes: the encoding with which a model is evaluated at some length."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +22,7 @@ from ropelab.models.methods.method import Method, Reading, Scaled
 from ropelab.runs.labels import AS_SHIPPED
 from ropelab.runs.own import sources
 
-# The longest context of a cache, in tokens, and the weights that are tried for it.
+# The longest n-gram context of a cache, in tokens, and the weights that are tried.
 ORDER = 8
 WEIGHTS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 
@@ -39,37 +37,34 @@ class Mode(ABC):
 
     @abstractmethod
     def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Make the model ready for a pass that serves all lengths yielded, until none
-        is left.
+        """Prepare the model for one pass after another; yield the lengths each serves.
+
+        Lengths rise; those for which the encoding is not defined are left out.
         """
-        # Lengths rise; those for which the encoding is not defined are left out.
 
     def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
-        """Return the loss of the `last` tokens (0: all), each given those before it in
-        its row.
-        """
+        """Return the loss of the `last` tokens (0: all) of each row."""
         return evaluation.token_losses(model, tokens, last)
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
         """Return True where a scored token is the most probable one, [rows, scored]."""
         return evaluation.correct(model, batch)
 
-    def seen(self, tokens: Tensor) -> Tensor:
-        """Return the part of rows that the model is shown when their last tokens are
-        predicted.
-        """
+    def visible(self, tokens: Tensor) -> Tensor:
+        """Return the part of rows from which their last tokens are predicted."""
         return tokens
 
     @property
     def evaluations(self) -> int:
-        """The number of losses that `searched` will ask for."""
+        """The number of losses that `search` will ask for."""
         return 0
 
-    def searched(
+    def search(
         self, loss: Callable[[Readable, "Mode"], float], model: Readable
     ) -> tuple["Mode", dict[str, Any]]:
-        """Choose open parameters to lower `loss` of that model; return the choice as a
-        row too.
+        """Choose open parameters to lower the `loss` of that model.
+
+        Return the mode with them, and a row about the choice.
         """
         return self, {}
 
@@ -83,20 +78,15 @@ class AsTrained(Mode):
         return {}
 
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
-        defined = [
-            length
-            for length in lengths
-            if length <= defined_length(model.encoding, length)
-        ]
+        last = model.encoding.max_position
+        defined = [length for length in lengths if last is None or length <= last + 1]
         if defined:
             yield defined
 
 
 @dataclass(frozen=True)
 class Unmodified(Mode):
-    """A released model, exactly as its configuration has it: frequencies, scaling,
-    windows.
-    """
+    """A released model, exactly as its configuration has it."""
 
     @property
     def key(self) -> dict[str, Any]:
@@ -135,27 +125,25 @@ class WithMethod(Mode):
     def evaluations(self) -> int:
         return int(getattr(self.method, "budget", 0))
 
-    def searched(
+    def search(
         self, loss: Callable[[Readable, Mode], float], model: Readable
     ) -> tuple[Mode, dict[str, Any]]:
-        tried: list[float] = []
+        losses: list[float] = []
 
         def loss_under(method: Method) -> float:
-            tried.append(loss(model, replace(self, method=method)))
-            return tried[-1]
+            losses.append(loss(model, replace(self, method=method)))
+            return losses[-1]
 
         method = self.method.search(self.geometry, loss_under)
-        if not tried:
+        if not losses:
             return self, {}
         chosen = as_typed(method.scaling if isinstance(method, Scaled) else method)
-        return replace(self, method=method), _choice(chosen, tried)
+        return replace(self, method=method), _describe_choice(chosen, losses)
 
 
 @dataclass(frozen=True)
 class Rounded(Mode):
-    """As another mode, which must rotate, with rounded stages of the rotation or
-    rounded keys.
-    """
+    """Another mode, which must rotate, with rounded stages or rounded keys."""
 
     mode: Mode
     rounding: Rounding
@@ -171,22 +159,20 @@ class Rounded(Mode):
 
     def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
         for served in self.mode.passes(model, lengths):
-            set_before = model.encoding
-            own = (
-                set_before
-                if isinstance(set_before, Rope)
-                else model.own_rotation(served[-1])
-            )
-            model.encoding = RoundedRope(own, self.rounding, self.geometry.base)
+            rope = model.encoding
+            if not isinstance(rope, Rope):
+                rope = model.own_rotation(served[-1])
+            model.encoding = RoundedRope(rope, self.rounding, self.geometry.base)
             yield served
 
 
 @dataclass(frozen=True)
 class SlidingWindow(Mode):
-    """At most `window` tokens at once, moved on by half of that."""
+    """At most `window` tokens at once, moved on by half of that.
 
-    # So between half and all of the window is read before each token, and nothing
-    # before that.
+    Each token is predicted from between half and all of the window.
+    """
+
     mode: Mode
     window: int
 
@@ -199,46 +185,54 @@ class SlidingWindow(Mode):
             yield list(lengths)
 
     def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
-        return evaluation.sliding_losses(model, tokens, self.window, self.window // 2)[
-            :, -last:
-        ]
+        stride = self.window // 2
+        losses = evaluation.sliding_losses(model, tokens, self.window, stride)
+        return losses[:, -last:]
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
         return evaluation.correct(model, batch, self.window, self.window // 2)
 
-    def seen(self, tokens: Tensor) -> Tensor:
+    def visible(self, tokens: Tensor) -> Tensor:
         return tokens[:, -self.window - 1 :]
 
-    def passed(self, length: int) -> tuple[int, int]:
+    def count_passes(self, length: int) -> tuple[int, int]:
         """Return the number of passes over a text and the tokens in each."""
-        return 1 + max(0, -(-(length - self.window) // (self.window // 2))), self.window
+        stride = self.window // 2
+        # Rounded up.
+        further_passes = -(-(length - self.window) // stride)
+        return 1 + max(0, further_passes), self.window
 
 
 @dataclass(frozen=True)
 class WithCache(SlidingWindow):
-    """The sliding window, mixed with counts of the n-grams more than `beyond` tokens
-    back.
+    """The sliding window, mixed with counts of n-grams of the text before.
+
+    The n-grams are more than `beyond` tokens back, and at most `within` further.
     """
 
     beyond: int
-    within: int | None = None  # only of so many tokens
-    # where the longest context was seen before, and less for shorter ones
+    within: int | None = None
+    # Of the counts where the longest context was seen before; shorter ones weigh less.
     weight: float = 0.0
 
     @property
     def key(self) -> dict[str, Any]:
-        near = {} if self.within is None else {"within": self.within}
-        return {**super().key, "cache": [self.beyond, ORDER, *WEIGHTS], **near}
+        key = {**super().key, "cache": [self.beyond, ORDER, *WEIGHTS]}
+        if self.within is not None:
+            key["within"] = self.within
+        return key
 
     def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
         losses = super().losses(model, tokens).double()
-        rows = (
-            cached_predictions(
-                row, ORDER, self.beyond, model.size.vocabulary, self.within
+        predictions = []
+        for row in tokens.tolist():
+            predictions.append(
+                cached_predictions(
+                    row, ORDER, self.beyond, model.size.vocabulary, self.within
+                )
             )
-            for row in tokens.tolist()
-        )
-        cached, longest = torch.tensor(list(rows), dtype=torch.float64).unbind(-1)
+        cached, longest = torch.tensor(predictions, dtype=torch.float64).unbind(-1)
+
         weight = self.weight * longest / ORDER
         mixed = -((1 - weight) * (-losses).exp() + weight * cached).log()
         return mixed[:, -last:]
@@ -247,18 +241,17 @@ class WithCache(SlidingWindow):
     def evaluations(self) -> int:
         return len(WEIGHTS)
 
-    def searched(
+    def search(
         self, loss: Callable[[Readable, Mode], float], model: Readable
     ) -> tuple[Mode, dict[str, Any]]:
-        tried = [loss(model, replace(self, weight=weight)) for weight in WEIGHTS]
-        weight = WEIGHTS[tried.index(min(tried))]
-        return replace(self, weight=weight), _choice(f"weight={weight:g}", tried)
+        losses = [loss(model, replace(self, weight=weight)) for weight in WEIGHTS]
+        weight = WEIGHTS[losses.index(min(losses))]
+        choice = _describe_choice(f"weight={weight:g}", losses)
+        return replace(self, weight=weight), choice
 
 
-def _choice(chosen: str, losses: Sequence[float]) -> dict[str, Any]:
-    """Return the row of a search: its choice, and the losses that it tried, in
-    order.
-    """
+def _describe_choice(chosen: str, losses: Sequence[float]) -> dict[str, Any]:
+    """Return the row of a search: its choice, and the losses in the order of trying."""
     return {
         "chosen": chosen,
         "evaluations": len(losses),

@@ -114,7 +114,7 @@ class Needles(EvaluationTask):
                 first = answers[0].start
                 for _ in mode.passes(model, [context]):
                     losses, right = answered(
-                        model, mode.seen(tokens), tokens.shape[1] - first
+                        model, mode.visible(tokens), tokens.shape[1] - first
                     )
                     for depth, start, size, distance in answers:
                         place = slice(start - first, start - first + size)

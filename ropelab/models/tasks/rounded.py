@@ -1,17 +1,18 @@
-"""Rounded rotations and stored keys as further rows, and the table that says what they
-cost.
+"""Rounded rotations and stored keys as further rows, and the table of their cost.
 
-casts  a row per rounding, metric and length: what arithmetic predicts beside what is
-measured, each
-       compared with the same row without the rounding. `angle_error_rad` is the worst up to that
-       length; `score_error` of a cast is the spread of a score at a fixed distance over positions,
-       of keys the root mean square error of a score: scores of random vectors have deviation 1.
-       `cost` is positive where the rounded row is worse: nats per byte, or the share of what is
-       found. Predictions are for the frequencies of the configuration's base, or of the method
+casts
+    a row per rounding, metric and length: the prediction of arithmetic beside the
+    measurement, each compared with the same row without the rounding.
+    `angle_error_rad` is the worst up to that length; `score_error` of a cast is the
+    spread of a score at a fixed distance over positions, of keys the root mean square
+    error of a score: scores of random vectors have deviation 1. `cost` is positive
+    where the rounded row is worse: nats per byte, or the share found. Predictions are
+    for the frequencies of the configuration's base, or of the method
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import pandas as pd
 
@@ -20,7 +21,7 @@ from ropelab.math.numerics.angle_errors import worst
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.keys import BLOCK, Rounding, key_errors
 from ropelab.math.numerics.spread import Spreads
-from ropelab.math.scaling import Unscaled
+from ropelab.math.scaling import Scaling, Unscaled
 from ropelab.models.methods.method import Method, Scaled
 from ropelab.models.tasks.config import Roundable, roundings
 from ropelab.models.tasks.modes import Mode, Rounded
@@ -28,30 +29,29 @@ from ropelab.runs.comparisons import between
 from ropelab.runs.labels import AS_SHIPPED, method_label
 from ropelab.runs.tables import Tables
 
+# The seed of the random vectors of a prediction.
 SEED = 0
 COLUMNS = [
-    *(
-        "method",
-        "factor",
-        "rounding",
-        "rounds",
-        "metric",
-        "at_tokens",
-        "context_tokens",
-    ),
-    *(
-        "angle_error_rad",
-        "score_error",
-        "cost",
-        "ci_low",
-        "ci_high",
-        "seeds",
-        "n",
-        "verdict",
-    ),
+    "method",
+    "factor",
+    "rounding",
+    "rounds",
+    "metric",
+    "at_tokens",
+    "context_tokens",
+    "angle_error_rad",
+    "score_error",
+    "cost",
+    "ci_low",
+    "ci_high",
+    "seeds",
+    "n",
+    "verdict",
 ]
 # Verdicts: indistinguishable, or worse or better than without the rounding.
-FREE, WORSE, BETTER = "~", "costs", "gains"
+FREE = "~"
+WORSE = "costs"
+BETTER = "gains"
 # The one metric by which a sentence judges text.
 AT_THE_END = "nll_last_window"
 # So many roundings are named in a sentence, the costliest first.
@@ -61,12 +61,16 @@ NAMED = 3
 def rounded_rows(
     config: Roundable, label: str, mode: Mode, geometry: Geometry
 ) -> Iterator[tuple[str, Mode]]:
-    """Yield the name and the mode of a row under each rounding; as it is under one
-    without any.
+    """Yield the name and the mode of a row under each rounding.
+
+    The mode stays as it is under a rounding that rounds nothing.
     """
     for rounding in roundings(config):
-        rounded = Rounded(mode, rounding, geometry) if rounding.rounds else mode
-        yield f"{label} + {rounding.label}", rounded
+        name = f"{label} + {rounding.label}"
+        if rounding.rounds:
+            yield name, Rounded(mode, rounding, geometry)
+        else:
+            yield name, mode
 
 
 def casts_table(
@@ -75,109 +79,140 @@ def casts_table(
     geometry: Geometry,
     comparisons: pd.DataFrame,
 ) -> Tables:
-    """Return `casts`, of the methods on frequencies, or nothing where nothing is
-    rounded.
-    """
-    scaled = {(m.label, m.factor): m.scaling for m in methods if isinstance(m, Scaled)}
-    scalings = {(AS_SHIPPED, 1.0): Unscaled(), **scaled}
+    """Return `casts` for the methods on frequencies; nothing without a rounding."""
+    scalings: dict[tuple[str, float], Scaling] = {(AS_SHIPPED, 1.0): Unscaled()}
+    for method in methods:
+        if isinstance(method, Scaled):
+            scalings[method.label, method.factor] = method.scaling
 
     @cache
-    def predicted(
+    def predict(
         row: tuple[str, float], rounding: Rounding, length: int
     ) -> tuple[float, float]:
         inv_freq = scalings[row].plan(geometry, length).inv_freq
-        return _errors(
-            rounding, Spectrum(inv_freq, geometry.base, geometry.rotary_dim), length
-        )
+        spectrum = Spectrum(inv_freq, geometry.base, geometry.rotary_dim)
+        return _predict_errors(rounding, spectrum, length)
 
     records = []
-    for row in scalings:
+    for method_name, factor in scalings:
         for rounding in roundings(config):
-            exact = method_label(*row)
-            rounded = method_label(f"{row[0]} + {rounding.label}", row[1])
-            about = (*row, rounding.label, "keys" if rounding.keys else "rotation")
+            exact = method_label(method_name, factor)
+            rounded = method_label(f"{method_name} + {rounding.label}", factor)
+            about = {
+                "method": method_name,
+                "factor": factor,
+                "rounding": rounding.label,
+                "rounds": "keys" if rounding.keys else "rotation",
+            }
             for pair in between(comparisons, rounded, exact).to_dict("records"):
-                ends = [pair[name] for name in ("difference", "ci_low", "ci_high")]
-                if not pair["metric"].startswith("nll"):  # more is better
-                    ends = [0 - ends[0], 0 - ends[2], 0 - ends[1]]
-                verdict = WORSE if ends[0] > 0 else BETTER
-                judged = FREE if pair["verdict"] == FREE else verdict
-                at = [pair[name] for name in ("metric", "at_tokens", "context_tokens")]
-                errors = predicted(row, rounding, int(pair["context_tokens"]))
-                records.append(
-                    (*about, *at, *errors, *ends, pair["seeds"], pair["n"], judged)
-                )
-    return {"casts": pd.DataFrame(records, columns=COLUMNS)} if records else {}
+                length = int(pair["context_tokens"])
+                errors = predict((method_name, factor), rounding, length)
+                records.append({**about, **_cost_of(pair, errors)})
+    if not records:
+        return {}
+    return {"casts": pd.DataFrame(records, columns=COLUMNS)}
 
 
-def _errors(rounding: Rounding, spectrum: Spectrum, length: int) -> tuple[float, float]:
+def _cost_of(
+    comparison: Mapping[Hashable, Any], errors: tuple[float, float]
+) -> dict[str, Any]:
+    """Return the cost of a rounding from its comparison, and the predicted errors."""
+    cost = comparison["difference"]
+    low = comparison["ci_low"]
+    high = comparison["ci_high"]
+    if not comparison["metric"].startswith("nll"):
+        # More is better. The subtraction makes no negative zero.
+        cost = 0 - cost
+        low, high = 0 - high, 0 - low
+
+    if comparison["verdict"] == FREE:
+        verdict = FREE
+    elif cost > 0:
+        verdict = WORSE
+    else:
+        verdict = BETTER
+    angle_error, score_error = errors
+    return {
+        "metric": comparison["metric"],
+        "at_tokens": comparison["at_tokens"],
+        "context_tokens": comparison["context_tokens"],
+        "angle_error_rad": angle_error,
+        "score_error": score_error,
+        "cost": cost,
+        "ci_low": low,
+        "ci_high": high,
+        "seeds": comparison["seeds"],
+        "n": comparison["n"],
+        "verdict": verdict,
+    }
+
+
+def _predict_errors(
+    rounding: Rounding, spectrum: Spectrum, length: int
+) -> tuple[float, float]:
     """Return the angle error and the error of a score that are to be expected."""
     if rounding.keys is not None:
-        # Of heads that rotate as a whole.
+        # Heads are predicted as if they rotated as a whole.
         fits = rounding.keys.shared != "block" or 2 * spectrum.pairs % BLOCK == 0
-        error = (
-            key_errors(rounding.keys, spectrum, length, SEED).score
-            if fits
-            else float("nan")
-        )
-        return 0.0, error
+        if not fits:
+            return 0.0, float("nan")
+        return 0.0, key_errors(rounding.keys, spectrum, length, SEED).score
+
+    phase = Chain(rounding.cast.phase, spectrum)
+    angle_error = worst(phase, rounding.first, length).error_rad
     chain = Chain(rounding.cast, spectrum)
-    spread = Spreads(chain, rounding.first, length, SEED).overall().value
-    return (
-        worst(Chain(rounding.cast.phase, spectrum), rounding.first, length).error_rad,
-        spread,
-    )
+    spreads = Spreads(chain, rounding.first, length, SEED)
+    return angle_error, spreads.overall().value
 
 
 def said_of_casts(casts: pd.DataFrame) -> list[str]:
-    """Say which roundings cost text anything, and what is found at the farthest
-    place.
-    """
-    metrics = [
-        AT_THE_END,
-        *(name for name in casts["metric"].unique() if "accuracy" in name),
-    ]
-    return [
-        _said(rows, metric)
-        for metric in metrics
-        for _, rows in casts[casts["metric"] == metric].groupby(
-            ["method", "factor"], sort=False
-        )
-    ]
+    """Say which roundings cost something, of text and at the farthest places."""
+    metrics = [AT_THE_END]
+    metrics += [name for name in casts["metric"].unique() if "accuracy" in name]
+    sentences = []
+    for metric in metrics:
+        rows_of_metric = casts[casts["metric"] == metric]
+        for _, rows in rows_of_metric.groupby(["method", "factor"], sort=False):
+            sentences.append(_say_costs(rows, metric))
+    return sentences
 
 
-def _said(rows: pd.DataFrame, metric: str) -> str:
+def _say_costs(rows: pd.DataFrame, metric: str) -> str:
     rows = rows[rows["context_tokens"] == rows["context_tokens"].max()]
     rows = rows[rows["at_tokens"] == rows["at_tokens"].max()]
-    task = (
-        "text"
-        if metric == AT_THE_END
-        else metric.removesuffix("_accuracy").replace("_", " ")
-    )
-    unit = (
-        "nats per byte of text"
-        if metric == AT_THE_END
-        else f"the share found in {task}"
-    )
-    label, length = (
-        method_label(*rows.iloc[0][["method", "factor"]]),
-        rows["context_tokens"].max(),
-    )
-    free, costly = (
-        rows[(rows["verdict"] == WORSE) == worse] for worse in (False, True)
-    )
-    lead = f"{label} at {length} tokens: "
+    if metric == AT_THE_END:
+        task = "text"
+        unit = "nats per byte of text"
+    else:
+        task = metric.removesuffix("_accuracy").replace("_", " ")
+        unit = f"the share found in {task}"
+
+    first = rows.iloc[0]
+    label = method_label(first["method"], first["factor"])
+    lead = f"{label} at {first['context_tokens']} tokens: "
+    costly = rows[rows["verdict"] == WORSE]
     if costly.empty:
         return f"{lead}no cost to {task} of {len(rows)} roundings can be distinguished"
-    worst_first = costly.sort_values("cost", ascending=False)
-    named = [
-        f"{row.rounding} {row.cost:.3g} (score error {row.score_error:.2g})"
-        for row in worst_first.head(NAMED).itertuples()
-    ]
-    if less := len(costly) - len(named):
-        named.append(f"{less} more up to {worst_first['cost'].iloc[NAMED]:.3g}")
-    upto = f" (score errors up to {free['score_error'].max():.2g})" if len(free) else ""
+
+    free = rows[rows["verdict"] != WORSE]
+    errors = ""
+    if len(free):
+        errors = f" (score errors up to {free['score_error'].max():.2g})"
     return (
         f"{lead}{len(free)} of {len(rows)} roundings cost nothing that can be"
-        f" distinguished{upto}; the others cost, in {unit}: {', '.join(named)}"
+        f" distinguished{errors}; the others cost, in {unit}: {_list_costs(costly)}"
     )
+
+
+def _list_costs(costly: pd.DataFrame) -> str:
+    """Name the costliest roundings, and count the others."""
+    worst_first = costly.sort_values("cost", ascending=False)
+    parts = []
+    for row in worst_first.head(NAMED).itertuples():
+        parts.append(
+            f"{row.rounding} {row.cost:.3g} (score error {row.score_error:.2g})"
+        )
+    others = len(costly) - len(parts)
+    if others:
+        parts.append(f"{others} more up to {worst_first['cost'].iloc[NAMED]:.3g}")
+    return ", ".join(parts)
