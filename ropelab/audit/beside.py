@@ -10,6 +10,7 @@ import numpy as np
 from ropelab.audit.layers import UNROTATED, find_rule, list_rotating
 from ropelab.audit.overview import Case, agrees
 from ropelab.math.rotary import axis_of_pairs
+from ropelab.readers.indexer import read_indexer
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import language_part
@@ -63,6 +64,9 @@ def rules(case: Case) -> Iterator[tuple[str, Does]]:
     for layer, right in case.reference.layers.items():
         if right is not case.spec:
             yield f"{layer} layers", partial(of_layer, layer=layer, right=right)
+    indexer = read_indexer(text, case.reference.layers)
+    if indexer is not None:
+        yield "indexer of sparse attention", partial(describe_indexer, text=text)
     named = {"no_rope_layers", "no_rope_layer_interval"} & text.keys()
     if named or any(kind in READ[rule] for rule in UNROTATED):
         yield "layers without rotation", partial(unrotated_layers, text=text)
@@ -80,6 +84,25 @@ def rules(case: Case) -> Iterator[tuple[str, Does]]:
             yield key, partial(unread, key=key, value=value)
     if case.block.get("mrope_section") or text.get("rope_3d"):
         yield "pairs per position axis, for images", partial(axes, block=case.block)
+
+
+def describe_indexer(reading: Reading, text: Mapping[str, Any]) -> str:
+    """Say what the indexer rotates, where its code was read."""
+    if reading.runtime.name not in READ["indexer"]["read_by"]:
+        return ""
+    indexer = read_indexer(text, reading.layers)
+    if indexer is None:
+        return ""
+
+    pairing = indexer.pairing
+    if reading.runtime.name == "sglang":
+        if reading.model_type == "deepseek_v4":
+            return ""  # a class of its own, which was not read
+        # It goes by the key alone, whatever the model.
+        pairing = "interleaved" if text.get("indexer_rope_interleave") else "half"
+    pairs = "adjacent pairs" if pairing == "interleaved" else "pairs of halves"
+    end = "last" if indexer.place else "first"
+    return f"the {end} {indexer.rotary_dim} of {indexer.head_dim} features in {pairs}"
 
 
 def of_layer(reading: Reading, layer: str, right: RopeSpec) -> str:

@@ -208,8 +208,7 @@ def contradicting_keys(case: Case) -> Iterator[Finding]:
         if length and claimed > length and claimed not in map(text.get, VLLM_LENGTHS):
             multiplied.append(((claimed, length), name))
     for (claimed, length), servers in grouped(multiplied).items():
-        names = ", ".join(servers)
-        yield found("E07", names=names, claimed=claimed, length=length)
+        yield found("E07", names=", ".join(servers), claimed=claimed, length=length)
 
     usual = family_of(case.reference.model_type).rope
     for path in (use.path for use in case.reference.keys):

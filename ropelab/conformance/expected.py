@@ -24,7 +24,8 @@ from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Llama3
 from ropelab.readers import registry
 from ropelab.readers.document import load
-from ropelab.readers.spec import RopeSpec, whole
+from ropelab.readers.indexer import read_indexer
+from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import language_part, rope_block
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.files import table_beside
@@ -34,8 +35,6 @@ AXES_NOT_JUDGED = "axes of positions were not judged"
 # Their classes give each axis pairs that follow one another.
 RUNS_OF_AXES = {"qwen2_vl", "qwen2_5_vl"}
 INDEXER = "indexer"
-INDEXERS = table_beside(__file__)["indexers"]
-INDEX_HEAD_DIM = 128  # of all of these classes
 PROBES = tuple(USUAL["positions"])  # at which errors show
 
 
@@ -187,26 +186,6 @@ def add_axes(
     if str(text.get("model_type")).removesuffix("_text") in RUNS_OF_AXES:
         return replace(expected, sections=tuple(sections))
     return expected
-
-
-def read_indexer(
-    text: Mapping[str, Any], layers: Mapping[str, RopeSpec]
-) -> RopeSpec | None:
-    """Return the rotation of the indexer of sparse attention, if a model has one."""
-    facts = INDEXERS.get(str(text.get("model_type")))
-    if facts is None:
-        return None
-    spec = layers[facts.get("layer") or next(iter(layers))]
-    head_dim = whole(text.get("index_head_dim", INDEX_HEAD_DIM), "index_head_dim")
-    pairing = facts["pairing"]
-    # GLM's configurations say what its class has in its code.
-    if text.get("indexer_rope_interleave") is False:
-        pairing = "half"
-    place = head_dim - spec.rotary_dim if facts["place"] == "last" else 0
-    # Factors on its scores choose the same tokens, so that only cos and sin count.
-    return replace(
-        spec, head_dim=head_dim, pairing=pairing, place=place, softmax_factor=1.0
-    ).checked()
 
 
 def find_main(layers: Mapping[str, Expected]) -> str:

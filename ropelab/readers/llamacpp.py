@@ -92,7 +92,7 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
     claimed = int(trained * factor) if longer else context
 
     softmax, multiplier = 1.0, fields.get("rope.scaling.yarn_log_multiplier")
-    if multiplier and trace.model_type.startswith(("deepseek", "kimi")):
+    if multiplier and trace.model_type.startswith(("deepseek", "kimi", "mistral4")):
         # These graphs scale whole scores by (1 + multiplier ln(factor))^2.
         multiplier = number(multiplier, "yarn_log_multiplier")
         softmax = (1 + multiplier * math.log(max(1.0, factor))) ** 2

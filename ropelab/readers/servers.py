@@ -201,6 +201,9 @@ def sglang_yarn(settings: Settings) -> Made:
     if settings.get("extrapolation_factor", 1) != 1:
         raise NotModelledError("an extrapolation_factor other than 1")
     factor = settings.number("factor")
+    if settings.trace.family.name == "deepseek_v4":
+        # Its class rotates by a table of its own, without a factor on cos and sin.
+        return reader.coded_yarn(settings, factor, 1.0)
     attention = reader.magnitude(factor)
     # Unlike in transformers, mscales of 0 count.
     if all(settings.get(name) is not None for name in MSCALES):

@@ -964,3 +964,17 @@ def test_tensorrt_llm_takes_base_and_share_as_loaded() -> None:
         {**LLAMA, **LENGTH, "rope_scaling": {**YARN, "rope_theta": 1e6}},
     ):
         assert spec_of(silent, "tensorrt-llm").base == 1e6
+
+
+def test_what_follows_from_a_length_is_not_listed_again() -> None:
+    """vLLM's start and the ratio of the lengths are two causes, and two findings."""
+    block = {"type": "yarn", "factor": 4, "original_max_position_embeddings": 32768}
+    config = {
+        "model_type": "qwen2_5_vl",
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "max_position_embeddings": 128000,
+        "rope_theta": 1e6,
+        "rope_scaling": {**block, "mrope_section": [16, 24, 24]},
+    }
+    assert codes(audited(config), "warn") == {"W02", "W03"}

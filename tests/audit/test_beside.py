@@ -261,3 +261,48 @@ def test_a_smaller_second_file_is_a_draft_model(
         main(["audit", *paths, "--fail-on", "warn"])
     assert ended.value.code == 3
     assert "W17 warn: as a draft model" in capsys.readouterr().out
+
+
+INDEXED: dict[str, Any] = {
+    "model_type": "glm_moe_dsa",
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 192,
+    "index_head_dim": 128,
+    "rope_theta": 1e6,
+    "hidden_size": 2048,
+    "num_attention_heads": 16,
+    "max_position_embeddings": 8192,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"indexer_rope_interleave": True}, "N04"),
+        # transformers' class pairs neighbours without the key, SGLang's halves.
+        ({}, "W16"),
+        ({"model_type": "deepseek_v32"}, "N04"),
+    ],
+)
+def test_the_indexer_is_a_rotation_of_its_own(changes: Any, code: str) -> None:
+    config = {**INDEXED, **changes}
+    result = audit(Document("a", "config", config), precision=False)
+    (finding,) = (one for one in result.findings if "indexer" in one.says)
+    assert finding.code == code
+    assert "vllm" in finding.says.partition("not looked at")[2]
+    assert "W01" not in {one.code for one in result.findings}
+
+
+def test_sglang_has_a_table_of_deepseek_v4_without_a_factor() -> None:
+    block = {"type": "yarn", "factor": 16, "original_max_position_embeddings": 4096}
+    config = {"model_type": "deepseek_v4", "rope_theta": 10000, "rope_scaling": block}
+    result = audit(Document("a", "config", config), precision=False)
+    assert "W04" not in {one.code for one in result.findings}
+
+
+def test_what_a_class_puts_into_its_block_is_known() -> None:
+    block = {"type": "yarn", "factor": 128, "original_max_position_embeddings": 8192}
+    block["max_position_embeddings"] = 1048576
+    config = {**INDEXED, "model_type": "mistral4", "rope_parameters": block}
+    result = audit(Document("a", "config", config), precision=False)
+    assert "W01" not in {one.code for one in result.findings}
