@@ -6,10 +6,8 @@ frequencies, factor on cos and sin, casts.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -33,9 +31,11 @@ from ropelab.conformance.observed import (
     observe,
 )
 from ropelab.conformance.rotations import (
+    Fault,
     Observed,
     Positions,
     Rotated,
+    Table,
     Vectors,
     explain_blocks,
     observe_vectors,
@@ -48,6 +48,7 @@ from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.rotary import axis_names
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled
 from ropelab.readers.spec import RefusedError, RopeSpec, whole
+from ropelab.runs.arrays import Bool
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, parse, read_regular
 from ropelab.runs.rows import Result, Rows, grouped
@@ -57,6 +58,8 @@ CASTS = STAGES[:4]
 LARGE_ARGUMENTS = "sin and cos of large arguments"
 REDUCE = "reduce angles by 2 pi in float64, or in three terms with fma"
 Ask = Callable[[RopeSpec, Positions], dict[str, Observed]]
+# The name of a part of an answer, what was seen of it, and what should be.
+Part = tuple[str, Observed, Expected]
 
 
 @dataclass(frozen=True)
@@ -94,32 +97,25 @@ def check(
     """
     check_tolerance(tolerance)
     path = Path(target)
-    if dtype != "float32" and not path.is_dir():
+    is_folder = path.is_dir()
+    is_arrays = path.suffix in stored.SUFFIXES and not is_folder
+    if dtype != "float32" and not is_folder:
         raise InputError(
             "--dtype is for a model's folder: all else has numbers of its own"
         )
-    arrays = path.suffix in stored.SUFFIXES and not path.is_dir()
-    if not (config or path.is_dir() or (arrays and (path.parent / ABOUT).is_file())):
+    beside_kit = is_arrays and (path.parent / ABOUT).is_file()
+    if not (config or is_folder or beside_kit):
         raise InputError("which configuration should it follow? give --config FILE")
-    if arrays:
+
+    if is_arrays:
         return check_arrays(path, config, length, tolerance, layer_type)
     layers = expect_file(config or target, length)
     main = choose_layer(layers, layer_type)
-    if not path.is_dir():
-        return judge_code(
-            lambda spec, places: observe(target, spec, places), main, tolerance
-        )
-    module, done = build_rotary(path), {}
-    # The class of a model makes tables, which the indexer takes from its layers.
-    judged_layers = {"": main}
-    if has_layer_types(module):
-        judged_layers = {name: layers[name] for name in layers if name != INDEXER}
-    for name, expected in judged_layers.items():
-        observed = ask_module(
-            module, expected.spec, choose_positions(expected), dtype, name
-        )
-        done[name] = diagnose(observed, expected, tolerance)
-    return combine(done)
+    if is_folder:
+        return check_folder(path, layers, main, dtype, tolerance)
+    return judge_code(
+        lambda spec, places: observe(target, spec, places), main, tolerance
+    )
 
 
 def check_tolerance(tolerance: float) -> None:
@@ -129,49 +125,88 @@ def check_tolerance(tolerance: float) -> None:
         )
 
 
+def check_folder(
+    folder: Path,
+    layers: Mapping[str, Expected],
+    main: Expected,
+    dtype: str,
+    tolerance: float,
+) -> Check:
+    """Judge transformers' own rotary class, built from the folder's config.json."""
+    module = build_rotary(folder)
+    judged = {"": main}
+    if has_layer_types(module):
+        # The class makes tables, which the indexer takes from the layers.
+        judged = {name: layers[name] for name in layers if name != INDEXER}
+
+    checks = {}
+    for name, expected in judged.items():
+        positions = choose_positions(expected)
+        observed = ask_module(module, expected.spec, positions, dtype, name)
+        checks[name] = diagnose(observed, expected, tolerance)
+    return combine(checks)
+
+
 def judge_code(ask: Ask, expected: Expected, tolerance: float) -> Check:
     """Judge a code at its length, and at others, where its scaling is another or must
     not be.
     """
-    spec, start, method = (
-        expected.spec,
-        expected.spec.trained_len,
-        type(expected.spec.scaling),
-    )
-    found = ask(spec, choose_positions(expected))
-    done = combine(
-        {
-            n: diagnose(one, shorten(one, expected), tolerance)
-            for n, one in found.items()
-        }
+    done = judge_parts(
+        [
+            (part, observed, shorten(observed, expected))
+            for part, observed in ask(expected.spec, choose_positions(expected)).items()
+        ],
+        tolerance,
     )
     if not done.wrong and expected.sections:
         done = check_axes(done, ask, expected)
-    if done.wrong or method is Unscaled:
+    if done.wrong or isinstance(expected.spec.scaling, Unscaled):
         return done
-    inside, beyond = start // 4 + 1, max(expected.length, min(2 * start, spec.length))
-    # Dynamic scaling at no power of two, to which some codes round.
-    others = {
-        LongRope: {start - 1, start, start + 1},
-        DynamicNtk: {inside, 13 * start // 10 + 1},
-    }
-    lengths = others.get(method, {inside, beyond}) - {expected.length, 1, 2, 3}
-    # whether it has had other frequencies at another length
-    follows, unseen = False, ""
-    for length in sorted(lengths):
-        rows = ask_at_length(length, ask, expected)
-        follows |= any(
-            judge(one, expected, tolerance).wrong for one, _ in rows.values()
-        )
-        here = combine(
-            {n: diagnose(*each, tolerance) for n, each in rows.items()} or {"": done}
-        )
-        told = any(one.told_length for one, _ in rows.values())
-        if here.wrong and (follows or (told and method in others)):
+    return judge_other_lengths(done, ask, expected, tolerance)
+
+
+def judge_parts(parts: Iterable[Part], tolerance: float) -> Check:
+    """Judge each part of an answer, as queries and keys, and combine what is said."""
+    checks = {}
+    for part, observed, expected in parts:
+        checks[part] = diagnose(observed, expected, tolerance)
+    return combine(checks)
+
+
+def judge_other_lengths(
+    done: Check, ask: Ask, expected: Expected, tolerance: float
+) -> Check:
+    """Judge a code that is right at its length at the others that its scaling has."""
+    by_length = isinstance(expected.spec.scaling, LongRope | DynamicNtk)
+    follows = False  # it has had other frequencies at another length
+    unseen = ""
+    for length in list_lengths(expected):
+        parts = ask_at_length(length, ask, expected)
+        for _, observed, _ in parts:
+            follows |= judge(observed, expected, tolerance).wrong
+        here = judge_parts(parts, tolerance) if parts else done
+
+        told = by_length and any(observed.told_length for _, observed, _ in parts)
+        if here.wrong and (follows or told):
             return replace(here, answer=f"{here.answer} ({length} tokens)")
-        if (here.wrong or not rows) and method in others:
+        if by_length and (here.wrong or not parts):
             unseen = f"; no other frequencies were seen at {length} tokens"
     return replace(done, answer=done.answer + unseen)
+
+
+def list_lengths(expected: Expected) -> list[int]:
+    """Return further lengths at which a scaling shows, or must not."""
+    spec = expected.spec
+    start = spec.trained_len
+    inside = start // 4 + 1
+    if isinstance(spec.scaling, LongRope):
+        lengths = {start - 1, start, start + 1}
+    elif isinstance(spec.scaling, DynamicNtk):
+        # No power of two, to which some codes round; common slips differ there.
+        lengths = {inside, 13 * start // 10 + 1}
+    else:
+        lengths = {inside, max(expected.length, min(2 * start, spec.length))}
+    return sorted(lengths - {expected.length, 1, 2, 3})
 
 
 def check_axes(done: Check, ask: Ask, expected: Expected) -> Check:
@@ -181,47 +216,49 @@ def check_axes(done: Check, ask: Ask, expected: Expected) -> Check:
     """
     names = axis_names(len(expected.sections))
     positions = np.random.default_rng(0).integers(1, 4096, (len(names), 64))
-    observed: dict[str, Observed] = {}
-    with suppress(Exception):
-        observed = ask(expected.spec, positions)
-    answers = {
-        part: explained.explain_axes(one, expected, positions, names)
-        for part, one in observed.items()
-    }
-    for part, fault in answers.items():
+    try:
+        parts = ask(expected.spec, positions)
+    except Exception:  # the user's code may raise anything
+        return done
+
+    for part, observed in parts.items():
+        fault = explained.explain_axes(observed, expected, positions, names)
         if fault:
-            answer = f"{part}: {fault[0]}" if part else fault[0]
-            return replace(done, answer=answer, wrong=True, fix=fault[1])
-    if answers:
-        judged_too = done.answer.replace(f"; {AXES_NOT_JUDGED}", "")
-        return replace(done, answer=f"{judged_too}; axes of positions are right")
-    return done
+            answer, fix = fault
+            if part:
+                answer = f"{part}: {answer}"
+            return replace(done, answer=answer, wrong=True, fix=fix)
+    if not parts:
+        return done
+    judged_too = done.answer.replace(f"; {AXES_NOT_JUDGED}", "")
+    return replace(done, answer=f"{judged_too}; axes of positions are right")
 
 
-def ask_at_length(
-    length: int, ask: Ask, expected: Expected
-) -> dict[str, tuple[Observed, Expected]]:
+def ask_at_length(length: int, ask: Ask, expected: Expected) -> list[Part]:
     """Return what a code does among so many tokens, and what it should; nothing if it
     stops.
     """
-    places, found = choose_positions(expected), dict[str, Observed]()
-    with suppress(Exception):  # a table may end before
-        found = ask(expected.spec, np.append(places[places < length - 1], length - 1))
-    faulty = any(one.fault for one in found.values())
-    # The last row only tells the code how many tokens there are.
-    return {
-        n: (
-            Observed(
-                o.positions[:-1],
-                o.cos[:-1],
-                o.sin[:-1],
-                called=o.called,
-                told_length=o.told_length,
-            ),
-            shorten(o, expected),
+    positions = choose_positions(expected)
+    inside = positions[positions < length - 1]
+    try:
+        answers = ask(expected.spec, np.append(inside, length - 1))
+    except Exception:  # a table may end before
+        return []
+
+    parts: list[Part] = []
+    for part, observed in answers.items():
+        if observed.fault:
+            return []
+        # The last row only tells the code how many tokens there are.
+        rows = Observed(
+            observed.positions[:-1],
+            observed.cos[:-1],
+            observed.sin[:-1],
+            called=observed.called,
+            told_length=observed.told_length,
         )
-        for n, o in ({} if faulty else found).items()
-    }
+        parts.append((part, rows, shorten(observed, expected)))
+    return parts
 
 
 def shorten(observed: Observed, expected: Expected) -> Expected:
@@ -239,65 +276,88 @@ def check_arrays(
     """Judge tables, or rotated queries and keys, beside what `ropelab vectors` wrote or
     alone.
     """
-    about = path.parent / ABOUT
     if config:
-        layers = expect_file(config, length)
-        expected = choose_layer(layers, layer_type)
+        expected = choose_layer(expect_file(config, length), layer_type)
     else:
-        try:
-            facts = parse(str(about), read_regular(about, MOST_BYTES), finite=False)
-            length = length or whole(facts["length"], "length")
-            expected = expect_config(str(about), facts["config"], length)[
-                facts["layer_type"]
-            ]
-        except (OSError, KeyError, TypeError, ValueError, AttributeError, RefusedError):
-            raise InputError(
-                f"{about} was not written by ropelab vectors: give --config"
-            ) from None
+        expected = expect_kit(path.parent / ABOUT, length)
     arrays = stored.read_arrays(path)
-    names = {
-        name for name in arrays if name[:1] in "qkQK" and name.endswith("_rotated")
-    }
+
+    checks = {}
+    positions = None
+    for name in list_rotated(path, arrays):
+        before, after, positions = stored.read_rotated(path, arrays, name, expected)
+        checks[name] = check_rotated(before, after, positions, expected, tolerance)
+    if not checks or {"cos", "sin"} <= arrays.keys():
+        if positions is not None:
+            arrays = {**arrays, "positions": positions}
+        tables = stored.read_tables(path, arrays, expected)
+        part = "cos and sin" if checks else ""
+        checks[part] = diagnose(tables, expected, tolerance)
+    return combine(checks)
+
+
+def expect_kit(about: Path, length: int | None) -> Expected:
+    """Return the rotation that `ropelab vectors` wrote its files for."""
+    try:
+        facts = parse(str(about), read_regular(about, MOST_BYTES), finite=False)
+        length = length or whole(facts["length"], "length")
+        layers = expect_config(str(about), facts["config"], length)
+        return layers[facts["layer_type"]]
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RefusedError):
+        raise InputError(
+            f"{about} was not written by ropelab vectors: give --config"
+        ) from None
+
+
+def list_rotated(path: Path, arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """Return which of q and k a file has rotations of, q first."""
+    names = set()
+    for name in arrays:
+        if name[:1] in "qkQK" and name.endswith("_rotated"):
+            names.add(name)
     if strange := names - {"q_rotated", "k_rotated"}:
         raise InputError(
             f"{path}: {min(strange)} is not read, call it q_rotated or k_rotated"
         )
-    given = sorted(name[0] for name in names)[::-1]  # q first
-    found = {name: stored.read_rotated(path, arrays, name, expected) for name in given}
-    done = {
-        name: check_rotated(*one, expected, tolerance) for name, one in found.items()
-    }
-    if not found or {"cos", "sin"} <= arrays.keys():
-        for *_, places in found.values():
-            arrays = {**arrays, "positions": places}
-        tables = diagnose(
-            stored.read_tables(path, arrays, expected), expected, tolerance
-        )
-        done["cos and sin" if found else ""] = tables
-    return combine(done)
+    return [name for name in ("q", "k") if f"{name}_rotated" in names]
 
 
-def combine(done: Mapping[str, Check]) -> Check:
+def combine(checks: Mapping[str, Check]) -> Check:
     """Return one answer for queries and keys: only what is wrong, and equal answers
     once.
     """
-    wrong = {name: one for name, one in done.items() if one.wrong} or done
-    # Scores do not see another order of features only if queries and keys share it.
-    vectors = [name for name in done if name != "cos and sin"]
-    left = {name: rotations.LEFT_IN_HALVES in done[name].answer for name in vectors}
-    if wrong is done and len({*left.values()}) == 2:
-        one, *_, other = sorted(left, key=lambda name: not left[name])
-        answer = (
-            f"{one} comes back as halves and {other} as adjacent pairs: no score is"
-            " right"
-        )
-        return replace(
-            done[one], answer=answer, wrong=True, fix="leave both in one order"
-        )
-    names = grouped((one.answer, name) for name, one in wrong.items() if name)
-    says = "; ".join(f"{' and '.join(n)}: {answer}" for answer, n in names.items())
-    first = next(iter(wrong.values()))
-    return replace(first, answer=says or first.answer)
+    wrong = {part: check for part, check in checks.items() if check.wrong}
+    if not wrong and (mixed := explain_mixed_orders(checks)):
+        return mixed
+
+    said = wrong or checks
+    parts = grouped((check.answer, part) for part, check in said.items() if part)
+    answers = [f"{' and '.join(names)}: {answer}" for answer, names in parts.items()]
+    first = next(iter(said.values()))
+    return replace(first, answer="; ".join(answers) or first.answer)
+
+
+def explain_mixed_orders(checks: Mapping[str, Check]) -> Check | None:
+    """Name queries and keys in different orders of features, at which no score is
+    right.
+    """
+    halves: list[str] = []
+    pairs: list[str] = []
+    for part, check in checks.items():
+        if part == "cos and sin":
+            continue
+        if rotations.LEFT_IN_HALVES in check.answer:
+            halves.append(part)
+        else:
+            pairs.append(part)
+    if not (halves and pairs):
+        return None
+    answer = (
+        f"{halves[0]} comes back as halves and {pairs[-1]} as adjacent pairs: no score"
+        " is right"
+    )
+    fix = "leave both in one order"
+    return replace(checks[halves[0]], answer=answer, wrong=True, fix=fix)
 
 
 def check_rotated(
@@ -309,150 +369,208 @@ def check_rotated(
 ) -> Check:
     """Judge rotated vectors by what honest codes lose, then by the mistakes that
     explain them.
+
+    Args:
+        before: [vectors, features], or such at each position.
+        after: [positions, vectors, features].
+        places: the positions.
+        expected: what a right code computes.
+        tolerance: radians that a phase may be off beyond what float32 loses.
     """
-    spec, right = expected.spec, expected.rotation.applied(before, places)
+    spec = expected.spec
     bounds = {kind: bound_rotated(expected, kind, before, places) for kind in KINDS}
+    right = expected.rotation.apply(before, places)
     orders = {"": after}
     if spec.pairing == "interleaved":
-        orders = {
-            f"; {rotations.LEFT_IN_HALVES}": rotations.restore_pairs(after, spec)
-        } | orders
+        halves = rotations.restore_pairs(after, spec)
+        orders = {f"; {rotations.LEFT_IN_HALVES}": halves, "": after}
+
+    # Of the last order and the widest bound all that follows is said.
     for note, given in orders.items():
         apart = np.abs(given - right).max(axis=2)
         errors = np.nan_to_num(apart.max(axis=1), nan=math.inf)
         for kind, bound in bounds.items():
-            at = int((errors - bound).argmax())
+            worst = int((errors - bound).argmax())
             if (errors <= bound).all():
                 most = (
-                    f"{errors[at]:.2g}, allowed {bound[at]:.2g}, at position"
-                    f" {places[at]}"
+                    f"{errors[worst]:.2g}, allowed {bound[worst]:.2g}, at position"
+                    f" {places[worst]}"
                 )
-                return Check(
-                    f"right, as an honest {kind} code loses as much ({most}){note}",
-                    False,
-                )
-    off = f"off by {errors[at]:.3g} at position {places[at]}"
-    off = f"{off}, where an honest {kind} code loses {bound[at]:.3g}; "
+                answer = f"right, as an honest {kind} code loses as much ({most}){note}"
+                return Check(answer, False)
+    off = (
+        f"off by {errors[worst]:.3g} at position {places[worst]}, where an honest"
+        f" {kind} code loses {bound[worst]:.3g}; "
+    )
+
     try:
         observed = observe_vectors(before, after, places, spec)
     except InputError as error:  # of vectors that are too few
         return Check(f"{off}{error}", True, "compare position by position")
-    wrong = np.flatnonzero((apart > bound[:, None]).any(axis=0))
-    # A mistake in pairs shows in every vector, unless it has zeros there.
-    dense = (before[..., spec.rotated] != 0).mean(axis=-1).min() > 0.5
-    if observed.fault == rotations.NOT_PAIRED and len(wrong) < len(apart[0]) and dense:
-        still = np.abs((after - before)[:, wrong]).max() <= rotations.STILL
-        how = (
-            "not rotated"
-            if still
-            else "rotated otherwise than the others, which are right"
-        )
-        which = (
-            f"vector{'s' * (len(wrong) > 1)} {', '.join(map(str, wrong))} of"
-            f" {len(apart[0])}"
-        )
-        return Check(f"{which}: {how}", True, "rotate all heads alike")
+    if observed.fault == rotations.NOT_PAIRED:
+        wrong = (apart > bound[:, None]).any(axis=0)
+        if some := explain_some_vectors(before, after, wrong, expected):
+            return some
     if observed.fault is None and 1 not in places:
-        return Check(
-            f"{off}without position 1 the mistake has no name", True, "add position 1"
-        )
+        answer = f"{off}without position 1 the mistake has no name"
+        return Check(answer, True, "add position 1")
+
     done = diagnose(observed, expected, tolerance)
-    return done if done.wrong else replace(done, answer=off + done.answer, wrong=True)
+    if done.wrong:
+        return done
+    return replace(done, answer=off + done.answer, wrong=True)
+
+
+def explain_some_vectors(
+    before: Vectors,
+    after: Rotated,
+    wrong: Bool[np.ndarray, " vectors"],
+    expected: Expected,
+) -> Check | None:
+    """Name the vectors (heads) that are wrong beside others that are right."""
+    # A mistake in pairs shows in every vector, unless it has zeros there.
+    rotated = before[..., expected.spec.rotated]
+    is_dense = (rotated != 0).mean(axis=-1).min() > 0.5
+    if wrong.all() or not is_dense:
+        return None
+    how = "rotated otherwise than the others, which are right"
+    if np.abs((after - before)[:, wrong]).max() <= rotations.STILL:
+        how = "not rotated"
+    numbers = np.flatnonzero(wrong)
+    vectors = "vector" if len(numbers) == 1 else "vectors"
+    which = f"{vectors} {', '.join(map(str, numbers))} of {len(wrong)}"
+    return Check(f"{which}: {how}", True, "rotate all heads alike")
 
 
 def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
+    """Name the first thing that is wrong, also at further positions."""
     done = judge(observed, expected, tolerance)
     if not done.wrong and observed.between is not None:
         fault = explained.explain_further(observed.between, expected, tolerance)
-        done = (
-            replace(done, answer=fault[0], wrong=True, fix=fault[1]) if fault else done
-        )
+        if fault:
+            answer, fix = fault
+            done = replace(done, answer=answer, wrong=True, fix=fix)
     return replace(done, called=observed.called)
 
 
 def judge(observed: Observed, expected: Expected, tolerance: float) -> Check:
-    if not (
-        rotations.are_bounded(observed.cos) and rotations.are_bounded(observed.sin)
-    ):
+    """Name the first thing that is wrong at the positions that are looked at."""
+    tables = (observed.cos, observed.sin)
+    if not all(map(rotations.are_bounded, tables)):
         return Check(
             "tables hold numbers that are not finite", True, "see how they are made"
         )
-    spec, wanted = expected.spec, expected.rotation.tables(observed.positions)
-    blocks = observed.blocks
-    drift = explained.explain_drift(observed)
-    if observed.fault == rotations.NOT_FINITE and drift:
-        return Check(drift, True, explained.NO_DRIFT)
-    fault = observed.fault or (
-        None if blocks is None else explain_blocks(blocks, wanted)
-    )
-    fault = fault or explained.explain_tables(observed, expected)
-    if fault := fault or explained.explain_positions(observed, expected):
+    if fault := explain_shape(observed, expected):
         return Check(fault[0], True, fault[1])
-    rows = (
-        compare_casts(observed, expected)
-        if observed.cos.shape == wanted[0].shape
-        else []
+
+    right = expected.rotation.tables(observed.positions)
+    rows = []
+    if observed.cos.shape == right[0].shape:
+        rows = compare_casts(observed, expected)
+    if fault := explain_numbers(observed, expected, rows):
+        return Check(fault[0], True, fault[1], rows={"casts": rows})
+    if not rows:
+        answer = (
+            f"cos and sin times {expected.spec.attention_factor:g} overflow float32"
+        )
+        return Check(answer, True, "a smaller attention factor")
+    return judge_angles(observed, expected, tolerance, rows)
+
+
+def explain_shape(observed: Observed, expected: Expected) -> Fault | None:
+    """Name faults of pairs, blocks and tables, and of positions."""
+    fault = observed.fault
+    if fault == rotations.NOT_FINITE:
+        # What it does before may tell why.
+        drift = explained.explain_drift(observed)
+        fault = (drift, explained.NO_DRIFT) if drift else fault
+    if fault is None and observed.blocks is not None:
+        right = expected.rotation.tables(observed.positions)
+        fault = explain_blocks(observed.blocks, right)
+    return (
+        fault
+        or explained.explain_tables(observed, expected)
+        or explained.explain_positions(observed, expected)
     )
-    tables = {"casts": rows}
+
+
+def explain_numbers(
+    observed: Observed, expected: Expected, rows: list[dict[str, Any]]
+) -> Fault | None:
+    """Name faults of factors and frequencies."""
+    # Angles of tables with uneven factors say nothing.
+    if fault := explained.explain_uneven_gain(observed):
+        return fault
     # A cast that fits explains frequencies that are off, but for float32, which is no
     # mistake.
-    cast = (
-        bool(rows)
-        and rows[0]["mean_difference"] < 1e-3
-        and rows[0]["cast"] != "float32"
-    )
-    fault = explained.explain_uneven_gain(observed)  # angles of such tables say nothing
-    fault = fault or (
-        None if cast else explained.explain_frequencies(observed, expected)
-    )
-    if fault := fault or explained.explain_gain(observed.gain, spec):
-        return Check(fault[0], True, fault[1], rows=tables)
+    fits = bool(rows) and rows[0]["mean_difference"] < 1e-3
+    is_cast = fits and rows[0]["cast"] != "float32"
+    fault = None if is_cast else explained.explain_frequencies(observed, expected)
+    return fault or explained.explain_gain(observed.gain, expected.spec)
 
-    off = (
-        np.arctan2(observed.sin, observed.cos)
-        - expected.inv_freq * observed.positions[:, None]
-    )
-    errors, honest = (
-        np.abs(explained.wrap_angles(off)),
-        expected.budget().angles(observed.positions),
-    )
+
+def judge_angles(
+    observed: Observed,
+    expected: Expected,
+    tolerance: float,
+    rows: list[dict[str, Any]],
+) -> Check:
+    """Compare angles with what float32 may lose, and name the stage that loses more."""
+    angles = expected.inv_freq * observed.positions[:, None]
+    off = np.arctan2(observed.sin, observed.cos) - angles
+    errors = np.abs(explained.wrap_angles(off))
+    honest = expected.budget().angles(observed.positions)
     beyond = np.flatnonzero((~(errors <= tolerance + honest)).any(axis=1))
-    if not rows:
-        answer = f"cos and sin times {spec.attention_factor:g} overflow float32"
-        return Check(answer, True, "a smaller attention factor")
-    best = rows[0]["cast"]
     if not beyond.size:
         largest = max(tolerance, float(errors.max()))
         within = f"within {largest:.2g} rad up to position {observed.positions.max()}"
-        parts = (within, f"nearest to {best}", observed.note, expected.note)
-        return Check("; ".join(filter(None, parts)), False, rows=tables)
+        nearest = f"nearest to {rows[0]['cast']}"
+        parts = (within, nearest, observed.note, expected.note)
+        answer = "; ".join(filter(None, parts))
+        return Check(answer, False, rows={"casts": rows})
+
     first = int(observed.positions[beyond].min())
     worst = np.unravel_index((errors - honest).argmax(), errors.shape)
-    off_by = (
-        f"off by {errors[worst]:.3g} rad, more than {tolerance:g} rad from position"
-        f" {first}"
+    stage, fix = name_stage(off, observed, expected, tolerance, rows)
+    answer = (
+        f"{stage}: off by {errors[worst]:.3g} rad, more than {tolerance:g} rad from"
+        f" position {first}"
     )
-    fix = "form angles in float32 and round only the table"
+    return Check(answer, True, fix, rows={"casts": rows})
+
+
+def name_stage(
+    off: Table,
+    observed: Observed,
+    expected: Expected,
+    tolerance: float,
+    rows: list[dict[str, Any]],
+) -> Fault:
+    """Return the stage that loses the angles, and what to do."""
+    best = rows[0]["cast"]
     distances = {row["cast"]: row["mean_difference"] for row in rows}
-    unexplained = distances[best] > distances["float32"] / 2
-    # A table's format explains no error of an angle.
-    if unexplained or (best.startswith("table in ") and "float8" not in best):
-        if period := explained.explain_period(off, observed, expected, tolerance):
-            best, fix = f"{LARGE_ARGUMENTS} ({period})", REDUCE
-        elif unexplained and explained.are_summed(observed, expected, tolerance):
-            best = "angles are summed in float32 from token to token"
-            fix = "angle = position * inv_freq"
-        elif unexplained:
-            best = "no known rounding explains it"
-            fix = "compare angles position by position"
-    return Check(f"{best}: {off_by}", True, fix, rows=tables)
+    is_unexplained = distances[best] > distances["float32"] / 2
+    # A table's format explains no error of an angle, unless it has 8 bits.
+    is_table = best.startswith("table in ") and "float8" not in best
+    period = ""
+    if is_unexplained or is_table:
+        period = explained.explain_period(off, observed, expected, tolerance)
+    if period:
+        return f"{LARGE_ARGUMENTS} ({period})", REDUCE
+    if not is_unexplained:
+        return best, "form angles in float32 and round only the table"
+    if explained.are_summed(observed, expected, tolerance):
+        answer = "angles are summed in float32 from token to token"
+        return answer, "angle = position * inv_freq"
+    return "no known rounding explains it", "compare angles position by position"
 
 
 def compare_casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
     """Return a row per cast plan, nearest first: mean distance of its tables from the
     observed.
     """
-    spectrum, gain = expected.budget().spectrum, expected.spec.attention_factor
+    spectrum = expected.budget().spectrum
+    gain = expected.spec.attention_factor
     rows: list[dict[str, Any]] = []
     for name, plan in list_plans().items():
         angles = Chain(plan, spectrum).angles(observed.positions.astype(np.float64)).T
@@ -460,10 +578,11 @@ def compare_casts(observed: Observed, expected: Expected) -> list[dict[str, Any]
         # 65520).
         if not np.isfinite(angles).all():
             continue
-        cos, sin = (round_to(gain * f(angles), plan.table) for f in (np.cos, np.sin))
-        apart = float(
-            np.abs(observed.cos - cos).mean() + np.abs(observed.sin - sin).mean()
-        )
+        cos = round_to(gain * np.cos(angles), plan.table)
+        sin = round_to(gain * np.sin(angles), plan.table)
+        of_cos = np.abs(observed.cos - cos).mean()
+        of_sin = np.abs(observed.sin - sin).mean()
+        apart = float(of_cos + of_sin)
         if math.isfinite(apart):
             rows.append({"cast": name, "mean_difference": apart})
     return sorted(rows, key=lambda row: row["mean_difference"])
@@ -475,12 +594,16 @@ def list_plans() -> dict[str, CastPlan]:
     """
     stages: dict[str, Any] = dict.fromkeys(CASTS, FORMATS["float32"])
     clean = CastPlan(**stages, frequencies="float32_pow")
-    rounded: dict[str, tuple[str, ...]] = {stage: (stage,) for stage in CASTS}
-    rounded |= {f"{stage} and table": (stage, "table") for stage in CASTS[:-1]}
-    found = {"float32": clean}
+    plans = {"float32": clean}
     for name in ("float8_e4m3fn", "float8_e5m2"):
-        found[f"table in {name}"] = replace(clean, table=FORMATS[name])
-    for name, what in product(explained.HALF_FORMATS, [*rounded, "everything"]):
-        changes: dict[str, Any] = dict.fromkeys(rounded.get(what, CASTS), FORMATS[name])
-        found[f"{what} in {name}"] = replace(clean, **changes)
-    return found
+        plans[f"table in {name}"] = replace(clean, table=FORMATS[name])
+
+    rounded: dict[str, tuple[str, ...]] = {stage: (stage,) for stage in CASTS}
+    for stage in CASTS[:-1]:
+        rounded[f"{stage} and table"] = (stage, "table")
+    rounded["everything"] = CASTS
+    for name in explained.HALF_FORMATS:
+        for what, parts in rounded.items():
+            changes: dict[str, Any] = dict.fromkeys(parts, FORMATS[name])
+            plans[f"{what} in {name}"] = replace(clean, **changes)
+    return plans

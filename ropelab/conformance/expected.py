@@ -59,7 +59,7 @@ class Rotation:
         cos, sin = self.factor * np.cos(angles), self.factor * np.sin(angles)
         return (sin, cos) if self.swapped else (cos, sin)
 
-    def applied(self, vectors: Vectors, positions: Positions) -> Rotated:
+    def apply(self, vectors: Vectors, positions: Positions) -> Rotated:
         """Return the vectors rotated at each position; each position may have its
         own.
         """
@@ -102,7 +102,7 @@ class Expected:
             backwards=spec.backwards,
         )
 
-    def scaled(self, ladder: Pairs) -> Pairs:
+    def scale(self, ladder: Pairs) -> Pairs:
         """Return what the scaling makes of these frequencies instead of the plain
         ones.
         """

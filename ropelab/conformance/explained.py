@@ -247,7 +247,7 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
         rounded = round_to(
             1 / round_to(spec.base ** round_to(steps, exponent), power), inverse
         )
-        if np.allclose(found, expected.scaled(rounded), rtol=2e-4, atol=1e-12):
+        if np.allclose(found, expected.scale(rounded), rtol=2e-4, atol=1e-12):
             return f"inv_freq is rounded to {name}", "compute it in float32"
     if isinstance(spec.scaling, scaling.LongRope):
         # As if each token chose its table by its own position.
@@ -407,7 +407,7 @@ def list_explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, P
         if are_near(wide, plain) and not are_near(right, plain):
             answer += f", or the ramp's ends come from {head} features"
         yield answer, plain
-        for twice in (expected.scaled(right), right**2 / plain):
+        for twice in (expected.scale(right), right**2 / plain):
             yield "the factor is applied twice", twice
     if head != width:
         answer = f"the ramp's ends come from {head} features instead of {width}"
@@ -491,7 +491,7 @@ def list_explanations(expected: Expected, found: Pairs) -> Iterator[tuple[str, P
         power = width / divisor
         # another base at each length
         dynamic = isinstance(spec.scaling, scaling.DynamicNtk)
-        ladder = right**power if dynamic else expected.scaled(plain**power)
+        ladder = right**power if dynamic else expected.scale(plain**power)
         yield f"the exponent divides by {divisor} instead of {width}", ladder
     # Pair 1 is not scaled by these two, so that it has the base.
     digits = -width / 2 * math.log10(max(abs(found[:2].min()), 1e-300))

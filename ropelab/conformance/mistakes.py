@@ -55,7 +55,7 @@ def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
     elif not np.allclose(theta, plain):
         says = f"the scaling is not applied: {spec.method} is missing"
         yield "unscaled", says, replace(good, inv_freq=plain)
-        twice = replace(good, inv_freq=expected.scaled(theta))
+        twice = replace(good, inv_freq=expected.scale(theta))
         yield "scaled_twice", "the factor is applied twice", twice
     if spec.attention_factor != 1:
         says = f"the attention factor {spec.attention_factor:.6g} is missing"

@@ -117,7 +117,7 @@ def make_sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str
         "sin": sin,
         **given,
     }
-    arrays |= {f"{name}_rotated": good.applied(x, places) for name, x in given.items()}
+    arrays |= {f"{name}_rotated": good.apply(x, places) for name, x in given.items()}
     for kind in KINDS:
         tables = expected.budget(kind).tables(places.astype(np.float64))
         bounds = [bound_rotated(expected, kind, x, places) for x in given.values()]
@@ -127,7 +127,7 @@ def make_sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str
     for name, sentence, wrong in list_mistakes(expected):
         says[name], arrays[f"mistake_{name}"] = (
             sentence,
-            wrong.applied(given["k"], places),
+            wrong.apply(given["k"], places),
         )
     return arrays, says
 
