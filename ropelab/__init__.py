@@ -40,11 +40,9 @@ def __getattr__(name: str) -> Any:
     """
     if name not in __all__:
         raise AttributeError(f"module 'ropelab' has no attribute '{name}'")
-    return (
-        resolve_name(ELSEWHERE[name])
-        if name in ELSEWHERE
-        else command_of(name.replace("_", "-"))
-    )
+    if name in ELSEWHERE:
+        return resolve_name(ELSEWHERE[name])
+    return command_of(name.replace("_", "-"))
 
 
 def __dir__() -> list[str]:

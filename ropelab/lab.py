@@ -29,7 +29,7 @@ from ropelab.runs.cell import (
     Values,
     name_of,
 )
-from ropelab.runs.config import Config, Label, build, respelled
+from ropelab.runs.config import Config, Label, build, respell
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.engine.schedule import machine_for
 from ropelab.runs.errors import InputError, RopelabError, naming, needing_packages
@@ -66,14 +66,12 @@ class Run:
         """
         from ropelab.show.terminal import format_value
 
-        shown = self.summary().map(format_value).to_html(index=False, border=0)
-        names = ", ".join(
-            f"{name} ({len(table)} rows)" for name, table in self.tables.items()
-        )
-        return (
-            f"<p><b>{escape(self.config.asks(self.experiment.question))}</b></p>"
-            f"<p>{escape(self.answer)}</p>{shown}<p>tables: {escape(names)}</p>"
-        )
+        question = escape(self.config.asks(self.experiment.question))
+        answer = escape(self.answer)
+        summary = self.summary().map(format_value).to_html(index=False, border=0)
+        rows = (f"{name} ({len(table)} rows)" for name, table in self.tables.items())
+        names = escape(", ".join(rows))
+        return f"<p><b>{question}</b></p><p>{answer}</p>{summary}<p>tables: {names}</p>"
 
     @property
     def following(self) -> str:
@@ -128,9 +126,10 @@ class Plan:
         """Make the tables of the run."""
         return dict(self.experiment.tables(self.config, values))
 
-    def finished(
+    def finish(
         self, tables: Tables, folder: Path | None = None, reused: bool = False
     ) -> Run:
+        """Return the run, with the answer that its tables give."""
         answer = with_scope(self.experiment.answer(tables), self.config.scope)
         return Run(self.experiment, self.config, tables, answer, folder, reused)
 
@@ -146,13 +145,17 @@ class Work:
 
     @property
     def estimate(self) -> Estimate:
-        return sum((cell.needs.estimate() for cell in self.left.values()), Estimate())
+        total = Estimate()
+        for cell in self.left.values():
+            total += cell.needs.estimate()
+        return total
 
     def workers(self, asked: int | None) -> int:
         """Return the number of processes that compute side by side, as the engine will
         decide.
         """
-        return machine_for(asked, [cell.needs for cell in self.left.values()]).workers
+        needs = [cell.needs for cell in self.left.values()]
+        return machine_for(asked, needs).workers
 
     @property
     def counts(self) -> dict[str, int]:
@@ -160,7 +163,7 @@ class Work:
         return {"computed": len(self.left), "reused": len(self.cells) - len(self.left)}
 
 
-def united(works: Iterable[Work]) -> Work:
+def unite(works: Iterable[Work]) -> Work:
     """Return the work of several runs, in which each cell is once."""
     cells: dict[str, Cell] = {}
     left: dict[str, Cell] = {}
@@ -214,36 +217,46 @@ class Lab:
         InputError: a run cannot be made, or only beyond the limits; nothing was
         computed. RopelabError: a run failed; the others are finished.
         """
-        numbers: dict[Plan, list[int]] = {}
-        for number, plan in enumerate(plans):
-            numbers.setdefault(plan, []).append(number)
-        # In memory no other run could read what is required.
-        required = [
-            r for plan in numbers for r in plan.config.requires() if self.results
-        ]
-        for name, values in required:
-            numbers.setdefault(self.prepare(name, values), [])
+        numbers = self._number_plans(plans)
         # Runs that read the results of others follow them, one after another.
         readers = [plan for plan in numbers if plan.config.reads()]
         independent = [plan for plan in numbers if plan not in readers]
+        groups = [independent, *([plan] for plan in readers)]
+
         failures: list[Exception] = []
-        for group in (independent, *([plan] for plan in readers)):
-            for plan, run in self._side_by_side(group, failures):
+        for group in groups:
+            for plan, run in self._run_side_by_side(group, failures):
                 for number in numbers[plan]:
                     yield number, run
+                    # Whoever asks for the same run again gets the one that was made.
                     run = replace(run, reused=True)
         if failures:
             raise failures[0]
+
+    def _number_plans(self, plans: Sequence[Plan]) -> dict[Plan, list[int]]:
+        """Return each plan once, with the numbers under which it was asked for; those
+        that others require have none.
+        """
+        numbers: dict[Plan, list[int]] = {}
+        for number, plan in enumerate(plans):
+            numbers.setdefault(plan, []).append(number)
+        if self.results is None:
+            # In memory no other run could read what is required.
+            return numbers
+
+        required = [each for plan in numbers for each in plan.config.requires()]
+        for name, values in required:
+            numbers.setdefault(self.prepare(name, values), [])
+        return numbers
 
     def work(self, plan: Plan, context: Context) -> Work:
         """Return the cells of a run, and those that are left to compute."""
         with naming(plan.label.origin):
             cells = jobs.with_starts(plan.experiment.cells(plan.config))
-        left = {
-            name: cell
-            for name, cell in cells.items()
-            if not context.cells.finished(cell)
-        }
+        left = dict(cells)
+        for name, cell in cells.items():
+            if context.cells.finished(cell):
+                del left[name]
         return Work(cells, left)
 
     def is_finished(self, plan: Plan) -> bool:
@@ -264,13 +277,16 @@ class Lab:
 
     def _refuse(self, work: Work) -> None:
         """Raise InputError for work beyond the limits."""
-        estimate, workers = work.estimate, work.workers(self.workers)
+        estimate = work.estimate
+        workers = work.workers(self.workers)
         if self.most_seconds < inf:
             refuse_longer(estimate.on(workers), self.most_seconds)
         if self.limits:
+            free_bytes = inf
             # An ordinary cell is tried, however little is free.
-            some = estimate.bytes <= Needs().memory_bytes
-            refuse_beyond(estimate, workers, inf if some else available_memory())
+            if estimate.bytes > Needs().memory_bytes:
+                free_bytes = available_memory()
+            refuse_beyond(estimate, workers, free_bytes)
 
     def context(self) -> Context:
         if self.results is None:
@@ -279,82 +295,124 @@ class Lab:
         cells = Cells(self.results / ".cells", again, self.waiting)
         return Context(self.progress, cells, self.limits)
 
-    def _side_by_side(
+    def _run_side_by_side(
         self, plans: Sequence[Plan], failures: list[Exception]
     ) -> Iterator[tuple[Plan, Run]]:
         """Make runs that do not read each other; errors of runs that fail go to
         `failures`.
         """
-        context, start = self.context(), datetime.now(UTC)
+        context = self.context()
+        start = datetime.now(UTC)
         places = {plan: self._folder(plan) for plan in plans}
-        found: dict[Plan, Run] = {}
-        for plan, place in places.items():
-            if place and not self.force and (tables := place.find()) is not None:
-                found[plan] = run = plan.finished(tables, place.path, reused=True)
-                if self.redraw or self.figures:
-                    place.draw(run.pictures, self.redraw, self.waiting)
-        works = {plan: self.work(plan, context) for plan in plans if plan not in found}
-        for plan, work in works.items():
-            with naming(plan.label.origin):
-                self._refuse(work)
-        every = united(works.values())
-        self.announce(every)
-        if self.notice:
-            # So that a slow machine is no surprise.
-            configs = [plan.config.model_dump() for plan in works]
-            for dtype, device in sorted(
-                {(c["dtype"], c.get("device", "")) for c in configs if c.get("dtype")}
-            ):
-                self.notice(about_dtype(dtype, device))
-        if works and self.results is not None:
-            store.check_writable(self.results)
-        yield from found.items()
-        with closing(
-            self.engine.compute(list(every.left.values()), context)
-        ) as finished:
-            for plan, errors in _completed(works, finished):
+        reused = self._find_runs(places)
+        missing = [plan for plan in plans if plan not in reused]
+        works = {plan: self.work(plan, context) for plan in missing}
+        every = unite(works.values())
+        self._check_work(works, every)
+
+        yield from reused.items()
+        cells = list(every.left.values())
+        with closing(self.engine.compute(cells, context)) as computed:
+            for plan, errors in _group_by_plan(works, computed):
                 try:
                     with naming(plan.label.origin):
                         if errors:
-                            raise _one_error(errors)
+                            raise _join_errors(errors)
                         values = Values(context, self._stored_runs)
-                        made = partial(self._made, plan, values, works[plan], start)
-                        if place := places[plan]:
-                            tables, reused = place.kept(made, self.waiting, self.force)
-                            run = plan.finished(tables, place.path, reused)
-                            if reused and self.figures:  # of one that makes none
-                                place.draw(run.pictures, False, self.waiting)
-                        else:
-                            # The same values, and so the same answer, as if read back.
-                            run = plan.finished(as_stored(plan.tables(values)))
+                        make = partial(self._make, plan, values, works[plan], start)
+                        run = self._keep_run(plan, places[plan], values, make)
                 except RopelabError as error:
                     failures.append(error)
                 else:
                     yield plan, run
 
+    def _find_runs(
+        self, places: Mapping[Plan, store.RunFolder | None]
+    ) -> dict[Plan, Run]:
+        """Return the runs that are there and will be used, with figures where these are
+        asked for.
+        """
+        runs: dict[Plan, Run] = {}
+        if self.force:
+            return runs
+        for plan, place in places.items():
+            tables = place.find() if place else None
+            if place is None or tables is None:
+                continue
+            runs[plan] = plan.finish(tables, place.path, reused=True)
+            if self.redraw or self.figures:
+                place.draw(runs[plan].pictures, self.redraw, self.waiting)
+        return runs
+
+    def _check_work(self, works: Mapping[Plan, Work], every: Work) -> None:
+        """Say what is to come before it begins; InputError for what is beyond limits,
+        or where results cannot be written.
+        """
+        for plan, work in works.items():
+            with naming(plan.label.origin):
+                self._refuse(work)
+        self.announce(every)
+
+        if self.notice:
+            # A slow machine should be no surprise.
+            for dtype, device in sorted(_number_formats(works)):
+                self.notice(about_dtype(dtype, device))
+        if works and self.results is not None:
+            store.check_writable(self.results)
+
+    def _keep_run(
+        self,
+        plan: Plan,
+        place: store.RunFolder | None,
+        values: Values,
+        make: Callable[[], store.Made],
+    ) -> Run:
+        """Return a run whose cells are computed: stored in its place, or in memory."""
+        if place is None:
+            # The same values, and so the same answer, as if read back.
+            return plan.finish(as_stored(plan.tables(values)))
+        tables, reused = place.kept(make, self.waiting, self.force)
+        run = plan.finish(tables, place.path, reused)
+        if reused and self.figures:
+            # Another process has made it meanwhile, perhaps without figures.
+            place.draw(run.pictures, False, self.waiting)
+        return run
+
     def _folder(self, plan: Plan) -> store.RunFolder | None:
         """Return the place of a run, named also by the stored runs that it reads."""
         if self.results is None:
             return None
-        experiment, config = plan.experiment, plan.config
-        read = [
-            Path(run.path) for name in config.reads() for run in self._stored_runs(name)
-        ]
-        inputs = config.inputs() | store.as_inputs(self.results, read)
+        config = plan.config
+        stored = [run for name in config.reads() for run in self._stored_runs(name)]
+        folders = [Path(run.path) for run in stored]
+        inputs = config.inputs() | store.as_inputs(self.results, folders)
         inputs |= mentioned(config.model_dump(mode="json"))
-        about = (experiment.name, experiment.version, config, inputs, plan.label)
-        return store.RunFolder(self.results, *about)
+        experiment = plan.experiment
+        return store.RunFolder(
+            self.results,
+            experiment.name,
+            experiment.version,
+            config,
+            inputs,
+            plan.label,
+        )
 
     def _stored_runs(self, name: str) -> list[Stored]:
         if self.results is None:
             return []
         return store.stored_runs(self.results, name, experiments.load(name).version)
 
-    def _made(
+    def _make(
         self, plan: Plan, values: Values, work: Work, start: datetime
     ) -> store.Made:
-        experiment, config, tables = plan.experiment, plan.config, plan.tables(values)
-        run, times = plan.finished(tables), experiment.times(config, values)
+        """Return what is stored of a run: tables, pictures, and facts about them."""
+        experiment = plan.experiment
+        config = plan.config
+        tables = plan.tables(values)
+        run = plan.finish(tables)
+        times = experiment.times(config, values)
+        seconds = (datetime.now(UTC) - start).total_seconds()
+
         about = {
             "title": plan.label.title,
             "question": config.asks(experiment.question),
@@ -363,11 +421,12 @@ class Lab:
             "summary": store.to_records(run.summary()),
             "command": config.command(experiment.name),
             "start": start.isoformat(timespec="seconds"),
-            "seconds": round((datetime.now(UTC) - start).total_seconds(), 3),
+            "seconds": round(seconds, 3),
             "measurements": work.counts,
             "times": {name: store.to_records(table) for name, table in times.items()},
         }
-        return store.Made(tables, run.pictures() if self.figures else None, about)
+        pictures = run.pictures() if self.figures else None
+        return store.Made(tables, pictures, about)
 
 
 def _with_model_read(
@@ -388,15 +447,32 @@ def _with_model_read(
     return {**values, "model": model_of_file(name)}
 
 
-def _completed(
-    works: Mapping[Plan, Work], finished: Iterable[tuple[Cell, Exception | None]]
+def _number_formats(plans: Iterable[Plan]) -> set[tuple[str, str]]:
+    """Return the number formats in which plans compute, each with its device."""
+    formats: set[tuple[str, str]] = set()
+    for plan in plans:
+        config = plan.config.model_dump()
+        if config.get("dtype"):
+            formats.add((config["dtype"], config.get("device", "")))
+    return formats
+
+
+def _group_by_plan(
+    works: Mapping[Plan, Work], computed: Iterable[tuple[Cell, Exception | None]]
 ) -> Iterator[tuple[Plan, list[Exception]]]:
+    """Yield each plan when the last of its cells is computed, with the errors of
+    these.
+    """
     missing = {plan: set(work.left) for plan, work in works.items()}
     errors: dict[Plan, list[Exception]] = {plan: [] for plan in works}
-    yield from ((plan, []) for plan in works if not missing[plan])
-    for cell, error in finished:
+    for plan in works:
+        if not missing[plan]:
+            yield plan, []
+
+    for cell, error in computed:
         name = name_of(cell)
-        for plan in [plan for plan in works if name in missing[plan]]:
+        waiting = [plan for plan in works if name in missing[plan]]
+        for plan in waiting:
             missing[plan].remove(name)
             # What starts from a cell that failed ends with the same error.
             if error and error not in errors[plan]:
@@ -405,14 +481,15 @@ def _completed(
                 yield plan, errors[plan]
 
 
-def _one_error(errors: Sequence[Exception]) -> Exception:
+def _join_errors(errors: Sequence[Exception]) -> Exception:
     """Make one error of those of all cells of a run; one that is a bug stays
     unchanged.
     """
-    first = next(
-        (error for error in errors if not isinstance(error, RopelabError)), errors[0]
-    )
-    if len(errors) == 1 or not isinstance(first, RopelabError):
+    bugs = [error for error in errors if not isinstance(error, RopelabError)]
+    if bugs:
+        return bugs[0]
+    first = errors[0]
+    if len(errors) == 1:
         return first
     return type(first)(f"{first} (and {len(errors) - 1} more failed)")
 
@@ -434,10 +511,11 @@ def run(
     """
     if results == "":
         raise InputError("results is empty; give a folder, or None for none")
-    folder = Path(results) if results is not None else None
+    folder = None if results is None else Path(results)
     lab = Lab(results=folder, force=force, limits=limits)
+
     if quick:
         experiment = experiments.load(name)
-        values, _ = experiment.quickly(respelled(experiment.config, values))
+        values, _ = experiment.quickly(respell(experiment.config, values))
     with needing_packages():
         return lab.run(lab.prepare(name, values))

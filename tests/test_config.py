@@ -152,7 +152,10 @@ def test_a_list_with_blanks_is_a_list_and_its_command_too():
     command = command_of("base", {"context": [32, 768]})
     assert command == "ropelab base --context '32, 768'"
     # Numbers that nobody would write with such commas stay as they were.
-    assert command_of("base", {"context": [512, 4096]}).endswith(" 512,4096")
+    for lengths in ([512, 4096], [64, 256, 512], [128, 256]):
+        text = ",".join(map(str, lengths))
+        assert command_of("base", {"context": lengths}).endswith(f" {text}")
+        assert build(Sample, {"contexts": text}).contexts == tuple(lengths)
 
 
 @pytest.mark.parametrize(

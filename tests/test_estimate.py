@@ -14,7 +14,7 @@ import pytest
 
 import ropelab
 from ropelab.cli import runs
-from ropelab.cli.runs import at_most
+from ropelab.cli.runs import interrupt_after
 from ropelab.experiments import load
 from ropelab.lab import Lab
 from ropelab.models.lm.training import Recipe
@@ -253,7 +253,7 @@ def test_work_ends_when_the_minutes_are_over(capsys, monkeypatch, before):
         say(text)
 
     monkeypatch.setattr(runs, "say", say_inside)
-    with pytest.raises(KeyboardInterrupt), at_most(0.002):
+    with pytest.raises(KeyboardInterrupt), interrupt_after(0.002):
         inside.set()
         time.sleep(600)
     assert time.monotonic() - start < 300  # it waits for nothing
@@ -263,7 +263,7 @@ def test_work_ends_when_the_minutes_are_over(capsys, monkeypatch, before):
 
 @pytest.mark.usefixtures("heard")
 def test_nothing_is_left_of_minutes_that_are_not_over():
-    with at_most(1):
+    with interrupt_after(1):
         pass
     assert not [
         thread
@@ -285,7 +285,7 @@ def test_minutes_that_are_over_as_the_work_ends_interrupt_it_and_nothing_later(
 
     monkeypatch.setattr(runs, "say", say_late)
     monkeypatch.setattr(threading.Timer, "cancel", lambda _: ended.set())
-    with pytest.raises(KeyboardInterrupt), at_most(1e-9):
+    with pytest.raises(KeyboardInterrupt), interrupt_after(1e-9):
         assert over.wait(60)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

@@ -66,20 +66,28 @@ def application(word: str | None = None) -> typer.Typer:
     audit.register(app)
     for command in OTHERS:
         app.command(command.__name__)(command)
+
     first, *others = app.registered_commands
-    app.registered_commands = [each for each in (first, *others) if each.name == word]
     if word in experiments.NAMES:
+        app.registered_commands = []
         _add_command(app, experiments.load(word))
-    if app.registered_commands:
         return app
+    asked = [each for each in (first, *others) if each.name == word]
+    if asked:
+        app.registered_commands = asked
+        return app
+
+    app.registered_commands = [first]
     for name, about in experiments.listed().items():
         if word is None:
             _add_command(app, experiments.load(name))
         else:
             app.command(name, short_help=about["question"])(_without_flags)
-    for each in (first, *others) if word is not None else ():
-        each.help, each.callback = getdoc(each.callback), _without_flags
-    app.registered_commands = [first, *app.registered_commands, *others]
+    app.registered_commands += others
+    if word is not None:
+        for each in (first, *others):
+            each.help = getdoc(each.callback)
+            each.callback = _without_flags
     return app
 
 
@@ -89,22 +97,24 @@ def _without_flags() -> None:
 
 def _add_command(app: typer.Typer, experiment: Experiment) -> None:
     of_models = "dtype" in experiment.config.model_fields
+    without = set() if of_models else flags.OF_MODELS
 
     def command(*, options: Options, **given: Any) -> None:
         from ropelab.cli.runs import run_one
 
-        # A flag given several times names all values that it was given.
-        values = {
-            k: ", ".join(v) if isinstance(v, list) else v for k, v in given.items()
-        }
-        fields = {name: value for name, value in values.items() if value is not None}
-        # Arithmetic is computed by this process.
-        run_one(
-            experiment, fields, options if of_models else replace(options, workers=1)
-        )
+        fields = {}
+        for name, value in given.items():
+            # A flag given several times names all values that it was given.
+            text = ", ".join(value) if isinstance(value, list) else value
+            if text is not None:
+                fields[name] = text
+        if not of_models:
+            # Arithmetic is computed by this process.
+            options = replace(options, workers=1)
+        run_one(experiment, fields, options)
 
     own = flags.of_fields(experiment.config)
-    typed = flags.taking_options(command, set() if of_models else flags.OF_MODELS, own)
+    typed = flags.taking_options(command, without, own)
     help_text = f"{experiment.question}\n\nCannot show: {experiment.cannot_show}"
     app.command(experiment.name, help=help_text, short_help=experiment.question)(typed)
 
@@ -189,23 +199,23 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: errors are one line on stderr, never a
     traceback.
     """
-    typed = sys.argv[1:] if arguments is None else arguments
+    words = sys.argv[1:] if arguments is None else arguments
 
     def command() -> Any:
-        for before, word in pairwise(("ropelab", *typed)):
+        for before, word in pairwise(("ropelab", *words)):
             check_name(word)
             _refuse_empty(before, word)
+        name = next((word for word in words if not word.startswith("-")), "")
         # A shell that completes a command asks for all flags.
-        names = (word for word in typed if not word.startswith("-"))
-        app = application(
-            None if "_ROPELAB_COMPLETE" in os.environ else next(names, "")
-        )
+        completes = "_ROPELAB_COMPLETE" in os.environ
+        app = application(None if completes else name)
+
         try:
             with needing_packages():
-                return app(typed, prog_name="ropelab", standalone_mode=False)
+                return app(words, prog_name="ropelab", standalone_mode=False)
         except typer.TyperException as error:
             if error.exit_code != InputError.exit_status:
                 raise
-            raise InputError(explain(typed, error)) from None
+            raise InputError(explain(words, error)) from None
 
     sys.exit(status_of(command))

@@ -87,7 +87,8 @@ class Options:
 def option_of(name: str) -> Any:
     """Return a field of Options as an option for Typer."""
     about = dict(Options.__dataclass_fields__[name].metadata)
-    return Option(*(about.pop("names") or (flag_of(name),)), **about)
+    names = about.pop("names") or (flag_of(name),)
+    return Option(*names, **about)
 
 
 Results = Annotated[Path, option_of("results")]
@@ -109,52 +110,52 @@ def taking_options(
     It is called with one argument `options`; it takes none of those `without`.
     """
     if not own:
-        written = signature(command).parameters.values()
         own = [
-            _parameter(p.name, p.annotation, p.default)
-            for p in written
-            if p.name != "options"
+            _parameter(each.name, each.annotation, each.default)
+            for each in signature(command).parameters.values()
+            if each.name != "options"
         ]
     kinds = typing.get_type_hints(Options)
-    shared = [
-        _parameter(
-            each.name, Annotated[kinds[each.name], option_of(each.name)], each.default
-        )
-        for each in fields(Options)
-        if each.name not in without
-    ]
+    shared = []
+    for each in fields(Options):
+        if each.name not in without:
+            kind: Any = Annotated[kinds[each.name], option_of(each.name)]
+            shared.append(_parameter(each.name, kind, each.default))
 
-    def typed(**given: Any) -> None:
+    def call_command(**given: Any) -> None:
         options = Options(**{each.name: given.pop(each.name) for each in shared})
         command(**given, options=options)
 
     parameters = [*own, *shared]
-    typed.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    typed.__annotations__ = {each.name: each.annotation for each in parameters}
-    typed.__doc__ = command.__doc__
-    return typed
+    annotations = {each.name: each.annotation for each in parameters}
+    call_command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    call_command.__annotations__ = annotations
+    call_command.__doc__ = command.__doc__
+    return call_command
 
 
 def of_fields(config: "type[Config]") -> list[Parameter]:
     """Return the parameters that set the fields of a config."""
     others = spellings(config.model_fields)
-    made = []
+    parameters = []
     for name, info in config.model_fields.items():
         if name == config.argument:
             # A config file may give it as well.
             argument = Argument(metavar="MODEL", help=info.description)
-            made.append(_parameter(name, Annotated[str | None, argument]))
-        else:
-            made.append(_parameter(name, _option(name, info)))
-            # a flag of its own, so that both are not the last one
-            if theirs := others.get(name):
-                same = _option(theirs, info, f"the same as {flag_of(name)}")
-                made.append(_parameter(theirs, same))
+            parameters.append(_parameter(name, Annotated[str | None, argument]))
+            continue
+        parameters.append(_parameter(name, _option(name, info)))
+        other = others.get(name)
+        if other:
+            # A flag of its own: of two names of one flag the last would win.
+            option = _option(other, info, f"the same as {flag_of(name)}")
+            parameters.append(_parameter(other, option))
+
     if "rotary_dim" in config.model_fields:
         text = "rotary_dim as a share of head_dim"
         share = Option(flag_of(PARTIAL), metavar="X", help=text)
-        made.append(_parameter(PARTIAL, Annotated[str | None, share]))
-    return made
+        parameters.append(_parameter(PARTIAL, Annotated[str | None, share]))
+    return parameters
 
 
 def _parameter(name: str, kind: Any, default: Any = None) -> Parameter:
@@ -163,8 +164,10 @@ def _parameter(name: str, kind: Any, default: Any = None) -> Parameter:
 
 def _option(name: str, info: "FieldInfo", help_text: str = "") -> Any:
     flag = flag_of(name)
-    default = default_text(None if info.is_required() else info.default)
-    help_text = help_text or f"{info.description}{default}"
+    if not help_text:
+        default = None if info.is_required() else info.default
+        help_text = f"{info.description}{default_text(default)}"
+
     if info.annotation is bool:
         return Annotated[bool | None, Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
     value = metavar(info.annotation)
@@ -184,18 +187,22 @@ def default_text(default: object) -> str:
         text = ",".join(map(str, default))
     elif isinstance(default, bool):
         text = "yes" if default else "no"
+    elif default is None:
+        text = ""
     else:
-        text = "" if default is None else plain(default)
+        text = plain(default)
     return f"  [default: {text}]" if text else ""
 
 
 def metavar(kind: Any) -> str:
     """Return the placeholder of a flag's value, from the type of its field."""
-    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    origin = typing.get_origin(kind)
+    parts = typing.get_args(kind)
     if origin is Annotated:
         return metavar(parts[0])
     if origin in (Union, types.UnionType):
-        return metavar(next(part for part in parts if part is not type(None)))
+        some = [part for part in parts if part is not type(None)]
+        return metavar(some[0])
     if origin is Literal:
         return "|".join(map(str, parts))
     if origin is tuple:

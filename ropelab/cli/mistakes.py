@@ -56,7 +56,8 @@ def _problem_of(error: Any) -> str:
     # A command without a config needs no pydantic.
     from ropelab.runs.config import plain_words
 
-    return f"{value[1].split(' / ')[0]} {plain_words(value[2])}"
+    flag = value[1].split(" / ")[0]
+    return f"{flag} {plain_words(value[2])}"
 
 
 def _with_command(words: Sequence[str], error: Any) -> list[str]:
@@ -100,16 +101,19 @@ def _with_flags(words: Sequence[str], problem: str, error: Any) -> list[str]:
 
     if meant != rest and (meant or unknown in NEEDLESS):
         return ["ropelab", command, *meant]
-    known = command if command and not command.startswith("-") else ""
-    return ["ropelab", *filter(None, [known]), "--help"]
+    if not command or command.startswith("-"):
+        return ["ropelab", "--help"]
+    return ["ropelab", command, "--help"]
 
 
 def _options_of(error: Any) -> list[str]:
     context = getattr(error, "ctx", None)
     if context is None:
         return []
-    parameters = context.command.params
-    return [flag for each in parameters for flag in each.opts if flag.startswith("--")]
+    options: list[str] = []
+    for parameter in context.command.params:
+        options += [flag for flag in parameter.opts if flag.startswith("--")]
+    return options
 
 
 def _with_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[str]:
@@ -119,6 +123,7 @@ def _with_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[str]
         if typed in NEEDLESS:
             return [word for word in rest if word != typed]
         return rest
+
     meant = []
     for word in rest:
         name, equals, value = word.partition("=")
@@ -143,14 +148,17 @@ def flag_meant(typed: str, options: Sequence[str]) -> str:
     same = f"--{word}"
     if same in options:
         return same
+
     for name, flags in TABLES["flags"].items():
         if word == name or word in TABLES["words"].get(name, ()):
             for flag in flags:
                 if f"--{flag}" in options:
                     return f"--{flag}"
+
     longer = [flag for flag in options if len(word) > 2 and flag.startswith(same)]
     near = get_close_matches(same, options, n=1, cutoff=CUTOFF)
-    return next(iter([*longer, *near]), "")
+    similar = [*longer, *near]
+    return similar[0] if similar else ""
 
 
 def _with_named_values(
@@ -160,13 +168,15 @@ def _with_named_values(
     extra = re.sub(r"^.*\((.*)\)$", r"\1", problem).split()
     meant = []
     for word in rest:
-        if word in extra:
-            extra.remove(word)
-            flag = _flag_for(word, options)
-            if not flag:
-                return []
-            meant.append(flag)
-        meant.append(word)
+        if word not in extra:
+            meant.append(word)
+            continue
+
+        extra.remove(word)
+        flag = _flag_for(word, options)
+        if not flag:
+            return []
+        meant += [flag, word]
     return meant
 
 
@@ -218,8 +228,12 @@ def _for_audit(rest: Sequence[str]) -> list[str]:
             place = rest.index(flag)
             others = [*rest[:place], *rest[place + 2 :]]
             return [*others, "--json", ">", rest[place + 1]]
-    found, meant = taken(rest)
-    flags = [word for flag in found for word in flag if word]
+    settings, meant = taken(rest)
+    flags: list[str] = []
+    for flag, value in settings:
+        flags.append(flag)
+        if value:
+            flags.append(value)
     if flags:
         return [*meant, "--flags", shlex.join(flags)]
     return meant
@@ -232,16 +246,17 @@ def _for_emit(rest: Sequence[str]) -> list[str]:
     file = next((word for word in meant if _is_named_file(word)), "")
     if file and "--from" not in meant:
         meant = ["--from", file, *(word for word in meant if word != file)]
+
+    context = "128k"
     if "--factor" in meant[:-1]:
         place = meant.index("--factor")
         factor = meant[place + 1]
         meant = [*meant[:place], *meant[place + 2 :]]
         if not any(word.startswith(("--from", "--model")) for word in meant):
             meant += ["--from", "config.json"]
-        if not any(word.startswith("--context") for word in meant):
-            meant += ["--context", _stretched(meant, factor)]
+        context = _stretch_length(meant, factor)
     if meant and not any(word.startswith("--context") for word in meant):
-        meant += ["--context", "128k"]
+        meant += ["--context", context]
     return meant
 
 
@@ -251,7 +266,7 @@ def _is_named_file(word: str) -> bool:
     return word.endswith(SUFFIXES) or Path(word).exists()
 
 
-def _stretched(words: Sequence[str], factor: str) -> str:
+def _stretch_length(words: Sequence[str], factor: str) -> str:
     """Return the trained length of a known model among some words times a factor, else
     128k.
     """

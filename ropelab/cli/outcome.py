@@ -36,31 +36,44 @@ def status_of(command: Callable[[], Any]) -> int:
     except typer.TyperException as error:
         return _fail(error.format_message(), error.exit_code)
     except KeyboardInterrupt:
-        status = INTERRUPTED
+        return _end_interrupted()
     except OSError as error:
         return _machine_failure(error)
     except BaseException as error:
-        # An interrupted import may end in an error of its own, as where __set_name__ is
-        # called.
-        if not interrupts.received:
-            # else nothing of one's own was asked for
-            own = sys.modules.get("ropelab.runs.own")
-            if own and (place := own.place_of(error)):
-                return _fail(
-                    f"{place}: {type(error).__name__}: {error}", InputError.exit_status
-                )
-            if isinstance(error, SystemExit):
-                raise
-            return defect(error)
-        status = INTERRUPTED
+        if interrupts.received:
+            # An interrupted import may end in an error of its own, as where
+            # __set_name__ is called.
+            return _end_interrupted()
+        place = _place_in_own_code(error)
+        if place:
+            text = f"{place}: {type(error).__name__}: {error}"
+            return _fail(text, InputError.exit_status)
+        if isinstance(error, SystemExit):
+            raise
+        return defect(error)
+
     if status == INTERRUPTED:
-        # CPython remembers that a KeyboardInterrupt left some exec() of a text, as
-        # dataclasses use, and would end by SIGINT whatever the status; the next exec()
-        # makes it forget.
-        exec("")
-        message = "interrupted; finished parts are kept and the same command continues"
-        return _fail(message, 128 + (*interrupts.received, signal.SIGINT)[0])
+        return _end_interrupted()
     return status if isinstance(status, int) else 0
+
+
+def _place_in_own_code(error: BaseException) -> str:
+    """Return the file and line of the user's own code in which an error arose, empty
+    for none.
+    """
+    # Without the module nothing of one's own was asked for.
+    own = sys.modules.get("ropelab.runs.own")
+    return own.place_of(error) if own else ""
+
+
+def _end_interrupted() -> int:
+    # CPython remembers that a KeyboardInterrupt left some exec() of a text, as
+    # dataclasses use, and would end by SIGINT whatever the status; the next exec()
+    # makes it forget.
+    exec("")
+    message = "interrupted; finished parts are kept and the same command continues"
+    number = interrupts.received[0] if interrupts.received else signal.SIGINT
+    return _fail(message, 128 + number)
 
 
 def complete_streams() -> None:
@@ -72,6 +85,7 @@ def complete_streams() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
+
     sys.stdin = sys.stdin or Path(os.devnull).open()  # noqa: SIM115
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
@@ -85,12 +99,13 @@ def _machine_failure(error: OSError) -> int:
     is raised.
     """
     if error.errno == errno.EPIPE:
-        # so that nothing is written there at the exit
+        # Nothing is to be written there at the exit.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if error.errno is None and isinstance(error.__cause__, OSError):
         error = error.__cause__  # matplotlib wraps the reason why a file cannot be read
+
     if error.errno is None:
         return defect(error)
     where = f" ({error.filename})" if error.filename else ""

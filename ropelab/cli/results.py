@@ -14,6 +14,9 @@ from ropelab.cli.flags import Json, Options, Results
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.errors import InputError, known, printable
 
+# Rows of each table of a comparison that the terminal shows.
+MOST_ROWS = 12
+
 
 def report(
     runs: Annotated[
@@ -96,16 +99,16 @@ def export(
     from ropelab.show.page.shown import find_runs
 
     known("export format", kind, export.ENDINGS)
-    found, *others = find_runs([run], judge_run)
+    shown, *others = find_runs([run], judge_run)
     if others:
         raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
-    tables = export.chosen(found, table or ())
+    tables = export.chosen(shown, table or ())
     if output is None:
-        text = export.text_of(found, tables, kind)
+        text = export.text_of(shown, tables, kind)
         typer.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
-    else:
-        for path in write(export.as_files(found, tables, kind), output):
-            print_line(path)
+        return
+    for path in write(export.as_files(shown, tables, kind), output):
+        print_line(path)
 
 
 def compare(
@@ -123,23 +126,26 @@ def compare(
     from ropelab.show import compare, terminal
     from ropelab.show.page.shown import find_runs
 
-    runs = [find_runs([path], judge_run) for path in (first, second)]
-    if any(len(found) != 1 for found in runs):
-        raise InputError(
-            "compare takes the folders of two runs, each with a manifest.json"
-        )
-    answer, tables = compare.compared(runs[0][0], runs[1][0])
+    runs = []
+    for path in (first, second):
+        shown, *others = find_runs([path], judge_run)
+        if others:
+            raise InputError(
+                "compare takes the folders of two runs, each with a manifest.json"
+            )
+        runs.append(shown)
+    answer, tables = compare.compared(*runs)
+
     if json:
         rows = {name: to_records(table) for name, table in tables.items()}
         print_document({"experiment": "compare", "answer": answer, "tables": rows})
-    else:
-        terminal.show_paragraph(answer)
-        for name, table in tables.items():
-            if len(table):
-                terminal.show_more(name, table.head(12))
-        terminal.show_places(
-            {"next": shlex.join(["ropelab", "report", str(first), str(second)])}
-        )
+        return
+    terminal.show_paragraph(answer)
+    for name, table in tables.items():
+        if len(table):
+            terminal.show_more(name, table.head(MOST_ROWS))
+    following = shlex.join(["ropelab", "report", str(first), str(second)])
+    terminal.show_places({"next": following})
 
 
 def schema(
@@ -156,10 +162,10 @@ def list_configs() -> None:
     from ropelab.runs import builtin
     from ropelab.show.terminal import GAP, show_paragraph
 
-    found = builtin.listed()
-    width = max(map(len, found), default=0) + GAP
+    configs = builtin.listed()
+    width = max(map(len, configs), default=0) + GAP
     show_paragraph("Configs that come with ropelab; each is run by `ropelab run NAME`:")
-    for name, about in found.items():
+    for name, about in configs.items():
         show_paragraph(f"{name:<{width}}{about}", indent=GAP, hanging=width)
     show_paragraph(
         "Your own: `ropelab run PATH`. All but those in folders: `ropelab run configs`."

@@ -17,7 +17,7 @@ from ropelab.experiments import Experiment
 from ropelab.lab import Lab, Run
 from ropelab.runs import builtin
 from ropelab.runs.cell import silent
-from ropelab.runs.config import Label, read_toml, respelled, take_label
+from ropelab.runs.config import Label, read_toml, respell, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, known, say
 from ropelab.runs.folders import check_own
@@ -37,53 +37,79 @@ MOST_SEEDS = 20
 def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) -> None:
     """Make a run from a config file and from flags, which override it, and show it."""
     draw_more = _more_figures(options)
-    label, values = Label(), dict[str, Any]()
-    if path := options.config:
-        name, found = read_toml(path)
-        if name != experiment.name:
-            raise InputError(
-                f"{path} is a config for '{name}', not for '{experiment.name}'"
-            )
-        if "grid" in found or "case" in found:
-            raise InputError(f"{path} asks for many runs: ropelab run {path}")
-        label, values = take_label(path, found)
-    kind = experiment.config
-    values, fields = respelled(kind, values), respelled(kind, fields, flag_of)
-    # The rotated share of the head: whichever a flag says wins over both in a file.
-    share = {"rotary_dim", PARTIAL} if {"rotary_dim", PARTIAL} & {*fields} else set()
-    given = {
-        name: value for name, value in values.items() if name not in share
-    } | fields
-    lab = _lab(options)
-    given, less = experiment.quickly(given) if options.quick else (given, "")
+    label = Label()
+    values: dict[str, Any] = {}
+    if options.config:
+        label, values = _read_config(options.config, experiment.name)
+    given = _override(experiment, values, fields)
+    lab = _make_lab(options)
+    less = ""
+    if options.quick:
+        given, less = experiment.quickly(given)
     plan = lab.prepare(experiment.name, given, flag_of)
+
     if not options.quiet:
         _say_single_seed(fields)
     if less:
         say(f"--quick: {less}; a first look, and no verdict on longer work")
-    with _engine(options) as engine, at_most(options.max_minutes):
+    with _engine(options) as engine, interrupt_after(options.max_minutes):
         run = replace(lab, engine=engine).run(replace(plan, label=label))
     draw_more(run)
+
     if options.json:
-        tables = dict(run.tables)
-        verdicts = run.verdicts()
-        if len(verdicts):
-            tables["literature"] = verdicts
-        document = {
-            "experiment": experiment.name,
-            "config": run.config.model_dump(mode="json"),
-            "answer": run.answer,
-            "summary": to_records(run.summary()),
-            "tables": {name: to_records(table) for name, table in tables.items()},
-            "run": str(run.folder),
-        }
-        print_document(document)
+        _print_run(experiment, run)
     elif not options.quiet:
-        terminal.show_answer(run.answer, run.summary(), *run.further().values())
-        if "explain" in run.tables:
-            asked = "Position by position, as asked with --explain:"
-            terminal.show_more(asked, run.tables["explain"])
-        terminal.show_places(_places(run))
+        _show_run(run)
+
+
+def _read_config(path: Path, experiment: str) -> tuple[Label, dict[str, Any]]:
+    """Read a config file of one run; InputError if it is of another experiment, or asks
+    for many runs.
+    """
+    name, values = read_toml(path)
+    if name != experiment:
+        raise InputError(f"{path} is a config for '{name}', not for '{experiment}'")
+    if "grid" in values or "case" in values:
+        raise InputError(f"{path} asks for many runs: ropelab run {path}")
+    return take_label(path, values)
+
+
+def _override(
+    experiment: Experiment, values: dict[str, Any], fields: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the values of a file under those of flags, all under our names."""
+    kind = experiment.config
+    values = respell(kind, values)
+    fields = respell(kind, fields, flag_of)
+    # The rotated share of the head: whichever a flag says wins over both in a file.
+    share = {"rotary_dim", PARTIAL}
+    if share & fields.keys():
+        values = {name: value for name, value in values.items() if name not in share}
+    return values | fields
+
+
+def _print_run(experiment: Experiment, run: Run) -> None:
+    tables = dict(run.tables)
+    verdicts = run.verdicts()
+    if len(verdicts):
+        tables["literature"] = verdicts
+    document = {
+        "experiment": experiment.name,
+        "config": run.config.model_dump(mode="json"),
+        "answer": run.answer,
+        "summary": to_records(run.summary()),
+        "tables": {name: to_records(table) for name, table in tables.items()},
+        "run": str(run.folder),
+    }
+    print_document(document)
+
+
+def _show_run(run: Run) -> None:
+    terminal.show_answer(run.answer, run.summary(), *run.further().values())
+    if "explain" in run.tables:
+        title = "Position by position, as asked with --explain:"
+        terminal.show_more(title, run.tables["explain"])
+    terminal.show_places(_find_places(run))
 
 
 def _say_single_seed(fields: Mapping[str, Any]) -> None:
@@ -99,10 +125,13 @@ def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) 
     from ropelab.sweeps import shares
 
     share = shares.read_shard(shard) if shard else None
-    lab, sweeps = _asked(paths, index, options)
+    lab, sweeps = _read_files(paths, index, options)
     ahead = shares.look_ahead(sweeps, lab)
-    part = share and shares.lines_of_share(shares.share_of(ahead, share), lab)
-    for line in part or shares.lines(ahead, lab):
+    if share:
+        lines = shares.lines_of_share(shares.share_of(ahead, share), lab)
+    else:
+        lines = shares.lines(ahead, lab)
+    for line in lines:
         print_line(line)
 
 
@@ -114,18 +143,21 @@ def compute_share(
     """
     from ropelab.sweeps import shares
 
-    share = shares.read_shard(shard)
-    lab, sweeps = _asked(paths, index, options)
+    number, count = shares.read_shard(shard)
+    lab, sweeps = _read_files(paths, index, options)
     if lab.force:
         raise InputError(
             "--force makes everything anew, which shards cannot share; give one"
         )
-    with _engine(options) as engine, at_most(options.max_minutes):
-        mine = shares.share_of(shares.look_ahead(sweeps, lab), share)
-        shares.compute(mine, replace(lab, engine=engine))
-    done = [f"{count_of(n, 'cell')} {what}" for what, n in mine.counts.items() if n]
+
+    with _engine(options) as engine, interrupt_after(options.max_minutes):
+        ahead = shares.look_ahead(sweeps, lab)
+        share = shares.share_of(ahead, (number, count))
+        shares.compute(share, replace(lab, engine=engine))
+
+    counts = [f"{count_of(n, 'cell')} {what}" for what, n in share.counts.items() if n]
     print_line(
-        f"shard {share[0]}/{share[1]}: {', '.join(done) or 'nothing to do'}; when all"
+        f"shard {number}/{count}: {', '.join(counts) or 'nothing to do'}; when all"
         " shards are done, the same command without --shard makes the tables"
     )
 
@@ -135,7 +167,7 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     results.
     """
     draw_more = _more_figures(options)
-    lab, sweeps = _asked(paths, index, options)
+    lab, sweeps = _read_files(paths, index, options)
     # Imported here: a single run, and what is refused, does without the page.
     from ropelab.claims.ledger import judge_run
     from ropelab.show.gallery import write_index
@@ -145,23 +177,23 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
 
     plans = [plan for sweep in sweeps for plan in sweep.plans]
     runs: dict[str, Run] = {}
-    with _engine(options) as engine, at_most(options.max_minutes):
+    with _engine(options) as engine, interrupt_after(options.max_minutes):
         for number, run in replace(lab, engine=engine).run_all(plans):
             origin = plans[number].label.origin
             runs[origin] = run
             draw_more(run)
-            if not options.quiet:
-                print_line(f"[{len(runs)}/{len(plans)}] {origin}")
-                print_line(
-                    f"    {run.answer}\n   "
-                    f" {run.folder}{' (reused)' if run.reused else ''}"
-                )
+            if options.quiet:
+                continue
+            print_line(f"[{len(runs)}/{len(plans)}] {origin}")
+            reused = " (reused)" if run.reused else ""
+            print_line(f"    {run.answer}\n    {run.folder}{reused}")
+
     for sweep in sweeps:
         if sweep.keys:
-            folder = combine(
-                sweep, [runs[plan.label.origin] for plan in sweep.plans], lab
-            )
+            own = [runs[plan.label.origin] for plan in sweep.plans]
+            folder = combine(sweep, own, lab)
             print_line(f"{sweep.path}: all runs in one table: {folder}")
+
     results = options.results
     if all(run.reused for run in runs.values()):
         try:
@@ -169,6 +201,7 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
         except InputError as error:
             say(f"index and page are not written: {error}")
             return
+
     print_line(f"index: {write_index(results, index)}")
     drawing = silent if options.quiet else terminal.Delayed(terminal.progress_here())
     page = write_report(
@@ -177,9 +210,12 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     print_line(f"page: {page}")
 
 
-def _asked(
+def _read_files(
     paths: Sequence[Path], index: str, options: Options
 ) -> "tuple[Lab, list[Sweep]]":
+    """Return the lab of some options, and the runs that files ask for; InputError where
+    an index or a page could not be written.
+    """
     from ropelab.show import gallery
     from ropelab.show.gallery import check_index
     from ropelab.show.page import document
@@ -188,8 +224,9 @@ def _asked(
     check_index(index)
     check_own(options.results / index, gallery.MARK)
     check_own(options.results / "index.html", document.MARK)
-    lab = _lab(options)
-    return lab, read_sweeps([builtin.resolved(path) for path in paths], lab)
+    lab = _make_lab(options)
+    files = [builtin.resolved(path) for path in paths]
+    return lab, read_sweeps(files, lab)
 
 
 def _more_figures(options: Options) -> Callable[[Run], object]:
@@ -200,23 +237,28 @@ def _more_figures(options: Options) -> Callable[[Run], object]:
     kind = known("figure style", options.style, drawn.STYLES)
 
     def draw(run: Run) -> None:
-        if run.folder and (names, kind) != (("png",), "screen"):  # those every run has
-            drawn.write_own(
-                drawn.as_files(run.figures(kind), names, kind), run.folder / "figures"
-            )
+        # Those that every run has.
+        usual = names == ("png",) and kind == "screen"
+        if run.folder and not usual:
+            files = drawn.as_files(run.figures(kind), names, kind)
+            drawn.write_own(files, run.folder / "figures")
 
     return draw
 
 
-def _lab(options: Options) -> Lab:
-    # figures go to files: no window is opened
+def _make_lab(options: Options) -> Lab:
+    # Figures go to files: no window is opened.
     os.environ.setdefault("MPLBACKEND", "agg")
     quiet = options.quiet or (options.json and not sys.stderr.isatty())
+    figures = options.figures
+    if figures is None:
+        figures = not options.json
+
     return Lab(
-        options.results,
-        options.force,
-        options.redraw,
-        not options.json if options.figures is None else options.figures,
+        results=options.results,
+        force=options.force,
+        redraw=options.redraw,
+        figures=figures,
         progress=silent if quiet else terminal.progress_here(),
         waiting=terminal.say_waiting,
         notice=None if quiet else say,
@@ -227,7 +269,7 @@ def _lab(options: Options) -> Lab:
 
 
 @contextmanager
-def at_most(minutes: float | None) -> Iterator[None]:
+def interrupt_after(minutes: float | None) -> Iterator[None]:
     """Interrupt the block as Ctrl-C does when so many minutes have passed."""
     if not minutes:
         yield
@@ -237,10 +279,11 @@ def at_most(minutes: float | None) -> Iterator[None]:
         say(f"--max-minutes {minutes:g} are over")
         # To the main thread, which may wait for a worker: sent to this one it would go
         # on waiting.
-        send = getattr(
-            signal, "pthread_kill", lambda _, number: signal.raise_signal(number)
-        )
-        send(main_thread().ident, signal.SIGINT)
+        main = main_thread().ident
+        if hasattr(signal, "pthread_kill") and main is not None:
+            signal.pthread_kill(main, signal.SIGINT)
+        else:
+            signal.raise_signal(signal.SIGINT)
 
     timer = Timer(60 * minutes, end)
     # a late signal interrupts one step of it, not the others
@@ -259,14 +302,12 @@ def _engine(options: Options) -> Iterator[Engine]:
     """Hold the engine that is asked for while the block runs; one local worker is this
     process.
     """
-    if (
-        known("engine", options.engine, ("local", "ray")) == "local"
-        and options.address is not None
-    ):
+    name = known("engine", options.engine, ("local", "ray"))
+    if name == "local" and options.address is not None:
         raise InputError("--address names a Ray cluster; give --engine ray with it")
     # Imported here: loky and Ray are slow to load.
     engine: Engine = Here()
-    if options.engine == "ray":
+    if name == "ray":
         from ropelab.runs.engine.on_ray import OnRay
 
         engine = OnRay(options.address, options.workers)
@@ -280,15 +321,17 @@ def _engine(options: Options) -> Iterator[Engine]:
         engine.stop()
 
 
-def _places(run: Run) -> dict[str, str]:
+def _find_places(run: Run) -> dict[str, str]:
     """Return the folder, the figure to open first, and the command to type next."""
-    manifest = run.folder and read_manifest(run.folder)
-    figures = (manifest or {}).get("figures")
-    device, dtype = getattr(run.config, "device", ""), getattr(run.config, "dtype", "")
-    computed = f"on {device}{f' in {dtype}' if dtype else ''}" if device else ""
-    return {
-        ("reused" if run.reused else "run"): str(run.folder),
-        **({"made": computed} if computed else {}),
-        **({"open": f"{figures[0]} first, of {len(figures)}"} if figures else {}),
-        "next": run.following,
-    }
+    places = {"reused" if run.reused else "run": str(run.folder)}
+    device = getattr(run.config, "device", "")
+    dtype = getattr(run.config, "dtype", "")
+    if device:
+        places["made"] = f"on {device} in {dtype}" if dtype else f"on {device}"
+
+    manifest = read_manifest(run.folder) if run.folder else None
+    figures = manifest.get("figures") if manifest else None
+    if figures:
+        places["open"] = f"{figures[0]} first, of {len(figures)}"
+    places["next"] = run.following
+    return places

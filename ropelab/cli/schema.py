@@ -29,9 +29,22 @@ class Finding(TypedDict):
     do: str
 
 
-_ROWS = dict.fromkeys(("runtimes", "keys", "pairs", "context", "precision"), list[Row])
-AUDIT_TABLES = document("AuditTables", **_ROWS, findings=list[Finding])
-AUDITED = document("AuditedFile", name=str, answer=str, length=int, tables=AUDIT_TABLES)
+AUDIT_TABLES = document(
+    "AuditTables",
+    runtimes=list[Row],
+    keys=list[Row],
+    pairs=list[Row],
+    context=list[Row],
+    precision=list[Row],
+    findings=list[Finding],
+)
+AUDITED = document(
+    "AuditedFile",
+    name=str,
+    answer=str,
+    length=int,
+    tables=AUDIT_TABLES,
+)
 
 
 class Audit(TypedDict):
@@ -42,29 +55,58 @@ class Audit(TypedDict):
     draft: NotRequired[list[Row]]
 
 
-_CHECKED = {"target": str, "answer": str, "wrong": bool, "fix": str, "called": str}
-_EXAMINED = {
-    "model": str,
-    "answer": str,
-    "broken": bool,
-    "cpu_s": float,
-    "peak_bytes": int,
-}
-_WRITTEN = {"method": str, "note": str, "replaced": str, "targets": list[Row]}
+EMISSION = document(
+    "Emission",
+    experiment=Literal["emit"],
+    method=str,
+    note=str,
+    replaced=str,
+    targets=list[Row],
+)
+CHECK = document(
+    "Check",
+    experiment=Literal["check"],
+    target=str,
+    answer=str,
+    wrong=bool,
+    fix=str,
+    called=str,
+    tables=Tables,
+)
+DOCTOR = document(
+    "Doctor",
+    experiment=Literal["doctor"],
+    model=str,
+    answer=str,
+    broken=bool,
+    cpu_s=float,
+    peak_bytes=int,
+    tables=Tables,
+)
+VECTORS = document("Vectors", experiment=Literal["vectors"], tables=Tables)
+COMPARISON = document(
+    "Comparison",
+    experiment=Literal["compare"],
+    answer=str,
+    tables=Tables,
+)
 CATALOGUE = document("Catalogue", tables=Tables)
-RUN = document("Run", experiment=str, config=Row, answer=str, tables=Tables, run=str)
+RUN = document(
+    "Run",
+    experiment=str,
+    config=Row,
+    answer=str,
+    tables=Tables,
+    run=str,
+)
 
 SHAPES: dict[str, Any] = {
     "audit": Audit,
-    "emit": document("Emission", experiment=Literal["emit"], **_WRITTEN),
-    "check": document("Check", experiment=Literal["check"], **_CHECKED, tables=Tables),
-    "doctor": document(
-        "Doctor", experiment=Literal["doctor"], **_EXAMINED, tables=Tables
-    ),
-    "vectors": document("Vectors", experiment=Literal["vectors"], tables=Tables),
-    "compare": document(
-        "Comparison", experiment=Literal["compare"], answer=str, tables=Tables
-    ),
+    "emit": EMISSION,
+    "check": CHECK,
+    "doctor": DOCTOR,
+    "vectors": VECTORS,
+    "compare": COMPARISON,
     "methods": CATALOGUE,
     "models": CATALOGUE,
 }
@@ -73,9 +115,9 @@ SHAPES: dict[str, Any] = {
 def schema_of(command: str) -> dict[str, Any]:
     """Return the schema of a command's --json; InputError if it has none."""
     known("command with --json", command, (*SHAPES, *NAMES))
-    found = TypeAdapter(SHAPES.get(command, RUN)).json_schema()
+    schema = TypeAdapter(SHAPES.get(command, RUN)).json_schema()
     if command not in SHAPES:
         config = load(command).config.model_json_schema(mode="serialization")
-        found["$defs"] = config.pop("$defs", {})
-        found["properties"] |= {"experiment": {"const": command}, "config": config}
-    return found
+        schema["$defs"] = config.pop("$defs", {})
+        schema["properties"] |= {"experiment": {"const": command}, "config": config}
+    return schema

@@ -53,7 +53,7 @@ MOST_PAIRS = 10_000
 MODEL_SUFFIXES = (".json", ".gguf", ".safetensors")
 
 
-def _even(value: int) -> int:
+def _check_even(value: int) -> int:
     if value % 2:
         raise ValueError("must be even: rotary features come in pairs")
     return value
@@ -74,7 +74,9 @@ def _as_distinct(split: Callable[[object], object]) -> WrapValidator:
 
 
 def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
-    return resolve_dtype(asked, info.data["device"]) if "device" in info.data else asked
+    if "device" not in info.data:
+        return asked
+    return resolve_dtype(asked, info.data["device"])
 
 
 # Whole numbers beyond this are not exact in float64, in which positions are computed.
@@ -83,7 +85,10 @@ LARGEST = 2**53
 WIDEST = 2**20
 Count = Annotated[int, BeforeValidator(read_number), Field(ge=1, le=LARGEST)]
 EvenCount = Annotated[
-    int, BeforeValidator(read_number), Field(ge=2, le=WIDEST), AfterValidator(_even)
+    int,
+    BeforeValidator(read_number),
+    Field(ge=2, le=WIDEST),
+    AfterValidator(_check_even),
 ]
 Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0, le=LARGEST)]
 Real = Annotated[float, BeforeValidator(read_plain_number), Field(allow_inf_nan=False)]
@@ -116,25 +121,24 @@ Dtype = Annotated[
 WORDS: dict[str, dict[str, str]] = table_beside(__file__)
 
 
-def respelled(
+def respell(
     config_class: "type[Config]",
     values: Mapping[str, Any],
     name: Callable[[str], str] = str,
 ) -> dict[str, Any]:
     """Return values under our names; InputError for a field in both spellings."""
-    found = dict(values)
+    under_ours = dict(values)
     for ours, theirs in spellings(config_class.model_fields).items():
-        if theirs in found:
-            if ours in found:
-                raise InputError(
-                    f"{name(ours)} and {name(theirs)} are the same; give one"
-                )
-            found[ours] = found.pop(theirs)
-    if PARTIAL in found and found.get("rotary_dim") is not None:
-        raise InputError(
-            f"{name('rotary_dim')} and {name(PARTIAL)} are the same; give one"
-        )
-    return found
+        if theirs not in under_ours:
+            continue
+        if ours in under_ours:
+            raise InputError(f"{name(ours)} and {name(theirs)} are the same; give one")
+        under_ours[ours] = under_ours.pop(theirs)
+
+    if PARTIAL in under_ours and under_ours.get("rotary_dim") is not None:
+        both = f"{name('rotary_dim')} and {name(PARTIAL)}"
+        raise InputError(f"{both} are the same; give one")
+    return under_ours
 
 
 class Config(BaseModel):
@@ -151,22 +155,21 @@ class Config(BaseModel):
         # As transformers computes rotary_dim from partial_rotary_factor.
         if not isinstance(values, dict) or PARTIAL not in values:
             return values
-        others = {name: value for name, value in values.items() if name != PARTIAL}
-        share, head_dim = values[PARTIAL], cls.model_fields["head_dim"].default
+        others = dict(values)
+        share = others.pop(PARTIAL)
+        head_dim = others.get("head_dim", cls.model_fields["head_dim"].default)
+
         try:
-            part, whole = (
-                read_number(share),
-                read_number(others.get("head_dim", head_dim)),
-            )
+            part = read_number(share)
+            whole = read_number(head_dim)
         except ValueError as error:
             raise ValueError(f"{PARTIAL} {error}, got {share!r}") from None
-        if not (
-            isinstance(part, int | float) and isinstance(whole, int) and 0 < part <= 1
-        ):
-            raise ValueError(
-                f"{PARTIAL} must be a number above 0 and up to 1, got {share!r}"
-            )
-        return others | {"rotary_dim": int(part * whole)}
+        wrong = f"{PARTIAL} must be a number above 0 and up to 1, got {share!r}"
+        if not isinstance(part, int | float) or not isinstance(whole, int):
+            raise ValueError(wrong)
+        if not 0 < part <= 1:
+            raise ValueError(wrong)
+        return {**others, "rotary_dim": int(part * whole)}
 
     @model_validator(mode="after")
     def _listable(self) -> Self:
@@ -213,35 +216,39 @@ class Config(BaseModel):
         """Return the fields that differ from the defaults, or from those of the named
         model.
         """
-        named = {"model": model} if (model := getattr(self, "model", "")) else {}
+        model = getattr(self, "model", "")
+        named = {"model": model} if model else {}
         default = type(self)(**named).model_dump(mode="json")
         mine = self.model_dump(mode="json")
         # None is no text to type: it was left out where something else was given.
-        others = {
-            k: v for k, v in mine.items() if v != default.get(k) and v is not None
+        given = {name: value for name, value in mine.items() if value is not None}
+        return named | {
+            name: value for name, value in given.items() if value != default.get(name)
         }
-        return {**named, **others}
 
     def command(self, experiment: str) -> str:
         """Return the command that makes the run of this config again, quoted for a
         shell.
         """
-        values, given = self.changed(), self.model_fields_set
+        values = self.changed()
+        given = self.model_fields_set
+        if not self._follows_from(values):
+            # What equals a default may matter beside the others.
+            for name, value in self.model_dump(mode="json", include=given).items():
+                if value not in (None, "", []):
+                    values[name] = value
+        return command_of(experiment, values, self.argument)
+
+    def _follows_from(self, values: Mapping[str, Any]) -> bool:
+        """Return True if these values alone give this config again."""
         try:
             again = type(self)(**values)
-            # A trained length that is given has a meaning of its own: the factor
-            # follows from it.
-            same = again == self and "train_len" not in given - again.model_fields_set
         except ValidationError:
-            same = False
-        if not same:  # what equals a default may matter beside the others
-            mine = self.model_dump(mode="json", include=given)
-            values |= {
-                name: value
-                for name, value in mine.items()
-                if value not in (None, "", [])
-            }
-        return command_of(experiment, values, self.argument)
+            return False
+        # A trained length that is given has a meaning of its own: the factor follows
+        # from it.
+        only_here = self.model_fields_set - again.model_fields_set
+        return again == self and "train_len" not in only_here
 
     def replace(self, **changes: Any) -> Self:
         """Change some fields, and check the config again as a whole."""
@@ -261,19 +268,20 @@ def build(
     `--head-dim`).
     """
     try:
-        found = {key: typed(value) for key, value in values.items()}
-        if PARTIAL in found and "rotary_dim" not in config_class.model_fields:
+        named = {key: typed(value) for key, value in values.items()}
+        if PARTIAL in named and "rotary_dim" not in config_class.model_fields:
             raise unknown_name("key", PARTIAL, config_class.model_fields)
-        found = respelled(config_class, found, name)
-        return config_class.model_validate(found)
+        return config_class.model_validate(respell(config_class, named, name))
     except RecursionError:
         raise InputError("a value is nested too deeply") from None
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        if unknown := [p for p in problems if p["type"] == "extra_forbidden"]:
+        unknown = [each for each in problems if each["type"] == "extra_forbidden"]
+        if unknown:
             key = str(unknown[0]["loc"][-1])
             raise unknown_name("key", key, config_class.model_fields) from None
-        raise InputError("; ".join(_sentence(p, name) for p in problems)) from None
+        sentences = [_describe_problem(each, name) for each in problems]
+        raise InputError("; ".join(sentences)) from None
 
 
 # What is typed for a list of numbers elsewhere, and the numbers that an error writes
@@ -283,28 +291,31 @@ LONGEST_SPAN = 100
 LONGEST_SHOWN = 200
 
 
-def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
+def _describe_problem(problem: ErrorDetails, name: Callable[[str], str]) -> str:
+    """Return a problem that pydantic found in a sentence of ours."""
     location = problem["loc"]
+    field_name = name(str(location[0])) if location else ""
+    text = problem["msg"].removeprefix("Value error, ")
+    value = str(problem["input"])
     if problem["type"] == "literal_error":
         allowed = re.findall(r"'([^']+)'", problem["ctx"]["expected"])
-        return str(unknown_name(name(str(location[0])), str(problem["input"]), allowed))
-    text = problem["msg"].removeprefix("Value error, ")
-    if between := SPAN.fullmatch(str(problem["input"])):
-        low, high = map(int, between.groups())
-        if low < high < low + LONGEST_SPAN and len(location) > 1:
-            flag, numbers = (
-                name(str(location[0])),
-                ",".join(map(str, range(low, high + 1))),
-            )
-            return f"{flag} takes a list; type: {flag} {numbers}"
+        return str(unknown_name(field_name, value, allowed))
+
+    span = SPAN.fullmatch(value)
+    if span and len(location) > 1:
+        low = int(span[1])
+        high = int(span[2])
+        if low < high < low + LONGEST_SPAN:
+            numbers = ",".join(map(str, range(low, high + 1)))
+            return f"{field_name} takes a list; type: {field_name} {numbers}"
     if not location:
         return text
-    return f"{name(str(location[0]))} {plain_words(text)}, got {_shown(problem)}"
+    return f"{field_name} {plain_words(text)}, got {_shorten(problem['input'])}"
 
 
-def _shown(problem: ErrorDetails) -> str:
-    """Return the value that is wrong, with an end where it is longer than a line."""
-    text = repr(problem["input"])
+def _shorten(value: object) -> str:
+    """Return a value that is wrong, with an end where it is longer than a line."""
+    text = repr(value)
     if len(text) <= LONGEST_SHOWN:
         return text
     return f"{text[:LONGEST_SHOWN]} ..."
@@ -345,13 +356,7 @@ def title_in(values: Mapping[str, Any], origin: str) -> str:
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     """Read a config file: the `experiment` it names, and its other keys."""
     check_name(path)
-    if path.suffix in MODEL_SUFFIXES:
-        raise InputError(
-            f"{path} is a model's file, not a config of runs; type: ropelab audit"
-            f" {shlex.quote(str(path))}"
-        )
-    if path.suffix not in (".toml", ""):
-        raise InputError(f"{path} is no TOML file (.toml), which a config of runs is")
+    _check_suffix(path)
     try:
         values = tomllib.loads(read_regular(path, LARGEST_FILE).decode())
     except FileNotFoundError:
@@ -359,12 +364,25 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read the config file {path}: {reason}") from None
-    # a TOMLDecodeError, or a number of more digits than Python reads
+    # A TOMLDecodeError, or a number of more digits than Python reads.
     except ValueError as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
     except RecursionError:
         raise InputError(f"{path} is nested too deeply for a config") from None
+
     experiment = values.pop("experiment", None)
     if not isinstance(experiment, str):
         raise InputError(f'{path} must name its experiment: experiment = "precision"')
     return experiment, values
+
+
+def _check_suffix(path: Path) -> None:
+    """Refuse a file that by its name is no config of runs, and say what reads it."""
+    if path.suffix in MODEL_SUFFIXES:
+        file = shlex.quote(str(path))
+        raise InputError(
+            f"{path} is a model's file, not a config of runs; type: ropelab audit"
+            f" {file}"
+        )
+    if path.suffix not in (".toml", ""):
+        raise InputError(f"{path} is no TOML file (.toml), which a config of runs is")

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import traceback
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import cache
@@ -56,26 +56,35 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
     unknown method 'yarm'; did you mean 'yarn'? allowed: ntk, yarn
     """
     names = sorted(set(allowed))
-    # People leave out the strokes: llama3.1 is llama-3.1-8b.
-    plain = {_plain(each): each for each in reversed(names)}
-    if ALSO_CALLED.get(name.lower()) in names:
-        near = [ALSO_CALLED[name.lower()]]
-    elif not _plain(name):
-        near = []
-    elif start := [each for key, each in plain.items() if key.startswith(_plain(name))]:
-        near = start[-1:]
-    else:
-        close = get_close_matches(_plain(name), plain, n=1, cutoff=SIMILAR)
-        near = get_close_matches(name.lower(), names, n=1, cutoff=SIMILAR) or [
-            plain[key] for key in close
-        ]
-    guess = f"; did you mean '{near[0]}'?" if near else ";"
+    near = _find_nearest(name, names)
+    guess = f"; did you mean '{near}'?" if near else ";"
     # A list of forty names is no line to read.
     rest = "type: ropelab models" if kind == "model" else f"allowed: {', '.join(names)}"
     return InputError(f"unknown {kind} '{name}'{guess} {rest}")
 
 
-def _plain(name: str) -> str:
+def _find_nearest(name: str, names: Sequence[str]) -> str:
+    """Return the name among some that another one means, empty if none is near."""
+    meant = ALSO_CALLED.get(name.lower(), "")
+    if meant in names:
+        return meant
+    if not name:
+        return ""
+
+    # People leave out the strokes: llama3.1 is llama-3.1-8b.
+    short = _letters_of(name)
+    longer = [each for each in names if _letters_of(each).startswith(short)]
+    if longer:
+        return longer[0]
+    similar = get_close_matches(name.lower(), names, n=1, cutoff=SIMILAR)
+    if similar:
+        return similar[0]
+    by_letters = {_letters_of(each): each for each in reversed(names)}
+    close = get_close_matches(short, by_letters, n=1, cutoff=SIMILAR)
+    return by_letters[close[0]] if close else ""
+
+
+def _letters_of(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum()) or name
 
 
@@ -126,26 +135,29 @@ def defect(error: BaseException) -> int:
     """Report a defect in one line on stderr, save its traceback, and return the exit
     status.
     """
-    # A library that finds no room for itself is an ImportError.
-    # CUDA's
+    # A library that finds no room for itself is an ImportError; the last is CUDA's.
     no_room = ("annot allocate memory", "failed to map segment", "out of memory")
     if isinstance(error, MemoryError) or any(part in str(error) for part in no_room):
         text = "memory ran out; nothing half-written was left behind"
     else:
-        where = "which could not be written"
-        with suppress(OSError):
-            handle, where = tempfile.mkstemp(prefix="ropelab-defect-", suffix=".txt")
-            with os.fdopen(
-                handle, "w", encoding="utf-8", errors="backslashreplace"
-            ) as file:
-                file.writelines(traceback.format_exception(error))
-        text = (
-            f"a defect, please report it with its traceback, {where}:"
-            f" {type(error).__name__}"
-        )
+        kind = type(error).__name__
+        where = _save_traceback(error)
+        text = f"a defect, please report it with its traceback, {where}: {kind}"
     with suppress(OSError, ValueError):
         sys.stderr.write(f"ropelab: {text}\n")
     return 1
+
+
+def _save_traceback(error: BaseException) -> str:
+    """Write a traceback to a temporary file; return its path, or words for none."""
+    where = "which could not be written"
+    with suppress(OSError):
+        handle, where = tempfile.mkstemp(prefix="ropelab-defect-", suffix=".txt")
+        with os.fdopen(
+            handle, "w", encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            file.writelines(traceback.format_exception(error))
+    return where
 
 
 def printable(text: str) -> str:
@@ -154,10 +166,9 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'
     """
-    unseen = unseen_in(text)
-    return "".join(
-        c.encode("unicode_escape").decode() if c in unseen else c for c in text
-    )
+    for letter in unseen_in(text):
+        text = text.replace(letter, letter.encode("unicode_escape").decode())
+    return text
 
 
 def unseen_in(text: str) -> set[str]:

@@ -20,6 +20,8 @@ FORMAT_NAMES = {
     "double": "float64",
 }
 POWER_OF_TWO = re.compile(r"\s*2\^(\d{1,3})\s*")
+# What the suffixes mean elsewhere.
+THOUSAND = {"k": 1000, "m": 1000**2, "g": 1000**3}
 # One number with commas between its thousands, or a list: `32,768`.
 THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -39,7 +41,8 @@ def read_number(value: object) -> object:
         raise ValueError("must be a number, not true or false")
     if not isinstance(value, str):
         return value
-    if power := POWER_OF_TWO.fullmatch(value):
+    power = POWER_OF_TWO.fullmatch(value)
+    if power:
         return 2 ** int(power[1])
     if THOUSANDS.fullmatch(value):
         joined = value.replace(",", "").strip()
@@ -47,7 +50,9 @@ def read_number(value: object) -> object:
     match = NUMBER.fullmatch(value)
     if match is None:
         raise ValueError("must be a number such as 4096, 1e6 or 128k")
-    text, suffix = match[1].replace("_", ""), match[2].lower()
+
+    text = match[1].replace("_", "")
+    suffix = match[2].lower()
     if suffix and "e" in text.lower():
         raise ValueError(f"must have either an exponent or '{suffix}', not both")
     unit = SUFFIXES[suffix]
@@ -55,7 +60,9 @@ def read_number(value: object) -> object:
     if not math.isfinite(number) or number != int(number):
         return number
     # Beyond 2^53 a float64 would be a neighbour.
-    return int(text) * unit if text.lstrip("+-").isdecimal() else int(number)
+    if text.lstrip("+-").isdecimal():
+        return int(text) * unit
+    return int(number)
 
 
 def read_plain_number(value: object) -> object:
@@ -64,13 +71,13 @@ def read_plain_number(value: object) -> object:
     >>> read_plain_number("5e5")
     500000
     """
+    number = read_number(value)  # refuses what is no number in its own words
     match = NUMBER.fullmatch(value) if isinstance(value, str) else None
     if match is None or not match[2]:
-        return read_number(value)
-    number, suffix = match[1], match[2].lower()
-    read_number(value)  # refuses an exponent beside the suffix in its own words
-    thousands = {"k": 1000, "m": 1000**2, "g": 1000**3}[suffix]
-    meant = float(number.replace("_", "")) * thousands
+        return number
+
+    suffix = match[2].lower()
+    meant = float(match[1].replace("_", "")) * THOUSAND[suffix]
     raise ValueError(
         f"must be a number without '{suffix}', which is {SUFFIXES[suffix]} and for"
         f" lengths alone; type {meant:.15g}"
@@ -83,9 +90,13 @@ def split_list(text: str) -> list[str]:
     >>> split_list("yarn(factor=4, beta_fast=8), longrope(factors=[1, 2]), pi,")
     ['yarn(factor=4, beta_fast=8)', 'longrope(factors=[1, 2])', 'pi']
     """
-    parts, depth = [""], 0
+    parts = [""]
+    depth = 0
     for character in text:
-        depth += (character in "([") - (character in ")]")
+        if character in "([":
+            depth += 1
+        elif character in ")]":
+            depth -= 1
         if character == "," and depth == 0:
             parts.append("")
         else:
@@ -95,13 +106,26 @@ def split_list(text: str) -> list[str]:
 
 def read_lengths(value: object) -> object:
     """Read a list of lengths; `32,768` could be one of them or two, and is refused."""
-    if isinstance(value, str) and THOUSANDS.fullmatch(value):
+    if isinstance(value, str) and _may_be_one_number(value):
         joined = value.replace(",", "").strip()
         apart = ", ".join(value.strip().split(","))
         raise ValueError(
             f"could be one number or several; type {joined}, or '{apart}' with blanks"
         )
     return read_list(value)
+
+
+def _may_be_one_number(text: str) -> bool:
+    """Return True for a list that a person may have written for one round number.
+
+    >>> [_may_be_one_number(text) for text in ("32,768", "10,000", "64,256,512")]
+    [True, True, False]
+    """
+    if not THOUSANDS.fullmatch(text):
+        return False
+    number = int(text.replace(",", ""))
+    is_round = number % 1024 == 0 or number % 1000 == 0
+    return is_round or ",0" in text
 
 
 def read_list(value: object) -> object:
@@ -165,17 +189,23 @@ def command_of(name: str, values: Mapping[str, Any], argument: str = "") -> str:
     for key, value in values.items():
         if key == argument:
             words.append(str(value))
-        elif isinstance(value, bool):
-            words.append(flag_of(key if value else f"no_{key}"))
+        elif value is True:
+            words.append(flag_of(key))
+        elif value is False:
+            words.append(flag_of(f"no_{key}"))
+        elif isinstance(value, list):
+            words += [flag_of(key), _join_list(value)]
         else:
-            text = str(value)
-            if isinstance(value, list):
-                text = ",".join(map(str, value))
-                # Without blanks, 32 and 768 would be read as 32,768.
-                if THOUSANDS.fullmatch(text):
-                    text = text.replace(",", ", ")
-            words += [flag_of(key), text]
+            words += [flag_of(key), str(value)]
     return shlex.join(words)
+
+
+def _join_list(values: Sequence[object]) -> str:
+    text = ",".join(map(str, values))
+    # Without blanks, 32 and 768 would be read as 32,768.
+    if _may_be_one_number(text):
+        return text.replace(",", ", ")
+    return text
 
 
 def command_line(words: Sequence[str]) -> str:
@@ -195,6 +225,6 @@ def plain(value: object) -> str:
     """
     if isinstance(value, list | tuple):
         return "+".join(map(plain, value))
-    return (
-        re.sub(r"e\+0?", "e", f"{value:g}") if isinstance(value, float) else str(value)
-    )
+    if isinstance(value, float):
+        return re.sub(r"e\+0?", "e", f"{value:g}")
+    return str(value)

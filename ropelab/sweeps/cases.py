@@ -36,47 +36,56 @@ def read_sweeps(paths: Sequence[Path], lab: Lab) -> list[Sweep]:
     """Read the runs that files, and folders of them, ask for."""
     files: list[Path] = []
     for path in paths:
-        found = sorted(path.glob("*.toml")) if path.is_dir() else [path]
-        if not found:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside = sorted(path.glob("*.toml"))
+        if not inside:
             raise InputError(f"no .toml files in {path}")
-        files += found
+        files += inside
     return [read_sweep(path, lab) for path in files]
 
 
 def read_sweep(path: Path, lab: Lab) -> Sweep:
+    """Read the runs that one file asks for; InputError for a run that cannot be, or is
+    there twice.
+    """
     name, values = read_toml(path)
     label, values = take_label(path, values)
     with naming(str(path)):
-        cases = list(_cases(values))
-    shared = {
-        key: value for key, value in values.items() if key not in ("grid", "case")
-    }
+        cases = list(_read_cases(values))
+    shared = dict(values)
+    for key in ("grid", "case"):
+        shared.pop(key, None)
     several = shared != values
-    plans: dict[Plan, int] = {}
+
+    numbers: dict[Plan, int] = {}
     for number, case in enumerate(cases, 1):
-        its = _label(label, case, number) if several else label
         own = {key: value for key, value in case.items() if key != "title"}
-        with naming(its.origin):
-            plan = replace(lab.prepare(name, {**shared, **own}), label=its)
+        case_label = _label_case(label, case, number) if several else label
+        with naming(case_label.origin):
+            plan = lab.prepare(name, {**shared, **own})
+            plan = replace(plan, label=case_label)
             plan.config.inputs()  # checks the files that it reads
-        if (first := plans.setdefault(plan, number)) != number:
+        first = numbers.setdefault(plan, number)
+        if first != number:
             raise InputError(f"{path}: case {number} is the same run as case {first}")
-    return Sweep(
-        path, label.title, tuple(plans), _keys(list(plans), cases) if several else ()
-    )
+
+    plans = tuple(numbers)
+    keys = _find_keys(plans, cases) if several else ()
+    return Sweep(path, label.title, plans, keys)
 
 
-def _cases(values: Values) -> Iterator[Values]:
+def _read_cases(values: Values) -> Iterator[Values]:
+    """Return the values of each run that are its own; a single run has none."""
     if "grid" not in values:
         tables = values.get("case", [{}])
-        if not (
-            isinstance(tables, list)
-            and tables
-            and all(isinstance(t, dict) for t in tables)
-        ):
+        is_list = isinstance(tables, list) and bool(tables)
+        if not is_list or not all(isinstance(table, dict) for table in tables):
             raise InputError("each run must be a table under [[case]]")
         _refuse_many("[[case]]", len(tables))
         return iter(tables)
+
     if "case" in values:
         raise InputError("give [grid] or [[case]], not both")
     grid = values["grid"]
@@ -88,7 +97,8 @@ def _cases(values: Values) -> Iterator[Values]:
         if key in values:
             raise InputError(f"'{key}' is in [grid] and above it; give one")
     _refuse_many("[grid]", prod(map(len, grid.values())))
-    return (dict(zip(grid, choice, strict=True)) for choice in product(*grid.values()))
+    combinations = product(*grid.values())
+    return (dict(zip(grid, choice, strict=True)) for choice in combinations)
 
 
 def _refuse_many(table: str, count: int) -> None:
@@ -98,31 +108,36 @@ def _refuse_many(table: str, count: int) -> None:
         )
 
 
-def _label(shared: Label, case: Values, number: int) -> Label:
+def _label_case(shared: Label, case: Values, number: int) -> Label:
+    """Return the names of one of several runs, made from the values that are its
+    own.
+    """
     words = (f"{key}={plain(value)}" for key, value in case.items() if key != "title")
     text = shorten(", ".join(words), 80, placeholder=" ...") or "nothing of its own"
     origin = f"{shared.origin}, case {number} ({text})"
-    title = title_in(case, origin) or (
-        f"{shared.title}: {text}" if shared.title else text
-    )
+    title = title_in(case, origin)
+    if not title:
+        title = f"{shared.title}: {text}" if shared.title else text
     return Label(f"{shared.name}_{text}", title, origin)
 
 
-def _keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...]:
+def _find_keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...]:
     """Return the fields in which cases say that they differ, and do, in the order of
     the file.
     """
-    theirs = {PARTIAL: "rotary_dim"}
-    theirs |= {
-        other: ours
-        for ours, other in spellings(type(plans[0].config).model_fields).items()
-    }
-    named = dict.fromkeys(
-        theirs.get(key, key) for case in cases for key in case if key != "title"
-    )
     configs = [plan.config for plan in plans]
+    others = spellings(type(configs[0]).model_fields)
+    ours = {PARTIAL: "rotary_dim", **{other: name for name, other in others.items()}}
+
+    keys: dict[str, None] = {}
+    for case in cases:
+        for key in case:
+            if key != "title":
+                keys[ours.get(key, key)] = None
+
+    first = configs[0]
     return tuple(
-        k
-        for k in named
-        if any(getattr(c, k) != getattr(configs[0], k) for c in configs)
+        key
+        for key in keys
+        if any(getattr(config, key) != getattr(first, key) for config in configs)
     )

@@ -45,24 +45,13 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
     folders = [run.folder for run in runs if run.folder]
     configs = [run.config.model_dump(mode="json", exclude_none=True) for run in runs]
     config = SweepConfig(experiment=runs[0].experiment.name, case=tuple(configs))
-    inputs, label = store.as_inputs(results, folders), Label(sweep.path.stem)
+    inputs = store.as_inputs(results, folders)
+    label = Label(sweep.path.stem)
     place = store.RunFolder(results, EXPERIMENT, VERSION, config, inputs, label)
 
     def make() -> store.Made:
-        tables = combined(sweep, runs, list(inputs))
-        manifests = [store.read_manifest(folder) for folder in folders]
-        experiment = runs[0].experiment
-        over = f"{experiment.name} over {' and '.join(sweep.keys)}"
-        about = {
-            "title": sweep.title or over,
-            "question": experiment.question,
-            "cannot_show": experiment.cannot_show,
-            "answer": f"{len(runs)} runs of {over}{_extremes(tables)}.",
-            "summary": store.to_records(tables[EXPERIMENT].head(SHOWN)),
-            "command": command_of("run", {"file": sweep.path.as_posix()}, "file"),
-            "start": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": sum(manifest["seconds"] for manifest in manifests if manifest),
-        }
+        tables = make_tables(sweep, runs, list(inputs))
+        about = _describe(sweep, runs, tables)
         return store.Made(tables, as_files(finished(draw, tables)), about)
 
     # Looked at before it is locked, which a folder that is only read does not allow.
@@ -71,7 +60,29 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
     return place.path
 
 
-def combined(
+def _describe(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
+    """Return what the manifest says about the runs together."""
+    experiment = runs[0].experiment
+    over = f"{experiment.name} over {' and '.join(sweep.keys)}"
+    seconds = 0.0
+    for run in runs:
+        manifest = store.read_manifest(run.folder) if run.folder else None
+        if manifest:
+            seconds += manifest["seconds"]
+
+    return {
+        "title": sweep.title or over,
+        "question": experiment.question,
+        "cannot_show": experiment.cannot_show,
+        "answer": f"{len(runs)} runs of {over}{_describe_extremes(tables)}.",
+        "summary": store.to_records(tables[EXPERIMENT].head(SHOWN)),
+        "command": command_of("run", {"file": sweep.path.as_posix()}, "file"),
+        "start": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": seconds,
+    }
+
+
+def make_tables(
     sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]
 ) -> dict[str, pd.DataFrame]:
     """Make the tables of a sweep.
@@ -83,44 +94,60 @@ def combined(
         after the share of the trained (L) or tested length (T): `copy @0.75T`.
     runs: case, those fields, the answer, and the run's folder below the results.
     """
+    lengths_differ = bool({"train_len", "test_len"} & {*sweep.keys})
+    follows_lengths = lengths_differ and not any(map(_has_typed_factor, runs))
+
     parts: dict[str, list[pd.DataFrame]] = {}
-    about = []
-    typed = any(
-        "factor=" in name for run in runs for name in getattr(run.config, "methods", ())
-    )
+    rows: list[dict[str, Any]] = []
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
-        trained, tested = (
-            getattr(run.config, one, None) for one in ("train_len", "test_len")
-        )
-        own = {key: _value(run, key) for key in sweep.keys}
-        for name, short in {EXPERIMENT: run.summary(), **run.further()}.items():
-            table = short.rename(columns={key: f"{key}_found" for key in sweep.keys})
-            table.columns = _relative_columns(table, trained, tested)
-            if (
-                trained
-                and tested
-                and not typed
-                and {"train_len", "test_len"} & {*sweep.keys}
-            ):
-                # The same method in every run, stretched to the tested length.
-                factor = re.escape(f"×{tested / trained:g}")
-                table = table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
+        own = {key: _value_of(run, key) for key in sweep.keys}
+        shown = {EXPERIMENT: run.summary(), **run.further()}
+        for name, short in shown.items():
+            table = _name_like_others(run, short, sweep.keys, follows_lengths)
             repeated = pd.DataFrame([own] * len(table), index=table.index)
-            parts.setdefault(name, []).append(repeated.join(table.apply(_numbers)))
-        about.append({"case": number, **own, "answer": run.answer, "folder": folder})
+            part = repeated.join(table.apply(_read_numbers))
+            parts.setdefault(name, []).append(part)
+        rows.append({"case": number, **own, "answer": run.answer, "folder": folder})
+
     tables = {name: pd.concat(each, ignore_index=True) for name, each in parts.items()}
-    return tables | {"runs": pd.DataFrame(about)}
+    return {**tables, "runs": pd.DataFrame(rows)}
+
+
+def _name_like_others(
+    run: Run, table: pd.DataFrame, keys: Sequence[str], follows_lengths: bool
+) -> pd.DataFrame:
+    """Return a short table of one run with names of columns and methods that all runs
+    can have.
+    """
+    trained = getattr(run.config, "train_len", None)
+    tested = getattr(run.config, "test_len", None)
+    table = table.rename(columns={key: f"{key}_found" for key in keys})
+    table.columns = _relative_columns(table, trained, tested)
+    if not (follows_lengths and trained and tested):
+        return table
+
+    # The same method in every run, stretched to the tested length.
+    factor = re.escape(f"×{tested / trained:g}")
+    return table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
+
+
+def _has_typed_factor(run: Run) -> bool:
+    methods = getattr(run.config, "methods", ())
+    return any("factor=" in method for method in methods)
 
 
 def _relative_columns(
     table: pd.DataFrame, trained: int | None, tested: int | None
 ) -> list[str]:
-    """Name columns by shares of lengths, with as many digits as keep them apart."""
-    columns = [str(name) for name in table]
+    """Return the columns by their shares of a length, in as many digits as tell them
+    apart.
+    """
+    columns: list[str] = []
+    # Neighbouring distances take more digits than others.
     for digits in range(3, 18):
-        shares = [relative(name, trained, tested, digits) for name in columns]
-        if len({*shares}) == len(shares):
-            return shares
+        columns = [relative(str(name), trained, tested, digits) for name in table]
+        if len(set(columns)) == len(columns):
+            break
     return columns
 
 
@@ -136,18 +163,20 @@ def relative(
     result, _, at = name.partition(" @")
     if not at.isdecimal() or not trained or not tested:
         return name
-    length, unit = (trained, "L") if int(at) <= trained else (tested, "T")
-    return f"{result} @{int(at) / length:.{digits}g}{unit}"
+    place = int(at)
+    if place <= trained:
+        return f"{result} @{place / trained:.{digits}g}L"
+    return f"{result} @{place / tested:.{digits}g}T"
 
 
-def _value(run: Run, key: str) -> object:
+def _value_of(run: Run, key: str) -> object:
     value = getattr(run.config, key)
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 else plain(value)
     return value
 
 
-def _numbers(column: pd.Series) -> pd.Series:
+def _read_numbers(column: pd.Series) -> pd.Series:
     """Read a column written for people (`27.7%`, `4e-04`, `257`, `never`) as
     numbers.
     """
@@ -156,28 +185,33 @@ def _numbers(column: pd.Series) -> pd.Series:
     texts = column.astype(str)
     percent = texts.str.endswith("%")
     numbers = pd.to_numeric(texts.str.removesuffix("%"), errors="coerce")
-    if numbers.isna().all() or (numbers.isna() & ~texts.isin(["none", "never"])).any():
+    words = numbers.isna() & ~texts.isin(["none", "never"])
+    if numbers.isna().all() or words.any():
         return column
+
     # None of some is a share of 0; what never happens has no place.
     return numbers.where(~percent, numbers / 100).round(12).mask(texts == "none", 0.0)
 
 
-def _extremes(tables: Tables) -> str:
+def _describe_extremes(tables: Tables) -> str:
     """Name the settings with the lowest and highest first result; empty where none was
     found.
     """
-    parts, table = parts_of(tables), tables[EXPERIMENT]
-    result = next((name for name in parts.results if table[name].notna().any()), None)
-    if result is None:
+    parts = parts_of(tables)
+    table = tables[EXPERIMENT]
+    results = [name for name in parts.results if table[name].notna().any()]
+    if not results:
         return ""
-    found = table[result].to_numpy(dtype=float)
-    ends = []
-    for word, row in (
-        ("lowest", np.nanargmin(found)),
-        ("highest", np.nanargmax(found)),
-    ):
-        at = table.iloc[int(row)]
-        names = (parts.along, *parts.lines)
-        where = ", ".join(f"{name} {format_value(at[name])}" for name in names)
-        ends.append(f"{word} {found[row]:.4g} ({where})")
-    return f"; {result.replace('_', ' ')}: {', '.join(ends)}"
+
+    result = results[0]
+    values = table[result].to_numpy(dtype=float)
+    names = (parts.along, *parts.lines)
+
+    def describe(word: str, number: int) -> str:
+        row = table.iloc[number]
+        where = ", ".join(f"{name} {format_value(row[name])}" for name in names)
+        return f"{word} {values[number]:.4g} ({where})"
+
+    lowest = describe("lowest", int(np.nanargmin(values)))
+    highest = describe("highest", int(np.nanargmax(values)))
+    return f"; {result.replace('_', ' ')}: {lowest}, {highest}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
-from ropelab.lab import Lab, Plan, Work, united
+from ropelab.lab import Lab, Plan, Work, unite
 from ropelab.runs.cell import Cell, name_of
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import size
@@ -38,31 +38,38 @@ def lines(runs: Ahead, lab: Lab) -> Iterator[str]:
         if lab.is_finished(plan):
             yield f"{about}, finished"
             continue
+
         unfinished.append(work)
-        of_cells = ""
+        cells = ""
         if work.cells:
-            of_cells = f", {len(work.left)} of {len(work.cells)} cells"
-        # Cells of several runs are computed once, and so they are listed once.
+            cells = f", {len(work.left)} of {len(work.cells)} cells"
+        # Cells of several runs are computed once, so they are listed once.
         new = _without(work, listed)
-        yield f"{about}, to do{of_cells}, {new.estimate.text()}"
-        yield from (f"    {line}" for line in _cells(new))
+        yield f"{about}, to do{cells}, {new.estimate.text()}"
+        for line in _describe_cells(new):
+            yield f"    {line}"
         shared = len(work.cells) - len(new.cells)
         if shared:
             yield f"    {count_of(shared, 'cell')} of runs above"
         listed |= work.cells.keys()
-    every = united(unfinished)
-    text = f"{count_of(len(runs), 'run')} ({len(runs) - len(unfinished)} finished)"
+
+    yield _describe_all(len(runs), unfinished, lab)
+
+
+def _describe_all(count: int, unfinished: Sequence[Work], lab: Lab) -> str:
+    every = unite(unfinished)
+    finished = count - len(unfinished)
+    text = f"in all {count_of(count, 'run')} ({finished} finished)"
     if every.cells:
-        text += f", {_finished(every)}"
-    if unfinished:
-        some = any(work.estimate.is_unknown for work in unfinished)
-        more = (
-            ", and what is not known before"
-            if some and not every.estimate.is_unknown
-            else ""
-        )
-        text += f": {_cost(every, lab)}{more}"
-    yield f"in all {text}"
+        text += f", {_count_cells(every)}"
+    if not unfinished:
+        return text
+
+    text += f": {_describe_cost(every, lab)}"
+    some_unknown = any(work.estimate.is_unknown for work in unfinished)
+    if some_unknown and not every.estimate.is_unknown:
+        text += ", and what is not known before"
+    return text
 
 
 def _without(work: Work, names: Set[str]) -> Work:
@@ -73,47 +80,49 @@ def _without(work: Work, names: Set[str]) -> Work:
 
 def lines_of_share(share: Work, lab: Lab) -> Iterator[str]:
     """Describe the cells of one shard, and the cost of the unfinished ones."""
-    yield from _cells(share)
-    yield f"in all {_finished(share)}: {_cost(share, lab)}"
+    yield from _describe_cells(share)
+    yield f"in all {_count_cells(share)}: {_describe_cost(share, lab)}"
 
 
-def _cells(work: Work) -> Iterator[str]:
+def _describe_cells(work: Work) -> Iterator[str]:
     for name, cell in work.cells.items():
         # Pieces of arithmetic are many and small: the lines of their run count them.
-        if cell.needs.dtype or cell.needs.alone:
-            title = (
-                cell.title
-                if cell.title.startswith(cell.kind)
-                else f"{cell.kind}: {cell.title}"
-            )
-            estimate = cell.needs.estimate()
-            if name not in work.left:
-                cost = "finished"
-            elif estimate.is_unknown or estimate.seconds >= 1:
-                cost = estimate.text()
-            else:
-                # Many of these take a second together, so none says that it does.
-                cost = f"below 1 second, {size(estimate.bytes)}"
-            yield f"{title}: {cost}"
+        if not (cell.needs.dtype or cell.needs.alone):
+            continue
+        title = cell.title
+        if not title.startswith(cell.kind):
+            title = f"{cell.kind}: {title}"
+
+        estimate = cell.needs.estimate()
+        if name not in work.left:
+            cost = "finished"
+        elif estimate.is_unknown or estimate.seconds >= 1:
+            cost = estimate.text()
+        else:
+            # Many of these take a second together, so none says that it does.
+            cost = f"below 1 second, {size(estimate.bytes)}"
+        yield f"{title}: {cost}"
 
 
-def _finished(work: Work) -> str:
+def _count_cells(work: Work) -> str:
     return f"{count_of(len(work.cells), 'cell')} ({work.counts['reused']} finished)"
 
 
-def _cost(work: Work, lab: Lab) -> str:
+def _describe_cost(work: Work, lab: Lab) -> str:
     return work.estimate.text(work.workers(lab.workers))
 
 
 def read_shard(text: str) -> tuple[int, int]:
     """Read `2/4` as the second of four."""
-    found = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", text)
-    if not (found and 1 <= int(found[1]) <= int(found[2]) <= MOST_SHARDS):
-        raise InputError(
-            f"--shard takes I/N, 1 <= I <= N <= {MOST_SHARDS}, such as 2/4, not"
-            f" '{text}'"
-        )
-    return int(found[1]), int(found[2])
+    match = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", text)
+    if match:
+        number = int(match[1])
+        shards = int(match[2])
+        if 1 <= number <= shards <= MOST_SHARDS:
+            return number, shards
+    raise InputError(
+        f"--shard takes I/N, 1 <= I <= N <= {MOST_SHARDS}, such as 2/4, not '{text}'"
+    )
 
 
 def share_of(runs: Ahead, shard: tuple[int, int]) -> Work:
@@ -124,26 +133,26 @@ def share_of(runs: Ahead, shard: tuple[int, int]) -> Work:
     to the shard with the least work.
     """
     number, shards = shard
-    every = united(work for _, work in runs)
-    units = {name: _unit(cell) for name, cell in every.cells.items()}
-    work: dict[str, float] = {}
+    every = unite(work for _, work in runs)
+    units = {name: _name_unit(cell) for name, cell in every.cells.items()}
+    sizes: dict[str, float] = {}
     for name, unit in units.items():
-        work[unit] = work.get(unit, 0.0) + every.cells[name].needs.size
+        sizes[unit] = sizes.get(unit, 0.0) + every.cells[name].needs.size
+
     heaps = [0.0] * shards
     mine = set()
-    for unit in sorted(work, key=lambda unit: (-work[unit], unit)):
+    for unit in sorted(sizes, key=lambda unit: (-sizes[unit], unit)):
         least = heaps.index(min(heaps))
         # Work that takes no time is dealt out evenly too.
-        heaps[least] += work[unit] + 1e-9
+        heaps[least] += sizes[unit] + 1e-9
         if least == number - 1:
             mine.add(unit)
-    cells = {name: cell for name, cell in every.cells.items() if units[name] in mine}
-    return Work(
-        cells, {name: cell for name, cell in cells.items() if name in every.left}
-    )
+
+    others = {name for name, unit in units.items() if unit not in mine}
+    return _without(every, others)
 
 
-def _unit(cell: Cell) -> str:
+def _name_unit(cell: Cell) -> str:
     """Return the model trained from random weights that a cell starts from, or the cell
     itself.
     """

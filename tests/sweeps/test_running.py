@@ -20,7 +20,7 @@ from ropelab.runs.store import read_manifest
 from ropelab.show.figures.sweep import Parts, draw, parts_of
 from ropelab.show.page.shown import find_runs
 from ropelab.sweeps.cases import read_sweeps
-from ropelab.sweeps.combined import combined
+from ropelab.sweeps.combined import make_tables
 from ropelab.sweeps.shares import look_ahead, share_of
 from tests.test_cli import call, visible
 
@@ -310,7 +310,7 @@ def test_a_sweep_over_the_tested_length_has_a_figure_of_every_run():
 
     runs: Any = [run(length) for length in (4096, 8192, 16384)]
     sweep: Any = SimpleNamespace(keys=("test_len",))
-    tables = combined(sweep, runs, ["a", "b", "c"])
+    tables = make_tables(sweep, runs, ["a", "b", "c"])
     assert list(tables["sweep"].columns[2:]) == ["nll @0.5L", "nll @1T", "copy @0.75T"]
     (figure,) = draw(tables).values()
     for ax in figure.axes:
@@ -332,7 +332,7 @@ def test_results_at_neighbouring_distances_have_columns_of_their_own():
 
     runs: Any = [run(8192), run(8192)]
     sweep: Any = SimpleNamespace(keys=("test_len",))
-    table = combined(sweep, runs, ["a", "b"])["sweep"]
+    table = make_tables(sweep, runs, ["a", "b"])["sweep"]
     assert list(table.columns[2:]) == ["copy @0.7499T", "copy @0.75T", "nll @0.5L"]
     assert table["copy @0.7499T"].tolist() == [0.2, 0.2]
     assert table["copy @0.75T"].tolist() == [0.7, 0.7]
@@ -351,7 +351,7 @@ def test_a_typed_factor_keeps_its_name_in_a_sweep_over_lengths():
 
     runs: Any = [run(length) for length in (128, 256)]
     sweep: Any = SimpleNamespace(keys=("test_len",))
-    table = combined(sweep, runs, ["a", "b"])["sweep"]
+    table = make_tables(sweep, runs, ["a", "b"])["sweep"]
     assert table["method"].tolist() == ["pi ×2", "pi ×2", "pi ×4", "pi ×2"]
 
 

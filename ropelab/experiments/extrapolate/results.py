@@ -275,7 +275,9 @@ def _cost(config: ExtrapolateConfig) -> pd.DataFrame:
     for row, mode, model in rows(config, base, geometry, config.parsed_methods()):
         # A window that moves on by half of its tokens passes most tokens twice.
         passes, tokens = (
-            mode.count_passes(length) if isinstance(mode, SlidingWindow) else (1, length)
+            mode.count_passes(length)
+            if isinstance(mode, SlidingWindow)
+            else (1, length)
         )
         times = passes * tokens / length
         # Two operations are one multiplication.
