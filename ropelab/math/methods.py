@@ -9,7 +9,6 @@ import types
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, known, unknown_name
@@ -21,7 +20,8 @@ if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
 
 _TABLES = table_beside(__file__)
-FREQUENCIES, ON_MODELS = _TABLES["frequencies"], _TABLES["on_models"]
+FREQUENCIES: tuple[str, ...] = tuple(_TABLES["frequencies"])
+ON_MODELS = _TABLES["on_models"]
 ALIASES = _TABLES["aliases"]
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # A method and its factor as people write them: yarn:4, yarn x4, yarn factor=4.
@@ -50,19 +50,21 @@ def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scalin
     if key in ON_MODELS:
         raise InputError(f"{key} is not a change of frequencies alone; use extrapolate")
     # Imported on demand: the classes need NumPy, help texts need only the names above.
-    if key in FREQUENCIES:
-        return resolve_name(f"ropelab.math.scaling.{FREQUENCIES[key]}")
-    from ropelab.math.scaling import Scaling
+    from ropelab.math.scaling import SCALINGS, Scaling
 
-    if (found := find("methods", name)) is None:
+    if key in SCALINGS:
+        return SCALINGS[key]
+
+    own_class = find("methods", name)
+    if own_class is None:
         raise unknown_method(name, names)
-    if not (isinstance(found, type) and issubclass(found, Scaling)):
+    if not (isinstance(own_class, type) and issubclass(own_class, Scaling)):
         raise InputError(
             f"{name} must be a class below Scaling; here it is none (docs/own.md)"
         )
-    if found.plan is Scaling.plan:
+    if own_class.plan is Scaling.plan:
         raise InputError(f"{name} has no plan() of its own (docs/own.md)")
-    return found
+    return own_class
 
 
 def unknown_method(name: str, names: Iterable[str]) -> InputError:
@@ -137,7 +139,8 @@ def build_method(
             raise InputError(f"{method.name} takes no parameters, so not '{name}'")
         if known(f"{method.name} parameter", name, names) in values:
             raise InputError(f"{method.name}: {name} is given twice")
-        label, kind = f"{method.name}: {name}", annotations[name]
+        label = f"{method.name}: {name}"
+        kind = annotations[name]
         values[name] = _value(
             label, text, kind, lambda inner: parse_inner(inner, factor)
         )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.methods import FREQUENCIES, parse_scaling
 from ropelab.math.scaling import (
+    SCALINGS,
     NtkAware,
     RopePlan,
     Yarn,
@@ -455,3 +456,8 @@ def test_longrope_factors_must_fit_the_width():
 def test_ntk_needs_a_second_pair():
     with pytest.raises(InputError, match="4 or more"):
         parse_scaling("ntk", factor=2).plan(Geometry(2, 1e4, 4096), 8192)
+
+
+def test_every_name_has_its_class_and_every_class_its_name():
+    assert set(SCALINGS) == set(FREQUENCIES)
+    assert all(SCALINGS[name].name == name for name in FREQUENCIES)

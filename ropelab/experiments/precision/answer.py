@@ -34,7 +34,8 @@ from ropelab.runs.sentences import listed, sentences_of
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import EXACT, LOST, LOST_FAR, MEASURED, NOTICED, UNNOTICED
 
-WRONG_FROM, SPREAD = "first_position_over_tolerance", "score_spread"
+WRONG_FROM = "first_position_over_tolerance"
+SPREAD = "score_spread"
 FLOAT32 = FORMATS["float32"].precision
 # Stages, as one says them.
 SAID = {"table": "cos and sin", "score": "q, k and score"}
@@ -232,7 +233,8 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
     """
     places, fine = _by_spread(stages)
     name = stages["format"].iloc[0]
-    named, lead = places["stage"].tolist(), f"{name} is precise enough for RoPE"
+    named = places["stage"].tolist()
+    lead = f"{name} is precise enough for RoPE"
     long = any((fine["stage"] == "inv_freq") & (fine["length"] > MEASURED))
     # The claim about long contexts is measured for this format.
     long = long and name == "bfloat16"

@@ -134,7 +134,8 @@ def powers_below(length: int) -> np.ndarray:
 
 def encoding_cells(config: PrecisionConfig) -> list[Piece]:
     """Return a cell per scheme, in all formats: they share its cosines."""
-    formats, found = formats_of(config), []
+    formats = formats_of(config)
+    found = []
     for scheme in config.schemes:
         pairs = {"single": 1, "rope": config.rotated // 2}.get(
             scheme, config.model_dim // 2
@@ -168,14 +169,14 @@ def encoding_tables(
     """Return the tables of one scheme: resolution, collisions by octave, pairs, scores,
     margins.
     """
-    spectrum, stored = (
-        spectrum_of(config, scheme),
-        [FORMATS[name] for name in config.formats],
-    )
-    offset, length = config.offset, config.length
+    spectrum = spectrum_of(config, scheme)
+    stored = [FORMATS[name] for name in config.formats]
+    offset = config.offset
+    length = config.length
     # Without the last position, whose neighbour is not in the range.
     sampled = scores.sample_positions(offset, max(length - 1, 1), config.samples)
-    resolution, collisions = [], []
+    resolution = []
+    collisions = []
     # `cos`, `sin` and `pair` are taken of the slowest pair that rotates, which is
     # comparable to a single frequency. `vector` is all pairs, `score` the attention
     # score of aligned vectors.
@@ -255,7 +256,8 @@ def _repeating(
     """Return the first repetition in exact arithmetic, and one position per distinct
     value.
     """
-    component, period = encoded.component, None
+    component = encoded.component
+    period = None
     if len(encoded.pairs) == 1 and component in OF_ONE_FREQUENCY:
         period = encoding.whole_period(
             float(encoded.chain.spectrum.inv_freq[encoded.pairs.start])
@@ -381,7 +383,8 @@ def _scores(
     places.
     """
     # `unchanged_fraction` of the draws, with its interval, keep the same stored score.
-    deltas, tables = powers_below(config.length), []
+    deltas = powers_below(config.length)
+    tables = []
     for alignment in ("random", "aligned"):
         drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)
         here, there = scores.score_steps(spectrum, drawn, deltas)

@@ -79,7 +79,8 @@ def compare_frequencies(tables: Tables) -> Iterator[str]:
     sines = _formats_that_keep(tables, "sinusoidal", "vector")
     if many is not None and one is not None:
         steps = tables["limits"].drop_duplicates("scheme").set_index("scheme")
-        slow, fast = steps.loc["single"].to_dict(), steps.loc["rope"].to_dict()
+        slow = steps.loc["single"].to_dict()
+        fast = steps.loc["rope"].to_dict()
         yield _compare(one, many, _period(tables)) + _compare_steps(one, slow, fast)
         yield (
             "with many frequencies one of two neighbouring keys gets"

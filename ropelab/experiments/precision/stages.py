@@ -211,7 +211,9 @@ def measure_plans(
     """Return the errors of some cast plans: a row per plan, and `growth` per phase and
     octave.
     """
-    rope, offset, length = shared.spectrum_of(config), config.offset, config.length
+    rope = shared.spectrum_of(config)
+    offset = config.offset
+    length = config.length
     queries = scores.sample_positions(offset, length, QUERIES)
     keys = scores.earlier_keys(queries, offset, config.seed)
     drawn = scores.draw(config.draws, rope.pairs, "random", config.seed)
@@ -219,7 +221,9 @@ def measure_plans(
     by_phase: dict[CastPlan, list[Chain]] = {}
     for plan in map(parse_cast, plans):
         by_phase.setdefault(plan.phase, []).append(Chain(plan, rope))
-    rows, growth, spread = [], [], []
+    rows = []
+    growth = []
+    spread = []
     for phase, members in by_phase.items():
         chain = Chain(phase, rope)
         octaves = worst_by_octave(chain, offset, length)
@@ -337,7 +341,8 @@ def measure_drift(
 ) -> Tables:
     """Return the change of scores under shifts: exactly 0 without rounding."""
     spectrum = shared.spectrum_of(config)
-    shifts, deltas = shared.powers_below(config.length), np.array([1.0, 8.0, 64.0])
+    shifts = shared.powers_below(config.length)
+    deltas = np.array([1.0, 8.0, 64.0])
     rows = []
     for name, label in plans:
         chain = Chain(parse_cast(label), spectrum)
@@ -365,7 +370,8 @@ def measure_keys(
     """Return `keys`: a row per format, offset and pair; `score_error` is that of whole
     keys.
     """
-    spectrum, rows = shared.spectrum_of(config), []
+    spectrum = shared.spectrum_of(config)
+    rows = []
     end = config.offset + config.length
     for name in stored:
         for offset in OFFSETS:

@@ -61,7 +61,8 @@ def certified_from(similarity: Similarity, context: int) -> float:
     # 0.
     if not surely_positive(1e4):
         return math.inf
-    low, high = 0.0, 1e4
+    low = 0.0
+    high = 1e4
     while high - low > 1e-3:
         middle = (low + high) / 2
         # ``high`` is certified at every step, so stopping early only makes it larger
@@ -98,7 +99,8 @@ class Walk:
             return 0.0
         # Much faster than all windows: where few bases fail, most boxes are dropped
         # while wide.
-        high, width = certified_from(self.similarity, self.context), DESCENT
+        high = certified_from(self.similarity, self.context)
+        width = DESCENT
         while 0 < high < math.inf:
             low = max(0.0, high - width)
             boxes = threatened(
@@ -164,7 +166,9 @@ class Walk:
         """Yield (how far the walk has come, admissible pieces since the last time),
         ascending.
         """
-        u, pace, slabs = start, _Pace(), _Slabs()
+        u = start
+        pace = _Pace()
+        slabs = _Slabs()
         while u < top:
             end = min(top, self._hunted(u, pace)) if pace.hunting else u
             if end == u:

@@ -46,7 +46,8 @@ class Boxes:
         """Cut each in two: into shorter runs of positions below ``stop``, or narrower
         intervals.
         """
-        first, low = np.repeat(self.first, 2), np.repeat(self.low, 2)
+        first = np.repeat(self.first, 2)
+        low = np.repeat(self.low, 2)
         if not shorter:
             low[1::2] += self.width / 2
             return Boxes(first, low, self.run, self.width / 2)
@@ -72,7 +73,8 @@ def threatened(
     boxes = Boxes(starts, np.full(len(starts), low), length, high - low)
     while 0 < len(boxes) <= most:
         boxes = boxes.chosen(lowest_sums(similarity, boxes, stop) < 0)
-        run, width = boxes.run, boxes.width
+        run = boxes.run
+        width = boxes.width
         if run == 1 and _spread(similarity, low, stop, 1, width) < NARROW:
             return boxes
         shorter = run > 1 and (
@@ -95,7 +97,9 @@ def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
     along = (boxes.run - 1) / 2 * turns.max(axis=0) * (1 + grown)
     still = along + boxes.first.min() * turns.min(axis=0) * grown < 0.5
     # A pair that may rotate by half a turn in every box counts as -1 (``aside``).
-    turns, grown, along = turns[:, still], grown[still], along[still]
+    turns = turns[:, still]
+    grown = grown[still]
+    along = along[still]
     sums = np.empty(len(boxes))
     for at in range(0, len(boxes), BLOCK):
         some = slice(at, at + BLOCK)
@@ -130,7 +134,8 @@ def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
     # ``Undecided`` needs its positions grouped by interval.
     order = np.argsort(boxes.low, kind="stable")
     lows, owner = np.unique(boxes.low[order], return_inverse=True)
-    width, same = boxes.width, np.ones_like(lows)
+    width = boxes.width
+    same = np.ones_like(lows)
     rows = (
         lows,
         lows + width,

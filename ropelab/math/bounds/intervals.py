@@ -85,7 +85,8 @@ def excluded_upto(
     high = np.concatenate((-near[0, left], far[1, right]))
     # Stretches that meet at the centre itself still do.
     inward = np.spacing(centre)
-    low, high = centre + low + inward * (low != 0), centre + high - inward * (high != 0)
+    low = centre + low + inward * (low != 0)
+    high = centre + high - inward * (high != 0)
     order = np.argsort(low)
     for start, end in zip(low[order].tolist(), high[order].tolist(), strict=True):
         if start > u:
@@ -147,10 +148,8 @@ class Undecided:
         both[1, :count] = both[0, count:] = middle
         both[2, :count] = both[2, count:] = middle - chosen[0]
         kept = np.flatnonzero(pairs & intervals[self.owner])
-        positions, owner = (
-            self.positions[kept],
-            (intervals.cumsum() - 1)[self.owner[kept]],
-        )
+        positions = self.positions[kept]
+        owner = (intervals.cumsum() - 1)[self.owner[kept]]
         return Undecided(
             both,
             np.concatenate((positions, positions)),
@@ -166,7 +165,8 @@ def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
     while undecided.intervals.size:
         count = undecided.intervals.shape[1]
         lowest, highest = _ranges(similarity, undecided)
-        failing, threatened = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+        failing = np.zeros(count, dtype=bool)
+        threatened = np.zeros(count, dtype=bool)
         failing[undecided.owner[highest < 0]] = True
         threatened[undecided.owner[lowest < 0]] = True
         low, high, width = undecided.intervals[:3]
@@ -181,7 +181,8 @@ def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
 def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Floats]:
     """Bound S from below and above, for every position over its interval."""
     low, high, width, fine, c1, c2 = undecided.intervals
-    m, owner = undecided.positions, undecided.owner
+    m = undecided.positions
+    owner = undecided.owner
     # S changes by about 1e-3 in these, and float32 errors would keep many of them
     # undecided.
     exact = width < fine
@@ -190,7 +191,8 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
     if len(low) == 1:
         value, slope = value_and_slope(similarity, m, inv_freq, bool(exact[0]))
     else:
-        value, slope = np.empty_like(m), np.empty_like(m)
+        value = np.empty_like(m)
+        slope = np.empty_like(m)
         for in_float64 in set(exact.tolist()):
             chosen = np.flatnonzero(exact[owner] == in_float64)
             for at in range(0, len(chosen), BLOCK):

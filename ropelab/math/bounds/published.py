@@ -19,7 +19,8 @@ SU = (4.3e3, 1.2e4, 2.7e4, 8.4e4, 2.3e5, 6.3e5, 2.1e6, 4.9e6, 2.4e7, 5.8e7, 6.5e
 # Significant digits to which both are printed.
 DIGITS = 2
 # The power law of arXiv:2405.14591, figure 1: base = factor * context^exponent.
-FIT_FACTOR, FIT_EXPONENT = 0.0424, 1.628
+FIT_FACTOR = 0.0424
+FIT_EXPONENT = 1.628
 
 
 def men_fit(context: int) -> float:
@@ -40,7 +41,8 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
         # A base above the exact one can still fail, in a gap between windows.
         fails = first_negative(similarity, men, context)
         failing = math.nan if fails is None else float(fails)
-        ratio, verdict = men / exact[context], _compare(exact[context], men)
+        ratio = men / exact[context]
+        verdict = _compare(exact[context], men)
         su_verdict = _compare(exact[context], su)
         rows.append(
             (context, exact[context], men, ratio, verdict, failing, su, su_verdict)

@@ -30,7 +30,9 @@ def critical_dimension(geometry: Geometry) -> int:
     """Return d_c = 2 ceil((d/2) log_b(L / 2 pi)), the features that rotate fully in
     training.
     """
-    d, b, length = geometry.rotary_dim, geometry.base, geometry.trained_len
+    d = geometry.rotary_dim
+    b = geometry.base
+    length = geometry.trained_len
     # Within 2 pi tokens not even the fastest pair completes a rotation.
     if length <= 2 * math.pi:
         raise InputError(

@@ -194,7 +194,8 @@ def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
     near = np.maximum(angles**2 / 2, np.minimum(half_step(angles, table), angles))
     known_errors = 2 * np.sin(np.minimum(chain.error_bounds(ends), largest) / 2)
     bounds = known_errors + np.minimum(rounding, near)
-    exact, best = Chain(CastPlan(), chain.spectrum), 0.0
+    exact = Chain(CastPlan(), chain.spectrum)
+    best = 0.0
     for number in np.argsort(-bounds.max(0), kind="stable"):
         start, stop = stretches[number]
         while start < stop:

@@ -75,7 +75,8 @@ class Chain:
     @cached_property
     def inv_freq(self) -> Float[np.ndarray, " pairs"]:
         """The frequencies as stored."""
-        spectrum, computed = self.spectrum, self.spectrum.inv_freq
+        spectrum = self.spectrum
+        computed = self.spectrum.inv_freq
         if self.plan.frequencies == "float32_pow" and spectrum.base is not None:
             # 1 / base^(2i/d), each step rounded to float32.
             exponents = round_to(spectrum.exponents, _FLOAT32)
@@ -134,17 +135,20 @@ class Chain:
 
     def _recurrence_bounds(self, positions: Positions) -> PerPair:
         exact, scale = self._ratio
-        angle, true = self.plan.angle, positions
+        angle = self.plan.angle
+        true = positions
         slip = half_step(positions, self.plan.position, whole=True)
         slip = slip + half_step(positions + slip, angle, whole=True)
-        trues, slips = [true], [slip]
+        trues = [true]
+        slips = [slip]
         for _ in range(self.spectrum.pairs - 1):
             slip = scale * slip + abs(scale - exact) * true
             true = exact * true
             slip = slip + half_step(true + slip, angle)
             trues.append(true)
             slips.append(slip)
-        factors, scaled = self._factors, self._factors * np.stack(trues)
+        factors = self._factors
+        scaled = self._factors * np.stack(trues)
         moved = factors * np.stack(slips)
         last = np.where(factors == 1, 0.0, half_step(scaled + moved, angle))
         # What float64 loses on the way, in products of up to 2^9 numbers.
@@ -175,7 +179,8 @@ class Chain:
         self, positions: Positions, pairs: Chosen = ALL
     ) -> tuple[PerPair, PerPair]:
         """Return cos and sin as stored."""
-        angles, table = self.angles(positions, pairs), self.plan.table
+        angles = self.angles(positions, pairs)
+        table = self.plan.table
         return round_to(np.cos(angles), table), round_to(np.sin(angles), table)
 
     @np.errstate(invalid="ignore", over="ignore")

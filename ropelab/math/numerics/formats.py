@@ -104,7 +104,8 @@ def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray,
     rounded -= anchor.view(np.float64)
     # min and max cost less than a mask where nothing overflows; NaN fails both
     # comparisons.
-    low, high = rounded.min(initial=0.0), rounded.max(initial=0.0)
+    low = rounded.min(initial=0.0)
+    high = rounded.max(initial=0.0)
     if not (low >= -fmt.largest and high <= fmt.largest):
         rounded[np.abs(rounded) > fmt.largest] = fmt.overflow
     # the subtraction loses the sign of zero

@@ -50,7 +50,8 @@ def _measured(
     printed: list[dict[str, Any]],
 ) -> Iterator[dict[str, Any]]:
     spectrum = Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
-    exact, chain = Chain(CastPlan(), spectrum), Chain(parse_cast(cast), spectrum)
+    exact = Chain(CastPlan(), spectrum)
+    chain = Chain(parse_cast(cast), spectrum)
     positions = span(offset, offset + length)
 
     def angle(of: Chain, position: int, pair: int) -> float:
@@ -85,7 +86,9 @@ def _measured(
         "max_cos_error": max_cos_error,
     }
     for row in printed:
-        name, at, digits = row["measure"], row["at"], row["digits"]
+        name = row["measure"]
+        at = row["at"]
+        digits = row["digits"]
         ours = measures[name](*at)
         yield {
             "source": source,

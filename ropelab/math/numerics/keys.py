@@ -119,7 +119,8 @@ class KeyFormat:
             scale = np.where(largest == 0, 1.0, largest / fmt.largest)
             return round_to(x / scale, fmt) * scale
         if self.number.startswith("int"):
-            low, high = x.min(axes, keepdims=True), x.max(axes, keepdims=True)
+            low = x.min(axes, keepdims=True)
+            high = x.max(axes, keepdims=True)
             step = np.where(
                 high == low, 1.0, (high - low) / (2 ** int(self.number[3:]) - 1)
             )
@@ -241,7 +242,8 @@ def key_errors(
     """Return the errors of keys at `length` positions; `offset` in deviations of a
     feature.
     """
-    random, pairs = np.random.default_rng(seed), spectrum.pairs
+    random = np.random.default_rng(seed)
+    pairs = spectrum.pairs
     key, query = random.standard_normal((2, COUNT, 2, pairs))
     key[:, 0, pairs - max(1, pairs // 8) :] += offset
     positions = np.floor(random.random(COUNT) * length)
@@ -251,7 +253,8 @@ def key_errors(
         x: Float[np.ndarray, "n 2 pairs"], by: Float[np.ndarray, " n"]
     ) -> np.ndarray:
         cos, sin = (part.T for part in chain.table(by))
-        one, two = x[:, 0], x[:, 1]
+        one = x[:, 0]
+        two = x[:, 1]
         return np.stack((one * cos - two * sin, one * sin + two * cos), axis=1)
 
     def stored(x: Float[np.ndarray, "n 2 pairs"]) -> Float[np.ndarray, "n 2 pairs"]:

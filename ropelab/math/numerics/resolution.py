@@ -111,7 +111,8 @@ def count_distinct(
     """Count the positions with distinct stored cos and sin, for each format of the
     table.
     """
-    found, pairs = {}, range(chain.spectrum.pairs)
+    found = {}
+    pairs = range(chain.spectrum.pairs)
     if EXACT in tables:
         # An exact table distinguishes what the angles do: no two of these are the same
         # direction.
@@ -145,7 +146,8 @@ class _Counter:
         self.collisions = np.zeros(len(self.edges) - 1, dtype=np.int64)
 
     def census(self) -> Census:
-        length, collisions = self.edges[-1] - self.edges[0], self.collisions.tolist()
+        length = self.edges[-1] - self.edges[0]
+        collisions = self.collisions.tolist()
         # Rounding keeps order, so of a monotone number only neighbours can be equal;
         # stored angles only ever grow with the position.
         monotone = self.encoding.single and (self.rising or self.falling)
@@ -184,7 +186,8 @@ class _Counter:
             marked[doubtful] = marked[doubtful + 1] = True
             needed = np.flatnonzero(marked)
             size = max(BLOCK // needed.size, 1)
-            pairs, rest = rest[:size], rest[size:]
+            pairs = rest[:size]
+            rest = rest[size:]
             found = keys_of(encoding.values(positions[needed], pairs), self.fmt)
             at = marked.cumsum()[doubtful] - 1
             same = (found[:, 1:] == found[:, :-1]).all(0)[at]
@@ -243,7 +246,8 @@ def proves_distinct(
     # False proves nothing; it is returned where cos and sin are not both stored.
     if encoding.component not in ("pair", "vector"):
         return False
-    chain, last = encoding.chain, offset + length - 1
+    chain = encoding.chain
+    last = offset + length - 1
     pairs = slice(encoding.pairs.start, encoding.pairs.stop)
     theta = chain.inv_freq[pairs]
     errors = chain.rounding_bounds(np.array([last], dtype=np.float64))[pairs, 0]
@@ -268,12 +272,15 @@ def proves_distinct(
 
 def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     """Count the different rows of stored angles; None where visiting all is quicker."""
-    fmt, last, inv_freq = chain.plan.angle, offset + length - 1, chain.inv_freq
+    fmt = chain.plan.angle
+    last = offset + length - 1
+    inv_freq = chain.inv_freq
     if chain.recurrent or chain.plan.position.precision < 53 or fmt.precision > COARSE:
         return None
     if not np.isfinite(inv_freq).all():
         return None
-    midway, rotating = midway_values(fmt), np.flatnonzero(inv_freq)
+    midway = midway_values(fmt)
+    rotating = np.flatnonzero(inv_freq)
     # Where the step after a position is: those after the first are found by division.
     ends = np.searchsorted(
         midway, np.outer(inv_freq[rotating], (max(offset - 1, 1), last + 1))
@@ -346,14 +353,16 @@ def count_equal_hashes(
     `hashes`.
     """
     lead = encoding.leading(fmt)
-    rest, distinct = encoding.pairs[len(lead) :], 0
+    rest = encoding.pairs[len(lead) :]
+    distinct = 0
     while True:
         distinct += hashes.size
         hashes, positions = _repeated(hashes, positions)
         distinct -= hashes.size
         if not (rest and hashes.size):
             break
-        pairs, rest = rest[: len(lead)], rest[len(lead) :]
+        pairs = rest[: len(lead)]
+        rest = rest[len(lead) :]
         parts = [
             mixed(
                 keys_of(encoding.values(positions[low:high], pairs), fmt),

@@ -86,7 +86,8 @@ def _rotated(
 ) -> tuple[Float[np.ndarray, "draws pairs n"], Float[np.ndarray, "draws pairs n"]]:
     cos, sin = chain.table(positions)
     first, second = features
-    inner, outer = chain.plan.rotation, chain.plan.score
+    inner = chain.plan.rotation
+    outer = chain.plan.score
     rotated = (
         round_to(first * cos, inner) - round_to(second * sin, inner),
         round_to(first * sin, inner) + round_to(second * cos, inner),
@@ -158,7 +159,8 @@ def score_margins(
         score, step = score_and_step(inv_freq, drawn, where)
         found.append((vectors, score, step, np.abs(score)))
     # The two vectors whose score changes most have scores of -step/2 and step/2.
-    step, width = np.full((1, 1), largest_step(inv_freq)), math.sqrt(2 * len(inv_freq))
+    step = np.full((1, 1), largest_step(inv_freq))
+    width = math.sqrt(2 * len(inv_freq))
     found.append(("largest", -step / 2, step, np.full((1, 1), width)))
     rows = []
     for vectors, score, step, scale in found:
@@ -190,10 +192,13 @@ def score_and_step(
     """Return the exact scores at some distances, and their changes one token
     further.
     """
-    (q1, q2), (k1, k2) = draws.query, draws.key
-    dot, cross = q1 * k1 + q2 * k2, q1 * k2 - q2 * k1
+    (q1, q2) = draws.query
+    (k1, k2) = draws.key
+    dot = q1 * k1 + q2 * k2
+    cross = q1 * k2 - q2 * k1
     theta = inv_freq[:, None]
-    angle, middle = theta * distances, theta * (distances + 0.5)
+    angle = theta * distances
+    middle = theta * (distances + 0.5)
     width = math.sqrt(2 * len(inv_freq))
     score = (dot * np.cos(angle) + cross * np.sin(angle)).sum(1) / width
     turn = cross * np.cos(middle) - dot * np.sin(middle)

@@ -32,11 +32,14 @@ from ropelab.runs.stats import Interval, mean_interval
 # drawn.
 WHOLE = 1 << 18
 # Distances that are drawn for the mean over distances, and places at each of them.
-DISTANCES, PLACES = 256, 256
+DISTANCES = 256
+PLACES = 256
 # Places that are drawn for the spread at one given distance.
 PLACES_AT = 4096
 # Roundings after the table: groups with a distance each, their draws, and their places.
-GROUPS, DRAWS, DRAWN_PLACES = 32, 8, 32
+GROUPS = 32
+DRAWS = 8
+DRAWN_PLACES = 32
 # Two tokens are at most this share of the positions apart.
 FARTHEST = 0.75
 
@@ -182,7 +185,8 @@ class Spreads:
 
         table = self.stored.plan.table
         if table.precision < 53:
-            cos, sin = np.cos(angles), np.sin(angles)
+            cos = np.cos(angles)
+            sin = np.sin(angles)
             moved = (round_to(cos, table) - cos) + 1j * (round_to(sin, table) - sin)
             moved *= cos - 1j * sin
             slip += moved + moved * slip

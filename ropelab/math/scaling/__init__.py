@@ -5,6 +5,7 @@ ropelab.math.methods.
 from ropelab.math.scaling.pairs import LongRope as LongRope
 from ropelab.math.scaling.pairs import Proportional as Proportional
 from ropelab.math.scaling.pairs import Without as Without
+from ropelab.math.scaling.plan import SCALINGS as SCALINGS
 from ropelab.math.scaling.plan import RopePlan as RopePlan
 from ropelab.math.scaling.plan import Scaling as Scaling
 from ropelab.math.scaling.plan import kept_weights as kept_weights

@@ -205,7 +205,8 @@ class Spaced(Scaling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        long, short = self.longest, self.shortest
+        long = self.longest
+        short = self.shortest
         if long <= short:
             raise InputError(
                 f"spaced: longest {long:g} is not above shortest {short:g}"
@@ -213,7 +214,8 @@ class Spaced(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the plan; InputError if there are fewer pairs than frequencies."""
-        count, n = rotating(self.name, self.pairs, geometry), self.n
+        count = rotating(self.name, self.pairs, geometry)
+        n = self.n
         if n > count:
             raise InputError(
                 f"spaced: n must be at most {count}, the number of pairs, not {n}"
@@ -243,7 +245,8 @@ class Without(Scaling):
         known("band", self.band, BANDS)
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        plan, third = self.inner.plan(geometry, length), BANDS.index(self.band)
+        plan = self.inner.plan(geometry, length)
+        third = BANDS.index(self.band)
         start, stop = (
             round(geometry.pairs * end / len(BANDS)) for end in (third, third + 1)
         )

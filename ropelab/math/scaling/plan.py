@@ -27,6 +27,8 @@ LARGEST_ATTENTION_FACTOR = 1e100
 # rounding.
 ROUNDING = 1e-11
 T = TypeVar("T", bound="Typed")
+# Methods that change frequencies, by name: the classes under `@method`.
+SCALINGS: "dict[str, type[Scaling]]" = {}
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,17 @@ class Typed:
 
     def __post_init__(self) -> None:
         for kind in type(self).__mro__:
-            for name, allowed in vars(kind).get("ranges", {}).items():
-                value = getattr(self, name, None)
-                if value is not None and not allowed.holds(value):
-                    shown = f"{value:g}" if isinstance(value, float) else value
-                    raise InputError(
-                        f"{self.name}: {name} must be {allowed.words}, not {shown}"
-                    )
+            # Of this class alone: a class above may have another range of that name.
+            ranges: Ranges = kind.__dict__.get("ranges", {})
+            for name, allowed in ranges.items():
+                self._check_range(name, allowed)
+
+    def _check_range(self, name: str, allowed: Range) -> None:
+        value = getattr(self, name, None)
+        if value is None or allowed.holds(value):
+            return
+        shown = f"{value:g}" if isinstance(value, float) else value
+        raise InputError(f"{self.name}: {name} must be {allowed.words}, not {shown}")
 
     @property
     def label(self) -> str:
@@ -103,11 +109,16 @@ def method(name: str, source: str) -> Callable[[type[T]], type[T]]:
     or code.
     """
 
-    def made(cls: type[T]) -> type[T]:
-        cls.name, cls.source = name, source
-        return dataclass(frozen=True, kw_only=True)(cls)
+    def register(cls: type[T]) -> type[T]:
+        cls.name = name
+        cls.source = source
+        complete = dataclass(frozen=True, kw_only=True)(cls)
+        # A user's class is named by its module, so that it hides none of these.
+        if issubclass(complete, Scaling) and not is_own(complete):
+            SCALINGS[name] = complete
+        return complete
 
-    return made
+    return register
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +127,8 @@ class Scaling(Typed):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "plan" in vars(cls):
-            cls.plan = _checked(cls.plan)  # type: ignore[method-assign]
+        if "plan" in cls.__dict__:
+            cls.plan = _check_plans(cls.plan)  # type: ignore[method-assign]
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the frequencies to use while ``length`` tokens are in the context."""
@@ -137,29 +148,28 @@ class Scaling(Typed):
         return None
 
 
-def _checked(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
+def _check_plans(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
     """Return a `plan` that raises InputError where its numbers mean nothing, as those
     of nan.
     """
 
     @wraps(plan)
-    def checked(self: Scaling, geometry: Geometry, length: int) -> RopePlan:
-        found = plan(self, geometry, length)
-        inv_freq, factors = (
-            np.asarray(found.inv_freq),
-            (found.attention_factor, found.stretch),
-        )
+    def plan_and_check(self: Scaling, geometry: Geometry, length: int) -> RopePlan:
+        made = plan(self, geometry, length)
+        inv_freq = np.asarray(made.inv_freq)
         fits = np.isrealobj(inv_freq) and inv_freq.shape == (geometry.pairs,)
         fits = fits and bool(np.isfinite(inv_freq).all() and (inv_freq >= 0).all())
-        if not (fits and all(0 < factor < math.inf for factor in factors)):
-            wanted = (
-                f"frequencies of {geometry.pairs} pairs, at least 0, and positive"
-                " factors"
-            )
-            raise InputError(f"{self.label}: plan() must return {wanted}")
-        return replace(found, inv_freq=inv_freq.astype(np.float64))
 
-    return checked
+        for factor in (made.attention_factor, made.stretch):
+            fits = fits and 0 < factor < math.inf
+        if not fits:
+            raise InputError(
+                f"{self.label}: plan() must return frequencies of {geometry.pairs}"
+                " pairs, at least 0, and positive factors"
+            )
+        return replace(made, inv_freq=inv_freq.astype(np.float64))
+
+    return plan_and_check
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,7 +123,9 @@ def pair_with_rotations(geometry: Geometry, r: float) -> float:
     """Return d ln(L / (2 pi r)) / (2 ln base), the pair index with r rotations in
     training.
     """
-    d, base, length = geometry.rotary_dim, geometry.base, geometry.trained_len
+    d = geometry.rotary_dim
+    base = geometry.base
+    length = geometry.trained_len
     return d * math.log(length / (r * 2 * math.pi)) / (2 * math.log(base))
 
 
@@ -220,7 +222,8 @@ class _CodedRamp(Scaling):
         )
         # d - 1 and not d/2 - 1: the runtimes' clamp counts features although the ramp
         # counts pairs.
-        low, high = max(low, 0), min(high, geometry.rotary_dim - 1)
+        low = max(low, 0)
+        high = min(high, geometry.rotary_dim - 1)
         return (math.floor(low), math.ceil(high)) if self.truncate else (low, high)
 
     def ramp(self, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
@@ -308,7 +311,8 @@ class DynamicYarn(_CodedRamp):
 
 
 def _check_order(method: Scaling, low_name: str, high_name: str, *, step: bool) -> None:
-    low, high = getattr(method, low_name), getattr(method, high_name)
+    low = getattr(method, low_name)
+    high = getattr(method, high_name)
     if not (math.isfinite(high) and (0 < low < high or (step and 0 < low == high))):
         raise InputError(
             f"{method.name}: needs 0 < {low_name} < {high_name}, "

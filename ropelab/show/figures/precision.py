@@ -32,7 +32,8 @@ SPREAD = "a score varies with the place by\n(scores have deviation 1)"
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw the figures: the first answers the question that was asked."""
     figures = {}
-    casts, growth = tables["casts"], tables["growth"]
+    casts = tables["casts"]
+    growth = tables["growth"]
     stages = casts[casts["kind"] == "stage"]
     rises = (growth["max_angle_error_rad"] > 0).any()
     if rises and stages.empty:
@@ -59,7 +60,8 @@ def _resolution(neighbours: pd.DataFrame) -> Figure:
     rows = neighbours[neighbours["format"] != "float64"]
     if rows.empty:
         rows = neighbours
-    encodings, formats = rows["encoding"].unique(), rows["format"].unique()
+    encodings = rows["encoding"].unique()
+    formats = rows["format"].unique()
     shares = rows.set_index(["encoding", "format"])["equal_neighbours"]
 
     figure, ax = shapes.new_axes((max(6.0, 2 * len(encodings) + 1.5), 4.2))
@@ -95,7 +97,8 @@ def _resolution(neighbours: pd.DataFrame) -> Figure:
 
 def _title_of_resolution(rows: pd.DataFrame) -> str:
     worst = rows.groupby(["scheme", "component"])["equal_neighbours"].max()
-    one, many = worst.get(("single", "pair")), worst.get(("rope", "vector"))
+    one = worst.get(("single", "pair"))
+    many = worst.get(("rope", "vector"))
     if one is not None and many is not None and one > 0 == many:
         return "One slow frequency loses neighbours; many frequencies keep them all"
     return "Which neighbours look equal when they are stored?"
@@ -180,7 +183,8 @@ def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
 
 
 def _per_stage_rounding(stages: pd.DataFrame) -> Figure:
-    names, formats = stages["stage"].unique(), stages["format"].unique()
+    names = stages["stage"].unique()
+    formats = stages["format"].unique()
     angle, first, spread = (
         stages.pivot(index="stage", columns="format", values=column)
         .reindex(index=names, columns=formats)
@@ -276,7 +280,8 @@ def _growth_by_stage(growth: pd.DataFrame) -> Figure:
 def _growth_lines(ax: Axes, lines: Mapping[str, pd.DataFrame]) -> None:
     """Draw lines with their labels, which begin with the name that they look like."""
     for label, rows in lines.items():
-        shown, style = rows[rows["max_angle_error_rad"] > 0], look(label.split("\n")[0])
+        shown = rows[rows["max_angle_error_rad"] > 0]
+        style = look(label.split("\n")[0])
         if len(shown):
             shapes.line(
                 ax, shown["position_end"], shown["max_angle_error_rad"], style, label
