@@ -52,7 +52,7 @@ def attended(
 
 
 @claim("order-blind", bound=SUMS)
-def order_blind(found: Findings, causal: bool = False, seed: int = 0) -> None:
+def order_blind(findings: Findings, causal: bool = False, seed: int = 0) -> None:
     straight = np.arange(12)
     # A shuffled cycle: no token stays at its place.
     start = np.random.default_rng(seed).permutation(len(straight))
@@ -63,64 +63,73 @@ def order_blind(found: Findings, causal: bool = False, seed: int = 0) -> None:
     # Under a causal mask a token sees other tokens once its place has changed.
     masked = [attended(at, True, seed)[1] for at in (order, straight)]
     off = arrays.largest(new_scores - scores[order][:, order])
-    found.part("scores against rearranged scores", arrays.tiny(off), off <= SUMS)
+
+    findings.part("scores against rearranged scores", arrays.tiny(off), off <= SUMS)
     off = arrays.largest(new_outputs - outputs[order])
-    found.within("outputs against rearranged outputs", off, SUMS, "{}")
+    findings.within("outputs against rearranged outputs", off, SUMS, "{}")
     off = arrays.largest(masked[0] - masked[1][order])
-    found.within(
+    findings.within(
         "the same outputs under a causal mask", off, SUMS, "{:.2f} apart", "limit"
     )
 
 
 @claim("same-output")
-def same_output(found: Findings, tokens: int = 3, seed: int = 0) -> None:
+def same_output(findings: Findings, tokens: int = 3, seed: int = 0) -> None:
     straight = np.arange(tokens)
     forwards, backwards = (
         attended(at, False, seed)[1] for at in (straight, straight[::-1])
     )
-    found.within(
+
+    findings.within(
         "row by row", arrays.largest(backwards - forwards), SUMS, "{:.2f} apart"
     )
-    mirrored, summed = backwards[::-1] - forwards, backwards.sum(0) - forwards.sum(0)
-    found.within(
+    mirrored = backwards[::-1] - forwards
+    summed = backwards.sum(0) - forwards.sum(0)
+    findings.within(
         "row against mirrored row", arrays.largest(mirrored), SUMS, role="limit"
     )
-    found.within("summed over the rows", arrays.largest(summed), SUMS, role="limit")
+    findings.within("summed over the rows", arrays.largest(summed), SUMS, role="limit")
 
 
 @claim("scores-without-order")
-def order_in_scores(found: Findings, tokens: int = 3, seed: int = 0) -> None:
+def order_in_scores(findings: Findings, tokens: int = 3, seed: int = 0) -> None:
     q, k = arrays.gaussian(seed, 2, tokens, WIDTH)
-    scores, other = q @ k.T, q[::-1] @ k[::-1].T
-    found.within("the two matrices", arrays.largest(other - scores), SUMS)
+    scores = q @ k.T
+    other = q[::-1] @ k[::-1].T
+    findings.within("the two matrices", arrays.largest(other - scores), SUMS)
     numbers = arrays.largest(np.sort(other, None) - np.sort(scores, None))
-    found.within(
+    findings.within(
         "the numbers in them, whatever their places", numbers, SUMS, role="limit"
     )
 
 
 @claim("softmax-as-printed")
-def softmax_as_printed(found: Findings, inside: bool = True, seed: int = 0) -> None:
+def softmax_as_printed(findings: Findings, inside: bool = True, seed: int = 0) -> None:
     x = arrays.gaussian(seed, 3, WIDTH)
-    scores, scale = x @ x.T, math.sqrt(WIDTH)
+    scores = x @ x.T
+    scale = math.sqrt(WIDTH)
     printed = (
         arrays.softmax(scores @ x) if inside else arrays.softmax(scores / scale) @ x
     )
     off = arrays.largest(printed - attention(x, x, x))
-    found.within("the two outputs", off, SUMS, "{:.2f} apart")
+    findings.within("the two outputs", off, SUMS, "{:.2f} apart")
 
 
 @claim("score-example")
-def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
-    first, second = np.array(FIRST), np.array(SECOND)
+def score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
+    first = np.array(FIRST)
+    second = np.array(SECOND)
     off = arrays.largest(second - first[np.ix_(order, order)])
-    found.within("largest difference after rearranging", off, 0, "{:g}")
+
+    findings.within("largest difference after rearranging", off, 0, "{:g}")
     # A symmetric matrix without negative eigenvalues is the matrix of products of real
     # vectors.
     lowest = float(np.linalg.eigvalsh(first)[0])
     what = "such scores exist with q = k (no negative eigenvalue)"
     text = f"smallest eigenvalue {arrays.tiny(lowest)}"
-    found.limit(what, text, bool((first == first.T).all()) and lowest >= -SUMS, lowest)
+    findings.limit(
+        what, text, bool((first == first.T).all()) and lowest >= -SUMS, lowest
+    )
     words = ("I", "like", "you")
     texts = {"first": words, "second": tuple(words[i] for i in order)}
     rows = [
@@ -130,20 +139,21 @@ def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
         for column, score in enumerate(line)
     ]
     columns = ["sentence", "row", "column", "query", "key", "score"]
-    found.series["permutation"] = pd.DataFrame(rows, columns=columns)
+    findings.series["permutation"] = pd.DataFrame(rows, columns=columns)
 
 
 @claim("script-scores-scrambled", "script-positions-help")
 def one_hot_orders_differ(
-    found: Findings, width: int = 3, offsets: Sequence[float] = (0.0, 0.0, 0.0)
+    findings: Findings, width: int = 3, offsets: Sequence[float] = (0.0, 0.0, 0.0)
 ) -> None:
     """Compare x x^T of one-hot words in both orders; ``offsets`` are added by
     position.
     """
-    x, added = np.eye(len(offsets), width), np.array(offsets)[:, None]
+    x = np.eye(len(offsets), width)
+    added = np.array(offsets)[:, None]
     forwards, backwards = ((y + added) @ (y + added).T for y in (x, x[::-1]))
     apart = arrays.largest(forwards - backwards)
-    found.beyond("largest difference between the matrices", apart, SUMS, "{}")
+    findings.beyond("largest difference between the matrices", apart, SUMS, "{}")
 
 
 def scores(
@@ -163,7 +173,7 @@ def scores(
 
 @claim("relative-only", bound=EXACT)
 def relative_only(
-    found: Findings, shifts: Sequence[int] = SHIFTS, seed: int = 0
+    findings: Findings, shifts: Sequence[int] = SHIFTS, seed: int = 0
 ) -> None:
     # EXACT covers shifts of a few thousand tokens: angles of 4e3 rad are known to
     # 5e-13.
@@ -171,14 +181,14 @@ def relative_only(
     near = scores(q, k, 0, 3)
     moved = max(arrays.largest(scores(q, k, s, s + 3) - near) for s in shifts)
     farther = arrays.largest(scores(q, k, 0, 4) - near)
-    found.within(
+    findings.within(
         f"change when both positions move by up to {max(shifts)}", moved, EXACT, "{}"
     )
-    found.beyond("change with one more token between", farther, EXACT, "{:.1f}")
+    findings.beyond("change with one more token between", farther, EXACT, "{:.1f}")
 
 
 @claim("rotation-factor")
-def rotation_factor(found: Findings, distance: int = 3, seed: int = 0) -> None:
+def rotation_factor(findings: Findings, distance: int = 3, seed: int = 0) -> None:
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     after = scores(q, k, 0, distance)
     # `scores` pairs halves, the matrix pairs neighbours.
@@ -189,11 +199,12 @@ def rotation_factor(found: Findings, distance: int = 3, seed: int = 0) -> None:
     off = arrays.largest(((q_pairs @ matrix) * k_pairs).sum(-1) - after)
     # Quantiles, as the ratio of two products has no mean: the divisor can be near 0.
     low, high = np.quantile(after / scores(q, k, 0, 0), (0.05, 0.95)).tolist()
-    found.within(
+
+    findings.within(
         f"as a rotation matrix between q and k, at distance {distance}", off, EXACT
     )
     what = "as a number behind the finished product q.k, 5 to 95 % of random q, k"
-    found.limit(what, f"{low:.2f} to {high:.2f}", high - low <= EXACT, high - low)
+    findings.limit(what, f"{low:.2f} to {high:.2f}", high - low <= EXACT, high - low)
 
 
 def attended_from(
@@ -215,15 +226,20 @@ def attended_from(
 
 @claim("absolute-too")
 def knows_absolute(
-    found: Findings, positions: Placed = "rotated", causal: bool = True, seed: int = 0
+    findings: Findings,
+    positions: Placed = "rotated",
+    causal: bool = True,
+    seed: int = 0,
 ) -> None:
     """Tell positions apart by the rotation, and by the number of tokens before them."""
     # Equal scores weigh n + 1 visible tokens equally, so the first gets 1/(n + 1): its
     # weight alone counts the tokens before.
-    only_first, nothing = np.eye(TOKENS)[:, :1], np.zeros((TOKENS, 1))
+    only_first = np.eye(TOKENS)[:, :1]
+    nothing = np.zeros((TOKENS, 1))
     weights = attention(nothing, nothing, only_first, causal)[:, 0]
     different = len(np.unique(weights.round(12)))  # equal up to rounding is equal
-    q, inv_freq = arrays.gaussian(seed, 1, HEAD), arrays.frequencies(HEAD, BASE)
+    q = arrays.gaussian(seed, 1, HEAD)
+    inv_freq = arrays.frequencies(HEAD, BASE)
     codes = arrays.largest(
         arrays.rotated(q, 10 * inv_freq) - arrays.rotated(q, 5 * inv_freq)
     )
@@ -231,35 +247,36 @@ def knows_absolute(
     moved = max(
         arrays.largest(attended_from(s, positions, seed) - here) for s in SHIFTS
     )
-    found.part(
+
+    findings.part(
         "the rotated vectors at positions 5 and 10", f"{codes:.1f} apart", codes > EXACT
     )
     what = "weight of the first of n + 1 equal tokens under a causal mask"
     text = f"1/(n + 1): {different} values at {TOKENS} positions"
-    found.part(what, text, different == TOKENS, different)
+    findings.part(what, text, different == TOKENS, different)
     what = (
         "what the rotation adds to that: attention's output after all positions move by"
         " up to"
     )
-    found.beyond(f"{what} {max(SHIFTS)}", moved, EXACT, role="limit")
+    findings.beyond(f"{what} {max(SHIFTS)}", moved, EXACT, role="limit")
 
 
 @claim("values-left-alone")
-def values_left_alone(found: Findings, shift: int = 100, seed: int = 0) -> None:
+def values_left_alone(findings: Findings, shift: int = 100, seed: int = 0) -> None:
     plain, turned = (
         arrays.largest(
             attended_from(shift, positions, seed) - attended_from(0, positions, seed)
         )
         for positions in ("rotated", "values too")
     )
-    found.within(
+    findings.within(
         f"output after all positions move by {shift}, values as they are", plain, EXACT
     )
-    found.beyond("the same with rotated values", turned, EXACT, "{:.2f} apart")
+    findings.beyond("the same with rotated values", turned, EXACT, "{:.2f} apart")
 
 
 @claim("either-direction")
-def either_direction(found: Findings, distance: int = 3, seed: int = 0) -> None:
+def either_direction(findings: Findings, distance: int = 3, seed: int = 0) -> None:
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     there = scores(q, k, 0, distance)
     # A reflection of the plane turns clockwise into counterclockwise and keeps
@@ -268,13 +285,15 @@ def either_direction(found: Findings, distance: int = 3, seed: int = 0) -> None:
     same = arrays.largest(scores(q * mirror, k * mirror, 0, distance, sign=-1) - there)
     apart = arrays.largest(scores(q, k, 0, distance, sign=-1) - there)
     what = "with the second feature of each pair mirrored"
-    found.part(what, f"{arrays.tiny(same)} apart", same <= EXACT)
-    found.within("with the same features", apart, EXACT, "{:.1f} apart", "limit")
+    findings.part(what, f"{arrays.tiny(same)} apart", same <= EXACT)
+    findings.within("with the same features", apart, EXACT, "{:.1f} apart", "limit")
 
 
 @claim("script-equal-scores")
 def same_distance_same_score(
-    found: Findings, tokens: Literal["different", "same"] = "different", seed: int = 0
+    findings: Findings,
+    tokens: Literal["different", "same"] = "different",
+    seed: int = 0,
 ) -> None:
     q, k = arrays.gaussian(seed, 2, 2, DRAWS, HEAD)
     if tokens == "same":
@@ -282,15 +301,16 @@ def same_distance_same_score(
     first, second = (scores(q[i], k[i], i, i) for i in (0, 1))
     typical = float(np.sqrt(np.square(first - second).mean()))
     what = f"typical difference of q0.k0 and q1.k1, {tokens} tokens at 0 and 1"
-    found.within(what, typical, 1e-3, "{:.1f}")
+    findings.within(what, typical, 1e-3, "{:.1f}")
 
 
 @claim("scaled-scores")
 def division_keeps_scores_small(
-    found: Findings, widths: Sequence[int] = (16, 64, 256, 1024), scaled: bool = True
+    findings: Findings, widths: Sequence[int] = (16, 64, 256, 1024), scaled: bool = True
 ) -> None:
     """Compare scores of vectors that grow longer, divided by sqrt(width) or not."""
-    keys, queries = 32, 64
+    keys = 32
+    queries = 64
     spreads = {}
     gradients = {}
     for width in widths:
@@ -307,19 +327,21 @@ def division_keeps_scores_small(
     def listed(values: Mapping[int, float]) -> str:
         return ", ".join(f"{value:.2g}" for value in values.values())
 
-    first, last = widths[0], widths[-1]
+    first = widths[0]
+    last = widths[-1]
     named = ", ".join(map(str, widths))
     steady = spreads[last] < 2 * spreads[first]
+
     what = f"deviation of the scores, widths {named}"
-    found.part(what, listed(spreads), steady, spreads[last])
+    findings.part(what, listed(spreads), steady, spreads[last])
     alive = gradients[last] > gradients[first] / 2
     what = "mean change of a weight with its score, same widths"
-    found.part(what, listed(gradients), alive, gradients[last])
+    findings.part(what, listed(gradients), alive, gradients[last])
 
 
 @claim("segments-reach-further")
 def recurrence_reaches_further(
-    found: Findings, cached: bool = True, layers: int = 3, segment: int = 8
+    findings: Findings, cached: bool = True, layers: int = 3, segment: int = 8
 ) -> None:
     """Find the first token that changes the last output of a text read in segments.
 
@@ -348,14 +370,15 @@ def recurrence_reaches_further(
         changed[-1 - distance] *= -1
         if arrays.largest(last_output(changed) - plain) > 0:
             reached = distance
+
     what = f"farthest token that the last output rests on, {layers} layers"
     text = f"{reached} back, in segments of {segment}"
-    found.part(what, text, reached >= segment, reached)
+    findings.part(what, text, reached >= segment, reached)
     # A table of positions in the segment gives a token and the one cached for it the
     # same code, so that scores cannot tell them apart.
     places = np.arange(2 * segment) % segment
     alike = len(places) - len(set(places.tolist()))
     what = "positions of two segments that share a code, counted in each segment"
-    found.limit(
+    findings.limit(
         what, f"{alike} of {len(places)}: it needs distances", alike == 0, alike
     )

@@ -67,70 +67,77 @@ def encoded(
 
 def biases(name: str, tokens: int) -> Tensor:
     """Return what an encoding makes of vectors that are 0 [heads, queries, keys]."""
-    nothing, positions = torch.zeros(1, HEADS, tokens, HEAD), torch.arange(tokens)
+    nothing = torch.zeros(1, HEADS, tokens, HEAD)
+    positions = torch.arange(tokens)
     return encoding_for(name).scores(nothing, nothing, positions, positions)[0].detach()
 
 
 @claim("parameter-column", "alibi-trainable")
-def parameter_column(found: Findings, said: Sequence[tuple[str, str]]) -> None:
+def parameter_column(findings: Findings, said: Sequence[tuple[str, str]]) -> None:
     # A table by position doubles; one by distance is clipped and a rule has no numbers.
-    found.expected = ", ".join(f"{name} {growth}" for name, growth in said)
+    findings.expected = ", ".join(f"{name} {growth}" for name, growth in said)
     for name, growth in said:
-        short, long = trains(name), trains(name, 2 * LENGTH)
+        short = trains(name)
+        long = trains(name, 2 * LENGTH)
         are = {
             "none": short == long == 0,
             "some": short > 0,
             "with length": long == 2 * short > 0,
         }
-        found.part(
+        findings.part(
             f"{name}, said to train: {growth}; trains", f"{short:,}", are[growth], short
         )
 
 
 @claim("absolute-fixed")
-def always_fixed(found: Findings, fixed: str = "sinusoidal") -> None:
-    first, second = trains(fixed), trains("learned")
-    found.part(
+def always_fixed(findings: Findings, fixed: str = "sinusoidal") -> None:
+    first = trains(fixed)
+    second = trains("learned")
+    findings.part(
         f"trained numbers of the {fixed} encoding", f"{first:,}", first == 0, first
     )
-    found.limit("of a learned table", f"{second:,}", second == 0, second)
+    findings.limit("of a learned table", f"{second:,}", second == 0, second)
 
 
 @claim("relative-trained")
 def relative_are_trained(
-    found: Findings,
+    findings: Findings,
     tables: Sequence[str] = ("shaw", "t5"),
     others: Sequence[str] = ("alibi", "rope"),
 ) -> None:
     for name in tables:
-        found.part(f"trained numbers of {name}", f"{trains(name):,}", trains(name) > 0)
+        findings.part(
+            f"trained numbers of {name}", f"{trains(name):,}", trains(name) > 0
+        )
     for name in others:
-        found.limit(f"of {name}", f"{trains(name):,}", trains(name) > 0)
+        findings.limit(f"of {name}", f"{trains(name):,}", trains(name) > 0)
 
 
 @claim("learned-stops")
-def learned_stops(found: Findings, name: str = "learned") -> None:
-    encoding, stops = encoding_for(name), True
+def learned_stops(findings: Findings, name: str = "learned") -> None:
+    encoding = encoding_for(name)
+    stops = True
     with suppress(IndexError):
         encoding.embed(torch.zeros(1, 1, HEADS * HEAD), torch.tensor([LENGTH]))
         stops = False
-    found.part(
+    findings.part(
         f"at position {LENGTH} it has", "no vector" if stops else "a vector", stops
     )
     last = encoding.max_position
-    found.part("its last position", f"{last}", last == LENGTH - 1)
+    findings.part("its last position", f"{last}", last == LENGTH - 1)
 
 
 @claim("absolute-limited")
-def length_is_limited(found: Findings, far: int = 10**6) -> None:
-    learned_stops(found)
+def length_is_limited(findings: Findings, far: int = 10**6) -> None:
+    learned_stops(findings)
     codes = [
         encoding_for("sinusoidal").embed(torch.zeros(1, len(at), HEADS * HEAD), at)[0]
         for at in (torch.arange(LENGTH), torch.tensor([far]))
     ]
     nearest = float((codes[0] - codes[1]).norm(dim=-1).min())
+
     text = f"defined, and {nearest:.1f} away from all of the first {LENGTH}"
-    found.limit(
+    findings.limit(
         f"code of position {far:,} by the sinusoidal formula",
         text,
         nearest == 0,
@@ -139,46 +146,47 @@ def length_is_limited(found: Findings, far: int = 10**6) -> None:
 
 
 @claim("relative-space")
-def bias_matrix(found: Findings) -> None:
+def bias_matrix(findings: Findings) -> None:
     added = [biases("t5", tokens)[0] for tokens in (LENGTH, 2 * LENGTH)]
     full = [bias.numel() for bias in added]
     # Keys after the query are masked, so their biases need not be kept.
     distinct = [len(bias[torch.ones_like(bias).tril() > 0].unique()) for bias in added]
     what = f"scores that get a bias, {LENGTH} and {2 * LENGTH} tokens"
     text = f"{full[0]:,} and {full[1]:,} per head"
-    found.part(what, text, full[1] == 4 * full[0], full[1] / full[0])
+    findings.part(what, text, full[1] == 4 * full[0], full[1] / full[0])
     what = "different biases among them, which are all that has to be kept"
     text = f"{distinct[0]} and {distinct[1]}"
-    found.limit(what, text, distinct[1] >= 4 * distinct[0], distinct[0])
+    findings.limit(what, text, distinct[1] >= 4 * distinct[0], distinct[0])
 
 
 @claim("rope-space")
-def rope_space(found: Findings) -> None:
-    short, long = trains("rope"), trains("rope", 2 * LENGTH)
+def rope_space(findings: Findings) -> None:
+    short = trains("rope")
+    long = trains("rope", 2 * LENGTH)
     tables = [2 * tokens * HEAD for tokens in (LENGTH, 2 * LENGTH)]
     what = "trained numbers at one length and at twice it"
-    found.part(what, f"{short} and {long}", short == long)
+    findings.part(what, f"{short} and {long}", short == long)
     what = (
         f"table entries that the printed code keeps for {LENGTH} and"
         f" {2 * LENGTH} tokens"
     )
     text = f"{tables[0]:,} and {tables[1]:,}"
-    found.limit(what, text, tables[0] == tables[1], tables[1] / tables[0])
+    findings.limit(what, text, tables[0] == tables[1], tables[1] / tables[0])
 
 
 @claim("alibi-stores-nothing")
-def keeps_no_vectors(found: Findings, name: str = "alibi") -> None:
+def keeps_no_vectors(findings: Findings, name: str = "alibi") -> None:
     encodings = (encoding_for(name, length) for length in (LENGTH, 2 * LENGTH))
     short, long = (
         sum(x.numel() for x in (*e.parameters(), *e.buffers())) for e in encodings
     )
     what = f"numbers that {name} keeps for {LENGTH} and {2 * LENGTH} tokens"
     # One slope for each head is kept, which is less than a single vector.
-    found.part(what, f"{short} and {long}", short == long < HEADS * HEAD, short)
+    findings.part(what, f"{short} and {long}", short == long < HEADS * HEAD, short)
 
 
 @claim("t5-costly", "rope-efficient", "transformer-xl-slow", bound=SLOW)
-def work(found: Findings, name: str, slow: bool, seed: int = 0) -> None:
+def work(findings: Findings, name: str, slow: bool, seed: int = 0) -> None:
     """Count what scores of LENGTH tokens take from queries and keys on, over plain
     attention.
     """
@@ -189,13 +197,15 @@ def work(found: Findings, name: str, slow: bool, seed: int = 0) -> None:
             encoding.scores(*encoded(encoding, *q_and_k))
         counts.append(counter.get_total_flops())
     ratio = counts[0] / counts[1]
-    found.part(WORK, f"{ratio:.3f}", (ratio >= SLOW) == slow, ratio)
+    findings.part(WORK, f"{ratio:.3f}", (ratio >= SLOW) == slow, ratio)
 
 
 @claim("transformer-xl-cache")
-def cache_is_impossible(found: Findings, seed: int = 0) -> None:
+def cache_is_impossible(findings: Findings, seed: int = 0) -> None:
     """Decode token by token from cached keys and compare with the full pass."""
-    encoding, tokens, apart = encoding_for("transformer_xl").for_layer(0), 64, 0.0
+    encoding = encoding_for("transformer_xl").for_layer(0)
+    tokens = 64
+    apart = 0.0
     with torch.no_grad():
         q, k = queries_and_keys(tokens, seed)
         full = encoding.scores(*encoded(encoding, q, k))
@@ -211,7 +221,8 @@ def cache_is_impossible(found: Findings, seed: int = 0) -> None:
                 query, keys[:, :, : i + 1], here, torch.arange(i + 1)
             )
             apart = max(apart, largest(decoded - full[:, :, i : i + 1, : i + 1]))
-    found.beyond(
+
+    findings.beyond(
         f"scores from cached keys against the full pass, {tokens} tokens",
         apart,
         ROUNDING,
@@ -219,8 +230,10 @@ def cache_is_impossible(found: Findings, seed: int = 0) -> None:
 
 
 @claim("learned-not-relative", "t5-relative", "rope-relative")
-def is_relative(found: Findings, name: str, expected: bool, seed: int = 0) -> None:
-    encoding, tokens, shift = encoding_for(name), 16, 100
+def is_relative(findings: Findings, name: str, expected: bool, seed: int = 0) -> None:
+    encoding = encoding_for(name)
+    tokens = 16
+    shift = 100
     x = torch.from_numpy(gaussian(seed, 1, tokens, HEADS * HEAD)).float()
     scores = []
     with torch.no_grad():
@@ -235,24 +248,26 @@ def is_relative(found: Findings, name: str, expected: bool, seed: int = 0) -> No
             # Above the diagonal an encoding may leave anything: those keys are masked.
             scores.append(layer.scores(*encoded(layer, q, q, start)).tril())
     moved = largest(scores[1] - scores[0]) / largest(scores[0])
+
     what = f"change of scores when all positions move by {shift}, of the largest"
-    found.part(what, tiny(moved), (moved < ROUNDING) == expected, moved)
+    findings.part(what, tiny(moved), (moved < ROUNDING) == expected, moved)
 
 
 @claim("alibi-sign")
-def printed_sign(found: Findings, slope: float = 0.25) -> None:
-    bias, positions = biases("alibi", 8)[0].tril(), torch.arange(8)
+def printed_sign(findings: Findings, slope: float = 0.25) -> None:
+    bias = biases("alibi", 8)[0].tril()
+    positions = torch.arange(8)
     signed = slope * (positions - positions[:, None]).tril()
     what = f"alpha = {slope} with distance = key position minus query position"
-    found.within(what, largest(bias - signed), 0, "{} from the bias")
+    findings.within(what, largest(bias - signed), 0, "{} from the bias")
     what = "the same with distances counted from 0 up"
     text = "far keys are preferred, {:.1f} from the bias"
-    found.within(what, largest(bias + signed), 0, text, "limit")
+    findings.within(what, largest(bias + signed), 0, text, "limit")
 
 
 @claim("heads-unaffected")
 def heads_unaffected(
-    found: Findings,
+    findings: Findings,
     methods: Sequence[str] = ("sinusoidal", "learned", "shaw", "rope", "alibi"),
     seed: int = 0,
 ) -> None:
@@ -269,20 +284,21 @@ def heads_unaffected(
                 acting.append(name)
     # Of the last query and the first key.
     different = len(biases("alibi", 8)[:, -1, 0].unique())
+
     what = f"methods of the page that act inside every head, of {len(methods)}"
     text = f"{len(acting)} ({', '.join(acting)})"
-    found.part(what, text, len(acting) < len(methods) / 2, len(acting))
+    findings.part(what, text, len(acting) < len(methods) / 2, len(acting))
     what = f"different biases that ALiBi gives {HEADS} heads at one distance"
-    found.limit(what, f"{different}", different == 1, different)
+    findings.limit(what, f"{different}", different == 1, different)
 
 
 @claim("sinusoid-unstable", bound=ANGLE_RAD)
-def unstable_or_coarse(found: Findings, length: int = 1 << 20) -> None:
+def unstable_or_coarse(findings: Findings, length: int = 1 << 20) -> None:
     error = angle_errors("float32", length).error_rad
     counted = census(many(64, 10000.0), "vector", length)
     shared = {fmt: one.adjacent_collisions for fmt, one in counted.items()}
-    found.beyond(
+    findings.beyond(
         f"worst angle error in float32 up to {length:,}", error, ANGLE_RAD, "{:.2g} rad"
     )
     shown = ", ".join(f"{count} in {fmt}" for fmt, count in shared.items())
-    found.limit("neighbours with the same code", shown, any(shared.values()))
+    findings.limit("neighbours with the same code", shown, any(shared.values()))

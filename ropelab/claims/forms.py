@@ -35,7 +35,8 @@ VECTORS, PRINTED = np.array(EXAMPLE["vectors"]), np.array(EXAMPLE["printed"])
 def _rotate(v: complex, angle: float) -> complex:
     # Apply [[cos, -sin], [sin, cos]] to (re, im), so that the matrix form is
     # independent of the product of complex numbers that it is compared with.
-    cos, sin = math.cos(angle), math.sin(angle)
+    cos = math.cos(angle)
+    sin = math.sin(angle)
     return complex(cos * v.real - sin * v.imag, sin * v.real + cos * v.imag)
 
 
@@ -44,76 +45,83 @@ def _dot(a: complex, b: complex) -> float:
 
 
 @claim("three-forms")
-def three_forms(found: Findings, positions: Sequence[int] = (5, 8)) -> None:
-    (m, n), theta = positions, 0.7
+def three_forms(findings: Findings, positions: Sequence[int] = (5, 8)) -> None:
+    (m, n) = positions
+    theta = 0.7
     product = (
         Q * cmath.exp(1j * m * theta) * (K * cmath.exp(1j * n * theta)).conjugate()
     )
-    angle, cross = (m - n) * theta, Q.real * K.imag - Q.imag * K.real
+    angle = (m - n) * theta
+    cross = Q.real * K.imag - Q.imag * K.real
     forms = {
         "complex": product.real,
         "matrix": _dot(_rotate(Q, m * theta), _rotate(K, n * theta)),
         "real": _dot(Q, K) * math.cos(angle) + cross * math.sin(angle),
     }
     spread = max(forms.values()) - min(forms.values())
+
     numbers = ", ".join(f"{name} {score:.6f}" for name, score in forms.items())
-    found.part(f"score of positions {m} and {n}", numbers, spread <= EXACT, spread)
+    findings.part(f"score of positions {m} and {n}", numbers, spread <= EXACT, spread)
 
 
 @claim("thirty-degrees")
 def thirty_degrees(
-    found: Findings, positions: Sequence[tuple[int, int]] = PLACES
+    findings: Findings, positions: Sequence[tuple[int, int]] = PLACES
 ) -> None:
-    scores, rows = {}, []
+    scores = {}
+    rows = []
     for m, n in positions:
-        case, query, key = f"{m} and {n}", _rotate(Q, m * THETA), _rotate(K, n * THETA)
+        case = f"{m} and {n}"
+        query = _rotate(Q, m * THETA)
+        key = _rotate(K, n * THETA)
         scores[case] = _dot(query, key)
         for vector, at, end in (("query", m, query), ("key", n, key)):
             rows.append((f"positions {case}", vector, at, end.real, end.imag))
-    found.series["rotation"] = pd.DataFrame(
+    findings.series["rotation"] = pd.DataFrame(
         rows, columns=["case", "vector", "position", "x", "y"]
     )
     spread = max(scores.values()) - min(scores.values())
+
     numbers = ", ".join(f"{case} {score:.4f}" for case, score in scores.items())
-    found.part("scores by positions", numbers, spread <= EXACT, spread)
+    findings.part("scores by positions", numbers, spread <= EXACT, spread)
 
 
 @claim("relative-matrix-sign")
-def sign_of_relative_matrix(found: Findings, theta: float = THETA) -> None:
+def sign_of_relative_matrix(findings: Findings, theta: float = THETA) -> None:
     m, n = PLACES[0]
     true = _dot(_rotate(Q, m * theta), _rotate(K, n * theta))
-    found.expected = f"{true:.4f}, the score of the rotated vectors"
+    findings.expected = f"{true:.4f}, the score of the rotated vectors"
     for what, sign in (("as introduced", 1), ("that the proof ends in", -1)):
         score = _dot(Q, _rotate(K, sign * (m - n) * theta))
         agrees = abs(score - true) <= EXACT
-        found.part(f"with the matrix {what}", f"{score:.4f}", agrees, score - true)
+        findings.part(f"with the matrix {what}", f"{score:.4f}", agrees, score - true)
 
 
 @claim("unrotated-query")
-def only_key_rotated(found: Findings, theta: float = THETA) -> None:
+def only_key_rotated(findings: Findings, theta: float = THETA) -> None:
     near, far = (_dot(Q, _rotate(K, n * theta)) for _, n in PLACES)
     what = f"scores of positions {PLACES[0]} and {PLACES[1]} with the query as it is"
-    found.part(what, f"{near:.4f} and {far:.4f}", abs(near - far) <= EXACT, near - far)
+    findings.part(
+        what, f"{near:.4f} and {far:.4f}", abs(near - far) <= EXACT, near - far
+    )
 
 
 @claim("counterclockwise", "clockwise")
-def direction(found: Findings, clockwise: bool, theta: float = THETA) -> None:
+def direction(findings: Findings, clockwise: bool, theta: float = THETA) -> None:
     y = _rotate(Q, theta).imag
-    found.part(
+    findings.part(
         "second coordinate of the turned (1, 0)", f"{y:+.3f}", (y < 0) == clockwise, y
     )
 
 
 @claim("sparse-elementwise", "elementwise-as-printed", bound=EXACT)
 def elementwise_form(
-    found: Findings,
+    findings: Findings,
     last_pair: Literal["as printed", "as meant"] = "as meant",
     seed: int = 0,
 ) -> None:
-    x, angles = (
-        arrays.gaussian(seed, DRAWS, HEAD),
-        POSITION * arrays.frequencies(HEAD, BASE),
-    )
+    x = arrays.gaussian(seed, DRAWS, HEAD)
+    angles = POSITION * arrays.frequencies(HEAD, BASE)
     other = arrays.swapped(x, "interleaved")
     # The note prints (-x[d-1], x[d]) for the last pair, where (-x[d], x[d-1]) belongs.
     if last_pair == "as printed":
@@ -122,8 +130,9 @@ def elementwise_form(
     written = x * np.cos(doubled) + other * np.sin(doubled)
     off = np.abs(written - x @ arrays.rotation_matrix(angles).T).max(0)
     wrong = int((off.reshape(-1, 2).max(-1) > EXACT).sum())
+
     text = f"{wrong} of {len(angles)}, by up to {arrays.tiny(arrays.largest(off))}"
-    found.part(
+    findings.part(
         f"pairs that differ at position {POSITION}",
         text,
         wrong == 0,
@@ -132,33 +141,35 @@ def elementwise_form(
 
 
 @claim("dense-product")
-def dense_product(found: Findings, head_dim: int = 64) -> None:
+def dense_product(findings: Findings, head_dim: int = 64) -> None:
     matrix = arrays.rotation_matrix(arrays.frequencies(head_dim, BASE))
     # Elementwise, each feature is multiplied by a cosine and by a sine.
-    zeros, dense, elementwise = int((matrix == 0).sum()), matrix.size, 2 * head_dim
-    found.part(
+    zeros = int((matrix == 0).sum())
+    dense = matrix.size
+    elementwise = 2 * head_dim
+    findings.part(
         "zeros in the matrix", f"{zeros} of {dense}", zeros > dense / 2, zeros / dense
     )
     what = f"multiplications for a head of {head_dim}, matrix and elementwise"
-    found.part(
+    findings.part(
         what, f"{dense} and {elementwise}", elementwise < dense, dense / elementwise
     )
 
 
 @claim("one-rotation")
-def is_one_rotation(found: Findings) -> None:
+def is_one_rotation(findings: Findings) -> None:
     matrix = arrays.rotation_matrix(POSITION * arrays.frequencies(HEAD, BASE))
     off = arrays.largest(matrix @ matrix.T - np.eye(HEAD))
     determinant = float(np.linalg.det(matrix))
-    found.within("the matrix times its transpose", off, EXACT, "{} from 1")
-    found.part(
+    findings.within("the matrix times its transpose", off, EXACT, "{} from 1")
+    findings.part(
         "determinant", f"{determinant:.12f}", abs(determinant - 1) <= EXACT, determinant
     )
 
 
 @claim("rotate-half")
 def rotate_half_equivalent(
-    found: Findings, head_dim: int = HEAD, seed: int = 0
+    findings: Findings, head_dim: int = HEAD, seed: int = 0
 ) -> None:
     q, k = arrays.gaussian(seed, 2, DRAWS, head_dim)
     inv_freq = arrays.frequencies(head_dim, BASE)
@@ -172,28 +183,32 @@ def rotate_half_equivalent(
         )
         return (q_at * k_at).sum(-1)
 
-    here, there = POSITION, POSITION + DISTANCE
+    here = POSITION
+    there = POSITION + DISTANCE
     pairwise = scores(q, k, here, there, pairing="interleaved")
     new_q, new_k = (
         arrays.join(*arrays.split(x, "interleaved"), "half") for x in (q, k)
     )
     same = arrays.largest(scores(new_q, new_k, here, there) - pairwise)
     apart = arrays.largest(scores(q, k, here, there) - pairwise)
-    found.within("features reordered once, scores", same, EXACT)
-    found.within("features as they are, scores", apart, EXACT, "{:.1f} apart", "limit")
+
+    findings.within("features reordered once, scores", same, EXACT)
+    findings.within(
+        "features as they are, scores", apart, EXACT, "{:.1f} apart", "limit"
+    )
     change = f"change of scores when both positions move by {POSITION}"
     what = f"rotate_half with tables for neighbouring features, {change}"
-    found.within(
+    findings.within(
         what, arrays.largest(mixed(POSITION) - mixed(0)), EXACT, "{:.1f}", "limit"
     )
 
 
 @claim("rotate-half-efficient")
-def cheaper(found: Findings) -> None:
+def cheaper(findings: Findings) -> None:
     # Each feature is multiplied by a cosine and by a sine, and the two are added.
     work = 3 * HEAD
     what = f"operations for a head of {HEAD}, halves and neighbours"
-    found.part(what, f"{work} and {work}; their time depends on the machine", None)
+    findings.part(what, f"{work} and {work}; their time depends on the machine", None)
 
 
 def _listed(
@@ -212,7 +227,7 @@ def _table(tokens: int, base: float, pairing: arrays.Pairing) -> arrays.Array:
 
 @claim("note-001-code", "note-004-code", bound=FLOAT32_SCORES)
 def listing_is_relative(
-    found: Findings,
+    findings: Findings,
     base: float = 10000.0,
     tables: arrays.Pairing = "interleaved",
     swap: arrays.Pairing = "interleaved",
@@ -227,13 +242,14 @@ def listing_is_relative(
     )
     scores = q @ np.swapaxes(k, -1, -2)
     moved = arrays.largest(scores[..., :-SHIFT, :-SHIFT] - scores[..., SHIFT:, SHIFT:])
+
     what = f"change of scores when both positions move by {SHIFT}, shape {scores.shape}"
-    found.within(what, moved, FLOAT32_SCORES, "{}")
+    findings.within(what, moved, FLOAT32_SCORES, "{}")
 
 
 @claim("note-003-code", bound=FLOAT32_SCORES)
 def listing_with_position_ids(
-    found: Findings, swap: arrays.Pairing = "half", seed: int = 0
+    findings: Findings, swap: arrays.Pairing = "half", seed: int = 0
 ) -> None:
     """Move the position ids by which the listing looks up cos and sin."""
     batch, _, tokens, _ = SHAPE
@@ -246,33 +262,34 @@ def listing_with_position_ids(
         scores.append(
             _listed(q, angles, swap) @ np.swapaxes(_listed(k, angles, swap), -1, -2)
         )
+
     what = (
         f"change of scores when all position ids grow by {SHIFT}, shape"
         f" {scores[0].shape}"
     )
-    found.within(what, arrays.largest(scores[1] - scores[0]), FLOAT32_SCORES, "{}")
+    findings.within(what, arrays.largest(scores[1] - scores[0]), FLOAT32_SCORES, "{}")
 
 
 @claim("rotate-half-words")
 def halves_in_words(
-    found: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)
+    findings: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)
 ) -> None:
-    result, half = (
-        arrays.swapped(np.array([vector]), "half")[0].tolist(),
-        len(vector) // 2,
-    )
-    first, negated = [*vector[:half]], [-x for x in vector[half:]]
+    result = arrays.swapped(np.array([vector]), "half")[0].tolist()
+    half = len(vector) // 2
+    first = [*vector[:half]]
+    negated = [-x for x in vector[half:]]
     stays = result[:half] == first
     place = "in its place" if stays else "behind the other, not in its place"
-    found.part(f"{list(vector)} becomes", str(result), result == negated + first)
-    found.limit("the first half, its numbers unchanged, stands", place, stays)
+    findings.part(f"{list(vector)} becomes", str(result), result == negated + first)
+    findings.limit("the first half, its numbers unchanged, stands", place, stays)
 
 
 @claim("note-001-attention")
-def transposed_scores(found: Findings, shape: Sequence[int] = SHAPE) -> None:
+def transposed_scores(findings: Findings, shape: Sequence[int] = SHAPE) -> None:
     import torch
 
-    q, k = torch.zeros(*shape), torch.zeros(*shape)
+    q = torch.zeros(*shape)
+    k = torch.zeros(*shape)
     try:
         with warnings.catch_warnings():
             # torch warns that .T reverses all dimensions
@@ -281,14 +298,15 @@ def transposed_scores(found: Findings, shape: Sequence[int] = SHAPE) -> None:
     except RuntimeError:
         outcome = "a RuntimeError: .T reverses all dimensions"
     wanted = f"scores of shape {(*shape[:-2], shape[-2], shape[-2])}"
-    found.expected = wanted
-    found.part(
+    findings.expected = wanted
+
+    findings.part(
         f"q @ k.T on tensors of shape {tuple(shape)}", outcome, outcome == wanted
     )
 
 
 @claim("note-004-mask")
-def mask_hides(found: Findings, filling: float = -1e9) -> None:
+def mask_hides(findings: Findings, filling: float = -1e9) -> None:
     import torch
 
     # Two equal scores, one masked: -1e9 is finite in bfloat16, but float16 ends at
@@ -298,28 +316,30 @@ def mask_hides(found: Findings, filling: float = -1e9) -> None:
         try:
             scores = torch.zeros(2, dtype=dtype).masked_fill(masked, filling)
             left = float(scores.float().softmax(-1)[1])
-            outcome, good = f"{left:g}", left == 0
+            outcome = f"{left:g}"
+            good = left == 0
         except RuntimeError:
-            outcome, good = "a RuntimeError: the number does not fit the format", False
+            outcome = "a RuntimeError: the number does not fit the format"
+            good = False
         what = f"weight of a masked token in {str(dtype).removeprefix('torch.')}"
-        found.add("part" if dtype == torch.float32 else "limit", what, outcome, good)
+        findings.add("part" if dtype == torch.float32 else "limit", what, outcome, good)
 
 
 @claim("squeeze-unsqueeze")
-def squeezed(found: Findings, batch: int = 2, tokens: int = 10) -> None:
+def squeezed(findings: Findings, batch: int = 2, tokens: int = 10) -> None:
     # Only shapes matter, so zeros are enough.
     cos = np.zeros((1, 1, tokens, 4))
     table = cos.squeeze(1).squeeze(0)
     looked_up = table[np.zeros((batch, tokens), dtype=int)]
     unsqueezed = np.expand_dims(looked_up, 1)
     text = f"{table.shape}: the {tokens} tokens are still there"
-    found.part(f"{cos.shape} squeezed", text, tokens not in table.shape)
+    findings.part(f"{cos.shape} squeezed", text, tokens not in table.shape)
     text = f"{unsqueezed.shape}: the batch was there, a dimension for the heads is new"
-    found.part(f"{looked_up.shape} unsqueezed", text, looked_up.shape[0] != batch)
+    findings.part(f"{looked_up.shape} unsqueezed", text, looked_up.shape[0] != batch)
 
 
 @claim("t5-listing")
-def negative_indices(found: Findings, tokens: int = 5) -> None:
+def negative_indices(findings: Findings, tokens: int = 5) -> None:
     distances = np.arange(tokens) - (tokens - 1)
     # Python counts negative indices from the end, so no error shows the missing rows.
     rows = np.arange(tokens)[distances]
@@ -329,36 +349,39 @@ def negative_indices(found: Findings, tokens: int = 5) -> None:
         f"rows read for the negative distances of {tokens} tokens from a table of"
         f" {tokens}"
     )
-    found.part(what, shown, not wrapped, len(wrapped))
+    findings.part(what, shown, not wrapped, len(wrapped))
 
 
 @claim("rope-in-embeddings")
-def embeddings_untouched(found: Findings, name: str = "rope", seed: int = 0) -> None:
+def embeddings_untouched(findings: Findings, name: str = "rope", seed: int = 0) -> None:
     import torch
 
     shape = Shape(layers=1, width=32, heads=2, head_dim=16, trained_len=8)
     encoding = make_encoding(name, shape, seed)
     positions = torch.arange(8)
-    x, q = torch.ones(1, 8, 32), torch.ones(1, 2, 8, 16)
+    x = torch.ones(1, 8, 32)
+    q = torch.ones(1, 2, 8, 16)
     with torch.no_grad():
         embedded = arrays.largest((encoding.embed(x, positions) - x).numpy())
         query = arrays.largest((encoding.for_layer(0).query(q, positions) - q).numpy())
-    found.beyond("change of the embeddings", embedded, 0, "{}")
-    found.beyond("change of queries", query, 0, "{:.1f}", "limit")
+    findings.beyond("change of the embeddings", embedded, 0, "{}")
+    findings.beyond("change of queries", query, 0, "{:.1f}", "limit")
 
 
 @claim("vector-on-score", "bias-of-vectors")
-def vector_on_score(found: Findings, width: int = 64, what: str = "vector R_2") -> None:
+def vector_on_score(
+    findings: Findings, width: int = 64, what: str = "vector R_2"
+) -> None:
     # Broadcasting adds the vector to the number without complaint, so the shape has to
     # be read.
     size = (np.float64(0.5) + np.zeros(width)).size
-    found.part(f"one score plus the {what}", f"{size} numbers", size == 1, size)
+    findings.part(f"one score plus the {what}", f"{size} numbers", size == 1, size)
 
 
 @claim("index-range")
-def last_index(found: Findings, said: int = 16) -> None:
+def last_index(findings: Findings, said: int = 16) -> None:
     last = int(np.arange(0, HEAD // 2)[-1])
-    found.part(
+    findings.part(
         f"last i of the printed listing, d = {HEAD}", f"{last}", last == said, last
     )
 
@@ -376,10 +399,12 @@ def example(sign: int = 1) -> Float[arrays.Array, "5 4"]:
 
 
 @claim("worked-example")
-def table_digits(found: Findings, digits: int = 4) -> None:
-    true, unit = example(), 10.0**-digits
+def table_digits(findings: Findings, digits: int = 4) -> None:
+    true = example()
+    unit = 10.0**-digits
     off = np.abs(PRINTED - true)
     wrong = [(int(m), int(i)) for m, i in np.argwhere(off > unit / 2)]
+
     listed = ", ".join(
         f"position {m} feature {i + 1} printed {PRINTED[m, i]:.{digits}f}, "
         f"is {true[m, i]:.{digits + 4}f}"
@@ -387,47 +412,48 @@ def table_digits(found: Findings, digits: int = 4) -> None:
     )
     near = int((off <= unit).sum())
     what = "cells right to one unit of the last digit"
-    found.part(what, f"{near} of {off.size}", near == off.size)
+    findings.part(what, f"{near} of {off.size}", near == off.size)
     right = off.size - len(wrong)
     text = f"{right} of {off.size}" + (f" ({listed})" if listed else "")
-    found.limit("cells that are rounded right", text, not wrong, float(right))
+    findings.limit("cells that are rounded right", text, not wrong, float(right))
+
     cells = [
         (m, i, VECTORS[m, i], PRINTED[m, i], true[m, i], bool(off[m, i] <= unit / 2))
         for m, i in np.ndindex(true.shape)
     ]
     columns = ["position", "feature", "vector", "printed", "rotated", "rounded_right"]
-    found.series["worked_example"] = pd.DataFrame(cells, columns=columns)
+    findings.series["worked_example"] = pd.DataFrame(cells, columns=columns)
 
 
 @claim("worked-example-matrix")
 def printed_matrix(
-    found: Findings,
+    findings: Findings,
     product: Literal["matrix times column", "row times matrix"] = "matrix times column",
     unit: float = 1e-4,
 ) -> None:
     column, row = (arrays.largest(example(sign) - PRINTED) for sign in (-1, 1))
     stated, other = (column, row) if product == "matrix times column" else (row, column)
-    found.within(f"off as {product}", stated, unit, "{:.2g}")
-    found.within("off from the other side", other, unit, "{:.2g}", "limit")
+    findings.within(f"off as {product}", stated, unit, "{:.2g}")
+    findings.within("off from the other side", other, unit, "{:.2g}", "limit")
 
 
 @claim("base-frequency-formula")
 def angle_formula(
-    found: Findings, f: float = 1 / 10000, angle: float = 1 / 100
+    findings: Findings, f: float = 1 / 10000, angle: float = 1 / 100
 ) -> None:
     # As printed, with f = 1/10000: the signs of both exponents cancel, and the angle
     # grows.
     value = f ** (-2 / VECTORS.shape[1])
     right = math.isclose(value, angle, rel_tol=1e-9)
-    found.part("the formula at position 1, pair 1", f"{value:g}", right, value)
+    findings.part("the formula at position 1, pair 1", f"{value:g}", right, value)
 
 
 @claim("sinusoid-index")
-def index_in_formula(found: Findings, index: Literal["k", "i"] = "k") -> None:
+def index_in_formula(findings: Findings, index: Literal["k", "i"] = "k") -> None:
     # Held at 1, the printed index gives every position the same code.
     positions = np.arange(5) if index == "i" else np.ones(5)
     angles = np.outer(positions, BASE ** (-np.arange(0, 4, 2) / 4))
     # Equal up to rounding is equal.
     different = len(np.unique(np.sin(angles).round(12), axis=0))
     what = f"codes p_i of 5 positions with sin({index} / 10000^(2t/d))"
-    found.part(what, f"{different} different", different == 5, different)
+    findings.part(what, f"{different} different", different == 5, different)

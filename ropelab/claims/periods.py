@@ -37,28 +37,34 @@ def _apart(angle: float) -> float:
 
 @claim("one-frequency-cos")
 def cos_of_neighbours(
-    found: Findings, period: float = PERIOD, dtype: str = "float32"
+    findings: Findings, period: float = PERIOD, dtype: str = "float32"
 ) -> None:
     # Printed in note 001, §5.3.
-    printed_cos, printed_difference = 0.999999999980261, 1.97e-11
+    printed_cos = 0.999999999980261
+    printed_difference = 1.97e-11
     theta = 2 * math.pi / period
     # 1 - cos(theta) would lose all but five digits.
-    cosine, difference = math.cos(theta), 2 * math.sin(theta / 2) ** 2
+    cosine = math.cos(theta)
+    difference = 2 * math.sin(theta / 2) ** 2
     stored = np.cos(np.array([0, theta])).astype(dtype)
-    found.expected = f"{printed_cos:.15f}, {printed_difference:g}, and 1.0 twice"
-    found.part("cos at 1", f"{cosine:.15f}", abs(cosine - printed_cos) < 1e-15, cosine)
+    findings.expected = f"{printed_cos:.15f}, {printed_difference:g}, and 1.0 twice"
+
+    findings.part(
+        "cos at 1", f"{cosine:.15f}", abs(cosine - printed_cos) < 1e-15, cosine
+    )
     near = abs(difference - printed_difference) <= 0.005e-11
-    found.part("cos at 0 minus cos at 1", f"{difference:.4e}", near, difference)
+    findings.part("cos at 0 minus cos at 1", f"{difference:.4e}", near, difference)
     shown = " and ".join(f"{float(value):.10g}" for value in stored)
-    found.part(f"the two in {dtype}", shown, bool((stored == 1).all()))
+    findings.part(f"the two in {dtype}", shown, bool((stored == 1).all()))
 
 
 @claim("one-frequency-degrees")
-def degrees_of_one_step(found: Findings, printed: float = 0.00000628) -> None:
+def degrees_of_one_step(findings: Findings, printed: float = 0.00000628) -> None:
     # The printed number is the angle in radians.
-    degrees, radians = 360 / PERIOD, 2 * math.pi / PERIOD
+    degrees = 360 / PERIOD
+    radians = 2 * math.pi / PERIOD
     text = f"{degrees:g} degrees, which is {radians:.3g} radians"
-    found.part(
+    findings.part(
         "angle of position 1",
         text,
         math.isclose(degrees, printed, rel_tol=0.01),
@@ -67,31 +73,31 @@ def degrees_of_one_step(found: Findings, printed: float = 0.00000628) -> None:
 
 
 @claim("turn-comes-back")
-def turn_comes_back(found: Findings, degrees_per_token: float = 1.0) -> None:
+def turn_comes_back(findings: Findings, degrees_per_token: float = 1.0) -> None:
     apart = _apart(math.radians(360 * degrees_per_token))
-    found.within("codes of positions 0 and 360", apart, BACK)
+    findings.within("codes of positions 0 and 360", apart, BACK)
 
 
 @claim("script-covers-everything")
-def covers_everything(found: Findings, period: float = PERIOD) -> None:
+def covers_everything(findings: Findings, period: float = PERIOD) -> None:
     apart = _apart(round(period) * (2 * math.pi / period))
-    found.beyond(f"codes of positions 0 and {round(period)}", apart, BACK)
+    findings.beyond(f"codes of positions 0 and {round(period)}", apart, BACK)
 
 
 @claim("float32-precision")
-def float32_precision(found: Findings, printed: float = 1e-7) -> None:
+def float32_precision(findings: Findings, printed: float = 1e-7) -> None:
     sine = 2 * math.pi / PERIOD
     at_one, at_sine = (float(np.spacing(np.float32(x))) for x in (1, sine))
-    found.part(
+    findings.part(
         "step of float32 at 1", f"{at_one:.3g}", 0.5 < at_one / printed < 2, at_one
     )
     what = f"step at {sine:.3g}, the sine at position 1"
     text = f"{at_sine:.1g}: the precision is relative"
-    found.limit(what, text, 0.5 < at_sine / printed < 2, at_sine)
+    findings.limit(what, text, 0.5 < at_sine / printed < 2, at_sine)
 
 
 @claim("script-cos-step")
-def cos_step(found: Findings, printed: float = 3.94e-11) -> None:
+def cos_step(findings: Findings, printed: float = 3.94e-11) -> None:
     theta = 2 * math.pi / PERIOD
 
     def step_from(start: float) -> float:
@@ -105,30 +111,32 @@ def cos_step(found: Findings, printed: float = 3.94e-11) -> None:
     ):
         step = step_from(start)
         text = f"{step:.3e} = {step / theta**2:.2f} theta^2"
-        found.add(role, what, text, abs(step - printed) <= 0.01e-11, step)
+        findings.add(role, what, text, abs(step - printed) <= 0.01e-11, step)
 
 
 @claim("clock-hour", "clock-unique")
 def clock_is_unique(
-    found: Findings, hands: Sequence[int] = HANDS, until: int = 86400
+    findings: Findings, hands: Sequence[int] = HANDS, until: int = 86400
 ) -> None:
     # All hands are back when the time is a multiple of every period.
     back = math.lcm(*hands)
-    found.part("all hands are back after", f"{back:,} s", back >= until, back)
+    findings.part("all hands are back after", f"{back:,} s", back >= until, back)
 
 
 @claim("second-hand")
-def hand_comes_back(found: Findings, hand: int = HANDS[0], said: int = 3600) -> None:
+def hand_comes_back(findings: Findings, hand: int = HANDS[0], said: int = 3600) -> None:
     late = said % hand
-    found.part(
+    findings.part(
         f"where it stands after {said:,} s", f"{late} s past its start", late == 0, late
     )
-    found.limit("when it is back for the first time", f"{hand:,} s", hand == said, hand)
+    findings.limit(
+        "when it is back for the first time", f"{hand:,} s", hand == said, hand
+    )
 
 
 @claim("clock-like-rope", "calendar-like-rope")
 def clock_like_rope(
-    found: Findings,
+    findings: Findings,
     periods: Sequence[float] = (),
     base: float = BASE,
     exactly: bool = True,
@@ -136,16 +144,19 @@ def clock_like_rope(
     chosen = np.array(periods or 2 * math.pi / frequencies(HEAD, base))
     ratios = chosen[1:] / chosen[:-1]
     whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
+
     text = (
         f"{whole} (each is {ratios[0]:.4g} times the one before; a clock's are 60"
         " and 12)"
     )
     if not exactly:
-        found.count(
+        findings.count(
             "periods longer than the one before", int((ratios > 1).sum()), len(ratios)
         )
     what = f"periods that are whole multiples of the one before, of {len(ratios)}"
-    found.add("part" if exactly else "limit", what, text, whole == len(ratios), whole)
+    findings.add(
+        "part" if exactly else "limit", what, text, whole == len(ratios), whole
+    )
 
 
 # One slow frequency against many: codes that number formats can tell apart
@@ -170,12 +181,12 @@ def census(
     code = PositionEncoding(
         Chain(CastPlan(), spectrum), channel, range(len(spectrum.inv_freq))
     )
-    found = take_census(code, [FORMATS[fmt] for fmt in formats], 0, length)
-    return dict(zip(formats, found, strict=True))
+    counted = take_census(code, [FORMATS[fmt] for fmt in formats], 0, length)
+    return dict(zip(formats, counted, strict=True))
 
 
 @claim("one-frequency-neighbours", "one-frequency-formats")
-def neighbours_lost(found: Findings, format_: str = "float32") -> None:
+def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
     rows = [
         (
             scheme,
@@ -199,26 +210,27 @@ def neighbours_lost(found: Findings, format_: str = "float32") -> None:
         share = shares["one", fmt, "cos and sin"]
         what = f"neighbours below {LENGTH} with cos and sin alike, {fmt}"
         role: Role = "part" if fmt == format_ else "limit"
-        found.add(role, what, percent(share), share > 0.5, share)
+        findings.add(role, what, percent(share), share > 0.5, share)
 
     theta = 2 * math.pi / PERIOD
     scores = np.cos(np.array([0, theta])).astype(np.float32)
+
     what = "float32 scores of equal q and k, one pair, at distances 0 and 1"
     text = " and ".join(f"{float(score):.10g}" for score in scores)
-    found.limit(what, text, bool(scores[0] == scores[1]))
+    findings.limit(what, text, bool(scores[0] == scores[1]))
     for fmt in COMPARED:
         share = shares["one", fmt, "cos"]
         what = f"neighbours with cos alike, {fmt}"
-        found.limit(what, percent(share), share > 0.5, share)
+        findings.limit(what, percent(share), share > 0.5, share)
     for fmt in COMPARED:
         share = shares["many", fmt, "cos and sin"]
         what = f"neighbours with all of RoPE's pairs alike, {fmt}"
-        found.limit(what, percent(share), share <= 0.5, share)
-    found.series["resolution"] = pd.DataFrame(rows, columns=columns)
+        findings.limit(what, percent(share), share <= 0.5, share)
+    findings.series["resolution"] = pd.DataFrame(rows, columns=columns)
 
 
 @claim("one-frequency-signal")
-def signal_of_next_token(found: Findings, period: float = PERIOD) -> None:
+def signal_of_next_token(findings: Findings, period: float = PERIOD) -> None:
     """Compare how much a score changes when its key stands one token further away."""
     # For independent normal queries and keys a pair adds (q1 + i q2) (k1 - i k2) times
     # a rotation. One token on, its change has 2 sin(theta / 2) times its deviation.
@@ -226,9 +238,11 @@ def signal_of_next_token(found: Findings, period: float = PERIOD) -> None:
     changes = 2 * np.sin(inverse_frequencies(HEAD, BASE) / 2)
     many_ = math.sqrt(float(np.mean(changes**2)))
     what = "change of a score by the next token, of its standard deviation,"
-    found.within(f"{what} one frequency", slow, many_ / 100, "{}")
+    findings.within(f"{what} one frequency", slow, many_ / 100, "{}")
     text = f"{many_:.2g}"
-    found.part(f"{what} RoPE's {len(changes)} frequencies", text, many_ > slow, many_)
+    findings.part(
+        f"{what} RoPE's {len(changes)} frequencies", text, many_ > slow, many_
+    )
 
 
 def percent(share: float) -> str:
@@ -239,48 +253,48 @@ def percent(share: float) -> str:
 
 
 @claim("one-frequency-unique")
-def one_is_unique(found: Findings, period: float = PERIOD) -> None:
+def one_is_unique(findings: Findings, period: float = PERIOD) -> None:
     length = round(period)
     for fmt, counted in census(one(period), "vector", length).items():
         what = f"different codes of {length:,} positions in {fmt}"
         role: Role = "part" if fmt == "float32" else "limit"
-        found.add(role, what, f"{counted.distinct:,}", counted.distinct == length)
+        findings.add(role, what, f"{counted.distinct:,}", counted.distinct == length)
 
 
 @claim("fast-pair-separates")
-def fastest_pair_separates(found: Findings, printed_degrees: float = 57.3) -> None:
+def fastest_pair_separates(findings: Findings, printed_degrees: float = 57.3) -> None:
     degrees = math.degrees(float(frequencies(HEAD, BASE)[0]))
     # Half a unit of the printed digit.
     near = abs(degrees - printed_degrees) <= 0.05
-    found.part(
+    findings.part(
         "angle between neighbours in pair 0", f"{degrees:.2f} degrees", near, degrees
     )
     for fmt, counted in census(one(2 * math.pi), "pair", LENGTH).items():
         same = counted.adjacent_collisions
         what = f"neighbours below {LENGTH} with the same pair 0 in {fmt}"
-        found.add(
+        findings.add(
             "part" if fmt == "float32" else "limit", what, str(same), same == 0, same
         )
 
 
 @claim("many-unique")
 def positions_unique(
-    found: Findings, base: float = BASE, length: int = 1 << 20
+    findings: Findings, base: float = BASE, length: int = 1 << 20
 ) -> None:
     period = float(wavelengths(inverse_frequencies(HEAD, base))[-1])
-    found.beyond(
+    findings.beyond(
         "the slowest pair alone repeats after", period, length, "{:,.0f} tokens"
     )
     for fmt, counted in census(many(HEAD, base), "vector", length).items():
         what = f"distinct codes of the first {length} positions in {fmt}"
-        found.part(
+        findings.part(
             what, f"{counted.distinct}", counted.distinct == length, counted.distinct
         )
 
 
 @claim("minimind-periods", "minimind-period-15")
 def periods(
-    found: Findings,
+    findings: Findings,
     printed: Sequence[tuple[int, float]],
     base: float = BASE,
     tolerance: float = 0.01,
@@ -292,19 +306,19 @@ def periods(
         fits = HEAD / 2 * math.log(said / (2 * math.pi), base)
         where = "" if right else f" (it would be index {fits:.1f})"
         text = f"{true[index]:,.1f}, printed {said:,.10g}{where}"
-        found.part(f"index {index}", text, right, true[index])
+        findings.part(f"index {index}", text, right, true[index])
 
 
 @claim("angle-falls")
-def angle_falls(found: Findings, base: float = 10000.0) -> None:
+def angle_falls(findings: Findings, base: float = 10000.0) -> None:
     slower = np.diff(frequencies(HEAD, base)) < 0
     what = f"pairs that turn less than the one before, base {base:g}"
-    found.count(what, int(slower.sum()), len(slower))
+    findings.count(what, int(slower.sum()), len(slower))
 
 
 @claim("position-1-code")
 def code_of_position(
-    found: Findings,
+    findings: Findings,
     first: Sequence[float] = (0.5403, 0.9997, 0.9999),
     last: float = 1.0,
 ) -> None:
@@ -312,17 +326,18 @@ def code_of_position(
     # The note prints the first features and the last, to four digits.
     compared = [*zip(true, first, strict=False), (true[-1], last)]
     right = sum(abs(a - b) <= 0.5e-4 for a, b in compared)
+
     shown = ", ".join(f"{value:.4f}" for value in true[: len(first)])
-    found.expected = f"[{', '.join(map(str, first))}, ..., {last}]"
+    findings.expected = f"[{', '.join(map(str, first))}, ..., {last}]"
     text = (
         f"[{shown}, ..., {true[-1]:.4f}], {count_of(right, len(compared))} as printed"
     )
-    found.part("cosines of position 1", text, right == len(compared), right)
+    findings.part("cosines of position 1", text, right == len(compared), right)
 
 
 @claim("script-dimension-angles", "knowledge-base-angles")
 def angles(
-    found: Findings,
+    findings: Findings,
     printed: Sequence[tuple[int, int, float]],
     base: float = BASE,
     tolerance_degrees: float = 0.5,
@@ -332,12 +347,14 @@ def angles(
         # Full turns are not printed, so the shorter way round counts.
         right = abs((degrees - said + 180) % 360 - 180) <= tolerance_degrees
         text = f"{degrees % 360:.1f}, printed {said:g}"
-        found.part(f"degrees at {position}, pair {index}", text, right, degrees % 360)
+        findings.part(
+            f"degrees at {position}, pair {index}", text, right, degrees % 360
+        )
 
 
 @claim("script-two-periods", "script-three-periods")
 def fingerprints(
-    found: Findings,
+    findings: Findings,
     periods: Sequence[float] = (10, 100),
     positions: Sequence[int] = (0, 5, 10, 15, 50, 100),
 ) -> None:
@@ -348,7 +365,8 @@ def fingerprints(
         if phases in first:
             equal.append((first[phases], position))
         first.setdefault(phases, position)
+
     shown = ", ".join(f"{a} and {b} agree" for a, b in equal) or "all differ"
-    found.part(
+    findings.part(
         f"phases of {len(positions)} positions", shown, not equal, float(len(first))
     )

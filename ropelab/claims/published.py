@@ -72,7 +72,7 @@ def largest_ratio(a: Array, b: Array) -> float:
 
 
 @claim("unseen-angles")
-def slow_pairs_meet_new_angles(found: Findings, geometry: Shape = MINIMIND) -> None:
+def slow_pairs_meet_new_angles(findings: Findings, geometry: Shape = MINIMIND) -> None:
     model = Geometry(*geometry)
     new = unseen(model, model.inv_freq, LONGER) > SAME
     fast = rotations(model.inv_freq, model.trained_len) >= 1
@@ -81,40 +81,45 @@ def slow_pairs_meet_new_angles(found: Findings, geometry: Shape = MINIMIND) -> N
         (f"{turned} that meet no new angle at {LONGER}", ~new[fast]),
         ("slower pairs that meet new angles", new[~fast]),
     ):
-        hits, total = int(pairs.sum()), len(pairs)
-        found.part(what, f"{hits} of {total}", hits == total > 0, hits)
+        hits = int(pairs.sum())
+        total = len(pairs)
+        findings.part(what, f"{hits} of {total}", hits == total > 0, hits)
 
 
 @claim("yarn-seen-angles")
-def yarn_brings_angles_back(found: Findings, length: int = LONGER) -> None:
+def yarn_brings_angles_back(findings: Findings, length: int = LONGER) -> None:
     model = Geometry(*MINIMIND)
     yarn = Yarn(factor=length / model.trained_len)
-    plan, beta_fast = yarn.plan(model, length), yarn.beta_fast
-    inv_freq, scaled = model.inv_freq, plan.inv_freq
+    plan = yarn.plan(model, length)
+    beta_fast = yarn.beta_fast
+    inv_freq = model.inv_freq
+    scaled = plan.inv_freq
     before, after = (
         int((unseen(model, x, length) > SAME).sum()) for x in (inv_freq, scaled)
     )
     fast = rotations(inv_freq, model.trained_len) >= beta_fast
     changed = int(((scaled / inv_freq)[fast] < 1 - SAME).sum())
+
     text = f"{before} before, {after} after"
-    found.part(
+    findings.part(
         f"pairs that meet new angles at {length}", text, after == 0 < before, after
     )
     what = f"pairs with {beta_fast:g} turns or more in training that YaRN changes"
-    found.part(what, f"{changed} of {int(fast.sum())}", changed == 0, changed)
+    findings.part(what, f"{changed} of {int(fast.sum())}", changed == 0, changed)
     logits = plan.logit_multiplier
     what = "every logit, also of the pairs that are kept, is multiplied by"
-    found.limit(what, f"{logits:.4f}", abs(logits - 1) <= SAME, logits)
+    findings.limit(what, f"{logits:.4f}", abs(logits - 1) <= SAME, logits)
 
 
 @claim("yarn-dynamic")
-def adjusts(found: Findings, method: str = "yarn(factor=4)") -> None:
-    model, scaling = Geometry(*MINIMIND), parse_scaling(method)
+def adjusts(findings: Findings, method: str = "yarn(factor=4)") -> None:
+    model = Geometry(*MINIMIND)
+    scaling = parse_scaling(method)
     off = largest_ratio(
         *(scaling.plan(model, length).inv_freq for length in (4096, LONGER))
     )
     what = f"frequencies of {method} for 4096 and {LONGER} tokens"
-    found.part(
+    findings.part(
         what,
         f"{off:.2f} times apart" if off > 1 + SAME else "equal",
         off > 1 + SAME,
@@ -123,31 +128,33 @@ def adjusts(found: Findings, method: str = "yarn(factor=4)") -> None:
 
 
 @claim("dynamic-free-short")
-def same_inside(found: Findings, method: str = "dynamic_ntk") -> None:
+def same_inside(findings: Findings, method: str = "dynamic_ntk") -> None:
     lengths = (2, 1024, LLAMA_2.trained_len)
     plans = [parse_scaling(method).plan(LLAMA_2, length) for length in lengths]
     off = max(largest_ratio(plan.inv_freq, LLAMA_2.inv_freq) for plan in plans)
     logits = max(abs(plan.logit_multiplier - 1) for plan in plans)
     what = f"frequencies of {method} against none, in up to {lengths[-1]} tokens"
-    found.part(
+    findings.part(
         what,
         f"{off:.2f} times apart" if off > 1 + SAME else "equal",
         off <= 1 + SAME,
         off,
     )
-    found.part("and logits", f"{logits:.2g} apart", logits <= SAME, logits)
+    findings.part("and logits", f"{logits:.2g} apart", logits <= SAME, logits)
 
 
 @claim("yarn-one-ramp")
-def ramps_agree(found: Findings, factor: float = 16.0) -> None:
+def ramps_agree(findings: Findings, factor: float = 16.0) -> None:
     paper, coded = (
         each(factor=factor).plan(LLAMA_2, 0).inv_freq for each in (YarnPaper, Yarn)
     )
-    ratio, apart = coded / paper, largest_ratio(coded, paper)
+    ratio = coded / paper
+    apart = largest_ratio(coded, paper)
     pair = int(np.abs(np.log(ratio)).argmax())
     differing = int((np.abs(ratio - 1) > SAME).sum())
+
     text = f"{differing} of {len(ratio)}, pair {pair} by {apart:.2f} times"
-    found.part(
+    findings.part(
         f"factor {factor:g}, pairs whose frequencies differ",
         text,
         differing == 0,
@@ -156,14 +163,15 @@ def ramps_agree(found: Findings, factor: float = 16.0) -> None:
 
 
 @claim("ntk-ends")
-def ntk_keeps_the_ends(found: Findings, factor: float = 16.0) -> None:
+def ntk_keeps_the_ends(findings: Findings, factor: float = 16.0) -> None:
     ratio = LLAMA_2.inv_freq / NtkAware(factor=factor).plan(LLAMA_2, 0).inv_freq
     for name, divided, wanted in (
         ("first", ratio[0], 1.0),
         ("last", ratio[-1], factor),
     ):
-        by, right = float(divided), abs(float(divided) / wanted - 1) <= SAME
-        found.part(f"{name} pair divided by", f"{by:.12g}", right, by)
+        by = float(divided)
+        right = abs(float(divided) / wanted - 1) <= SAME
+        findings.part(f"{name} pair divided by", f"{by:.12g}", right, by)
 
 
 # Who was first, and who uses what, decided by dated publications. An arXiv number is a
@@ -177,52 +185,56 @@ def month(arxiv: str) -> str:
 
 
 @claim("three-generations", "third-generation")
-def generations(found: Findings, said: Sequence[tuple[str, int, Paper, Paper]]) -> None:
+def generations(
+    findings: Findings, said: Sequence[tuple[str, int, Paper, Paper]]
+) -> None:
     """Compare the year given for each kind with its example and with its first paper."""
-    found.expected = ", ".join(f"{what} {year}" for what, year, _, _ in said)
+    findings.expected = ", ".join(f"{what} {year}" for what, year, _, _ in said)
     for what, said_year, (example, example_number), (first, first_number) in said:
         example_year = int(month(example_number)[:4])
         first_year = int(month(first_number)[:4])
         # A year beside an example may be that of the example or that of the kind.
         fits = said_year in (example_year, first_year)
         shown = f"{example}, {month(example_number)}"
-        found.part(f"{what}, {said_year}: the example", shown, fits, example_year)
+        findings.part(f"{what}, {said_year}: the example", shown, fits, example_year)
         both = example_year == first_year == said_year
         shown = f"{first}, {month(first_number)}"
-        found.limit(f"{what}, {said_year}: the first of them", shown, both, first_year)
+        findings.limit(
+            f"{what}, {said_year}: the first of them", shown, both, first_year
+        )
 
 
 @claim("shaw-earliest")
 def is_earliest(
-    found: Findings, paper: Paper, others: Sequence[Paper], outside: Paper
+    findings: Findings, paper: Paper, others: Sequence[Paper], outside: Paper
 ) -> None:
     earliest = all(float(paper[1]) < float(number) for _, number in others)
     shown = ", ".join(f"{name} {month(number)}" for name, number in others)
-    found.part(f"{paper[0]} {month(paper[1])}, the others", shown, earliest)
-    found.limit(outside[0], month(outside[1]), float(paper[1]) < float(outside[1]))
+    findings.part(f"{paper[0]} {month(paper[1])}, the others", shown, earliest)
+    findings.limit(outside[0], month(outside[1]), float(paper[1]) < float(outside[1]))
 
 
 @claim("deberta-year", "alibi-year")
-def year_of(found: Findings, name: str, arxiv: str, printed: int, said: int) -> None:
+def year_of(findings: Findings, name: str, arxiv: str, printed: int, said: int) -> None:
     """Accept the year of the preprint; that of the proceedings is one condition
     later.
     """
     year = int(month(arxiv)[:4])
     text = f"{month(arxiv)} and {printed}"
-    found.part(
+    findings.part(
         f"{name}, arXiv:{arxiv} and in print", text, said in (year, printed), year
     )
-    found.limit("first published", month(arxiv), year == said, year)
+    findings.limit("first published", month(arxiv), year == said, year)
 
 
 @claim("llama-rope")
-def is_configured(found: Findings, models: Sequence[str]) -> None:
+def is_configured(findings: Findings, models: Sequence[str]) -> None:
     said = "; ".join(
         f"{name}: base {model.base:g}, {model.rotated} of {model.head_dim} features"
         for name in models
         if (model := MODELS.get(name))
     )
-    found.part(
+    findings.part(
         "what the configurations say",
         said or "nothing",
         MODELS.keys() >= {*models} or None,
@@ -231,58 +243,60 @@ def is_configured(found: Findings, models: Sequence[str]) -> None:
 
 @claim("large-models-use")
 def large_models_use(
-    found: Findings, published: Sequence[tuple[str, str, str]]
+    findings: Findings, published: Sequence[tuple[str, str, str]]
 ) -> None:
     """Count position encodings: of the configurations at hand, and of papers."""
     usual = ("RoPE", "ALiBi")
+
     # `ropelab models` lists models by their rotary numbers, so all of these have RoPE.
     what = "models that ropelab knows by configuration, RoPE or ALiBi"
     known = len(MODELS)
-    found.limit(what, f"{known} of {known}, chosen for RoPE", True, known)
+    findings.limit(what, f"{known} of {known}, chosen for RoPE", True, known)
     kinds = [kind for _, _, kind in published]
     counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
     chosen = sum(counts.get(kind, 0) for kind in usual)
     listed = ", ".join(f"{kind} {count}" for kind, count in counts.items())
     what = "large language models of papers, 2020 to 2023, RoPE or ALiBi"
     text = f"{chosen} of {len(kinds)} ({listed})"
-    found.part(what, text, 2 * chosen > len(kinds), chosen)
+    findings.part(what, text, 2 * chosen > len(kinds), chosen)
     others = [name for name, _, kind in published if kind not in usual]
     what = "those with something else"
-    found.limit(what, ", ".join(others) or "none", not others, len(others))
+    findings.limit(what, ", ".join(others) or "none", not others, len(others))
 
 
 @claim("gpt-3-rope", "gpt-4-rope")
-def could_use(found: Findings, name: str, user: str) -> None:
+def could_use(findings: Findings, name: str, user: str) -> None:
     """Refute that a model published before RoPE uses it; `user` is empty if
     unpublished.
     """
     if user:
         text = f"{month(user)} (arXiv:{user}), RoPE in {month(ROPE)}"
-        found.part(f"{name}'s paper appeared in", text, float(user) >= float(ROPE))
+        findings.part(f"{name}'s paper appeared in", text, float(user) >= float(ROPE))
     else:
-        found.part(f"{name}'s architecture", "not published", None)
+        findings.part(f"{name}'s architecture", "not published", None)
 
 
 @claim("yarn-llama-2")
 def released_lengths(
-    found: Findings, claimed: int = 32768, finetuned: bool = True
+    findings: Findings, claimed: int = 32768, finetuned: bool = True
 ) -> None:
     # The released lengths are those in the README of jquesnelle/yarn.
     released = (8192, 32768, 65536, 131072)
-    shown, right = ", ".join(map(str, released)), claimed in released
-    found.part(
+    shown = ", ".join(map(str, released))
+    right = claimed in released
+    findings.part(
         "YaRN models released for the 4096-token model", shown, right, max(released)
     )
     text = "no, all were fine-tuned" if finetuned else "yes"
-    found.limit("reached without fine-tuning", text, not finetuned)
+    findings.limit("reached without fine-tuning", text, not finetuned)
 
 
 @claim("yarn-code-llama")
 def made_by_yarn(
-    found: Findings, base: float = 1e6, said: tuple[int, int] = (16, 100)
+    findings: Findings, base: float = 1e6, said: tuple[int, int] = (16, 100)
 ) -> None:
     # The abstract of arXiv:2308.12950: trained at 16k, improves up to 100k.
-    found.part("lengths in Code Llama's paper", "16k and 100k", said == (16, 100))
+    findings.part("lengths in Code Llama's paper", "16k and 100k", said == (16, 100))
     published = frequencies(LLAMA_2.rotary_dim, base)
     # Quarter octaves are fine enough: with any factor some pair is off several times.
     off, best = min(
@@ -296,7 +310,7 @@ def made_by_yarn(
         f"base {base:g} against the nearest YaRN of base {LLAMA_2.base:g} (factor"
         f" {best:.3g})"
     )
-    found.within(what, off, 1.01, "frequencies up to {:.1f} times apart")
+    findings.within(what, off, 1.01, "frequencies up to {:.1f} times apart")
 
 
 Formula = Literal["beta per pair", "linear ramp"]
@@ -323,7 +337,11 @@ def minimind_frequencies(
 
 @claim("minimind-yarn-beta", "minimind-yarn-ramp")
 def minimind_is_yarn(
-    found: Findings, formula: Formula, geometry: Shape, factor: float, beta_fast: float
+    findings: Findings,
+    formula: Formula,
+    geometry: Shape,
+    factor: float,
+    beta_fast: float,
 ) -> None:
     def apart(of: Geometry) -> tuple[str, bool, float]:
         yarn = Yarn(factor=factor, beta_fast=beta_fast).plan(of, 0)
@@ -334,15 +352,16 @@ def minimind_is_yarn(
         return "equal" if same else f"up to {ratio:.2f} times apart", same, ratio
 
     model = Geometry(*geometry)
-    found.part(f"frequencies as shipped (factor {factor:g})", *apart(model))
+
+    findings.part(f"frequencies as shipped (factor {factor:g})", *apart(model))
     what = (
         f"frequencies with base {MANY_TURNS.base:g}, trained length"
         f" {MANY_TURNS.trained_len}"
     )
-    found.limit(what, *apart(MANY_TURNS))
+    findings.limit(what, *apart(MANY_TURNS))
     # MiniMind applies no attention factor.
     yarn = Yarn(factor=factor).plan(model, 0).attention_factor
-    found.limit(
+    findings.limit(
         "attention factor", f"1, YaRN's is {yarn:.4f}", abs(1 - yarn) <= SAME, yarn
     )
 
@@ -360,7 +379,7 @@ def angle_errors(preset: str, length: int) -> Worst:
 
 @claim("float32-enough", bound=ANGLE_RAD)
 def angles_good_enough(
-    found: Findings,
+    findings: Findings,
     preset: str = "float32",
     longer: Sequence[int] = (1 << 20, 10_000_000),
 ) -> None:
@@ -369,24 +388,26 @@ def angles_good_enough(
         error = angle_errors(preset, end)
         text = f"{{:.2g}} rad at {error.position} (pair {error.pair})"
         role: Role = "part" if end == FLOAT32_LENGTH else "limit"
-        found.within(
+        findings.within(
             f"worst angle error up to {end:,}", error.error_rad, ANGLE_RAD, text, role
         )
     everything = worst_by_octave(chain(preset), 0, max(lengths))
     first = first_beyond(chain(preset), everything, ANGLE_RAD)
     where = "nowhere" if first is None else f"position {first:,}"
-    found.limit("first error beyond the tolerance", where, first is None, first)
+
+    findings.limit("first error beyond the tolerance", where, first is None, first)
 
 
 @claim("bfloat16-breaks", bound=BROKEN)
 def shift_breaks_scores(
-    found: Findings,
+    findings: Findings,
     preset: str = "half_cache_bfloat16",
     careful: str = "transformers_llama",
     seed: int = 0,
 ) -> None:
     draws = draw(512, HEAD // 2, "random", seed)
-    distance, nothing = np.array([61.0]), np.array([0.0])
+    distance = np.array([61.0])
+    nothing = np.array([0.0])
 
     def changes(name: str) -> tuple[str, bool, float]:
         # Root mean squares, as single scores may be close to 0.
@@ -405,17 +426,20 @@ def shift_breaks_scores(
         )
 
     far = " and ".join(f"{shift:,}" for shift in SHIFTS)
+
     what = f"change of a typical score when both positions move by {far}, {preset}"
-    found.part(what, *changes(preset))
-    found.limit(careful, *changes(careful))
+    findings.part(what, *changes(preset))
+    findings.limit(careful, *changes(careful))
 
 
 @claim("critical-dimension")
-def critical_dimension(found: Findings, printed: int = 92) -> None:
+def critical_dimension(findings: Findings, printed: int = 92) -> None:
     # Two features for each pair that turns fully.
     counted = 2 * int((rotations(LLAMA_2.inv_freq, LLAMA_2.trained_len) >= 1).sum())
     what = f"features whose pairs turn fully in {LLAMA_2.trained_len} tokens"
-    found.part(what, f"{counted} of {LLAMA_2.rotary_dim}", counted == printed, counted)
+    findings.part(
+        what, f"{counted} of {LLAMA_2.rotary_dim}", counted == printed, counted
+    )
 
 
 @claim(
@@ -427,12 +451,12 @@ def critical_dimension(found: Findings, printed: int = 92) -> None:
     "reported-transformers-48428",
     "reported-mlx-lm-1076",
 )
-def same_numbers(found: Findings, link: str) -> None:
+def same_numbers(findings: Findings, link: str) -> None:
     rows = incidents()
     for _, row in rows[rows["source"] == link].iterrows():
         what = f"{row['measure']} ({row['meaning']}; {row['plan']})"
         text = f"{row['ours']:.6g}, reported {row['reported']:g}"
-        found.part(what, text, row["verdict"] == "agrees", float(row["ours"]))
+        findings.part(what, text, row["verdict"] == "agrees", float(row["ours"]))
 
 
 # Printed least bases for a context length, against exact bounds (arXiv:2405.14591)
@@ -448,13 +472,18 @@ def _exact(runs: Sequence[Stored]) -> dict[int, float]:
 
 @claim("base-bound-table", "base-bound-table-su")
 def bases_are_least(
-    found: Findings, by: str = "men", printed: Table = (), runs: Sequence[Stored] = ()
+    findings: Findings,
+    by: str = "men",
+    printed: Table = (),
+    runs: Sequence[Stored] = (),
 ) -> None:
     """Look for bases below the printed ones with no negative sum of cosines."""
     # A stored exact bound decides; a grid can only refute, as windows may be between
     # its points.
-    printed, exact = printed or PRINTED[by], _exact(runs)
-    similarity, loose = Similarity.of_head(HEAD), {}
+    printed = printed or PRINTED[by]
+    exact = _exact(runs)
+    similarity = Similarity.of_head(HEAD)
+    loose = {}
     for context, base in printed:
         # The least number that is rounded to the printed base.
         least = base - 10.0 ** (math.floor(math.log10(base)) + 1 - published.DIGITS) / 2
@@ -464,41 +493,45 @@ def bases_are_least(
         if smaller < least:
             loose[context] = f"{context}: {smaller:,.0f} works below {base:g}"
     known = sum(context in exact for context, _ in printed)
+
     text = count_of(len(loose), len(printed)) + (
         f" ({', '.join(loose.values())})" if loose else ""
     )
     how = f"{known} contexts exactly, the others on a grid of {STEP:.1%}"
     what = f"printed bases, d = {HEAD}, below which another works ({how})"
-    found.part(
+    findings.part(
         what, text, False if loose else known == len(printed) or None, len(loose)
     )
 
 
 @claim("base-bound-fit", bound=FIT)
-def fit_is_right(found: Findings, runs: Sequence[Stored] = ()) -> None:
+def fit_is_right(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     known = _exact(runs)
     if len(known) < 5:
-        found.missing("exact bounds", f"{len(known)} stored contexts, needs 5")
+        findings.missing("exact bounds", f"{len(known)} stored contexts, needs 5")
         return
-    contexts, exact = np.array(list(known), dtype=float), np.array(list(known.values()))
+    contexts = np.array(list(known), dtype=float)
+    exact = np.array(list(known.values()))
     # A power law is a straight line between logarithms.
     slope = float(np.polyfit(np.log(contexts), np.log(exact), 1)[0])
     ratio = published.FIT_FACTOR * contexts**published.FIT_EXPONENT / exact
     off = float(np.abs(ratio - 1).max())
+
     what = (
         f"printed law over exact bound, {contexts[0]:.0f} to {contexts[-1]:.0f} tokens"
     )
-    found.part(what, f"{ratio.min():.2f} to {ratio.max():.2f}", off <= FIT, off)
+    findings.part(what, f"{ratio.min():.2f} to {ratio.max():.2f}", off <= FIT, off)
     what = "exponent that fits the exact bounds"
     text = f"{slope:.3f}, printed {published.FIT_EXPONENT}"
-    found.limit(what, text, abs(slope - published.FIT_EXPONENT) <= 0.005, slope)
+    findings.limit(what, text, abs(slope - published.FIT_EXPONENT) <= 0.005, slope)
 
 
 @claim("base-10000")
-def balances(found: Findings, base: float = 1e4) -> None:
+def balances(findings: Findings, base: float = 1e4) -> None:
     # Searched far beyond both lengths, so that the first failure is reported where
     # there is one.
     fails = first_negative(Similarity.of_head(HEAD), base, 1 << 18)
+
     shown = "none" if fails is None else f"{fails:,} tokens"
     first = (
         f"base {base:g}, d = {HEAD}: first distance at which the sum of cosines is"
@@ -510,4 +543,4 @@ def balances(found: Findings, base: float = 1e4) -> None:
     ):
         role: Role = "part" if length == 512 else "limit"
         what = f"{first}, for texts of {length:,} ({whose})"
-        found.add(role, what, shown, fails is None or fails >= length, fails)
+        findings.add(role, what, shown, fails is None or fails >= length, fails)

@@ -26,21 +26,22 @@ def _codes(width: int, tokens: int) -> Float[arrays.Array, "tokens width"]:
 
 
 @claim("concatenation-wider")
-def concatenation_is_wider(found: Findings, seed: int = 0) -> None:
-    x, p = arrays.gaussian(seed, TOKENS, WIDTH), _codes(WIDTH, TOKENS)
+def concatenation_is_wider(findings: Findings, seed: int = 0) -> None:
+    x = arrays.gaussian(seed, TOKENS, WIDTH)
+    p = _codes(WIDTH, TOKENS)
     weights = arrays.gaussian(seed + 1, 2 * WIDTH, WIDTH)
     beside = np.concatenate((x, p), -1)
     off = arrays.largest(beside @ weights - (x @ weights[:WIDTH] + p @ weights[WIDTH:]))
     width = beside.shape[-1]
     text = f"{WIDTH} for a sum, {width} side by side"
-    found.part("inputs of the next layer", text, width > WIDTH, width)
+    findings.part("inputs of the next layer", text, width > WIDTH, width)
     what = "what that layer puts out, against the sum of x and a projected code"
-    found.beyond(what, off, EXACT, role="limit")
+    findings.beyond(what, off, EXACT, role="limit")
 
 
 @claim("multiplication-stronger")
 def multiplying_changes_more(
-    found: Findings, sizes: Sequence[float] = (1.0, 0.02), seed: int = 0
+    findings: Findings, sizes: Sequence[float] = (1.0, 0.02), seed: int = 0
 ) -> None:
     def length(x: arrays.Array) -> float:
         # Rounded once: BLAS, which np.linalg.norm calls, adds in an order that depends
@@ -54,55 +55,59 @@ def multiplying_changes_more(
         multiplied, added = (length(change) / length(x) for change in (x * p - x, p))
         what = f"change of embeddings of size {size:g}, of their length"
         text = f"{multiplied:.2f} multiplied, {added:.2f} added"
-        role: Role = "limit" if found.findings else "part"
-        found.add(role, what, text, multiplied > added, multiplied / added)
+        role: Role = "limit" if findings.findings else "part"
+        findings.add(role, what, text, multiplied > added, multiplied / added)
 
 
 @claim("rope-multiplies")
-def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
-    x, angles = (
-        arrays.gaussian(seed, TOKENS, WIDTH),
-        position * arrays.frequencies(WIDTH, BASE),
-    )
+def rope_multiplies(findings: Findings, position: int = 17, seed: int = 0) -> None:
+    x = arrays.gaussian(seed, TOKENS, WIDTH)
+    angles = position * arrays.frequencies(WIDTH, BASE)
     after = arrays.rotated(x, angles, "interleaved")
     halves = (arrays.split(y, "interleaved") for y in (x, after))
     pairs, rotated_pairs = (first + 1j * second for first, second in halves)
     off = arrays.largest(rotated_pairs - pairs * np.exp(1j * angles))
     # Quantiles, as a feature that is nearly 0 gives any factor.
     low, high = np.quantile(after / x, (0.05, 0.95), axis=0)
-    found.within("turned vectors against one complex factor for each pair", off, EXACT)
+
+    findings.within(
+        "turned vectors against one complex factor for each pair", off, EXACT
+    )
     what = (
         f"one real factor for each feature at position {position}, 5 to 95 % of vectors"
     )
-    found.within(
+    findings.within(
         what, arrays.largest(high - low), EXACT, "differ by up to {:.1f}", "limit"
     )
 
 
 @claim("code-coefficients")
 def coefficients_are_fixed(
-    found: Findings, encoding: str = "sinusoidal", tokens: int = 16
+    findings: Findings, encoding: str = "sinusoidal", tokens: int = 16
 ) -> None:
     from ropelab.claims.encodings import trains
 
-    p, wanted = _codes(TOKENS, tokens), np.eye(tokens)
+    p = _codes(TOKENS, tokens)
+    wanted = np.eye(tokens)
     off = arrays.largest(p @ np.linalg.lstsq(p, wanted, rcond=None)[0] - wanted)
     count = trains(encoding)
-    found.part("numbers that the code trains", f"{count:,}", count == 0, count)
+
+    findings.part("numbers that the code trains", f"{count:,}", count == 0, count)
     what = (
         f"a learned projection of the code picks out each of {tokens} positions, d ="
         f" {TOKENS}"
     )
-    found.beyond(
+    findings.beyond(
         what, off, ROUNDING, "to {}: it learns the coefficients instead", "limit"
     )
 
 
 @claim("only-at-the-product")
-def only_at_the_product(found: Findings, name: str = "rope", seed: int = 0) -> None:
+def only_at_the_product(findings: Findings, name: str = "rope", seed: int = 0) -> None:
     from ropelab.claims.encodings import encoded, encoding_for, queries_and_keys
 
-    layer, shift = encoding_for(name).for_layer(0), 100
+    layer = encoding_for(name).for_layer(0)
+    shift = 100
     q, k = queries_and_keys(16, seed)
     placed, moved = (encoded(layer, q, k, start) for start in (0, shift))
     scores, shifted = (layer.scores(*at).detach().tril() for at in (placed, moved))
@@ -110,18 +115,20 @@ def only_at_the_product(found: Findings, name: str = "rope", seed: int = 0) -> N
     change, added = (
         arrays.largest(x.numpy()) for x in (shifted - scores, scores - product)
     )
+
     what = (
         f"{name}: what is done to the product, while moving both tokens by"
         f" {shift} changes the "
     )
     what += f"score by {arrays.tiny(change)}"
     text = "nothing" if added <= ROUNDING else f"scores change by {added:.1f}"
-    found.part(what, text, added > ROUNDING, added)
+    findings.part(what, text, added > ROUNDING, added)
 
 
 @claim("polynomial-distance")
-def polynomial_fits(found: Findings, degree: int = 3) -> None:
-    reach, far = 128, 512
+def polynomial_fits(findings: Findings, degree: int = 3) -> None:
+    reach = 128
+    far = 512
     distance = np.arange(reach)
     # The distance is divided by its range: powers of it would be badly conditioned.
     x = distance / reach
@@ -133,16 +140,17 @@ def polynomial_fits(found: Findings, degree: int = 3) -> None:
 
     log = -np.log1p(distance)
     share = explained(log)
+
     what = f"share of -ln(1 + r) that degree {degree} explains over {reach} tokens"
-    found.part(what, f"{share:.0%}", share >= 0.9, share)
+    findings.part(what, f"{share:.0%}", share >= 0.9, share)
     spike = explained(np.where(distance == 1, 1.0, 0.0))
-    found.limit(
+    findings.limit(
         "share of a bias for the token before", f"{spike:.0%}", spike >= 0.9, spike
     )
     there = float(np.polyval(np.polyfit(x, log, degree), far / reach))
     true = -float(np.log1p(far))
     what = f"the fit of the former at {far} tokens"
-    found.limit(
+    findings.limit(
         what, f"{there:.0f}, should be {true:.1f}", abs(there - true) <= 1, there
     )
 
@@ -167,7 +175,7 @@ def _terms(
 
 
 @claim("four-terms")
-def four_terms(found: Findings, seed: int = 0) -> None:
+def four_terms(findings: Findings, seed: int = 0) -> None:
     weights = _weights(seed)
     terms = _terms(0, weights, seed)
     summed = arrays.gaussian(seed, 2, WIDTH) + code(
@@ -175,13 +183,15 @@ def four_terms(found: Findings, seed: int = 0) -> None:
     )
     score = float(summed[0] @ weights @ summed[1])
     listed = ", ".join(f"{name} {term:.3f}" for name, term in terms.items())
-    found.expected = f"the score, {score:.3f}"
+    findings.expected = f"the score, {score:.3f}"
     off = abs(sum(terms.values()) - score)
-    found.within("sum against score", off, EXACT, f"{{}} apart ({listed})")
+    findings.within("sum against score", off, EXACT, f"{{}} apart ({listed})")
 
 
 @claim("position-terms-absolute")
-def position_terms_absolute(found: Findings, shift: int = 100, seed: int = 0) -> None:
+def position_terms_absolute(
+    findings: Findings, shift: int = 100, seed: int = 0
+) -> None:
     def changes(weights: Float[arrays.Array, "w w"]) -> dict[str, float]:
         here, there = (_terms(s, weights, seed) for s in (0, shift))
         return {
@@ -189,15 +199,17 @@ def position_terms_absolute(found: Findings, shift: int = 100, seed: int = 0) ->
         }
 
     random = changes(_weights(seed))
+
     listed = ", ".join(f"{term} by {change:.2f}" for term, change in random.items())
     what = f"terms that change when both move by {shift}, random weights"
-    found.part(what, listed, min(random.values()) > EXACT, min(random.values()))
-    off, what = changes(np.eye(WIDTH)), "position-position with W_q^T W_k = 1"
-    found.beyond(what, off["position-position"], EXACT, "changes by {}", "limit")
+    findings.part(what, listed, min(random.values()) > EXACT, min(random.values()))
+    off = changes(np.eye(WIDTH))
+    what = "position-position with W_q^T W_k = 1"
+    findings.beyond(what, off["position-position"], EXACT, "changes by {}", "limit")
 
 
 @claim("query-bias")
-def query_bias_matters(found: Findings, seed: int = 0) -> None:
+def query_bias_matters(findings: Findings, seed: int = 0) -> None:
     tokens = 16
     q, k = arrays.gaussian(seed, 2, tokens, WIDTH)
     scores = q @ k.T
@@ -208,32 +220,36 @@ def query_bias_matters(found: Findings, seed: int = 0) -> None:
         arrays.largest(arrays.softmax(scores + bias) - arrays.softmax(scores))
         for bias in (per_query, per_distance)
     )
-    found.beyond("change of the weights by c_(q-k)", by_distance, EXACT, "{:.2f}")
+
+    findings.beyond("change of the weights by c_(q-k)", by_distance, EXACT, "{:.2f}")
     what = "change of the weights by b_q, which the softmax of a row cancels"
-    found.beyond(what, by_query, EXACT, "{}", "limit")
+    findings.beyond(what, by_query, EXACT, "{}", "limit")
 
 
 @claim("relative-table")
-def rows_of_relative_table(found: Findings, rows: int = 1024) -> None:
+def rows_of_relative_table(findings: Findings, rows: int = 1024) -> None:
     positions = np.arange(512)
     differences = np.unique(positions[:, None] - positions)
-    farthest, count = differences.max(), len(differences)
+    farthest = differences.max()
+    count = len(differences)
     text = f"{count}, from -{farthest} to {farthest}"
-    found.part("different distances in 512 tokens", text, count <= rows, count)
+    findings.part("different distances in 512 tokens", text, count <= rows, count)
     spare = rows - count
-    found.limit("rows that no distance uses", f"{spare}", spare == 0, spare)
+    findings.limit("rows that no distance uses", f"{spare}", spare == 0, spare)
 
 
 @claim("deberta-distance", "deberta-as-noted")
 def middle_terms_index(
-    found: Findings,
+    findings: Findings,
     printed: Literal["from key to query", "from query to key"] = "from key to query",
     seed: int = 0,
 ) -> None:
     """Compare the row of the term by a printed formula with delta(i, j) of the code."""
-    rows, tokens = 4, 5
+    rows = 4
+    tokens = 5
     # The code takes delta(i, j), the same row as in the content-to-position term.
-    i, j = np.arange(tokens)[:, None], np.arange(tokens)
+    i = np.arange(tokens)[:, None]
+    j = np.arange(tokens)
     keys_by_row = arrays.gaussian(seed, tokens, 2 * rows)
     # As in the code: rows gathered at k - (j - i) over keys j, then transposed.
     gathered = np.take_along_axis(
@@ -248,9 +264,10 @@ def middle_terms_index(
             ("from query to key", i - j),
         )
     }
+
     shown = "; ".join(f"{arrays.tiny(off)} {name}" for name, off in apart.items())
     what = "position-to-content term as coded, apart from K_j . Q at the distance"
-    found.part(what, shown, apart[printed] <= EXACT, apart[printed])
+    findings.part(what, shown, apart[printed] <= EXACT, apart[printed])
 
 
 # Decay by distance: the bound of the RoFormer paper, and the scores themselves
@@ -305,37 +322,44 @@ def _falling(means: list[float]) -> bool:
 
 
 @claim("decay-bound")
-def bound_decays(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
+def bound_decays(findings: Findings, head_dim: int = 128, seed: int = 0) -> None:
     curve = bound_curve(head_dim)
     means = octaves(curve)
     rises = int((np.diff(curve) > 0).sum())
     text = " ".join(f"{mean:.1f}" for mean in means)
     ratio = means[-1] / means[0]
-    found.part(f"mean over octaves from 1 to {FARTHEST}", text, _falling(means), ratio)
-    found.limit("steps at which it rises", f"{rises} of {FARTHEST}", rises == 0, rises)
-    found.series["decay"] = decay_series(head_dim, seed)
+    findings.part(
+        f"mean over octaves from 1 to {FARTHEST}", text, _falling(means), ratio
+    )
+    findings.limit(
+        "steps at which it rises", f"{rises} of {FARTHEST}", rises == 0, rises
+    )
+    findings.series["decay"] = decay_series(head_dim, seed)
 
 
 @claim("decay-scores")
-def scores_decay(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
+def scores_decay(findings: Findings, head_dim: int = 128, seed: int = 0) -> None:
     aligned = aligned_curve(head_dim)
-    means, negative = octaves(aligned), np.flatnonzero(aligned < 0)
+    means = octaves(aligned)
+    negative = np.flatnonzero(aligned < 0)
     # The null model: tokens that have nothing to do with each other. Their typical
     # score is known to about 1 % from DRAWS pairs, so 0.9 below is a fall and not
     # chance.
     scores = random_curves(np.array([0.0, FARTHEST]), head_dim, seed=seed)
     near_rms, far_rms = np.sqrt(np.square(scores).mean(0)).tolist()
+
     what = f"q = k, mean score over octaves from 1 to {FARTHEST}, score at 0 is 1"
-    found.part(
+    findings.part(
         what, " ".join(f"{mean:.2f}" for mean in means), _falling(means), means[-1]
     )
     first = f"from distance {int(negative[0])} on" if len(negative) else "nowhere"
-    found.limit("q = k, below zero", first, not len(negative))
+    findings.limit("q = k, below zero", first, not len(negative))
     what = f"independent q and k, typical |score| at {FARTHEST} over that at 0"
-    found.limit(
+    findings.limit(
         what, f"{far_rms / near_rms:.2f}", far_rms < 0.9 * near_rms, far_rms / near_rms
     )
-    found.series["decay"] = decay_series(head_dim, seed)
+
+    findings.series["decay"] = decay_series(head_dim, seed)
 
 
 def decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFrame:

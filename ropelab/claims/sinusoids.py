@@ -39,9 +39,10 @@ def code(
 
 @claim("sinusoid-shift", "sinusoid-shift-standard")
 def shift_is_rotation(
-    found: Findings, turnings: Sequence[str] = ("clockwise",), shift: int = 7
+    findings: Findings, turnings: Sequence[str] = ("clockwise",), shift: int = 7
 ) -> None:
-    omega, positions = frequencies(512, BASE), np.arange(512)
+    omega = frequencies(512, BASE)
+    positions = np.arange(512)
     for turning in turnings:
         # With (sin, cos) in this order the angle addition formulas give a clockwise
         # rotation.
@@ -54,25 +55,28 @@ def shift_is_rotation(
             f"PE(p + {shift}) against one matrix times PE(p), p < 512, blocks turning"
             f" {turning}"
         )
-        role: Role = "limit" if found.findings else "part"
-        found.within(what, off, EXACT, "{} apart" + also, role)
+        role: Role = "limit" if findings.findings else "part"
+        findings.within(what, off, EXACT, "{} apart" + also, role)
     # One pair as an arrow (sin, cos), for the figure: at x, at x + delta, and x rotated
     # by the standard matrix. omega x = 0.5 rad and omega delta = 0.9 rad keep the three
     # apart.
     here, later = (np.array([math.sin(a), math.cos(a)]) for a in (0.5, 0.5 + 0.9))
-    c, s = math.cos(0.9), math.sin(0.9)
+    c = math.cos(0.9)
+    s = math.sin(0.9)
     standard = np.array([[c, -s], [s, c]]) @ here
     arrows = [
         ("code of x", *here),
         ("code of x + δ", *later),
         ("R(ωδ) times code of x", *standard),
     ]
-    found.series["sinusoid_shift"] = pd.DataFrame(arrows, columns=["vector", "x", "y"])
+    findings.series["sinusoid_shift"] = pd.DataFrame(
+        arrows, columns=["vector", "x", "y"]
+    )
 
 
 @claim("sinusoid-orthogonal")
 def columns_orthogonal(
-    found: Findings, spacing: Spacing = "exponential", width: int = 512
+    findings: Findings, spacing: Spacing = "exponential", width: int = 512
 ) -> None:
     length = 512
     columns = code(np.arange(length), spaced(spacing, width, length))
@@ -81,18 +85,19 @@ def columns_orthogonal(
     overlap = np.abs(columns.T @ columns)
     np.fill_diagonal(overlap, 0)  # a column with itself
     share = float((overlap > 0.1).sum() / (width * (width - 1)))
+
     what = f"largest |cosine| between two columns over {length} positions"
     text = f"{{:.6f}} ({share:.0%} of the pairs of columns exceed 0.1)"
-    found.within(what, largest(overlap), EXACT, text)
+    findings.within(what, largest(overlap), EXACT, text)
     values = pd.DataFrame(code(np.arange(64), frequencies(32, BASE)))
     table = values.rename_axis("position_tokens").reset_index()
     table = table.melt("position_tokens", var_name="feature", value_name="value")
-    found.series["sinusoid_code"] = table
+    findings.series["sinusoid_code"] = table
 
 
 @claim("sinusoid-periodic")
 def slowest_period_repeats(
-    found: Findings,
+    findings: Findings,
     spacing: Spacing = "exponential",
     width: int = 512,
     length: int = 512,
@@ -102,15 +107,17 @@ def slowest_period_repeats(
     positions = np.arange(64)
     ratios = omega / omega.min()
     whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
-    found.expected = f"the code repeats after {period:,.0f} tokens"
-    found.within(
+    findings.expected = f"the code repeats after {period:,.0f} tokens"
+
+    findings.within(
         f"largest change of a feature after {period:,.0f} tokens, d = {width}",
         largest(code(positions + period, omega) - code(positions, omega)),
         1e-6,  # angles after 6e4 tokens are known to 1e-11 rad
         f"{{:.2g}} ({whole} of {len(ratios)} are whole multiples of the least"
         " frequency)",
     )
-    found.series["sinusoid_sum"] = sum_series()
+
+    findings.series["sinusoid_sum"] = sum_series()
 
 
 def sum_series() -> pd.DataFrame:
@@ -132,7 +139,7 @@ def sum_series() -> pd.DataFrame:
 
 
 @claim("period-needs-multiples")
-def period_needs_multiples(found: Findings, broken_width: int = 512) -> None:
+def period_needs_multiples(findings: Findings, broken_width: int = 512) -> None:
     tried: dict[str, dict[str, Any]] = {
         "whole multiples": {"spacing": "harmonic", "width": 64, "length": 4096},
         "d = 8, base 10000: every ratio is a power of 10": {"width": 8},
@@ -142,12 +149,13 @@ def period_needs_multiples(found: Findings, broken_width: int = 512) -> None:
         one = Findings()
         slowest_period_repeats(one, **inputs)
         result = one.findings[0]
-        found.part(what, result.measured, result.agrees is repeats, result.value)
+        findings.part(what, result.measured, result.agrees is repeats, result.value)
 
 
 @claim("exponential-spacing")
-def exponential_repeats_less(found: Findings, tokens: int = 16384) -> None:
-    lags, pairs = np.arange(1, tokens)[:, None], 64
+def exponential_repeats_less(findings: Findings, tokens: int = 16384) -> None:
+    lags = np.arange(1, tokens)[:, None]
+    pairs = 64
     spacings = {
         "uniform": np.arange(1, pairs + 1) / pairs,
         "exponential": frequencies(128, BASE),
@@ -158,11 +166,14 @@ def exponential_repeats_less(found: Findings, tokens: int = 16384) -> None:
         # compared.
         distance = np.sqrt((2 - 2 * np.cos(lags * omega)).mean(-1))
         nearest = int(distance[1:].argmin()) + 2
-        apart, beside = float(distance[nearest - 1]), float(distance[0])
+        apart = float(distance[nearest - 1])
+        beside = float(distance[0])
         what = f"{name} frequencies, positions nearest in code within {tokens}"
         text = f"{nearest} tokens apart at {apart:.3f}, neighbours at {beside:.3f}"
-        found.part(what, text, (apart < beside) == (name == "uniform"), apart / beside)
-    found.series["sinusoid_distance"] = distance_series()
+        findings.part(
+            what, text, (apart < beside) == (name == "uniform"), apart / beside
+        )
+    findings.series["sinusoid_distance"] = distance_series()
 
 
 def distance_series() -> pd.DataFrame:
@@ -178,32 +189,38 @@ def distance_series() -> pd.DataFrame:
 
 
 @claim("uniform-geometric")
-def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic") -> None:
+def uniform_is_geometric(findings: Findings, spacing: Spacing = "harmonic") -> None:
     omega = np.sort(spaced(spacing, 64, 512))
-    ratios, exponential = omega[1:] / omega[:-1], frequencies(64, BASE)
+    ratios = omega[1:] / omega[:-1]
+    exponential = frequencies(64, BASE)
     own = exponential[:-1] / exponential[1:]
     said = (
         f"the Transformer's are all {own.mean():.4g}: its own spacing is the"
         " geometric one"
     )
     text = f"{ratios.min():.3g} to {ratios.max():.3g} ({said})"
-    equal, spread = bool(np.ptp(ratios) <= EXACT), float(ratios.max() / ratios.min())
-    found.part("ratios of neighbouring evenly spaced frequencies", text, equal, spread)
+    equal = bool(np.ptp(ratios) <= EXACT)
+    spread = float(ratios.max() / ratios.min())
+    findings.part(
+        "ratios of neighbouring evenly spaced frequencies", text, equal, spread
+    )
 
 
 @claim("sinusoid-smooth")
-def is_smooth(found: Findings) -> None:
+def is_smooth(findings: Findings) -> None:
     width = 512
     omega = frequencies(width, BASE)
     steps = np.linalg.norm(np.diff(code(np.arange(512), omega), axis=0), axis=1)
-    spread, degrees = float(np.ptp(steps)), math.degrees(float(omega[0]))
+    spread = float(np.ptp(steps))
+    degrees = math.degrees(float(omega[0]))
     norm = math.sqrt(width / 2)  # sin^2 + cos^2 = 1 for each pair
+
     what = f"step of the code between neighbours, d = {width} (its norm is {norm:.0f})"
-    found.part(
+    findings.part(
         what,
         f"{steps.mean():.2f} everywhere, to {tiny(spread)}",
         spread <= EXACT,
         spread,
     )
     what = "angle by which the fastest pair jumps with each token"
-    found.limit(what, f"{degrees:.1f} degrees", degrees < 10, degrees)
+    findings.limit(what, f"{degrees:.1f} degrees", degrees < 10, degrees)

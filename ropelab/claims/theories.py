@@ -54,31 +54,34 @@ def listed(values: Sequence[float], form: str = ",.0f") -> str:
 
 
 @claim("liu-aliasing", "liu-stability")
-def phase_at_bound(found: Findings, bound: str, head_dim: int = HEAD) -> None:
-    base, allowed = rules.aliasing_base(CONTEXT), 2 * math.pi
+def phase_at_bound(findings: Findings, bound: str, head_dim: int = HEAD) -> None:
+    base = rules.aliasing_base(CONTEXT)
+    allowed = 2 * math.pi
     if bound == "stability":
-        base, allowed = rules.stability_base(CONTEXT, 0.9, 1), math.acos(0.9)
+        base = rules.stability_base(CONTEXT, 0.9, 1)
+        allowed = math.acos(0.9)
     phase = CONTEXT * float(frequencies(head_dim, base)[-1])
     what = (
         f"angle of the slowest pair after {CONTEXT:,} tokens at the bound, base"
         f" {base:,.0f}"
     )
     text = f"{phase / allowed:.3f} times {allowed:.3f} rad (heads of {head_dim})"
-    found.part(what, text, phase <= 1.01 * allowed, phase)
+    findings.part(what, text, phase <= 1.01 * allowed, phase)
 
 
 @claim("liu-ambiguous")
 def codes_alias(
-    found: Findings, base: float = 1e4, head_dim: int = HEAD, fmt: str = "float32"
+    findings: Findings, base: float = 1e4, head_dim: int = HEAD, fmt: str = "float32"
 ) -> None:
     lost = (
         CONTEXT - census(many(head_dim, base), "vector", CONTEXT, (fmt,))[fmt].distinct
     )
+
     what = (
         f"of {CONTEXT:,} positions without a code of their own at base {base:g} in"
         f" {fmt}"
     )
-    found.part(
+    findings.part(
         what,
         f"{lost:,} (the bound is {rules.aliasing_base(CONTEXT):,.0f})",
         lost > 0,
@@ -88,7 +91,7 @@ def codes_alias(
 
 @claim("liu-depth")
 def drift_compounds(
-    found: Findings,
+    findings: Findings,
     layers: int = 32,
     carried: bool = False,
     shift: int = 4096,
@@ -109,17 +112,18 @@ def drift_compounds(
     one, last = (
         largest(last_scores(n, shift) - last_scores(n, 0)) for n in (1, layers)
     )
+
     what = f"change of the scores of layer {layers} when all positions move by {shift}"
     text = (
         f"{last:.0e} (layer 1: {one:.0e}): q and k alone are rotated, no phase is"
         " passed on"
     )
-    found.part(what, text, last > FLOAT32_SCORES, last)
+    findings.part(what, text, last > FLOAT32_SCORES, last)
 
 
 @claim("liu-ceiling")
 def neighbours_erased(
-    found: Findings, base: float = QWEN_3_5, component: str = "cosine and sine"
+    findings: Findings, base: float = QWEN_3_5, component: str = "cosine and sine"
 ) -> None:
     def alike(head_dim: int, at: float, start: int, stop: int) -> Array:
         table = chain_of(FLOAT32, at, head_dim).table(
@@ -130,6 +134,7 @@ def neighbours_erased(
 
     cos, both = alike(HEAD, base, 1_000_000, 1_002_001)
     share = float(cos if component == "cosine" else both)
+
     what = (
         f"neighbours from 1,000,000 on with one {component} in the slowest pair, base"
         f" {base:g}"
@@ -138,49 +143,50 @@ def neighbours_erased(
         f"{share:.0%} (cosine alone {cos:.0%}); below {proved_below(FLOAT32):,} none at"
         " any base"
     )
-    found.part(what, text, share > 0.5, share)
+    findings.part(what, text, share > 0.5, share)
     asked = [(head_dim, at) for head_dim in (64, 128, 256) for at in (1e6, 1e7, 1e8)]
     rows = [(*each, alike(*each, 0, 1 << 20)[0]) for each in asked]
     columns = ["head_dim", "base", "equal_cosines_share"]
-    found.series["cosines"] = pd.DataFrame(rows, columns=columns)
+    findings.series["cosines"] = pd.DataFrame(rows, columns=columns)
 
 
 @claim("wall-in-code")
-def wall_in_code(found: Findings, code: str = "float32") -> None:
+def wall_in_code(findings: Findings, code: str = "float32") -> None:
     bases = (1e4, 1e7, 1e11)
     table = walls({name: preset.plan for name, preset in PRESETS.items()}, bases, HEAD)
     first = (
         table[table["code"] == code]["first_equal_pair_position"].fillna(2**53).tolist()
     )
+
     what = (
         f"positions that the slowest pair of {code} first stores as the next, bases 1e4"
         " to 1e11"
     )
     # Both of the larger bases are above 1/eps, in every format of an angle but float64.
-    found.part(
+    findings.part(
         what, listed(first, ","), min(first[1:]) < min(first[0], 1 << 20), min(first)
     )
     wrong = [(at, first_wrong_step(at, HEAD, ANGLE_RAD, TOKENS)) for at in bases]
-    found.series["walls"] = table
-    found.series["accumulated"] = pd.DataFrame(
+    findings.series["walls"] = table
+    findings.series["accumulated"] = pd.DataFrame(
         wrong, columns=["base", "first_wrong_position"]
     )
 
 
 @claim("liu-million")
-def zone_closes(found: Findings, layers: int = 32, printed: float = 1e6) -> None:
+def zone_closes(findings: Findings, layers: int = 32, printed: float = 1e6) -> None:
     here, *ends = (
         1 / (EPSILON * rules.stability_base(1, 0.9, n)) for n in (layers, 1, 126)
     )
     what = f"tokens from which no base is between the bounds, {layers} layers"
-    found.part(what, f"{here:,.0f}", about(here, printed), here)
+    findings.part(what, f"{here:,.0f}", about(here, printed), here)
     same = all(about(x, printed) for x in ends)
-    found.limit("the same with 1 and 126 layers", listed(ends), same)
+    findings.limit("the same with 1 and 126 layers", listed(ends), same)
 
 
 @claim("float64-angles", bound=ANGLE_RAD)
 def float64_needed(
-    found: Findings, preset: str = "float32", base: float = QWEN_3_5
+    findings: Findings, preset: str = "float32", base: float = QWEN_3_5
 ) -> None:
     chains = (chain_of(preset_named(preset).plan, at, ROTATED) for at in (base, 1e4))
     here, plain = (
@@ -188,20 +194,21 @@ def float64_needed(
     )
     what = f"largest angle error of {preset} in the last {TOKENS} of {NATIVE:,} tokens"
     text = f"{here:.4f} rad at base {base:g}, {plain:.4f} at base 10000"
-    found.part(what, text, here > ANGLE_RAD, here)
+    findings.part(what, text, here > ANGLE_RAD, here)
 
 
 @claim("host-table-drift")
 def host_drifts(
-    found: Findings, printed: Sequence[tuple[int, float]], base: float = QWEN_3_5
+    findings: Findings, printed: Sequence[tuple[int, float]], base: float = QWEN_3_5
 ) -> None:
-    chain, right = chain_of(FLOAT32, base, ROTATED), 0
+    chain = chain_of(FLOAT32, base, ROTATED)
+    right = 0
     for position, said in printed:
         m = np.array([float(position)])
         exact = chain.spectrum.inv_freq[:, None] * m
         off = np.abs(np.array(chain.table(m)) - [np.cos(exact), np.sin(exact)]).max()
         right += f"{off:.2e}" == f"{said:.2e}"
-    found.count(
+    findings.count(
         "printed errors of cos and sin reproduced, to three digits", right, len(printed)
     )
 
@@ -258,9 +265,10 @@ def sampled(
 ) -> Array:
     """Return a mode with RoPE and in the null model, draw by draw: [2, DRAWS]."""
     drawn = [scores(base, shared, draw) for draw in range(DRAWS)]
-    count, rounded = MODES[mode], FORMATS[fmt]
-    found = [[count(x, round_to(x, rounded)) for x in both] for both in drawn]
-    return np.array(found, dtype=float).T
+    count = MODES[mode]
+    rounded = FORMATS[fmt]
+    counts = [[count(x, round_to(x, rounded)) for x in both] for both in drawn]
+    return np.array(counts, dtype=float).T
 
 
 def spread(values: Array) -> tuple[float, float]:
@@ -268,12 +276,13 @@ def spread(values: Array) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
-def beside_null(found: Findings, what: str, sample: Array) -> None:
+def beside_null(findings: Findings, what: str, sample: Array) -> None:
     """Add a limit that disagrees where the null model has as many."""
-    (change, error), null = spread(sample[0] - sample[1]), float(sample[1].mean())
+    (change, error) = spread(sample[0] - sample[1])
+    null = float(sample[1].mean())
     form = ",.0f" if null >= 1 else ".5f"
     text = f"{null:{form}}, RoPE {change:+{form}} ± {error:{form}}"
-    found.limit(
+    findings.limit(
         f"{what} of independent normal numbers", text, change > 2 * error, change
     )
 
@@ -290,19 +299,20 @@ def token_inversion(base: float, distance: float) -> float:
 
 @claim("du-position-inversion")
 def positions_invert(
-    found: Findings, base: float = 1e4, large: float = LLAMA_3_1
+    findings: Findings, base: float = 1e4, large: float = LLAMA_3_1
 ) -> None:
     share, other = (aligned_inversion(at, CONTEXT) for at in (base, large))
+
     what = (
         f"pairs of {CONTEXT:,} distances where the farther wins, key equal to the"
         " query, base"
     )
-    found.part(f"{what} {base:g}", f"{share:.2f}", share > 0.4, share)
-    found.limit(f"{what} {large:g}", f"{other:.2f}", other > 0.4, other)
+    findings.part(f"{what} {base:g}", f"{share:.2f}", share > 0.4, share)
+    findings.limit(f"{what} {large:g}", f"{other:.2f}", other > 0.4, other)
     # With the opposite key every comparison comes out the other way.
     short = [scores(large, 0.0, draw)[0][0, :256] for draw in range(DRAWS)]
     even = float(np.mean([far_wins(sign * x) for x in short for sign in (1, -1)]))
-    found.limit(
+    findings.limit(
         "the same in 256, random keys and their opposites",
         f"{even:.2f}",
         even < 0.4,
@@ -312,68 +322,78 @@ def positions_invert(
 
 @claim("du-position-aliasing", "du-invariant-attention")
 def pairs_alias(
-    found: Findings,
+    findings: Findings,
     mode: str,
     printed: float,
     fmt: str = "bfloat16",
     open_because: str = "",
 ) -> None:
     sample = sampled(mode, LLAMA_3_1, fmt)
-    (mean, error), right = spread(sample[0]), about(sample[0].mean(), printed)
+    (mean, error) = spread(sample[0])
+    right = about(sample[0].mean(), printed)
+
     what = f"{mode}: pairs of {TOKENS} distances in {fmt}, base {LLAMA_3_1:g}"
-    found.part(what, f"{mean:,.0f} ± {error:,.0f}, printed {printed:,}", right, mean)
+    findings.part(what, f"{mean:,.0f} ± {error:,.0f}, printed {printed:,}", right, mean)
     if open_because and not right:
-        found.leave_open(open_because)
-    beside_null(found, "pairs", sample)
+        findings.leave_open(open_because)
+    beside_null(findings, "pairs", sample)
 
 
 @claim("du-token-inversion", "du-token-inversion-20k")
-def tokens_invert(found: Findings, base: float = LLAMA_3_1, said: float = 0.0) -> None:
+def tokens_invert(
+    findings: Findings, base: float = LLAMA_3_1, said: float = 0.0
+) -> None:
     distance = said or base
     chance = token_inversion(base, distance)
     what = (
         f"probability of the reverse order at distance {distance:,.0f}, base {base:g}"
     )
-    found.part(what, f"{chance:.3f}", abs(chance - 0.5) <= 0.05, chance)
+    findings.part(what, f"{chance:.3f}", abs(chance - 0.5) <= 0.05, chance)
     first = first_negative(Similarity.of_head(HEAD), base, CONTEXT * 8) or math.inf
     text = f"{first:,}, {first / base:.2g} of the base"
-    found.limit(
+    findings.limit(
         "first distance where it is above 1/2", text, about(first, distance), first
     )
 
 
 @claim("du-token-aliasing")
-def tokens_alias(found: Findings, shared: float = 0.0, printed: float = 0.05) -> None:
-    sample, bound = (
-        sampled("token aliasing", LLAMA_3_1, shared=shared),
-        math.sqrt(HEAD / 2) / 2**7,
-    )
+def tokens_alias(
+    findings: Findings, shared: float = 0.0, printed: float = 0.05
+) -> None:
+    sample = sampled("token aliasing", LLAMA_3_1, shared=shared)
+    bound = math.sqrt(HEAD / 2) / 2**7
     mean, error = spread(sample[0])
     what = f"share of {TOKENS} positions where two keys have one score"
     text = f"{mean:.2%} ± {error:.2%}, 2^-7 sqrt(64) = {bound:.2%}"
-    found.part(f"{what}, under the bound", text, mean <= bound, mean)
-    found.limit(what, f"{mean:.2%}, printed {printed:.0%}", about(mean, printed), mean)
-    beside_null(found, "share", sample)
+    findings.part(f"{what}, under the bound", text, mean <= bound, mean)
+    findings.limit(
+        what, f"{mean:.2%}, printed {printed:.0%}", about(mean, printed), mean
+    )
+    beside_null(findings, "share", sample)
 
 
 @claim("du-trade-off")
-def base_trades(found: Findings, bases: Sequence[float] = BASES) -> None:
+def base_trades(findings: Findings, bases: Sequence[float] = BASES) -> None:
     head = Similarity.of_head(HEAD)
     firsts = [first_negative(head, base, CONTEXT * 8) or math.inf for base in bases]
+
     what = "token inversion: first distance above 1/2"
-    found.part(what, listed(firsts), firsts == sorted(firsts))
+    findings.part(what, listed(firsts), firsts == sorted(firsts))
     wins = [aligned_inversion(base, TOKENS) for base in bases]
     what = f"position inversion in {TOKENS} tokens, key equal to the query"
-    found.part(what, listed(wins, ".2f"), wins == sorted(wins))
+    findings.part(what, listed(wins, ".2f"), wins == sorted(wins))
     rope, null = np.array(
         [sampled("position aliasing", base).mean(1) for base in bases]
     ).T
     text = f"{listed(rope)}; without RoPE {listed(null)}"
-    found.limit("position aliasing: pairs", text, not all(map(about, rope, null)))
+    findings.limit("position aliasing: pairs", text, not all(map(about, rope, null)))
     shares = [sampled("token aliasing", base)[0] for base in bases]
     change, error = spread(shares[-1] - shares[0])
     text = f"{listed([x.mean() for x in shares], '.2%')} (± {error:.2%})"
-    found.limit("token aliasing, which should fall", text, change < -2 * error, change)
+    findings.limit(
+        "token aliasing, which should fall", text, change < -2 * error, change
+    )
+
     rows = [
         (mode, base, *(x for model in sampled(mode, base) for x in spread(model)))
         for mode in MODES
@@ -387,4 +407,4 @@ def base_trades(found: Findings, bases: Sequence[float] = BASES) -> None:
         "null",
         "null_standard_error",
     ]
-    found.series["modes"] = pd.DataFrame(rows, columns=columns)
+    findings.series["modes"] = pd.DataFrame(rows, columns=columns)

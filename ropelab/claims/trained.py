@@ -40,45 +40,47 @@ WITHOUT_FACTOR, DOUBLED = ("unscaled", "dynamic_ntk"), " of twice the factor"
 
 
 @claim("base-bound-predicts")
-def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
+def bound_predicts(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     deciding = [
         run for run in runs if run.tables["predictions"]["agrees"].notna().any()
     ]
     if not deciding:
-        found.missing("trained bases that the bound speaks about")
+        findings.missing("trained bases that the bound speaks about")
         return
     # The run with most seeds decides, then the one with the longest window.
     run = max(
         deciding, key=lambda run: (len(run.config["seeds"]), run.config["train_len"])
     )
-    found.models = stored.described(run.config)
+    findings.models = stored.described(run.config)
     judged = run.tables["predictions"]
     judged = judged[judged["agrees"].notna()]
     predicted = judged["first_failing_position_tokens"].notna()
-    below, above = judged[predicted], judged[~predicted]
+    below = judged[predicted]
+    above = judged[~predicted]
     if below.empty:
-        found.missing("trained bases that the bound speaks about")
+        findings.missing("trained bases that the bound speaks about")
         return
     failing = int(below["agrees"].astype(bool).sum())
     worse = int((below["outcome"] != "retrieves where failure was predicted").sum())
     low = int((below["text_ci_high_nats_per_byte"] < LOW_LOSS).sum())
-    found.part(
+
+    findings.part(
         f"bases below the bound, times tasks, where retrieval is below {FAILS} at all"
         " those distances",
         f"{failing} of {len(below)} (worse than with the largest base: {worse})",
         failing == len(below),
         failing,
     )
-    found.count("of all of them with a low text loss", low, len(below), "limit")
+    findings.count("of all of them with a low text loss", low, len(below), "limit")
     if len(above):
         holding = int(above["agrees"].astype(bool).sum())
         what = "admissible bases, times tasks, where retrieval is not worse"
-        found.count(what, holding, len(above), "limit")
+        findings.count(what, holding, len(above), "limit")
 
 
 @claim("du-indexing")
 def places_are_lost(
-    found: Findings,
+    findings: Findings,
     asked: Sequence[tuple[Role, str, str, str]],
     runs: Sequence[Stored] = (),
 ) -> None:
@@ -87,7 +89,7 @@ def places_are_lost(
     for run in stored.largest_first(stored.Methods, runs):
         if not {"indexing_accuracy", "keyed_accuracy"} <= {*run.tables}:
             continue
-        answer = Findings(found.expected, stored.described(run.config))
+        answer = Findings(findings.expected, stored.described(run.config))
         for role, task, method, asks in asked:
             name = f"{task}_accuracy"
             rows = run.rows(name)
@@ -107,12 +109,14 @@ def places_are_lost(
             shown = f"{beyond.value:.2f} [{beyond.low:.2f}, {beyond.high:.2f}]"
             answer.add(role, what, shown, agrees, beyond.value)
         answers.append(answer)
-    found.best_of(answers, "a stored run of the tasks indexing and keyed")
+    findings.best_of(answers, "a stored run of the tasks indexing and keyed")
 
 
 @claim("kvquant-before-rope")
 def before_rope(
-    found: Findings, asked: Sequence[tuple[Role, str, str]], runs: Sequence[Stored] = ()
+    findings: Findings,
+    asked: Sequence[tuple[Role, str, str]],
+    runs: Sequence[Stored] = (),
 ) -> None:
     """Test that keys of a released model cost more if stored after RoPE than before
     it.
@@ -121,13 +125,11 @@ def before_rope(
     for run in runs:
         model = run.tables["model"].iloc[0]
         about = f"{model['model_type']} of {model['layers']} layers, as it was released"
-        answer = Findings(found.expected, about)
+        answer = Findings(findings.expected, about)
         losses = _losses_by_document(run)
         for role, *pair in asked:
-            labels, what = (
-                [f"{AS_SHIPPED} + {keys}" for keys in pair],
-                " less ".join(pair),
-            )
+            labels = [f"{AS_SHIPPED} + {keys}" for keys in pair]
+            what = " less ".join(pair)
             if not {*labels} <= {*losses}:
                 answer.missing(f"text loss, {what}", "not measured")
                 continue
@@ -138,7 +140,7 @@ def before_rope(
             what = f"text loss, {what}, {len(losses)} documents"
             answer.add(role, what, shown, stored.reaches(more, 0), more.value)
         answers.append(answer)
-    found.best_of(answers, "a stored run of a released model")
+    findings.best_of(answers, "a stored run of a released model")
 
 
 def _losses_by_document(run: Stored) -> pd.DataFrame:
@@ -162,18 +164,18 @@ def _losses_by_document(run: Stored) -> pd.DataFrame:
 )
 @stored.asked_of(stored.Methods)
 def methods_do(
-    found: Findings, run: stored.Methods, asked: Sequence[Mapping[str, str]]
+    findings: Findings, run: stored.Methods, asked: Sequence[Mapping[str, str]]
 ) -> None:
     """Add a finding per row: `a` against `b`, on text unless `on` says else, or what
     `a` copies.
     """
     for row in asked:
         add = _against if "b" in row else _copies
-        add(found, run, **row)
+        add(findings, run, **row)
 
 
 def _against(
-    found: Findings,
+    findings: Findings,
     run: stored.Methods,
     a: str,
     b: str,
@@ -190,29 +192,32 @@ def _against(
         where = f"on text after {run.test_len} tokens ({losses})"
     else:
         where = f"on text after {run.train_len} tokens"
+
     what = what.format(f"{a} against {b} {where}", where=where)
-    run.against(a, b, METRICS[on]).add_to(found, what, asks)
+    run.against(a, b, METRICS[on]).add_to(findings, what, asks)
 
 
 def _copies(
-    found: Findings,
+    findings: Findings,
     run: stored.Methods,
     what: str,
     a: str,
     at: str,
     asks: str = "works",
 ) -> None:
-    copied, role = run.level_at(run.label(a), at), ROLES[asks]
+    copied = run.level_at(run.label(a), at)
+    role = ROLES[asks]
     fails = stored.opposite(stored.reaches(copied, FAILS))
     agrees = fails if asks == "fails" else stored.reaches(copied, WORKS)
+
     shown = f"{copied.value:.2f} [{copied.low:.2f}, {copied.high:.2f}]"
     what = what.format(a=run.label(a), twice=2 * run.train_len)
-    found.add(role, what, shown, agrees, copied.value)
+    findings.add(role, what, shown, agrees, copied.value)
 
 
 @claim("low-perplexity-enough")
 @stored.asked_of(stored.Methods)
-def low_loss_means_retrieval(found: Findings, run: stored.Methods) -> None:
+def low_loss_means_retrieval(findings: Findings, run: stored.Methods) -> None:
     """Test that every method as good as the best on text also copies from far away."""
     # The sliding window is left out: it cannot see far by construction.
     labels = [x for x in run.rows("last_window")["label"].unique() if x != WINDOW]
@@ -222,7 +227,7 @@ def low_loss_means_retrieval(found: Findings, run: stored.Methods) -> None:
     )
     measured = read.dropna()
     if measured.empty or run.table("comparisons").empty:
-        found.missing("methods that were measured on text and copying and compared")
+        findings.missing("methods that were measured on text and copying and compared")
         return
     best = read.sort_values("loss", kind="stable")["label"].iloc[0]
     # No significant difference is not equality: the whole interval must be near 0.
@@ -236,6 +241,7 @@ def low_loss_means_retrieval(found: Findings, run: stored.Methods) -> None:
         f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}"
         for x in open_.itertuples()
     )
+
     what = (
         f"of {len(rivals)} that none beats on text after {run.test_len} tokens, those"
         f" that copy less than half as well as the best ({copying:.2f}), or were not"
@@ -244,39 +250,43 @@ def low_loss_means_retrieval(found: Findings, run: stored.Methods) -> None:
     shown = ", ".join(each) or "none"
     if len(open_) and not blind:
         shown += f"; not shown to read as well as {best} (within {CLOSE})"
-    found.part(
+    findings.part(
         what, shown, False if blind else None if len(open_) else True, len(blind)
     )
-    losses, accuracies = measured["loss"], measured["accuracy"]
+    losses = measured["loss"]
+    accuracies = measured["accuracy"]
     # Spearman's correlation is not defined where one of them is always the same.
     varied = min(losses.nunique(), accuracies.nunique()) > 1
     correlation = (
         -float(losses.corr(accuracies, method="spearman")) if varied else math.nan
     )
     what = "rank correlation of low loss and copying"
-    found.limit(
+    findings.limit(
         what, f"{correlation:.2f}", stored.at_least(correlation, WORKS), correlation
     )
 
 
 @claim("extension-beats-window")
 @stored.asked_of(stored.Methods)
-def finetuned_beats_window(found: Findings, run: stored.Methods) -> None:
+def finetuned_beats_window(findings: Findings, run: stored.Methods) -> None:
     yarn = run.label("yarn", arm="finetuned")
     steps = run.config.get("finetune_steps", "unknown")
     # The window of a model that was trained on as long, where the run has it.
-    window, arm = method_label(WINDOW, 1, "finetuned"), "finetuned"
+    window = method_label(WINDOW, 1, "finetuned")
+    arm = "finetuned"
     if math.isnan(run.loss(window, arm)):
-        window, arm = WINDOW, "zero_shot"
+        window = WINDOW
+        arm = "zero_shot"
     losses = (
         f"{run.loss(yarn, 'finetuned'):.3f} and {run.loss(window, arm):.3f} nats per"
         " byte"
     )
+
     what = (
         f"{yarn} ({steps} steps) against {window} on text after {run.test_len} tokens"
         f" ({losses})"
     )
-    run.against(yarn, window, TEXT).add_to(found, what)
+    run.against(yarn, window, TEXT).add_to(findings, what)
 
 
 @claim(
@@ -290,7 +300,7 @@ def finetuned_beats_window(found: Findings, run: stored.Methods) -> None:
     "order-log-n",
 )
 def reappears(
-    found: Findings,
+    findings: Findings,
     metric: str,
     groups: Sequence[Sequence[str]],
     factors: tuple[float, float] = (1.0, math.inf),
@@ -309,16 +319,14 @@ def reappears(
     """
     names = [[name.removesuffix(DOUBLED) for name in group] for group in groups]
     equals = " ~ " if equal else ", "
-    found.expected = " > ".join(equals.join(group) for group in names)
+    findings.expected = " > ".join(equals.join(group) for group in names)
     answers: list[tuple[tuple[int, ...], Findings]] = []
     for run in stored.largest_first(stored.Methods, runs):
         rows = run.select("comparisons", metric=metric)
         if rows.empty or not run.copies_within() >= LEARNED:
             continue
-        tuned_len, at = (
-            int(run.config.get("finetune_len") or run.test_len),
-            rows["at_tokens"],
-        )
+        tuned_len = int(run.config.get("finetune_len") or run.test_len)
+        at = rows["at_tokens"]
         # Copying is compared at twice the trained length; losses at the end of the text
         # or, of fine-tuned models, at the end or just outside of the length of
         # fine-tuning.
@@ -345,13 +353,13 @@ def reappears(
                 _compare(answer, rows, a, b, same=False)
         answers.append((run.quality, answer))
     if not answers:
-        found.missing("a stored run that compares these methods")
+        findings.missing("a stored run that compares these methods")
         return
-    found.models = answers[0][1].models
+    findings.models = answers[0][1].models
     deciding = [
         answer.findings for quality, answer in answers if quality == answers[0][0]
     ]
-    found.findings += [_agreed(alike) for alike in zip(*deciding, strict=True)]
+    findings.findings += [_agreed(alike) for alike in zip(*deciding, strict=True)]
 
 
 def _agreed(alike: Sequence[Finding]) -> Finding:
@@ -375,12 +383,15 @@ def _label(name: str, factor: float, arm: str) -> str:
     return method_label(name.removesuffix(DOUBLED), factor, arm)
 
 
-def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) -> None:
+def _compare(
+    findings: Findings, rows: pd.DataFrame, a: str, b: str, same: bool
+) -> None:
     """Add a pair, published as equal or as a better than b."""
     # Only orders can be reproduced: published numbers belong to other models, texts and
     # lengths.
     row = between(rows, a, b).iloc[0]
-    difference, better = float(row["difference"]), str(row["verdict"])
+    difference = float(row["difference"])
+    better = str(row["verdict"])
     agrees: bool | None
     if same:
         # No significant difference is not equality: the whole interval must be near 0.
@@ -391,11 +402,13 @@ def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) ->
         # Either way a difference must be significant, and not so small that it is
         # called equal.
         agrees = {a: True, b: False}.get(better) if abs(difference) >= CLOSE else None
+
     shown = f"{ ({a: '>', b: '<', '~': '~'}[better]) } ({difference:+.3f})"
     # What fails here after minutes of training refutes no published order.
     if agrees is False and row.get("status") == FAILING:
-        agrees, shown = None, f"{shown}, one of them fails"
-    found.part(f"{a} {'~' if same else '>'} {b}", shown, agrees, difference)
+        agrees = None
+        shown = f"{shown}, one of them fails"
+    findings.part(f"{a} {'~' if same else '>'} {b}", shown, agrees, difference)
 
 
 @claim(
@@ -405,7 +418,7 @@ def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) ->
     "fast-ones-extrapolate",
 )
 @stored.asked_of(stored.Encodings)
-def extrapolates(found: Findings, run: stored.Encodings, encoding: str) -> None:
+def extrapolates(findings: Findings, run: stored.Encodings, encoding: str) -> None:
     """Test the price of a longer context on the same texts, and the copying that is
     left.
     """
@@ -422,18 +435,18 @@ def extrapolates(found: Findings, run: stored.Encodings, encoding: str) -> None:
     )
     row = run.one("extrapolation", encoding=encoding, metric="text loss")
     if row is None or math.isnan(row["ci_low"]):
-        found.missing(what, "not measured")
+        findings.missing(what, "not measured")
     else:
         rise = float(row["difference"])
-        found.add(text_role, what, _loss_change(row), _harmless(row), rise)
-    stored.guard(found, run, encoding)
+        findings.add(text_role, what, _loss_change(row), _harmless(row), rise)
+    stored.guard(findings, run, encoding)
 
     plain_near = run.at(run.plain, stored.COPYING, False)
     plain_far = run.at(run.plain, stored.COPYING, True)
     what = "copy accuracy at the trained length and at the longest"
     plain = f"{run.plain}: {plain_near:.2f} and {plain_far:.2f}"
-    found.add(copy_role, what, f"{near:.2f} and {far:.2f} ({plain})", copies, far)
-    stored.guard(found, run, encoding)
+    findings.add(copy_role, what, f"{near:.2f} and {far:.2f} ({plain})", copies, far)
+    stored.guard(findings, run, encoding)
 
 
 @claim(
@@ -445,7 +458,7 @@ def extrapolates(found: Findings, run: stored.Encodings, encoding: str) -> None:
 )
 @stored.asked_of(stored.Encodings)
 def ordered(
-    found: Findings,
+    findings: Findings,
     run: stored.Encodings,
     metric: str,
     better: Sequence[str] = (),
@@ -457,17 +470,17 @@ def ordered(
             f"{run.at(encoding, metric, True):.3f},"
             f" {run.at(baseline, metric, True):.3f}"
         )
-        result.add_to(found, f"{encoding} against {baseline} ({values})")
+        result.add_to(findings, f"{encoding} against {baseline} ({values})")
         if encoding in worse:
-            last = found.findings.pop()
-            found.findings.append(replace(last, agrees=stored.opposite(last.agrees)))
-        stored.guard(found, run, encoding, baseline)
+            last = findings.findings.pop()
+            findings.findings.append(replace(last, agrees=stored.opposite(last.agrees)))
+        stored.guard(findings, run, encoding, baseline)
 
 
 @claim("alibi-beats-others", "relative-do-well")
 @stored.asked_of(stored.Encodings)
 def lower_loss(
-    found: Findings,
+    findings: Findings,
     run: stored.Encodings,
     pairs: Sequence[Sequence[str]],
     others: Sequence[Sequence[str]] = (),
@@ -481,17 +494,17 @@ def lower_loss(
         what = f"{a} against {b}, text loss"
         if math.isnan(low):
             if role == "part":
-                found.missing(what, "not compared")
+                findings.missing(what, "not compared")
             continue
         agrees = True if high < 0 else False if low > 0 else None
-        found.add(role, what, f"[{low:+.3f}, {high:+.3f}] nats per byte", agrees)
-        stored.guard(found, run, a, b)
+        findings.add(role, what, f"[{low:+.3f}, {high:+.3f}] nats per byte", agrees)
+        stored.guard(findings, run, a, b)
 
 
 @claim("learned-worse", "middle-terms-suffice", "values-without-positions")
 @stored.asked_of(stored.Encodings)
 def costs_more(
-    found: Findings,
+    findings: Findings,
     run: stored.Encodings,
     pair: Sequence[str],
     hardly: bool = False,
@@ -500,24 +513,24 @@ def costs_more(
     what = f"{pair[0]} against {pair[1]}, text loss at {run.train_len} tokens"
     row = run.one("pairs", encoding_a=pair[0], encoding_b=pair[1])
     if row is None:
-        found.missing(what, "not compared")
+        findings.missing(what, "not compared")
         return
     higher = {pair[0]: False, pair[1]: True}.get(row["verdict"])
     agrees = _harmless(row) if hardly else higher
-    found.part(what, _loss_change(row), agrees, row["difference"])
+    findings.part(what, _loss_change(row), agrees, row["difference"])
     # A text loss does not ask for copying. An encoding that learns it with some seeds
     # only is judged, and the seeds are told; with none, it has not learned to read.
     learned = run.seeds_that_copy(pair[0])
     if not any(learned):
-        stored.guard(found, run, pair[0])
+        stored.guard(findings, run, pair[0])
     elif not all(learned):
         counted = stored.count_of_seeds(learned)
-        found.limit(f"seeds with which {pair[0]} learned to copy", counted, False)
-    stored.guard(found, run, pair[1])
+        findings.limit(f"seeds with which {pair[0]} learned to copy", counted, False)
+    stored.guard(findings, run, pair[1])
     shortest = int(run.config.get("first_window") or run.train_len)
     if evenly and shortest < run.train_len:
         shown = f"no, windows grew from {shortest} to {run.train_len} tokens"
-        found.limit("every position trained as often", shown, False)
+        findings.limit("every position trained as often", shown, False)
 
 
 def _loss_change(row: pd.Series) -> str:
@@ -537,7 +550,7 @@ def _harmless(row: pd.Series) -> bool | None:
 
 @claim("one-frequency-learned")
 @stored.asked_of(stored.Frequencies)
-def one_is_not_enough(found: Findings, run: stored.Frequencies, scheme: str) -> None:
+def one_is_not_enough(findings: Findings, run: stored.Frequencies, scheme: str) -> None:
     singles = run.singles()
     # In every pair, and in some pairs beside others that do not rotate. The second is
     # the control for periods of a few windows; one of a million tokens leaves every
@@ -549,7 +562,7 @@ def one_is_not_enough(found: Findings, run: stored.Frequencies, scheme: str) -> 
         copied = run.copies_within(name)
         what = f"recall of {name} against {run.plain}"
         if rows.empty or math.isnan(copied):
-            found.missing(what)
+            findings.missing(what)
             return
         result = stored.tally(rows["verdict"], name)
         agrees = True if result.worse == len(rows) else None
@@ -559,19 +572,22 @@ def one_is_not_enough(found: Findings, run: stored.Frequencies, scheme: str) -> 
             f"{copied:.2f} against {many:.2f} from {run.train_len // 2} tokens back"
         )
         worse = f"lower at {result.worse} of {len(rows)} distances"
-        found.part(what, f"{shares}; {worse}", agrees, copied)
+        findings.part(what, f"{shares}; {worse}", agrees, copied)
     if not any(run.rests(name) for name in asked):
         # A run that has the control is preferred to one that leaves this open.
         what = "the same beside pairs that do not rotate"
-        found.limit(what, "not in this run", None, math.nan)
+        findings.limit(what, "not in this run", None, math.nan)
     best = max(singles, key=run.copies_within)
     most = run.copies_within(best)
-    found.limit(f"the best single one, {best}", f"{most:.2f}", not most >= WORKS * many)
+
+    findings.limit(
+        f"the best single one, {best}", f"{most:.2f}", not most >= WORKS * many
+    )
 
 
 @claim("detail-and-whole")
 @stored.asked_of(stored.Frequencies)
-def detail_and_whole(found: Findings, run: stored.Frequencies) -> None:
+def detail_and_whole(findings: Findings, run: stored.Frequencies) -> None:
     """Remove each end of the spectrum: copying must fall at one end of the text
     only.
     """
@@ -582,47 +598,51 @@ def detail_and_whole(found: Findings, run: stored.Frequencies) -> None:
         )
         what = f"copying without the {band} third"
         if served.empty:
-            found.missing(what)
+            findings.missing(what)
             continue
-        _falls(found, what, served, band)
-        _falls(found, what, other, band, "limit")
+        _falls(findings, what, served, band)
+        _falls(findings, what, other, band, "limit")
         if band == "slow":
-            _needs_a_turn(found, run, 2)
+            _needs_a_turn(findings, run, 2)
 
 
 @claim("slow-ones-mark-far")
 @stored.asked_of(stored.Frequencies)
-def slow_ones_mark_far(found: Findings, run: stored.Frequencies, scheme: str) -> None:
+def slow_ones_mark_far(
+    findings: Findings, run: stored.Frequencies, scheme: str
+) -> None:
     rows = run.compared("comparisons", scheme, far=True)
     what = f"copying of a model trained {scheme} against {run.plain}"
     if rows.empty:
-        found.missing(what)
+        findings.missing(what)
     else:
-        _falls(found, what, rows, scheme)
-        _needs_a_turn(found, run, 1)
+        _falls(findings, what, rows, scheme)
+        _needs_a_turn(findings, run, 1)
 
 
-def _needs_a_turn(found: Findings, run: stored.Frequencies, last: int) -> None:
+def _needs_a_turn(findings: Findings, run: stored.Frequencies, last: int) -> None:
     """Leave the last findings open if slow pairs mark no position: they hardly
     rotate.
     """
     if run.slow_turns < 1:
         degrees = f"the slow pairs rotate by at most {360 * run.slow_turns:.0f} degrees"
         why = f"{degrees} in {run.train_len} tokens, so this shows nothing"
-        found.leave_open(why, last, mute=True)
+        findings.leave_open(why, last, mute=True)
 
 
 def _falls(
-    found: Findings, what: str, rows: pd.DataFrame, who: str, role: Role = "part"
+    findings: Findings, what: str, rows: pd.DataFrame, who: str, role: Role = "part"
 ) -> None:
     """Add a change of copying: a part asks for a fall by MISSED or more, a limit for
     none.
     """
-    row, result = rows.iloc[0], stored.tally(rows["verdict"], who)
+    row = rows.iloc[0]
+    result = stored.tally(rows["verdict"], who)
     fell = True if result.worse and row["difference"] <= -MISSED else None
     if row["ci_low"] > -MISSED:
         fell = False
     where = f"{what}, from {int(row['distance_tokens'])} tokens back"
     ends = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
+
     shown = f"{row['difference']:+.2f} {ends} ({result.text})"
-    found.add(role, where, shown, fell if role == "part" else stored.opposite(fell))
+    findings.add(role, where, shown, fell if role == "part" else stored.opposite(fell))
