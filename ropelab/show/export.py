@@ -5,21 +5,18 @@ results.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
 from typing import Any
 
 import pandas as pd
 
 from ropelab.runs.errors import InputError, known
+from ropelab.runs.leading import leads_by_column
 from ropelab.runs.sentences import verdict_and_rest
 from ropelab.runs.tables import Tables, as_markdown
 from ropelab.show.harness import of_released_model
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
 
-# Columns, and parts of summaries, in which less is better, and those in which more is.
-MORE = "accuracy|copy|associative|most_recent|passkey|multiquery|indexing|keyed"
-BETTER = {"nll|text": "min", MORE: "max"}
 SUMMARY = "summary"
 ENDINGS = {
     "csv": "csv",
@@ -33,10 +30,15 @@ ENDINGS = {
 def as_latex(table: pd.DataFrame, caption: str = "") -> str:
     """Return a `tabular` with booktabs rules, rounded for reading and escaped.
 
-    A value with its interval is one cell, `0.56 [0.41, 0.71]`; the best of a column is
-    bold. With a caption it is a `table`.
+    A value with its interval is one cell, `0.56 [0.41, 0.71]`. Rows that lead a column
+    (`attrs["leaders"]`) are bold there. With a caption it is a `table`.
     """
-    best = _best(table)
+    names = table.iloc[:, 0].astype(str)
+    leaders: Mapping[str, Sequence[str]] = table.attrs.get("leaders", {})
+    best = {
+        column: [*table.index[names.isin(leading)]]
+        for column, leading in leaders.items()
+    }
     table = _with_intervals(table)
     shown = table.map(format_value).rename(
         columns=lambda name: str(name).replace("_", " ")
@@ -76,17 +78,6 @@ def _with_intervals(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{value: joined}).drop(columns=["ci_low", "ci_high"])
 
 
-def _best(table: pd.DataFrame) -> dict[str, list[Any]]:
-    """Return the rows to print in bold, of columns known to be better where less, or
-    more.
-    """
-    found = {}
-    for (start, best), name in product(BETTER.items(), map(str, table.columns)):
-        if re.match(start, name) and pd.api.types.is_float_dtype(table[name]):
-            found[name] = [*table.index[table[name] == table[name].agg(best)]]
-    return found
-
-
 ENCODERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
     "csv": lambda table: table.to_csv(index=False, lineterminator="\n").encode(),
     "latex": lambda table: as_latex(table, table.attrs.get("caption", "")).encode(),
@@ -105,6 +96,11 @@ def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     if summary := run.manifest.get("summary"):
         tables[SUMMARY] = pd.DataFrame(summary)
         tables[SUMMARY].attrs["caption"] = verdict_and_rest(run.manifest["answer"])[0]
+        compared = run.tables.get("comparisons", pd.DataFrame())
+        leads = leads_by_column(tables[SUMMARY], compared)
+        tables[SUMMARY].attrs["leaders"] = {
+            column: lead.names for column, lead in leads.items()
+        }
     return {name: tables[known("table", name, tables)] for name in names or tables}
 
 

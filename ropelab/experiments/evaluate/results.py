@@ -36,6 +36,7 @@ from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import between, tied_with
 from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, method_label
+from ropelab.runs.leading import UNIFORM
 from ropelab.runs.spelling import command_of, split_list
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import HARDLY_READ
@@ -185,6 +186,9 @@ def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
         table = table[table["distance_tokens"] == table["distance_tokens"].max()]
     values = common.by_label(table, column)
     best = str(values.idxmin() if text else values.idxmax())
+    if text and len(values) > 1 and values[best] >= UNIFORM:
+        nothing = dict.fromkeys(("best", "not_significant", "emit"), "")
+        return {"task": task, "status": UNDECIDABLE, "at_tokens": length, **nothing}
     pairs = tables["comparisons"]
     pairs = pairs[(pairs["metric"] == metric) & (pairs["context_tokens"] == length)]
     pairs = pairs[pairs["at_tokens"] == pairs["at_tokens"].max()]
@@ -283,6 +287,11 @@ def following(config: EvaluateConfig, tables: Tables) -> str:
 
 def _finding(row: pd.Series, model: pd.Series, alone: bool) -> str:
     does, best = common.does_of(row["task"]), row["best"]
+    if row["status"] == UNDECIDABLE and row["task"] == "text":
+        return (
+            f"at {row['at_tokens']} tokens nothing is ranked: no method reads this text"
+            f" better than guessing, which has {UNIFORM:.2f} nats per byte"
+        )
     if row["status"] == UNDECIDABLE:
         cases = (
             f"in fewer than half of the cases inside {model['train_len_tokens']} tokens"

@@ -31,7 +31,8 @@ from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.models.tasks.rounded import casts_table, rounded_rows, said_of_casts
 from ropelab.runs import labels
 from ropelab.runs.cell import Values
-from ropelab.runs.comparisons import rivals_of, tied_with
+from ropelab.runs.comparisons import tied_with
+from ropelab.runs.leading import UNIFORM, find_lead
 from ropelab.runs.own import sources
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import LEARNED
@@ -380,12 +381,19 @@ def _retrieval(tables: Tables, task: str) -> str:
         "context_tokens": context,
         "metric": f"{task}_accuracy",
     }
-    rivals = rivals_of(str(at.index[0]), tables["comparisons"], about)
-    rivals = [name for name in rivals if name in at.index]
-    finding = (
-        f"{where} {at.index[0]} {does} best: {at.iloc[0]:.2f} right{tied_with(rivals)}"
-    )
-    if "unscaled" in at.index[1:]:
+    lead = find_lead(at, tables["comparisons"], about, lower_is_better=False)
+    assert lead is not None  # a run has a row
+    if len(at) > 1 and not lead.is_shown:
+        finding = (
+            f"{where} no method is shown to be better than another; {lead.first} has"
+            f" {lead.value:.2f} right"
+        )
+    else:
+        finding = (
+            f"{where} {lead.first} {does} best: {lead.value:.2f} right"
+            f"{tied_with(lead.tied)}"
+        )
+    if "unscaled" in at.index and lead.first != "unscaled":
         finding += f"; unscaled {at['unscaled']:.2f}"
     if not searched.empty:
         found = common.by_label(searched, "accuracy")
@@ -418,9 +426,19 @@ def _text(tables: Tables) -> str:
         verdict = str(pair["verdict"].iloc[0])
         same = "does not differ significantly from"
         found = {best: "beats", window: "is worse than"}.get(verdict, same)
-        rivals = [name for name in rivals_of(best, rows, {}) if name in shown.index]
         loss = f"{losses[best]:.3f} nats per byte"
-        finding += f"the best method is {best} ({loss}){tied_with(rivals)}"
+        lead = find_lead(losses[shown.index], rows, {}, lower_is_better=True)
+        if lead is None:
+            return (
+                f"{finding}nothing is ranked: no method reads better than guessing,"
+                f" which has {UNIFORM:.3f} nats per byte ({best}: {loss})"
+            )
+        if len(shown) > 1 and not lead.is_shown:
+            finding += (
+                f"no method is shown to be better than another; {best} has {loss}"
+            )
+        else:
+            finding += f"the best method is {best} ({loss}){tied_with(lead.tied)}"
         # Runs from before that window have only the one of the model before
         # fine-tuning.
         behind = (

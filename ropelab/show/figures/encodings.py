@@ -6,11 +6,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ropelab.runs.leading import UNIFORM
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
 from ropelab.show.looks import BLACK, BLUE, FIGURES, GREY, Look, look, numbered
 
 TEXT = "text loss"
+COPY = "copy accuracy"
 AXES, FAMILIES = (FIGURES["encodings"][part] for part in ("axes", "families"))
 
 
@@ -18,9 +20,9 @@ def draw(tables: Tables) -> dict[str, Figure]:
     cost, quality = tables["cost"], tables["quality"]
     figures = {"cost_and_quality": _cost_and_quality(cost, quality)}
     if "text_nll" in tables:
-        figures["loss_by_position"] = _loss_by_position(tables["text_nll"], cost)
+        figures["loss_by_position"] = _loss_by_position(tables, cost)
     if "copy_accuracy" in tables:
-        figures["copy_heatmap"] = _copy_heatmap(tables["copy_accuracy"], cost)
+        figures["copy_heatmap"] = _copy_heatmap(tables, cost)
     return figures
 
 
@@ -98,10 +100,11 @@ def _dumbbells(ax: Axes, rows: pd.DataFrame, order: list[str], longest: int) -> 
     shapes.legend_above(ax, 2)
 
 
-def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
+def _loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
     """Draw loss by position, a panel per family; the other encodings are grey behind
     it.
     """
+    table = tables["text_nll"]
     ok = table[table["status"] == "ok"]
     losses = ok.groupby(["encoding", "bucket_end_tokens"])["nll_nats_per_byte"]
     spread = losses.agg(["mean", "min", "max"]).reset_index(level=1)
@@ -138,16 +141,38 @@ def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
         .groupby("encoding")["nll_nats_per_byte"]
         .mean()
     )
-    best = cost.set_index("encoding")["label"][means.idxmin()]
-    found = f"{best} has the lowest loss: {means.min():.2f} nats per byte"
-    shapes.headline(figure, f"Near {shapes.tokens_label(end)} tokens {found}")
+    if means.min() >= UNIFORM:
+        said = "no encoding reads better than guessing"
+    else:
+        said = _better_than_baseline(tables["comparisons"], TEXT, cost)
+    shapes.headline(figure, f"Near {shapes.tokens_label(end)} tokens {said}")
     # Lines that run away leave the picture.
     low, middle = ok["nll_nats_per_byte"].min(), ok["nll_nats_per_byte"].median()
     axes[0, 0].set_ylim(low - 0.1 * (middle - low), middle + 3 * (middle - low))
     return figure
 
 
-def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
+def _better_than_baseline(
+    comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame
+) -> str:
+    """Say which encodings comparisons show to be better at the longest text."""
+    verb = {TEXT: "a lower loss than", COPY: "more copied than"}[metric]
+    rows = comparisons[comparisons["metric"] == metric]
+    if rows.empty:
+        return "nothing is compared"
+    rows = rows[rows["times_trained_len"] == rows["times_trained_len"].max()]
+    labels = cost.set_index("encoding")["label"]
+    baseline = labels[rows["encoding_b"].iloc[0]]
+    better = rows.loc[rows["verdict"] == rows["encoding_a"], "encoding_a"]
+    if better.empty:
+        return f"no encoding is shown to have {verb} {baseline}"
+    if len(better) == 1:
+        return f"{labels[better.iloc[0]]} has {verb} {baseline}"
+    return f"{len(better)} of {len(rows)} encodings have {verb} {baseline}"
+
+
+def _copy_heatmap(tables: Tables, cost: pd.DataFrame) -> Figure:
+    table = tables["copy_accuracy"]
     trained, longest = (
         int(table["train_len_tokens"].iloc[0]),
         table["context_tokens"].max(),
@@ -175,7 +200,10 @@ def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
         shapes.note(ax, f"in {context} tokens", (x, 1), (0, 4), ha=side, **above)
     # The farthest place at which an encoding is defined; one with a table ends with it.
     last = wide.dropna(axis=1, how="all").iloc[:, -1].dropna()
-    found = f"{last.idxmax()} copies best: {last.max():.2f}"
-    ax.set_title(f"From {last.name} tokens back {found}", pad=22)
+    said = _better_than_baseline(tables["comparisons"], COPY, cost)
+    ax.set_title(
+        f"From {last.name} tokens back up to {last.max():.2f} is copied; {said}",
+        pad=22,
+    )
     ax.set_xlabel("distance of the copied segment (tokens); –: not defined there")
     return figure

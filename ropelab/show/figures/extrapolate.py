@@ -10,8 +10,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ropelab.runs.comparisons import rivals_of, tied_with
+from ropelab.runs.comparisons import tied_with
 from ropelab.runs.labels import AS_SHIPPED, CACHE, ROUNDED, WINDOW, name_in, row_labels
+from ropelab.runs.leading import find_lead
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.show.figures import rounded, shapes
@@ -78,7 +79,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
             last = shown["last_window"]
             figures[f"loss_by_context{suffix}"] = _loss_by_context(last, arm)
             if arm == "zero_shot" and {AS_SHIPPED, "unscaled"} & {*row_labels(last)}:
-                figures["tax_and_gain"] = _tax_and_gain(last)
+                figures["tax_and_gain"] = _tax_and_gain(last, tables["comparisons"])
     if "text_by_document" in tables and _is_compared(tables["text_by_document"]):
         by_document = tables["text_by_document"]
         own = ~by_document["arm"].isin((CACHE, ROUNDED))
@@ -187,15 +188,17 @@ def _retrieval_title(
     distances = table["distance_tokens"].unique().tolist()
     at = min(distances, key=lambda distance: (abs(distance - 2 * trained), distance))
     means = _means(table, "distance_tokens", "accuracy")[at].dropna()
-    best = str(means.idxmax())
-    plain = (
-        f"; unscaled {means['unscaled']:.2f}" if "unscaled" in means.drop(best) else ""
-    )
     about = {"at_tokens": at, "context_tokens": context, "metric": f"{task}_accuracy"}
-    rivals = [x for x in rivals_of(best, comparisons, about) if x in means.index]
     where = f"{tokens_label(at)} back in {tokens_label(context)} tokens"
-    share = f"{means.max():.2f}{tied_with(rivals)}{plain}"
-    return f"From {where} {best} {words_of(task)[1]} best:\n{share} ({HOW[arm]})"
+    lead = find_lead(means, comparisons, about, lower_is_better=False)
+    if lead is None or (len(means) > 1 and not lead.is_shown):
+        return f"From {where} no method is shown to be better\n({HOW[arm]})"
+    plain = ""
+    if "unscaled" in means.drop(lead.first):
+        plain = f"; unscaled {means['unscaled']:.2f}"
+    share = f"{lead.value:.2f}{tied_with(lead.tied)}{plain}"
+    verb = words_of(task)[1]
+    return f"From {where} {lead.first} {verb} best:\n{share} ({HOW[arm]})"
 
 
 def _by_distance(table: pd.DataFrame, task: str, title: str) -> Figure:
@@ -275,7 +278,7 @@ def _context_title(table: pd.DataFrame, how: str) -> str:
     return f"A context of {span} helps {gains.idxmin()} most: {gain}\n({how})"
 
 
-def _tax_and_gain(table: pd.DataFrame) -> Figure:
+def _tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
     figure, ax = shapes.new_axes()
     trained, longest = _ends(table)
     wide = _means(table, "context_tokens", NLL).reindex(
@@ -296,10 +299,16 @@ def _tax_and_gain(table: pd.DataFrame) -> Figure:
     inside, beyond = tokens_label(trained), tokens_label(longest)
     scaled = wide.drop(["unscaled", AS_SHIPPED, WINDOW], errors="ignore").dropna()
     title = "Loss at the trained length against the loss at the tested length"
-    if len(scaled):
-        cheapest, lowest = scaled[trained].idxmin(), scaled[longest].idxmin()
-        then = " and" if lowest == cheapest else f", {lowest}"
-        title = f"{cheapest} costs least at {inside}{then} is best at {beyond}"
+    leads = []
+    for length in (trained, longest):
+        about = {"metric": "nll_last_window", "context_tokens": length}
+        leads.append(
+            find_lead(scaled[length], comparisons, about, lower_is_better=True)
+        )
+    short, long = (lead.names if lead else () for lead in leads)
+    if len(short) == len(long) == 1:
+        then = " and" if short == long else f", {long[0]}"
+        title = f"{short[0]} costs least at {inside}{then} is best at {beyond}"
     ax.set(
         xlabel=f"short-context tax: loss at {inside} above {baseline}",
         ylabel=f"loss at {beyond} above\n{baseline} at {inside}",
@@ -343,11 +352,11 @@ def _depth_title(means: pd.Series, where: str) -> str:
     baseline = AS_SHIPPED if AS_SHIPPED in means else "unscaled"
     others = means.drop(baseline, errors="ignore")
     if baseline not in means:
-        return f"{others.idxmax()} finds {where}: {others.max():.2f}"
+        return f"Up to {others.max():.2f} finds {where}"
     share = f"{baseline} {means[baseline]:.2f}"
     if others.empty or others.max() <= means[baseline]:
         return f"Nothing finds {where} more often than the model {share}"
-    return f"{others.idxmax()} finds {where}: {others.max():.2f}, {share}"
+    return f"Methods find {where} with up to {others.max():.2f}, {share}"
 
 
 def _loss_by_kind(table: pd.DataFrame) -> Figure:
@@ -444,7 +453,7 @@ def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
         f"Fine-tuning helps {(after < before.reindex(after.index)).sum()} of"
         f" {len(after)}"
     )
-    shapes.headline(figure, f"{helped} methods; {after.idxmin()} is then best")
+    shapes.headline(figure, f"{helped} methods")
     return figure
 
 

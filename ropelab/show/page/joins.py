@@ -15,6 +15,7 @@ import pandas as pd
 from pydantic.dataclasses import dataclass as checked
 
 from ropelab.runs.files import table_beside
+from ropelab.runs.leading import Lead, leads_by_column
 from ropelab.runs.sentences import typed
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
@@ -106,31 +107,39 @@ class Headline:
         ranked = self.best in ("max", "min")
         if found.empty or (ranked and not pd.api.types.is_numeric_dtype(found)):
             return None
+        compared = run.tables.get("comparisons")
+        leads = {} if compared is None else leads_by_column(table, compared)
+        # A number is no headline where comparisons do not show who leads.
+        if ranked and compared is not None and column not in leads:
+            return None
         at = getattr(found, f"idx{self.best}")() if ranked else found.index[0]
         words = {str(name): format_value(value) for name, value in rows.loc[at].items()}
         words |= {"at": column.removeprefix(self.column), "total": str(len(table))}
         value = self._written(len(found) if self.best == "count" else found[at])
         return Number(
-            value, self.said.format(**words), self.figure, *self._beside(table, column)
+            value,
+            self.said.format(**words),
+            self.figure,
+            *self._beside(table, column, leads),
         )
 
-    def _beside(self, table: pd.DataFrame, column: str) -> tuple[list[str], Rows]:
+    def _beside(
+        self, table: pd.DataFrame, column: str, leads: Mapping[str, Lead]
+    ) -> tuple[list[str], Rows]:
         """Return the head and rows of a small table: names, `column`, and those beside
         it.
         """
         goals = {_last(table, start): best for start, best in self.beside.items()}
         if not goals or None in goals:
             return [], []
-        shown = table[[table.columns[0], column, *goals]]
-        tops = {
-            name: table[name].agg(best)
-            for name, best in [(column, self.best), *goals.items()]
-        }
+        names = table.columns[0]
+        bold = {name: lead.names for name, lead in leads.items()}
+        shown = table[[names, column, *goals]]
         return [str(name) for name in shown], [
             [
                 (
                     self._written(x) if name == column else format_value(x),
-                    x == tops.get(str(name)),
+                    str(row[names]) in bold.get(str(name), ()),
                 )
                 for name, x in row.items()
             ]
