@@ -131,6 +131,12 @@ def leads_by_column(
     return leads
 
 
+def is_compared(column: str, comparisons: pd.DataFrame) -> bool:
+    """Return True if comparisons decide who leads a column of a summary."""
+    task, _, place = column.partition(" ")
+    return any(_places(task, place, comparisons))
+
+
 def _places(
     task: str, place: str, comparisons: pd.DataFrame
 ) -> Iterator[dict[str, Any]]:

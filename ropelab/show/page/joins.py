@@ -15,7 +15,7 @@ import pandas as pd
 from pydantic.dataclasses import dataclass as checked
 
 from ropelab.runs.files import table_beside
-from ropelab.runs.leading import Lead, leads_by_column
+from ropelab.runs.leading import Lead, is_compared, leads_by_column
 from ropelab.runs.sentences import typed
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
@@ -108,10 +108,12 @@ class Headline:
         if found.empty or (ranked and not pd.api.types.is_numeric_dtype(found)):
             return None
         compared = run.tables.get("comparisons")
-        leads = {} if compared is None else leads_by_column(table, compared)
-        # A number is no headline where comparisons do not show who leads.
-        if ranked and compared is not None and column not in leads:
-            return None
+        leads = {}
+        if compared is not None:
+            leads = leads_by_column(table, compared)
+            # A number is no headline where comparisons do not show who leads.
+            if ranked and is_compared(column, compared) and column not in leads:
+                return None
         at = getattr(found, f"idx{self.best}")() if ranked else found.index[0]
         words = {str(name): format_value(value) for name, value in rows.loc[at].items()}
         words |= {"at": column.removeprefix(self.column), "total": str(len(table))}
