@@ -134,7 +134,7 @@ class Evaluation:
 
         return Needs(
             operations(windows)
-            + self.mode.evaluations * operations(self.task.searched),
+            + self.mode.evaluations * operations(self.task.search_windows),
             memory_bytes=max(
                 MEMORY, *(bytes_of_reading(size, *window) for window in windows)
             ),

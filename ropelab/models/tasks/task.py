@@ -1,6 +1,4 @@
-"""The base of the tasks that models are evaluated on, and the first of them: real
-text.
-"""
+"""The base of the tasks that models are evaluated on, and the first task: real text."""
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -19,8 +17,8 @@ from ropelab.runs.cell import Advance, Supply
 
 # Rows and tokens in each, pass by pass.
 Windows = Sequence[tuple[int, int]]
-# Sequences to search with: no training seed, and not the seed 0 of those that are
-# measured.
+# The seed of sequences to search with: no training seed, and not the seed 0 of those
+# that are measured.
 SEARCH_SEED = 1_000_003
 # Documents between two reports of progress.
 ROWS_AT_ONCE = 5
@@ -33,9 +31,11 @@ Losses = defaultdict[int, list[float]]
 class EvaluationTask(ABC):
     """Real text, or something to be found again. Small, and identified by its key."""
 
-    name: str  # as configs spell it; the kind of its cells
+    # The name in configs, which is the kind of its cells.
+    name: str
     corpus: Text
-    scores_all: ClassVar[bool] = False  # tokens of its longest pass
+    # True if all tokens of its longest pass are scored.
+    scores_all: ClassVar[bool] = False
 
     @property
     def version(self) -> int:
@@ -49,13 +49,13 @@ class EvaluationTask(ABC):
     @property
     def key(self) -> dict[str, Any]:
         """Everything its values depend on besides the model and its evaluation mode."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        # The kind of the cell has the name already.
-        del own["name"], own["corpus"]
-        return {
-            **{name: v for name, v in own.items() if v is not None},
-            **self.text_key,
-        }
+        key = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            # The kind of the cell has the name already.
+            if field.name not in ("name", "corpus") and value is not None:
+                key[field.name] = value
+        return {**key, **self.text_key}
 
     @property
     def text_key(self) -> dict[str, Any]:
@@ -64,21 +64,23 @@ class EvaluationTask(ABC):
     @property
     def supplies(self) -> tuple[Supply, ...]:
         """The corpus as an input that can be sent."""
+        if isinstance(self.corpus, CorpusRef):
+            return (self.corpus,)
         # A released model is evaluated where its files are, and so is its text.
-        return (self.corpus,) if isinstance(self.corpus, CorpusRef) else ()
+        return ()
 
     @property
     @abstractmethod
     def windows(self) -> Windows:
-        """Roughly the passes of a measurement."""
+        """The approximate passes of a measurement."""
 
     @property
     def steps(self) -> int:
-        """The rows that it reports as progress."""
+        """The number of rows that are reported as progress."""
         return sum(rows for rows, _ in self.windows)
 
     @property
-    def searched(self) -> Windows:
+    def search_windows(self) -> Windows:
         """The passes of one evaluation of a search."""
         return []
 
@@ -87,8 +89,9 @@ class EvaluationTask(ABC):
         return
 
     def inside(self, length: int) -> Self | None:
-        """Return an easy task in a context of that length; None if every model does
-        some.
+        """Return an easy task in a context of that length.
+
+        None: every model does some of the task.
         """
         return None
 
@@ -109,30 +112,35 @@ class EvaluationTask(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Texts(EvaluationTask):
+    """The loss of real text, by position and by length of the context."""
+
     scores_all: ClassVar[bool] = True
     name: str = "text"
     documents: int
-    only: int | None = None  # the number of the one that is read; None: all of them
-    buckets: Sequence[tuple[int, int]]  # [start, end) of positions, without a gap
-    contexts: Sequence[int] = ()  # tokens before the end of the text
-    last: int = 0  # final tokens that are compared as that context grows
-    # The position from which on a search looks at the loss; None: nothing is searched.
+    # The number of the one document that is evaluated; None: all of them.
+    only: int | None = None
+    # Ranges [start, end) of positions, without a gap.
+    buckets: Sequence[tuple[int, int]]
+    # Tokens before the end of the text, and the final tokens that are compared as that
+    # context grows.
+    contexts: Sequence[int] = ()
+    last: int = 0
+    # The first position of the loss that a search lowers; None: nothing is searched.
     beyond: int | None = None
 
     @property
     def title(self) -> str:
-        return (
-            self.name
-            if self.only is None
-            else f"document {self.only + 1} of {self.documents}"
-        )
+        if self.only is None:
+            return self.name
+        return f"document {self.only + 1} of {self.documents}"
 
     @property
     def key(self) -> dict[str, Any]:
-        found = super().key
-        if self.only is not None:  # it is the same one among more or fewer
-            del found["documents"]
-        return found
+        key = super().key
+        if self.only is not None:
+            # It is the same document among more or fewer.
+            del key["documents"]
+        return key
 
     @property
     def steps(self) -> int:
@@ -143,7 +151,7 @@ class Texts(EvaluationTask):
         return [(self.steps, length) for length in {self.length, *self.contexts}]
 
     @property
-    def searched(self) -> Windows:
+    def search_windows(self) -> Windows:
         return [(SEARCH_WINDOWS, self.length + 1)]
 
     @property
@@ -164,67 +172,99 @@ class Texts(EvaluationTask):
     def measure(
         self, model: Readable, mode: Mode, advance: Advance
     ) -> dict[str, pd.DataFrame]:
-        """Return nats per byte and document: `buckets` in one pass, `last_window` by
-        context.
+        """Return nats per byte of each document: `buckets`, and `last_window`.
+
+        All buckets come from one pass, if one serves them; the last window is measured
+        in each of the contexts.
         """
         tokens, bytes_per_token = self.corpus.documents(self.length + 1, self.documents)
         first = self.only or 0
-        read = slice(first, first + self.steps)
-        blocks = (each[read].split(ROWS_AT_ONCE) for each in (tokens, bytes_per_token))
-        starts = {end: start for start, end in self.buckets}
-        in_bucket, at_end = Losses(list), Losses(list)
-        for rows, size in zip(*blocks, strict=True):
-            left = set(self.contexts)
-            for ends in mode.passes(model, list(starts)):
-                asked = max(ends[-1] - starts[ends[0]], min(self.last, ends[-1]))
-                # In float64, as sums over thousands of tokens lose digits in float32.
-                losses = mode.losses(model, rows[:, : ends[-1] + 1], asked).double()
-                for end in ends:
-                    bucket = losses[
-                        :, asked - ends[-1] + starts[end] : asked - ends[-1] + end
-                    ]
-                    in_bucket[end] += (bucket.mean(dim=1) / size).tolist()
-                if ends[-1] == self.length and self.length in left:
-                    at_end[self.length] += (
-                        losses[:, -self.last :].mean(dim=1) / size
-                    ).tolist()
-                    left.remove(self.length)
-            for context in left:
+        evaluated = slice(first, first + self.steps)
+        row_blocks = tokens[evaluated].split(ROWS_AT_ONCE)
+        size_blocks = bytes_per_token[evaluated].split(ROWS_AT_ONCE)
+        ends_of_buckets = [end for _, end in self.buckets]
+
+        by_bucket = Losses(list)
+        by_context = Losses(list)
+        for rows, sizes in zip(row_blocks, size_blocks, strict=True):
+            contexts = set(self.contexts)
+            for ends in mode.passes(model, ends_of_buckets):
+                losses = self._measure_buckets(
+                    model, mode, rows, sizes, ends, by_bucket
+                )
+                if ends[-1] == self.length and self.length in contexts:
+                    # The same pass has the last window of the longest context.
+                    last = losses[:, -self.last :]
+                    by_context[self.length] += _nats_per_byte(last, sizes)
+                    contexts.remove(self.length)
+            for context in contexts:
                 for _ in mode.passes(model, [context]):
-                    last = mode.losses(
-                        model, rows[:, -context - 1 :], self.last
-                    ).double()
-                    at_end[context] += (last.mean(dim=1) / size).tolist()
+                    part = rows[:, -context - 1 :]
+                    losses = mode.losses(model, part, self.last).double()
+                    by_context[context] += _nats_per_byte(losses, sizes)
             advance(len(rows))
-        buckets = _per_document(in_bucket, list(starts), "bucket_end_tokens", first)
-        buckets.insert(
-            1, "bucket_start_tokens", buckets["bucket_end_tokens"].map(starts)
-        )
-        contexts = _per_document(at_end, self.contexts, "context_tokens", first)
-        return {"buckets": buckets, **({"last_window": contexts} if at_end else {})}
+
+        tables = {"buckets": self._bucket_table(by_bucket, first)}
+        if by_context:
+            tables["last_window"] = _per_document(
+                by_context, self.contexts, "context_tokens", first
+            )
+        return tables
+
+    def _measure_buckets(
+        self,
+        model: Readable,
+        mode: Mode,
+        rows: Tensor,
+        sizes: Tensor,
+        ends: Sequence[int],
+        by_bucket: Losses,
+    ) -> Tensor:
+        """Measure the buckets with these ends in one pass, and return its losses."""
+        starts = {end: start for start, end in self.buckets}
+        length = ends[-1]
+        wanted = max(length - starts[ends[0]], min(self.last, length))
+        # In float64, as sums over thousands of tokens lose digits in float32.
+        losses = mode.losses(model, rows[:, : length + 1], wanted).double()
+
+        first = length - wanted
+        for end in ends:
+            bucket = losses[:, starts[end] - first : end - first]
+            by_bucket[end] += _nats_per_byte(bucket, sizes)
+        return losses
+
+    def _bucket_table(self, by_bucket: Losses, first: int) -> pd.DataFrame:
+        starts = {end: start for start, end in self.buckets}
+        table = _per_document(by_bucket, list(starts), "bucket_end_tokens", first)
+        table.insert(1, "bucket_start_tokens", table["bucket_end_tokens"].map(starts))
+        return table
 
     def examples(self, count: int, length: int) -> Tensor:
         """Return some of the documents that are measured, cut to a length."""
-        return self.corpus.documents(self.length + 1, self.documents)[0][
-            :count, :length
-        ]
+        tokens, _ = self.corpus.documents(self.length + 1, self.documents)
+        return tokens[:count, :length]
 
     def search_loss(self, model: Readable, mode: Mode) -> float:
-        """Return the mean loss from `beyond` on, on windows of the text that is learned
-        from.
-        """
+        """Return the mean loss from `beyond` on, on windows of the training text."""
         assert self.beyond is not None, "nothing is searched on this text"
         texts = self.corpus.windows(SEARCH_SEED, self.length + 1, SEARCH_WINDOWS)
         next(mode.passes(model, [self.length]))
-        return float(mode.losses(model, texts, self.length - self.beyond).mean())
+        losses = mode.losses(model, texts, self.length - self.beyond)
+        return float(losses.mean())
+
+
+def _nats_per_byte(losses: Tensor, bytes_per_token: Tensor) -> list[float]:
+    """Return the mean loss of each row of losses per token."""
+    means: list[float] = (losses.mean(dim=1) / bytes_per_token).tolist()
+    return means
 
 
 def _per_document(
     losses: Losses, places: Sequence[int], column: str, first: int
 ) -> pd.DataFrame:
-    records = [
-        (document, place, value)
-        for place in places
-        for document, value in enumerate(losses[place], first)
-    ]
+    """Return a row per place and document; `first` is the number of the first one."""
+    records = []
+    for place in places:
+        for document, value in enumerate(losses[place], first):
+            records.append((document, place, value))
     return pd.DataFrame(records, columns=["document", column, "nll_nats_per_byte"])

@@ -16,7 +16,7 @@ from ropelab.models.lm.lists import LISTS, insert
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.modes import AsTrained, Unmodified
-from ropelab.models.tasks.needles import WORDINGS, Needles, answered
+from ropelab.models.tasks.needles import WORDINGS, Needles, evaluate_last
 from ropelab.models.tasks.retrieval import TASKS, Retrieval
 from ropelab.models.tasks.tokens import TokenText
 from ropelab.runs.errors import InputError
@@ -154,13 +154,13 @@ def test_one_pass_scores_what_greedy_decoding_says_and_how_probable_the_answer_w
             said = ours.lm(read, use_cache=False).logits[:, -1].argmax(dim=-1)
             read = torch.cat([read, said[:, None]], dim=1)
         logits = ours.lm(read, use_cache=False).logits
-    losses, right = answered(ours, read, 5)
+    losses, right = evaluate_last(ours, read, 5)
     assert right.all()
     expected = cross_entropy(logits[0, -6:-1], read[0, -5:], reduction="none")
     torch.testing.assert_close(losses[0].float(), expected, rtol=1e-4, atol=1e-4)
     changed = read.clone()
     changed[0, -3] = (changed[0, -3] + 1) % VOCABULARY
-    assert answered(ours, changed, 5)[1][0].tolist()[:3] == [True, True, False]
+    assert evaluate_last(ours, changed, 5)[1][0].tolist()[:3] == [True, True, False]
 
 
 def test_what_is_hidden_is_put_in_at_its_depth_and_nothing_is_lost():
