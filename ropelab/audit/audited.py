@@ -3,15 +3,21 @@ report.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from ropelab.audit import findings, overview
-from ropelab.audit.beside import Aspect, aspects
-from ropelab.audit.findings import LEVELS, Finding
+from ropelab.audit import overview
+from ropelab.audit.beside import Aspect, list_aspects
+from ropelab.audit.findings import (
+    LEVELS,
+    STOPS_BEYOND,
+    Finding,
+    collect_findings,
+    list_exceeded,
+)
 from ropelab.audit.layers import find_rule, find_window, list_rotating
-from ropelab.audit.overview import Case
+from ropelab.audit.overview import AuditCase, agrees
 from ropelab.audit.sources import read_source
 from ropelab.audit.words import count_pairs
 from ropelab.math.scaling import PositionInterpolation
@@ -19,6 +25,7 @@ from ropelab.readers import registry
 from ropelab.readers.document import Document
 from ropelab.readers.families import table
 from ropelab.readers.flags import Flags, parse_flags
+from ropelab.readers.registry import Reading
 from ropelab.readers.spec import short
 from ropelab.readers.trace import language_part
 from ropelab.runs.errors import InputError
@@ -32,7 +39,7 @@ COLUMNS = table("names")["columns"]  # of the runtimes, by their titles
 
 
 @dataclass(frozen=True)
-class Audit(Case, Result):
+class Audit(AuditCase, Result):
     """A case with its tables, its findings, worst first, and the answer in a
     sentence.
     """
@@ -42,8 +49,11 @@ class Audit(Case, Result):
     answer: str
 
     def worst(self) -> Literal["error", "warn", "note", ""]:
-        found = {finding.level for finding in self.findings}
-        return next((level for level in LEVELS if level in found), "")
+        levels = {finding.level for finding in self.findings}
+        for level in LEVELS:
+            if level in levels:
+                return level
+        return ""
 
 
 def audit(
@@ -68,90 +78,152 @@ def audit(
     settings = parse_flags(flags) if isinstance(flags, str) else flags
     document = read_source(source) if isinstance(source, str) else source
     names = split_list(runtime) if isinstance(runtime, str) else runtime
-    runtimes = registry.chosen(names, document.kind)
-    model_format = overview.model_format(document.config, dtype)
-    own, given = document.config, settings.settings
-    unfound = registry.untyped(own) if document.kind == "config" else ""
-    applied = ((runtime, settings.applied(runtime.name, own)) for runtime in runtimes)
-    readings = tuple(registry.read(r, config, given, unfound) for r, config in applied)
-    # The reference is transformers 5 if it reads the file, else the first runtime that
-    # does.
-    reference = min(
-        readings, key=lambda r: (not r.layers, r.runtime.name != registry.REFERENCE)
-    )
-    if reference.main is None:
-        raise InputError(
-            f"{document.name}: {reference.stopped or 'no runtime reads it'}"
-        )
-    length = length or given.get("length")
+    model_format = overview.find_format(document.config, dtype)
+    readings = read_by_runtimes(document, names, settings)
+    reference = choose_reference(document, readings)
+
+    asked = length or settings.settings.get("length")
     asking = ""
-    if length is None and "ctx_size" in given:
-        length, asking = given["ctx_size"], "llama.cpp"
-    compared = length or reference.main.length
-    case = Case(document, readings, reference, compared, length, asking)
-    beside = aspects(case)
-    found = findings.collect(case, beside)
+    if asked is None and "ctx_size" in settings.settings:
+        asked = settings.settings["ctx_size"]
+        asking = "llama.cpp"
+    compared = asked or reference.layers[reference.label].length
+    case = AuditCase(document, readings, reference, compared, asked, asking)
+
+    beside = list_aspects(case)
+    findings = collect_findings(case, beside)
     rows = {
-        "runtimes": overview.runtimes(case),
-        "keys": overview.keys(case),
-        "pairs": overview.pairs(case),
-        "context": overview.context(case),
-        "precision": overview.precision(case, model_format) if precision else [],
-        "findings": [asdict(finding) for finding in found],
+        "runtimes": overview.list_runtimes(case),
+        "keys": overview.list_keys(case),
+        "pairs": overview.list_pairs(case),
+        "context": overview.list_contexts(case),
+        "precision": overview.search_errors(case, model_format) if precision else [],
+        "findings": [asdict(finding) for finding in findings],
     }
-    return Audit(**vars(case), rows=rows, findings=found, answer=sentence(case, beside))
-
-
-def sentence(case: Case, beside: Sequence[Aspect]) -> str:
-    """Say which runtimes agree, and in brackets on what."""
-    document, spec, name = case.document, case.spec, case.reference.runtime.name
-    others = {other for other, own in case.read if not overview.agrees(own, spec)}
-    for aspect in beside:
-        ours = aspect.does.get(name)
-        others |= {other for other, own in aspect.does.items() if ours and own != ours}
-    count = len(case.read)
-    lengths = sorted({own.claimed_len for _, own in case.read if own.claimed_len})
-    agreement = (
-        f"all {count} runtimes that read it agree"
-        if count > 1
-        else "one runtime reads it"
+    return Audit(
+        document,
+        readings,
+        reference,
+        compared,
+        asked,
+        asking,
+        rows=rows,
+        findings=findings,
+        answer=write_answer(case, beside),
     )
-    if others:
-        same = count - len(others)
-        apart = ", ".join(other for other, _ in case.read if other in others)
-        agreement = (
-            f"{same} of {count} runtimes compute what {name} computes, not {apart}"
-        )
-    unread = [aspect.name for aspect in beside if aspect.unread]
-    if not others and count > 1 and (unread or lengths[1:]):
-        agreement += " on the frequencies" + ", not on the length" * bool(lengths[1:])
-    if unread:
-        agreement = f"{agreement}; not looked at in all: {', '.join(unread)}"
-    if document.encoding:
-        agreement = f"refused as {document.encoding}; saved as UTF-8, {agreement}"
-    stopped = [r.runtime.name for r in case.readings if r.outcome == "refused"]
-    refused = f"; refused by {', '.join(stopped)}" if stopped else ""
-    exceeded = findings.list_exceeded(case)
-    stopping = [name for _, name in exceeded if name in findings.STOPS_BEYOND]
-    if stopping:
-        refused += f"; {case.asked} tokens are refused by {', '.join(stopping)}"
-    elif exceeded:
-        refused += f"; {case.asked} tokens are more than it has"
+
+
+def read_by_runtimes(
+    document: Document, names: Sequence[str], settings: Flags
+) -> tuple[Reading, ...]:
+    """Return a document as each of some runtimes reads it behind its flags."""
+    unfound = ""
+    if document.kind == "config":
+        unfound = registry.untyped(document.config)
+
+    readings = []
+    for runtime in registry.chosen(names, document.kind):
+        config = settings.applied(runtime.name, document.config)
+        readings.append(registry.read(runtime, config, settings.settings, unfound))
+    return tuple(readings)
+
+
+def choose_reference(document: Document, readings: Sequence[Reading]) -> Reading:
+    """Return transformers 5's reading if it reads the file, else the first runtime's
+    that does; InputError if none does.
+    """
+    able = [reading for reading in readings if reading.main is not None]
+    for reading in able:
+        if reading.runtime.name == registry.REFERENCE:
+            return reading
+    if able:
+        return able[0]
+
+    stopped = [each for each in readings if each.runtime.name == registry.REFERENCE]
+    reason = (stopped or [*readings])[0].stopped
+    raise InputError(f"{document.name}: {reason or 'no runtime reads it'}")
+
+
+def write_answer(case: AuditCase, beside: Sequence[Aspect]) -> str:
+    """Say which runtimes agree, and in brackets on what."""
+    document = case.document
+    spec = case.spec
+    lengths = sorted({own.claimed_len for _, own in case.specs if own.claimed_len})
+    agreement = describe_agreement(case, beside, several_lengths=len(lengths) > 1)
     kind = short(document.config.get("model_type") or document.kind)
-    claimed = f", claims {' or '.join(map(str, lengths))}" if lengths else ""
+    layers = describe_layers(case)
+    features = f"{spec.rotary_dim} of {spec.head_dim} features{layers}"
     method = shorten_numbers(spec.method)
-    start = "a length that the file does not state"
     # Of a linear scaling a file gives the length after it.
     if spec.stated and not isinstance(spec.scaling, PositionInterpolation):
         start = f"{spec.trained_len} tokens"
+    else:
+        start = "a length that the file does not state"
+    claimed = ""
+    if lengths:
+        claimed = f", claims {' or '.join(str(length) for length in lengths)}"
     return (
-        f"{document.name}: {agreement}{refused} ({kind}: {spec.rotary_dim} of"
-        f" {spec.head_dim} features{describe_layers(case)}, base {typed(spec.base)}, {method} from"
-        f" {start}{claimed})."
+        f"{document.name}: {agreement}{describe_refusals(case)} ({kind}: {features},"
+        f" base {typed(spec.base)}, {method} from {start}{claimed})."
     )
 
 
-def describe_layers(case: Case) -> str:
+def describe_agreement(
+    case: AuditCase, beside: Sequence[Aspect], several_lengths: bool
+) -> str:
+    """Say how many runtimes compute the same, and which do not."""
+    reference = case.reference.runtime.name
+    others = set()
+    for name, spec in case.specs:
+        if not agrees(spec, case.spec):
+            others.add(name)
+    for aspect in beside:
+        right = aspect.does.get(reference)
+        for name, words in aspect.does.items():
+            if right and words != right:
+                others.add(name)
+
+    count = len(case.specs)
+    unread = [aspect.name for aspect in beside if aspect.unread]
+    if others:
+        apart = ", ".join(name for name, _ in case.specs if name in others)
+        agreement = (
+            f"{count - len(others)} of {count} runtimes compute what {reference}"
+            f" computes, not {apart}"
+        )
+    elif count > 1:
+        agreement = f"all {count} runtimes that read it agree"
+        if unread or several_lengths:
+            agreement += " on the frequencies"
+        if several_lengths:
+            agreement += ", not on the length"
+    else:
+        agreement = "one runtime reads it"
+
+    if unread:
+        agreement += f"; not looked at in all: {', '.join(unread)}"
+    if case.document.encoding:
+        agreement = f"refused as {case.document.encoding}; saved as UTF-8, {agreement}"
+    return agreement
+
+
+def describe_refusals(case: AuditCase) -> str:
+    """Say which runtimes refuse the file, and which the length."""
+    words = ""
+    refused = [r.runtime.name for r in case.readings if r.outcome == "refused"]
+    if refused:
+        words += f"; refused by {', '.join(refused)}"
+
+    exceeded = list_exceeded(case)
+    stopping = [name for _, name in exceeded if name in STOPS_BEYOND]
+    if stopping:
+        words += f"; {case.asked} tokens are refused by {', '.join(stopping)}"
+    elif exceeded:
+        words += f"; {case.asked} tokens are more than it has"
+    return words
+
+
+def describe_layers(case: AuditCase) -> str:
     """Say in how many layers the reference rotates, and what these see, if not all."""
     _, text = language_part(case.document.config)
     kind = case.reference.model_type
@@ -170,33 +242,42 @@ def compare(one: Audit, other: Audit) -> Rows:
     that several runtimes share are one row.
     """
     rows: list[dict[str, Any]] = []
-    mine, theirs = keys_of(one), keys_of(other)
-    for key in dict.fromkeys((*mine, *theirs)):
-        first, second = mine.get(key, "absent"), theirs.get(key, "absent")
-        if first != second:
-            row = {"what": key, "first": first, "second": second, "runtimes": ""}
-            rows.append(row)
+    first_keys = {row["key"]: row["value"] for row in one.rows["keys"]}
+    second_keys = {row["key"]: row["value"] for row in other.rows["keys"]}
+    for key, first, second in list_changes(first_keys, second_keys):
+        row = {"what": key, "first": first, "second": second, "runtimes": ""}
+        rows.append(row)
 
-    effects, runtimes = effects_of(one), effects_of(other)
+    first_effects = list_effects(one)
+    second_effects = list_effects(other)
     changes = []
-    for runtime in dict.fromkeys((*effects, *runtimes)):
-        before, after = effects.get(runtime, {}), runtimes.get(runtime, {})
-        for what in dict.fromkeys((*before, *after)):
-            first, second = before.get(what, "absent"), after.get(what, "absent")
-            if first != second:
-                changes.append(((what, first, second), runtime))
+    for runtime in dict.fromkeys((*first_effects, *second_effects)):
+        before = first_effects.get(runtime, {})
+        after = second_effects.get(runtime, {})
+        for change in list_changes(before, after):
+            changes.append((change, runtime))
+
+    in_both = len(first_effects.keys() & second_effects.keys())
     for (what, first, second), names in grouped(changes).items():
-        everywhere = len(names) == len(effects.keys() & runtimes.keys())
-        who = "all" if everywhere and len(names) > 1 else ", ".join(names)
-        rows.append({"what": what, "first": first, "second": second, "runtimes": who})
+        everywhere = len(names) > 1 and len(names) == in_both
+        runtimes = "all" if everywhere else ", ".join(names)
+        row = {"what": what, "first": first, "second": second, "runtimes": runtimes}
+        rows.append(row)
     return rows
 
 
-def keys_of(audit: Audit) -> dict[str, Any]:
-    return {row["key"]: row["value"] for row in audit.rows["keys"]}
+def list_changes(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the names whose values differ, with both values, `absent` for none."""
+    for name in dict.fromkeys((*before, *after)):
+        first = before.get(name, "absent")
+        second = after.get(name, "absent")
+        if first != second:
+            yield name, first, second
 
 
-def effects_of(audit: Audit) -> dict[str, dict[str, Any]]:
+def list_effects(audit: Audit) -> dict[str, dict[str, Any]]:
     """Return what each runtime that reads a file computes, by names."""
     effects: dict[str, dict[str, Any]] = {}
     for row in audit.rows["runtimes"]:
@@ -231,7 +312,7 @@ def describe_difference(one: Audit, other: Audit) -> str:
     return f"the second file has {listed(changes)}"
 
 
-def short_tables(audit: Audit) -> dict[str, Rows]:
+def shorten_tables(audit: Audit) -> dict[str, Rows]:
     """Return the tables for reading, with the columns that fit on a line, by their
     titles.
     """
@@ -239,17 +320,23 @@ def short_tables(audit: Audit) -> dict[str, Rows]:
     for row in audit.rows["keys"]:
         # One word if all runtimes agree, else a count for each status.
         counts = Counter(row["status"].values()).most_common()
-        status = ", ".join(
-            f"{word} {count}" if counts[1:] else word for word, count in counts
-        )
-        keys.append(
-            {name: row[name] for name in ("key", "value", "does")} | {"status": status}
-        )
+        status = counts[0][0]
+        if len(counts) > 1:
+            status = ", ".join(f"{word} {count}" for word, count in counts)
+        shown = {name: row[name] for name in ("key", "value", "does")}
+        keys.append({**shown, "status": status})
+
     runtimes = []
     for row in audit.rows["runtimes"]:
-        named = {"runtime": f"{row['runtime']} {row['version']}"}
-        pairs = {"pairs": count_pairs(row)} if "pairs_kept" in row else {}
-        about = {"reader": row["problem"] or row["proof"], **row, **named, **pairs}
+        about = {"reader": row["problem"] or row["proof"], **row}
+        about["runtime"] = f"{row['runtime']} {row['version']}"
+        if "pairs_kept" in row:
+            about["pairs"] = count_pairs(row)
         runtimes.append({title: about.get(column) for title, column in COLUMNS.items()})
-    more = {name: audit.rows[name] for name in ("context", "precision")}
-    return {"keys": keys, f"runtimes at {audit.length} tokens": runtimes, **more}
+
+    return {
+        "keys": keys,
+        f"runtimes at {audit.length} tokens": runtimes,
+        "context": audit.rows["context"],
+        "precision": audit.rows["precision"],
+    }

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.layers import UNROTATED, find_rule, list_rotating
-from ropelab.audit.overview import Case, agrees
+from ropelab.audit.layers import LAYER_KEYS, UNROTATED, find_rule, list_rotating
+from ropelab.audit.overview import AuditCase, agrees
 from ropelab.math.rotary import axis_of_pairs
 from ropelab.readers.indexer import read_indexer
 from ropelab.readers.registry import Reading
@@ -36,8 +36,10 @@ class Aspect:
         return len(set(self.does.values())) > 1
 
     def in_words(self) -> str:
-        groups = grouped((words, runtime) for runtime, words in self.does.items())
-        parts = [f"{words} in {', '.join(names)}" for words, names in groups.items()]
+        parts = []
+        by_words = grouped((words, runtime) for runtime, words in self.does.items())
+        for words, names in by_words.items():
+            parts.append(f"{words} in {', '.join(names)}")
         if self.unread:
             parts.append(f"not looked at in {', '.join(self.unread)}")
         return f"{self.name}: {'; '.join(parts)}"
@@ -46,44 +48,53 @@ class Aspect:
 Does = Callable[[Reading], str]  # nothing where the code was not read
 
 
-def aspects(case: Case) -> list[Aspect]:
+def list_aspects(case: AuditCase) -> list[Aspect]:
     """Return what a file says beside the frequencies of its main layers."""
-    found = []
-    for name, does in rules(case):
-        said = {r.runtime.name: does(r) for r in case.readings if r.layers}
-        known = {runtime: words for runtime, words in said.items() if words}
-        found.append(
-            Aspect(name, known, tuple(one for one in said if one not in known))
-        )
-    return found
+    aspects = []
+    for name, describe in choose_aspects(case):
+        does = {}
+        unread = []
+        for reading in case.readings:
+            if not reading.layers:
+                continue
+            words = describe(reading)
+            if words:
+                does[reading.runtime.name] = words
+            else:
+                unread.append(reading.runtime.name)
+        aspects.append(Aspect(name, does, tuple(unread)))
+    return aspects
 
 
-def rules(case: Case) -> Iterator[tuple[str, Does]]:
+def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Does]]:
+    """Yield the aspects that a file or its class has, each with its description."""
     _, text = language_part(case.document.config)
-    kind = case.reference.model_type
+    model_type = case.reference.model_type
     for layer, right in case.reference.layers.items():
         if right is not case.spec:
-            yield f"{layer} layers", partial(of_layer, layer=layer, right=right)
-    indexer = read_indexer(text, case.reference.layers)
-    if indexer is not None:
+            yield f"{layer} layers", partial(describe_layer, layer=layer, right=right)
+
+    if read_indexer(text, case.reference.layers) is not None:
         yield "indexer of sparse attention", partial(describe_indexer, text=text)
-    named = {"no_rope_layers", "no_rope_layer_interval"} & text.keys()
-    if named or any(kind in READ[rule] for rule in UNROTATED):
-        yield "layers without rotation", partial(unrotated_layers, text=text)
-    if kind == "llama4_text" or any(
-        text.get(key) for key in READ["temperature"]["keys"]
-    ):
-        yield (
-            "factor on queries in layers without rotation",
-            partial(temperature, text=text),
-        )
+
+    by_class = any(model_type in READ[rule] for rule in UNROTATED)
+    if by_class or any(key in text for key in LAYER_KEYS):
+        yield "layers without rotation", partial(describe_unrotated, text=text)
+
+    tempered = any(text.get(key) for key in READ["temperature"]["keys"])
+    if model_type == "llama4_text" or tempered:
+        name = "factor on queries in layers without rotation"
+        yield name, partial(describe_temperature, text=text)
     if case.block.get("llama_4_scaling_beta"):
-        yield "factor on queries (llama_4_scaling_beta)", beta
+        yield "factor on queries (llama_4_scaling_beta)", describe_beta
+
     for key in READ["unread"]:
-        if value := text.get(key) or case.document.config.get(key):
-            yield key, partial(unread, key=key, value=value)
+        value = text.get(key) or case.document.config.get(key)
+        if value:
+            yield key, partial(describe_unread, key=key, value=value)
     if case.block.get("mrope_section") or text.get("rope_3d"):
-        yield "pairs per position axis, for images", partial(axes, block=case.block)
+        name = "pairs per position axis, for images"
+        yield name, partial(describe_axes, block=case.block)
 
 
 def describe_indexer(reading: Reading, text: Mapping[str, Any]) -> str:
@@ -105,63 +116,70 @@ def describe_indexer(reading: Reading, text: Mapping[str, Any]) -> str:
     return f"the {end} {indexer.rotary_dim} of {indexer.head_dim} features in {pairs}"
 
 
-def of_layer(reading: Reading, layer: str, right: RopeSpec) -> str:
+def describe_layer(reading: Reading, layer: str, right: RopeSpec) -> str:
     own = reading.layers.get(layer)
     if own is None:
         return ""
-    shown = right if agrees(own, right) else own
-    return f"base {typed(shown.base)}, {shown.method}"
+    spec = right if agrees(own, right) else own
+    return f"base {typed(spec.base)}, {spec.method}"
 
 
-def unrotated_layers(reading: Reading, text: Mapping[str, Any]) -> str:
+def describe_unrotated(reading: Reading, text: Mapping[str, Any]) -> str:
     rule = find_rule(reading.model_type, reading.runtime.name)
     rotating = list_rotating(rule, reading.model_type, text) if rule else None
     if rotating is None:
         return "every 4th" if rule == "fourth" else ""
 
     unrotated = [layer for layer, rotates in enumerate(rotating) if not rotates]
-    return layers_in_words(unrotated, len(rotating))
+    return name_layers(unrotated, len(rotating))
 
 
-def layers_in_words(layers: list[int], count: int) -> str:
+def name_layers(layers: list[int], count: int) -> str:
     """Return numbers of layers, counted from 0, in words.
 
-    >>> layers_in_words([3, 7], 8), layers_in_words([1, 3], 4), layers_in_words([0, 5], 8)
+    >>> name_layers([3, 7], 8), name_layers([1, 3], 4), name_layers([0, 5], 8)
     ('every 4th of 8', 'every 2nd of 4', '0, 5 of 8')
     """
     if not layers:
         return f"none of {count}"
     step = layers[0] + 1
     if layers == list(range(layers[0], count, step)):
-        ordinal = f"{step}{({2: 'nd', 3: 'rd'}).get(step, 'th')}"
-        return f"every {ordinal} of {count}" if step > 1 else f"all {count}"
-    return (
-        f"{', '.join(map(str, layers[:6]))}{', ...' if layers[6:] else ''} of {count}"
-    )
+        if step == 1:
+            return f"all {count}"
+        ending = {2: "nd", 3: "rd"}.get(step, "th")
+        return f"every {step}{ending} of {count}"
+
+    numbers = ", ".join(str(layer) for layer in layers[:6])
+    more = ", ..." if len(layers) > 6 else ""
+    return f"{numbers}{more} of {count}"
 
 
-def temperature(reading: Reading, text: Mapping[str, Any]) -> str:
+def describe_temperature(reading: Reading, text: Mapping[str, Any]) -> str:
     runtime = reading.runtime.name
     if reading.model_type != "llama4_text":
         # Only Llama 4's code has these keys.
         return "none" if runtime == "transformers-5" else ""
-    on, floor, scale = True, 8192, 0.1
+
+    on = True
+    floor = 8192
+    scale = 0.1
     if runtime in READ["temperature"]["read_by"]:
         on = bool(text.get("attn_temperature_tuning", True))
-        floor, scale = text.get("floor_scale", floor), text.get("attn_scale", scale)
+        floor = text.get("floor_scale", floor)
+        scale = text.get("attn_scale", scale)
     elif runtime != "llama.cpp":  # which has the numbers in its code
         return ""
     return f"1 + {scale!s:.12} ln(floor((p + 1) / {floor!s:.12}) + 1)" if on else "none"
 
 
-def beta(reading: Reading) -> str:
+def describe_beta(reading: Reading) -> str:
     if reading.runtime.name != "transformers-5":
         return ""
     by_position = reading.model_type in ("ministral3", "mistral4")
     return "1 + beta ln(1 + floor(p / original length))" if by_position else "none"
 
 
-def unread(reading: Reading, key: str, value: Any) -> str:
+def describe_unread(reading: Reading, key: str, value: Any) -> str:
     runtime = reading.runtime.name
     if runtime in READ["unread"][key]:
         return "without effect"
@@ -172,20 +190,22 @@ def unread(reading: Reading, key: str, value: Any) -> str:
     return ""
 
 
-def axes(reading: Reading, block: Mapping[str, Any]) -> str:
-    sections, layout = (
-        block.get("mrope_section", ()),
-        READ["axes"].get(reading.model_type),
-    )
-    read = layout and reading.runtime.name in ("transformers-5", "sglang")
-    three = isinstance(sections, list) and len(sections) == 3
-    counts = (
-        read and three and all(isinstance(one, int) and one >= 0 for one in sections)
-    )
-    if not counts or not reading.main or sum(sections) != reading.main.rotary_dim // 2:
+def describe_axes(reading: Reading, block: Mapping[str, Any]) -> str:
+    layout = READ["axes"].get(reading.model_type)
+    sections = block.get("mrope_section", ())
+    if not layout or reading.runtime.name not in ("transformers-5", "sglang"):
         return ""
+    if not isinstance(sections, list) or len(sections) != 3:
+        return ""
+    if any(not isinstance(pairs, int) or pairs < 0 for pairs in sections):
+        return ""
+    if not reading.main or sum(sections) != reading.main.rotary_dim // 2:
+        return ""
+
     if reading.runtime.name == "sglang":  # which goes by the key, whatever the model
         layout = "mrope_interleaved" if block.get("mrope_interleaved") else "mrope"
-    realised = np.bincount(axis_of_pairs(layout, sections), minlength=3).tolist()
-    asked = f", asked for {sections}" if realised != sections else ""
-    return f"{realised} {'in runs' if layout == 'mrope' else 'interleaved'}{asked}"
+    axes = axis_of_pairs(layout, sections)
+    counts = np.bincount(axes, minlength=3).tolist()
+    order = "in runs" if layout == "mrope" else "interleaved"
+    asked = f", asked for {sections}" if counts != sections else ""
+    return f"{counts} {order}{asked}"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ropelab.audit.beside import Aspect
 from ropelab.audit.layers import find_window
-from ropelab.audit.overview import TOLERANCE, Case, distance
+from ropelab.audit.overview import TOLERANCE, AuditCase, measure_distance
 from ropelab.math.scaling import (
     DynamicNtk,
     Llama3,
@@ -55,16 +55,24 @@ class Finding:
     do: str = ""
 
 
-def found(code: str, which: str = "", level: Level = "warn", **values: Any) -> Finding:
+def make_finding(
+    code: str, which: str = "", level: Level = "warn", **values: Any
+) -> Finding:
     """Return a finding with the values in its sentence; ``which`` of the code's
     sentences.
     """
-    row = CODES[code][which] if which else CODES[code]
-    level = "note" if code.startswith("N") else level
-    several = ", " in str(values.get("names", ""))
-    says = agree_verbs(row.get("says", ""), several).format(**values)
-    do = row.get("do", "").format(**values)
-    return Finding(code, level, printable(says), printable(do))
+    row = CODES[code]
+    if which:
+        row = row[which]
+    if code.startswith("N"):
+        level = "note"
+
+    names = values.get("names", ())
+    values["names"] = ", ".join(names)
+    sentence = agree_verbs(row.get("says", ""), several=len(names) > 1)
+    advice = row.get("do", "")
+    says = printable(sentence.format(**values))
+    return Finding(code, level, says, printable(advice.format(**values)))
 
 
 def agree_verbs(sentence: str, several: bool) -> str:
@@ -76,300 +84,355 @@ def agree_verbs(sentence: str, several: bool) -> str:
     return VERB.sub(r"\2" if several else r"\1", sentence)
 
 
-def of_ratio(case: Case) -> str:
+def blame_runtimes(
+    case: AuditCase, code: str, names: Collection[str], which: str = "", **values: Any
+) -> Finding:
+    """Return an error of some runtimes: a warning if none of their readers was
+    compared.
+    """
+    level: Level = "warn"
+    for reading in case.readings:
+        compared = reading.model_type in reading.runtime.compared
+        if reading.runtime.name in names and compared:
+            level = "error"
+
+    # Finding no class is a rule for all model types.
+    if values.get("reason") == untyped(case.document.config):
+        level = "error"
+    return make_finding(code, which, level, names=names, **values)
+
+
+# Runtimes by the cause of what they compute.
+
+
+def fix_ratio(case: AuditCase) -> str:
     """Return the length to write where the block's factor is not the ratio of the
-    lengths.
+    lengths, or nothing.
     """
     if case.kind != "yarn":
         return ""
     try:
-        maximum, original = (
-            whole(n, "") for n in (case.maximum, case.block.get(ORIGINAL))
-        )
+        maximum = whole(case.maximum, "")
+        original = whole(case.block.get(ORIGINAL), "")
         reached = number(case.block.get("factor"), "") * original
     except RefusedError:
         return ""
+
     # A factor below 1 is a mistake of its own.
-    fits = (
-        reached < original
-        or math.isinf(reached)
-        or math.isclose(reached, maximum, rel_tol=1e-6)
-    )
-    return "" if fits else f'"{MAXIMUM}": {round(reached)}'
+    if reached < original or math.isinf(reached):
+        return ""
+    if math.isclose(reached, maximum, rel_tol=1e-6):
+        return ""
+    return f'"{MAXIMUM}": {round(reached)}'
 
 
-def unscaled(case: Case) -> list[str]:
+def list_unscaled(case: AuditCase) -> list[str]:
     """Return the runtimes that pass over a scaling."""
     if not isinstance(case.kind, str) or case.kind in ("default", "mrope"):
         return []
-    without = [name for name, spec in case.read if _plain(spec)]
-    factor, table = (case.block.get(name) for name in ("factor", "long_factor"))
-    scales = factor not in (None, 1) or (
-        isinstance(table, list) and table != [1] * len(table)
-    )
-    return without if scales or len(without) < len(case.read) else []
+    names = [name for name, spec in case.specs if is_plain(spec)]
+    if len(names) < len(case.specs):
+        return names
+
+    # Where nobody scales, the block may ask for nothing.
+    factor = case.block.get("factor")
+    divisors = case.block.get("long_factor")
+    if factor not in (None, 1):
+        return names
+    if isinstance(divisors, list) and any(divisor != 1 for divisor in divisors):
+        return names
+    return []
 
 
-def explained(case: Case) -> set[str]:
-    """Return the runtimes whose difference has a cause of its own: base, width, no
-    scaling.
-    """
-    right = case.spec
-    other = {n for n, s in case.read if s.rotary_dim != right.rotary_dim} | {
-        *unscaled(case)
-    }
-    return other | {
-        n for n, s in case.read if not math.isclose(s.base, right.base, rel_tol=1e-7)
-    }
-
-
-def blamed(case: Case, code: str, names: Collection[str], **values: Any) -> Finding:
-    """Return an error of some runtimes: a warning if none of their readers was
-    compared.
-    """
-    named = (r for r in case.readings if r.runtime.name in names)
-    sure = any(r.model_type in r.runtime.compared for r in named)
-    # Finding no class is a rule for all model types.
-    sure = sure or values.get("reason") == untyped(case.document.config)
-    level: Level = "error" if sure else "warn"
-    return found(code, level=level, names=", ".join(names), **values)
-
-
-def errors(case: Case) -> Iterator[Finding]:
-    """Find contradictions, refusals, and runtimes that rotate by something else."""
-    reference, right = case.reference.runtime.name, case.spec
-    old, new = case.block.get("type"), case.block.get("rope_type")
-    if old and new and old != new and (old, new) not in SAME_TYPES:
-        yield found("E01", level="error", old=old, new=new)
-
-    config = case.document.config
-    if case.document.encoding:
-        yield found("E09", level="error", encoding=case.document.encoding)
-    for reason, stopped in case.unread("refused").items():
-        yield blamed(case, "E02", stopped, reason=reason)
-
-    for reason, left in case.unread("not modelled").items():
-        if reason.startswith("base must be"):
-            yield found(
-                "E03", "none", level="error", names=", ".join(left), reason=reason
-            )
-    for base, names in case.grouped(lambda spec: spec.base).items():
-        # float32 holds it in a GGUF file
-        if not math.isclose(base, right.base, rel_tol=1e-7):
-            source = next(
-                spec.base_source for _, spec in case.read if spec.base == base
-            )
-            wanted = base if base == config.get("rotary_emb_base") else right.base
-            fix = f'write "rope_theta": {wanted!r} at top level'
-            if config.get("rope_theta") == wanted:  # passed over
-                fix = f"--rope-freq-base {wanted!r}" if "llama.cpp" in names else ""
-            fix = f"leave {source} off" if source.startswith("--") else fix
-            about: dict[str, Any] = {"base": typed(base), "right": typed(right.base)}
-            yield blamed(
-                case, "E03", names.split(", "), source=source, fix=fix, **about
-            )
-
-    # By a factor of 1 from the lengths, or not at all: two causes.
-    without, fix = unscaled(case), of_ratio(case)
-    by_ratio = [
-        n for n, s in case.read if n in without and fix and isinstance(s.scaling, Yarn)
-    ]
-    if by_ratio:
-        why = (
-            f": their factor is {MAXIMUM} / {ORIGINAL} ="
-            f" {case.maximum / case.block[ORIGINAL]:g}"
-        )
-        yield blamed(case, "E08", by_ratio, kind=case.kind, why=why, fix=fix)
-    if rest := [name for name in without if name not in by_ratio]:
-        instead = "ropelab emit --target, for the form that it reads"
-        yield blamed(case, "E08", rest, kind=case.kind, why="", fix=instead)
-
-    for width, names in case.grouped(lambda spec: spec.rotary_dim).items():
-        if width != right.rotary_dim:
-            about = {"width": width, "reference": reference, "right": right.rotary_dim}
-            yield blamed(case, "W06", names.split(", "), **about)
-
-
-def _plain(spec: RopeSpec) -> bool:
+def is_plain(spec: RopeSpec) -> bool:
     """Return True if the spec changes nothing, even far beyond the trained length."""
     far = 4 * spec.trained_len  # dynamic and longrope change nothing at short lengths
-    same = distance(spec, replace(spec, scaling=Unscaled()), far)[1] is None
-    return same and math.isclose(
-        spec.plan(far).attention_factor * spec.attention_factor, 1.0
-    )
+    unscaled = replace(spec, scaling=Unscaled())
+    if measure_distance(spec, unscaled, far)[1] is not None:
+        return False
+    return math.isclose(spec.plan(far).attention_factor * spec.attention_factor, 1.0)
 
 
-def contradicting_keys(case: Case) -> Iterator[Finding]:
-    """Find keys that contradict each other, or that few or no runtimes read."""
-    text = language_part(case.document.config)[1]
-    multiplied = []
-    for name, spec in case.read:
-        claimed, length = spec.claimed_len or 0, spec.multiplied
-        if length and claimed > length and claimed not in map(text.get, VLLM_LENGTHS):
-            multiplied.append(((claimed, length), name))
-    for (claimed, length), servers in grouped(multiplied).items():
-        yield found("E07", names=", ".join(servers), claimed=claimed, length=length)
-
-    usual = family_of(case.reference.model_type).rope
-    for path in (use.path for use in case.reference.keys):
-        close = near(path)
-        if path.split(".")[-1] in usual and "." in path:
-            continue  # the class itself puts it into the block
-        # A name that holds a known one is a key of its own: indexer_rope_interleave.
-        if not meaning(path) and close and close not in path:
-            yield found("W01", "unknown", path=path, close=close)
-        elif path.endswith(".attn_factor"):
-            yield found("W01", "one", path=path)
-
-    # Some runtimes take the factor from the file, others the ratio of the lengths.
-    if (fix := of_ratio(case)) and not unscaled(case):
-        original = case.block[ORIGINAL]
-        names = scaled_by_ratio(case)
-        yield found(
-            "W02",
-            factor=case.block["factor"],
-            maximum=case.maximum,
-            original=original,
-            ratio=case.maximum / original,
-            who=", ".join(names) or "none of these runtimes",
-            off=describe_phase(case, names),
-            fix=fix,
-        )
+def list_explained(case: AuditCase) -> set[str]:
+    """Return the runtimes whose difference has a cause of its own: base, width, no
+    scaling, a factor from the lengths.
+    """
+    right = case.spec
+    names = {*list_unscaled(case), *list_scaled_by_ratio(case)}
+    for name, spec in case.specs:
+        other_base = not math.isclose(spec.base, right.base, rel_tol=1e-7)
+        if spec.rotary_dim != right.rotary_dim or other_base:
+            names.add(name)
+    return names
 
 
-def scaled_by_ratio(case: Case) -> list[str]:
+def list_scaled_by_ratio(case: AuditCase) -> list[str]:
     """Return the runtimes whose factor is the ratio of the lengths, not the file's."""
-    if not of_ratio(case):
+    if not fix_ratio(case):
         return []
     ratio = case.maximum / case.block[ORIGINAL]
     names = []
-    for name, spec in case.read:
+    for name, spec in case.specs:
         if isinstance(spec.scaling, Yarn) and math.isclose(spec.scaling.factor, ratio):
             names.append(name)
     return names
 
 
-def started_elsewhere(case: Case) -> list[str]:
+def list_started_elsewhere(case: AuditCase) -> list[str]:
     """Return the runtimes that scale from another trained length, and differ by it."""
     if case.kind not in ("yarn", "llama3", "longrope"):
         return []
     names = []
-    for name, spec in case.read:
-        other = spec.trained_len != case.spec.trained_len
-        if other and case.apart(spec)[2] is not None:
+    for name, spec in case.specs:
+        elsewhere = spec.trained_len != case.spec.trained_len
+        if elsewhere and case.compare(spec)[2] is not None:
             names.append(name)
     return names
 
 
-def describe_phase(case: Case, names: Collection[str]) -> str:
-    """Say from which position on the phases of these runtimes are off, if they are."""
-    firsts = [case.apart(spec)[2] for name, spec in case.read if name in names]
-    known = [first for first in firsts if first is not None]
-    if not known:
-        return ""
-    return f"; a phase is off by {TOLERANCE} rad from position {min(known)}"
-
-
-def without_runtimes(case: Case, names: Collection[str]) -> Case:
+def leave_out(case: AuditCase, names: Collection[str]) -> AuditCase:
+    """Return the case without some runtimes."""
     left = [each for each in case.readings if each.runtime.name not in names]
     return replace(case, readings=left)
 
 
-def differences(case: Case) -> Iterator[Finding]:
+def describe_phase(case: AuditCase, names: Collection[str]) -> str:
+    """Say from which position on the phases of these runtimes are off, if they are."""
+    positions = []
+    for name, spec in case.specs:
+        position = case.compare(spec)[2]
+        if name in names and position is not None:
+            positions.append(position)
+    if not positions:
+        return ""
+    return f"; a phase is off by {TOLERANCE} rad from position {min(positions)}"
+
+
+# Rules: contradictions, refusals, and runtimes that rotate by something else.
+
+
+def find_errors(case: AuditCase) -> Iterator[Finding]:
+    """Find contradictions, refusals, and runtimes that rotate by something else."""
+    old = case.block.get("type")
+    new = case.block.get("rope_type")
+    if old and new and old != new and (old, new) not in SAME_TYPES:
+        yield make_finding("E01", level="error", old=old, new=new)
+
+    encoding = case.document.encoding
+    if encoding:
+        yield make_finding("E09", level="error", encoding=encoding)
+    for reason, names in case.group_problems("refused").items():
+        yield blame_runtimes(case, "E02", names, reason=reason)
+
+    for reason, names in case.group_problems("not modelled").items():
+        if reason.startswith("base must be"):
+            yield make_finding("E03", "none", "error", names=names, reason=reason)
+    yield from find_other_bases(case)
+    yield from find_scaling_not_applied(case)
+
+    reference = case.reference.runtime.name
+    right = case.spec.rotary_dim
+    for width, names in case.group(lambda spec: spec.rotary_dim).items():
+        if width != right:
+            about = {"width": width, "reference": reference, "right": right}
+            yield blame_runtimes(case, "W06", names, **about)
+
+
+def find_other_bases(case: AuditCase) -> Iterator[Finding]:
+    """Find runtimes that take another base."""
+    config = case.document.config
+    right = case.spec.base
+    for base, names in case.group(lambda spec: spec.base).items():
+        if math.isclose(base, right, rel_tol=1e-7):
+            continue  # float32 holds it in a GGUF file
+
+        source = ""
+        for _, spec in case.specs:
+            if spec.base == base and not source:
+                source = spec.base_source
+        wanted = base if base == config.get("rotary_emb_base") else right
+        if source.startswith("--"):
+            fix = f"leave {source} off"
+        elif config.get("rope_theta") != wanted:
+            fix = f'write "rope_theta": {wanted!r} at top level'
+        elif "llama.cpp" in names:  # the key is passed over
+            fix = f"--rope-freq-base {wanted!r}"
+        else:
+            fix = ""
+        about = {"base": typed(base), "right": typed(right), "source": source}
+        yield blame_runtimes(case, "E03", names, fix=fix, **about)
+
+
+def find_scaling_not_applied(case: AuditCase) -> Iterator[Finding]:
+    """Find runtimes that pass over a scaling: by a factor of 1 from the lengths, or
+    in any case, which are two causes.
+    """
+    fix = fix_ratio(case)
+    by_ratio, others = [], []
+    specs = dict(case.specs)
+    for name in list_unscaled(case):
+        if fix and isinstance(specs[name].scaling, Yarn):
+            by_ratio.append(name)
+        else:
+            others.append(name)
+
+    if by_ratio:
+        ratio = case.maximum / case.block[ORIGINAL]
+        why = f": their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
+        yield blame_runtimes(case, "E08", by_ratio, kind=case.kind, why=why, fix=fix)
+    if others:
+        instead = "ropelab emit --target, for the form that it reads"
+        yield blame_runtimes(case, "E08", others, kind=case.kind, why="", fix=instead)
+
+
+def find_contradictions(case: AuditCase) -> Iterator[Finding]:
+    """Find keys that contradict each other, or that few or no runtimes read."""
+    _, text = language_part(case.document.config)
+    stated = [text.get(key) for key in VLLM_LENGTHS]
+    multiplied = []
+    for name, spec in case.specs:
+        claimed = spec.claimed_len or 0
+        if spec.multiplied and claimed > spec.multiplied and claimed not in stated:
+            multiplied.append(((claimed, spec.multiplied), name))
+    for (claimed, length), names in grouped(multiplied).items():
+        yield make_finding("E07", names=names, claimed=claimed, length=length)
+
+    in_block = family_of(case.reference.model_type).rope
+    for use in case.reference.keys:
+        *parents, key = use.path.split(".")
+        if parents and key in in_block:
+            continue  # the class itself puts it into the block
+        close = near(use.path)
+        # A name that holds a known one is a key of its own: rope_interleave_factor.
+        if not meaning(use.path) and close and close not in use.path:
+            yield make_finding("W01", "unknown", path=use.path, close=close)
+        elif use.path.endswith(".attn_factor"):
+            yield make_finding("W01", "one", path=use.path)
+
+    # Some runtimes take the factor from the file, others the ratio of the lengths.
+    fix = fix_ratio(case)
+    if fix and not list_unscaled(case):
+        original = case.block[ORIGINAL]
+        by_ratio = list_scaled_by_ratio(case)
+        yield make_finding(
+            "W02",
+            factor=case.block["factor"],
+            maximum=case.maximum,
+            original=original,
+            ratio=case.maximum / original,
+            who=", ".join(by_ratio) or "none of these runtimes",
+            off=describe_phase(case, by_ratio),
+            fix=fix,
+        )
+
+
+# Rules: other numbers in the same scaling.
+
+
+def find_differences(case: AuditCase) -> Iterator[Finding]:
     """Find runtimes that scale by other numbers than the reference."""
     right = case.spec
     # One finding for a cause: what follows from it is not listed again.
-    case = without_runtimes(case, {*explained(case), *scaled_by_ratio(case)})
+    case = leave_out(case, list_explained(case))
     # Every runtime has another default for a missing original length.
-    elsewhere = started_elsewhere(case)
+    elsewhere = list_started_elsewhere(case)
     if elsewhere:
-        groups = case.grouped(lambda spec: spec.trained_len)
+        parts = []
+        for length, names in case.group(lambda spec: spec.trained_len).items():
+            parts.append(f"{', '.join(names)} {length}")
         fix = "" if ORIGINAL in case.block else f"{ORIGINAL} inside the block"
-        by = "; ".join(f"{names} {length}" for length, names in groups.items())
         off = describe_phase(case, elsewhere)
-        yield found("W03", by=by, off=off, fix=fix)
-        case = without_runtimes(case, elsewhere)
+        yield make_finding("W03", by="; ".join(parts), off=off, fix=fix)
+        case = leave_out(case, elsewhere)
 
-    wanted, reference = right.logit_multiplier, case.reference.runtime.name
-    # Rounded, because runtimes form the same factor in several orders.
-    for value, names in case.grouped(
-        lambda s: float(f"{s.logit_multiplier:.9g}")
-    ).items():
-        if not math.isclose(value, wanted, rel_tol=1e-8):
-            yield found(
-                "W04", names=names, value=value, reference=reference, wanted=wanted
-            )
-
-    for (about, largest, first), names in case.grouped(case.apart).items():
-        if first is not None:
-            several = ", " in names
-            apart = "are off" if several else "is off"
-            if largest:
-                verb = "have" if several else "has"
-                apart = f"{verb} frequencies up to {largest:.4g} times off"
-            place: dict[str, Any] = {
-                "length": case.length,
-                "tolerance": TOLERANCE,
-                "first": first,
-            }
-            words = shorten_numbers(about)
-            yield found("W05", names=names, about=words, apart=apart, **place)
-
+    yield from find_other_numbers(case)
     if isinstance(right.scaling, DynamicNtk):
-        yield found("W07", trained=right.trained_len)
+        yield make_finding("W07", trained=right.trained_len)
 
-    # 64 tokens are below every original length, so that the short table is the right
-    # one.
-    names = case.named(lambda s: distance(s, right, 64)[1] is not None)
-    if names and isinstance(right.scaling, LongRope):
-        yield found("W08", names=names)
+    if isinstance(right.scaling, LongRope):
+        # 64 tokens are below every original length, where the short table is right.
+        other_tables = []
+        for name, spec in case.specs:
+            if measure_distance(spec, right, 64)[1] is not None:
+                other_tables.append(name)
+        if other_tables:
+            yield make_finding("W08", names=other_tables)
 
 
-def lengths(case: Case) -> Iterator[Finding]:
+def find_other_numbers(case: AuditCase) -> Iterator[Finding]:
+    """Find other factors on the logits, and other frequencies."""
+    reference = case.reference.runtime.name
+    wanted = case.spec.logit_multiplier
+    # Rounded, because runtimes form the same factor in several orders.
+    multipliers = case.group(lambda spec: float(f"{spec.logit_multiplier:.9g}"))
+    for value, names in multipliers.items():
+        if not math.isclose(value, wanted, rel_tol=1e-8):
+            about = {"value": value, "reference": reference, "wanted": wanted}
+            yield make_finding("W04", names=names, **about)
+
+    for (method, ratio, position), names in case.group(case.compare).items():
+        if position is None:
+            continue
+        several = len(names) > 1
+        if ratio:
+            verb = "have" if several else "has"
+            apart = f"{verb} frequencies up to {ratio:.4g} times off"
+        else:
+            apart = "are off" if several else "is off"
+        yield make_finding(
+            "W05",
+            names=names,
+            about=shorten_numbers(method),
+            apart=apart,
+            length=case.length,
+            tolerance=TOLERANCE,
+            first=position,
+        )
+
+
+# Rules: lengths.
+
+
+def find_length_differences(case: AuditCase) -> Iterator[Finding]:
     """Find lengths that differ between runtimes, or that the scaling does not reach or
     exceeds.
     """
     # Those that multiply have a finding of their own.
-    groups = grouped(
-        (spec.claimed_len, "" if spec.multiplied else n) for n, spec in case.read
-    )
-    plain = {
-        length: ", ".join(filter(None, names))
-        for length, names in groups.items()
-        if length
-    }
-    parts = [f"{length} in {names}" for length, names in plain.items() if names]
+    parts = []
+    for length, names in case.group(lambda spec: spec.claimed_len).items():
+        specs = dict(case.specs)
+        plain = [name for name in names if not specs[name].multiplied]
+        if length and plain:
+            parts.append(f"{length} in {', '.join(plain)}")
     if len(parts) > 1:
-        yield found("W15", by="; ".join(parts))
+        yield make_finding("W15", by="; ".join(parts))
 
-    factor = getattr(case.spec.scaling, "factor", 1.0)
-    limit = factor * case.spec.trained_len
-    low = {
-        n: s.claimed_len
-        for n, s in case.read
-        if s.claimed_len and s.claimed_len < limit
-    }
-    if (
-        factor > 1
-        and isinstance(case.spec.scaling, Yarn)
-        and low
-        and not of_ratio(case)
-    ):
-        claims = " or ".join(str(length) for length in sorted(set(low.values())))
-        yield found("W10", limit=limit, names=", ".join(low), claims=claims)
+    scaling = case.spec.scaling
+    if not isinstance(scaling, Yarn) or scaling.factor <= 1 or fix_ratio(case):
+        return
+    limit = scaling.factor * case.spec.trained_len
+    low = {}
+    for name, spec in case.specs:
+        if spec.claimed_len and spec.claimed_len < limit:
+            low[name] = spec.claimed_len
+    if low:
+        claims = " or ".join(str(length) for length in sorted({*low.values()}))
+        yield make_finding("W10", limit=limit, names=[*low], claims=claims)
 
 
-def find_limit(case: Case, name: str, spec: RopeSpec) -> int | None:
+def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
     """Return the tokens up to which a runtime has rotations that the model was made
     for, None without a limit.
     """
     scaling = spec.scaling
     if isinstance(scaling, DynamicNtk):
         return None
+
     # Where all rotating layers have a window, no position is far from another.
-    text = language_part(case.document.config)[1]
+    _, text = language_part(case.document.config)
     if name not in STOPS_BEYOND and find_window(case.reference.model_type, text):
         return None
+
     if isinstance(scaling, LongRope) and isinstance(case.maximum, int):
         # vLLM allows less by itself, and as much as the file has if it is asked.
         return max(spec.length, case.maximum)
@@ -379,24 +442,23 @@ def find_limit(case: Case, name: str, spec: RopeSpec) -> int | None:
     return spec.length
 
 
-def list_exceeded(case: Case) -> list[tuple[int, str]]:
+def list_exceeded(case: AuditCase) -> list[tuple[int, str]]:
     """Return the runtimes that are asked for more tokens than the model has in them,
     each behind its limit.
     """
+    if case.asked is None:
+        return []
+
     exceeded = []
-    for name, spec in case.read:
+    for name, spec in case.specs:
         limit = find_limit(case, name, spec)
-        if (
-            case.asked is not None
-            and limit is not None
-            and case.asked > limit
-            and case.asking in ("", name)
-        ):
+        asking = case.asking in ("", name)
+        if asking and limit is not None and case.asked > limit:
             exceeded.append((limit, name))
     return exceeded
 
 
-def lengths_beyond(case: Case) -> Iterator[Finding]:
+def find_lengths_beyond(case: AuditCase) -> Iterator[Finding]:
     """Find lengths that a server refuses, and those that no position was made for."""
     for limit, names in grouped(list_exceeded(case)).items():
         others = []
@@ -404,47 +466,55 @@ def lengths_beyond(case: Case) -> Iterator[Finding]:
             if name in STOPS_BEYOND:
                 variable = STOPS_BEYOND[name]
                 about = {"asked": case.asked, "limit": limit, "variable": variable}
-                yield blamed(case, "E10", [name], **about)
+                yield blame_runtimes(case, "E10", [name], **about)
             else:
                 others.append(name)
         if others:
-            words = ", ".join(others)
-            yield found("W18", names=words, asked=case.asked, limit=limit)
+            yield make_finding("W18", names=others, asked=case.asked, limit=limit)
 
 
-def files(case: Case) -> Iterator[Finding]:
+# Rules: the file itself.
+
+
+def check_file(case: AuditCase) -> Iterator[Finding]:
     """Find entries of a file that do nothing, entries that it lacks, and a tokenizer's
     limit.
     """
-    if stray := [use.path for use in case.reference.keys if use.note == OUTSIDE]:
-        yield found("W11", "outside", paths=", ".join(stray))
-    takes = {"rope_theta": case.spec.base, "rotary_dim": case.spec.rotary_dim}
-    uses = ((use.path, use.status) for r in case.readings if r.layers for use in r.keys)
-    for path, statuses in grouped(uses).items():
-        own, value = (
-            takes.get(path.split(".")[-1]),
-            value_in(case.document.config, path),
-        )
-        if (
-            own
-            and {*statuses} == {"ignored"}
-            and value not in (None, own)
-            and path not in stray
-        ):
-            yield found("W11", "unread", path=path, value=short(value), own=typed(own))
+    outside = [use.path for use in case.reference.keys if use.note == OUTSIDE]
+    if outside:
+        yield make_finding("W11", "outside", paths=", ".join(outside))
+    yield from find_unread_values(case, outside)
 
     if case.document.kind == "gguf":
         fields = case.document.config
-        kinds = {"base": "rope.freq_base" not in fields}
-        kinds["untyped"] = (
-            "rope.scaling.factor" in fields and "rope.scaling.type" not in fields
-        )
-        kinds["dead"] = "rope.scaling.yarn_attn_factor" in fields
-        yield from (found("W12", kind) for kind, there in kinds.items() if there)
+        if "rope.freq_base" not in fields:
+            yield make_finding("W12", "base")
+        if "rope.scaling.factor" in fields and "rope.scaling.type" not in fields:
+            yield make_finding("W12", "untyped")
+        if "rope.scaling.yarn_attn_factor" in fields:
+            yield make_finding("W12", "dead")
 
-    limit, claimed = case.document.tokenizer_length, case.spec.claimed_len
+    limit = case.document.tokenizer_length
+    claimed = case.spec.claimed_len
     if limit and claimed and limit < claimed:
-        yield found("W14", limit=limit, claimed=claimed)
+        yield make_finding("W14", limit=limit, claimed=claimed)
+
+
+def find_unread_values(case: AuditCase, outside: Collection[str]) -> Iterator[Finding]:
+    """Find values of the base and the width that no runtime takes."""
+    taken = {"rope_theta": case.spec.base, "rotary_dim": case.spec.rotary_dim}
+    uses = []
+    for reading in case.readings:
+        if reading.layers:
+            uses += [(use.path, use.status) for use in reading.keys]
+
+    for path, statuses in grouped(uses).items():
+        own = taken.get(path.split(".")[-1])
+        value = value_in(case.document.config, path)
+        unread = all(status == "ignored" for status in statuses)
+        if own and unread and value not in (None, own) and path not in outside:
+            about: dict[str, Any] = {"value": short(value), "own": typed(own)}
+            yield make_finding("W11", "unread", path=path, **about)
 
 
 def is_trained_scaled(model_type: str) -> bool:
@@ -454,81 +524,108 @@ def is_trained_scaled(model_type: str) -> bool:
     return by_class or family.latent or model_type in TRAINED_SCALED
 
 
-def notes(case: Case) -> Iterator[Finding]:
+def make_notes(case: AuditCase) -> Iterator[Finding]:
     """State the effect of a static factor on short prompts, and the runtimes left
     out.
     """
-    spec, factor = case.spec, getattr(case.spec.scaling, "factor", 1.0)
+    spec = case.spec
+    model_type = case.reference.model_type
     # Of a model that was trained with it, the factor is no news, and stays.
-    if (
-        isinstance(spec.scaling, Yarn)
-        and factor > 1
-        and not is_trained_scaled(case.reference.model_type)
-    ):
-        # Rounded as it is printed: 1 is no factor at all.
-        rounded = f"{spec.logit_multiplier:.4g}"
-        times = "" if rounded == "1" else f"every logit times {rounded}, "
-        yield found("N01", factor=factor, trained=spec.trained_len, times=times)
-        if case.asked and case.asked < factor * spec.trained_len:
-            need = max(1.0, case.asked / spec.trained_len)
-            yield found("N02", asked=case.asked, need=need, factor=factor)
-    kind = (case.reference.model_type, spec.length)
-    if kind in TRAINED and isinstance(spec.scaling, Unscaled):
-        yield found("N07", kind=kind[0], trained=TRAINED[kind], allowed=kind[1])
-    if case.document.kind == "config" and not case.reference.model_type:
-        yield found("N06")
-    if left := case.unread("not modelled"):
-        parts = (f"{', '.join(names)} ({problem})" for problem, names in left.items())
-        yield found("N03", runtimes="; ".join(parts))
+    static = isinstance(spec.scaling, Yarn) and spec.scaling.factor > 1
+    if static and not is_trained_scaled(model_type):
+        yield from note_static_factor(case)
+
+    trained = TRAINED.get((model_type, spec.length))
+    if trained is not None and isinstance(spec.scaling, Unscaled):
+        about = {"trained": trained, "allowed": spec.length}
+        yield make_finding("N07", kind=model_type, **about)
+    if case.document.kind == "config" and not model_type:
+        yield make_finding("N06")
+
+    parts = []
+    for problem, names in case.group_problems("not modelled").items():
+        parts.append(f"{', '.join(names)} ({problem})")
+    if parts:
+        yield make_finding("N03", runtimes="; ".join(parts))
 
 
-def collect(case: Case, beside: Sequence[Aspect]) -> tuple[Finding, ...]:
+def note_static_factor(case: AuditCase) -> Iterator[Finding]:
+    """State what YaRN does to short prompts, and the factor that is enough."""
+    spec = case.spec
+    factor = getattr(spec.scaling, "factor", 1.0)
+    # Rounded as it is printed: 1 is no factor at all.
+    rounded = f"{spec.logit_multiplier:.4g}"
+    times = "" if rounded == "1" else f"every logit times {rounded}, "
+    yield make_finding("N01", factor=factor, trained=spec.trained_len, times=times)
+
+    if case.asked and case.asked < factor * spec.trained_len:
+        need = max(1.0, case.asked / spec.trained_len)
+        yield make_finding("N02", asked=case.asked, need=need, factor=factor)
+
+
+def collect_findings(case: AuditCase, beside: Sequence[Aspect]) -> tuple[Finding, ...]:
     """Return all findings, worst first; those of one level in the order of the
     rules.
     """
-    every = [*errors(case), *lengths_beyond(case)]
-    every += [found("W16", aspect=one.in_words()) for one in beside if one.differs]
-    every += [
-        found("N04", aspect=a.in_words()) for a in beside if a.unread and not a.differs
-    ]
-    for rule in (contradicting_keys, differences, lengths, files, notes):
-        every += rule(case)
-    return tuple(sorted(every, key=lambda finding: LEVELS.index(finding.level)))
+    findings = [*find_errors(case), *find_lengths_beyond(case)]
+    for aspect in beside:
+        if aspect.differs:
+            findings.append(make_finding("W16", aspect=aspect.in_words()))
+    for aspect in beside:
+        if aspect.unread and not aspect.differs:
+            findings.append(make_finding("N04", aspect=aspect.in_words()))
+
+    findings += find_contradictions(case)
+    findings += find_differences(case)
+    findings += find_length_differences(case)
+    findings += check_file(case)
+    findings += make_notes(case)
+    return tuple(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))
 
 
-def sizes(case: Case) -> list[float]:
+# A second file as a draft model.
+
+
+def read_sizes(case: AuditCase) -> list[float]:
     """Return the number of layers and their width, as far as the file gives them."""
     _, text = language_part(case.document.config)
-    found = (
-        next((text[name] for name in names if name in text), None) for names in SIZES
-    )
-    return [value for value in found if isinstance(value, int | float)]
+    sizes = []
+    for names in SIZES:
+        given = [text[name] for name in names if name in text]
+        if given and isinstance(given[0], int | float):
+            sizes.append(given[0])
+    return sizes
 
 
-def of_draft(target: Case, draft: Case) -> Iterator[Finding]:
+def compare_draft(target: AuditCase, draft: AuditCase) -> Iterator[Finding]:
     """State what a second file means as the draft model of the first, for speculative
     decoding.
     """
-    mine, its = sizes(target), sizes(draft)
-    larger = any(one < other for one, other in zip(mine, its, strict=False))
-    if min(len(mine), len(its)) < len(SIZES) or mine == its or larger:
+    sizes = read_sizes(target)
+    draft_sizes = read_sizes(draft)
+    if len(sizes) < len(SIZES) or len(draft_sizes) < len(SIZES) or sizes == draft_sizes:
         return
-    ours, theirs = target.spec, draft.spec
-    longest = max(target.asked or 0, ours.length)
-    if theirs.length < longest:
-        yield found(
-            "W17", name=draft.document.name, theirs=theirs.length, longest=longest
-        )
-    differences = {
-        "base": (typed(ours.base), typed(theirs.base)),
-        "scaling": (ours.method, theirs.method),
+    if any(own < other for own, other in zip(sizes, draft_sizes, strict=True)):
+        return
+
+    spec = target.spec
+    longest = max(target.asked or 0, spec.length)
+    reached = draft.spec.length
+    if reached < longest:
+        about: dict[str, Any] = {"theirs": reached, "longest": longest}
+        yield make_finding("W17", name=draft.document.name, **about)
+
+    values = {
+        "base": (typed(spec.base), typed(draft.spec.base)),
+        "scaling": (spec.method, draft.spec.method),
         "factor on logits": (
-            typed(ours.logit_multiplier),
-            typed(theirs.logit_multiplier),
+            typed(spec.logit_multiplier),
+            typed(draft.spec.logit_multiplier),
         ),
     }
-    apart = [
-        f"{n} {its}, not {own}" for n, (own, its) in differences.items() if own != its
-    ]
-    if apart:
-        yield found("N05", apart="; ".join(apart))
+    parts = []
+    for name, (own, other) in values.items():
+        if own != other:
+            parts.append(f"{name} {other}, not {own}")
+    if parts:
+        yield make_finding("N05", apart="; ".join(parts))

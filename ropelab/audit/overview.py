@@ -46,7 +46,7 @@ SLOWEST = 1e-300
 
 
 @dataclass(frozen=True)
-class Case:
+class AuditCase:
     """A document as the runtimes read it, and the question about it."""
 
     document: Document
@@ -63,50 +63,55 @@ class Case:
 
     @property
     def maximum(self) -> Any:
-        return language_part(self.document.config)[1].get(MAXIMUM)
+        _, text = language_part(self.document.config)
+        return text.get(MAXIMUM)
 
     @property
     def block(self) -> Mapping[str, Any]:
-        return rope_block(language_part(self.document.config)[1])[1]
+        _, text = language_part(self.document.config)
+        _, block = rope_block(text)
+        return block
 
     @property
     def kind(self) -> Any:
         return self.block.get("rope_type") or self.block.get("type")
 
     @property
-    def read(self) -> list[tuple[str, RopeSpec]]:
+    def specs(self) -> list[tuple[str, RopeSpec]]:
         """The runtimes that read the file by name, with their main specs."""
         return [(r.runtime.name, r.main) for r in self.readings if r.main is not None]
 
-    def unread(self, outcome: str) -> dict[str, list[str]]:
+    def group_problems(self, outcome: str) -> dict[str, list[str]]:
         """Return the runtimes of an outcome other than `read`, by the problem."""
-        return grouped(
-            (r.problem, r.runtime.name) for r in self.readings if r.outcome == outcome
-        )
+        pairs = []
+        for reading in self.readings:
+            if reading.outcome == outcome:
+                pairs.append((reading.problem, reading.runtime.name))
+        return grouped(pairs)
 
-    def named(self, test: Callable[[RopeSpec], Any]) -> str:
-        return ", ".join(name for name, spec in self.read if test(spec))
-
-    def grouped(self, value: Callable[[RopeSpec], Any]) -> dict[Any, str]:
+    def group(self, value: Callable[[RopeSpec], Any]) -> dict[Any, list[str]]:
         """Return the runtimes that read the file, by something of their spec."""
-        groups = grouped((value(spec), name) for name, spec in self.read)
-        return {value: ", ".join(names) for value, names in groups.items()}
+        return grouped((value(spec), name) for name, spec in self.specs)
 
-    def apart(self, spec: RopeSpec) -> tuple[str, float | None, int | None]:
+    def compare(self, spec: RopeSpec) -> tuple[str, float | None, int | None]:
         """Return method and distance from the reference; none if base or width
         differ.
         """
         if spec.base != self.spec.base or spec.rotary_dim != self.spec.rotary_dim:
             return "", None, None
-        return spec.method, *distance(spec, self.spec, self.length)
+        ratio, position = measure_distance(spec, self.spec, self.length)
+        return spec.method, ratio, position
 
-    def layers(self, reading: Reading) -> Iterator[tuple[str, RopeSpec, RopeSpec]]:
+    def list_layers(self, reading: Reading) -> Iterator[tuple[str, RopeSpec, RopeSpec]]:
         """Yield a runtime's layer types: name, spec, and that of the reference."""
         for layer, spec in reading.layers.items():
             yield layer, spec, self.reference.layers.get(layer) or self.spec
 
 
-def runtimes(case: Case) -> Rows:
+def list_runtimes(case: AuditCase) -> Rows:
+    """Return a row per runtime and layer type: what is rotated, and how far it is from
+    the reference.
+    """
     rows: list[dict[str, Any]] = []
     for reading in case.readings:
         about = {
@@ -117,9 +122,10 @@ def runtimes(case: Case) -> Rows:
         }
         if not reading.layers:
             rows.append({**about, "layers": "all", "problem": reading.problem})
-        for layer, spec, other in case.layers(reading):
+
+        for layer, spec, other in case.list_layers(reading):
             counts = roles(spec.plan(case.length), spec.geometry)
-            ratio, position = distance(spec, other, case.length)
+            ratio, position = measure_distance(spec, other, case.length)
             row = {
                 **about,
                 "layers": layer,
@@ -138,98 +144,118 @@ def runtimes(case: Case) -> Rows:
     return rows
 
 
-def distance(
+def measure_distance(
     spec: RopeSpec, other: RopeSpec, length: int
 ) -> tuple[float | None, int | None]:
     """Return the largest ratio of frequencies (None: no pairs in common), first
     position off.
     """
-    ours, theirs = spec.inv_freq(length), other.inv_freq(length)
+    ours = spec.inv_freq(length)
+    theirs = other.inv_freq(length)
     if ours.shape != theirs.shape:
         return None, 1
     # Another order of operations changes the last places, which means nothing.
     if np.allclose(ours, theirs, rtol=1e-9, atol=0):
         return 1.0, None
+
     position = math.ceil(TOLERANCE / float(np.abs(ours - theirs).max()))
     rotating = (ours > SLOWEST) & (theirs > SLOWEST)
     logs = np.abs(np.log(ours[rotating] / theirs[rotating]))
-    return float(np.exp(logs.max())) if logs.size else None, position
+    ratio = float(np.exp(logs.max())) if logs.size else None
+    return ratio, position
 
 
-def keys(case: Case) -> Rows:
-    uses = (
-        (reading.runtime.name, use) for reading in case.readings for use in reading.keys
-    )
-    config, rows = case.document.config, []
-    for path, found in grouped((use.path, (name, use)) for name, use in uses).items():
-        status, note = {name: use.status for name, use in found}, found[0][1].note
+def list_keys(case: AuditCase) -> Rows:
+    """Return a row per key about rotation: its value, meaning and status by runtime."""
+    uses = []
+    for reading in case.readings:
+        for use in reading.keys:
+            uses.append((use.path, (reading.runtime.name, use)))
+
+    rows = []
+    for path, by_runtime in grouped(uses).items():
+        status = {name: use.status for name, use in by_runtime}
         if path.split(".")[-1] in LAYER_KEYS:
             for name in status:
                 # Readers know nothing of these keys, which name layers, not angles.
                 if find_rule(case.reference.model_type, name) == "listed":
                     status[name] = "used"
-        # The keys of a GGUF file have dots themselves.
-        value = config[path] if path in config else value_in(config, path)
-        if value is ABSENT:
-            value = "from a flag"
-        elif isinstance(value, list | dict):
-            value = f"{type(value).__name__} of {len(value)}"
-        does = meaning(path)
-        if not does:
-            close = near(path)
-            does = f"not known; did you mean {close}?" if close else "not known"
+        _, first_use = by_runtime[0]
         row = {
             "key": path,
-            "value": short(value),
-            "does": does,
+            "value": describe_value(case.document.config, path),
+            "does": describe_key(path),
             "status": status,
-            "note": note,
+            "note": first_use.note,
         }
         rows.append(row)
     return rows
 
 
-def pairs(case: Case) -> Rows:
+def describe_value(config: Mapping[str, Any], path: str) -> str:
+    """Return the value at a path in a few words."""
+    # The keys of a GGUF file have dots themselves.
+    value = config[path] if path in config else value_in(config, path)
+    if value is ABSENT:
+        return "from a flag"
+    if isinstance(value, list | dict):
+        return f"{type(value).__name__} of {len(value)}"
+    return short(value)
+
+
+def describe_key(path: str) -> str:
+    """Return what a key does, or which one may be meant."""
+    known_meaning = meaning(path)
+    if known_meaning:
+        return known_meaning
+    close = near(path)
+    return f"not known; did you mean {close}?" if close else "not known"
+
+
+def list_pairs(case: AuditCase) -> Rows:
+    """Return a row per runtime, layer type and pair: its frequency beside that of the
+    reference.
+    """
     rows = []
     for reading in case.readings:
-        for layer, spec, other in case.layers(reading):
-            ours, theirs = (one.inv_freq(case.length).tolist() for one in (spec, other))
-            rows += [
-                {
+        for layer, spec, other in case.list_layers(reading):
+            frequencies = spec.inv_freq(case.length).tolist()
+            references = other.inv_freq(case.length).tolist()[: len(frequencies)]
+            for pair, (value, right) in enumerate(zip_longest(frequencies, references)):
+                wavelength = 2 * math.pi / value if value > SLOWEST else None
+                ratio = None
+                if right is not None and right > SLOWEST:
+                    ratio = value / right
+                row = {
                     "runtime": reading.runtime.name,
                     "layers": layer,
                     "pair": pair,
                     "inv_freq": value,
-                    "wavelength_tokens": 2 * math.pi / value
-                    if value > SLOWEST
-                    else None,
-                    "ratio": value / right
-                    if right is not None and right > SLOWEST
-                    else None,
+                    "wavelength_tokens": wavelength,
+                    "ratio": ratio,
                 }
-                for pair, (value, right) in enumerate(
-                    zip_longest(ours, theirs[: len(ours)])
-                )
-            ]
+                rows.append(row)
     return rows
 
 
-def context(case: Case) -> Rows:
+def list_contexts(case: AuditCase) -> Rows:
     """Return lengths, rotations and bounds on the base, a row per layer type of the
     reference.
     """
-    rows, length = [], case.length
+    rows = []
+    length = case.length
     for layer, spec in case.reference.layers.items():
         scaled = spec.inv_freq(length)
         rotating = scaled[scaled > 0]
+        slowest = 0.0
+        if rotating.size:
+            slowest = float(rotating.min() * length / (2 * math.pi))
+
         # Pairs that complete no rotation within the trained length have unseen angles
         # beyond it.
         unscaled = np.asarray(spec.geometry.inv_freq, dtype=np.float64)
         unfinished = np.flatnonzero(unscaled * spec.trained_len < 2 * math.pi)
         one_turn = one_rotation_base(spec.rotary_dim, length)
-        slowest = (
-            float(rotating.min() * length / (2 * math.pi)) if rotating.size else 0.0
-        )
         row = {
             "layers": layer,
             "trained_tokens": spec.trained_len,
@@ -247,47 +273,53 @@ def context(case: Case) -> Rows:
     return rows
 
 
-def model_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
+def find_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
     """Return the number format that is given, else the file's own if known, else
     bfloat16.
     """
     if given:
         return FORMATS[known("--dtype", given, FORMATS)]
-    for part in (language_part(config)[1], config):
+
+    _, text = language_part(config)
+    for part in (text, config):
         for key in ("dtype", "torch_dtype"):
-            if (
-                isinstance(part.get(key), str)
-                and part[key].removeprefix("torch.") in FORMATS
-            ):
-                return FORMATS[part[key].removeprefix("torch.")]
+            value = part.get(key)
+            name = value.removeprefix("torch.") if isinstance(value, str) else ""
+            if name in FORMATS:
+                return FORMATS[name]
     return FORMATS["bfloat16"]
 
 
-def precision(case: Case, dtype: FloatFormat) -> Rows:
+def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
     """Return a row per cast chain: its worst errors over all positions, and the first
     beyond.
     """
     last = min(case.length, LONGEST)
-    chains = {reading.runtime.name: reading.runtime.chain for reading in case.readings}
-    read, rows = dict(case.read), []
-    if "sglang" in read and isinstance(read["sglang"].scaling, LongRope):
-        # it keeps longrope's tables in the model's format
-        chains["sglang"] = MODEL_FORMAT
-    for preset, names in grouped((chains[name], name) for name in read).items():
-        spec = read[names[0]]  # of one chain, the frequencies of its first runtime
+    specs = dict(case.specs)
+    presets = {each.runtime.name: each.runtime.chain for each in case.readings}
+    if "sglang" in specs and isinstance(specs["sglang"].scaling, LongRope):
+        # It keeps longrope's tables in the model's format.
+        presets["sglang"] = MODEL_FORMAT
+
+    rows = []
+    for preset, names in grouped((presets[name], name) for name in specs).items():
+        # The runtimes of one chain are searched with the frequencies of the first.
+        spec = specs[names[0]]
         spectrum = Spectrum(spec.inv_freq(case.length), spec.base, spec.rotary_dim)
         plan = PRESETS[preset].plan
-        chain = Chain(
-            replace(plan, table=dtype) if preset == MODEL_FORMAT else plan, spectrum
-        )
+        if preset == MODEL_FORMAT:
+            plan = replace(plan, table=dtype)
+        chain = Chain(plan, spectrum)
+
         # Every position is searched, as in `precision`, in the order of the bounds on
         # its error.
         whole = worst(chain, 0, last)
-        by_octave = (
-            worst(chain, start, stop - start) for start, stop in octaves(0, last)
-        )
-        within = whole.error_rad <= TOLERANCE
-        beyond = None if within else first_beyond(chain, by_octave, TOLERANCE)
+        beyond = None
+        if not whole.error_rad <= TOLERANCE:
+            by_octave = (
+                worst(chain, start, stop - start) for start, stop in octaves(0, last)
+            )
+            beyond = first_beyond(chain, by_octave, TOLERANCE)
         row = {
             "chain": preset,
             "runtimes": ", ".join(names),
@@ -307,8 +339,7 @@ def agrees(ours: RopeSpec, theirs: RopeSpec) -> bool:
     logits.
     """
     # Inside the trained length and far beyond it; other widths are off at any length.
-    lengths = (64, 2 * max(theirs.trained_len, theirs.length))
-    equal = all(distance(ours, theirs, length)[1] is None for length in lengths)
-    return equal and math.isclose(
-        ours.logit_multiplier, theirs.logit_multiplier, rel_tol=1e-9
-    )
+    for length in (64, 2 * max(theirs.trained_len, theirs.length)):
+        if measure_distance(ours, theirs, length)[1] is not None:
+            return False
+    return math.isclose(ours.logit_multiplier, theirs.logit_multiplier, rel_tol=1e-9)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ropelab.audit.overview import Case, agrees, distance
+from ropelab.audit.overview import AuditCase, agrees, measure_distance
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.rows import Rows
 from ropelab.runs.sentences import shorten_numbers, typed
@@ -23,10 +23,11 @@ class Alike:
         same = ("layers", "base", "rotary_dim", "claimed_tokens")
         if any(self.row[name] != row[name] for name in same):
             return False
-        return agrees(spec, self.spec) and distance(spec, self.spec, length)[1] is None
+        _, position = measure_distance(spec, self.spec, length)
+        return position is None and agrees(spec, self.spec)
 
 
-def group_alike(case: Case, rows: Rows) -> list[tuple[str, str]]:
+def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
     """Return in words what runtimes compute, and the names of those that compute it.
 
     ``rows`` is the table of runtimes. A name with a star was read from source only.

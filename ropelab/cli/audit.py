@@ -115,7 +115,7 @@ def audit(
         for name in files
     ]
     difference = audited.compare(*audits) if len(audits) == 2 else None
-    as_draft = [*findings.of_draft(*audits)] if len(audits) == 2 else []
+    as_draft = [*findings.compare_draft(*audits)] if len(audits) == 2 else []
     if figures:
         from ropelab.runs.store import check_writable
         from ropelab.show import drawn
@@ -194,14 +194,14 @@ def show_audit(audit: "Audit", verbose: bool, flags: "Sequence[str]") -> None:
         print_line("")
 
     if verbose:
-        show_tables(audited.short_tables(audit))
+        show_tables(audited.shorten_tables(audit))
     else:
         groups = words.group_alike(audit, audit.rows["runtimes"])
         for text, names in groups:
             terminal.show_paragraph(f"{text}: {names}", hanging=4)
         if any("*" in names for _, names in groups):
             print_line("* read from source, not run")
-        left = audit.unread("not modelled").values()
+        left = audit.group_problems("not modelled").values()
         count = sum(len(names) for names in left)
         if count:
             print_line(f"{count_of(count, 'runtime')} left out (--verbose)")

@@ -626,7 +626,7 @@ def test_models_with_rules_of_their_own_in_some_runtimes() -> None:
         Document("x", "config", {**latent, "rope_scaling": block}), precision=False
     )
     assert not [finding for finding in done.findings if finding.code == "E02"]
-    assert {"vllm", "sglang"} <= {name for name, _ in done.read}
+    assert {"vllm", "sglang"} <= {name for name, _ in done.specs}
     switches = {
         "use_dynamic_ntk": True,
         "use_logn_attn": True,

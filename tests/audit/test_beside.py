@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ropelab.audit.audited import Audit, audit
-from ropelab.audit.findings import of_draft
+from ropelab.audit.findings import compare_draft
 from ropelab.cli.app import main
 from ropelab.readers.document import Document
 
@@ -242,17 +242,19 @@ def test_a_smaller_second_file_is_a_draft_model(
         "max_position_embeddings": 2048,
         "rope_theta": 1e4,
     }
-    found = [*of_draft(audited(target), audited(small))]
+    found = [*compare_draft(audited(target), audited(small))]
     assert [(one.code, one.level) for one in found] == [
         ("W17", "warn"),
         ("N05", "note"),
     ]
     assert "reaches 2048 tokens, the target 131072" in found[0].says
     assert "base 10000, not 1e7; scaling unscaled, not yarn(factor=4" in found[1].says
-    assert not [*of_draft(audited(small), audited(target))]  # the larger is no draft
-    assert not [*of_draft(audited(target), audited(target))]
+    assert not [
+        *compare_draft(audited(small), audited(target))
+    ]  # the larger is no draft
+    assert not [*compare_draft(audited(target), audited(target))]
     same = {**target, "num_hidden_layers": 2}
-    assert not [*of_draft(audited(target), audited(same))]
+    assert not [*compare_draft(audited(target), audited(same))]
     paths = []
     for name, config in (("target", target), ("draft", small)):
         paths.append(str(tmp_path / f"{name}.json"))
