@@ -640,7 +640,7 @@ def test_models_with_rules_of_their_own_in_some_runtimes() -> None:
     }
     qwen["max_position_embeddings"] = 8192
     done = audit(Document("x", "config", qwen), precision=False)
-    assert [name for name, _ in done.read] == ["mlx-lm", "llama.cpp"]
+    assert [name for name, _ in done.specs] == ["mlx-lm", "llama.cpp"]
     assert {finding.code for finding in done.findings} == {"N03", "N04"}
     named = {"model_type": "phi3small", "architectures": ["Phi3SmallForCausalLM"]}
     phi = {
@@ -652,7 +652,7 @@ def test_models_with_rules_of_their_own_in_some_runtimes() -> None:
     done = audit(
         Document("x", "config", {**phi, "rope_position_scale": 1.0}), precision=False
     )
-    assert [(name, spec.base) for name, spec in done.read] == [
+    assert [(name, spec.base) for name, spec in done.specs] == [
         ("sglang", 5e5),
         ("mlx-lm", 5e5),
     ]

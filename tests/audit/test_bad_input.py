@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ropelab.audit.audited import audit, short_tables
+from ropelab.audit.audited import audit, shorten_tables
 from ropelab.readers.document import Document, from_json, load
 from ropelab.readers.families import unrotated
 from ropelab.readers.flags import Flags
@@ -94,7 +94,7 @@ def test_mutated_configurations_are_audited_or_refused(golden, count):
         try:
             result = audit(Document("mutated", "config", config))
             "\n".join(f"{each.says} {each.do}" for each in result.findings)
-            short_tables(result)
+            shorten_tables(result)
             json.dumps(result.rows, allow_nan=False)
         except InputError as error:
             refused += 1
@@ -240,7 +240,7 @@ def test_a_negative_factor_of_dynamic_scaling_has_no_real_base() -> None:
     assert read(runtime, {**LLAMA, "rope_scaling": block}).outcome == "not modelled"
     # Servers would allow a negative number of tokens.
     done = audit(Document("config.json", "config", {**LLAMA, "rope_scaling": block}))
-    assert all(spec.length > 0 for _, spec in done.read)
+    assert all(spec.length > 0 for _, spec in done.specs)
 
 
 def test_layer_types_that_are_all_null_are_said_to_rotate_nothing() -> None:
