@@ -6,7 +6,9 @@ python tools/model_lists.py FOLDER
 FOLDER holds the wheels of vllm, sglang, mlx-lm and exllamav3, the source distribution
 of llama-cpp-python (for llama.cpp's converter), _arch_index.py of
 tensorrt_llm/_torch/models, and tgi.py, text-generation-inference's
-server/text_generation_server/models/__init__.py. They are parsed, not run.
+server/text_generation_server/models/__init__.py. They are parsed, not run. The list of
+a runtime that is not in the folder stays as it is. vLLM's and SGLang's lists have the
+model file behind each name.
 """
 
 import ast
@@ -60,21 +62,29 @@ def vllm(files: Files) -> set[str]:
     )
     # The other tables name models that it runs by transformers' classes, or no longer.
     tables = values(text, r"_(?!TRANSFORMERS|PREVIOUSLY|OOT)[A-Z_]+_MODELS")
-    rows = (
-        key for table in tables if isinstance(table, ast.Dict) for key in table.keys
-    )
-    return {key.value for key in rows if isinstance(key, ast.Constant)}
+    found: set[str] = set()
+    for rows in tables:
+        if not isinstance(rows, ast.Dict):
+            continue
+        for key, value in zip(rows.keys, rows.values, strict=True):
+            if isinstance(key, ast.Constant):
+                module, _ = ast.literal_eval(value)
+                # `vllm.models.NAME` and what is inside that folder.
+                stem = module.removeprefix("vllm.models.").split(".")[0]
+                found.add(f"{key.value}:{stem}")
+    return found
 
 
 def sglang(files: Files) -> set[str]:
     found: set[str] = set()
     for name, text in files:
-        if "srt/models/" in name:
-            for value in values(text, "EntryClass"):
-                nodes = (
-                    value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
-                )
-                found |= {node.id for node in nodes if isinstance(node, ast.Name)}
+        if "srt/models/" not in name:
+            continue
+        stem = name.split("srt/models/")[1].removesuffix(".py")
+        for value in values(text, "EntryClass"):
+            nodes = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+            names = [node.id for node in nodes if isinstance(node, ast.Name)]
+            found |= {f"{one}:{stem}" for one in names}
     return found
 
 
@@ -129,21 +139,25 @@ def architectures() -> dict[str, str]:
 
 
 def main(folder: Path) -> None:
-    def only(pattern: str) -> Path:
-        return next(folder.glob(pattern))
-
-    lists = {
-        "vllm": vllm(in_wheel(only("vllm-*.whl"))),
-        "sglang": sglang(in_wheel(only("sglang-*.whl"))),
-        "mlx-lm": mlx(in_wheel(only("mlx_lm-*.whl"))),
-        "exllamav3": exllamav3(in_wheel(only("exllamav3-*.whl"))),
-        "llama.cpp": llamacpp(in_sources(only("llama_cpp_python-*.tar.gz"))),
-        "tensorrt-llm": tensorrt(only("_arch_index.py").read_text()),
-        "tgi": tgi(only("tgi.py").read_text()),
+    readers: dict[str, tuple[str, Any]] = {
+        "vllm": ("vllm-*.whl", lambda path: vllm(in_wheel(path))),
+        "sglang": ("sglang-*.whl", lambda path: sglang(in_wheel(path))),
+        "mlx-lm": ("mlx_lm-*.whl", lambda path: mlx(in_wheel(path))),
+        "exllamav3": ("exllamav3-*.whl", lambda path: exllamav3(in_wheel(path))),
+        "llama.cpp": (
+            "llama_cpp_python-*.tar.gz",
+            lambda path: llamacpp(in_sources(path)),
+        ),
+        "tensorrt-llm": ("_arch_index.py", lambda path: tensorrt(path.read_text())),
+        "tgi": ("tgi.py", lambda path: tgi(path.read_text())),
     }
-    joined = {name: " ".join(sorted(names)) for name, names in lists.items()}
+    lists = json.loads(TARGET.read_text())
+    for name, (pattern, read) in readers.items():
+        for path in folder.glob(pattern):
+            lists[name] = " ".join(sorted(read(path)))
     kinds = " ".join(f"{kind}:{name}" for kind, name in architectures().items())
-    TARGET.write_text(json.dumps({**joined, "architectures": kinds}, indent=1) + "\n")
+    lists["architectures"] = kinds
+    TARGET.write_text(json.dumps(lists, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -69,6 +69,8 @@ class Family:
     # The keys of these; head_keys in the order in which they win.
     head_keys: tuple[str, ...] = ("head_dim",)
     base_keys: tuple[str, ...] = ("rope_theta",)
+    fixed_base: float | None = None  # a server's model file takes no other
+    unscaled: bool = False  # a server's model file passes no scaling on
     partial_keys: tuple[str, ...] = ("partial_rotary_factor",)
     width_key: str = ""
     # What llama.cpp's converter writes in any case, and scaling types for which it was
@@ -94,15 +96,21 @@ class Family:
     read_by: tuple[str, ...] = ()
     unread: str = ""
     unread_key: str = ""
+    unread_usual: Any = 1  # the value of that key which is read
     unread_odd: bool = False  # where that is not hidden_size / num_attention_heads
     known: bool = False  # the class was asked
     types: Mapping[str, str] = field(default_factory=dict)  # of its keys
     divides: bool = False  # hidden_size has to be a multiple of the heads
 
 
-def family_of(model_type: str, release: str = RELEASE, whole: str = "") -> Family:
+def family_of(
+    model_type: str,
+    release: str = RELEASE,
+    whole: str = "",
+    served: Mapping[str, Any] | None = None,
+) -> Family:
     """Return the facts of a model type; an unknown one has base 10000 and rotates
-    everything.
+    everything. What ``served`` says, the facts of a server's model file, wins.
     """
     outer, model_type = model_type, CLASSES["texts"].get(model_type, model_type)
     row = dict(CLASSES["classes"].get(model_type, {}))
@@ -133,6 +141,7 @@ def family_of(model_type: str, release: str = RELEASE, whole: str = "") -> Famil
             del row["partial_keys"]
         for kind in (outer, model_type):
             row |= _TYPES["stops"][release].get(kind, {})
+    row |= served or {}
     lists = {
         name: tuple(value) for name, value in row.items() if isinstance(value, list)
     }

@@ -1,17 +1,24 @@
 """The runtimes by name, and reading one configuration with all of them."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.resources import files
 from typing import Any, Literal
 
 from ropelab.readers import families
 from ropelab.readers.families import RELEASE, RELEASES, table
 from ropelab.readers.reader import head_dim_of
+from ropelab.readers.served import CLASS_OF, LISTS, SERVED, find_served
 from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, short
-from ropelab.readers.trace import KeyUse, Trace
+from ropelab.readers.trace import (
+    ABSENT,
+    BLOCKS,
+    MAXIMUM,
+    KeyUse,
+    Trace,
+    language_part,
+    value_in,
+)
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.sentences import printable
 
@@ -52,17 +59,6 @@ class Runtime:
         return "compared with what it computed"
 
 
-# Architectures or model types that a runtime has a class for, written by
-# tools/model_lists.py.
-_LISTS = json.loads(
-    (files(__package__) / "model_lists.json").read_text(encoding="utf-8")
-)
-_CLASS_OF = families.REMOTE | dict(
-    pair.split(":") for pair in _LISTS.pop("architectures").split()
-)
-LISTS = {name: frozenset(words.split()) for name, words in _LISTS.items()}
-
-
 def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -> bool:
     """Return True if a runtime has a class for a model; True, too, if its list is not
     known.
@@ -75,7 +71,7 @@ def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -
     named = set(architectures)
     if not named:  # a model of text, and one of text and images
         named = {
-            one for kind in {*kinds, *outer} for one in _CLASS_OF.get(kind, "").split()
+            one for kind in {*kinds, *outer} for one in CLASS_OF.get(kind, "").split()
         }
         named |= {one.replace("CausalLM", "ConditionalGeneration") for one in named}
     return bool(LISTS[name] & {*kinds, *outer, *named})
@@ -179,7 +175,7 @@ def untyped(config: Mapping[str, Any]) -> str:
         return "the class is found by model_type, which is missing"
     # Servers have classes of their own for types of which no list is here; for none of
     # these does a file name a class of transformers.
-    own = isinstance(named, list) and {*_CLASS_OF.values()}.issuperset(map(str, named))
+    own = isinstance(named, list) and {*CLASS_OF.values()}.issuperset(map(str, named))
     types = families.UNASKED | families.FAMILIES.keys() | families.ROTATED
     if str(kind) in types or not own or config.get("auto_map"):
         return ""
@@ -198,7 +194,9 @@ def read(
     """Read a configuration; ``unfound`` is a reason why no class is found by its
     model_type.
     """
-    trace = Trace(config, flags, runtime.release)
+    _, text = language_part(config)
+    served = find_served(runtime.name, config, text)
+    trace = Trace(config, flags, runtime.release, served)
     layers: dict[str, RopeSpec] = {}
     outcome: Outcome = "not modelled"
     try:
@@ -216,12 +214,37 @@ def read(
     return Reading(runtime, layers, trace.uses(), outcome, problem, trace.model_type)
 
 
+def described(runtime: Runtime, trace: Trace) -> bool:
+    """Return True if the code that gives a model type its rotation was read.
+
+    That is its class in transformers, a row of families.toml, or, for a server, its
+    model file; what a file of such a server leaves out is then a default that is not
+    known.
+    """
+    name = trace.family.name
+    if trace.family.known or name in families.FAMILIES:
+        return True
+    if runtime.name not in SERVED:
+        return False
+    silent = []
+    for key in ("rope_theta", MAXIMUM):
+        paths = (key, *(f"{block}.{key}" for block in BLOCKS))
+        if all(value_in(trace.text, path) in (None, ABSENT) for path in paths):
+            silent.append(key)
+    if silent:
+        raise NotModelledError(
+            f"the file has no {silent[0]}, and the default of the class of"
+            f" '{short(name)}' was not read"
+        )
+    return True
+
+
 def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     """Raise NotModelledError for types that a release lacks, and keys that no reader
     computes.
     """
     family = trace.family
-    usual = head_dim_of(trace, ()) if family.unread_odd else 1
+    usual = head_dim_of(trace, ()) if family.unread_odd else family.unread_usual
     given = trace.get(family.unread_key) if family.unread_key else "any"
     if family.unread and given not in (None, usual):
         raise NotModelledError(f"'{family.name}' has {family.unread}")
@@ -263,6 +286,10 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
         raise NotModelledError(
             f"'{short([*kinds, *named][0])}' is not in that release{more}"
         )
+    if trace.served.unread:
+        raise NotModelledError(trace.served.unread)
+    if of_file and family.name and not described(runtime, trace):
+        raise NotModelledError(f"the class of '{short(family.name)}' was not read")
     widths = {"rotary_dim", "rotary_pct", "rope_pct"} - {
         family.width_key,
         *family.partial_keys,

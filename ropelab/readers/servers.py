@@ -62,6 +62,9 @@ class Server(Transformers5):
             raise NotModelledError(
                 "DeepSeek-V4's compressed layers with anything but yarn"
             )
+        if family.fixed_base is not None:
+            settings.mark("rope_theta", "ignored", "the model file has its own base")
+            settings.put("rope_theta", family.fixed_base, "its model file")
         return super().spec(settings)
 
     def head_dim(self, trace: Trace) -> int:
@@ -134,9 +137,10 @@ class Vllm(Server):
 
 class Sglang(Server):
     def kind(self, settings: Settings) -> Any:
+        family = settings.trace.family
         return (
             "default"
-            if settings.trace.family.name in UNSCALED
+            if family.name in UNSCALED or family.unscaled
             else super().kind(settings)
         )
 

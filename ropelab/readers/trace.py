@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ropelab.readers import families
+from ropelab.readers.served import USUAL, Served
 from ropelab.readers.spec import RefusedError, short
 
 Config = Mapping[str, Any]
@@ -43,8 +44,10 @@ class Trace:
         config: Config,
         flags: Config | None = None,
         release: str = families.RELEASE,
+        served: Served = USUAL,
     ) -> None:
         self.whole = config
+        self.served = served  # the server's model file
         # of transformers, whose classes fill in what the file omits
         self.release = release
         self.prefix, self.text = language_part(config)
@@ -64,7 +67,10 @@ class Trace:
     @cached_property
     def family(self) -> families.Family:
         return families.family_of(
-            self.model_type, self.release, str(self.whole.get("model_type"))
+            self.model_type,
+            self.release,
+            str(self.whole.get("model_type")),
+            self.served.facts,
         )
 
     def has(self, path: str) -> bool:

@@ -46,13 +46,15 @@ def test_deepseek_v4_rotates_what_its_own_function_rotates() -> None:
 
 
 def test_vllm_rotates_the_last_features_too() -> None:
-    config = {
-        "model_type": "mistral3",
-        "architectures": ["Mistral3ForConditionalGeneration"],
-        "text_config": MISTRAL4,
+    yarn = {
+        "rope_type": "yarn",
+        "factor": 16,
+        "original_max_position_embeddings": 65536,
     }
+    config = {**DEEPSEEK4, "architectures": ["DeepseekV4ForCausalLM"]}
+    config["rope_scaling"] = yarn
     reading = registry.read(registry.RUNTIMES["vllm"], config)
-    assert reading.layers["all"].rotated == range(64, 128)
+    assert reading.layers["main"].rotated == range(448, 512)
 
 
 def test_a_place_has_to_fit_into_the_head() -> None:

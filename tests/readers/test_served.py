@@ -1,0 +1,113 @@
+"""Model types that servers run by files of their own: read, or nothing is said."""
+
+from typing import Any
+
+import pytest
+
+from ropelab.readers import registry
+from ropelab.readers.document import from_json
+from ropelab.readers.families import table
+from ropelab.readers.served import FILES, SERVED, find_file
+from ropelab.runs.errors import InputError
+
+SIZES = {
+    "hidden_size": 1024,
+    "num_attention_heads": 8,
+    "max_position_embeddings": 4096,
+    "rope_theta": 5e5,
+}
+
+
+def read(runtime: str, kind: str, name: str, **keys: Any) -> registry.Reading:
+    config = {"model_type": kind, "architectures": [name], **SIZES, **keys}
+    return registry.read(registry.RUNTIMES[runtime], config)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "kind", "name"),
+    [
+        ("vllm", "dory", "DoryForCausalLM"),
+        ("vllm", "k2_horizon", "K2HorizonForCausalLM"),
+        ("vllm", "deepseek_v41", "DeepseekV41ForCausalLM"),
+        ("vllm", "bailing_moe_v3", "BailingMoeV3ForCausalLM"),
+        ("sglang", "grok-1", "Grok1ForCausalLM"),
+        ("sglang", "gigachat35", "GigaChat35ForCausalLM"),
+        ("sglang", "jet_nemotron", "JetNemotronForCausalLM"),
+        ("sglang", "minicpm_sala", "MiniCPMSALAForCausalLM"),
+        ("tensorrt-llm", "odd", "LlamaForCausalLM"),
+        ("llama.cpp", "odd", "LlamaForCausalLM"),
+        ("transformers-5", "odd", "LlamaForCausalLM"),
+    ],
+)
+def test_nothing_is_said_of_code_that_was_not_read(
+    runtime: str, kind: str, name: str
+) -> None:
+    reading = read(runtime, kind, name)
+    assert reading.outcome == "not modelled"
+    assert not reading.layers
+
+
+@pytest.mark.parametrize("missing", ["rope_theta", "max_position_embeddings"])
+def test_a_default_of_code_that_comes_with_the_weights_is_not_guessed(
+    missing: str,
+) -> None:
+    assert read("vllm", "solar", "SolarForCausalLM").outcome == "read"
+    silent = read("vllm", "solar", "SolarForCausalLM", **{missing: None})
+    assert silent.outcome == "not modelled"
+
+
+def test_alibi_is_no_rotation() -> None:
+    raw = b'{"model_type": "step1", "num_attention_heads": 8, "rope_theta": 1e4}'
+    with pytest.raises(InputError, match="no rotary positions"):
+        from_json("config.json", raw)
+
+
+@pytest.mark.parametrize("runtime", ["vllm", "sglang"])
+def test_ernie_with_images_turns_neighbouring_features(runtime: str) -> None:
+    name = "Ernie4_5_VLMoeForConditionalGeneration"
+    reading = read(runtime, "ernie4_5_moe_vl", name)
+    assert reading.layers["all"].pairing == "interleaved"
+
+
+@pytest.mark.parametrize("runtime", ["vllm", "sglang"])
+def test_mistral_4_has_no_class_in_the_servers(runtime: str) -> None:
+    text = {**SIZES, "model_type": "mistral4", "qk_rope_head_dim": 64}
+    name = "Mistral3ForConditionalGeneration"
+    assert read(runtime, "mistral3", name, text_config=text).outcome == "not modelled"
+
+
+def test_hy_v4_is_paired_by_each_runtime_in_its_own_way() -> None:
+    found = {
+        name: read(name, "hy_v4", "HYV4ForCausalLM", qk_rope_head_dim=64)
+        for name in ("transformers-5", "vllm")
+    }
+    assert found["transformers-5"].layers["all"].pairing == "half"
+    assert found["vllm"].layers["all"].pairing == "interleaved"
+
+
+def test_sglangs_exaone_4_has_a_base_of_its_own() -> None:
+    reading = read("sglang", "exaone4", "Exaone4ForCausalLM")
+    assert {spec.base for spec in reading.layers.values()} == {1e6}
+    assert {key.status for key in reading.keys if key.path == "rope_theta"} == {
+        "ignored"
+    }
+
+
+@pytest.mark.parametrize("runtime", sorted(SERVED))
+def test_every_row_names_a_file_that_the_server_lists(runtime: str) -> None:
+    rows = table("served")[runtime]
+    listed = {*FILES[runtime].values()}
+    inner = {*rows["texts"].values()} - {"text"}
+    outer = {name for name in rows["texts"] if name not in FILES[runtime]}
+    known = {*rows["read"].split(), *rows["files"]}
+    assert outer <= listed
+    assert inner <= known
+    assert known - listed <= inner  # files that only serve as a language part
+    assert not {*rows["read"].split()} & {*rows["files"]}
+
+
+def test_the_file_of_an_architecture() -> None:
+    part = {"architectures": ["Odd", "LlamaForCausalLM"]}
+    assert find_file("vllm", part) == ("LlamaForCausalLM", "llama")
+    assert find_file("vllm", {"model_type": "qwen3"}) == ("Qwen3ForCausalLM", "qwen3")
+    assert find_file("vllm", {"model_type": "odd"}) == ("", "")
