@@ -24,12 +24,14 @@ from ropelab.conformance.expected import (
     expect_config,
     expect_file,
 )
+from ropelab.conformance.frequencies import explain_frequencies
 from ropelab.conformance.observed import (
     ask_module,
     build_rotary,
     has_layer_types,
     observe,
 )
+from ropelab.conformance.positions import explain_positions
 from ropelab.conformance.rotations import (
     Fault,
     Observed,
@@ -490,7 +492,7 @@ def explain_shape(observed: Observed, expected: Expected) -> Fault | None:
     return (
         fault
         or explained.explain_tables(observed, expected)
-        or explained.explain_positions(observed, expected)
+        or explain_positions(observed, expected)
     )
 
 
@@ -505,7 +507,7 @@ def explain_numbers(
     # mistake.
     fits = bool(rows) and rows[0]["mean_difference"] < 1e-3
     is_cast = fits and rows[0]["cast"] != "float32"
-    fault = None if is_cast else explained.explain_frequencies(observed, expected)
+    fault = None if is_cast else explain_frequencies(observed, expected)
     return fault or explained.explain_gain(observed.gain, expected.spec)
 
 

@@ -90,18 +90,26 @@ def observe_tables(
     width = cos.shape[1]
     if not width:
         raise InputError("cos and sin have no columns")
-    doubled = width % 2 == 0 and width != spec.rotary_dim // 2
-    for order in ("half", "interleaved") if doubled else ():
+
+    may_be_doubled = width % 2 == 0 and width != spec.rotary_dim // 2
+    for order in ("half", "interleaved"):
         columns, others = pair_features(order, width)
-        if all(np.array_equal(t[:, columns], t[:, others]) for t in (cos, sin)):
-            # Codes of adjacent pairs read tables of either layout (GLM, DeepSeek).
-            wrong = (order, spec.pairing) == ("interleaved", "half")
-            fault = describe_crossed("adjacent") if wrong else None
-            note = "" if order == spec.pairing else NOT_SHOWN
-            return Observed(
-                positions, cos[:, columns], sin[:, columns], fault=fault, note=note
-            )
+        if not (may_be_doubled and are_equal(cos, sin, columns, others)):
+            continue
+        single = Observed(positions, cos[:, columns], sin[:, columns])
+        # Codes of adjacent pairs read tables of either layout (GLM, DeepSeek).
+        if order == "interleaved" and spec.pairing == "half":
+            return replace(single, fault=describe_crossed("adjacent"), note=NOT_SHOWN)
+        if order != spec.pairing:
+            return replace(single, note=NOT_SHOWN)
+        return single
     return Observed(positions, cos, sin, note=NOT_SHOWN)
+
+
+def are_equal(cos: Table, sin: Table, columns: Features, others: Features) -> bool:
+    return np.array_equal(cos[:, columns], cos[:, others]) and np.array_equal(
+        sin[:, columns], sin[:, others]
+    )
 
 
 def pair_features(
@@ -130,32 +138,33 @@ def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Ob
     blocks.
     """
     width, count = spec.head_dim, len(positions)
+    units = np.eye(width)
     # In one call, as some choose their table by the largest position; in mixed order,
     # but for the end, where some look for it.
-    order = np.append(
-        np.random.default_rng(0).permutation(width * count - 1), width * count - 1
-    )
-    last = np.repeat(positions[-1:], width)
-    dense = 3 * np.cos(np.arange(width**2)).reshape(width, width)
-    mixed = np.asarray(
-        rotate(np.eye(width)[order % width], positions[order // width]), np.float64
-    )
+    last_row = width * count - 1
+    order = np.append(np.random.default_rng(0).permutation(last_row), last_row)
+    mixed = rotate(units[order % width], positions[order // width])
+    mixed = np.asarray(mixed, np.float64)
     if mixed.shape != (width * count, width):
         raise InputError(
             f"rotating vectors of {width} features gave shape {mixed.shape}"
         )
-    alone, turned = (
-        np.asarray(rotate(x, last), np.float64) for x in (np.eye(width), dense)
-    )
     after = mixed[np.argsort(order)].reshape(count, width, width)
-    found = observe_vectors(np.eye(width), after, positions, spec)
+    observed = observe_vectors(units, after, positions, spec)
+
+    last = np.repeat(positions[-1:], width)
+    dense = 3 * np.cos(np.arange(width**2)).reshape(width, width)
+    alone = np.asarray(rotate(units, last), np.float64)
+    dense_alone = np.asarray(rotate(dense, last), np.float64)
     if np.abs(after[-1] - alone).max() > SHEARED * np.abs(alone).max():
-        return replace(found, fault=NOT_ALONE)
+        return replace(observed, fault=NOT_ALONE)
     # A rotation of sums is the sum of rotations; of a norm inside, unit vectors show
     # nothing. Rounding to a few bits stays far below a fifth, and nan is no rotation.
-    wanted = dense @ alone
-    linear = np.abs(turned - wanted).max() <= 0.2 * np.abs(wanted).max()
-    return found if linear else replace(found, fault=found.fault or NOT_LINEAR)
+    sums = dense @ alone
+    is_linear = np.abs(dense_alone - sums).max() <= 0.2 * np.abs(sums).max()
+    if is_linear:
+        return observed
+    return replace(observed, fault=observed.fault or NOT_LINEAR)
 
 
 def observe_vectors(
@@ -170,7 +179,8 @@ def observe_vectors(
 
     Unless ``ordered``, adjacent pairs may come back as two halves, as DeepSeek's do.
     """
-    if not (moving := positions > 0).any():
+    moving = positions > 0
+    if not moving.any():
         raise InputError("no position above 0 to look at")
     empty = np.empty((len(positions), 0))
     nothing = Observed(positions, empty, empty)
@@ -184,26 +194,25 @@ def observe_vectors(
     if np.abs((after - before)[moving]).max() <= ZERO * most:
         answer = "no rotation: the output equals the input"
         return replace(nothing, fault=(answer, "rotate queries and keys"))
+
     pairs = find_pairs(before, after, positions, spec)
     if pairs is None and not ordered:
-        found = observe_vectors(
-            before, restore_pairs(after, spec), positions, spec, ordered=True
-        )
-        if found.partner == "adjacent":
-            return replace(found, note=LEFT_IN_HALVES)
+        restored = restore_pairs(after, spec)
+        observed = observe_vectors(before, restored, positions, spec, ordered=True)
+        if observed.partner == "adjacent":
+            return replace(observed, note=LEFT_IN_HALVES)
     if pairs is None:
         return replace(nothing, fault=NOT_PAIRED)
+
     blocks, _ = fit_blocks(before, after, *pairs)
     partner, fault = explain_place(*pairs, spec)
     rest = np.delete(np.arange(spec.head_dim), np.concatenate(pairs))
-    if fault is None and (np.abs((after - before)[..., rest]) > STILL * most).any():
-        fault = (
-            f"features {rest[0]} to {rest[-1]} do not rotate, but change",
-            "leave them alone",
-        )
-    return Observed(
-        positions, blocks[..., 0, 0], blocks[..., 1, 0], partner, fault, blocks
-    )
+    changed = np.abs((after - before)[..., rest]) > STILL * most
+    if fault is None and changed.any():
+        answer = f"features {rest[0]} to {rest[-1]} do not rotate, but change"
+        fault = (answer, "leave them alone")
+    cos, sin = blocks[..., 0, 0], blocks[..., 1, 0]
+    return Observed(positions, cos, sin, partner, fault, blocks)
 
 
 def restore_pairs(after: np.ndarray, spec: RopeSpec) -> np.ndarray:
@@ -223,14 +232,19 @@ def observe_signs(
     others.
     """
     first, second = expect_pairs(spec)
-    after = restore_pairs(after, spec) if note == LEFT_IN_HALVES else after
-    x, y = (v[:, first] + 1j * v[:, second] for v in (before, after))
-    turned, fault = y * x.conj() / 2, None
+    if note == LEFT_IN_HALVES:
+        after = restore_pairs(after, spec)
+    x = before[:, first] + 1j * before[:, second]
+    y = after[:, first] + 1j * after[:, second]
+    unit = y * x.conj() / 2
+
+    fault = None
     changed = np.abs((after - before)[:, expect_rest(spec)]) > STILL
     if changed.any():
-        where = f"change at position {positions[changed.any(axis=1)].min()}"
-        fault = (f"features that do not rotate {where}", "leave them alone")
-    return Observed(positions, turned.real, turned.imag, fault=fault, note=note)
+        where = positions[changed.any(axis=1)].min()
+        answer = f"features that do not rotate change at position {where}"
+        fault = (answer, "leave them alone")
+    return Observed(positions, unit.real, unit.imag, fault=fault, note=note)
 
 
 def find_pairs(
@@ -240,22 +254,17 @@ def find_pairs(
     rotate.
     """
     if not np.array_equal(before, np.eye(spec.head_dim)):
-        # Few vectors cannot tell which features mix; the layout that explains them best
-        # can.
-        found = [
-            (fit_blocks(before, after, *pairs)[1], pairs)
-            for pairs in list_layouts(spec)
-        ]
-        best, pairs = min(found, key=lambda each: each[0])
-        return pairs if best <= SHEARED * np.abs(before).max() else None
+        return find_best_layout(before, after, spec)
     mixed = np.abs(after[positions > 0]).max(axis=0)
     off = mixed - np.diag(np.diag(mixed))
     off = np.maximum(off, off.T)  # one of the two may have been forgotten
-    rotated, partners = off.max(axis=1) > ZERO, off.argmax(axis=1)
-    first = np.array([j for j in np.flatnonzero(rotated) if partners[j] > j], dtype=int)
+    partners = off.argmax(axis=1)
+    rotated = np.flatnonzero(off.max(axis=1) > ZERO)
+    first = np.array([j for j in rotated if partners[j] > j], dtype=int)
     second = partners[first]
     if not len(first) or not np.array_equal(partners[second], first):
         return None
+
     # Pairs that are too slow or make whole rotations count as paired as they should be;
     # where the slow ones should be seen and are not, the block is narrower.
     expected = np.sort(expect_pairs(spec), axis=0)
@@ -264,6 +273,20 @@ def find_pairs(
     if inside and len(seen) and first[-1] == expected[0, seen[-1]]:
         first, second = expected
     return (second, first) if spec.backwards else (first, second)
+
+
+def find_best_layout(
+    before: Vectors, after: Rotated, spec: RopeSpec
+) -> tuple[Features, Features] | None:
+    """Return the layout that explains a few vectors best, which cannot tell by
+    themselves which features mix.
+    """
+    best, chosen = np.inf, None
+    for pairs in list_layouts(spec):
+        _, left_over = fit_blocks(before, after, *pairs)
+        if chosen is None or left_over < best:
+            best, chosen = left_over, pairs
+    return chosen if best <= SHEARED * np.abs(before).max() else None
 
 
 def list_layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
@@ -285,16 +308,17 @@ def fit_blocks(
     leaves over.
     """
     pairs = np.stack([first, second], axis=-1)
-    x, y = np.broadcast_to(before, after.shape)[..., pairs], after[..., pairs]
+    x = np.broadcast_to(before, after.shape)[..., pairs]
+    y = after[..., pairs]
     gram = np.einsum("nvpi,nvpj->npij", x, x)
     if np.linalg.cond(gram).max() > 1e6:
         raise InputError("too few vectors to tell what each pair is multiplied by")
     blocks = np.einsum("nvpo,nvpi->npoi", y, x) @ np.linalg.inv(gram)
+
     inside = np.abs(y - np.einsum("npoi,nvpi->nvpo", blocks, x)).max()
     rest = np.delete(np.arange(before.shape[-1]), np.concatenate([first, second]))
-    return blocks, float(
-        max(inside, np.abs((after - before)[..., rest]).max(initial=0.0))
-    )
+    outside = np.abs((after - before)[..., rest]).max(initial=0.0)
+    return blocks, float(max(inside, outside))
 
 
 def explain_place(
@@ -302,51 +326,64 @@ def explain_place(
 ) -> tuple[Partner, Fault | None]:
     """Return the pairing, and a fault if it or the place of the block is another."""
     first, second = np.sort([first, second], axis=0)
-    wanted, step = (
-        ("half", spec.rotary_dim // 2) if spec.pairing == "half" else ("adjacent", 1)
-    )
-    fix = f"pair {'i and i + d/2' if wanted == 'half' else '2i and 2i + 1'}"
-    gaps, width = np.unique(second - first), 2 * len(first)
+    wanted, step, fix = "adjacent", 1, "pair 2i and 2i + 1"
+    if spec.pairing == "half":
+        wanted, step, fix = "half", spec.rotary_dim // 2, "pair i and i + d/2"
     if fault := explain_stride(first, second, spec):
         return "irregular", fault
-    partner: Partner = "irregular"
-    if np.array_equal(gaps, [1]) and width > 2:
-        partner = "adjacent"
-    elif np.array_equal(gaps, [width // 2]):
-        partner = "half" if width > 2 else "unknown"
+
+    gaps, width = np.unique(second - first), 2 * len(first)
+    partner = name_partner(gaps, width)
+    other_partner = (
+        f"features i and i + {gaps[0]} form a pair instead of i and i + {step}"
+    )
     # Where some pairs stand still, as in Gemma 4, those that move are fewer.
     moving = np.count_nonzero(spec.inv_freq(spec.length))
     if len(first) == moving < spec.rotary_dim // 2 and not np.array_equal(gaps, [step]):
-        answer = f"features i and i + {gaps[0]} form a pair instead of i and i + {step}"
-        return partner, (answer, f"{fix}; the exponent divides by {spec.rotary_dim}")
+        fix = f"{fix}; the exponent divides by {spec.rotary_dim}"
+        return partner, (other_partner, fix)
+    if partner == "irregular" and np.array_equal(gaps, [step]):
+        return partner, explain_missing_pairs(first, spec)
     if partner == "irregular" and len(gaps) == 1:
-        if gaps[0] == step:
-            still = np.setdiff1d(np.minimum(*expect_pairs(spec)), first)
-            if not len(still):
-                answer = f"{width} features rotate instead of {spec.rotary_dim}"
-                return partner, (answer, f"rotate {spec.rotary_dim} features")
-            total = len(still) + len(first)
-            answer = (
-                f"{len(still)} of {total} pairs do not rotate, the first at feature"
-                f" {still[0]}"
-            )
-            return partner, (answer, "rotate all pairs")
-        answer = f"features i and i + {gaps[0]} form a pair instead of i and i + {step}"
-        return partner, (answer, fix)
+        return partner, (other_partner, fix)
     if partner not in ("unknown", wanted):
         return partner, (f"{partner} pairing instead of {wanted}", fix)
-    start = int(first.min())
-    if start != spec.place and width > spec.rotary_dim:
+    return partner, explain_start(int(first.min()), int(second.max()), width, spec)
+
+
+def name_partner(gaps: Features, width: int) -> Partner:
+    """Return how far apart the features of a pair are, in a word."""
+    if np.array_equal(gaps, [1]) and width > 2:
+        return "adjacent"
+    if np.array_equal(gaps, [width // 2]):
+        return "half" if width > 2 else "unknown"
+    return "irregular"
+
+
+def explain_missing_pairs(first: Features, spec: RopeSpec) -> Fault:
+    """Name the pairs that do not rotate, or the width of a block that is another."""
+    width = 2 * len(first)
+    still = np.setdiff1d(np.minimum(*expect_pairs(spec)), first)
+    if not len(still):
         answer = f"{width} features rotate instead of {spec.rotary_dim}"
-        return partner, (answer, f"rotate {spec.rotary_dim} features")
-    if start != spec.place:
-        end = spec.rotated[-1]
-        answer = (
-            f"features {start} to {second.max()} rotate instead of {spec.place} to"
-            f" {end}"
-        )
-        return partner, (answer, f"rotate features {spec.place} to {end} of a head")
-    return partner, None
+        return answer, f"rotate {spec.rotary_dim} features"
+    total = len(still) + len(first)
+    answer = (
+        f"{len(still)} of {total} pairs do not rotate, the first at feature {still[0]}"
+    )
+    return answer, "rotate all pairs"
+
+
+def explain_start(start: int, end: int, width: int, spec: RopeSpec) -> Fault | None:
+    """Name a block of the head that is not the one that should rotate."""
+    if start == spec.place:
+        return None
+    if width > spec.rotary_dim:
+        answer = f"{width} features rotate instead of {spec.rotary_dim}"
+        return answer, f"rotate {spec.rotary_dim} features"
+    last = spec.rotated[-1]
+    answer = f"features {start} to {end} rotate instead of {spec.place} to {last}"
+    return answer, f"rotate features {spec.place} to {last} of a head"
 
 
 def explain_stride(first: Features, second: Features, spec: RopeSpec) -> Fault | None:
@@ -374,51 +411,37 @@ Shape = Callable[[Table, Table], tuple[Table, Table, Table, Table]]
 FIRST, SECOND = "x1 cos - x2 sin", "x2 cos + x1 sin"
 # Codes with one mistake: which feature of a pair, its problem, and the block (a, b; c,
 # d) by cos and sin, so that y1 = a x1 + b x2 and y2 = c x1 + d x2.
-SHAPES: dict[str, tuple[str, str, Shape]] = {
-    name: (
-        f"the {which} feature of a pair {problem}",
-        FIRST if which == "first" else SECOND,
-        shape,
-    )
-    for name, which, problem, shape in (
-        ("plus", "first", "has sin with the wrong sign", lambda c, s: (c, s, s, c)),
-        ("minus", "second", "has sin with the wrong sign", lambda c, s: (c, -s, -s, c)),
-        (
-            "first cos",
-            "first",
-            "has cos with the wrong sign",
-            lambda c, s: (-c, -s, s, c),
-        ),
-        ("exchanged", "first", "comes back as the second", lambda c, s: (s, c, c, -s)),
-        (
-            "second cos",
-            "second",
-            "has cos with the wrong sign",
-            lambda c, s: (c, -s, s, -c),
-        ),
-        (
-            "first still",
-            "first",
-            "is not rotated",
-            lambda c, s: (0 * c + 1, 0 * s, s, c),
-        ),
-        (
-            "second still",
-            "second",
-            "is not rotated",
-            lambda c, s: (c, -s, 0 * s, 0 * c + 1),
-        ),
-        ("first bare", "first", "lacks its sin term", lambda c, s: (c, 0 * s, s, c)),
-        ("second bare", "second", "lacks its sin term", lambda c, s: (c, -s, 0 * s, c)),
-        # x1 was replaced before the second line read it.
-        (
-            "overwritten",
-            "second",
-            "uses the rotated first",
-            lambda c, s: (c, -s, c * s, c - s * s),
-        ),
-    )
-}
+SHAPES: dict[str, tuple[str, str, Shape]] = {}
+
+
+def add_shape(name: str, which: str, problem: str, shape: Shape) -> None:
+    answer = f"the {which} feature of a pair {problem}"
+    SHAPES[name] = (answer, FIRST if which == "first" else SECOND, shape)
+
+
+WRONG_SIN = "has sin with the wrong sign"
+WRONG_COS = "has cos with the wrong sign"
+BARE = "lacks its sin term"
+add_shape("plus", "first", WRONG_SIN, lambda c, s: (c, s, s, c))
+add_shape("minus", "second", WRONG_SIN, lambda c, s: (c, -s, -s, c))
+add_shape("first cos", "first", WRONG_COS, lambda c, s: (-c, -s, s, c))
+add_shape("exchanged", "first", "comes back as the second", lambda c, s: (s, c, c, -s))
+add_shape("second cos", "second", WRONG_COS, lambda c, s: (c, -s, s, -c))
+add_shape(
+    "first still", "first", "is not rotated", lambda c, s: (0 * c + 1, 0 * s, s, c)
+)
+add_shape(
+    "second still", "second", "is not rotated", lambda c, s: (c, -s, 0 * s, 0 * c + 1)
+)
+add_shape("first bare", "first", BARE, lambda c, s: (c, 0 * s, s, c))
+add_shape("second bare", "second", BARE, lambda c, s: (c, -s, 0 * s, c))
+# x1 was replaced before the second line read it.
+add_shape(
+    "overwritten",
+    "second",
+    "uses the rotated first",
+    lambda c, s: (c, -s, c * s, c - s * s),
+)
 CROSSED = {
     "adjacent": "cos = cat(cos, cos), likewise sin",
     "half": "cos = repeat(cos, 2)",
@@ -437,16 +460,18 @@ def list_known_blocks(
     """
     for answer, fix, shape in SHAPES.values():
         yield (answer, fix), shape(*right)
+
     # Columns laid out for the other pairing: the pairs that each feature then takes
     # them of.
-    pairs = right[0].shape[1]
+    cos, sin = right
+    pairs = cos.shape[1]
     i = np.arange(pairs)
     for order, first, second in (
         ("adjacent", i // 2, (i + pairs) // 2),
         ("half", 2 * i % pairs, (2 * i + 1) % pairs),
     ):
-        cos, sin = ((table[:, first], table[:, second]) for table in right)
-        yield describe_crossed(order), (cos[0], -sin[0], sin[1], cos[1])
+        block = (cos[:, first], -sin[:, first], sin[:, second], cos[:, second])
+        yield describe_crossed(order), block
 
 
 def explain_blocks(
@@ -455,21 +480,19 @@ def explain_blocks(
     """Name blocks (a, b; c, d) that are no rotation, by what they should be: a = d and
     b = -c.
     """
-    a, b, c, d = (
-        blocks[..., 0, 0],
-        blocks[..., 0, 1],
-        blocks[..., 1, 0],
-        blocks[..., 1, 1],
-    )
-    near = SHEARED * float(np.median(np.maximum(np.hypot(a, b), np.hypot(c, d))))
+    (a, b), (c, d) = np.moveaxis(blocks, (-2, -1), (0, 1))
+    lengths = np.maximum(np.hypot(a, b), np.hypot(c, d))
+    near = SHEARED * float(np.median(lengths))
     wrong = ~(np.maximum(np.abs(a - d), np.abs(b + c)) <= near)
     if not wrong.any():
         return None
+
     if a.shape == right[0].shape:
         for fault, made in list_known_blocks(right):
             parts = zip((a, b, c, d), made, strict=True)
             if all(np.abs(one - other).max() <= near for one, other in parts):
                 return fault
+
     place, pair = np.argwhere(wrong)[0]
     (e, f), (g, h) = blocks[place, pair]
     block = f"{e:.3g} x1 {f:+.3g} x2 and {g:.3g} x1 {h:+.3g} x2"

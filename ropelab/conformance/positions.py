@@ -1,0 +1,175 @@
+"""Mistakes in positions, recovered from the angles that a code gave."""
+
+import numpy as np
+
+from ropelab.conformance.expected import Expected
+from ropelab.conformance.explained import (
+    FACTORS,
+    HALF_FORMATS,
+    SAME_POSITION,
+    wrap_angles,
+)
+from ropelab.conformance.rotations import Fault, Observed, Pairs, Positions, Table
+from ropelab.math.numerics.formats import FORMATS, round_to
+
+ENOUGH_PAIRS = 8  # that fix a position: with fewer, another one may fit as well
+GROUPS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)  # of tokens, in Self-Extend
+FROM_ZERO = "count positions from 0"
+ENDS = "look at where the table ends and at what positions are counted from"
+
+
+def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
+    """Name positions that are not used, shifted, rounded, or rotated as others are."""
+    tables = (observed.cos, observed.sin)
+    stands_still = all((table == table[0]).all() for table in tables)
+    if stands_still and observed.sin.any():
+        return "every position is rotated alike", "angle = position * inv_freq"
+
+    order = np.argsort(observed.positions)
+    # Farther on, an honest code in float32 has lost its angles.
+    lost = expected.budget().angles(observed.positions[order])
+    order = order[(lost < 1).all(axis=1)]
+    positions = observed.positions[order]
+    angles = np.arctan2(observed.sin, observed.cos)[order]
+    right = expected.inv_freq
+    if angles.shape[1] != len(right):
+        return None
+
+    recovered = recover_positions(angles, positions, right)
+    if shift := find_broken_shift(recovered - positions, angles, positions, right):
+        return f"positions are shifted by {shift:g}", FROM_ZERO
+    recovered = np.round(recovered)
+    honest = SAME_POSITION + expected.budget().angles(np.maximum(recovered, 0))
+    off = np.abs(wrap_angles(angles - recovered[:, None] * right))
+    if (off < honest).all():
+        return explain_recovered(positions, recovered, len(right))
+    return explain_end(angles, positions)
+
+
+def recover_positions(angles: Table, positions: Positions, inv_freq: Pairs) -> Pairs:
+    """Return the positions by which a code rotated, not rounded to whole numbers."""
+    recovered = positions.astype(np.float64)
+    still = int((inv_freq <= 0).sum())
+    # From slow pairs to fast ones, each known up to whole rotations by those before.
+    for pair in np.argsort(inv_freq)[still:]:
+        ahead = recovered * inv_freq[pair] - angles[:, pair]
+        rotations = np.round(ahead / (2 * np.pi))
+        recovered = (angles[:, pair] + 2 * np.pi * rotations) / inv_freq[pair]
+    return recovered
+
+
+def explain_recovered(
+    positions: Positions, recovered: Pairs, pairs: int
+) -> Fault | None:
+    """Name what makes whole positions into others that explain every angle."""
+    moved = recovered - positions
+    later = moved[positions > 0]
+    if later[0] and (later == later[0]).all():
+        answer = f"positions are shifted by {later[0]:.0f}"
+        if not moved[0]:
+            answer += " from 1 on"
+        return answer, FROM_ZERO
+    for step in FACTORS:
+        floored = positions // step
+        answers = {
+            f"p // {step:g}": floored,
+            f"rounded down to multiples of {step:g}": floored * step,
+        }
+        for how, wrong in answers.items():
+            if np.array_equal(recovered, wrong):
+                return f"positions are {how}", "divide positions as real numbers"
+    if answer := explain_small_integers(positions, recovered):
+        return answer, "keep positions in 32 bits or more"
+    if answer := explain_groups(positions, recovered):
+        return answer, "give each token its own position"
+    if recovered[0] > 0 and not np.ptp(recovered + positions):
+        return f"positions are counted back from {recovered[0]:.0f}", FROM_ZERO
+    return explain_first_moved(positions, recovered, pairs)
+
+
+def explain_first_moved(
+    positions: Positions, recovered: Pairs, pairs: int
+) -> Fault | None:
+    """Name the first position that is rotated as another one."""
+    changed = np.flatnonzero(recovered != positions)
+    if pairs < ENOUGH_PAIRS or not len(changed):
+        return None
+    first = positions[changed[0]]
+    # Where position 1 is right and a later one is not, a table ended or a counter did.
+    if first < 2 <= positions[changed[-1]]:
+        return None
+    answer = f"position {first} is rotated as {recovered[changed[0]]:.0f}"
+    for name in HALF_FORMATS:
+        rounded = round_to(positions.astype(np.float64), FORMATS[name])
+        if np.array_equal(recovered, rounded):
+            answer = f"positions are rounded to {name}: {answer}"
+            return answer, "keep positions in integers"
+    return answer, ENDS
+
+
+def explain_end(angles: Table, positions: Positions) -> Fault | None:
+    """Name the end of a table whose last row stands for all positions beyond."""
+    same = np.abs(wrap_angles(angles - angles[-1])).max(axis=1) < 1e-6
+    end = int(same.argmax())
+    if end < len(same) - 2 and same[end:].all():
+        return f"position {positions[end + 1]} is rotated as {positions[end]}", ENDS
+    return None
+
+
+def find_broken_shift(
+    moved: Pairs, angles: Table, positions: Positions, right: Pairs
+) -> float:
+    """Return a shift by a fraction that all positions have alike, or 0."""
+    later = moved[positions > 0]
+    shift = round(float(np.median(later)), 2)
+    if shift == round(shift) or np.abs(later - shift).max() > SAME_POSITION:
+        return 0.0
+    off = wrap_angles(angles - (positions + shift)[:, None] * right)
+    # Far positions are left to the casts.
+    near_by = positions < 4096
+    return shift if np.abs(off[near_by]).max() < SAME_POSITION else 0.0
+
+
+def explain_small_integers(positions: Positions, recovered: Pairs) -> str:
+    """Name positions that a small integer does not hold."""
+    changed = np.flatnonzero(recovered != positions)
+    if not len(changed):
+        return ""
+    first = changed[0]
+    for bits in (8, 16):
+        size = 2**bits
+        signed = (positions + size // 2) % size - size // 2
+        unsigned = positions % size
+        for kind, held in ((f"int{bits}", signed), (f"uint{bits}", unsigned)):
+            if np.array_equal(recovered, held):
+                return (
+                    f"positions are held in {kind}: position {positions[first]} is"
+                    f" rotated as {recovered[first]:.0f}"
+                )
+    return ""
+
+
+def explain_groups(positions: Positions, recovered: Pairs) -> str:
+    """Name positions that are divided from some position on, as Self-Extend does."""
+    changed = np.flatnonzero(recovered != positions)
+    if len(changed) < 3 or changed[0] < 2:
+        return ""
+    far = changed[-1]
+    for group in GROUPS:
+        rests = recovered[changed] - positions[changed] // group
+        if np.ptp(rests):
+            continue
+        begins = rests[-1]
+        if begins == 0:
+            return (
+                f"positions are divided by {group} from {positions[changed[0]]} on at"
+                " the latest"
+            )
+        # Up to the window positions are kept: window - window // group is added.
+        window = begins * group / (group - 1)
+        if begins > 0 and positions[far] > window:
+            return (
+                f"positions are divided by {group} from about {window:.0f} on, as"
+                " Self-Extend does"
+            )
+    return ""
