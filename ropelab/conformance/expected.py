@@ -106,8 +106,9 @@ class Expected:
         """Return what the scaling makes of these frequencies instead of the plain
         ones.
         """
-        method, spec = self.spec.scaling, self.spec
-        # its ramp follows the frequency, those of others the pair
+        spec = self.spec
+        method = spec.scaling
+        # Its ramp follows the frequency, those of others the pair.
         if isinstance(method, Llama3):
             ends = (method.low_freq_factor, method.high_freq_factor)
             turns = rotations(ladder, spec.trained_len)
@@ -122,7 +123,8 @@ class Expected:
 
 def choose_positions(expected: Expected) -> np.ndarray:
     """Return the positions to look at: the usual ones, and the ends of both lengths."""
-    trained, length = expected.spec.trained_len, expected.length
+    trained = expected.spec.trained_len
+    length = expected.length
     ends = (trained - 1, trained, trained + 1, length - 1)
     places = sorted({p for p in (*PROBES, *ends) if 0 <= p < length})
     if 1 not in places:
@@ -141,26 +143,27 @@ def expect_config(
     name: str, config: Mapping[str, Any], length: int | None
 ) -> dict[str, Expected]:
     """Return the rotation that the reference computes for each layer type."""
-    if length is not None and not (
-        isinstance(length, int | np.integer) and 2 <= length <= 2**40
-    ):
+    is_whole = isinstance(length, int | np.integer)
+    if length is not None and not (is_whole and 2 <= length <= 2**40):
         raise InputError(
             f"length must be a whole number of tokens from 2 to 2^40, not {length!r}"
         )
+
     readings = {n: registry.read(r, config) for n, r in registry.RUNTIMES.items()}
     others = {name: reading.main for name, reading in readings.items() if reading.main}
-    layers = readings[registry.REFERENCE].layers or {
-        "all": registry.reference(name, config)
-    }
+    layers = readings[registry.REFERENCE].layers
+    if not layers:
+        layers = {"all": registry.reference(name, config)}
+
     text = language_part(config)[1]
     block = rope_block(text)[1]
     note = AXES_NOT_JUDGED if block.get("mrope_section") else ""
-    expected = {
-        n: Expected(s, length or s.length, others, layers, note)
-        for n, s in layers.items()
-    }
-    if block.get("mrope_section"):
-        expected = {n: add_axes(e, text, block) for n, e in expected.items()}
+    expected = {}
+    for kind, spec in layers.items():
+        one = Expected(spec, length or spec.length, others, layers, note)
+        if block.get("mrope_section"):
+            one = add_axes(one, text, block)
+        expected[kind] = one
     if indexer := read_indexer(text, layers):
         # No runtime is known to be compared with.
         expected[INDEXER] = Expected(
@@ -173,11 +176,12 @@ def add_axes(
     expected: Expected, text: Mapping[str, Any], block: Mapping[str, Any]
 ) -> Expected:
     """Add which axis of positions each pair reads, where that is known."""
-    sections, pairs = block["mrope_section"], len(expected.inv_freq)
-    whole_numbers = isinstance(sections, list) and all(
-        type(size) is int for size in sections
-    )
-    if not whole_numbers or sum(sections) != pairs:
+    sections = block["mrope_section"]
+    if not isinstance(sections, list):
+        return expected
+    if not all(type(size) is int for size in sections):
+        return expected
+    if sum(sections) != len(expected.inv_freq):
         return expected
     if block.get("mrope_interleaved") is True:
         return replace(

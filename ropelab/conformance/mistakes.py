@@ -18,37 +18,34 @@ def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
     """Yield name, sentence and rotation of each mistake that changes this
     configuration's.
     """
-    spec, length, good = expected.spec, expected.length, expected.rotation
+    spec = expected.spec
+    good = expected.rotation
     width, base = spec.rotary_dim, spec.base
-    plain, theta = inverse_frequencies(width, base), good.inv_freq
-    other: Pairing = "interleaved" if spec.pairing == "half" else "half"
-    given, wanted = ("half", "adjacent") if other == "half" else ("adjacent", "half")
-    yield (
-        "pairing",
-        f"{given} pairing instead of {wanted}",
-        replace(good, pairing=other),
-    )
+    plain = inverse_frequencies(width, base)
+    theta = good.inv_freq
+    other: Pairing = "half"
+    says = "half pairing instead of adjacent"
+    if spec.pairing == "half":
+        other = "interleaved"
+        says = "adjacent pairing instead of half"
+    yield "pairing", says, replace(good, pairing=other)
     yield "direction", "the rotation has the wrong sign", replace(good, inv_freq=-theta)
     for name in ("minus", "overwritten"):
         says, _, shape = SHAPES[name]
         yield name, says, replace(good, shape=shape)
     yield "shifted", "positions are shifted by 1", replace(good, shift=1)
     yield "swapped", "cos and sin are swapped", replace(good, swapped=True)
-    yield (
-        "twice",
-        "rotated twice: every angle is doubled",
-        replace(good, inv_freq=2 * theta),
-    )
+    says = "rotated twice: every angle is doubled"
+    yield "twice", says, replace(good, inv_freq=2 * theta)
+
     wrong = 10000.0 if base != 10000.0 else 500000.0
-    rebased = replace(spec, base=wrong).inv_freq(length)
-    yield (
-        "base",
-        f"base {typed(wrong)} instead of {typed(base)}",
-        replace(good, inv_freq=rebased),
-    )
+    rebased = replace(spec, base=wrong).inv_freq(expected.length)
+    says = f"base {typed(wrong)} instead of {typed(base)}"
+    yield "base", says, replace(good, inv_freq=rebased)
     rounded = round_to(theta, FORMATS["bfloat16"])
     yield "frequencies", "inv_freq in bfloat16", replace(good, inv_freq=rounded)
     yield "angles", "angle in bfloat16", replace(good, angle_format="bfloat16")
+
     if isinstance(spec.scaling, Unscaled):
         says = f"the exponent divides by {2 * width} instead of {width}"
         yield "exponent", says, replace(good, inv_freq=np.sqrt(plain))
@@ -60,7 +57,9 @@ def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
     if spec.attention_factor != 1:
         says = f"the attention factor {spec.attention_factor:.6g} is missing"
         yield "factor", says, replace(good, factor=1.0)
-    if (head := spec.head_dim) > width:
+
+    head = spec.head_dim
+    if head > width:
         # The block at the other end of the head.
         start = head - width if spec.place == 0 else 0
         says = (

@@ -45,17 +45,18 @@ def recover_frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
     angles = np.arctan2(observed.sin, observed.cos)[order]
     places = observed.positions[order].astype(np.float64)
     start = int(np.flatnonzero(places == 1)[0])
-    found = angles[start].copy()
+    frequencies = angles[start].copy()
+
     # At every further position the angle is known up to whole rotations, and the
     # frequency so far says how many, as long as its error times the position stays
     # below half a rotation: below 2^6 rad, as its relative error is about 2^-8 where
     # tables are in bfloat16.
     for place, angle in zip(places[start + 1 :], angles[start + 1 :], strict=True):
-        refined = (
-            angle + 2 * np.pi * np.round((found * place - angle) / (2 * np.pi))
-        ) / place
-        found = np.where(np.abs(found) * place < 2**6, refined, found)
-    return found
+        rotations = np.round((frequencies * place - angle) / (2 * np.pi))
+        refined = (angle + 2 * np.pi * rotations) / place
+        is_known = np.abs(frequencies) * place < 2**6
+        frequencies = np.where(is_known, refined, frequencies)
+    return frequencies
 
 
 # The path comes first: what is unpickled after it is imported from there.
@@ -89,32 +90,38 @@ def observe(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Obse
             f"{target} is not a folder, an .npz or a package.module:factory"
         )
     with TemporaryFolder() as place:
-        answers, printed = Path(place, "answers"), Path(place, "printed")
+        answers = Path(place, "answers")
         job = (str(answers), module, factory, spec, positions)
-        sent = pickle.dumps(sys.path) + pickle.dumps(job)
-        command = [sys.executable, "-P", "-u", "-c", CHILD]
-        # A file for its output: what it forks may hold a pipe open.
-        with printed.open("wb") as output:
-            try:
-                done = subprocess.run(
-                    command,
-                    input=sent,
-                    stdout=output,
-                    stderr=output,
-                    timeout=LONGEST_SECONDS,
-                )
-                problem = f"ended with status {done.returncode}, no answer"
-            except subprocess.TimeoutExpired:
-                problem = f"gave no answer within {LONGEST_SECONDS} seconds"
-        if text := printed.read_bytes().decode(errors="replace").rstrip():
-            say(text)
+        problem = run_child(Path(place, "printed"), job)
         try:
             answer = pickle.loads(answers.read_bytes())
-        except Exception:
+        except Exception:  # nothing, or a part of it
             raise InputError(f"{target} {problem}") from None
     if isinstance(answer, RopelabError):
         raise answer
     return answer
+
+
+def run_child(printed: Path, job: tuple[Any, ...]) -> str:
+    """Ask in a process of its own, repeat what it prints, and return how it ended."""
+    sent = pickle.dumps(sys.path) + pickle.dumps(job)
+    command = [sys.executable, "-P", "-u", "-c", CHILD]
+    # A file for its output: what it forks may hold a pipe open.
+    with printed.open("wb") as output:
+        try:
+            done = subprocess.run(
+                command,
+                input=sent,
+                stdout=output,
+                stderr=output,
+                timeout=LONGEST_SECONDS,
+            )
+            problem = f"ended with status {done.returncode}, no answer"
+        except subprocess.TimeoutExpired:
+            problem = f"gave no answer within {LONGEST_SECONDS} seconds"
+    if text := printed.read_bytes().decode(errors="replace").rstrip():
+        say(text)
+    return problem
 
 
 def ask_factory(
@@ -125,25 +132,35 @@ def ask_factory(
     """
     name = f"{module}:{factory}"
     try:
-        sys.path.insert(0, str(Path.cwd()))
-        import_from_source()
-        try:
-            made = getattr(importlib.import_module(module), factory)
-        except (ImportError, AttributeError) as error:
-            raise InputError(f"cannot load {name}: {error}") from None
+        made = load_factory(module, factory)
         if not inspect.isfunction(made) or not list_required(list_parameters(made)):
             made = made()
         return ask_function(made, name, spec, positions)
     except RopelabError:
         raise
     except BaseException as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        inside = (
-            where.filename not in (__file__, calls.__file__, inspect.__file__)
-            and where.lineno
-        )
-        at = f" ({Path(where.filename).name}, line {where.lineno})" if inside else ""
-        raise InputError(f"{name} raised {type(error).__name__}: {error}{at}") from None
+        kind = type(error).__name__
+        place = describe_place(error)
+        raise InputError(f"{name} raised {kind}: {error}{place}") from None
+
+
+def load_factory(module: str, factory: str) -> Any:
+    """Import a module from the working folder, or an installed one."""
+    sys.path.insert(0, str(Path.cwd()))
+    import_from_source()
+    try:
+        return getattr(importlib.import_module(module), factory)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"cannot load {module}:{factory}: {error}") from None
+
+
+def describe_place(error: BaseException) -> str:
+    """Return the file and line in which the user's code stopped, in brackets."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    ours = (__file__, calls.__file__, inspect.__file__)
+    if where.filename in ours or not where.lineno:
+        return ""
+    return f" ({Path(where.filename).name}, line {where.lineno})"
 
 
 def ask_module(
@@ -153,20 +170,20 @@ def ask_module(
     import torch
 
     chosen = getattr(torch, known("--dtype", dtype, ("float32", "bfloat16", "float16")))
-    arguments = (torch.zeros(1, dtype=chosen), torch.from_numpy(positions)[None])
+    values = torch.zeros(1, dtype=chosen)  # of which it takes the format
+    arguments: list[Any] = [values, torch.from_numpy(positions)[None]]
+    if has_layer_types(module):
+        arguments.append(layer)
     with torch.no_grad():
         try:
-            answer = (
-                module(*arguments, layer)
-                if has_layer_types(module)
-                else module(*arguments)
-            )
+            answer = module(*arguments)
         except RuntimeError as error:  # at sections of another sum
             raise InputError(f"{type(module).__name__} stops: {error}") from None
-    parts = split_complex_table(
-        {name: to_numbers(part) for name, part in name_parts(answer, []).items()}
-    )
-    return observe_tables(positions, parts["cos"][0], parts["sin"][0], spec)
+
+    parts = name_parts(answer, [])
+    numbers = {name: to_numbers(part) for name, part in parts.items()}
+    tables = split_complex_table(numbers)
+    return observe_tables(positions, tables["cos"][0], tables["sin"][0], spec)
 
 
 def has_layer_types(module: Any) -> bool:
@@ -218,20 +235,22 @@ def find_rotary_class(config_class: Any) -> Any:
     """Return the rotary class of a configuration class's language model."""
     package, _, name = config_class.__module__.rpartition(".configuration_")
     module = importlib.import_module(f"{package}.modeling_{name}")
-    rotary = [v for name, v in vars(module).items() if name.endswith("RotaryEmbedding")]
-    found = [v for v in rotary if getattr(v, "__module__", "") == module.__name__]
+    candidates = []
+    for _, value in inspect.getmembers(module, inspect.isclass):
+        is_own = value.__module__ == module.__name__
+        if is_own and value.__name__.endswith("RotaryEmbedding"):
+            candidates.append(value)
+    # In the order of the file, in which the language model's comes first.
+    candidates.sort(key=lambda value: inspect.getsourcelines(value)[1])
+
     # A model of several parts has a class for each; its annotation names the
     # configuration.
-    given = {
-        v: inspect.signature(v.__init__).parameters["config"].annotation for v in found
-    }
-    words = {
-        v: re.findall(r"\w+", str(getattr(a, "__name__", a))) for v, a in given.items()
-    }
-    own = [v for v in found if config_class.__name__ in words[v]]
-    text = [
-        v for v in found if not any(part in v.__name__ for part in ("Vision", "Audio"))
-    ]
-    if not (own or text):
-        raise InputError(f"no rotary embedding in {module.__name__}")
-    return (own or text)[0]
+    for candidate in candidates:
+        given = inspect.signature(candidate.__init__).parameters["config"].annotation
+        words = re.findall(r"\w+", str(getattr(given, "__name__", given)))
+        if config_class.__name__ in words:
+            return candidate
+    for candidate in candidates:
+        if not any(part in candidate.__name__ for part in ("Vision", "Audio")):
+            return candidate
+    raise InputError(f"no rotary embedding in {module.__name__}")

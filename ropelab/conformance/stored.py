@@ -57,6 +57,7 @@ def read_archive(path: Path) -> Arrays:
                 for part in parts.infolist()
             }
         )
+
     arrays = {}
     with path.open("rb") as file, NpzFile(file, allow_pickle=False) as stored:
         for name in stored.files:
@@ -110,11 +111,12 @@ def read_tensors(path: Path) -> Arrays:
         with safe_open(path, "pt") as file:
             names = list(file.keys())
             check_shapes({name: file.get_slice(name).get_shape() for name in names})
-            read_tensors = {name: file.get_tensor(name) for name in names}
+            tensors = {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise ValueError(error) from None
+
     arrays = {}
-    for name, tensor in read_tensors.items():
+    for name, tensor in tensors.items():
         if not tensor.is_complex():
             arrays[name] = tensor.double().numpy()
         elif name.endswith("freqs_cis"):
@@ -127,7 +129,8 @@ def read_tensors(path: Path) -> Arrays:
 def read_positions(path: Path, arrays: Arrays, count: int) -> Positions:
     """Return the array `positions`, or 0, 1, 2, ... without one."""
     places = arrays.get("positions", np.arange(count, dtype=np.float64))
-    exact = (places >= 0) & (places <= LARGEST_POSITION) & (np.floor(places) == places)
+    in_range = (places >= 0) & (places <= LARGEST_POSITION)
+    exact = in_range & (np.floor(places) == places)
     if places.ndim != 1 or not exact.all():
         raise InputError(
             f"{path}: positions must be a list of whole numbers from 0 to 2^53"
@@ -143,11 +146,13 @@ def read_rotated(
     """Return vectors, their rotations and the positions; without vectors, those of
     `vectors`.
     """
-    after, head = arrays[f"{name}_rotated"], expected.spec.head_dim
+    head = expected.spec.head_dim
+    after = arrays[f"{name}_rotated"]
     before = arrays.get(name, make_vectors(expected.spec)[name])
-    # one at each position
     if before.shape == after.shape and before.shape[1:] == (head,):
-        before, after = before[:, None], after[:, None]
+        # One vector at each position.
+        before = before[:, None]
+        after = after[:, None]
     shapes = (after.shape, after.shape[1:])
     if after.ndim != 3 or before.shape not in shapes or before.shape[-1] != head:
         wanted = (
@@ -155,7 +160,9 @@ def read_rotated(
         )
         problem = f"{name}_rotated has shape {after.shape} instead of {wanted}"
         raise InputError(f"{path}: {problem}; {name} has {before.shape}")
-    if not (are_bounded(before) and before.reshape(-1, head).any(axis=0).all()):
+
+    has_all_columns = before.reshape(-1, head).any(axis=0).all()
+    if not (are_bounded(before) and has_all_columns):
         raise InputError(
             f"{path}: {name} needs finite numbers, and none of its columns only zeros"
         )

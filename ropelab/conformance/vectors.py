@@ -55,37 +55,49 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
     """
     if not out:
         raise InputError("--out names no folder")  # README.md here would be replaced
-    layers, whole = expect_file(config, length), load(config).config
+    layers = expect_file(config, length)
+    whole = load(config).config
     # A file from elsewhere may have chosen the names.
     if odd := [name for name in layers if not re.fullmatch(r"[\w.-]*\w", name)]:
         raise InputError(f"{config}: layer type '{odd[0]}' is no name for a folder")
     for expected in layers.values():
         if (size := expected.spec.head_dim) > LARGEST_HEAD:
             raise InputError(f"{config}: heads of {size} features are too large")
+
     rows: dict[str, list[dict[str, Any]]] = {
         "layers": [],
         "budgets": [],
         "mistakes": [],
     }
     for name, expected in layers.items():
-        folder = Path(out) if len(layers) == 1 else Path(out) / name
+        folder = Path(out)
+        if len(layers) > 1:
+            folder = folder / name
         arrays, says = make_sheet(expected)
         facts = {"layer_type": name, "folder": str(folder), "length": expected.length}
-        facts |= {key: getattr(expected.spec, key) for key in (*SHAPE, *GAINS)}
-        facts |= {key: getattr(expected.spec, key) for key in ("place", "backwards")}
+        for key in (*SHAPE, *GAINS, "place", "backwards"):
+            facts[key] = getattr(expected.spec, key)
         write(folder, arrays, {**facts, "mistakes": says}, whole)
+
         rows["layers"].append(facts)
-        columns = {
-            n: a.tolist() for n, a in arrays.items() if n.startswith(("budget", "posi"))
-        }
-        for values in zip(*columns.values(), strict=True):
-            rows["budgets"].append(
-                {"layer_type": name, **dict(zip(columns, values, strict=True))}
-            )
-        rows["mistakes"] += [
-            {"layer_type": name, "name": n, "says": s} for n, s in says.items()
-        ]
+        rows["budgets"] += list_budgets(name, arrays)
+        for mistake, sentence in says.items():
+            row = {"layer_type": name, "name": mistake, "says": sentence}
+            rows["mistakes"].append(row)
     return Written(tuple(row["folder"] for row in rows["layers"]), rows)
+
+
+def list_budgets(
+    layer_type: str, arrays: Mapping[str, np.ndarray]
+) -> list[dict[str, Any]]:
+    """Return a row per position with the budgets of honest codes."""
+    columns = [name for name in arrays if name.startswith(("budget", "posi"))]
+    rows = []
+    for values in zip(*(arrays[name].tolist() for name in columns), strict=True):
+        row = {"layer_type": layer_type}
+        row |= dict(zip(columns, values, strict=True))
+        rows.append(row)
+    return rows
 
 
 def choose_places(expected: Expected) -> Positions:
@@ -107,7 +119,8 @@ def make_vectors(spec: RopeSpec) -> dict[str, Vectors]:
 
 def make_sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Return the arrays of one layer type, and a sentence for each mistake."""
-    places, given = choose_places(expected), make_vectors(expected.spec)
+    places = choose_places(expected)
+    given = make_vectors(expected.spec)
     good = expected.rotation
     cos, sin = good.tables(places)
     arrays = {
@@ -117,18 +130,19 @@ def make_sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str
         "sin": sin,
         **given,
     }
-    arrays |= {f"{name}_rotated": good.apply(x, places) for name, x in given.items()}
+    for name, x in given.items():
+        arrays[f"{name}_rotated"] = good.apply(x, places)
+
     for kind in KINDS:
         tables = expected.budget(kind).tables(places.astype(np.float64))
         bounds = [bound_rotated(expected, kind, x, places) for x in given.values()]
         arrays[f"budget_{kind}_tables"] = tables.max(axis=1)
         arrays[f"budget_{kind}_rotated"] = np.max(bounds, axis=0)
+
     says = {}
     for name, sentence, wrong in list_mistakes(expected):
-        says[name], arrays[f"mistake_{name}"] = (
-            sentence,
-            wrong.apply(given["k"], places),
-        )
+        says[name] = sentence
+        arrays[f"mistake_{name}"] = wrong.apply(given["k"], places)
     return arrays, says
 
 
@@ -138,9 +152,8 @@ def bound_rotated(
     """Bound the errors of these vectors' rotations, which have the right pairs."""
     first, second = expect_pairs(expected.spec)
     budget = expected.budget(kind)
-    return budget.rotated(
-        places.astype(np.float64), before[..., first], before[..., second]
-    )
+    exact = places.astype(np.float64)
+    return budget.rotated(exact, before[..., first], before[..., second])
 
 
 def _refuse_foreign(folder: Path) -> None:
