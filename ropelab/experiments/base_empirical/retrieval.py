@@ -15,7 +15,7 @@ from ropelab.math.bounds import Similarity, first_negative
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.tasks.cells import Evaluation, collected
+from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import inside_training, training_of
 from ropelab.models.tasks.tables import BUCKET, NLL, PLACE, accuracies, losses
@@ -80,7 +80,7 @@ def tables(config: BaseEmpiricalConfig, values: Values) -> dict[str, pd.DataFram
     """Make accuracy by distance for each retrieval task, text loss by position,
     predictions.
     """
-    measured = collected(cells(config), values)
+    measured = collect(cells(config), values)
     buckets = measured.pop("text")["buckets"] if "text" in measured else None
     trials = {task: found["trials"] for task, found in measured.items()}
     by_task = {task: accuracy(table, config) for task, table in trials.items()}

@@ -30,7 +30,7 @@ from ropelab.math.numerics.casts import CastPlan
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
-from ropelab.models.tasks.cells import Evaluation, collected
+from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.runs.cell import Cell, Values
@@ -106,7 +106,7 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
 
 
 def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
-    answers = collected([*questions(config), *observations(config)], values)
+    answers = collect([*questions(config), *observations(config)], values)
     found = {"cost": costs(config), "memory": memory(config), **answers["behaviour"]}
     lengths = config.train_len, config.test_len
     if text := answers.get("text"):

@@ -24,7 +24,7 @@ from ropelab.models.tasks.cells import (
     UNDECIDABLE,
     Checked,
     Evaluation,
-    collected,
+    collect,
     is_found,
 )
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
@@ -145,7 +145,7 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
             [probe] if probe and status[probe.task.name] == UNDECIDABLE else of_task
         )
     found = common.tables_of_tasks(
-        collected(decided, values), config, AS_SHIPPED, short, status
+        collect(decided, values), config, AS_SHIPPED, short, status
     )
     methods, geometry = config.parsed_methods(), config.facts.geometry()
     found |= casts_table(config, methods, geometry, found["comparisons"])

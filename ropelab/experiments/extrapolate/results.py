@@ -24,7 +24,7 @@ from ropelab.models.methods.method import PAIRING, UNSCALED, Method, Reading, Sc
 from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
 from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
-from ropelab.models.tasks.cells import FORWARD, Evaluation, collected
+from ropelab.models.tasks.cells import FORWARD, Evaluation, collect
 from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMethod
 from ropelab.models.tasks.plans import beyond_training, mixture_of
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
@@ -248,7 +248,7 @@ def searches(
 
 
 def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
-    evaluated = collected(cells(config), values)
+    evaluated = collect(cells(config), values)
     found = common.tables_of_tasks(
         evaluated, config, UNSCALED.label, [config.train_len], {}
     )

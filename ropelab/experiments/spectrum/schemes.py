@@ -22,7 +22,7 @@ from ropelab.math.scaling import Scaling, Without
 from ropelab.models.encoding.base import Encoding, disable_fused_kernel
 from ropelab.models.lm.trained import Training
 from ropelab.models.methods.method import PAIRING, Scaled
-from ropelab.models.tasks.cells import Evaluation, collected
+from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.modes import WithMethod
 from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.models.tasks.tables import INTERVAL, PLACE, over_seeds, per_unit
@@ -90,7 +90,7 @@ def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:
 
 
 def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
-    answers, tables = collected(cells(config), values), []
+    answers, tables = collect(cells(config), values), []
     for task, metric in (("copy", COPY), ("most_recent", NEARER)):
         if task in answers:
             tables.append(per_unit(answers[task]["trials"]).assign(metric=metric))

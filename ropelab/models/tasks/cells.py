@@ -1,6 +1,5 @@
 """The cells of a run that evaluates models: tasks of trained or released ones."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -26,15 +25,15 @@ UNDECIDABLE = "undecidable"
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A released model is loaded and takes every method, before anything is
-    evaluated.
-    """
+    """A check, before any evaluation, that a released model loads and takes all methods."""
 
     subject: ModelRef
     modes: tuple[Mode, ...]
     train_len: int
-    longest: int  # context, in tokens
-    limit_memory: int | None = None  # bytes; None: all that is free
+    # The longest context, in tokens.
+    longest: int
+    # In bytes; None: all that is free.
+    limit_memory: int | None = None
     title: ClassVar[str] = "loading the model"
     kind: ClassVar[str] = "given-checked"
     version: ClassVar[int] = 1
@@ -42,16 +41,19 @@ class Checked:
 
     @property
     def key(self) -> dict[str, Any]:
-        modes = [mode.key for mode in self.modes]
-        limits = {"longest": self.longest, "limit_memory": self.limit_memory}
-        return {"model": self.subject.key, "readers": modes, **limits}
+        return {
+            "model": self.subject.key,
+            "readers": [mode.key for mode in self.modes],
+            "longest": self.longest,
+            "limit_memory": self.limit_memory,
+        }
 
     @property
     def needs(self) -> Needs:
         return self.subject.needs([(1, self.longest)])
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """Return `model`: True if long contexts are read in parts.
+        """Return `model`: True if long contexts are passed in parts.
 
         InputError: a method does not fit, or the longest context needs too much memory.
         """
@@ -59,8 +61,8 @@ class Checked:
             model = self.subject.model()
             for mode in self.modes:
                 next(mode.passes(model, [self.train_len]), None)
-            # How long contexts are read is known only now, and so is the free memory of
-            # a GPU.
+            # Only now is it known if long contexts are passed in parts, and how much
+            # memory of a GPU is free.
             added = model.bytes_of_reading(self.longest)
             self.subject.check_memory(self.limit_memory, self.longest, added)
             if context.limits:
@@ -76,10 +78,12 @@ class Evaluation:
     subject: Training | ModelRef
     task: EvaluationTask
     mode: Mode
-    # the first columns of its rows; not in the key
+    # The first columns of its rows; not in the key.
     labels: tuple[tuple[str, object], ...]
-    dtype: DtypeName = "float32"  # of the products; a released model has its own
-    checked: Checked | None = None  # of a released model
+    # The format of products; a released model has its own.
+    dtype: DtypeName = "float32"
+    # The check of a released model.
+    checked: Checked | None = None
     # The same task inside the trained length. Where too little is found there, this one
     # is undecidable, and is not computed.
     probe: "Evaluation | None" = None
@@ -95,10 +99,15 @@ class Evaluation:
 
     @property
     def key(self) -> dict[str, Any]:
+        key: dict[str, Any] = {
+            "model": self.subject.key,
+            "trial": self.task.key,
+            "reader": self.mode.key,
+        }
         # The key of a released model has its number format.
-        dtype = {"dtype": self.dtype} if isinstance(self.subject, Training) else {}
-        about = {"trial": self.task.key, "reader": self.mode.key}
-        return {"model": self.subject.key, **about, **dtype}
+        if isinstance(self.subject, Training):
+            key["dtype"] = self.dtype
+        return key
 
     @property
     def title(self) -> str:
@@ -107,10 +116,9 @@ class Evaluation:
         factor = labels.get("factor")
         if isinstance(factor, int | float):
             mode = method_label(mode, factor, str(labels.get("arm", "")))
-        seed = (
-            f"seed {self.subject.seed}, " if isinstance(self.subject, Training) else ""
-        )
-        return f"{self.task.title}, {seed}{mode}"
+        if isinstance(self.subject, Training):
+            return f"{self.task.title}, seed {self.subject.seed}, {mode}"
+        return f"{self.task.title}, {mode}"
 
     @property
     def needs(self) -> Needs:
@@ -128,16 +136,16 @@ class Evaluation:
             return before + last * (operations_per_token(size, length) - before)
 
         def operations(windows: Windows) -> float:
-            return sum(
-                rows * length * per_token(length) * FORWARD for rows, length in windows
-            )
+            total = 0.0
+            for rows, length in windows:
+                total += rows * length * per_token(length) * FORWARD
+            return total
 
+        search = self.mode.evaluations * operations(self.task.search_windows)
+        memory = [bytes_of_reading(size, rows, length) for rows, length in windows]
         return Needs(
-            operations(windows)
-            + self.mode.evaluations * operations(self.task.search_windows),
-            memory_bytes=max(
-                MEMORY, *(bytes_of_reading(size, *window) for window in windows)
-            ),
+            operations(windows) + search,
+            memory_bytes=max(MEMORY, *memory),
             dtype=self.dtype,
             gpu=self.subject.device == "cuda",
             folders=self.subject.folders,
@@ -146,18 +154,15 @@ class Evaluation:
 
     @property
     def starts(self) -> "tuple[Training | Checked | Evaluation, ...]":
-        """The training of its model; the check of a released one, and the probe of its
-        task.
-        """
+        """The training of its model, or the check of a released one and the probe."""
         if isinstance(self.subject, Training):
             return (self.subject,)
-        return tuple(start for start in (self.checked, self.probe) if start is not None)
+        starts = (self.checked, self.probe)
+        return tuple(start for start in starts if start is not None)
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """Return values per document or sequence; or the status that the task is
-        undecidable.
-        """
-        # KNOWN decides that and is not in the key: raise the version where it is
+        """Return values per document or sequence, or the status of an undecidable task."""
+        # KNOWN decides the status and is not in the key: raise the version where it is
         # changed.
         if self.probe is not None and not is_found(context.compute(self.probe)):
             return {"status": pd.DataFrame({"status": [UNDECIDABLE]})}
@@ -166,31 +171,31 @@ class Evaluation:
         with context.progress(self.title, self.task.steps) as advance, computing:
             mode, chosen = self.mode.search(self.task.search_loss, model)
             tables = self.task.measure(model, mode, advance)
-        return {**tables, "searched": pd.DataFrame([chosen])} if chosen else tables
+        if chosen:
+            tables = {**tables, "searched": pd.DataFrame([chosen])}
+        return tables
 
 
 def is_found(values: Mapping[str, pd.DataFrame]) -> bool:
     """Return True if enough is found for a task to be decidable."""
-    found = values["trials" if "trials" in values else "answers"]
-    return bool(found["correct"].sum() >= KNOWN * found["trials"].sum())
+    table = values["trials" if "trials" in values else "answers"]
+    return bool(table["correct"].sum() >= KNOWN * table["trials"].sum())
 
 
-def collected(
+def collect(
     cells: Iterable[Evaluation | NgramBaseline], values: Values
 ) -> dict[str, dict[str, pd.DataFrame]]:
-    """Return the values of all tasks, one model after the other: by task and by
-    table.
-    """
-    found: dict[str, dict[str, list[pd.DataFrame]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    """Return the values of all tasks by task and table, one model after the other."""
+    parts: dict[str, dict[str, list[pd.DataFrame]]] = {}
     for cell in cells:
         for name, table in values[cell].items():
-            labelled = pd.DataFrame(dict(cell.labels), index=table.index).join(table)
-            found[cell.task.name][name].append(labelled)
-    return {
-        task: {
-            name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()
-        }
-        for task, tables in found.items()
-    }
+            labels = pd.DataFrame(dict(cell.labels), index=table.index)
+            of_task = parts.setdefault(cell.task.name, {})
+            of_task.setdefault(name, []).append(labels.join(table))
+
+    tables: dict[str, dict[str, pd.DataFrame]] = {}
+    for task, of_task in parts.items():
+        tables[task] = {}
+        for name, rows in of_task.items():
+            tables[task][name] = pd.concat(rows, ignore_index=True)
+    return tables

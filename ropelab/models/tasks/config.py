@@ -1,5 +1,6 @@
-"""Fields, checks and the corpus of the configs of experiments that evaluate models;
-light.
+"""Fields, checks and the corpus of the configs of experiments that evaluate models.
+
+Nothing heavy is imported here.
 """
 
 from functools import cached_property
@@ -73,30 +74,33 @@ TEXTS = table_beside(__file__)
 DOES = TEXTS["does"]
 
 
-def _task(name: str) -> str:
+def _check_task(name: str) -> str:
     if name in DOES:
         return name
-    found = find("tasks", name)
-    if found is None:
+    function = find("tasks", name)
+    if function is None:
         raise unknown_name("task", name, DOES)
-    if not callable(found) or found.__name__ in DOES:
+    if not callable(function) or function.__name__ in DOES:
         raise InputError(
             f"{name} must be a function with a name of its own (docs/own.md)"
         )
     return name
 
 
-def _apart(names: tuple[str, ...]) -> tuple[str, ...]:
-    called = [getattr(find("tasks", name), "__qualname__", name) for name in names]
-    if twice := [name for name in called if called.count(name) > 1]:
-        raise InputError(f"two tasks are called {twice[0]}")
+def _check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    titles = [getattr(find("tasks", name), "__qualname__", name) for name in names]
+    for title in titles:
+        if titles.count(title) > 1:
+            raise InputError(f"two tasks are called {title}")
     return names
 
 
-# Of those, and of tasks from outside.
-Task = Annotated[str, AfterValidator(_task)]
+# The name of a task here, or of one from outside.
+Task = Annotated[str, AfterValidator(_check_task)]
 Tasks = Annotated[
-    Some[Task], AfterValidator(_apart), Field(description=TEXTS["about"]["tasks"])
+    Some[Task],
+    AfterValidator(_check_distinct),
+    Field(description=TEXTS["about"]["tasks"]),
 ]
 Depths = Annotated[
     Naturals, Field(description="depths of a pass key in its text, in percent")
@@ -108,8 +112,9 @@ SHORTEST = 64
 
 
 def question(trained: int, tested: int) -> str:
-    """Ask what happens at another length; methods are for those beyond the trained
-    one.
+    """Ask what happens at another length.
+
+    Methods are for lengths beyond the trained one.
     """
     methods = " with PI, NTK, YaRN" if tested > trained else ""
     return (
@@ -125,9 +130,7 @@ Offsets = Annotated[
 
 
 class Roundable(Protocol):
-    """A config of an experiment that evaluates models under casts and formats of
-    keys.
-    """
+    """A config of an experiment that evaluates casts and formats of keys."""
 
     @property
     def casts(self) -> tuple[str, ...]: ...
@@ -146,19 +149,18 @@ def roundings(config: Roundable, head_dim: int = 0) -> "list[Rounding]":
 
     casts = [parse_rounding(text) for text in config.casts]
     keys = [parse_keys(text) for text in config.cache]
-    for each in keys if head_dim else ():
-        each.check(head_dim)
-    found = [cast._replace(first=first) for cast in casts for first in config.offsets]
-    # However they were typed, each once.
-    return list(
-        dict.fromkeys([*found, *(Rounding(each.label, keys=each) for each in keys)])
-    )
+    if head_dim:
+        for fmt in keys:
+            fmt.check(head_dim)
+
+    every = [cast._replace(first=first) for cast in casts for first in config.offsets]
+    every += [Rounding(fmt.label, keys=fmt) for fmt in keys]
+    # Each is returned once, however often and however it was typed.
+    return list(dict.fromkeys(every))
 
 
 def check_depths(depths: tuple[int, ...]) -> None:
-    """Raise ValueError where depths are no percents, or more than there are names for
-    keys.
-    """
+    """Raise ValueError if depths are no percents, or more than the names for keys."""
     if max(depths) > 100 or len({*depths}) > MOST_DEPTHS:
         raise ValueError(
             f"depths are percents, 0 to 100, at most {MOST_DEPTHS} of them"
@@ -166,14 +168,15 @@ def check_depths(depths: tuple[int, ...]) -> None:
 
 
 class Evaluated(Protocol):
-    """A config of an experiment that evaluates models up to a length beyond the trained
-    one.
+    """A config of an experiment that evaluates models beyond the trained length.
+
+    Places are chosen by `grid_len`.
     """
 
     @property
     def train_len(self) -> int: ...
     @property
-    def grid_len(self) -> int: ...  # by which places are chosen
+    def grid_len(self) -> int: ...
     @property
     def longest(self) -> int: ...
     @property
@@ -185,11 +188,9 @@ class Evaluated(Protocol):
 
 
 class TaskConfig(Config):
-    """A config of an experiment that trains models and measures them on text and
-    retrieval.
-    """
+    """A config of an experiment that trains models and measures them on tasks."""
 
-    # every subclass has these fields, at the place where its help shows them
+    # Every subclass has these fields, at the place where its help shows them.
     if TYPE_CHECKING:
         tasks: tuple[str, ...]
         train_len: int
@@ -198,7 +199,8 @@ class TaskConfig(Config):
         sequences: int
         seeds: tuple[int, ...]
         corpus: str
-    shortest: ClassVar[int] = SHORTEST  # the trained length, in tokens, at least
+    # The least trained length, in tokens.
+    shortest: ClassVar[int] = SHORTEST
 
     @property
     def grid_len(self) -> int:
@@ -210,27 +212,25 @@ class TaskConfig(Config):
 
     @property
     def scope(self) -> str:
-        seeds = (
-            "one training seed"
-            if len(self.seeds) == 1
-            else f"{len(self.seeds)} training seeds"
-        )
-        beyond = (
-            f", evaluated up to {self.longest}" if self.longest > self.train_len else ""
-        )
+        seeds = "one training seed"
+        if len(self.seeds) != 1:
+            seeds = f"{len(self.seeds)} training seeds"
+        beyond = ""
+        if self.longest > self.train_len:
+            beyond = f", evaluated up to {self.longest}"
         return f"trained at {self.train_len} tokens{beyond}, {seeds}"
 
     def inputs(self) -> dict[str, str]:
-        """Return fingerprints of the corpus and of its names, and its source if it
-        names one.
-        """
+        """Return fingerprints of the corpus and its names, and its source if known."""
         from ropelab.models.lm.corpus import source_of
 
-        source = source_of(Path(self.corpus)) if self.corpus else ""
-        found = {"corpus": self.text.fingerprint} | (
-            {"corpus_source": source} if source else {}
-        )
-        return found | ({"documents": self.text.names} if self.corpus else {})
+        inputs = {"corpus": self.text.fingerprint}
+        if self.corpus:
+            source = source_of(Path(self.corpus))
+            if source:
+                inputs["corpus_source"] = source
+            inputs["documents"] = self.text.names
+        return inputs
 
     @cached_property
     def text(self) -> "CorpusRef":
@@ -247,7 +247,8 @@ class TaskConfig(Config):
 
     @model_validator(mode="after")
     def _lengths(self) -> Self:
-        train_len, test_len = self.train_len, self.longest
+        train_len = self.train_len
+        test_len = self.longest
         if train_len < self.shortest:
             raise ValueError(
                 f"train_len must be at least {self.shortest}, got {train_len}"

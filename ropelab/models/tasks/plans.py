@@ -1,6 +1,7 @@
 """The tasks of the experiments, and the models that learn them: one place for all."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ropelab.models.encoding.base import Encoding
@@ -24,10 +25,13 @@ LIST_ROWS = 0.5
 def beyond_training(
     config: Evaluated, task: str, depths: tuple[int, ...] = ()
 ) -> Texts | Retrieval | Needles:
-    """Return a task at lengths up to the longest that is tested; `depths` are of pass
-    keys.
+    """Return a task at lengths up to the longest that is tested.
+
+    `depths` are those of pass keys.
     """
-    train, test, corpus = config.grid_len, config.longest, config.text
+    train = config.grid_len
+    test = config.longest
+    corpus = config.text
     contexts = tuple(grid.retrieval_contexts(train, test))
     if task == "text":
         return Texts(
@@ -39,39 +43,52 @@ def beyond_training(
             # Nothing is searched on a released model.
             beyond=train if isinstance(corpus, CorpusRef) else None,
         )
-    many = config.sequences
     if task in NEEDLES:
         return Needles(
-            name=task, contexts=contexts, depths=depths, sequences=many, corpus=corpus
+            name=task,
+            contexts=contexts,
+            depths=depths,
+            sequences=config.sequences,
+            corpus=corpus,
         )
-    places = grid.places(grid.distances(train, test), contexts)
-    if (found := find("tasks", task)) is None:
-        return Retrieval(name=task, places=places, sequences=many, corpus=corpus)
-    reference = reference_of(found)
-    name, own = (
-        reference.partition(":")[2].replace(".", "_"),
-        (reference, source(found)),
+
+    retrieval = Retrieval(
+        name=task,
+        places=grid.places(grid.distances(train, test), contexts),
+        sequences=config.sequences,
+        corpus=corpus,
     )
-    return Retrieval(name=name, places=places, sequences=many, corpus=corpus, own=own)
+    function = find("tasks", task)
+    if function is None:
+        return retrieval
+    reference = reference_of(function)
+    _, _, name = reference.partition(":")
+    own = (reference, source(function))
+    return replace(retrieval, name=name.replace(".", "_"), own=own)
 
 
 def inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:
     """Return a task at lengths that were all trained."""
-    length, corpus = config.train_len, config.text
+    length = config.train_len
     if task == "text":
-        buckets = tuple(grid.inner_buckets(length))
         return Texts(
-            corpus=corpus, documents=config.documents, buckets=buckets, beyond=0
+            corpus=config.text,
+            documents=config.documents,
+            buckets=tuple(grid.inner_buckets(length)),
+            beyond=0,
         )
-    places = grid.places(grid.inner_distances(length), [length])
     return Retrieval(
-        name=task, places=places, sequences=config.sequences, corpus=corpus
+        name=task,
+        places=grid.places(grid.inner_distances(length), [length]),
+        sequences=config.sequences,
+        corpus=config.text,
     )
 
 
 def mixture_of(config: TaskConfig) -> Mixture:
     """Return what models of a config learn: lists, too, where these are asked for."""
-    return Mixture(lists=LIST_ROWS if {*LISTS} & {*config.tasks} else 0)
+    asks_for_lists = any(task in LISTS for task in config.tasks)
+    return Mixture(lists=LIST_ROWS if asks_for_lists else 0)
 
 
 def training_of(
@@ -100,16 +117,17 @@ def training_of(
 
 
 def model_size(config: ShapedConfig) -> ModelSize:
-    shape = {
-        name: getattr(config, name) for name in ("layers", "width", "heads", "head_dim")
-    }
-    return ModelSize(vocabulary=VOCABULARY, **shape)
+    return ModelSize(
+        vocabulary=VOCABULARY,
+        layers=config.layers,
+        width=config.width,
+        heads=config.heads,
+        head_dim=config.head_dim,
+    )
 
 
 def recipe_of(config: ShapedConfig, first_window: int = FIRST_WINDOW) -> Recipe:
-    """Return the recipe of those models; windows have `first_window` tokens at first,
-    or less.
-    """
+    """Return the recipe of those models; first windows have `first_window` tokens."""
     return Recipe(
         steps=config.steps,
         window=config.train_len,

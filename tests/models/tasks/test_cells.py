@@ -24,7 +24,7 @@ from ropelab.experiments.spectrum import SpectrumConfig
 from ropelab.experiments.spectrum import schemes as frequencies
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
-from ropelab.models.tasks.cells import Evaluation, collected
+from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.runs.cell import Advance, Context, Values, silent, with_starts
@@ -308,7 +308,7 @@ def test_what_is_sent_away_gives_the_same_values(corpora, tiny_preset):
     lab = LABS["extrapolate"]
     here = lab.evaluations(lab.configured(corpus=corpora[0], arms="finetuned"))[:1]
     tables = [
-        collected(cells, Values()) for cells in (here, pickle.loads(pickle.dumps(here)))
+        collect(cells, Values()) for cells in (here, pickle.loads(pickle.dumps(here)))
     ]
     for name, table in tables[0]["text"].items():
         assert table.equals(tables[1]["text"][name])
