@@ -14,6 +14,7 @@ SECOND = 17
 
 
 def compare_shifted(case: Case, by: int) -> Pair:
+    """Compare positions from `by` on with positions from 0."""
     got = case.subject.read(case.tokens, case.at(by))
     # As it should be, or are positions not used?
     if all(map(torch.equal, got, case.whole)):
@@ -26,10 +27,10 @@ def compare_shifted(case: Case, by: int) -> Pair:
 
 
 def compare_padded(case: Case, left: bool, positions: bool) -> Pair:
+    """Compare a padded batch, with positions or its mask alone, with its rows."""
     tokens, segments, at = make_batch(case, left)
-    return compare_rows(
-        case, case.subject.read(tokens, at if positions else None, segments), left
-    )
+    given = at if positions else None
+    return compare_rows(case, case.subject.read(tokens, given, segments), left)
 
 
 def make_batch(case: Case, left: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -49,12 +50,9 @@ def compare_rows(case: Case, got: Stages, left: bool) -> Pair:
     """Compare a padded batch with each of its rows read by itself."""
     _, segments, at = make_batch(case, left)
     own = segments.bool()
-    expected = join_passes(
-        [case.subject.read(case.tokens[:, :length]) for length in LENGTHS]
-    )
-    return Pair(
-        [stage[own.to(stage.device)] for stage in got], expected, at[own].tolist()
-    )
+    got = [stage[own.to(stage.device)] for stage in got]
+    alone = [case.subject.read(case.tokens[:, :length]) for length in LENGTHS]
+    return Pair(got, join_passes(alone), at[own].tolist())
 
 
 def compare_packed(
@@ -63,14 +61,15 @@ def compare_packed(
     """Read two texts in one row; with a sink both begin as texts do."""
     if restarted and not masked and not case.subject.masks:
         raise UnaskedError("it is always given a mask")
-    at = torch.cat([case.at(0, SECOND), case.at(0, TOKENS - SECOND)], dim=1)
-    segments = (case.at(0) >= SECOND).long() + 1
+    at = case.at(0)
+    segments = (at >= SECOND).long() + 1
+    if restarted:
+        at = torch.cat([case.at(0, SECOND), case.at(0, TOKENS - SECOND)], dim=1)
     tokens = case.tokens.clone()
     if sink:
         tokens[:, [0, SECOND]] = case.subject.first
-    got = case.subject.read(
-        tokens, at if restarted else case.at(0), segments if masked else None
-    )
+    got = case.subject.read(tokens, at, segments if masked else None)
+
     texts = tokens.split([SECOND, TOKENS - SECOND], dim=1)
     return Pair(got, join_passes([case.subject.read(text) for text in texts]))
 

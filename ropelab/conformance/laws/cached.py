@@ -18,10 +18,9 @@ BEFORE, BEYOND = 3, 6
 
 
 def compare_parts(case: Case, sizes: Sequence[int], given: bool = False) -> Pair:
-    return Pair(
-        read_in_parts(case, case.tokens, sizes, case.at(0) if given else None),
-        case.whole,
-    )
+    """Compare one text in parts with one pass; positions may be given or left out."""
+    at = case.at(0) if given else None
+    return Pair(read_in_parts(case, case.tokens, sizes, at), case.whole)
 
 
 def read_in_parts(
@@ -31,22 +30,25 @@ def read_in_parts(
     at: Given = None,
     segments: Given = None,
 ) -> Stages:
-    cache, found, end = case.subject.new_cache(), [], 0
+    """Read tokens in parts of these sizes, with one cache."""
+    cache = case.subject.new_cache()
+    passes = []
+    end = 0
     for size in sizes:
-        part, end = slice(end, end + size), end + size
+        part = slice(end, end + size)
+        end += size
         here = None if at is None else at[:, part]
         seen = None if segments is None else segments[:, :end]
-        found.append(case.subject.read(tokens[:, part], here, seen, cache))
-    return join_passes(found)
+        passes.append(case.subject.read(tokens[:, part], here, seen, cache))
+    return join_passes(passes)
 
 
 def compare_batched(case: Case) -> Pair:
     """Read a left-padded batch, its last tokens one by one."""
     tokens, segments, at = make_batch(case, left=True)
-    sizes = [TOKENS - GENERATED, *[1] * GENERATED]
-    return compare_rows(
-        case, read_in_parts(case, tokens, sizes, at, segments), left=True
-    )
+    sizes = [TOKENS - GENERATED] + GENERATED * [1]
+    stages = read_in_parts(case, tokens, sizes, at, segments)
+    return compare_rows(case, stages, left=True)
 
 
 def compare_generated(case: Case) -> Pair:
@@ -54,13 +56,15 @@ def compare_generated(case: Case) -> Pair:
     tokens, segments, _ = make_batch(case, left=True)
     new, logits = case.subject.generate(tokens, segments, GENERATED)
     rows = torch.cat([tokens, new.cpu()], dim=1).split(1)
-    texts = [
-        row[:, TOKENS - length :] for row, length in zip(rows, LENGTHS, strict=True)
-    ]
-    expected = torch.cat(
-        [case.subject.read(t)[-1][:, -GENERATED - 1 : -1] for t in texts]
-    )
-    places = [length + n for length in LENGTHS for n in range(GENERATED)]
+
+    chosen_by = []
+    places: list[int] = []
+    for row, length in zip(rows, LENGTHS, strict=True):
+        text = row[:, TOKENS - length :]
+        logits_of_text = case.subject.read(text)[-1]
+        chosen_by.append(logits_of_text[:, -GENERATED - 1 : -1])
+        places += range(length, length + GENERATED)
+    expected = torch.cat(chosen_by)
     return Pair([logits.to(expected.device)], [expected], places)
 
 
@@ -69,15 +73,21 @@ def compare_across(case: Case) -> Pair:
     turn = case.subject.across
     if turn is None:
         raise UnaskedError("no length is known at which its scaling could change")
-    first, lengths = turn - PREFILLED, range(PREFILLED - BEFORE, PREFILLED + BEYOND)
+    first = turn - PREFILLED
     if first < 0:
         raise UnaskedError(f"its trained length of {turn} is too short")
-    sizes = [PREFILLED - BEFORE - 1, *[1] * len(lengths)]
+
+    lengths = range(PREFILLED - BEFORE, PREFILLED + BEYOND)
+    sizes = [PREFILLED - BEFORE - 1] + len(lengths) * [1]
     steps = read_in_parts(case, case.tokens, sizes, case.at(first))
-    whole = [case.subject.read(case.tokens[:, :n], case.at(first, n)) for n in lengths]
-    expected = join_passes([[stage[:, -1:] for stage in stages] for stages in whole])
     got = [stage[:, -len(lengths) :] for stage in steps]
-    return Pair(got, expected, [first + n - 1 for n in lengths], reach=turn + BEYOND)
+
+    last_tokens = []
+    for length in lengths:
+        stages = case.subject.read(case.tokens[:, :length], case.at(first, length))
+        last_tokens.append([stage[:, -1:] for stage in stages])
+    places = [first + length - 1 for length in lengths]
+    return Pair(got, join_passes(last_tokens), places, reach=turn + BEYOND)
 
 
 CHUNKS = (7, 7, 7, 7, 20)

@@ -44,7 +44,7 @@ class Diagnosis(Result):
     broken: bool
     rows: Mapping[str, Rows]
     cpu_s: float  # processor time
-    measure_peak: int  # of the process, at most so far
+    peak_bytes: int  # of the process, at most so far
 
 
 def doctor(
@@ -67,8 +67,12 @@ def doctor(
             subject = make_subject(model)
         except TypeError as error:
             raise InputError(f"the model is {error}") from None
-    state = STATE._replace(trials=(*STATE.trials, COMPILED)) if compiled else STATE
-    trials, layers = examine(subject, [state if law is STATE else law for law in LAWS])
+
+    laws_to_ask = [*LAWS]
+    if compiled:
+        # State is the last of the laws.
+        laws_to_ask[-1] = STATE._replace(trials=(*STATE.trials, COMPILED))
+    trials, layers = examine(subject, laws_to_ask)
     for row in trials:
         if row["verdict"] == "broken":
             row |= explain_violation(row["law"], row["trial"], subject.kinds)
@@ -81,7 +85,7 @@ def doctor(
         broken=any(row["verdict"] == "broken" for row in laws),
         rows={"laws": laws, "trials": trials, "layers": layers},
         cpu_s=time.process_time() - start,
-        measure_peak=measure_peak(),
+        peak_bytes=measure_peak(),
     )
 
 
@@ -105,8 +109,12 @@ def examine(
                             ask_trial(trial, case)
                         )
             layers = layers or case.layers
+
     own = name_dtype(subject.dtype)
-    return [make_row(*asked_of, own, each) for asked_of, each in found.items()], layers
+    rows = []
+    for (law, trial), answers in found.items():
+        rows.append(make_row(law, trial, own, answers))
+    return rows, layers
 
 
 def measure_peak() -> int:

@@ -35,14 +35,14 @@ ROUNDED = 3e-5
 # Errors of code that a question does not suit: they are reported as such, with their
 # words.
 REFUSALS = (
-    *(
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        LookupError,
-        NotImplementedError,
-    ),
-    *(RuntimeError, TypeError, ValueError),
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
 )
 DESCRIBED = 90
 SMALLER = "float32 explains less: something is computed in a smaller format"
@@ -110,8 +110,10 @@ class Case:
     @cached_property
     def tokens(self) -> Tokens:
         # Ids of special tokens are mostly the first ones.
-        ids, random = self.subject.vocabulary, torch.Generator().manual_seed(0)
-        return torch.randint(min(4, ids // 2), ids, (1, TOKENS), generator=random)
+        ids = self.subject.vocabulary
+        first = min(4, ids // 2)
+        random = torch.Generator().manual_seed(0)
+        return torch.randint(first, ids, (1, TOKENS), generator=random)
 
     @cached_property
     def whole(self) -> Stages:
@@ -131,17 +133,18 @@ def check_readable(case: Case) -> None:
     if ids < 2:
         raise InputError(f"{name}: a vocabulary of {ids} tells no texts apart")
     try:
-        read, again = (
-            case.subject.read(case.tokens)[-1].cpu().double() for _ in range(2)
-        )
-        spread, apart = float(read.std(dim=1).max()), float((read - again).abs().max())
+        once = case.subject.read(case.tokens)[-1].cpu().double()
+        again = case.subject.read(case.tokens)[-1].cpu().double()
+        spread = float(once.std(dim=1).max())
+        apart = float((once - again).abs().max())
     except Exception as error:  # the user's code may raise anything
         said = " ".join(str(error).split())[:DESCRIBED]
         asked = f"{TOKENS} tokens with ids below {ids}"
         raise InputError(
             f"{name} cannot read {asked}: {type(error).__name__}: {said}"
         ) from None
-    if spread <= STILL * float(read.abs().max()):
+
+    if spread <= STILL * float(once.abs().max()):
         raise InputError(
             f"{name}: every token has the same logits, so that no law can be asked"
         )
@@ -162,18 +165,19 @@ def measure_violation(pair: Pair) -> Violation:
     for stages in zip(pair.got, pair.expected, strict=True):
         got, expected = (each.double().flatten(0, -2) for each in stages)
         spread = max(float(expected.std()), 1e-30)
-        apart.append(
-            ((got - expected).abs().amax(dim=-1) / spread).nan_to_num(nan=math.inf)
-        )
+        off = (got - expected).abs().amax(dim=-1) / spread
+        apart.append(off.nan_to_num(nan=math.inf))
     size = float(apart[-1].max())
     explained = EXPLAINED * torch.finfo(torch.float32).eps * abs(pair.reach)
     if not size > 0:
         return Violation(size)
-    position = pair.places[int((~(apart[-1] < size / 10)).nonzero()[0])]
-    layers = [
-        n for n, each in enumerate(apart[:-1]) if not float(each.max()) < size / 100
-    ]
-    return Violation(size, position, layers[0] if layers else None, explained)
+
+    first = int((~(apart[-1] < size / 10)).nonzero()[0])
+    begins = None
+    for layer, off in enumerate(apart[:-1]):
+        if begins is None and not float(off.max()) < size / 100:
+            begins = layer
+    return Violation(size, pair.places[first], begins, explained)
 
 
 @torch.inference_mode()
@@ -190,6 +194,7 @@ def ask_trial(trial: Trial, case: Case) -> Violation | Found:
         return Found(
             "cannot be asked", f"raises {type(error).__name__}: {said}"[:DESCRIBED]
         )
+
     if isinstance(answer, Found):
         return answer
     violation = measure_violation(answer)
@@ -246,16 +251,12 @@ def make_row(
     words = explain_violation(law.name, trial.name)
     # Code whose kernels know no float64 is judged by float32 alone.
     if own != "float64" and isinstance(found.get("float64"), Found):
-        found = {name: each for name, each in found.items() if name != "float64"}
-    if unasked := [each for each in found.values() if isinstance(each, Found)]:
-        worst = next((each for each in unasked if each.verdict == "broken"), unasked[0])
-        row |= worst._asdict()
-        if worst.verdict == "broken":
-            row |= words | {
-                "says": ": ".join(filter(None, (worst.says, words.get("says"))))
-            }
-        return row
-    sizes = {name: each for name, each in found.items() if isinstance(each, Violation)}
+        found = {name: answer for name, answer in found.items() if name != "float64"}
+    findings = [answer for answer in found.values() if isinstance(answer, Found)]
+    if findings:
+        return row | describe_findings(findings, words)
+
+    sizes = {name: v for name, v in found.items() if isinstance(v, Violation)}
     single, exact = sizes["float32"], sizes.get("float64")
     size = sizes.get(own, single).size
     verdict, said = judge_violation(words, size, single, exact.size if exact else None)
@@ -266,8 +267,22 @@ def make_row(
         row |= {"layer": where.layer, "position": where.position, **said}
     if not math.isfinite(size):
         row |= dict.fromkeys(("size", "float32", "float64"))
-        row |= {
-            "says": "its logits are no numbers",
-            "fix": "look for overflow, or rows all masked",
-        }
+        row["says"] = "its logits are no numbers"
+        row["fix"] = "look for overflow, or rows all masked"
+    return row
+
+
+def describe_findings(
+    findings: Sequence[Found], words: dict[str, str]
+) -> dict[str, Any]:
+    """Return the worst of what is no comparison of logits, with what it means."""
+    worst = findings[0]
+    for finding in findings:
+        if finding.verdict == "broken":
+            worst = finding
+            break
+    row = worst._asdict()
+    if worst.verdict == "broken":
+        says = ": ".join(filter(None, (worst.says, words.get("says"))))
+        row |= words | {"says": says}
     return row
