@@ -170,8 +170,8 @@ def emitted(target: str, wanted: Wanted) -> Emission:
         # base.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
         written = replace(wanted, base=base, scaling=scalings.Unscaled())
-    fragment = chosen.config(written)
-    flags = chosen.flags(written)
+    fragment = chosen.write_keys(written)
+    flags = chosen.write_flags(written)
     if chosen.replaces and "rope_scaling" in wanted.source.present:
         fragment = {"rope_scaling": None, **fragment}
     if flags and written.base != wanted.base:

@@ -19,211 +19,276 @@ from ropelab.readers.transformers import SCALED
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 
+Writer = Callable[[Wanted], Fragment]
+KEYS: dict[str, Writer] = {}
+FLAGS: dict[str, Writer] = {}
 
-def block_of(spec: Wanted) -> Fragment:
+
+def writes_keys(*targets: str) -> Callable[[Writer], Writer]:
+    """Register a function that writes keys of a configuration for these targets."""
+
+    def register(writer: Writer) -> Writer:
+        KEYS.update(dict.fromkeys(targets, writer))
+        return writer
+
+    return register
+
+
+def writes_flags(*targets: str) -> Callable[[Writer], Writer]:
+    """Register a function that writes flags of these targets."""
+
+    def register(writer: Writer) -> Writer:
+        FLAGS.update(dict.fromkeys(targets, writer))
+        return writer
+
+    return register
+
+
+def write_nothing(wanted: Wanted) -> Fragment:
+    return {}
+
+
+# Parts that several targets share.
+
+
+def make_block(wanted: Wanted) -> Fragment:
     """Return the scaling block, with the axes of a model of images."""
-    block = scaling_block(spec)
-    return {**(block or {"rope_type": "default"}), **spec.axes} if spec.axes else block
+    block = make_scaling_block(wanted)
+    if not wanted.axes:
+        return block
+    return {**(block or {"rope_type": "default"}), **wanted.axes}
 
 
-def scaling_block(spec: Wanted) -> Fragment:
+def make_scaling_block(wanted: Wanted) -> Fragment:
     """Return the scaling block under the one name of the type that all runtimes
     know.
     """
-    if own := spec.own:
-        return (
-            {**own, ORIGINAL: spec.trained_len}
-            if own["rope_type"] in SCALED
-            else dict(own)
-        )
-    scaling, original = spec.scaling, {ORIGINAL: spec.trained_len}
-    if isinstance(scaling, scalings.Unscaled):
-        return {}
-    if isinstance(scaling, scalings.PositionInterpolation | scalings.DynamicNtk):
-        kind = (
-            "linear"
-            if isinstance(scaling, scalings.PositionInterpolation)
-            else "dynamic"
-        )
-        return {"rope_type": kind, "factor": float(scaling.factor)}
-    if isinstance(scaling, scalings.Llama3):
-        bands = {name: float(getattr(scaling, name)) for name in BANDS}
-        return {"rope_type": "llama3", **bands, **original}
-    # attention_factor is written if it is not what the factor alone would give.
-    same = math.isclose(spec.attention_factor, usual_attention(spec), rel_tol=1e-12)
-    attention = {} if same else {"attention_factor": spec.attention_factor}
-    if isinstance(scaling, scalings.Yarn):
-        block: Fragment = {
-            "rope_type": "yarn",
-            "factor": float(scaling.factor),
-            **original,
-        }
-        # Keys at the default that all runtimes share are left out.
-        for name, usual in {**BETAS, "truncate": True}.items():
-            if (value := getattr(scaling, name)) != usual:
-                block[name] = value if isinstance(value, bool) else float(value)
-        return {**block, **attention}
-    if isinstance(scaling, scalings.LongRope):
-        long = list(scaling.long_factor)
-        short = list(scaling.short_factor) or [1.0] * len(long)
-        lists = {
-            "short_factor": short,
-            "long_factor": long,
-            "factor": float(scaling.factor),
-        }
-        return {"rope_type": "longrope", **lists, **original, **attention}
+    scaling = wanted.scaling
+    original = {ORIGINAL: wanted.trained_len}
+    if wanted.own:
+        if wanted.own["rope_type"] in SCALED:
+            return {**wanted.own, **original}
+        return dict(wanted.own)
+
+    match scaling:
+        case scalings.Unscaled():
+            return {}
+        case scalings.PositionInterpolation():
+            return {"rope_type": "linear", "factor": float(scaling.factor)}
+        case scalings.DynamicNtk():
+            return {"rope_type": "dynamic", "factor": float(scaling.factor)}
+        case scalings.Llama3():
+            bands = {name: float(getattr(scaling, name)) for name in BANDS}
+            return {"rope_type": "llama3", **bands, **original}
+        case scalings.Yarn():
+            block = {"rope_type": "yarn", "factor": float(scaling.factor), **original}
+            # Keys at the default that all runtimes share are left out.
+            for name, usual in {**BETAS, "truncate": True}.items():
+                value = getattr(scaling, name)
+                if value != usual:
+                    block[name] = value if isinstance(value, bool) else float(value)
+            return {**block, **state_attention(wanted)}
+        case scalings.LongRope():
+            long = list(scaling.long_factor)
+            short = list(scaling.short_factor) or [1.0] * len(long)
+            return {
+                "rope_type": "longrope",
+                "short_factor": short,
+                "long_factor": long,
+                "factor": float(scaling.factor),
+                **original,
+                **state_attention(wanted),
+            }
     raise InputError(
         f"no configuration has a name for {scaling.name}; one with a name is yarn"
     )
 
 
-def usual_attention(spec: RopeSpec) -> float:
+def state_attention(wanted: Wanted) -> Fragment:
+    """Return the factor on cos and sin if the scaling's alone would give another."""
+    usual = compute_usual_attention(wanted)
+    if math.isclose(wanted.attention_factor, usual, rel_tol=1e-12):
+        return {}
+    return {"attention_factor": wanted.attention_factor}
+
+
+def compute_usual_attention(spec: RopeSpec) -> float:
+    """Return the factor on cos and sin where a file gives none."""
     factor = getattr(spec.scaling, "factor", 1.0)
-    longrope = isinstance(spec.scaling, scalings.LongRope)
-    return (
-        longrope_attention(factor, spec.trained_len) if longrope else magnitude(factor)
-    )
+    if isinstance(spec.scaling, scalings.LongRope):
+        return longrope_attention(factor, spec.trained_len)
+    return magnitude(factor)
 
 
-def start_and_share(spec: Wanted) -> tuple[Fragment, Fragment]:
-    """Return the length, and partial_rotary_factor unless the whole head rotates."""
+def make_lengths(wanted: Wanted) -> Fragment:
+    """Return the keys of the length that a file has, and of the head where a class
+    needs it.
+    """
+    source = wanted.source
     # Dynamic scaling starts at max_position_embeddings, so that it has to be the
     # trained length.
-    start = (
-        spec.trained_len
-        if isinstance(spec.scaling, scalings.DynamicNtk)
-        else spec.length
-    )
-    lengths = dict.fromkeys(
-        (MAXIMUM, *(n for n in VLLM_LENGTHS if n in spec.source.present)), start
-    )
-    # A share that the file has would stay in the block of a server.
-    silent = spec.rotary_dim == spec.head_dim and (
-        spec.own or SHARE not in spec.source.present
-    )
-    share = {} if silent else {SHARE: spec.rotary_dim / spec.head_dim}
+    length = wanted.length
+    if isinstance(wanted.scaling, scalings.DynamicNtk):
+        length = wanted.trained_len
+    keys: Fragment = {MAXIMUM: length}
+    for name in VLLM_LENGTHS:
+        if name in source.present:
+            keys[name] = length
+
     # Some classes build scaled tables from a head_dim alone.
-    lacks = (
-        spec.source.older.refuses_without_head_dim
-        and "head_dim" not in spec.source.present
-    )
-    head = {"head_dim": spec.head_dim} if lacks and block_of(spec) else {}
-    return {**lengths, **head}, share
+    lacks_head = "head_dim" not in source.present
+    if source.older.refuses_without_head_dim and lacks_head and make_block(wanted):
+        keys["head_dim"] = wanted.head_dim
+    return keys
 
 
-def version4(spec: Wanted) -> Fragment:
+def make_share(wanted: Wanted) -> Fragment:
+    """Return partial_rotary_factor unless the whole head rotates."""
+    whole = wanted.rotary_dim == wanted.head_dim
+    # A share that the file has would stay in the block of a server.
+    if whole and (wanted.own or SHARE not in wanted.source.present):
+        return {}
+    return {SHARE: wanted.rotary_dim / wanted.head_dim}
+
+
+# Keys of a configuration.
+
+
+@writes_keys("hf4", "mlx", "trtllm", "exllama", "tgi", "portable")
+def write_hf4(wanted: Wanted) -> Fragment:
     """Return rope_theta and rope_scaling, the type under both of its names."""
-    block, (start, share) = block_of(spec), start_and_share(spec)
-    block = block or ({"rope_type": "default"} if spec.source.older.needs_block else {})
+    source = wanted.source
+    block = make_block(wanted)
+    if not block and source.older.needs_block:
+        block = {"rope_type": "default"}
     if block:
-        block = {"rope_type": block["rope_type"], "type": block["rope_type"], **block}
-        if "type" in (keys := spec.source.older.block_keys):  # and no others
-            block = {key: block[key] for key in keys if key in block}
+        kind = block["rope_type"]
+        block = {"rope_type": kind, "type": kind, **block}
+        names = source.older.block_keys
+        if "type" in names:  # and no others
+            block = {name: block[name] for name in names if name in block}
+
+    keys = {**make_lengths(wanted), "rope_theta": wanted.base}
     # Of longrope, transformers 4 reads the original length at top level only.
-    original = (
-        {ORIGINAL: spec.trained_len}
-        if isinstance(spec.scaling, scalings.LongRope)
-        else {}
-    )
-    emptied = (
-        {"rope_parameters": None} if "rope_parameters" in spec.source.present else {}
-    )
-    head = {**start, "rope_theta": spec.base, **original, **share, **emptied}
-    named, blocks = spec.source.older.layer_base_keys, spec.source.layers
-    head |= {
-        key: blocks[label]["rope_theta"]
-        for label, key in named.items()
-        if label in blocks
-    }
+    if isinstance(wanted.scaling, scalings.LongRope):
+        keys[ORIGINAL] = wanted.trained_len
+    keys |= make_share(wanted)
+    if "rope_parameters" in source.present:
+        keys["rope_parameters"] = None
+
+    base_keys = source.older.layer_base_keys
+    for label, key in base_keys.items():
+        if label in source.layers:
+            keys[key] = source.layers[label]["rope_theta"]
     # The main one last: some classes have one key for all.
-    head |= {named[spec.source.main]: spec.base} if spec.source.main in named else {}
-    return {**head, "rope_scaling": block or None}
+    if source.main in base_keys:
+        keys[base_keys[source.main]] = wanted.base
+    return {**keys, "rope_scaling": block or None}
 
 
-def version5(spec: Wanted) -> Fragment:
+@writes_keys("hf5", "axolotl")
+def write_hf5(wanted: Wanted) -> Fragment:
     """Return rope_parameters, for a configuration that was read already."""
-    block, (start, share) = (
-        block_of(spec) or {"rope_type": "default"},
-        start_and_share(spec),
-    )
-    block = {"rope_theta": spec.base, **block, **share}
-    layers = (
-        {**spec.source.layers, spec.source.main: block} if spec.source.layers else block
-    )
-    return {**start, "rope_parameters": layers}
+    own = make_block(wanted) or {"rope_type": "default"}
+    block = {"rope_theta": wanted.base, **own, **make_share(wanted)}
+    if wanted.source.layers:
+        block = {**wanted.source.layers, wanted.source.main: block}
+    return {**make_lengths(wanted), "rope_parameters": block}
 
 
-def vllm(spec: Wanted) -> Fragment:
+@writes_keys("vllm", "vllm-draft")
+def write_vllm(wanted: Wanted) -> Fragment:
     """Return version 5 with the length before the factor where the server multiplies by
     it.
     """
-    fragment = version5(spec)
+    fragment = write_hf5(wanted)
+    scaling = wanted.scaling
     multiplied = scalings.PositionInterpolation | scalings.DynamicNtk
     # It leaves Gemma 3's lengths alone.
-    if isinstance(spec.scaling, multiplied) and "gemma3" not in spec.source.older.name:
-        fragment[MAXIMUM] = round(spec.length / spec.scaling.factor)
+    if isinstance(scaling, multiplied) and "gemma3" not in wanted.source.older.name:
+        fragment[MAXIMUM] = round(wanted.length / scaling.factor)
     return fragment
 
 
-def sglang(spec: Wanted) -> Fragment:
+@writes_keys("sglang")
+def write_sglang(wanted: Wanted) -> Fragment:
     """Return vLLM's form as rope_scaling, the magnitude as a multiplier of SGLang's
     own.
     """
-    if spec.source.main == "compress":  # it loads DeepSeek-V4 as V3, with one block
-        source = replace(spec.source, layers={})
-        spec = replace(spec, source=source, base=source.beside["main"].base)
-    fragment = version5(spec) if spec.source.layers else vllm(spec)
-    name = "rope_parameters" if spec.source.layers else "rope_scaling"
-    outer = fragment.pop("rope_parameters")
-    block = outer[spec.source.main] if spec.source.layers else outer
-    if (wanted := block.pop("attention_factor", None)) and block["rope_type"] == "yarn":
-        block["attn_factor"] = wanted / magnitude(block["factor"])
-    return {**fragment, name: outer}
+    if wanted.source.main == "compress":  # it takes DeepSeek-V4's one block
+        source = replace(wanted.source, layers={})
+        wanted = replace(wanted, source=source, base=source.beside["main"].base)
+
+    if wanted.source.layers:
+        fragment = write_hf5(wanted)
+        parameters = fragment.pop("rope_parameters")
+        fragment["rope_parameters"] = parameters
+        block = parameters[wanted.source.main]
+    else:
+        fragment = write_vllm(wanted)
+        block = fragment.pop("rope_parameters")
+        fragment["rope_scaling"] = block
+
+    attention = block.pop("attention_factor", None)
+    if attention and block["rope_type"] == "yarn":
+        block["attn_factor"] = attention / magnitude(block["factor"])
+    return fragment
 
 
-def llamafactory(spec: Wanted) -> dict[str, Any]:
-    kind = None if spec.own and not spec.raised else block_of(spec).get("rope_type")
-    return {
-        "rope_scaling": kind if kind in LLAMAFACTORY else "null",
-        "cutoff_len": spec.context,
-    }
+# Flags.
 
 
-def llamacpp(spec: Wanted) -> dict[str, Any]:
-    scaling, flags = spec.scaling, dict[str, Any](ctx_size=spec.context)
-    if spec.own and not spec.raised:
+@writes_flags("llamafactory")
+def write_llamafactory(wanted: Wanted) -> Fragment:
+    kind = None
+    if wanted.raised or not wanted.own:
+        kind = make_block(wanted).get("rope_type")
+    scaling = kind if kind in LLAMAFACTORY else "null"
+    return {"rope_scaling": scaling, "cutoff_len": wanted.context}
+
+
+@writes_flags("llama.cpp")
+def write_llamacpp(wanted: Wanted) -> Fragment:
+    scaling = wanted.scaling
+    flags: Fragment = {"ctx_size": wanted.context}
+    if wanted.own and not wanted.raised:
         return flags  # the converter writes the file's own scaling
+
     if isinstance(scaling, scalings.PositionInterpolation):
-        return flags | {"rope_scaling": "linear", "rope_scale": scaling.factor}
+        flags["rope_scaling"] = "linear"
+        flags["rope_scale"] = scaling.factor
     if isinstance(scaling, scalings.Yarn):
-        flags |= {"rope_scaling": "yarn", "rope_scale": scaling.factor}
-        flags["yarn_orig_ctx"] = spec.trained_len
+        flags["rope_scaling"] = "yarn"
+        flags["rope_scale"] = scaling.factor
+        flags["yarn_orig_ctx"] = wanted.trained_len
         # left out at the default, unless the file has a value
         for name, usual in BETAS.items():
-            if name in spec.source.present or getattr(scaling, name) != usual:
-                flags[f"yarn_{name}"] = getattr(scaling, name)
+            value = getattr(scaling, name)
+            if name in wanted.source.present or value != usual:
+                flags[f"yarn_{name}"] = value
     return flags
 
 
-def koboldcpp(spec: Wanted) -> dict[str, Any]:
+@writes_flags("koboldcpp", "lmstudio")
+def write_koboldcpp(wanted: Wanted) -> Fragment:
     # Within the length of the file koboldcpp changes nothing by itself.
-    if spec.is_released:
-        return {"ctx_size": spec.context}
+    if wanted.is_released:
+        return {"ctx_size": wanted.context}
 
     # With one of the two, koboldcpp picks by a rule of its own.
-    flags: dict[str, Any] = {
-        "ctx_size": spec.context,
+    flags: Fragment = {
+        "ctx_size": wanted.context,
         "rope_freq_scale": 1.0,
-        "rope_freq_base": spec.base,
+        "rope_freq_base": wanted.base,
     }
-    if isinstance(spec.scaling, scalings.PositionInterpolation):
-        flags["rope_freq_scale"] = 1 / spec.scaling.factor
+    if isinstance(wanted.scaling, scalings.PositionInterpolation):
+        flags["rope_freq_scale"] = 1 / wanted.scaling.factor
         flags["rope_scaling"] = "linear"
-    elif not isinstance(spec.scaling, scalings.Unscaled) and not spec.own:
+    elif not isinstance(wanted.scaling, scalings.Unscaled) and not wanted.own:
         # It holds a scale or a base: the base of NTK-aware by the same factor is
         # nearer to what is wanted than none.
-        factor = max(1.0, spec.context / spec.trained_len)
-        flags["rope_freq_base"] = scalings.ntk_base(spec.geometry, factor)
+        factor = max(1.0, wanted.context / wanted.trained_len)
+        flags["rope_freq_base"] = scalings.ntk_base(wanted.geometry, factor)
     return flags
 
 
@@ -234,11 +299,10 @@ class Target:
     """
 
     runtimes: Sequence[str]
-    # flags come on top of the file
-    config: Callable[[Wanted], Fragment] = lambda spec: {}
+    write_keys: Writer
+    write_flags: Writer  # on top of the file
     # JSON over several lines; or {json}, {length}, {flags}, or any flag
     text: str = "{lines}"
-    flags: Callable[[Wanted], dict[str, Any]] = lambda spec: {}
     # the text where the file has the keys already
     unchanged: str = ""
     replaces: bool = False  # empties rope_scaling, which would replace rope_parameters
@@ -250,20 +314,16 @@ class Target:
         return "{json}" in self.text
 
 
-def target_of(row: dict[str, Any]) -> Target:
-    """Return a target of targets.toml, with the functions that it names."""
-    others = (
-        n for n in registry.RUNTIMES if not n.startswith(tuple(row.get("without", ())))
-    )
-    makers: Fragment = {
-        name: MAKERS[row[name]] for name in ("config", "flags") if name in row
-    }
-    about: Fragment = {"runtimes": tuple(others), **row, **makers}
-    return Target(**{name: value for name, value in about.items() if name != "without"})
+def make_target(name: str, row: dict[str, Any]) -> Target:
+    """Return a target of targets.toml, with the functions that write for it."""
+    about = dict(row)
+    left_out = tuple(about.pop("without", ()))
+    if "runtimes" not in about:
+        others = [each for each in registry.RUNTIMES if not each.startswith(left_out)]
+        about["runtimes"] = others
+    write_keys = KEYS.get(name, write_nothing)
+    write_flags = FLAGS.get(name, write_nothing)
+    return Target(write_keys=write_keys, write_flags=write_flags, **about)
 
 
-MAKERS: dict[str, Callable[[Wanted], Fragment]] = {
-    maker.__name__: maker
-    for maker in (version4, version5, vllm, sglang, llamafactory, llamacpp, koboldcpp)
-}
-TARGETS = {name: target_of(row) for name, row in table_beside(__file__).items()}
+TARGETS = {name: make_target(name, row) for name, row in table_beside(__file__).items()}

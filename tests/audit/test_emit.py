@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import ropelab
 from ropelab.audit.audited import audit
 from ropelab.audit.emit import differences, emit, emitted
-from ropelab.audit.targets import TARGETS, usual_attention, version4
+from ropelab.audit.targets import TARGETS, compute_usual_attention, write_hf4
 from ropelab.audit.wanted import ModelFile, Wanted
 from ropelab.cli import audit as commands
 from ropelab.conformance.observed import build_rotary
@@ -232,7 +232,7 @@ def test_a_known_model_is_asked_by_its_own_type(name: str) -> None:
 
 def test_the_usual_attention_factor_of_yarn():
     wanted = emit(model="llama-3-8b", context=32768).wanted
-    assert usual_attention(wanted) == pytest.approx(1.138629436111989)
+    assert compute_usual_attention(wanted) == pytest.approx(1.138629436111989)
 
 
 def test_servers_that_multiply_get_the_length_before_the_factor():
@@ -681,7 +681,7 @@ def test_phi3_of_transformers_4_gets_the_three_keys_that_it_takes(
     source = ModelFile(config, text=config)
     wanted = Wanted(**vars(spec), context=32768, source=source, own=block)
     own = {**block, "rope_type": "longrope"}
-    assert version4(replace(wanted, own=own))["rope_scaling"] == block
+    assert write_hf4(replace(wanted, own=own))["rope_scaling"] == block
 
 
 @pytest.mark.parametrize("target", ["hf5", "hf4"])

@@ -313,7 +313,7 @@ def test_nothing_runs_over_the_edge_of_a_phone(visit, report):
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, part
 
 
-def test_without_scripts_answers_and_shorten_tables_stay(visit, report):
+def test_without_scripts_answers_and_short_tables_stay(visit, report):
     page = visit(report, java_script_enabled=False)
     assert page.locator(f"#{FIRST} .lead").is_visible()
     assert page.locator(f"#{FIRST} table.plain").is_visible()
