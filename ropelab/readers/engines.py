@@ -60,6 +60,7 @@ class Exllama(Reader):
         return "interleaved" if trace.family.latent else "half"
 
 
+@reader.scaling_type("exllamav3", "yarn")
 def exllama_yarn(settings: Settings) -> Made:
     if settings.trace.get(MAXIMUM) is None:
         raise RefusedError(f"yarn without {MAXIMUM}")
@@ -82,6 +83,7 @@ def exllama_yarn(settings: Settings) -> Made:
     return reader.coded_yarn(settings, factor, attention, trained)
 
 
+@reader.scaling_type("exllamav3", "longrope", "su")
 def table_by_ratio(settings: Settings) -> Made:
     original = settings.read(ORIGINAL)
     if original is None:
@@ -95,9 +97,7 @@ def table_by_ratio(settings: Settings) -> Made:
     return reader.one_table(settings, name, trained)
 
 
-Exllama.methods = reader.methods_of("unscaled") | reader.methods_of(
-    "exllamav3", globals()
-)
+Exllama.methods = reader.methods_of("unscaled") | reader.methods_of("exllamav3")
 
 
 class TensorRt(Reader):
@@ -132,6 +132,7 @@ class TensorRt(Reader):
         return reader.width_of(head_dim, number(share, "share"))
 
 
+@reader.scaling_type("tensorrt-llm", "longrope", "su")
 def table_by_limit(settings: Settings) -> Made:
     trained = settings.original()
     limit = settings.trace.get("max_seq_len")  # the long table if it is not set
@@ -141,9 +142,7 @@ def table_by_limit(settings: Settings) -> Made:
     )
 
 
-TensorRt.methods = reader.methods_of("unscaled") | reader.methods_of(
-    "tensorrt-llm", globals()
-)
+TensorRt.methods = reader.methods_of("unscaled") | reader.methods_of("tensorrt-llm")
 
 
 class Tgi(Reader):
@@ -181,11 +180,13 @@ class Tgi(Reader):
         return reader.width_of(head_dim, number(share, "share"))
 
 
+@reader.scaling_type("tgi", "default", "linear", "mrope")
 def tgi_unscaled(settings: Settings) -> Made:
     settings.mark("factor", "ignored", "linear is not applied on this path")
     return reader.unscaled(settings)
 
 
+@reader.scaling_type("tgi", "yarn")
 def tgi_yarn(settings: Settings) -> Made:
     # Betas are fixed at 32 and 1, a lone mscale counts, attention_factor and truncate
     # are not read.
@@ -198,13 +199,14 @@ def tgi_yarn(settings: Settings) -> Made:
     )
 
 
+@reader.scaling_type("tgi", "longrope", "su")
 def tgi_longrope(settings: Settings) -> Made:
     raise NotModelledError(
         "two tables inside one sequence: short below the original length"
     )
 
 
-Tgi.methods = reader.methods_of("tgi", globals())
+Tgi.methods = reader.methods_of("tgi")
 
 
 FILES = table("mlx")
@@ -283,6 +285,7 @@ class Mlx(Reader):
         return "interleaved" if FILES[trace.model_type].get("interleaved") else "half"
 
 
+@reader.scaling_type("mlx-lm", "dynamic")
 def mlx_dynamic(settings: Settings) -> Made:
     # The one method that insists on a maximum.
     if not settings.trace.has(MAXIMUM):
@@ -290,10 +293,11 @@ def mlx_dynamic(settings: Settings) -> Made:
     return reader.dynamic(settings)
 
 
+@reader.scaling_type("mlx-lm", "longrope")
 def long_table(settings: Settings, trained: int | None = None) -> Made:
     made = reader.one_table(settings, "long_factor", trained or settings.original())
     settings.mark("short_factor", "ignored", "always the long table")
     return made
 
 
-Mlx.methods = reader.methods_of("unscaled") | reader.methods_of("mlx-lm", globals())
+Mlx.methods = reader.methods_of("unscaled") | reader.methods_of("mlx-lm")

@@ -7,6 +7,8 @@ llm/llama_server.go of ollama fb30760 (2026-08-21). Its server starts llama.cpp 
 any flag for rotation.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ropelab.readers import llamacpp, reader
@@ -17,12 +19,27 @@ from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.readers.trace import BANDS, ORIGINAL, Trace
 
 BLOCK = "rope_scaling"
+# The architecture of a model type, for a part of a file that names none.
+ARCHITECTURES: dict[str, str] = table("names")["ollama"]
+
+Writer = Callable[[Trace], Fields]
+WRITERS: dict[str, Writer] = {}
+
+
+def writes(architecture: str) -> Callable[[Writer], Writer]:
+    """Let a function stand for ollama's converter of an architecture."""
+
+    def register(writer: Writer) -> Writer:
+        WRITERS[architecture] = writer
+        return writer
+
+    return register
 
 
 def read(trace: Trace) -> dict[str, RopeSpec]:
     """Return the spec of the file that the first architecture's converter writes."""
     named = trace.whole.get("architectures") or [
-        USUAL.get(str(trace.whole.get("model_type")))
+        ARCHITECTURES.get(str(trace.whole.get("model_type")))
     ]
     first = named[0] if isinstance(named, list) else None
     writer = WRITERS.get(first) if isinstance(first, str) else None
@@ -130,6 +147,8 @@ def from_block(trace: Trace, name: str) -> float:
     return value
 
 
+@writes("LlamaForCausalLM")
+@writes("MixtralForCausalLM")
 def llama(trace: Trace) -> Fields:
     """Write linear under `type` only, llama3 under `rope_type` only; drop everything
     else.
@@ -167,6 +186,7 @@ def llama(trace: Trace) -> Fields:
     return fields
 
 
+@writes("Qwen2ForCausalLM")
 def qwen2(trace: Trace) -> Fields:
     width = head_width(trace, "num_attention_heads")
     typed(trace, "type", ("mrope", "default"), refusal="cannot be written for Qwen2")
@@ -185,6 +205,7 @@ def qwen2(trace: Trace) -> Fields:
     }
 
 
+@writes("Phi3ForCausalLM")
 def phi3(trace: Trace) -> Fields:
     """Write two tables, empty or not."""
     width = head_width(trace, "num_attention_heads", "n_head")
@@ -213,6 +234,7 @@ def phi3(trace: Trace) -> Fields:
     return {**fields, "rope.scaling.attn_factor": attention}
 
 
+@writes("GptOssForCausalLM")
 def gptoss(trace: Trace) -> Fields:
     """Write yarn unless another type is named; the factor at top level wins."""
     kind = typed(trace, "rope_type", ("yarn", "linear", "none", "longrope"))
@@ -238,12 +260,3 @@ def gptoss(trace: Trace) -> Fields:
         if value := from_block(trace, name):
             fields[f"rope.scaling.yarn_{name}"] = value
     return fields
-
-
-WRITERS = {
-    named: globals()[writer] for named, writer in table("names")["ollama"].items()
-}
-# The architecture of a model type, for a part of a file that names none.
-USUAL = dict(
-    zip(("llama", "mixtral", "qwen2", "phi3", "gpt_oss"), WRITERS, strict=True)
-)

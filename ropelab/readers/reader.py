@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ropelab.math import scaling as scalings
 from ropelab.readers import spec as values
@@ -40,6 +40,23 @@ MOST_FEATURES = 2**14
 
 # with the factor on cos and sin and the trained length
 Made = tuple[scalings.Scaling, float, int]
+
+
+Make = TypeVar("Make", bound=Callable[..., Any])
+
+# The functions that make the scaling types, by table of methods.toml and type.
+MAKERS: dict[tuple[str, str], Callable[..., Made]] = {}
+
+
+def scaling_type(name: str, *kinds: str) -> Callable[[Make], Make]:
+    """Let a function make these scaling types of a table of methods.toml."""
+
+    def register(make: Make) -> Make:
+        for kind in kinds:
+            MAKERS[name, kind] = make
+        return make
+
+    return register
 
 
 class Settings:
@@ -358,10 +375,19 @@ def longrope(
 # rest.
 
 
+@scaling_type("common", "default")
+@scaling_type("unscaled", "default", "mrope")
+@scaling_type("transformers-4", "origin")
+@scaling_type("servers", "mrope")
+@scaling_type("unsloth", "dynamic")
 def unscaled(settings: Settings) -> Made:
     return scalings.Unscaled(), 1.0, settings.longest
 
 
+@scaling_type("common", "linear")
+@scaling_type("exllamav3", "linear")
+@scaling_type("tensorrt-llm", "linear")
+@scaling_type("mlx-lm", "linear")
 def linear(settings: Settings) -> Made:
     return (
         scalings.PositionInterpolation(factor=settings.number("factor")),
@@ -370,12 +396,15 @@ def linear(settings: Settings) -> Made:
     )
 
 
+@scaling_type("common", "dynamic")
+@scaling_type("tgi", "dynamic")
 def dynamic(settings: Settings) -> Made:
     if settings.trace.family.name.startswith("hunyuan") and settings.get("alpha"):
         return of_alpha(settings)
     return scalings.DynamicNtk(factor=settings.number("factor")), 1.0, settings.longest
 
 
+@scaling_type("tensorrt-llm", "dynamic")
 def of_alpha(settings: Settings) -> Made:
     """Raise the base by Hunyuan's alpha, at every length; the factor beside it is not
     read.
@@ -383,6 +412,13 @@ def of_alpha(settings: Settings) -> Made:
     return scalings.NtkAware(factor=settings.number("alpha")), 1.0, settings.longest
 
 
+@scaling_type("transformers-5", "llama3")
+@scaling_type("transformers-4", "llama3")
+@scaling_type("exllamav3", "llama3")
+@scaling_type("tensorrt-llm", "llama3")
+@scaling_type("tgi", "llama3")
+@scaling_type("mlx-lm", "llama3")
+@scaling_type("megatron", "llama3")
 def llama3(settings: Settings) -> Made:
     bands = divisible({name: settings.number(name) for name in BANDS})
     return scalings.Llama3(**bands), 1.0, settings.original()
@@ -419,6 +455,9 @@ def coded_yarn(
     return scaling, attention, settings.original() if trained is None else trained
 
 
+@scaling_type("vllm", "deepseek_yarn")
+@scaling_type("tensorrt-llm", "yarn")
+@scaling_type("mlx-lm", "yarn", "deepseek_yarn", "telechat3-yarn")
 def mscale_yarn(settings: Settings) -> Made:
     factor = settings.number("factor")
     return coded_yarn(settings, factor, mscale_ratio(settings, factor), truncate=True)
@@ -434,6 +473,10 @@ def one_table(settings: Settings, name: str, trained: int) -> Made:
     return longrope((table, table), ratio, trained)
 
 
+@scaling_type("transformers-5", "proportional")
+@scaling_type("servers", "proportional")
+@scaling_type("exllamav3", "proportional")
+@scaling_type("mlx-lm", "proportional")
 def proportional(settings: Settings, factor: float | None = None) -> Made:
     factor = settings.number("factor", 1.0) if factor is None else factor
     if factor != 1:
@@ -442,17 +485,16 @@ def proportional(settings: Settings, factor: float | None = None) -> Made:
     return scalings.Proportional(p=share), 1.0, settings.longest
 
 
-def methods_of(
-    name: str, functions: Mapping[str, Any] | None = None
-) -> dict[str, Method]:
-    """Return a table of methods.toml; ``functions`` of the reader's file win over those
-    here.
-    """
-    known, found = {**globals(), **(functions or {})}, {}
+def methods_of(name: str) -> dict[str, Method]:
+    """Return a table of methods.toml with the functions that were registered for it."""
+    methods = {}
     for kind, row in table("methods")[name].items():
-        make = partial(known[row["make"]], **row.get("fixed", {}))
-        found[kind] = Method(make, tuple(row.get("needs", ())), row.get("defaults", {}))
-    return found
+        make = MAKERS[name, kind]
+        if "fixed" in row:
+            make = partial(make, **row["fixed"])
+        needs = tuple(row.get("needs", ()))
+        methods[kind] = Method(make, needs, row.get("defaults", {}))
+    return methods
 
 
 COMMON = methods_of("common")

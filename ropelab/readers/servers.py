@@ -168,6 +168,7 @@ class Sglang(Server):
         return super().width(settings, head_dim)
 
 
+@reader.scaling_type("servers", "linear")
 def linear_of_float(settings: Settings) -> Made:
     # A factor written as a whole number is iterated over, which stops the server.
     if isinstance(settings.get("factor"), int):
@@ -175,6 +176,7 @@ def linear_of_float(settings: Settings) -> Made:
     return reader.linear(settings)
 
 
+@reader.scaling_type("vllm", "yarn", "telechat3-yarn")
 def vllm_yarn(settings: Settings) -> Made:
     # attention_factor counts, as in transformers.
     factor, trained = settings.number("factor"), settings.original()
@@ -191,6 +193,7 @@ def vllm_yarn(settings: Settings) -> Made:
     )
 
 
+@reader.scaling_type("vllm", "ntk")
 def vllm_ntk(settings: Settings) -> Made:
     # The base times the factor, and each frequency divided by factor^(2/width) on top.
     if settings.get("mixed_b") is not None:
@@ -201,6 +204,7 @@ def vllm_ntk(settings: Settings) -> Made:
     return reader.longrope((divisors, divisors), 1.0, settings.longest)
 
 
+@reader.scaling_type("sglang", "yarn")
 def sglang_yarn(settings: Settings) -> Made:
     if settings.get("extrapolation_factor", 1) != 1:
         raise NotModelledError("an extrapolation_factor other than 1")
@@ -218,12 +222,14 @@ def sglang_yarn(settings: Settings) -> Made:
     )
 
 
+@reader.scaling_type("sglang", "deepseek_yarn")
 def sglang_latent_yarn(settings: Settings) -> Made:
     # attn_factor multiplies here, too.
     scaling, attention, trained = reader.mscale_yarn(settings)
     return scaling, attention * settings.number("attn_factor", 1.0), trained
 
 
+@reader.scaling_type("servers", "longrope")
 def longrope(settings: Settings) -> Made:
     # factor and attention_factor are not read; the ratio of the lengths decides.
     tables, trained = settings.lists(), settings.original()
@@ -237,6 +243,7 @@ def longrope(settings: Settings) -> Made:
     return reader.longrope(tables, ratio, trained)
 
 
+@reader.scaling_type("vllm", "dynamic")
 def vllm_dynamic(settings: Settings) -> Made:
     if "alpha" in settings.values:
         return reader.of_alpha(settings)
@@ -250,6 +257,7 @@ def vllm_dynamic(settings: Settings) -> Made:
     return NtkAware(factor=factor * longest / trained - (factor - 1)), 1.0, longest
 
 
+@reader.scaling_type("sglang", "dynamic")
 def sglang_dynamic(settings: Settings) -> Made:
     if "alpha" in settings.values:
         return reader.of_alpha(settings)
@@ -258,6 +266,6 @@ def sglang_dynamic(settings: Settings) -> Made:
     return NtkAware(factor=factor * factor - (factor - 1)), 1.0, settings.longest
 
 
-COMMON = {**Transformers5.methods, **reader.methods_of("servers", globals())}
-Vllm.methods = COMMON | reader.methods_of("vllm", globals())
-Sglang.methods = COMMON | reader.methods_of("sglang", globals())
+COMMON = {**Transformers5.methods, **reader.methods_of("servers")}
+Vllm.methods = COMMON | reader.methods_of("vllm")
+Sglang.methods = COMMON | reader.methods_of("sglang")

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from ropelab.math.scaling import Unscaled
-from ropelab.readers import reader, transformers
+from ropelab.readers import reader
 from ropelab.readers.families import table
 from ropelab.readers.reader import KEPT, Made, Reader, Settings
 from ropelab.readers.spec import (
@@ -138,6 +138,7 @@ class MegatronBridge(Reader):
         return {"all": settings}
 
 
+@reader.scaling_type("megatron-bridge", "yarn")
 def bridged_yarn(settings: Settings) -> Made:
     """Keep YaRN's factor on cos and sin; only two bridges keep its frequencies."""
     factor = settings.number("factor")
@@ -154,7 +155,7 @@ def bridged_yarn(settings: Settings) -> Made:
 
 MegatronBridge.methods = {
     **Megatron.methods,
-    **reader.methods_of("megatron-bridge", globals()),
+    **reader.methods_of("megatron-bridge"),
 }
 
 
@@ -206,5 +207,5 @@ class Unsloth(Transformers5):
 
 Unsloth.methods = {
     **Transformers5.methods,
-    **reader.methods_of("unsloth", vars(transformers)),
+    **reader.methods_of("unsloth"),
 }

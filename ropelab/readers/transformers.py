@@ -337,6 +337,7 @@ def factor_or_ratio(settings: Settings, trained: int) -> float:
     return settings.longest / trained if factor is None else number(factor, "factor")
 
 
+@reader.scaling_type("transformers-5", "yarn")
 def yarn(settings: Settings) -> Made:
     trained = settings.original()
     factor = factor_or_ratio(settings, trained)
@@ -362,6 +363,8 @@ def own_attention(settings: Settings) -> Any:
     return given.pop() if given else settings.read("attention_factor")
 
 
+@reader.scaling_type("transformers-5", "longrope")
+@reader.scaling_type("unsloth", "longrope")
 def longrope(settings: Settings, switches: bool = True) -> Made:
     trained, (short, long) = settings.original(), settings.lists()
     factor, attention = factor_or_ratio(settings, trained), own_attention(settings)
@@ -370,7 +373,7 @@ def longrope(settings: Settings, switches: bool = True) -> Made:
     return reader.longrope((short, long), factor, trained, attention)
 
 
-Transformers5.methods = reader.COMMON | reader.methods_of("transformers-5", globals())
+Transformers5.methods = reader.COMMON | reader.methods_of("transformers-5")
 
 
 @dataclass
@@ -390,8 +393,11 @@ class Transformers4(Transformers):
     other = "of that release the class of '{}' was not read"
 
     def __post_init__(self) -> None:
-        own = {"yarn": self.yarn, "longrope": self.longrope}
-        self.methods = reader.COMMON | reader.methods_of("transformers-4", own)
+        methods = reader.methods_of("transformers-4")
+        # These two go by the rules of the release.
+        methods["yarn"] = replace(methods["yarn"], make=self.yarn)
+        methods["longrope"] = replace(methods["longrope"], make=self.longrope)
+        self.methods = reader.COMMON | methods
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         # Base and share are beside rope_scaling; rope_parameters is not known to these
@@ -429,6 +435,7 @@ class Transformers4(Transformers):
             return reader.width_of(head_dim, 1.0)
         return super().width(settings, head_dim)
 
+    @reader.scaling_type("transformers-4", "yarn")
     def yarn(self, settings: Settings) -> Made:
         trained, rule = settings.longest, self.yarn_rule
         if rule == "ratio" and ORIGINAL in settings.values:
@@ -447,6 +454,7 @@ class Transformers4(Transformers):
         truncate = None if self.truncate else True
         return reader.coded_yarn(settings, factor, attention, trained, truncate)
 
+    @reader.scaling_type("transformers-4", "longrope")
     def longrope(self, settings: Settings) -> Made:
         static, attention = self.longrope_rule == "static", own_attention(settings)
         short, long = settings.lists()
