@@ -244,9 +244,9 @@ class Lab:
             # In memory no other run could read what is required.
             return numbers
 
-        required = [each for plan in numbers for each in plan.config.requires()]
-        for name, values in required:
-            numbers.setdefault(self.prepare(name, values), [])
+        for plan in list(numbers):
+            for name, values in plan.config.requires():
+                numbers.setdefault(self.prepare(name, values), [])
         return numbers
 
     def work(self, plan: Plan, context: Context) -> Work:
@@ -339,6 +339,7 @@ class Lab:
             tables = place.find() if place else None
             if place is None or tables is None:
                 continue
+
             runs[plan] = plan.finish(tables, place.path, reused=True)
             if self.redraw or self.figures:
                 place.draw(runs[plan].pictures, self.redraw, self.waiting)
@@ -371,6 +372,7 @@ class Lab:
         if place is None:
             # The same values, and so the same answer, as if read back.
             return plan.finish(as_stored(plan.tables(values)))
+
         tables, reused = place.kept(make, self.waiting, self.force)
         run = plan.finish(tables, place.path, reused)
         if reused and self.figures:
@@ -383,8 +385,9 @@ class Lab:
         if self.results is None:
             return None
         config = plan.config
-        stored = [run for name in config.reads() for run in self._stored_runs(name)]
-        folders = [Path(run.path) for run in stored]
+        folders: list[Path] = []
+        for name in config.reads():
+            folders += [Path(run.path) for run in self._stored_runs(name)]
         inputs = config.inputs() | store.as_inputs(self.results, folders)
         inputs |= mentioned(config.model_dump(mode="json"))
         experiment = plan.experiment

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -91,7 +91,7 @@ def _with_flags(words: Sequence[str], problem: str, error: Any) -> list[str]:
         meant = _with_flag(rest, unknown, options)
     elif "unexpected extra argument" in problem:
         meant = _with_named_values(rest, problem, options)
-        file = next(filter(_is_model_file, rest), "")
+        file = _first(rest, _is_model_file)
         if not meant and file:
             return ["ropelab", "audit", file]
     elif command == "compare" and rest:
@@ -188,7 +188,7 @@ def _flag_for(value: str, options: Sequence[str]) -> str:
 
     first, *_ = [*split_list(value), value]
     name = methods.canonical(first.partition("(")[0])
-    flags: Iterable[str] = ()
+    flags: Sequence[str] = ()
     if value.endswith(".toml"):
         flags = ("--config",)
     elif _is_model_file(value) or value.lower() in MODELS:
@@ -203,7 +203,7 @@ def _flag_for(value: str, options: Sequence[str]) -> str:
         flags = ("--output",)
     elif name.isidentifier():
         flags = ("--encodings",)
-    return next((flag for flag in flags if flag in options), "")
+    return _first(flags, options.__contains__)
 
 
 def _is_number(text: str) -> bool:
@@ -242,22 +242,38 @@ def _for_audit(rest: Sequence[str]) -> list[str]:
 def _for_emit(rest: Sequence[str]) -> list[str]:
     """Return the words of emit: a file behind its flag, and the length by our name."""
     longest = r"^--(max-model-len|max-position-embeddings|length|test-len)"
-    meant = [re.sub(longest, "--context", word) for word in rest]
-    file = next((word for word in meant if _is_named_file(word)), "")
-    if file and "--from" not in meant:
-        meant = ["--from", file, *(word for word in meant if word != file)]
+    words = [re.sub(longest, "--context", word) for word in rest]
+    meant = _with_file(words, "--from", _first(words, _is_named_file))
 
     context = "128k"
     if "--factor" in meant[:-1]:
         place = meant.index("--factor")
         factor = meant[place + 1]
         meant = [*meant[:place], *meant[place + 2 :]]
-        if not any(word.startswith(("--from", "--model")) for word in meant):
+        if not _has_flag(meant, "--from", "--model"):
             meant += ["--from", "config.json"]
         context = _stretch_length(meant, factor)
-    if meant and not any(word.startswith("--context") for word in meant):
+    if meant and not _has_flag(meant, "--context"):
         meant += ["--context", context]
     return meant
+
+
+def _first(words: Sequence[str], test: Callable[[str], bool]) -> str:
+    """Return the first word that passes a test, empty without one."""
+    return next(filter(test, words), "")
+
+
+def _has_flag(words: Sequence[str], *flags: str) -> bool:
+    return any(word.startswith(flags) for word in words)
+
+
+def _with_file(words: Sequence[str], flag: str, file: str) -> list[str]:
+    """Return the words with a file, if there is one, behind its flag."""
+    meant = list(words)
+    if not file or flag in meant:
+        return meant
+    meant.remove(file)
+    return [flag, file, *meant]
 
 
 def _is_named_file(word: str) -> bool:
@@ -273,8 +289,8 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
     from ropelab.math.models import MODELS
     from ropelab.readers.model_file import model_of_file
 
-    model = next((MODELS[word] for word in words if word in MODELS), None)
-    file = next(filter(_is_named_file, words), "")
+    model = MODELS.get(_first(words, MODELS.__contains__))
+    file = _first(words, _is_named_file)
     if model is None and file:
         with suppress(InputError):
             model = model_of_file(file)
@@ -284,10 +300,7 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
 
 
 def _for_vectors(rest: Sequence[str]) -> list[str]:
-    meant = list(rest)
-    file = next((word for word in meant if _is_model_file(word)), "")
-    if file and "--config" not in meant:
-        meant = ["--config", file, *(word for word in meant if word != file)]
+    meant = _with_file(rest, "--config", _first(rest, _is_model_file))
     if "-o" in meant:
         meant[meant.index("-o")] = "--out"
     if meant and "--out" not in meant:
@@ -298,6 +311,7 @@ def _for_vectors(rest: Sequence[str]) -> list[str]:
 def _with_second_run(rest: Sequence[str]) -> list[str]:
     """Return the run that was given and another one of its experiment."""
     first = Path(rest[0])
-    runs = sorted(path.parent for path in first.parent.glob("*/manifest.json"))
-    others = [str(run) for run in runs if run != first]
-    return [*rest, others[0] if others else "ANOTHER_RUN"]
+    for manifest in sorted(first.parent.glob("*/manifest.json")):
+        if manifest.parent != first:
+            return [*rest, str(manifest.parent)]
+    return [*rest, "ANOTHER_RUN"]

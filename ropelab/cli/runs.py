@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ropelab.cli.flags import Options
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.experiments import Experiment
-from ropelab.lab import Lab, Run
+from ropelab.lab import Lab, Plan, Run
 from ropelab.runs import builtin
 from ropelab.runs.cell import silent
 from ropelab.runs.config import Label, read_toml, respell, take_label
@@ -175,7 +175,9 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     from ropelab.show.page.shown import find_runs
     from ropelab.sweeps.combined import combine
 
-    plans = [plan for sweep in sweeps for plan in sweep.plans]
+    plans: list[Plan] = []
+    for sweep in sweeps:
+        plans += sweep.plans
     runs: dict[str, Run] = {}
     with _engine(options) as engine, interrupt_after(options.max_minutes):
         for number, run in replace(lab, engine=engine).run_all(plans):

@@ -219,12 +219,13 @@ class Config(BaseModel):
         model = getattr(self, "model", "")
         named = {"model": model} if model else {}
         default = type(self)(**named).model_dump(mode="json")
-        mine = self.model_dump(mode="json")
-        # None is no text to type: it was left out where something else was given.
-        given = {name: value for name, value in mine.items() if value is not None}
-        return named | {
-            name: value for name, value in given.items() if value != default.get(name)
-        }
+        changes = {}
+        for name, value in self.model_dump(mode="json").items():
+            # None is no text to type: it was left out where something else was given.
+            if value is None or value == default.get(name):
+                continue
+            changes[name] = value
+        return named | changes
 
     def command(self, experiment: str) -> str:
         """Return the command that makes the run of this config again, quoted for a
@@ -342,7 +343,9 @@ class Label:
 def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, Any]]:
     """Split the values of a config file into the label of its run and all others."""
     label = Label(path.stem, title_in(values, str(path)), str(path))
-    return label, {key: value for key, value in values.items() if key != "title"}
+    others = dict(values)
+    others.pop("title", None)
+    return label, others
 
 
 def title_in(values: Mapping[str, Any], origin: str) -> str:

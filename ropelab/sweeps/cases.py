@@ -13,7 +13,7 @@ from textwrap import shorten
 from typing import Any
 
 from ropelab.lab import Lab, Plan
-from ropelab.runs.config import Label, read_toml, take_label, title_in
+from ropelab.runs.config import Config, Label, read_toml, take_label, title_in
 from ropelab.runs.errors import InputError, naming
 from ropelab.runs.spelling import PARTIAL, plain, spellings
 
@@ -61,7 +61,8 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
 
     numbers: dict[Plan, int] = {}
     for number, case in enumerate(cases, 1):
-        own = {key: value for key, value in case.items() if key != "title"}
+        own = dict(case)
+        own.pop("title", None)
         case_label = _label_case(label, case, number) if several else label
         with naming(case_label.origin):
             plan = lab.prepare(name, {**shared, **own})
@@ -135,9 +136,9 @@ def _find_keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...
             if key != "title":
                 keys[ours.get(key, key)] = None
 
-    first = configs[0]
-    return tuple(
-        key
-        for key in keys
-        if any(getattr(config, key) != getattr(first, key) for config in configs)
-    )
+    return tuple(key for key in keys if _differs(key, configs))
+
+
+def _differs(key: str, configs: Sequence[Config]) -> bool:
+    first = getattr(configs[0], key)
+    return any(getattr(config, key) != first for config in configs)

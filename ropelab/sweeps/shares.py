@@ -24,7 +24,10 @@ def look_ahead(sweeps: Sequence[Sweep], lab: Lab) -> Ahead:
     written.
     """
     context = lab.context()
-    return [(plan, lab.work(plan, context)) for sweep in sweeps for plan in sweep.plans]
+    ahead = []
+    for sweep in sweeps:
+        ahead += [(plan, lab.work(plan, context)) for plan in sweep.plans]
+    return ahead
 
 
 def lines(runs: Ahead, lab: Lab) -> Iterator[str]:
@@ -165,7 +168,9 @@ def _name_unit(cell: Cell) -> str:
 
 
 def compute(share: Work, lab: Lab) -> None:
+    """Compute what is left of a share; the first error of it is raised at the end."""
     lab.announce(share)
-    finished = lab.engine.compute(list(share.left.values()), lab.context())
-    if errors := [error for _, error in finished if error]:
+    computed = lab.engine.compute(list(share.left.values()), lab.context())
+    errors = [error for _, error in computed if error]
+    if errors:
         raise errors[0]
