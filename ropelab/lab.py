@@ -51,7 +51,7 @@ class Run:
     experiment: Experiment
     config: Config
     tables: Tables
-    # the verdict with its scope, then at most three sentences; from the tables
+    # The verdict with its scope, then at most three sentences, made from the tables.
     answer: str
     folder: Path | None = None  # None: kept in memory
     reused: bool = False
@@ -183,12 +183,12 @@ class Lab:
     figures: bool = True  # draw figures where there are none yet
     progress: Progress = jobs.silent
     waiting: Waiting = quietly  # called with a folder when another process holds it
-    # says what is to be seen before long work
+    # Called with what is to be seen before long work.
     notice: Callable[[str], None] | None = None
     engine: Engine = field(default_factory=Here)
-    # processes of the engine, for estimates; None: as many as fit
+    # Processes of the engine, for estimates; None stands for as many as fit.
     workers: int | None = 1
-    # refuse work of more than a day, or of more memory than is free
+    # Refuse work of more than a day, or of more memory than is free.
     limits: bool = True
     most_seconds: float = inf  # refuse work that is estimated longer
 

@@ -288,13 +288,14 @@ def interrupt_after(minutes: float | None) -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
     timer = Timer(60 * minutes, end)
-    # a late signal interrupts one step of it, not the others
+    # A late signal interrupts one step of the ending, not the others.
     with ExitStack() as ending:
-        # behind `&` in a script it was ignored
+        # Behind `&` in a script the signal was ignored.
         before = signal.signal(signal.SIGINT, interrupt)
         ending.callback(signal.signal, signal.SIGINT, before)
         timer.start()
-        ending.callback(timer.join)  # after it none can come
+        # After it no signal can come.
+        ending.callback(timer.join)
         ending.callback(timer.cancel)
         yield
 

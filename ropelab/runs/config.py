@@ -152,7 +152,7 @@ class Config(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _share_of_head(cls, values: Any) -> Any:
-        # As transformers computes rotary_dim from partial_rotary_factor.
+        # transformers computes rotary_dim from partial_rotary_factor in the same way.
         if not isinstance(values, dict) or PARTIAL not in values:
             return values
         others = dict(values)
@@ -285,7 +285,7 @@ def build(
         raise InputError("; ".join(sentences)) from None
 
 
-# What is typed for a list of numbers elsewhere, and the numbers that an error writes
+# What other programs take for a list of numbers, and how many of these an error writes
 # out.
 SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
 LONGEST_SPAN = 100
@@ -333,10 +333,11 @@ def plain_words(text: str) -> str:
 class Label:
     """The names of a run; numbers do not depend on them, so all labels are equal."""
 
-    # of its config file, for the run's folder
+    # The name of the config file, which begins that of the run's folder.
     name: str = field(default="", compare=False)
-    title: str = field(default="", compare=False)  # of its entry in the gallery
-    # the file, and the case in it, for errors
+    # The heading of the run in the gallery.
+    title: str = field(default="", compare=False)
+    # The file, and the case in it, which errors name.
     origin: str = field(default="", compare=False)
 
 

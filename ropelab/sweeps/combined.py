@@ -88,10 +88,9 @@ def make_tables(
     """Make the tables of a sweep.
 
     sweep: the rows of every run's short table (and of further ones, each in a table of
-        its own), behind the fields in which the runs
-    differ; a
-        result of the same name as such a field is called `<name>_found`, and one at a length
-        after the share of the trained (L) or tested length (T): `copy @0.75T`.
+        its own), behind the fields in which the runs differ; a result of the same name
+        as such a field is called `<name>_found`, and one at a length after the share of
+        the trained (L) or tested length (T): `copy @0.75T`.
     runs: case, those fields, the answer, and the run's folder below the results.
     """
     lengths_differ = bool({"train_len", "test_len"} & {*sweep.keys})
