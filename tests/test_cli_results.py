@@ -115,7 +115,9 @@ def test_what_was_asked_to_be_explained_is_printed(call):
     status, out, _ = call("precision", *flags, "--explain", "33")
     assert status == 0
     assert "as asked with --explain" in out
-    assert "stored" in out.split("as asked with --explain")[1]
+    rows = out.split("as asked with --explain")[1]
+    assert "angle error rad" in rows
+    assert "float32" in rows
 
 
 @pytest.mark.parametrize("output", ["folder", "file/page.html", "file/more/page.html"])
