@@ -18,11 +18,11 @@ from ropelab.audit.wanted import (
     Fragment,
     ModelFile,
     Wanted,
-    laid_over,
+    choose_scaling,
+    keep_scaling,
+    lay_over,
     make_file,
-    source_of,
-    with_new_scaling,
-    with_own_scaling,
+    read_model_file,
 )
 from ropelab.math import scaling as scalings
 from ropelab.math.models import model_named
@@ -86,7 +86,8 @@ def emit(
         target: names of targets with commas between them, or `all`.
     """
     if model and Path(model).exists():  # a file where a name was asked for
-        file, model = model, ""
+        file = model
+        model = ""
     if bool(file) == bool(model):
         raise InputError("give either --from FILE or --model NAME")
     if file:
@@ -99,41 +100,57 @@ def emit(
         )
 
     name = file or model
-    source, spec = source_of(name, document.config)
+    source, spec = read_model_file(name, document.config)
     scaled = not isinstance(spec.scaling, scalings.Unscaled)
     if scaled and not method:
-        wanted, note = with_own_scaling(name, source, spec, context)
+        wanted, note = keep_scaling(name, source, spec, context)
     else:
-        wanted, note = with_new_scaling(source, spec, context, method)
-
-    old, new = shorten_numbers(spec.method), shorten_numbers(wanted.method)
-    replaced = ""
-    if scaled and method and wanted.scaling != spec.scaling:
-        replaced = f"the file's own {old} is replaced by {new}"
+        wanted, note = choose_scaling(source, spec, context, method)
     names = list(TARGETS) if target == "all" else split_list(target) or [target]
-    done = tuple(emitted(each, wanted) for each in names)
-    notes = [note, note_on_window(wanted, spec)]
+    emissions = tuple(write_text(each, wanted) for each in names)
+
+    notes = []
     if document.encoding:
-        notes.insert(
-            0,
-            f"transformers refuses {document.encoding}: save the file as plain UTF-8",
-        )
-    if context <= spec.length and not any(e.changes or e.lost for e in done):
+        refused = f"transformers refuses {document.encoding}"
+        notes.append(f"{refused}: save the file as plain UTF-8")
+    notes += [note, note_on_window(wanted, spec)]
+    needed = any(each.changes or each.lost for each in emissions)
+    if context <= spec.length and not needed:
         notes.append(f"nothing to change: {name} reaches {spec.length} tokens as it is")
-    needless = ""
-    if source.window is not None and method and wanted.scaling != spec.scaling:
-        needless = (
-            f"{new} changes layers that see {source.window} tokens at any"
-            " length: the length alone is enough"
-        )
-    rows = [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in done]
+
+    rows = []
+    for each in emissions:
+        rows.append({"target": each.target, "text": each.text, "lost": [*each.lost]})
     return Emissions(
         wanted,
-        done,
+        emissions,
         {"targets": rows},
-        note="; ".join(filter(None, notes)),
-        replaced="; ".join(filter(None, (replaced, needless))),
+        note=join_notes(notes),
+        replaced=note_on_method(wanted, spec) if method else "",
     )
+
+
+def join_notes(notes: Sequence[str]) -> str:
+    return "; ".join(note for note in notes if note)
+
+
+def note_on_method(wanted: Wanted, spec: RopeSpec) -> str:
+    """Say what a method replaces, and where none is needed."""
+    if wanted.scaling == spec.scaling:
+        return ""
+
+    own = shorten_numbers(spec.method)
+    new = shorten_numbers(wanted.method)
+    notes = []
+    if not isinstance(spec.scaling, scalings.Unscaled):
+        notes.append(f"the file's own {own} is replaced by {new}")
+    window = wanted.source.window
+    if window is not None:
+        notes.append(
+            f"{new} changes layers that see {window} tokens at any length: the length"
+            " alone is enough"
+        )
+    return join_notes(notes)
 
 
 def read_trained_length(file: str, model: str) -> int:
@@ -141,7 +158,7 @@ def read_trained_length(file: str, model: str) -> int:
     if model and not Path(model).exists():
         return model_named(model).trained_len
 
-    source, spec = source_of(file or model, read_source(file or model).config)
+    source, spec = read_model_file(file or model, read_source(file or model).config)
     kind = (str(source.text.get("model_type")), spec.trained_len)
     return TRAINED.get(kind, spec.trained_len)
 
@@ -159,7 +176,7 @@ def note_on_window(wanted: Wanted, spec: RopeSpec) -> str:
     )
 
 
-def emitted(target: str, wanted: Wanted) -> Emission:
+def write_text(target: str, wanted: Wanted) -> Emission:
     """Return the text for a target, to be laid over the part of a file that it
     changes.
     """
@@ -203,7 +220,7 @@ def emitted(target: str, wanted: Wanted) -> Emission:
     for name, word in plain.items():
         if name != "ctx_size":  # -c has a place of its own in the text
             words += f" --{name.replace('_', '-')} {word}"
-    patch = nested(fragment, nest)
+    patch = nest_fragment(fragment, nest)
     forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
     text = template.format(length=wanted.context, flags=words, **forms, **plain)
     return Emission(target, text, tuple(lost), changes)
@@ -229,10 +246,10 @@ def find_losses(
     for name in target.runtimes:
         config = source.config
         if fragment and target.as_flag:
-            patch = nested(fragment, find_nest(target, source))
+            patch = nest_fragment(fragment, find_nest(target, source))
             config = Flags(overrides={name: patch}).applied(name, config)
         elif fragment:
-            config = laid_over(config, fragment, source.nest)
+            config = lay_over(config, fragment, source.nest)
         reading = registry.read(READERS[name], config, flags)
         main = reading.main
         if main is None:
@@ -246,11 +263,11 @@ def find_losses(
         )
         if by_default or (target.as_flag and main.length > wanted.length):
             main = replace(main, claimed_len=None)  # the flag is the length
-        differing += [f"{name}: {word}" for word in differences(main, wanted)]
+        differing += [f"{name}: {word}" for word in list_differences(main, wanted)]
         for label, other in source.beside.items():
             beside = replace(reading.layers.get(label, main), claimed_len=None)
             differing += [
-                f"{name}: {label}: {word}" for word in differences(beside, other)
+                f"{name}: {label}: {word}" for word in list_differences(beside, other)
             ]
     asked = len(target.runtimes) - len(unasked)
     return Losses(tuple(unasked), tuple(differing), asked)
@@ -263,7 +280,7 @@ def find_nest(target: Target, source: ModelFile) -> Sequence[str]:
     return source.nest
 
 
-def nested(fragment: Fragment, nest: Sequence[str]) -> Fragment:
+def nest_fragment(fragment: Fragment, nest: Sequence[str]) -> Fragment:
     """Return a fragment inside the parts of a file that lead to it; nothing for none."""
     if not fragment:
         return {}
@@ -272,26 +289,31 @@ def nested(fragment: Fragment, nest: Sequence[str]) -> Fragment:
     return fragment
 
 
-def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
+def list_differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
     """Name differences in width, frequencies by length, factor on the logits, claimed
     length.
     """
     if got.rotary_dim != wanted.rotary_dim:
         return [f"rotary_dim {got.rotary_dim}, not {wanted.rotary_dim}"]
-    words, lengths = [], (64, wanted.trained_len, wanted.length, 2 * wanted.length)
+
+    words = []
     # Runtimes compute in float32, so smaller differences mean nothing.
-    tables = ((got.inv_freq(n), wanted.inv_freq(n)) for n in lengths)
-    if not all(np.allclose(*pair, rtol=1e-6, atol=0) for pair in tables):
-        other = (
-            got.scaling.name == wanted.scaling.name
-            and got.trained_len != wanted.trained_len
-        )
-        start = f" from {got.trained_len} tokens" if other else ""
-        base = f" at base {got.base:g}" if got.base != wanted.base else ""
-        methods = shorten_numbers(
-            f"{got.method}{start}{base} instead of {wanted.method}"
-        )
+    lengths = (64, wanted.trained_len, wanted.length, 2 * wanted.length)
+    same = True
+    for length in lengths:
+        frequencies = got.inv_freq(length)
+        if not np.allclose(frequencies, wanted.inv_freq(length), rtol=1e-6, atol=0):
+            same = False
+    if not same:
+        method = got.method
+        by_start = got.trained_len != wanted.trained_len
+        if by_start and got.scaling.name == wanted.scaling.name:
+            method += f" from {got.trained_len} tokens"
+        if got.base != wanted.base:
+            method += f" at base {got.base:g}"
+        methods = shorten_numbers(f"{method} instead of {wanted.method}")
         words.append(f"frequencies: {methods}")
+
     if not math.isclose(got.logit_multiplier, wanted.logit_multiplier, rel_tol=1e-6):
         words.append(
             f"logits x {got.logit_multiplier:.6g}, not {wanted.logit_multiplier:.6g}"

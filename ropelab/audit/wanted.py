@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ropelab.audit.layers import find_window
@@ -59,10 +59,8 @@ class ModelFile:
     @property
     def present(self) -> set[str]:
         """The names among its keys of blocks and lengths, and of the head's size."""
-        names, block = (
-            (*BLOCKS, "head_dim", SHARE, *BETAS, *VLLM_LENGTHS),
-            self.block[1],
-        )
+        names = (*BLOCKS, "head_dim", SHARE, *BETAS, *VLLM_LENGTHS)
+        _, block = self.block
         return {name for name in names if self.text.get(name) or block.get(name)}
 
     @property
@@ -131,72 +129,90 @@ def make_file(model: KnownModel) -> Fragment:
 def make_block(model: KnownModel) -> Fragment:
     """Return a known model's own scaling as its file has it."""
     scaling = parse_scaling(model.method)
-    parameters = {
-        name: value for name, value in vars(scaling).items() if value is not None
-    }
-    block: Fragment = {"rope_type": TYPES[scaling.name], **parameters}
+    block: Fragment = {"rope_type": TYPES[scaling.name]}
+    for parameter in fields(scaling):
+        value = getattr(scaling, parameter.name)
+        if value is not None:
+            block[parameter.name] = value
     if scaling.name != "pi":
         block[ORIGINAL] = model.trained_len
     return block
 
 
-def source_of(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, RopeSpec]:
+def copy_fields(spec: RopeSpec) -> dict[str, Any]:
+    """Return the fields of a rotation, for one with more of them."""
+    return {each.name: getattr(spec, each.name) for each in fields(RopeSpec)}
+
+
+def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, RopeSpec]:
     """Return a file and the rotation that is to be scaled in it, as the reference reads
     them.
     """
     prefix, text = language_part(config)
     reading = registry.reading_of(name, config)
-    spec, ours = (
-        reading.layers[reading.label],
-        reading.runtime.name == registry.REFERENCE,
-    )
-    # vLLM allows less by itself
-    if not ours and isinstance(spec.scaling, scalings.LongRope):
+    by_reference = reading.runtime.name == registry.REFERENCE
+    spec = reading.layers[reading.label]
+    # vLLM allows less by itself.
+    if not by_reference and isinstance(spec.scaling, scalings.LongRope):
         spec = replace(spec, claimed_len=text.get(MAXIMUM))
     scaled = round(getattr(spec.scaling, "factor", 1.0) * spec.length)
-    if scaled in map(text.get, VLLM_LENGTHS):  # the maximum is before it
-        spec = replace(spec, claimed_len=scaled)
+    if any(text.get(key) == scaled for key in VLLM_LENGTHS):
+        spec = replace(spec, claimed_len=scaled)  # the maximum is before it
+
     # Another runtime's layer types are not the reference's.
-    main = reading.label if ours else "all"
-    beside = {k: v for k, v in reading.layers.items() if ours and k != main}
+    main = reading.label if by_reference else "all"
+    beside = {}
+    if by_reference:
+        beside = {k: layer for k, layer in reading.layers.items() if k != main}
     layers = loaded_block(text) if main != "all" else {}
-    window = find_window(reading.model_type, text)
-    nest = prefix.split(".")[:-1]
-    return ModelFile(config, nest, text, main, layers, beside, window, spec), spec
+    file = ModelFile(
+        config,
+        nest=prefix.split(".")[:-1],
+        text=text,
+        main=main,
+        layers=layers,
+        beside=beside,
+        window=find_window(reading.model_type, text),
+        released=spec,
+    )
+    return file, spec
 
 
-def with_own_scaling(
+def keep_scaling(
     name: str, source: ModelFile, spec: RopeSpec, context: int
 ) -> tuple[Wanted, str]:
     """Return a file's scaling, its factor raised if the context needs it, and a note
     then.
     """
     key, block = source.block
-    own, note = raised(spec, block, context)
-    extended = bool(note) and own["rope_type"] in RAISED
-    beyond = context if note and not extended else 0
+    own, note = raise_factor(spec, block, context)
+    raised = bool(note) and own["rope_type"] in RAISED
+    beyond = context if note and not raised else 0
     reached = spec.length if beyond else context
     # Dynamic scaling starts at this length, and longrope's factor comes from it.
     fixed = isinstance(spec.scaling, scalings.DynamicNtk | scalings.LongRope)
     longest = spec.length if fixed else max(spec.length, reached)
+
     kept: Fragment = {**own, "rope_theta": spec.base}
     patched: Fragment = {**source.text, MAXIMUM: longest, key: kept}
     if source.layers:  # as transformers 5 has them
-        patched |= {
-            "rope_scaling": None,
-            "rope_parameters": {**source.layers, source.main: kept},
-        }
-    found = registry.reference(name, laid_over(source.config, patched, source.nest))
-    rotation = {
-        **vars(found),
-        "claimed_len": longest,
-        "context": reached,
-        "source": source,
-    }
-    return Wanted(**rotation, beyond=beyond, own=own, raised=extended), note
+        patched["rope_scaling"] = None
+        patched["rope_parameters"] = {**source.layers, source.main: kept}
+    config = lay_over(source.config, patched, source.nest)
+    rotation = copy_fields(registry.reference(name, config))
+    rotation["claimed_len"] = longest
+    wanted = Wanted(
+        **rotation,
+        context=reached,
+        source=source,
+        beyond=beyond,
+        own=own,
+        raised=raised,
+    )
+    return wanted, note
 
 
-def with_new_scaling(
+def choose_scaling(
     source: ModelFile, spec: RopeSpec, context: int, method: str
 ) -> tuple[Wanted, str]:
     """Return the scaling that was asked for, or YaRN if one is needed, and a note on
@@ -204,84 +220,80 @@ def with_new_scaling(
     """
     model_type = str(source.text.get("model_type"))
     trained = TRAINED.get((model_type, spec.trained_len))
+    unscaled = isinstance(spec.scaling, scalings.Unscaled)
     note = ""
-    if (
-        trained is not None
-        and context > spec.trained_len
-        and isinstance(spec.scaling, scalings.Unscaled)
-    ):
+    if trained is not None and unscaled and context > spec.trained_len:
+        allowed = spec.trained_len
         note = (
-            f"{model_type} was trained with {trained} of the {spec.trained_len} tokens"
-            " allowed"
+            f"{model_type} was trained with {trained} of the {allowed} tokens allowed"
         )
         spec = replace(spec, trained_len=trained)
 
     factor = context / spec.trained_len
     usual = "yarn" if factor > 1 and source.window is None else "unscaled"
     scaling = parse_scaling(method or usual, max(1.0, factor))
-    if isinstance(
-        scaling, scalings.Yarn | scalings.PositionInterpolation | scalings.Llama3
-    ):
+    by_factor = scalings.Yarn | scalings.PositionInterpolation | scalings.Llama3
+    if isinstance(scaling, by_factor):
         reach = round(scaling.factor * spec.trained_len)
         if reach < context:
             raise InputError(f"{scaling.label} reaches {reach} tokens, not {context}")
 
     length = max(context, spec.length)
-    attention = scaling.plan(spec.geometry, length).attention_factor
-    spec = replace(
-        spec,
-        scaling=scaling,
-        claimed_len=length,
-        attention_factor=attention,
-        softmax_factor=1.0,
-    )
-    axes = {
-        key: value for key, value in source.block[1].items() if key.startswith("mrope_")
-    }
-    return Wanted(**vars(spec), context=context, source=source, axes=axes), note
+    rotation = copy_fields(spec)
+    rotation["scaling"] = scaling
+    rotation["claimed_len"] = length
+    rotation["attention_factor"] = scaling.plan(spec.geometry, length).attention_factor
+    rotation["softmax_factor"] = 1.0
+    _, block = source.block
+    axes = {key: value for key, value in block.items() if key.startswith("mrope_")}
+    return Wanted(**rotation, context=context, source=source, axes=axes), note
 
 
-def laid_over(
+def lay_over(
     config: Mapping[str, Any], patch: Fragment, nest: Sequence[str]
 ) -> Fragment:
     """Return a file with other values of some keys of its part ``nest``."""
-    inner = {nest[0]: laid_over(config[nest[0]], patch, nest[1:])} if nest else patch
-    return {**config, **inner}
+    if not nest:
+        return {**config, **patch}
+    first, *rest = nest
+    return {**config, first: lay_over(config[first], patch, rest)}
 
 
-def raised(
+def raise_factor(
     spec: RopeSpec, block: Mapping[str, Any], context: int
 ) -> tuple[Fragment, str]:
     """Return the file's own block, its factor raised if the context needs it, and a
     note then.
     """
-    own = {
-        k: v for k, v in block.items() if k not in ("type", "rope_type", "rope_theta")
-    }
     kind = block.get("rope_type") or block.get("type")
-    own = {
-        "rope_type": (
-            "longrope" if isinstance(spec.scaling, scalings.LongRope) else kind
-        ),
-        **own,
-    }
-    factor, limit = getattr(spec.scaling, "factor", 1.0), spec.length
+    longrope = isinstance(spec.scaling, scalings.LongRope)
+    own: Fragment = {"rope_type": "longrope" if longrope else kind}
+    for key, value in block.items():
+        if key not in ("type", "rope_type", "rope_theta"):
+            own[key] = value
+
+    factor = getattr(spec.scaling, "factor", 1.0)
     reach = round(factor * spec.trained_len)
+    limit = spec.length
     if isinstance(spec.scaling, scalings.Yarn | scalings.Llama3):
         limit = max(limit, reach)
     if context <= limit or isinstance(spec.scaling, scalings.DynamicNtk):
         return own, ""
-    # not the file's maximum
-    limit = reach if isinstance(spec.scaling, scalings.Yarn) else limit
-    reach = f"the file's own {kind} reaches {limit} tokens"
+
+    if isinstance(spec.scaling, scalings.Yarn):
+        limit = reach  # not the file's maximum
+    note = f"the file's own {kind} reaches {limit} tokens"
     if kind not in RAISED:
-        return own, f"{reach}, and has no factor to raise; --method replaces it"
+        return own, f"{note}, and has no factor to raise; --method replaces it"
+
     own["factor"] = factor * context / limit
-    note = f"{reach}: its factor is raised from {factor:g} to {own['factor']:g}"
-    if (given := own.get("attention_factor")) is None:
+    note = f"{note}: its factor is raised from {factor:g} to {own['factor']:g}"
+    given = own.get("attention_factor")
+    if given is None:
         return own, note
     if not math.isclose(given, magnitude(factor), rel_tol=1e-6):
         return own, f"{note}, its attention_factor stays {given:g}"
+
     own["attention_factor"] = magnitude(own["factor"])  # as without the key
     follows = f"{given:g}, the default for {factor:g}, to {own['attention_factor']:g}"
     return own, f"{note}, its attention_factor from {follows}"

@@ -17,8 +17,15 @@ from hypothesis import strategies as st
 
 import ropelab
 from ropelab.audit.audited import audit
-from ropelab.audit.emit import differences, emit, emitted
-from ropelab.audit.targets import TARGETS, compute_usual_attention, write_hf4
+from ropelab.audit.emit import emit, list_differences, write_text
+from ropelab.audit.targets import (
+    FLAGS,
+    KEYS,
+    TARGETS,
+    compute_usual_attention,
+    write_hf4,
+    write_nothing,
+)
 from ropelab.audit.wanted import ModelFile, Wanted
 from ropelab.cli import audit as commands
 from ropelab.conformance.observed import build_rotary
@@ -134,12 +141,12 @@ def read_back(target, text, spec):
 @settings(max_examples=40)
 @given(spec=specs())
 def test_what_was_emitted_reads_back_as_what_was_wanted(target, spec):
-    emission = emitted(target, spec)
+    emission = write_text(target, spec)
     got = read_back(target, emission.text, spec)
     if emission.lost:
-        assert got is None or differences(got, spec)
+        assert got is None or list_differences(got, spec)
     else:
-        assert not differences(got, spec)
+        assert not list_differences(got, spec)
 
 
 def llama(target, method=""):
@@ -1104,3 +1111,12 @@ def test_a_factor_is_answered_with_the_length(
     status, _, err = call("emit", *words)
     assert status == 2
     assert asked in err
+
+
+def test_every_writer_has_its_target_and_every_target_a_writer() -> None:
+    written = {*KEYS, *FLAGS}
+    # Of a Modelfile, a length is all that is written.
+    assert written == TARGETS.keys() - {"ollama"}
+    for name, target in TARGETS.items():
+        assert target.write_keys is KEYS.get(name, write_nothing)
+        assert target.write_flags is FLAGS.get(name, write_nothing)
