@@ -990,8 +990,8 @@ KIMI = {
         # The file of a class that transformers lacks: vLLM's reading says what is
         # wanted.
         (
-            {"model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"]},
-            *("", "axolotl", "'internlm2' is not in that release"),
+            {"model_type": "phi3_v", "architectures": ["Phi3VForCausalLM"]},
+            *("", "axolotl", "'phi3_v' is not in that release"),
         ),
     ],
 )
