@@ -74,7 +74,7 @@ def export(
         Option(
             "--format",
             metavar="FORMAT",
-            help="csv, parquet, latex, markdown or lm-eval.",
+            help="csv, parquet, latex or markdown.",
         ),
     ] = "csv",
     table: Annotated[
@@ -104,10 +104,10 @@ def export(
         raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
     tables = export.chosen(shown, table or ())
     if output is None:
-        text = export.text_of(shown, tables, kind)
+        text = export.text_of(tables, kind)
         typer.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
         return
-    for path in write(export.as_files(shown, tables, kind), output):
+    for path in write(export.as_files(tables, kind), output):
         print_line(path)
 
 

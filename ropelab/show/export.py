@@ -1,8 +1,5 @@
-"""Tables of a run for other programs: CSV, Parquet, LaTeX, Markdown, evaluation
-results.
-"""
+"""Tables of a run for other programs: CSV, Parquet, LaTeX, Markdown."""
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,7 +10,6 @@ from ropelab.runs.errors import InputError, known
 from ropelab.runs.leading import leads_by_column
 from ropelab.runs.sentences import verdict_and_rest
 from ropelab.runs.tables import Tables, as_markdown
-from ropelab.show.harness import of_released_model
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
 
@@ -23,7 +19,6 @@ ENDINGS = {
     "latex": "tex",
     "markdown": "md",
     "parquet": "parquet",
-    "lm-eval": "json",
 }
 
 
@@ -104,33 +99,19 @@ def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     return {name: tables[known("table", name, tables)] for name in names or tables}
 
 
-def text_of(run: Shown, tables: Tables, kind: str) -> str:
-    """Return the tables as text to print; InputError if that is not text, or is several
-    files.
-    """
+def text_of(tables: Tables, kind: str) -> str:
+    """Return the tables as text to print; InputError if that is not text."""
     if kind == "parquet":
         raise InputError(f"{kind} is not text: give --output FOLDER")
-    files = as_files(run, tables, kind)
-    if kind == "lm-eval" and len(files) != 1:
-        raise InputError(
-            f"lm-eval would be {len(files)} files here: give --output FOLDER"
-        )
-    return "\n".join(content.decode() for content in files.values())
+    return "\n".join(content.decode() for content in as_files(tables, kind).values())
 
 
-def as_files(run: Shown, tables: Tables, kind: str) -> dict[str, bytes]:
-    """Encode a file per table, or for evaluation results those that the harness would
-    write.
-    """
-    if kind == "lm-eval":
-        style: dict[str, Any] = {"indent": 2, "ensure_ascii": False, "allow_nan": False}
-        documents = of_released_model(run.manifest, tables).items()
-        return {
-            path: f"{json.dumps(one, **style)}\n".encode() for path, one in documents
-        }
+def as_files(tables: Tables, kind: str) -> dict[str, bytes]:
+    """Encode a file per table."""
     try:
         return {
-            f"{name}.{ENDINGS[kind]}": ENCODERS[kind](tables[name]) for name in tables
+            f"{name}.{ENDINGS[kind]}": ENCODERS[kind](table)
+            for name, table in tables.items()
         }
     except ImportError:
         raise InputError(
