@@ -107,20 +107,17 @@ def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
 def reduce_sizes(config: Any) -> Any:
     """Return a configuration with fewer and narrower layers, and the same positions."""
     text = config.get_text_config(decoder=True)
-    values, layers, width = text.to_dict(), text.num_hidden_layers, head_dim(text)
+    values = text.to_dict()
+    layers = text.num_hidden_layers
     grouped = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     whole = grouped == text.num_attention_heads
-    sizes = {
-        name: min(size, values[name])
-        for name, size in SMALLER.items()
-        if values.get(name)
-    }
-    sizes |= {"hidden_size": 2 * width, "num_attention_heads": 2}
-    sizes |= (
-        {"num_key_value_heads": 2 if whole else 1}
-        if "num_key_value_heads" in values
-        else {}
-    )
+
+    sizes = {"hidden_size": 2 * head_dim(text), "num_attention_heads": 2}
+    for name, most in SMALLER.items():
+        if values.get(name):
+            sizes[name] = min(most, values[name])
+    if "num_key_value_heads" in values:
+        sizes["num_key_value_heads"] = 2 if whole else 1
     values |= sizes | dict.fromkeys(SPECIAL)
     for name, value in values.items():
         if isinstance(value, list) and len(value) == layers:

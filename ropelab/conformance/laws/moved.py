@@ -49,15 +49,18 @@ def move_keys(case: Case, cache: Any, by: int) -> None:
         return
     narrow = case.dtype in (torch.bfloat16, torch.float16)
     with subject.computing(torch.float32) if narrow else nullcontext():
-        found = recover_turns(case, torch.tensor([by]))
+        turns = recover_turns(case, torch.tensor([by]))
+
     entries = subject.entries(cache)
-    for layer, turn in found.items():
-        if turn is not None and (entry := entries[layer]) is not None:
-            parts, image = list(entry), turn.images[0]
-            parts[turn.part] = (entry[turn.part].to(image.dtype) @ image).to(
-                entry[0].dtype
-            )
-            subject.set_entry(cache, layer, (parts[0], parts[1]))
+    for layer, turn in turns.items():
+        entry = entries[layer]
+        if turn is None or entry is None:
+            continue
+        image = turn.images[0]
+        parts = list(entry)
+        rotated = entry[turn.part].to(image.dtype) @ image
+        parts[turn.part] = rotated.to(entry[0].dtype)
+        subject.set_entry(cache, layer, (parts[0], parts[1]))
 
 
 def compare_dropped(case: Case) -> Pair:
@@ -66,9 +69,8 @@ def compare_dropped(case: Case) -> Pair:
     """
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
     for layer, (keys, values) in enumerate(list_whole_entries(case, cache, PREFILLED)):
-        case.subject.set_entry(
-            cache, layer, (keys[:, :, DROPPED:], values[:, :, DROPPED:])
-        )
+        rest = (keys[:, :, DROPPED:], values[:, :, DROPPED:])
+        case.subject.set_entry(cache, layer, rest)
     move_keys(case, cache, -DROPPED)
     return continue_text(case, cache, case.tokens[:, DROPPED:])
 
@@ -82,8 +84,10 @@ def compare_reused(case: Case) -> Pair:
     before = list_whole_entries(case, cache, DROPPED)
     move_keys(case, block, DROPPED)
     after = list_whole_entries(case, block, PREFILLED - DROPPED)
-    for layer, pair in enumerate(zip(before, after, strict=True)):
-        keys, values = (torch.cat(each, dim=2) for each in zip(*pair, strict=True))
+
+    for layer, (first, second) in enumerate(zip(before, after, strict=True)):
+        keys = torch.cat([first[0], second[0]], dim=2)
+        values = torch.cat([first[1], second[1]], dim=2)
         case.subject.set_entry(cache, layer, (keys, values))
     return continue_text(case, cache, case.tokens)
 
@@ -114,14 +118,14 @@ def continue_text(case: Case, cache: Any, text: Tokens, first: int = 0) -> Pair:
     at = case.at(first + places.start, len(places))
     got = case.subject.read(text[:, places.start :], at, cache=cache)
     whole = case.subject.read(text, case.at(first, length) if first else None)
-    return Pair(
-        got, [stage[:, places.start :] for stage in whole], places, reach=first + TOKENS
-    )
+    expected = [stage[:, places.start :] for stage in whole]
+    return Pair(got, expected, places, reach=first + TOKENS)
 
 
 def compare_short_after_long(case: Case) -> Pair:
     """Read the same before and after a text at positions beyond the trained length."""
-    subject, before = case.subject, case.whole
+    subject = case.subject
+    before = case.whole
     if subject.across is not None:
         subject.read(case.tokens, case.at(subject.across))
     return Pair(subject.read(case.tokens), before, exact=True)
@@ -137,14 +141,15 @@ def compare_saved(case: Case) -> Pair:
         raise UnaskedError(
             f"more than {MOST_SAVED >> 30} GiB of weights are not saved again"
         )
+
     with (
         tempfile.TemporaryDirectory(prefix="ropelab-") as folder,
         refusing("cannot save", "it"),
     ):
         model.save_pretrained(folder)
         again = type(model).from_pretrained(folder, dtype=case.dtype)
-    found = Transformers(again.to(require_transformers(case).device)).read(case.tokens)
-    return Pair(found, case.whole, exact=True)
+    loaded = Transformers(again.to(require_transformers(case).device))
+    return Pair(loaded.read(case.tokens), case.whole, exact=True)
 
 
 def compare_compiled(case: Case) -> Pair:
@@ -156,12 +161,12 @@ def compare_compiled(case: Case) -> Pair:
     subject = case.subject.compiled()
     for length in (2, TOKENS // 2):
         subject.read(case.tokens[:, :length], case.at(0, length))
-    found, expected = (
-        torch.cat([each.read(case.tokens, case.at(first))[-1] for first in (0, FAR)])
-        for each in (subject, case.subject)
-    )
+
+    got = [subject.read(case.tokens, case.at(first))[-1] for first in (0, FAR)]
+    plain = case.subject
+    expected = [plain.read(case.tokens, case.at(first))[-1] for first in (0, FAR)]
     places = [*range(TOKENS), *range(FAR, FAR + TOKENS)]
-    return Pair([found], [expected], places, reach=FAR + TOKENS)
+    return Pair([torch.cat(got)], [torch.cat(expected)], places, reach=FAR + TOKENS)
 
 
 def compare_autocast(case: Case) -> Found:
@@ -191,7 +196,8 @@ def compare_converted(case: Case) -> Found:
             copied = SineTables([copied.modules[0].to(torch.bfloat16)])
         else:
             copied.module.to(torch.bfloat16)
-        before, after = module.inv_freq.double(), copied.inv_freq.double()
+        before = module.inv_freq.double()
+        after = copied.inv_freq.double()
         off = max(off, float(((after - before) / before).abs().nan_to_num().max()))
     if not off:
         return Found("holds", "inv_freq stays float32")

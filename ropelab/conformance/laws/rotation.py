@@ -6,7 +6,7 @@ is that at another, rotated. Keys of many tokens give the linear map between the
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,8 +54,10 @@ def recover_turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
     sample = read_parts(case, start, 1)
     if not sample:
         raise UnaskedError("no layer keeps keys")
-    widest = max(part.shape[-1] for parts in sample.values() for part in parts)
-    fewest = min(part.shape[1] for parts in sample.values() for part in parts)
+    all_parts = [part for parts in sample.values() for part in parts]
+    widest = max(part.shape[-1] for part in all_parts)
+    fewest = min(part.shape[1] for part in all_parts)
+
     at = torch.cat([start, start + positions], dim=-1)
     # Heads that share a key need more tokens.
     for count in dict.fromkeys([math.ceil(2 * widest / fewest), 2 * widest]):
@@ -83,14 +85,16 @@ def read_parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tens
     """
     random = torch.Generator().manual_seed(1)
     tokens = torch.randint(case.subject.vocabulary, (count,), generator=random)
-    places, cache = positions.shape[-1], case.subject.new_cache()
+    places = positions.shape[-1]
+    cache = case.subject.new_cache()
     at = positions.repeat_interleave(count, dim=-1)[..., None]
     case.subject.read(tokens.repeat(places)[:, None], at, cache=cache)
-    return {
-        n: [part.reshape(places, -1, part.shape[-1]) for part in entry]
-        for n, entry in enumerate(case.subject.entries(cache))
-        if entry
-    }
+
+    parts = {}
+    for layer, entry in enumerate(case.subject.entries(cache)):
+        if entry:
+            parts[layer] = [part.reshape(places, -1, part.shape[-1]) for part in entry]
+    return parts
 
 
 def probe_turns(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
@@ -119,22 +123,26 @@ def list_rotating(text: Any) -> list[bool]:
     layers = text.num_hidden_layers
     if text.model_type in WINDOWED_ONLY and getattr(text, "sliding_window", None):
         return [kind == "sliding_attention" for kind in text.layer_types]
-    return [
-        bool(flag) for flag in getattr(text, "no_rope_layers", None) or [1] * layers
-    ]
+    flags = getattr(text, "no_rope_layers", None)
+    if not flags:
+        return [True] * layers
+    return [bool(flag) for flag in flags]
 
 
 def compare_layers(case: Case) -> Found:
     """Compare the layers that rotate with those that should."""
-    wanted, (found, _) = list_rotating(find_text_config(case)), probe_turns(case)
-    wrong = [layer for layer, turn in found.items() if bool(turn) != wanted[layer]]
-    count = f"{sum(map(bool, found.values()))} of {len(wanted)} layers rotate"
+    wanted = list_rotating(find_text_config(case))
+    turns, _ = probe_turns(case)
+    wrong = [layer for layer, turn in turns.items() if bool(turn) != wanted[layer]]
+    rotate = sum(map(bool, turns.values()))
+    count = f"{rotate} of {len(wanted)} layers rotate"
     if not wrong:
         return Found("holds", count)
-    says = (
-        "rotates, and should not" if found[wrong[0]] else "does not rotate, and should"
-    )
-    return Found("broken", f"layer {wrong[0]} {says}; {count}", layer=wrong[0])
+    first = wrong[0]
+    says = "does not rotate, and should"
+    if turns[first]:
+        says = "rotates, and should not"
+    return Found("broken", f"layer {first} {says}; {count}", layer=first)
 
 
 def compare_frequencies(case: Case) -> Found:
@@ -142,12 +150,13 @@ def compare_frequencies(case: Case) -> Found:
     rows = case.layers = list_rotations(case)
     if not rows:
         raise UnaskedError("no layer rotates")
-    if wrong := [row for row in rows if row["wrong"]]:
-        says = f"layer {wrong[0]['layer']}: {wrong[0]['says']}"
-        return Found("broken", says, layer=wrong[0]["layer"])
-    kinds = {
-        f"base {r['base']:g}, {r['rotary_dim']} features, {r['pairing']}" for r in rows
-    }
+    kinds = set()
+    for row in rows:
+        if row["wrong"]:
+            says = f"layer {row['layer']}: {row['says']}"
+            return Found("broken", says, layer=row["layer"])
+        width = f"{row['rotary_dim']} features"
+        kinds.add(f"base {row['base']:g}, {width}, {row['pairing']}")
     return Found("holds", "; ".join(sorted(kinds)))
 
 
@@ -160,52 +169,65 @@ def list_rotations(case: Case) -> list[dict[str, Any]]:
     if reading.main is None:
         raise UnaskedError(f"its configuration is not read: {reading.problem}")
     kinds = getattr(text, "layer_types", None) or ["all"] * text.num_hidden_layers
-    found, places = probe_turns(case)
+    turns, places = probe_turns(case)
     rows: list[dict[str, Any]] = []
-    for layer, turn in found.items():
+    for layer, turn in turns.items():
         if turn is None:
             continue
-        # Weights decide which features form a pair and which way they turn, no
-        # configuration does: the first layer stands for all.
-        usual, width = rows[0]["pairing"] if rows else "", turn.images.shape[-1]
         spec = reading.layers.get(kinds[layer], reading.main)
-        spec = replace(
-            spec,
-            head_dim=width,
-            rotary_dim=min(spec.rotary_dim, width),  # latents have narrow parts
-            pairing="interleaved" if usual == "adjacent" else "half",
-            attention_factor=1.0,  # two keys have it alike
-        )
-        observed = observe_turn(turn.images, places, spec)
-        if not rows and observed.partner == "adjacent":
-            spec = replace(spec, pairing="interleaved")
-            observed = observe_turn(turn.images, places, spec)
-        # Some codes let both queries and keys turn the other way.
-        other = observed.sin.size and observed.sin[1, 0] < 0
-        sign = rows[0]["sign"] if rows else -1 if other else 1
-        observed = replace(
-            observed,
-            sin=observed.sin * sign,
-            blocks=(
-                None
-                if observed.blocks is None
-                else observed.blocks * [[1, sign], [sign, 1]]
-            ),
-        )
-        done = diagnose(observed, Expected(spec, max(places) + 2, {}), TOLERANCE)
-        row = {
-            "layer": layer,
-            "base": estimate_base(observed),
-            "rotary_dim": 2 * observed.cos.shape[1],
-        }
-        row |= {
-            "pairing": observed.partner,
-            "sign": sign,
-            "wrong": done.wrong,
-            "says": done.answer,
-        }
-        rows.append(row)
+        # The first layer stands for all in what no configuration says.
+        usual = rows[0] if rows else None
+        rows.append(judge_layer(layer, turn, places, spec, usual))
     return rows
+
+
+def judge_layer(
+    layer: int,
+    turn: Turn,
+    places: Sequence[int],
+    spec: RopeSpec,
+    usual: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the row of one layer: its base, width, pairing, and what is wrong.
+
+    Weights decide which features form a pair and which way they turn, no configuration
+    does: ``usual`` is the row of the first layer, which the others have to follow.
+    """
+    width = turn.images.shape[-1]
+    in_pairs = usual is not None and usual["pairing"] == "adjacent"
+    spec = replace(
+        spec,
+        head_dim=width,
+        rotary_dim=min(spec.rotary_dim, width),  # latents have narrow parts
+        pairing="interleaved" if in_pairs else "half",
+        attention_factor=1.0,  # two keys have it alike
+    )
+    observed = observe_turn(turn.images, places, spec)
+    if usual is None and observed.partner == "adjacent":
+        spec = replace(spec, pairing="interleaved")
+        observed = observe_turn(turn.images, places, spec)
+
+    # Some codes let both queries and keys turn the other way.
+    sign = 1
+    if usual is not None:
+        sign = usual["sign"]
+    elif observed.sin.size and observed.sin[1, 0] < 0:
+        sign = -1
+    blocks = observed.blocks
+    if blocks is not None:
+        blocks = blocks * [[1, sign], [sign, 1]]
+    observed = replace(observed, sin=observed.sin * sign, blocks=blocks)
+
+    done = diagnose(observed, Expected(spec, max(places) + 2, {}), TOLERANCE)
+    return {
+        "layer": layer,
+        "base": estimate_base(observed),
+        "rotary_dim": 2 * observed.cos.shape[1],
+        "pairing": observed.partner,
+        "sign": sign,
+        "wrong": done.wrong,
+        "says": done.answer,
+    }
 
 
 def observe_turn(images: Tensor, places: Sequence[int], spec: RopeSpec) -> Observed:
@@ -218,12 +240,14 @@ def observe_turn(images: Tensor, places: Sequence[int], spec: RopeSpec) -> Obser
 
 def estimate_base(observed: Observed) -> float | None:
     """Return the base of frequencies that fall by one ratio from pair to pair."""
-    found = recover_frequencies(observed) if observed.cos.size else np.empty(0)
-    moving = np.flatnonzero(found > 0)
+    if not observed.cos.size:
+        return None
+    frequencies = recover_frequencies(observed)
+    moving = np.flatnonzero(frequencies > 0)
     if len(moving) < 2:
         return None
-    slope = np.polyfit(moving, np.log(found[moving]), 1)[0]
-    return float(f"{np.exp(-slope * len(found)):.4g}")
+    slope = np.polyfit(moving, np.log(frequencies[moving]), 1)[0]
+    return float(f"{np.exp(-slope * len(frequencies)):.4g}")
 
 
 def compare_equal_ids(case: Case) -> Pair:
@@ -236,12 +260,12 @@ def compare_equal_ids(case: Case) -> Pair:
 def list_axes(case: Case) -> list[int]:
     """Return the axis that each pair should read."""
     rope = getattr(getattr(case.subject, "text", None), "rope_parameters", None) or {}
-    if not (counts := rope.get("mrope_section")):
+    counts = rope.get("mrope_section")
+    if not counts:
         raise UnaskedError("its positions have one axis")
-    alternating = rope.get("mrope_interleaved")
-    return axis_of_pairs(
-        "mrope_interleaved" if alternating else "mrope", counts
-    ).tolist()
+    if rope.get("mrope_interleaved"):
+        return axis_of_pairs("mrope_interleaved", counts).tolist()
+    return axis_of_pairs("mrope", counts).tolist()
 
 
 def compare_axes(case: Case) -> Found:
@@ -249,21 +273,24 @@ def compare_axes(case: Case) -> Found:
     sections.
     """
     wanted = list_axes(case)
+    expected = []
+    for axis in range(3):
+        expected.append([pair for pair, reads in enumerate(wanted) if reads == axis])
+
     for layer, turn in recover_turns(case, torch.eye(3, dtype=torch.long)).items():
         if turn is None:
             continue
         still = torch.eye(turn.images.shape[-1], dtype=turn.images.dtype)
-        moved = ((turn.images - still).abs().amax(dim=1) > STILL)[:, : len(wanted)]
-        got = [row.nonzero().flatten().tolist() for row in moved]
-        expected = [[n for n, axis in enumerate(wanted) if axis == a] for a in range(3)]
-        if got != expected:
-            axis = next(a for a in range(3) if got[a] != expected[a])
-            says = (
-                f"layer {layer}: axis {axis} moves pairs {got[axis]}, not"
-                f" {expected[axis]}"
-            )
-            return Found("broken", says, layer=layer)
-    return Found("holds", f"sections {[wanted.count(a) for a in range(3)]}")
+        moved = (turn.images - still).abs().amax(dim=1) > STILL
+        for axis, row in enumerate(moved[:, : len(wanted)]):
+            got = row.nonzero().flatten().tolist()
+            if got != expected[axis]:
+                says = (
+                    f"layer {layer}: axis {axis} moves pairs {got}, not"
+                    f" {expected[axis]}"
+                )
+                return Found("broken", says, layer=layer)
+    return Found("holds", f"sections {[len(pairs) for pairs in expected]}")
 
 
 ROTATION = Law(

@@ -41,16 +41,15 @@ class Float64(TorchFunctionMode):
     ) -> Any:
         if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
             func = Tensor.double
-        args = tuple(map(widen, args))
-        return func(
-            *args, **{name: widen(value) for name, value in (kwargs or {}).items()}
-        )
+        wide = [widen(value) for value in args]
+        named = {name: widen(value) for name, value in (kwargs or {}).items()}
+        return func(*wide, **named)
 
 
 def widen(value: Any) -> Any:
-    return (
-        torch.float64 if isinstance(value, torch.dtype) and value in ROUNDED else value
-    )
+    if isinstance(value, torch.dtype) and value in ROUNDED:
+        return torch.float64
+    return value
 
 
 class Subject(ABC):
@@ -139,7 +138,9 @@ class Transformers(Subject):
     masks = True
 
     def __init__(self, model: Any, name: str = "") -> None:
-        self.model, self.code, self.config = model, model, model.config
+        self.model = model
+        self.code = model
+        self.config = model.config
         self.text = self.config.get_text_config(decoder=True)
         self.name = name or type(model).__name__
         self.vocabulary = int(self.text.vocab_size)
@@ -148,6 +149,7 @@ class Transformers(Subject):
             self.first = begin
         self.dtype = next(model.parameters()).dtype
         self.device = next(model.parameters()).device
+
         rope = getattr(self.text, "rope_parameters", None) or {}
         places = [part for part in rope.values() if isinstance(part, dict)] or [rope]
         scalings = [part.get("rope_type", "") for part in places]
@@ -156,11 +158,13 @@ class Transformers(Subject):
         original = [part.get("original_max_position_embeddings") for part in places]
         claimed = getattr(self.text, "max_position_embeddings", None)
         self.across = next(filter(None, original), claimed)
-        lists = (
-            module for module in model.modules() if isinstance(module, nn.ModuleList)
-        )
-        count = self.text.num_hidden_layers
-        self.layers = list(next((each for each in lists if len(each) == count), ()))
+
+        self.layers: list[nn.Module] = []
+        for module in model.modules():
+            is_list = isinstance(module, nn.ModuleList)
+            if is_list and len(module) == self.text.num_hidden_layers:
+                self.layers = list(module)
+                break
 
     def read(
         self,
@@ -184,7 +188,8 @@ class Transformers(Subject):
         stages: Stages = []
 
         def keep(_: Any, __: Any, output: Any) -> None:
-            stages.append((output[0] if isinstance(output, tuple) else output).clone())
+            hidden = output[0] if isinstance(output, tuple) else output
+            stages.append(hidden.clone())
 
         with ExitStack() as hooks:
             for layer in self.layers:
@@ -203,15 +208,14 @@ class Transformers(Subject):
         layers = getattr(cache["held"], "layers", None)
         if not layers:
             raise UnaskedError("its cache holds no keys")
-        held = ((layer, getattr(layer, "keys", None)) for layer in layers)
-        return [
-            (
-                (k, layer.values)
-                if isinstance(k, Tensor) and k.ndim == 4 and k.numel() > 0
-                else None
-            )
-            for layer, k in held
-        ]
+        entries: list[Entry] = []
+        for layer in layers:
+            keys = getattr(layer, "keys", None)
+            if isinstance(keys, Tensor) and keys.ndim == 4 and keys.numel() > 0:
+                entries.append((keys, layer.values))
+            else:
+                entries.append(None)
+        return entries
 
     def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:
         if entry is not None:
@@ -237,7 +241,8 @@ class Transformers(Subject):
 
     def compiled(self) -> Subject:
         same = copy(self)
-        same.model, same.layers = torch.compile(self.model), []
+        same.model = torch.compile(self.model)
+        same.layers = []
         return same
 
     @contextmanager
@@ -287,6 +292,7 @@ class Function(Subject):
         if positions is None:
             positions = torch.arange(before, before + new).expand(rows, -1)
         more = {} if cache is None else {"cache": cache["held"]}
+
         logits = self.function(tokens, positions, make_mask(segments, new), **more)
         if not isinstance(logits, Tensor) or logits.shape[:2] != tokens.shape:
             raise UnaskedError(
