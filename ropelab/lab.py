@@ -11,6 +11,7 @@ from html import escape
 from math import inf
 from pathlib import Path
 from textwrap import shorten
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -303,6 +304,7 @@ class Lab:
         """
         context = self.context()
         start = datetime.now(UTC)
+        begun = monotonic()
         places = {plan: self._folder(plan) for plan in plans}
         reused = self._find_runs(places)
         missing = [plan for plan in plans if plan not in reused]
@@ -319,7 +321,8 @@ class Lab:
                         if errors:
                             raise _join_errors(errors)
                         values = Values(context, self._stored_runs)
-                        make = partial(self._make, plan, values, works[plan], start)
+                        about = plan, values, works[plan], start, begun
+                        make = partial(self._make, *about)
                         run = self._keep_run(plan, places[plan], values, make)
                 except RopelabError as error:
                     failures.append(error)
@@ -406,7 +409,7 @@ class Lab:
         return store.stored_runs(self.results, name, experiments.load(name).version)
 
     def _make(
-        self, plan: Plan, values: Values, work: Work, start: datetime
+        self, plan: Plan, values: Values, work: Work, start: datetime, begun: float
     ) -> store.Made:
         """Return what is stored of a run: tables, pictures, and facts about them."""
         experiment = plan.experiment
@@ -414,7 +417,8 @@ class Lab:
         tables = plan.tables(values)
         run = plan.finish(tables)
         times = experiment.times(config, values)
-        seconds = (datetime.now(UTC) - start).total_seconds()
+        # Not the difference of two times of day: clocks are set.
+        seconds = monotonic() - begun
 
         about = {
             "title": plan.label.title,

@@ -34,7 +34,9 @@ started = partial(processes.started, stdout=PIPE, stderr=PIPE)
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    "which", [signal.SIGINT, signal.SIGTERM], ids=lambda which: which.name
+    "which",
+    [signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+    ids=lambda which: which.name,
 )
 def test_a_second_signal_ends_what_python_cannot_interrupt(which):
     with started("-c", LONG) as process:

@@ -13,6 +13,7 @@ import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -166,6 +167,34 @@ def test_another_run_that_takes_the_name_meanwhile_is_left_alone(lab, monkeypatc
     assert place.path.name.endswith("-0123456789abcdef")
     assert manifest_of(before)["config"]["base"] == 2.0
     assert manifest_of(place.path)["config"]["base"] == 3.0
+
+
+def test_a_run_of_a_newer_version_is_left_alone_and_said(lab, capsys):
+    newer = replace(toy(), version=2)
+    theirs = lab.run(plan(experiment=newer))
+    ours = lab.run(plan())
+    assert folder_of(ours) != folder_of(theirs)
+    assert lab.run(plan()).reused
+    assert lab.run(plan(experiment=newer)).reused
+    stored = store.stored_runs(lab.results, "toy", toy().version)
+    assert [run.path for run in stored] == [str(ours.folder)]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(theirs.folder) in line
+
+
+def test_a_clock_that_is_set_back_takes_no_negative_time(lab, monkeypatch):
+    times = iter([datetime(2026, 1, 1, 3, tzinfo=UTC)])
+    earlier = datetime(2026, 1, 1, 2, tzinfo=UTC)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return next(times, earlier)
+
+    monkeypatch.setattr("ropelab.lab.datetime", Clock)
+    run = lab.run(plan())
+    assert manifest_of(folder_of(run))["seconds"] >= 0
+    assert lab.run(plan()).reused
 
 
 def kill_between_the_renames(folder: Path) -> None:

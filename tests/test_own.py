@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import pickle
 import py_compile
 import re
 import sys
@@ -553,9 +554,9 @@ def test_a_worker_refuses_a_module_that_changed_since_the_run_began(
 
 
 def test_so_does_a_worker_on_ray(mymodule) -> None:
-    known = on_ray.VERSION, {"mymodule:MyRoPE": "another"}
+    known = on_ray.VERSION, {"mymodule:MyRoPE": "another"}, list[str]()
     with pytest.raises(MachineError, match="has changed since this run began"):
-        on_ray.computed(known, 0, EMPTY, "", "", None)
+        on_ray.computed(known, 0, pickle.dumps(EMPTY), "", "", None)
 
 
 def test_a_task_of_ones_own_is_asked_of_a_released_model(

@@ -14,7 +14,11 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-HANDLED = (signal.SIGINT, signal.SIGTERM)
+# SIGHUP comes when a terminal is closed, which ends its commands; Windows has none.
+TERMINATIONS = [
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+HANDLED = (signal.SIGINT, *TERMINATIONS)
 # Two signals within so long are one: a launcher may pass on what the terminal sends to
 # all.
 SECONDS_APART = 0.3
@@ -30,7 +34,7 @@ received: list[int] = []
 
 def leave(number: int, frame: FrameType | None = None) -> NoReturn:
     """End the process, whatever it is doing: status 130 after Ctrl-C, 143 after a
-    termination.
+    termination, 129 after its terminal was closed.
     """
     with suppress(OSError):
         os.write(2, (SHOW_CURSOR if os.isatty(2) else b"") + STOPPED)
@@ -113,8 +117,9 @@ def held() -> Iterator[Callable[[], bool]]:
         received.append(number)
         arrived.set()
 
-    terminated = [signal.SIGTERM] if callable(signal.getsignal(signal.SIGTERM)) else []
-    before = {int(n): signal.signal(n, hold) for n in (signal.SIGINT, *terminated)}
+    heard = [signal.SIGINT]
+    heard += [each for each in TERMINATIONS if callable(signal.getsignal(each))]
+    before = {int(number): signal.signal(number, hold) for number in heard}
     try:
         yield arrived.is_set
     finally:

@@ -150,15 +150,18 @@ class RunFolder:
         return folder / f"{name}{endings[1] if taken else endings[0]}"
 
     def _is_anothers(self, path: Path) -> bool:
-        """Return True if a run of another config is stored in a folder."""
+        """Return True if a folder has a run of another config, or of a newer version."""
         # What is damaged says nothing, and is replaced.
         manifest = None
         with suppress(DamagedError):
             manifest = RUN.description(path)
+        if manifest is None:
+            return False
+
+        # A newer ropelab works in the same folder: its run is left alone.
+        is_newer = manifest["version"] > self.version or manifest["schema"] > SCHEMA
         names = ("experiment", "config")
-        return manifest is not None and any(
-            manifest[name] != self.facts[name] for name in names
-        )
+        return is_newer or any(manifest[name] != self.facts[name] for name in names)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -449,17 +452,23 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
     """Return the finished runs of an experiment by folder name; damaged ones are said
     once.
     """
-    # Numbers of another version mean something else.
     runs = []
     for folder, manifest in _finished_in(results / experiment):
-        if (manifest["experiment"], manifest["version"]) == (experiment, version):
-            try:
-                tables = RUN.tables(folder, manifest)
-                runs.append(Stored(experiment, manifest["config"], tables, str(folder)))
-            except DamagedError as error:
-                say_once(
-                    f"left out: {error}; the command in its manifest makes it again"
-                )
+        if manifest["experiment"] != experiment:
+            continue
+        if manifest["version"] != version:
+            # Its numbers mean something else.
+            say_once(
+                f"left out: {folder} is of version {manifest['version']} of"
+                f" {experiment}, this is {version}"
+            )
+            continue
+
+        try:
+            tables = RUN.tables(folder, manifest)
+            runs.append(Stored(experiment, manifest["config"], tables, str(folder)))
+        except DamagedError as error:
+            say_once(f"left out: {error}; the command in its manifest makes it again")
     return runs
 
 

@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from subprocess import PIPE
@@ -29,6 +30,7 @@ from tests.runs.cells_of_tests import (
     Sleeps,
     Slow,
     Sum,
+    Waits,
     Within,
 )
 
@@ -240,7 +242,8 @@ def working(tmp_path, request):
 
 def pids_in(folder: Path) -> list[int]:
     """The processes inside of a cell that has left its process id."""
-    return [int(path.name.removeprefix("pid-")) for path in folder.glob("pid-*")]
+    begun = [*folder.glob("pid-*"), *folder.glob("begun-*")]
+    return [int(path.name.rpartition("-")[2]) for path in begun]
 
 
 def wait_until_gone(pids: list[int]) -> None:
@@ -252,12 +255,56 @@ SLEEPING = pytest.mark.parametrize("working", [("", "Sleeps")], ids=[""], indire
 
 @pytest.mark.processes
 @SLEEPING
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_no_worker_outlives_its_parent(working, which):
     process, pids = working
     os.kill(process.pid, which)
     wait_until_gone(pids)
     assert process.wait(timeout=60) != 0
+
+
+SECONDS_TO_END = 10.0
+ALONE = """
+import sys
+from pathlib import Path
+from ropelab.runs.cell import Cells, Context
+from ropelab.runs.engine.local import Workers
+from tests.runs.cells_of_tests import Sleeps, Sum
+folder = Path(sys.argv[1])
+cells = [Sum(0), Sleeps(1, folder=str(folder)), Sleeps(2, folder=str(folder))]
+for cell, _ in Workers(2).compute(cells, Context(cells=Cells(folder / "cells"))):
+    (folder / cell.kind).touch()
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("which", [signal.SIGHUP, signal.SIGKILL])
+def test_finished_cells_stay_when_the_parent_alone_is_killed(tmp_path, which):
+    with started("-c", ALONE, str(tmp_path)) as process:
+        wait_until(lambda: (tmp_path / "sum").exists() and pids_in(tmp_path))
+        os.kill(process.pid, which)
+        assert process.wait(timeout=60) == -which
+        begun = time.monotonic()
+        wait_until_gone(pids_in(tmp_path))
+        assert time.monotonic() - begun < SECONDS_TO_END
+    assert Cells(tmp_path / "cells").finished(Sum(0))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("who", ["the parent", "a worker"])
+@pytest.mark.parametrize("working", [("", "Waits")], ids=[""], indirect=True)
+def test_a_process_that_is_stopped_and_continued_loses_nothing(working, who, tmp_path):
+    process, pids = working
+    stopped = psutil.Process(process.pid if who == "the parent" else pids[0])
+    stopped.send_signal(signal.SIGSTOP)
+    wait_until(lambda: stopped.status() == psutil.STATUS_STOPPED)
+    (tmp_path / "go").touch()
+    # The other worker goes on meanwhile.
+    cells = Cells(tmp_path / "cells")
+    wait_until(lambda: any(cells.finished(Waits(n)) for n in range(2)))
+    stopped.send_signal(signal.SIGCONT)
+    assert process.wait(timeout=300) == 0
+    assert all(cells.finished(Waits(n)) for n in range(2))
 
 
 @pytest.mark.processes
@@ -294,7 +341,16 @@ def test_a_worker_ends_where_the_number_of_a_dead_parent_stays(monkeypatch):
 # Modules of the standard library and of packages that workers import.
 SHADOWED = (
     *("loky", "multiprocessing", "psutil", "numpy", "pandas", "torch", "filelock"),
-    *("pickle", "logging", "signal", "threading", "cloudpickle", "queue", "ropelab"),
+    *(
+        "ray",
+        "pickle",
+        "logging",
+        "signal",
+        "threading",
+        "cloudpickle",
+        "queue",
+        "ropelab",
+    ),
 )
 SHADOW = """
 import os

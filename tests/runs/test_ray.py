@@ -21,6 +21,7 @@ from ropelab.runs.engine.on_ray import OnRay, check_joinable, check_ray
 from ropelab.runs.errors import InputError, MachineError
 from tests.processes import descendants, is_alive, started, wait_until
 from tests.runs.cells_of_tests import Disk, Fails, Killed, Sequel, Sum, Waits
+from tests.runs.test_engines import COMPUTING, executed_in, shadow_modules
 from tests.small import SMALL
 
 pytestmark = [
@@ -171,6 +172,22 @@ def test_a_node_that_is_lost_in_the_middle_costs_nothing_but_time(
     assert len(begun(tmp_path)) == 4
     computed(Here(), cells, tmp_path / "here")
     assert bytes_of(tmp_path / "there") == bytes_of(tmp_path / "here")
+
+
+@pytest.mark.parametrize("address", [None, "cluster"])
+def test_ray_executes_nothing_that_lies_in_the_working_folder(
+    tmp_path, request, address
+):
+    shadow_modules(tmp_path)
+    if address:
+        address = request.getfixturevalue("cluster").address
+    script = COMPUTING.replace(
+        "ENGINE", f"on_ray import OnRay\nengine = OnRay({address!r}, 2)"
+    )
+    with started("-P", "-c", script, cwd=tmp_path, stdout=PIPE) as process:
+        out, _ = process.communicate(timeout=SECONDS)
+    assert (process.returncode, out) == (0, "[None, None, None]\n")
+    assert executed_in(tmp_path) == []
 
 
 def begun(folder: Path) -> list[Path]:

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,13 +45,14 @@ from ropelab.runs.engine.board import Board
 from ropelab.runs.engine.schedule import TRIES, Running, machine_for
 from ropelab.runs.errors import InputError, MachineError, is_installed, say
 from ropelab.runs.files import table_beside
-from ropelab.runs.temporary import TemporaryFolder
+from ropelab.runs.temporary import PREFIX, TemporaryFolder
 
 if TYPE_CHECKING:
     from ray import ObjectRef
 
 VERSION, LOST = ropelab.__version__, "the connection to Ray was lost"
-Code = tuple[str, dict[str, str]]  # a version, and sources of code from outside
+# A version, the sources of code from outside, and the path that it was imported by.
+Code = tuple[str, dict[str, str], list[str]]
 # How many texts and weights are kept in the object store for cells to come.
 KEPT = 64
 ENVIRONMENT = table_beside(__file__, "environment")["ray"]
@@ -133,16 +134,20 @@ class OnRay(Engine):
         """See `Engine.begin`; a cell whose worker or machine is lost is begun again by
         Ray.
         """
+        from ray import cloudpickle
+
         needs = cell.needs
         starts, kept = with_starts(cell.starts).values(), self._kept
         packed = *map(kept.packed, starts), *map(kept.packed, needs.folders)
         parcels = [parcel for parcel in packed if parcel]
         contents: list[Supply | Parcel] = [*needs.supplies, *parcels]
         objects = [self._stored(content) for content in contents]
+        sources = own.known_sources()
         about = (
-            (VERSION, own.known_sources()),
+            (VERSION, sources, sys.path if sources else []),
             number,
-            cell,
+            # Unpickled by the worker itself, after it has imported code from outside.
+            cloudpickle.dumps(cell),
             self._kept.again,
             self._folder,
         )
@@ -258,7 +263,7 @@ class _Store:
 def computed(
     code: Code,
     number: int,
-    cell: Cell,
+    pickled: bytes,
     again: str,
     folder: str,
     queue: Any,
@@ -268,13 +273,16 @@ def computed(
 
     Objects are the contents of its supplies, then parcels of other cells.
     """
-    version, sources = code
+    version, sources, path = code
     if version != VERSION:
         raise MachineError(
             f"a worker has ropelab {VERSION}, this is {version}; "
             "install the same version on all machines of the cluster"
         )
+    # Libraries come first: a file of the name of one may be beside the user's own.
+    sys.path += [place for place in path if place not in sys.path]
     own.check_sources(sources)
+    cell: Cell = pickle.loads(pickled)
     supplies, folders = cell.needs.supplies, cell.needs.folders
     contents, parcels = objects[: len(supplies)], objects[len(supplies) :]
     for supply, content in zip(supplies, contents, strict=True):
@@ -321,7 +329,8 @@ def check_joinable(address: str) -> None:
     """Raise InputError unless another process can join the cluster: Ray ends one that
     cannot.
     """
-    command = [sys.executable, "-c", JOIN, address]
+    # `-P`: a file ray.py in the working folder is not what is asked.
+    command = [sys.executable, "-P", "-c", JOIN, address]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=SECONDS_TO_JOIN
@@ -350,7 +359,8 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
     try:
         if address:
             check_joinable(address)
-            _init(address=address)
+            with tempfile.TemporaryDirectory(prefix=PREFIX) as empty:
+                _init(empty, address=address)
         else:
             # The sockets below the folder have long names.
             longer = os.name == "posix" and len(tempfile.gettempdir()) > LONGEST_FOLDER
@@ -358,6 +368,7 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             try:
                 _init(
+                    place.name,
                     address="local",
                     num_cpus=cpus,
                     include_dashboard=False,
@@ -415,14 +426,20 @@ def _end_now() -> None:
     os._exit(MachineError.exit_status)
 
 
-def _init(**arguments: Any) -> None:
-    """Join or start a cluster in silence; what SIGTERM does stays as it was."""
+def _init(folder: str, **arguments: Any) -> None:
+    """Join or start a cluster in silence; what SIGTERM does stays as it was.
+
+    Ray's processes begin in `folder`, which holds no modules.
+    """
     import ray
 
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     before = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(log_to_driver=False, configure_logging=False, **arguments)
+        # Ray puts the working folder before the libraries in the path of its workers:
+        # a file numpy.py there would be executed.
+        with chdir(folder):
+            ray.init(log_to_driver=False, configure_logging=False, **arguments)
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
