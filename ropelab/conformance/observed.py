@@ -31,7 +31,7 @@ from ropelab.readers.families import WHOLES
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import Trace, language_part
 from ropelab.runs.errors import InputError, RopelabError, known, require, say
-from ropelab.runs.own import import_from_source
+from ropelab.runs.from_source import importing
 from ropelab.runs.temporary import TemporaryFolder
 
 LONGEST_SECONDS = 600  # that a factory and its function may take
@@ -147,9 +147,9 @@ def ask_factory(
 def load_factory(module: str, factory: str) -> Any:
     """Import a module from the working folder, or an installed one."""
     sys.path.insert(0, str(Path.cwd()))
-    import_from_source()
     try:
-        return getattr(importlib.import_module(module), factory)
+        with importing(module):
+            return getattr(importlib.import_module(module), factory)
     except (ImportError, AttributeError) as error:
         raise InputError(f"cannot load {module}:{factory}: {error}") from None
 

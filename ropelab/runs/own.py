@@ -14,19 +14,10 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from importlib.machinery import (
-    BYTECODE_SUFFIXES,
-    EXTENSION_SUFFIXES,
-    SOURCE_SUFFIXES,
-    ExtensionFileLoader,
-    FileFinder,
-    SourceFileLoader,
-    SourcelessFileLoader,
-)
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from pkgutil import resolve_name
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any, Literal
 
 from ropelab.runs.errors import InputError, MachineError, RopelabError
@@ -87,46 +78,6 @@ def _imported(reference: str) -> Any:
         raise InputError(
             f"cannot load {reference}: {kind}: {error} (docs/own.md)"
         ) from None
-
-
-class SourceLoader(SourceFileLoader):
-    """A loader that compiles a module from its file, and keeps what it compiled.
-
-    Python takes a compiled copy for current if the file has the same size and the same
-    time in whole seconds, so that it may run an older version of the file.
-    """
-
-    content = b""
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        self.content = self.get_data(path)
-        return self.source_to_code(self.content, path)
-
-
-def _own_finder(folder: str) -> FileFinder:
-    parts = Path(folder).resolve().parts
-    # Installed modules and those of Python itself do not change while one works.
-    installed = {"site-packages", "dist-packages"} & {*parts}
-    standard = Path(inspect.__file__).resolve().parent.parts
-    ours = Path(__file__).resolve().parents[1].parts
-    if installed or parts[: len(standard)] == standard or parts[: len(ours)] == ours:
-        raise ImportError(f"{folder} holds installed modules")
-    if not Path(folder or ".").is_dir():
-        raise ImportError(f"{folder} is no folder")
-    return FileFinder(
-        folder,
-        (ExtensionFileLoader, EXTENSION_SUFFIXES),
-        (SourceLoader, SOURCE_SUFFIXES),
-        (SourcelessFileLoader, BYTECODE_SUFFIXES),
-    )
-
-
-def import_from_source() -> None:
-    """Compile one's own modules from their files in all imports that follow."""
-    if _own_finder not in sys.path_hooks:
-        sys.path_hooks.insert(0, _own_finder)
-        sys.path_importer_cache.clear()
 
 
 def reference_of(value: Any) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from ropelab.conformance.check import check
 from ropelab.runs.errors import InputError
-from ropelab.runs.own import import_from_source
+from ropelab.runs.from_source import importing
 from tests.conformance.test_check import LLAMA
 
 ROTATE = """
@@ -45,7 +45,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "path_hooks", [*sys.path_hooks])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     return tmp_path
@@ -76,8 +76,8 @@ def test_what_was_compiled_is_kept_beside_the_module(here: Path) -> None:
     write_both(here / "own_stale.py", "SIGN = +1\n", "SIGN = -1\n")
     sys.path.insert(0, str(here))
 
-    import_from_source()
-    module: Any = importlib.import_module("own_stale")
+    with importing("own_stale"):
+        module: Any = importlib.import_module("own_stale")
 
     assert module.SIGN == -1
     assert module.__spec__.loader.content == b"SIGN = -1\n"
@@ -86,11 +86,10 @@ def test_what_was_compiled_is_kept_beside_the_module(here: Path) -> None:
 def test_installed_modules_are_loaded_as_python_loads_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys, "path_hooks", [*sys.path_hooks])
-    import_from_source()
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-
-    module: Any = importlib.import_module("colorsys")
+    with importing("own_stale"):
+        module: Any = importlib.import_module("colorsys")
 
     assert not hasattr(module.__spec__.loader, "content")
 

@@ -3,7 +3,6 @@ own code.
 """
 
 import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ from ropelab.models.released.model import weight_count
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import size
 from ropelab.runs.files import table_beside
+from ropelab.runs.from_source import importing
 from ropelab.runs.machine import available_memory
-from ropelab.runs.own import import_from_source
 
 # Weights of a random model; a larger configuration is made smaller.
 MOST = 10**7
@@ -42,19 +41,15 @@ def find_subject(
         raise InputError("--device cuda: this machine has none; allowed here: cpu")
     module, colon, factory = target.partition(":")
     if colon and not Path(target).exists():
-        sys.path.insert(0, str(Path.cwd()))
-        import_from_source()
         try:
-            return make_subject(
-                getattr(importlib.import_module(module), factory)(), target
-            )
+            with importing(module):
+                make = getattr(importlib.import_module(module), factory)
+            return make_subject(make(), target)
         except (Exception, SystemExit) as error:
             # The user's code may raise anything.
             raise InputError(
                 f"{target} gives no model: {type(error).__name__}: {error}"
             ) from None
-        finally:
-            sys.path.pop(0)
     folder = locate(Path(target))
     config = loading.configuration(folder)
     if any(path.name.endswith(WEIGHTS) for path in list_files(folder)):
