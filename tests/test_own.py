@@ -611,12 +611,12 @@ def test_code_that_ends_the_process_is_an_error_in_it(mymodule, capsys) -> None:
 def test_entry_points_are_names_without_a_module(mymodule, monkeypatch, capsys) -> None:
     point = EntryPoint("my_rope", "mymodule:MyRoPE", "ropelab.methods")
     monkeypatch.setattr(
-        own, "named", lambda kind: {"my_rope": point} if kind == "methods" else {}
+        own, "list_entry_points", lambda kind: {"my_rope": point} if kind == "methods" else {}
     )
     monkeypatch.setattr(own, "_found", {})
     from ropelab.models.methods import registry
 
-    monkeypatch.setattr(registry, "named", own.named)
+    monkeypatch.setattr(registry, "list_entry_points", own.list_entry_points)
     tables = [ropelab.freqs(method=f"{name}(factor=4)").tables["pairs"]
               for name in ("my_rope", "mymodule:MyRoPE")]  # fmt: skip
     assert tables[0].equals(tables[1])
@@ -632,7 +632,7 @@ def test_a_name_means_one_thing_of_each_kind(mymodule, monkeypatch) -> None:
         },
     }
     Path("othermodule.py").write_text(MORE.replace("2.0", "3.0"))
-    monkeypatch.setattr(own, "named", lambda kind: points.get(kind, {}))
+    monkeypatch.setattr(own, "list_entry_points", lambda kind: points.get(kind, {}))
     monkeypatch.setattr(own, "_found", {})
     kinds: tuple[own.Kind, own.Kind] = ("methods", "encodings")
     found = [
@@ -651,7 +651,7 @@ def test_an_error_in_an_entry_point_has_its_place(
     mymodule(MODULE.replace("slow = ", "1 / 0\n        slow = "))
     point = EntryPoint("mine", "mymodule:MyRoPE", "ropelab.methods")
     monkeypatch.setattr(
-        own, "named", lambda kind: {"mine": point} if kind == "methods" else {}
+        own, "list_entry_points", lambda kind: {"mine": point} if kind == "methods" else {}
     )
     monkeypatch.setattr(own, "_found", {})
     status, _, err = typed(capsys, "freqs", "--method", "mine(factor=4)")

@@ -202,10 +202,11 @@ class Cells:
         folder = self._folder(name)
         with locked(folder, self._waiting):
             try:
-                if (found := self._read(folder)) is not None:
-                    return found
+                if (stored := self._read(folder)) is not None:
+                    return stored
             except DamagedError as error:
                 say(f"{error}: computed again")
+
             made = make()
             with replaced(folder) as fresh:
                 return CELL.write(fresh, made, self._about(name))
@@ -227,12 +228,14 @@ class Cells:
         folder = self._folder(name)
         with locked(folder, self._waiting):
             if not self._may_be_used(folder):
-                remove(
-                    folder if self.again or not folder.is_dir() else folder / CELL.file
-                )
+                if self.again or not folder.is_dir():
+                    remove(folder)
+                else:
+                    remove(folder / CELL.file)
                 folder.mkdir(parents=True, exist_ok=True)
                 with replaced_file(folder / CELL.file) as fresh:
                     CELL.describe(fresh, {**self._about(name), "tables": {}})
+
             for leftover in folder.glob(".*.new"):
                 remove(leftover)
             yield folder
@@ -344,17 +347,18 @@ def name_of(cell: Cell) -> str:
 
 def with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:
     """Return cells and all they start from, each once, by name; starts come before."""
-    found: dict[str, Cell] = {}
+    by_name: dict[str, Cell] = {}
 
     def add(cell: Cell) -> None:
-        if (name := name_of(cell)) not in found:
+        name = name_of(cell)
+        if name not in by_name:
             for start in cell.starts:
                 add(start)
-            found[name] = cell
+            by_name[name] = cell
 
     for cell in cells:
         add(cell)
-    return found
+    return by_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,16 +386,18 @@ class Computation:
 
     @property
     def key(self) -> Mapping[str, Any]:
-        starts = (
-            {"starts": [name_of(start) for start in self.starts]} if self.starts else {}
-        )
-        return {**self.inputs, **starts, **({"own": self.own} if self.own else {})}
+        key: dict[str, Any] = dict(self.inputs)
+        if self.starts:
+            key["starts"] = [name_of(start) for start in self.starts]
+        if self.own:
+            key["own"] = self.own
+        return key
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         with context.progress(self.title, 1) as advance:
-            starts = [context.compute(start) for start in self.starts]
-            found = self.function(
-                **self.inputs, **({"starts": starts} if starts else {})
-            )
+            inputs = dict(self.inputs)
+            if self.starts:
+                inputs["starts"] = [context.compute(start) for start in self.starts]
+            tables = self.function(**inputs)
             advance(1)
-        return found
+        return tables

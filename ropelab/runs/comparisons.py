@@ -77,28 +77,15 @@ def difference(a: pd.Series, b: pd.Series, trials: int = 0) -> Mean:
     return crossed_mean((a - b).unstack(level=-1).to_numpy(), trials)
 
 
-def compared(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
+def compare(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
     """Return a row per pair, judged by family; `columns` name their `about`."""
     pairs = list(pairs)
     means = [difference(pair.a, pair.b, pair.trials) for pair in pairs]
-    judged = pd.DataFrame(
-        {"status": _statuses(pairs, means), "confidence": CONFIDENCE, "rate": math.nan}
-    )
-    judged["family"] = pd.Series([pair.family for pair in pairs], dtype=object)
-    # Pairs of equal values, either way round, are one test.
-    judged["test"] = [
-        b"".join(sorted((_values(pair.a), _values(pair.b)))) for pair in pairs
-    ]
-    p_values = pd.Series([mean.p_value() for mean in means], dtype=float)
-    judged["p"] = p_values.where(judged["status"].isin((TESTED, FAILING)))
-    for _, family in judged.groupby(["family", "status"], sort=False):
-        tests = family.drop_duplicates("test").set_index("test")["p"]
-        rates = pd.Series(discovery_rates(tests.tolist()), tests.index)
-        judged.loc[family.index, "rate"] = family["test"].map(rates)
-        found = max(1, (rates <= FALSE_DISCOVERIES).sum()) / max(1, tests.notna().sum())
-        judged.loc[family.index, "confidence"] = 1 - FALSE_DISCOVERIES * found
+    judgements = _judge(pairs, means)
+
     records = []
-    for pair, mean, row in zip(pairs, means, judged.to_dict("records"), strict=True):
+    rows = judgements.to_dict("records")
+    for pair, mean, row in zip(pairs, means, rows, strict=True):
         interval = mean.interval(row["confidence"])
         a_is_better = (mean.value < 0) == (pair.measure == "loss")
         better = pair.names[0] if a_is_better else pair.names[1]
@@ -108,6 +95,36 @@ def compared(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
         judgement = (row["confidence"], row["p"], row["rate"], row["status"], verdict)
         records.append((*pair.about, *measured, *judgement))
     return pd.DataFrame(records, columns=[*columns, *MEASURES])
+
+
+def _judge(pairs: Sequence[Pair], means: Sequence[Mean]) -> pd.DataFrame:
+    """Return for each pair its p, its false discovery rate and the confidence of its
+    interval.
+    """
+    table = pd.DataFrame(
+        {
+            "status": _statuses(pairs, means),
+            "confidence": CONFIDENCE,
+            "rate": math.nan,
+        }
+    )
+    table["family"] = pd.Series([pair.family for pair in pairs], dtype=object)
+    # Pairs of equal values, either way round, are one test.
+    table["test"] = [
+        b"".join(sorted((_values(pair.a), _values(pair.b)))) for pair in pairs
+    ]
+    p_values = pd.Series([mean.p_value() for mean in means], dtype=float)
+    table["p"] = p_values.where(table["status"].isin((TESTED, FAILING)))
+
+    for _, family in table.groupby(["family", "status"], sort=False):
+        tests = family.drop_duplicates("test").set_index("test")["p"]
+        rates = pd.Series(discovery_rates(tests.tolist()), tests.index)
+        table.loc[family.index, "rate"] = family["test"].map(rates)
+
+        discoveries = max(1, (rates <= FALSE_DISCOVERIES).sum())
+        share = discoveries / max(1, tests.notna().sum())
+        table.loc[family.index, "confidence"] = 1 - FALSE_DISCOVERIES * share
+    return table
 
 
 def _statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
@@ -122,7 +139,7 @@ def _statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
             return bool(values.mean() > best[pair.family] + NO_USE)
         return pair.measure == "share" and bool(values.mean() < AT_CHANCE)
 
-    def of_two_kinds(values: pd.Series) -> bool:
+    def is_of_two_kinds(values: pd.Series) -> bool:
         # A step between neighbouring seeds, not the range, which grows with their
         # number.
         by_seed = values.groupby(level=0).mean().sort_values()
@@ -130,7 +147,7 @@ def _statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
 
     statuses = []
     for pair, mean in zip(pairs, means, strict=True):
-        if of_two_kinds(pair.a) or of_two_kinds(pair.b):
+        if is_of_two_kinds(pair.a) or is_of_two_kinds(pair.b):
             statuses.append(MIXED)
         elif _values(pair.a) == _values(pair.b):
             statuses.append(SAME)
@@ -138,10 +155,10 @@ def _statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
             statuses.append(TOO_FEW)
         elif math.isnan(mean.p_value()):
             statuses.append(CONSTANT)
+        elif fails(pair, pair.a) or fails(pair, pair.b):
+            statuses.append(FAILING)
         else:
-            statuses.append(
-                FAILING if fails(pair, pair.a) or fails(pair, pair.b) else TESTED
-            )
+            statuses.append(TESTED)
     return statuses
 
 
@@ -154,10 +171,10 @@ def between(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
     a - b.
     """
     rows = table[table["method_a"].isin((a, b)) & table["method_b"].isin((a, b))]
-    sign = 1.0 - 2.0 * (rows["method_a"] != a)
-    ends = rows[["ci_low", "ci_high"]].mul(sign, axis=0)
-    low, high = ends.min(axis=1), ends.max(axis=1)
-    return rows.assign(difference=sign * rows["difference"], ci_low=low, ci_high=high)
+    turned = rows.assign(
+        difference=-rows["difference"], ci_low=-rows["ci_high"], ci_high=-rows["ci_low"]
+    )
+    return rows.where(rows["method_a"] == a, turned)
 
 
 def rivals_of(
@@ -170,10 +187,10 @@ def rivals_of(
     chosen = (table[pair] == best).any(axis=1) & (table["verdict"] == "~")
     for column, value in about.items():
         chosen &= table[column] == value
-    return [
-        b if a == best else a
-        for a, b in table.loc[chosen, pair].itertuples(index=False)
-    ]
+    rivals = []
+    for a, b in table.loc[chosen, pair].itertuples(index=False):
+        rivals.append(b if a == best else a)
+    return rivals
 
 
 def tied_with(names: Sequence[str]) -> str:
@@ -183,8 +200,10 @@ def tied_with(names: Sequence[str]) -> str:
     >>> tied_with(["pi", "ntk"]), tied_with([])
     (', not significantly different from pi and ntk', '')
     """
+    if not names:
+        return ""
     others = f"{len(names)} others" if len(names) > 3 else listed(names)
-    return f", not significantly different from {others}" if names else ""
+    return f", not significantly different from {others}"
 
 
 def significance(table: pd.DataFrame) -> str:
@@ -193,11 +212,14 @@ def significance(table: pd.DataFrame) -> str:
     """
     if table.empty:
         return "There is nothing to compare."
+
     pair = [name for name in map(str, table) if name.endswith(("_a", "_b"))]
     place = [name for name in table if name not in (*MEASURES, *pair)]
     a, b = (pd.MultiIndex.from_frame(table[[*place, name]]) for name in pair)
-    again = b[table["status"] == SAME]  # of rows with the same values the first counts
-    tested = table[(table["status"] == TESTED) & ~a.isin(again) & ~b.isin(again)]
+    # The first of several rows with the same values counts.
+    again = b[table["status"] == SAME]
+    is_first = ~a.isin(again) & ~b.isin(again)
+    tested = table[(table["status"] == TESTED) & is_first]
     if tested.empty and (table["status"] == TOO_FEW).any():
         return (
             f"Nothing is tested for significance: that takes {FEWEST_UNITS} seeds, or"

@@ -92,6 +92,7 @@ def _alone(
         file.touch()
         waiting()
         lock.acquire(timeout=seconds)
+
     try:
         yield
     finally:
@@ -113,6 +114,7 @@ def replaced(folder: Path) -> Iterator[Path]:
     # After a crash between the two renames `_recover` puts the old one back.
     fresh, old = _siblings(folder)
     fresh.mkdir(parents=True)
+
     try:
         yield fresh
         for path in files_below(fresh):
@@ -135,8 +137,10 @@ def files_below(folder: Path) -> list[Path]:
     def fail(error: OSError) -> NoReturn:
         raise error
 
-    found = os.walk(folder, onerror=fail)
-    return sorted(Path(top, name) for top, _, names in found for name in names)
+    paths = []
+    for top, _, names in os.walk(folder, onerror=fail):
+        paths += [Path(top, name) for name in names]
+    return sorted(paths)
 
 
 def check_own(path: Path, mark: str = "") -> None:
@@ -178,9 +182,9 @@ def _read_record(folder: Path) -> dict[str, str]:
 
 
 def _siblings(folder: Path) -> tuple[Path, Path]:
-    return folder.with_name(f".{folder.name}.new"), folder.with_name(
-        f".{folder.name}.old"
-    )
+    fresh = folder.with_name(f".{folder.name}.new")
+    old = folder.with_name(f".{folder.name}.old")
+    return fresh, old
 
 
 def _recover(folder: Path) -> None:
@@ -246,9 +250,11 @@ def replaced_file(path: Path) -> Iterator[Path]:
     # Writers of one file wait for each other. The name is random all the same: on a
     # file system without locks two of them may be here at once, and must not share it.
     fresh = path.parent / f".{code}-{secrets.token_hex(8)}.new"
+
     with _alone(path.parent / f".{code}.lock"):
         for leftover in path.parent.glob(f".{code}-*.new"):
             remove(leftover)
+
         try:
             yield fresh
             _flush(fresh)

@@ -57,6 +57,7 @@ def handled() -> Iterator[None]:
     """
     # An ignored signal (Ctrl-C under nohup) stays ignored.
     received.clear()
+
     # The second signal is seen by a thread of its own: the main thread may be inside
     # one long product of matrices, where Python calls no handler. Windows takes no pipe
     # for this.
@@ -68,6 +69,7 @@ def handled() -> Iterator[None]:
     before = {number: signal.signal(number, interrupt) for number in heard}
     woken_before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(ours,), daemon=True).start()
+
     try:
         yield
     finally:

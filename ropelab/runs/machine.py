@@ -38,12 +38,15 @@ def as_by_default() -> Iterator[None]:
     if (torch := sys.modules.get("torch")) is None:
         yield
         return
-    dtype, precision = torch.get_default_dtype(), "highest"
+
+    dtype = torch.get_default_dtype()
+    precision = "highest"
     # set by torch's newer names for it, which cannot be read so
     with suppress(RuntimeError):
         precision = torch.get_float32_matmul_precision()
     torch.set_default_dtype(torch.float32)
     torch.set_float32_matmul_precision("highest")
+
     try:
         with torch.autocast("cpu", enabled=False):
             yield

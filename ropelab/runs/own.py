@@ -38,16 +38,21 @@ def find(kind: Kind, name: str) -> Any | None:
 
     InputError: it is a reference, and cannot be imported.
     """
-    key = ("" if REFERENCE.fullmatch(name) else kind, name)
+    is_reference = REFERENCE.fullmatch(name)
+    key = ("" if is_reference else kind, name)
     value, before = _found.get(key, (None, None))
-    if value is None or before is not _import_of(value):
-        point = named(kind).get(name)
-        if key[0] and not point:
-            return None
-        value = _imported(point.value if point else name)
-        if kind != "casts":  # values, which say all in their text
-            _check_place(name, value)
-        _found[key] = value, _import_of(value)
+    if value is not None and before is _import_of(value):
+        return value
+
+    point = list_entry_points(kind).get(name)
+    if not is_reference and not point:
+        return None
+
+    value = _import(point.value if point else name)
+    # A cast plan is a value, which says all in its text.
+    if kind != "casts":
+        _check_place(name, value)
+    _found[key] = value, _import_of(value)
     return value
 
 
@@ -61,12 +66,12 @@ def _module_of(value: Any) -> str:
 
 
 @cache
-def named(kind: Kind) -> dict[str, EntryPoint]:
+def list_entry_points(kind: Kind) -> dict[str, EntryPoint]:
     """Return what installed packages offer, by name."""
     return {point.name: point for point in entry_points(group=f"ropelab.{kind}")}
 
 
-def _imported(reference: str) -> Any:
+def _import(reference: str) -> Any:
     try:
         with importing(reference.partition(":")[0]):
             return resolve_name(reference)
@@ -86,22 +91,21 @@ def reference_of(value: Any) -> str:
 
 def typed(value: Any) -> Any:
     """Return values of Python as they would be typed: objects by their references."""
-    if isinstance(value, list | tuple):
-        return (
-            [*map(typed, value)]
-            if isinstance(value, list)
-            else tuple(map(typed, value))
-        )
+    if isinstance(value, list):
+        return [typed(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(map(typed, value))
+
     if isinstance(value, type | FunctionType):
-        return _kept(value)
+        return _keep(value)
     if is_dataclass(value) and hasattr(value, "label"):
         if is_own(type(value)):
-            _kept(type(value))
+            _keep(type(value))
         return value.label
     return value
 
 
-def _kept(value: Any) -> str:
+def _keep(value: Any) -> str:
     reference = reference_of(value)
     _check_place(reference, value)
     _found["", reference] = value, _import_of(value)
@@ -112,10 +116,10 @@ def _check_place(name: str, value: Any) -> None:
     """Refuse what is not where its own name says: that file would not tell all that it
     does.
     """
-    found: Any = sys.modules.get(_module_of(value))
+    named: Any = sys.modules.get(_module_of(value))
     for part in getattr(value, "__qualname__", "<no name>").split("."):
-        found = getattr(found, part, None)
-    if found is not value:
+        named = getattr(named, part, None)
+    if named is not value:
         raise InputError(f"{name}: define it at the top level of a module or notebook")
 
 
@@ -128,21 +132,23 @@ def sources(*values: Any) -> dict[str, Any]:
     """Return a part of a key: the sources of all classes of one's own in some
     values.
     """
-    found = {
-        reference_of(each): source(each) for each in _parts(values) if is_own(each)
-    }
+    own = [each for each in _parts(values) if is_own(each)]
+    by_reference = {reference_of(each): source(each) for each in own}
     # What comes with ropelab is identified by versions: its keys stay as they are.
-    return {"own": dict(sorted(found.items()))} if found else {}
+    if not by_reference:
+        return {}
+    return {"own": dict(sorted(by_reference.items()))}
 
 
 def mentioned(values: Any) -> dict[str, str]:
     """Return the sources of all that json-able values name."""
-    text, found = repr(values), dict[str, str]()
+    text = repr(values)
+    by_name: dict[str, str] = {}
     for (_, name), (value, _) in sorted(_found.items(), key=lambda item: item[0]):
         if name in text:
             # A name may mean one of each kind.
-            found[name] = found.get(name, "") + source(value)
-    return found
+            by_name[name] = by_name.get(name, "") + source(value)
+    return by_name
 
 
 def source(value: Any) -> str:
@@ -193,15 +199,18 @@ def place_of(error: BaseException) -> str:
     """Return the file and line of one's own module in which an error arose; empty: in
     none.
     """
-    found = (_module_of(value) for value, _ in _found.values())
-    modules = (
-        sys.modules.get(name) for name in found if name.partition(".")[0] != HERE
-    )
+    names = {_module_of(value) for value, _ in _found.values()}
+    own_names = [name for name in names if name.partition(".")[0] != HERE]
+    modules = [sys.modules.get(name) for name in own_names]
     files = {getattr(module, "__file__", None) for module in modules}
-    text = "".join(traceback.format_exception(error))  # with the frames of a worker
-    frames = re.findall(r'File "(.+?)", line (\d+)', text)
-    own = [(Path(file).name, line) for file, line in frames if file in files]
-    return f"{own[-1][0]}, line {own[-1][1]}" if own else ""
+
+    # The text has the frames of a worker, too.
+    text = "".join(traceback.format_exception(error))
+    place = ""
+    for file, line in re.findall(r'File "(.+?)", line (\d+)', text):
+        if file in files:
+            place = f"{Path(file).name}, line {line}"
+    return place
 
 
 def _parts(values: Iterable[Any]) -> Iterator[Any]:

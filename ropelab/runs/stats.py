@@ -67,12 +67,11 @@ class Mean:
     units: int  # documents, or sequences
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        half = student_quantile((1 + confidence) / 2, self.freedom) * math.sqrt(
-            self.variance
-        )
-        return Interval(
-            self.value, self.value - half, self.value + half, self.seeds * self.units
-        )
+        quantile = student_quantile((1 + confidence) / 2, self.freedom)
+        half = quantile * math.sqrt(self.variance)
+        low = self.value - half
+        high = self.value + half
+        return Interval(self.value, low, high, self.seeds * self.units)
 
     def p_value(self) -> float:
         """Return the probability of a mean at least so far from 0 by chance; nan if
@@ -84,7 +83,8 @@ class Mean:
             # Nothing is known of the error of what never varies.
             return 1.0 if self.value == 0 else math.nan
 
-        p = 2 * student_tail(abs(self.value) / math.sqrt(self.variance), self.freedom)
+        t = abs(self.value) / math.sqrt(self.variance)
+        p = 2 * student_tail(t, self.freedom)
         return max(SMALLEST_P, p)
 
 
@@ -104,9 +104,11 @@ def crossed_mean(
     vd = _variance_of_mean(by_unit)
 
     if seeds == 1:
-        variance, freedom = vd, units - 1.0
+        variance = vd
+        freedom = units - 1.0
     elif units == 1:
-        variance, freedom = vs, seeds - 1.0
+        variance = vs
+        freedom = seeds - 1.0
     else:
         rest = x - by_seed[:, None] - by_unit[None, :] + x.mean()
         vr = float((rest**2).sum()) / ((seeds - 1) * (units - 1)) / x.size
@@ -122,7 +124,9 @@ def crossed_mean(
 
 
 def _variance_of_mean(samples: NDArray[np.float64]) -> float:
-    return float(samples.var(ddof=1)) / samples.size if samples.size > 1 else math.nan
+    if samples.size < 2:
+        return math.nan
+    return float(samples.var(ddof=1)) / samples.size
 
 
 def crossed_proportion(
@@ -135,11 +139,13 @@ def crossed_proportion(
     # (1 - m) / V (Korn and Graubard 1998). Where nothing varies every trial counts.
     mean = crossed_mean(shares)
     n = float(trials * mean.seeds * mean.units)
-    t = None
+    quantile = None
     if mean.variance > 0:
-        n = max(min(n, mean.value * (1 - mean.value) / mean.variance), 1.0)
-        t = student_quantile((1 + CONFIDENCE) / 2, mean.freedom)
-    low, high = _wilson(mean.value, n, t)
+        effective = mean.value * (1 - mean.value) / mean.variance
+        n = max(min(n, effective), 1.0)
+        quantile = student_quantile((1 + CONFIDENCE) / 2, mean.freedom)
+
+    low, high = _wilson(mean.value, n, quantile)
     return Interval(mean.value, low, high, mean.seeds * mean.units)
 
 
@@ -149,10 +155,15 @@ def _wilson(
     """Return the ends of Wilson's score interval for a share of n trials, n any
     positive number.
     """
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) if quantile is None else quantile
+    z = quantile
+    if z is None:
+        z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+
     centre = share + z * z / (2 * n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    low, high = ((centre + side * half) / (1 + z * z / n) for side in (-1, 1))
+    scale = 1 + z * z / n
+    low = (centre - half) / scale
+    high = (centre + half) / scale
     return max(0.0, min(low, share)), min(1.0, max(high, share))
 
 
@@ -181,10 +192,15 @@ def discovery_rates(p_values: Sequence[float]) -> list[float]:
     # Benjamini and Hochberg 1995: the least over all larger p of p n / rank. A missing
     # p-value is no test and stays missing.
     p = np.asarray(p_values, dtype=np.float64)
+    tests = np.count_nonzero(~np.isnan(p))
+    # Missing ones are sorted to the end.
+    rising = np.argsort(p, kind="stable")[:tests]
+    ranks = np.arange(1, tests + 1)
+    products = p[rising] * (tests / ranks)
+    least_above = np.minimum.accumulate(products[::-1])[::-1]
+
     rates = np.full(p.shape, math.nan)
-    rising = np.argsort(p, kind="stable")[: np.count_nonzero(~np.isnan(p))]
-    times = p[rising] * (rising.size / np.arange(1, rising.size + 1))
-    rates[rising] = np.minimum(np.minimum.accumulate(times[::-1])[::-1], 1.0)
+    rates[rising] = np.minimum(least_above, 1.0)
     return rates.tolist()
 
 
@@ -206,11 +222,14 @@ def student_quantile(share: float, freedom: float) -> float:
     """
     if not freedom > 0:
         return math.nan
+
     log_scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
     scale = math.exp(log_scale) / math.sqrt(freedom * math.pi)
+
     # The tail is convex: Newton's steps from the normal quantile, which is smaller,
     # only rise.
-    t, step = NormalDist().inv_cdf(share), math.inf
+    t = NormalDist().inv_cdf(share)
+    step = math.inf
     while step > EPSILON * t:
         density = scale * (1 + t * t / freedom) ** (-(freedom + 1) / 2)
         step = (student_tail(t, freedom) - (1 - share)) / density
@@ -225,19 +244,26 @@ def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
     # The continued fraction converges quickly on one side of the mean of the
     # distribution.
     if x > (a + 1) / (a + b + 2):
-        return 1.0 - (_incomplete_beta(rest, x, b, a) if rest else 0.0)
+        if not rest:
+            return 1.0
+        return 1.0 - _incomplete_beta(rest, x, b, a)
+
     log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
     front = math.exp(a * math.log(x) + b * math.log(rest) - log_beta) / a
+
     # Abramowitz and Stegun 26.5.8, evaluated from its front as Lentz does.
-    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
+    c = 1.0
+    d = 1 / (1 - (a + b) * x / (a + 1))
     fraction = d
     for m in count(1):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         before = fraction
         for term in (even, odd):
-            d, c = 1 / (1 + term * d), 1 + term / c
+            d = 1 / (1 + term * d)
+            c = 1 + term / c
             fraction *= d * c
+
         if abs(fraction - before) <= EPSILON * abs(fraction):
             break
     return front * fraction

@@ -199,33 +199,36 @@ class RunFolder:
         while True:
             with locked(self.path, waiting):
                 if not self._is_anothers(self.path):
-                    return self._kept(make, again)
+                    return self._make_unless_there(make, again)
 
             # Another process has just stored another run under this very name.
             vars(self).pop("path")
 
-    def _kept(
+    def _make_unless_there(
         self, make: Callable[[], Made], again: bool
     ) -> tuple[dict[str, pd.DataFrame], bool]:
-        if not again and (found := self.find()) is not None:
-            return found, True
+        if not again and (stored := self.find()) is not None:
+            return stored, True
+
         made = make()
         values = self.config.model_dump(mode="json", exclude_none=True)
         toml = tomli_w.dumps({"experiment": self.experiment, **values})
-        numbers = json.dumps(
-            metrics_of(made.about["summary"]), indent=2, ensure_ascii=False
-        )
+        metrics = metrics_of(made.about["summary"])
+        numbers = json.dumps(metrics, indent=2, ensure_ascii=False)
         files = {
             "config.toml": toml.encode(),
             "metrics.json": f"{numbers}\n".encode(),
         }
         hashes = {name: sha256(content).hexdigest() for name, content in files.items()}
         about = {**self.facts, **made.about, **surroundings(), "files": hashes}
+
         with replaced(self.path) as fresh:
             for name, content in files.items():
                 (fresh / name).write_bytes(content)
-            drawn = None if made.figures is None else _save_figures(made.figures, fresh)
-            return RUN.write(fresh, made.tables, {**about, "figures": drawn}), False
+            about["figures"] = None
+            if made.figures is not None:
+                about["figures"] = _save_figures(made.figures, fresh)
+            return RUN.write(fresh, made.tables, about), False
 
     def draw(
         self, pictures: Callable[[], Mapping[str, bytes]], again: bool, waiting: Waiting
@@ -242,6 +245,7 @@ class RunFolder:
                 raise
             say(f"figures are not drawn: {error}")
             return
+
         with locked(self.path, waiting), replaced(self.path) as fresh:
             if (manifest := RUN.description(self.path)) is None:
                 raise DamagedError(f"{self.path / RUN.file} cannot be read any more")
@@ -250,6 +254,7 @@ class RunFolder:
                     copy = fresh / path.relative_to(self.path)
                     copy.parent.mkdir(exist_ok=True, parents=True)
                     shutil.copyfile(path, copy)
+
             drawn = _save_figures(pictures(), fresh)
             RUN.describe(fresh / RUN.file, {**manifest, "figures": drawn})
             RUN.read(fresh)
@@ -268,6 +273,7 @@ def check_writable(folder: Path, name: str = "results") -> None:
     """
     # One name for all: what a failure leaves goes with the next one that looks.
     probe = folder / ".writable"
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe.touch()
@@ -508,6 +514,7 @@ def _commit() -> dict[str, Any]:
     ask = partial(
         subprocess.run, cwd=here.parent, env=environment, capture_output=True, text=True
     )
+
     with suppress(OSError):
         tracked = ask(["git", "ls-files", "--error-unmatch", "--", here.name])
         commit = ask(["git", "rev-parse", "HEAD"])

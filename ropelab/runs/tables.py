@@ -70,8 +70,9 @@ class Format:
         """Write tables and description into a fresh folder; return the tables as read
         back.
         """
-        place, entries = folder / self.inside, {}
+        place = folder / self.inside
         place.mkdir(parents=True, exist_ok=True)
+        entries = {}
         for name, table in tables.items():
             content = _as_csv(table)
             (place / f"{name}.csv").write_bytes(content)
@@ -80,6 +81,7 @@ class Format:
                 "columns": _columns(table),
                 "sha256": sha256(content).hexdigest(),
             }
+
         self.describe(folder / self.file, {**about, "tables": entries})
         return self.read(folder)
 
@@ -106,6 +108,7 @@ class Format:
             return None
         except (OSError, ValueError, RecursionError):
             raise DamagedError(f"{path} does not describe finished work") from None
+
         if about.get(HASH, expected) != expected:
             raise DamagedError(f"{path} is not what was written")
         return dict(about)
@@ -125,16 +128,16 @@ class Format:
         """
         for name, written in about.get("files", {}).items():
             check_written(folder / name, written)
-        found = {}
+
+        tables = {}
         for name, entry in sorted(about["tables"].items()):
             path = folder / self.inside / f"{name}.csv"
+            content = check_written(path, entry["sha256"])
             try:
-                found[name] = _from_csv(
-                    check_written(path, entry["sha256"]), entry["columns"]
-                )
+                tables[name] = _from_csv(content, entry["columns"])
             except ValueError as error:
                 raise DamagedError(f"{path} is no table ({error})") from None
-        return found
+        return tables
 
 
 def check_written(path: Path, expected: str) -> bytes:
@@ -190,9 +193,10 @@ def unit_of(column: str) -> str | None:
     >>> unit_of("nll_nats_per_byte"), unit_of("wavelength_tokens"), unit_of("accuracy")
     ('nats_per_byte', 'tokens', None)
     """
-    return next(
-        (unit for unit in UNITS if column == unit or column.endswith(f"_{unit}")), None
-    )
+    for unit in UNITS:
+        if column == unit or column.endswith(f"_{unit}"):
+            return unit
+    return None
 
 
 def in_longest_context(table: pd.DataFrame) -> pd.DataFrame:

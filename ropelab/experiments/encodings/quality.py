@@ -34,7 +34,7 @@ from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.runs.cell import Cell, Values
-from ropelab.runs.comparisons import UNLEARNED, Measure, Pair, compared, significance
+from ropelab.runs.comparisons import UNLEARNED, Measure, Pair, compare, significance
 from ropelab.runs.own import find, sources
 from ropelab.runs.sentences import listed, sentences_of
 from ropelab.runs.tables import Tables
@@ -262,7 +262,7 @@ def comparisons(rows: Rows, config: EncodingsConfig) -> dict[str, pd.DataFrame]:
                 pairs.append(
                     Pair(about, values[a], values[b], names, measure, family, trials)
                 )
-        return compared(pairs, columns)
+        return compare(pairs, columns)
 
     place = ("metric", "times_trained_len")
     return {

@@ -27,7 +27,7 @@ from ropelab.models.tasks.modes import WithMethod
 from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.models.tasks.tables import INTERVAL, PLACE, over_seeds, per_unit
 from ropelab.runs.cell import Values
-from ropelab.runs.comparisons import Measure, Pair, compared, significance
+from ropelab.runs.comparisons import Measure, Pair, compare, significance
 from ropelab.runs.labels import roughly
 from ropelab.runs.own import sources
 from ropelab.runs.tables import Tables
@@ -176,7 +176,7 @@ def _compared(
                 Pair(about, values[other], values[plain], names, measure, place, trials)
             )
     columns = [f"{column}_a", f"{column}_b", "metric", *PLACE]
-    return _without_text_distances(compared(pairs, columns))
+    return _without_text_distances(compare(pairs, columns))
 
 
 def _without_text_distances(table: pd.DataFrame) -> pd.DataFrame:

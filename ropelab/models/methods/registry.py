@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ropelab.math import methods
 from ropelab.runs.errors import InputError
-from ropelab.runs.own import find, is_own, named
+from ropelab.runs.own import find, is_own, list_entry_points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +88,7 @@ def catalogue() -> "pd.DataFrame":
     import pandas as pd
 
     rows = []
-    for name in (*METHODS, *named("methods")):
+    for name in (*METHODS, *list_entry_points("methods")):
         method = method_class(name)
         aliases = [alias for alias, meant in methods.ALIASES.items() if meant == name]
         parameters = [_describe_parameter(method, field) for field in fields(method)]

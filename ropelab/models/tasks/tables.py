@@ -29,7 +29,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ropelab.models.tasks.config import DOES, Evaluated
-from ropelab.runs.comparisons import Measure, Pair, compared, significance
+from ropelab.runs.comparisons import Measure, Pair, compare, significance
 from ropelab.runs.labels import CACHE, ROUNDED, method_label, row_labels
 from ropelab.runs.sentences import sentences_of
 from ropelab.runs.stats import crossed_mean, crossed_proportion, mean_interval
@@ -197,7 +197,7 @@ def comparisons(
     for task, values in measured.items():
         for metric in _metrics(task, values, short, longest):
             pairs += _pairs(metric)
-    return compared(pairs, ABOUT)
+    return compare(pairs, ABOUT)
 
 
 class Metric(NamedTuple):

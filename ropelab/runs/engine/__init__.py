@@ -14,7 +14,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from ropelab.runs.cell import Cell, Context, Needs, name_of
-from ropelab.runs.engine.board import Board, Message, Send, reported
+from ropelab.runs.engine.board import Board, Message, Send, report
 from ropelab.runs.engine.schedule import Running, Schedule
 from ropelab.runs.errors import RopelabError
 from ropelab.runs.machine import one_thread
@@ -70,6 +70,7 @@ class Engine:
         """
         if not cells:
             return
+
         names = list(map(name_of, cells))
         # Computed in this process: what starts from such a cell can only follow it.
         alone = set[str]()
@@ -79,6 +80,7 @@ class Engine:
         shared = {n: cell for n, cell in enumerate(cells) if names[n] not in alone}
         here: Sequence[int] = range(len(cells))
         failed: dict[str, Exception] = {}
+
         with Board(context.progress, cells) as board:
             if shared and (count := self.open(list(shared.values()), context, board)):
                 board.workers = count
@@ -87,11 +89,12 @@ class Engine:
                     if error is not None:
                         failed[names[number]] = error
                     yield cells[number], error
+
             for number in here:
                 cell = cells[number]
-                error = next(
-                    (failed[s] for s in map(name_of, cell.starts) if s in failed), None
-                )
+                error = None
+                for start in map(name_of, cell.starts):
+                    error = error or failed.get(start)
                 if error is None:
                     try:
                         compute_cell(number, cell, board.take, context)
@@ -123,10 +126,12 @@ class Engine:
                     while taken := schedule.begin():
                         number, gpu = taken
                         self.begin(number, cells[number], gpu)
+
                     for number, error in self.ended(SECONDS_BETWEEN_LOOKS):
                         for one in schedule.end(number, error).items():
                             board.finish(one[0])
                             ended.put(one)
+
                 self.close(interrupted=bool(schedule.undone))
                 ended.put(None)
             except BaseException as error:
@@ -153,10 +158,10 @@ class Here(Engine):
 def compute_cell(number: int, cell: Cell, send: Send, context: Context) -> None:
     """Compute one cell wherever this is, its progress sent as messages."""
     send(Message(number, "started", (os.getpid(),)))
+    by_torch = bool(cell.needs.dtype)
+    context = replace(context, progress=partial(report, send, number))
     try:
-        with (
-            one_thread() if cell.needs.dtype and not cell.needs.alone else nullcontext()
-        ):
-            replace(context, progress=partial(reported, send, number)).compute(cell)
+        with one_thread() if by_torch and not cell.needs.alone else nullcontext():
+            context.compute(cell)
     finally:
         send(Message(number, "ended"))

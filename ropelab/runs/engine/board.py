@@ -35,7 +35,7 @@ Send = Callable[[Message], object]
 
 
 @contextmanager
-def reported(
+def report(
     send: Send, number: int, description: str, total: float | None = None
 ) -> Iterator[Advance]:
     """Open a progress line of a cell by messages: a worker has no terminal."""
@@ -44,7 +44,8 @@ def reported(
         send(Message(number, kind, content))
 
     say("open", description, total)
-    waiting, spoken = 0.0, time.monotonic()
+    waiting = 0.0
+    spoken = time.monotonic()
 
     def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
         # Steps between two messages are sent with the second.
@@ -52,7 +53,8 @@ def reported(
         waiting += steps
         if time.monotonic() - spoken >= SECONDS_BETWEEN:
             say("advance", waiting, note, left)
-            waiting, spoken = 0.0, time.monotonic()
+            waiting = 0.0
+            spoken = time.monotonic()
 
     try:
         yield advance

@@ -57,7 +57,8 @@ class Workers(Engine):
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
         self._machine = machine_for(self._count, [cell.needs for cell in cells])
-        self._kept, self._board = context.cells, board
+        self._kept = context.cells
+        self._board = board
         self._running: dict[Future[None], tuple[int, Cell, int]] = {}
         # Process ids of workers by the numbers of the cells that they are inside of.
         self._inside: dict[int, int] = {}
@@ -101,6 +102,7 @@ class Workers(Engine):
     def ended(self, seconds: float) -> Iterator[Ended]:
         done, _ = wait(self._running, seconds, FIRST_COMPLETED)
         self._read()
+
         broken = any(
             isinstance(future.exception(), BrokenProcessPool) for future in done
         )
@@ -108,15 +110,18 @@ class Workers(Engine):
             # When a worker is lost, all are: every cell that is not finished ends with
             # this error.
             done, _ = wait(self._running)
+
         lost = []
         for future in done:
-            begun, error = self._running.pop(future), future.exception()
+            begun = self._running.pop(future)
+            error = future.exception()
             if isinstance(error, BrokenProcessPool):
                 lost.append(begun)
             elif error is None or isinstance(error, Exception):
                 yield begun[0], error
             else:
                 raise error
+
         if broken:
             # Where no cell had begun, workers cannot even start: a loss for all of
             # them.
@@ -149,6 +154,7 @@ class Workers(Engine):
             while self._inside and time.monotonic() < end:
                 time.sleep(0.05)
                 self._read()
+
         self._executor.shutdown(wait=False, kill_workers=True)
         for process in self._inside.values():
             with suppress(psutil.Error):
@@ -178,13 +184,15 @@ def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
     ends.
     """
     global _send, _sources
-    _send, _sources = queue.put, sources
+    _send = queue.put
+    _sources = sources
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in sources:
         # Before a cell is unpickled, which would import it in Python's own way. What
         # fails is said by the first cell.
         with suppress(RopelabError):
             own.find("methods", name)
+
     threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
 
 
@@ -194,10 +202,9 @@ def work(number: int, cell: Cell, root: Path, again: str, gpu: int, cores: int) 
     """
     assert _send is not None
     own.check_sources(_sources)
+    context = Context(cells=Cells(root, again), cores=cores)
     with one_gpu(gpu) if cell.needs.gpu else nullcontext():
-        compute_cell(
-            number, cell, _send, Context(cells=Cells(root, again), cores=cores)
-        )
+        compute_cell(number, cell, _send, context)
 
 
 def _end_without(parent: int) -> None:

@@ -103,7 +103,8 @@ class OnRay(Engine):
             actor_options={"num_cpus": 0, "scheduling_strategy": beside}
         )
         self._compute = ray.remote(num_cpus=1, max_retries=TRIES - 1)(computed)
-        self._kept, self._board = context.cells, board
+        self._kept = context.cells
+        self._board = board
         self._objects: dict[str, ObjectRef] = {}
         self._running: dict[ObjectRef, tuple[int, Cell]] = {}
         cores = max(1, _total("CPU"))
@@ -218,13 +219,15 @@ class _Store:
     is_lost = False  # of the class: a process has one connection
 
     def __init__(self) -> None:
-        self._address, self.resting = "", threading.Event()
+        self._address = ""
+        self.resting = threading.Event()
 
     def join(self, address: str) -> None:
         """Watch the store at an address until `resting`, and look at the end of the
         process.
         """
-        self._address, self.resting = address, threading.Event()
+        self._address = address
+        self.resting = threading.Event()
         atexit.unregister(_leave)
         atexit.register(_leave, self)  # comes before Ray's own end
         threading.Thread(target=self._watch, args=(self.resting,), daemon=True).start()
@@ -283,17 +286,20 @@ def computed(
     sys.path += [place for place in path if place not in sys.path]
     own.check_sources(sources)
     cell: Cell = pickle.loads(pickled)
-    supplies, folders = cell.needs.supplies, cell.needs.folders
-    contents, parcels = objects[: len(supplies)], objects[len(supplies) :]
+
+    supplies = cell.needs.supplies
+    contents = objects[: len(supplies)]
+    parcels = objects[len(supplies) :]
     for supply, content in zip(supplies, contents, strict=True):
         supply.provide(content)
+
     name = CellName(cell.kind, cell.version, cell.key)
     with TemporaryFolder(folder or None) as root:
         cells = Cells(Path(root), again)
         for parcel in parcels:
             cells.unpack(parcel)
         compute_cell(number, cell, queue.put, Context(cells=cells))
-        left = [cells.packed(each) for each in (name, *folders)]
+        left = [cells.packed(each) for each in (name, *cell.needs.folders)]
     return tuple(parcel for parcel in left if parcel and parcel not in parcels)
 
 
@@ -313,12 +319,14 @@ def check_ray(address: str | None) -> None:
         raise InputError("--engine ray needs Ray: pip install 'ropelab[ray]'")
     if address is None or address == "auto":
         return
+
     host, _, port = address.rpartition(":")
     if "//" in address or not host or not port.isdecimal():
         raise InputError(
             f"cannot read the address '{address}'; allowed: auto (the cluster that this"
             " machine belongs to), or HOST:PORT of its head, as `ray start` prints it"
         )
+
     try:
         socket.create_connection((host, int(port)), SECONDS_TO_REACH).close()
     except OSError as error:
@@ -337,6 +345,7 @@ def check_joinable(address: str) -> None:
         )
     except subprocess.TimeoutExpired:
         raise InputError(f"no Ray cluster answers at {address}") from None
+
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
         raise InputError(f"cannot join a Ray cluster at {address}: {lines[-1]}")
@@ -355,6 +364,7 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
     if ray.is_initialized():
         yield ""
         return
+
     place: TemporaryFolder | None = None
     try:
         if address:

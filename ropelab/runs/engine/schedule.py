@@ -32,11 +32,14 @@ class Machine:
 
     def place(self, needs: Needs, running: Running) -> int | None:
         """See `Engine.place`; it is the GPU with the fewest cells."""
+        if len(running) == self.workers:
+            return None
         memory = sum(each.memory_bytes for each, _ in running) + needs.memory_bytes
-        if len(running) == self.workers or (running and memory > self.memory_bytes):
+        if running and memory > self.memory_bytes:
             return None
         if not needs.gpu:
             return 0
+
         taken = Counter(gpu for each, gpu in running if each.gpu)
         gpu = min(range(self.gpus), key=lambda number: taken[number])
         return gpu if taken[gpu] < self.cells_per_gpu else None
@@ -47,12 +50,15 @@ def machine_for(asked: int | None, needs: Sequence[Needs]) -> Machine:
     # The smallest cell decides how many may fit. A GPU computes one cell at a time,
     # unless more workers are asked for than there are GPUs: nothing is known of its
     # memory.
-    gpus, most = 1, cores()
+    gpus = 1
+    most = cores()
     if any(each.gpu for each in needs):
         import torch
 
         gpus = max(1, torch.cuda.device_count())
-        most = min(most, gpus + sum(not each.gpu for each in needs))
+        without_gpu = [each for each in needs if not each.gpu]
+        most = min(most, gpus + len(without_gpu))
+
     if asked is not None:
         return Machine(asked, gpus=gpus, cells_per_gpu=asked)
     memory = available_memory()
@@ -70,14 +76,17 @@ class Schedule:
     """
 
     def __init__(self, cells: Mapping[int, Cell], place: Place) -> None:
-        self._cells, self._place = cells, place
+        self._cells = cells
+        self._place = place
         self._needs = needs = {number: cell.needs for number, cell in cells.items()}
-        names = {name_of(cell): number for number, cell in cells.items()}
-        self._starts = {
-            number: {names[n] for n in map(name_of, cell.starts) if n in names}
-            for number, cell in cells.items()
-        }
+
+        numbers = {name_of(cell): number for number, cell in cells.items()}
+        self._starts: dict[int, set[int]] = {}
+        for number, cell in cells.items():
+            names = map(name_of, cell.starts)
+            self._starts[number] = {numbers[name] for name in names if name in numbers}
         awaited = set().union(*self._starts.values())
+
         # First what takes a moment, so that no quick answer waits for hours of
         # training; then those that others wait for, then the longest, so that none of
         # these ends last.
@@ -96,17 +105,20 @@ class Schedule:
         last = {number for number, times in self._lost.items() if times == TRIES - 1}
         if last & self._running.keys():
             return None
+
+        running = [(self._needs[other], gpu) for other, gpu in self._running.items()]
         for number in sorted(self._waiting, key=last.__contains__):
-            if self._starts[number] & self.undone or (number in last and self._running):
+            if self._starts[number] & self.undone:
                 continue
-            running = [
-                (self._needs[other], gpu) for other, gpu in self._running.items()
-            ]
+            if number in last and running:
+                continue
+
             gpu = self._place(self._needs[number], running)
             if gpu is not None:
                 self._waiting.remove(number)
                 self._running[number] = gpu
                 return number, gpu
+
             # One that waits for a GPU does not stand in the way of others, one for
             # memory does.
             if not self._needs[number].gpu:
@@ -128,6 +140,7 @@ class Schedule:
                 f" {TRIES} times without a result, as it does when memory runs out; try"
                 " fewer --workers"
             )
+
         ended: dict[int, Exception | None] = {number: error}
         if error is not None:
             # Starts come before what starts from them.

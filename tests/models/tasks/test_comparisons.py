@@ -19,7 +19,7 @@ from ropelab.runs.comparisons import (
     TESTED,
     TOO_FEW,
     Pair,
-    compared,
+    compare,
     difference,
     significance,
 )
@@ -36,7 +36,7 @@ def values(*seeds: list[float]) -> pd.Series:
 def one(
     a: pd.Series, b: pd.Series, measure: Literal["loss", "share"] = "loss"
 ) -> pd.Series:
-    return compared([Pair(("m",), a, b, ("a", "b"), measure)], ["metric"]).iloc[0]
+    return compare([Pair(("m",), a, b, ("a", "b"), measure)], ["metric"]).iloc[0]
 
 
 def every(
@@ -47,7 +47,7 @@ def every(
         Pair((x, y), rows[x], rows[y], (x, y), measure)
         for x, y in combinations(rows, 2)
     ]
-    return compared(pairs, ["first", "second"]).set_index(["first", "second"])
+    return compare(pairs, ["first", "second"]).set_index(["first", "second"])
 
 
 def test_a_verdict_names_the_better_one_for_losses_and_for_accuracies():
@@ -87,7 +87,7 @@ def test_two_sequences_are_no_evidence_however_equal_they_are():
     pair = Pair(
         ("m",), values([0.9, 0.9]), values([0.1, 0.1]), ("a", "b"), "share", trials=50
     )
-    row = compared([pair], ["metric"]).iloc[0]
+    row = compare([pair], ["metric"]).iloc[0]
     assert (row["status"], row["verdict"]) == (TOO_FEW, "~")
     assert math.isnan(row["p_value"])
     assert row["ci_low"] < row["difference"] < row["ci_high"]
@@ -98,7 +98,7 @@ def test_equal_counts_are_as_sure_as_their_number_of_trials():
     for trials in (1, 1000):
         of_equal = values([0.9] * 3), values([0.8] * 3)
         pair = Pair(("m",), *of_equal, ("a", "b"), "share", trials=trials)
-        rows.append(compared([pair], ["metric"]).iloc[0])
+        rows.append(compare([pair], ["metric"]).iloc[0])
     few, many = rows
     assert (few["verdict"], many["verdict"]) == ("~", "a")
     assert many["ci_low"] > 0 > few["ci_low"]
@@ -123,7 +123,7 @@ def test_the_order_of_rows_does_not_matter():
 def test_of_many_comparisons_without_a_difference_hardly_any_is_named():
     rng, nothing = np.random.default_rng(1), values(*np.zeros((3, 20)))
     tables = [
-        compared(
+        compare(
             [
                 Pair(
                     (i, "0"),
