@@ -611,7 +611,9 @@ def test_code_that_ends_the_process_is_an_error_in_it(mymodule, capsys) -> None:
 def test_entry_points_are_names_without_a_module(mymodule, monkeypatch, capsys) -> None:
     point = EntryPoint("my_rope", "mymodule:MyRoPE", "ropelab.methods")
     monkeypatch.setattr(
-        own, "list_entry_points", lambda kind: {"my_rope": point} if kind == "methods" else {}
+        own,
+        "list_entry_points",
+        lambda kind: {"my_rope": point} if kind == "methods" else {},
     )
     monkeypatch.setattr(own, "_found", {})
     from ropelab.models.methods import registry
@@ -651,7 +653,9 @@ def test_an_error_in_an_entry_point_has_its_place(
     mymodule(MODULE.replace("slow = ", "1 / 0\n        slow = "))
     point = EntryPoint("mine", "mymodule:MyRoPE", "ropelab.methods")
     monkeypatch.setattr(
-        own, "list_entry_points", lambda kind: {"mine": point} if kind == "methods" else {}
+        own,
+        "list_entry_points",
+        lambda kind: {"mine": point} if kind == "methods" else {},
     )
     monkeypatch.setattr(own, "_found", {})
     status, _, err = typed(capsys, "freqs", "--method", "mine(factor=4)")
