@@ -32,7 +32,7 @@ import torch
 from ropelab.experiments.encodings import EncodingsConfig, quality
 from ropelab.models.lm.corpus import CorpusRef
 from ropelab.models.lm.trained import Training
-from ropelab.runs.cell import Cell, Context, Needs
+from ropelab.runs.cell import Cell, Context, Resources
 from ropelab.runs.config import build
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.engine.local import Workers
@@ -77,8 +77,8 @@ class Meeting:
         return "waiting for the other workers"
 
     @property
-    def needs(self) -> Needs:
-        return Needs(supplies=(self.corpus,))
+    def resources(self) -> Resources:
+        return Resources(inputs=(self.corpus,))
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         self.corpus.corpus()

@@ -24,8 +24,8 @@ from ropelab.runs.cell import (
     Cell,
     Cells,
     Context,
-    Needs,
     Progress,
+    Resources,
     Stored,
     Values,
     name_of,
@@ -148,15 +148,15 @@ class Work:
     def estimate(self) -> Estimate:
         total = Estimate()
         for cell in self.left.values():
-            total += cell.needs.estimate()
+            total += cell.resources.estimate()
         return total
 
     def workers(self, asked: int | None) -> int:
         """Return the number of processes that compute side by side, as the engine will
         decide.
         """
-        needs = [cell.needs for cell in self.left.values()]
-        return machine_for(asked, needs).workers
+        resources = [cell.resources for cell in self.left.values()]
+        return machine_for(asked, resources).workers
 
     @property
     def counts(self) -> dict[str, int]:
@@ -285,7 +285,7 @@ class Lab:
         if self.limits:
             free_bytes = inf
             # An ordinary cell is tried, however little is free.
-            if estimate.bytes > Needs().memory_bytes:
+            if estimate.bytes > Resources().memory_bytes:
                 free_bytes = available_memory()
             refuse_beyond(estimate, workers, free_bytes)
 

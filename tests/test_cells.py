@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ropelab.runs.cell import CellName, Cells, Computation, Context, Parcel
+from ropelab.runs.cell import Archive, CellName, Cells, Computation, Context
 
 SAME = CellName("eval", 1, {"seed": 0})
 
@@ -147,9 +147,9 @@ def test_a_cell_travels_in_a_parcel_to_the_cells_of_another_machine(tmp_path):
     assert here.packed(name) is None
     table = pd.DataFrame({"seed": [0], "value": [0.1 + 0.2]})
     here.tables(name, lambda: {"values": table})
-    parcel = pickle.loads(pickle.dumps(here.packed(name)))
-    there.unpack(parcel)
-    assert there.packed(name) == parcel
+    archive = pickle.loads(pickle.dumps(here.packed(name)))
+    there.unpack(archive)
+    assert there.packed(name) == archive
     assert there.finished(name)
 
 
@@ -162,8 +162,8 @@ def test_a_parcel_takes_the_place_of_what_was_there(tmp_path):
     before = cells.packed(name)
     assert before is not None
     files = {"checkpoint": b"done", "cell.json": before.files["cell.json"]}
-    cells.unpack(Parcel(name, files))
-    assert cells.packed(name) == Parcel(name, files)
+    cells.unpack(Archive(name, files))
+    assert cells.packed(name) == Archive(name, files)
 
 
 def test_nothing_is_packed_that_has_to_be_made_anew(tmp_path):

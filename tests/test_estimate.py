@@ -19,7 +19,7 @@ from ropelab.experiments import load
 from ropelab.lab import Lab
 from ropelab.models.lm.training import Recipe
 from ropelab.runs import cell, estimate, machine
-from ropelab.runs.cell import Context, Needs
+from ropelab.runs.cell import Context, Resources
 from ropelab.runs.errors import InputError, say
 from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness
 from tests.test_cli import call, visible
@@ -88,7 +88,7 @@ def test_work_beyond_the_limits_is_refused_in_one_line(
 
 
 def test_work_of_minutes_is_told_at_the_start_and_quick_work_is_not(call, monkeypatch):
-    monkeypatch.setattr(Needs, "estimate", lambda _: Estimate(720, 2 * GB))
+    monkeypatch.setattr(Resources, "estimate", lambda _: Estimate(720, 2 * GB))
     assert "about 12 minutes, 2.0 GB\n" in call("freqs")[2]
     monkeypatch.undo()
     assert call("freqs", "--base", "5e5")[2] == ""
@@ -96,7 +96,7 @@ def test_work_of_minutes_is_told_at_the_start_and_quick_work_is_not(call, monkey
 
 def test_what_is_finished_is_used_whatever_it_cost(call, monkeypatch):
     assert call("freqs", "--quiet")[0] == 0
-    monkeypatch.setattr(Needs, "estimate", lambda _: Estimate(2 * DAY))
+    monkeypatch.setattr(Resources, "estimate", lambda _: Estimate(2 * DAY))
     assert call("freqs", "--quiet")[0] == 0
     assert call("freqs", "--force", "--quiet")[0] == 2
     assert call("freqs", "--force", "--quiet", "--no-limits")[0] == 0
@@ -105,7 +105,7 @@ def test_what_is_finished_is_used_whatever_it_cost(call, monkeypatch):
 def test_python_refuses_too_and_has_a_word_that_allows_it(monkeypatch):
     import ropelab
 
-    monkeypatch.setattr(Needs, "estimate", lambda _: Estimate(2 * DAY))
+    monkeypatch.setattr(Resources, "estimate", lambda _: Estimate(2 * DAY))
     with pytest.raises(InputError, match="about 2 days"):
         ropelab.freqs()
     assert len(ropelab.freqs(limits=False).tables["pairs"]) == 64
@@ -119,20 +119,22 @@ def test_more_workers_need_less_time_but_no_less_than_the_longest_part():
 
 
 def test_a_training_is_shared_between_cores_and_each_evaluation_is_not():
-    training = Needs(operations=1e13, dtype="float32", cores=2).estimate()
+    training = Resources(operations=1e13, dtype="float32", cores=2).estimate()
     alone = training.on(1)
     assert training.on(2) == training.on(8) == alone / 2
-    evaluations = sum((Needs(seconds=10.0).estimate() for _ in range(3)), Estimate())
+    evaluations = sum(
+        (Resources(seconds=10.0).estimate() for _ in range(3)), Estimate()
+    )
     assert (training + evaluations).on(2) == (alone + 30) / 2
     assert evaluations.on(8) == 10
     assert training.text(2).endswith(" GB")  # one process
 
 
 def test_a_released_model_has_all_cores_however_many_workers_there_are(monkeypatch):
-    released = Needs(operations=1e13, dtype="float32", alone=True)
+    released = Resources(operations=1e13, dtype="float32", alone=True)
     monkeypatch.setattr(cell, "cores", lambda: 4)
-    work = released.estimate() + released.estimate() + Needs(seconds=8.0).estimate()
-    one = Needs(operations=1e13, dtype="float32").estimate().on(1) / 4
+    work = released.estimate() + released.estimate() + Resources(seconds=8.0).estimate()
+    one = Resources(operations=1e13, dtype="float32").estimate().on(1) / 4
     assert work.on(1) == work.on(4) == 2 * one + 8
     assert work.text(4).endswith(" GB")  # one process at a time
 
@@ -165,8 +167,8 @@ def test_only_what_is_left_is_counted(corpora, tmp_path):
 
 
 def test_a_cell_on_a_gpu_has_no_time_because_no_rate_was_measured():
-    assert Needs(1e20, gpu=True).estimate().seconds == 0
-    assert Needs(1e20).estimate().seconds > 0
+    assert Resources(1e20, gpu=True).estimate().seconds == 0
+    assert Resources(1e20).estimate().seconds > 0
 
 
 def test_emulated_bfloat16_takes_longest(monkeypatch):

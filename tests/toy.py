@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from ropelab.experiments import Experiment
 from ropelab.lab import Plan
-from ropelab.runs.cell import Computation, Needs
+from ropelab.runs.cell import Computation, Resources
 from ropelab.runs.config import Base, Config, Label, Natural
 from ropelab.runs.errors import MachineError
 
@@ -37,7 +37,7 @@ class Toy(Experiment):
 
     def cells(self, config):
         """One, which does not depend on the base."""
-        needs = Needs(seconds=0.01)
+        resources = Resources(seconds=0.01)
         inputs = {"seed": config.seed}
         return [
             Computation(
@@ -46,7 +46,7 @@ class Toy(Experiment):
                 title="a toy",
                 function=measured,
                 inputs=inputs,
-                needs=needs,
+                resources=resources,
             )
         ]
 

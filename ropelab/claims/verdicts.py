@@ -24,7 +24,7 @@ from ropelab.claims.ledger import (
     find,
 )
 from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Role
-from ropelab.runs.cell import Cell, Computation, Needs, Values
+from ropelab.runs.cell import Cell, Computation, Resources, Values
 from ropelab.runs.errors import is_installed
 from ropelab.runs.files import table_beside
 from ropelab.runs.tables import Tables
@@ -45,7 +45,7 @@ COMMITTED_FILE = files("ropelab.claims") / "committed.csv"
 # verdict.
 WIDTH = 26
 # All checks together take 5 s, and 0.6 GB for the libraries.
-NEEDS = Needs(seconds=0.04, memory_bytes=600_000_000)
+NEEDS = Resources(seconds=0.04, memory_bytes=600_000_000)
 
 
 def cells(config: ClaimsConfig) -> list[Cell]:
@@ -138,7 +138,7 @@ def _cell(claim: Claim, config: ClaimsConfig) -> Cell:
         title=f"claim {claim.id}",
         function=checked,
         inputs={"claim": claim.id, "inputs": {**claim.inputs, **seed}},
-        needs=NEEDS,
+        resources=NEEDS,
     )
 
 

@@ -83,7 +83,7 @@ class CellName:
     key: Mapping[str, Any]
 
 
-class Supply(Protocol):
+class Input(Protocol):
     """An input of a cell besides other cells, such as a corpus; its repr identifies
     it.
     """
@@ -95,7 +95,7 @@ class Supply(Protocol):
 
 
 @dataclass(frozen=True)
-class Needs:
+class Resources:
     """The resources of a cell, as far as they can be estimated."""
 
     operations: float = 0.0  # of its matrix products
@@ -112,7 +112,7 @@ class Needs:
     alone: bool = False
     # of other cells, that are read or left behind for others
     folders: tuple[CellName, ...] = ()
-    supplies: tuple[Supply, ...] = ()
+    inputs: tuple[Input, ...] = ()
 
     @property
     def size(self) -> float:
@@ -145,7 +145,7 @@ class Cell(Named, Protocol):
     def title(self) -> str: ...  # shown while it is computed
 
     @property
-    def needs(self) -> Needs: ...
+    def resources(self) -> Resources: ...
 
     @property
     def starts(self) -> "Sequence[Cell]": ...  # to be finished before this one begins
@@ -165,7 +165,7 @@ CELL = Format("cell.json", ".", TypeAdapter(Description))
 
 
 @dataclass(frozen=True)
-class Parcel:
+class Archive:
     """The folder of a cell on its way to another machine: the content of its files by
     name.
     """
@@ -240,7 +240,7 @@ class Cells:
                 remove(leftover)
             yield folder
 
-    def packed(self, name: Named) -> Parcel | None:
+    def packed(self, name: Named) -> Archive | None:
         """Return the folder of a cell; None if there is none that may be used."""
         folder = self._folder(name)
         with locked(folder, self._waiting):
@@ -252,13 +252,13 @@ class Cells:
                 if not path.name.startswith(".")
             ]
             content = {path.name: path.read_bytes() for path in files if path.is_file()}
-        return Parcel(CellName(name.kind, name.version, name.key), content)
+        return Archive(CellName(name.kind, name.version, name.key), content)
 
-    def unpack(self, parcel: Parcel) -> None:
+    def unpack(self, archive: Archive) -> None:
         """Put the folder of a cell in its place, whole or not at all."""
-        folder = self._folder(parcel.name)
+        folder = self._folder(archive.name)
         with locked(folder, self._waiting), replaced(folder) as fresh:
-            for file, content in parcel.files.items():
+            for file, content in archive.files.items():
                 (fresh / file).write_bytes(content)
 
     def _folder(self, name: Named) -> Path:
@@ -375,7 +375,7 @@ class Computation:
     title: str
     function: Callable[..., Mapping[str, pd.DataFrame]]
     inputs: Mapping[str, Any]
-    needs: Needs = Needs(memory_bytes=300_000_000)
+    resources: Resources = Resources(memory_bytes=300_000_000)
     starts: tuple[Cell, ...] = ()
     # Sources of one's own methods among the inputs, found by the process that makes the
     # cell.

@@ -4,7 +4,7 @@ limits.
 Times come from rates measured once, on one core of the machine that docs/sweeps.md
 names, times `slowness`, a short calibration; they are right within a factor of about
 two. Memory comes from formulas fitted to measured peaks. Every cell states both
-(`Cell.needs`).
+(`Cell.resources`).
 """
 
 import math

@@ -90,13 +90,13 @@ def lines_of_share(share: Work, lab: Lab) -> Iterator[str]:
 def _describe_cells(work: Work) -> Iterator[str]:
     for name, cell in work.cells.items():
         # Pieces of arithmetic are many and small: the lines of their run count them.
-        if not (cell.needs.dtype or cell.needs.alone):
+        if not (cell.resources.dtype or cell.resources.alone):
             continue
         title = cell.title
         if not title.startswith(cell.kind):
             title = f"{cell.kind}: {title}"
 
-        estimate = cell.needs.estimate()
+        estimate = cell.resources.estimate()
         if name not in work.left:
             cost = "finished"
         elif estimate.is_unknown or estimate.seconds >= 1:
@@ -140,7 +140,7 @@ def share_of(runs: Ahead, shard: tuple[int, int]) -> Work:
     units = {name: _name_unit(cell) for name, cell in every.cells.items()}
     sizes: dict[str, float] = {}
     for name, unit in units.items():
-        sizes[unit] = sizes.get(unit, 0.0) + every.cells[name].needs.size
+        sizes[unit] = sizes.get(unit, 0.0) + every.cells[name].resources.size
 
     heaps = [0.0] * shards
     mine = set()

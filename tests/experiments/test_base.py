@@ -400,11 +400,11 @@ def test_a_cell_depends_on_the_head_and_the_context_alone():
 
 def test_longer_contexts_need_more():
     sizes = [2**k for k in range(10, 20)]
-    needs = [
-        cells(config_of(context=(n,), windows_up_to=2**20))[0].needs for n in sizes
+    resources = [
+        cells(config_of(context=(n,), windows_up_to=2**20))[0].resources for n in sizes
     ]
-    assert sorted(needs, key=lambda each: each.seconds) == needs
-    assert sorted(needs, key=lambda each: each.memory_bytes) == needs
+    assert sorted(resources, key=lambda each: each.seconds) == resources
+    assert sorted(resources, key=lambda each: each.memory_bytes) == resources
 
 
 def test_a_format_loses_the_cosine_before_the_sine():

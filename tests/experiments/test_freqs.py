@@ -278,8 +278,8 @@ def test_a_cell_depends_on_every_field_but_the_name_of_the_model():
 
 def test_wider_heads_need_more():
     (small,), (large,) = (cells(config_of(head_dim=width)) for width in (128, 2**20))
-    assert small.needs.seconds < 1 < 10 < large.needs.seconds
-    assert small.needs.memory_bytes < large.needs.memory_bytes
+    assert small.resources.seconds < 1 < 10 < large.resources.seconds
+    assert small.resources.memory_bytes < large.resources.memory_bytes
 
 
 def test_the_next_command_is_about_the_same_head_and_training():

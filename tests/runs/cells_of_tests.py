@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.runs.cell import Cell, Context, Needs
+from ropelab.runs.cell import Cell, Context, Resources
 from ropelab.runs.errors import MachineError
 
 
@@ -33,8 +33,8 @@ class Sum:
         return f"sum {self.seed}"
 
     @property
-    def needs(self) -> Needs:
-        return Needs(dtype="float32")
+    def resources(self) -> Resources:
+        return Resources(dtype="float32")
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         import torch
@@ -212,8 +212,8 @@ class Alone(Sum):
     kind: str = "alone"
 
     @property
-    def needs(self) -> Needs:
-        return Needs(alone=True)
+    def resources(self) -> Resources:
+        return Resources(alone=True)
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         return {"sums": pd.DataFrame({"sum": [1.0], "process": [os.getpid()]})}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from ropelab.runs import estimate
-from ropelab.runs.cell import Context, Needs
+from ropelab.runs.cell import Context, Resources
 from ropelab.runs.engine import Here
 from ropelab.runs.engine.board import Board, Message
 from tests.runs.cells_of_tests import Sum
@@ -20,8 +20,8 @@ class Takes(Sum):
     seconds: float = 0.0
 
     @property
-    def needs(self):
-        return Needs(seconds=self.seconds)
+    def resources(self):
+        return Resources(seconds=self.seconds)
 
 
 class Shown:

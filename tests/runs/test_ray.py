@@ -96,7 +96,7 @@ def test_models_are_trained_and_evaluated_as_in_one_process(tmp_path, corpora, e
     }
     plan = Lab().prepare("encodings", values)
     every = with_starts(plan.experiment.cells(plan.config)).values()
-    cells = [cell for cell in every if not cell.needs.alone]
+    cells = [cell for cell in every if not cell.resources.alone]
     here, there = tmp_path / "here", tmp_path / "there"
     for one, root in ((Here(), here), (engine, there)):
         errors = [error for _, error in one.compute(cells, Context(cells=Cells(root)))]
@@ -239,8 +239,8 @@ def test_a_cluster_of_this_machine_leaves_nothing_behind(tmp_path, which, monkey
     if not killed:
         assert "KeyboardInterrupt" in lines
     assert not [line for line in lines if "ray::" in line or "raylet" in line]
-    parcel = Cells(tmp_path / "cells").packed(CellName("sum", 1, {"seed": 0}))
-    assert parcel and len(parcel.files) == 2
+    archive = Cells(tmp_path / "cells").packed(CellName("sum", 1, {"seed": 0}))
+    assert archive and len(archive.files) == 2
 
 
 IN_A_CALL = """
@@ -273,8 +273,8 @@ def test_a_script_that_loses_the_control_store_ends_and_keeps_finished_cells(
     # store.
     told = "the connection to Ray was lost: Connection refused"
     assert any(line.endswith(told) for line in err.splitlines()), err
-    parcel = Cells(tmp_path / "cells").packed(CellName("sum", 1, {"seed": 0}))
-    assert parcel and len(parcel.files) == 2
+    archive = Cells(tmp_path / "cells").packed(CellName("sum", 1, {"seed": 0}))
+    assert archive and len(archive.files) == 2
 
 
 @pytest.mark.parametrize("last", ["pass", "held.acquire()", "process.join()"])

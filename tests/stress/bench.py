@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from ropelab import experiments
 from ropelab.cli import app as cli
 from ropelab.experiments import Experiment
-from ropelab.runs.cell import Cell, CellName, Context, Needs
+from ropelab.runs.cell import Cell, CellName, Context, Resources
 from ropelab.runs.config import Base, Config
 from ropelab.runs.errors import say_once
 from ropelab.runs.folders import replaced_file
@@ -60,8 +60,8 @@ class Square:
         return f"square {self.place}"
 
     @property
-    def needs(self) -> Needs:
-        return Needs(folders=(self._steps,))
+    def resources(self) -> Resources:
+        return Resources(folders=(self._steps,))
 
     @property
     def _steps(self) -> CellName:

@@ -12,7 +12,7 @@ import pytest
 
 from ropelab.lab import Lab
 from ropelab.runs import estimate, store
-from ropelab.runs.cell import Needs, name_of
+from ropelab.runs.cell import Resources, name_of
 from ropelab.runs.engine import Here
 from ropelab.runs.errors import MachineError
 from ropelab.runs.estimate import Estimate
@@ -201,7 +201,7 @@ def test_force_does_not_go_with_shards(call, files):
 
 
 def test_what_is_not_known_before_is_said(call, files, monkeypatch):
-    monkeypatch.setattr(Needs, "estimate", lambda needs: Estimate(parts=1))
+    monkeypatch.setattr(Resources, "estimate", lambda resources: Estimate(parts=1))
     lines = call("run", files / "freqs.toml", "--dry-run")[1].splitlines()
     assert lines[0].endswith("freqs, to do, 1 of 1 cells, time not known before")
     assert lines[-1].endswith("3 cells (0 finished): time not known before")

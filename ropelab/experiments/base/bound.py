@@ -11,7 +11,7 @@ import pandas as pd
 from ropelab.experiments.base import BaseConfig
 from ropelab.math.bounds import Similarity, Walk, first_negative
 from ropelab.math.bounds.survey import BLOCK
-from ropelab.runs.cell import Computation, Needs
+from ropelab.runs.cell import Computation, Resources
 from ropelab.runs.tables import Tables
 
 # With fewer rotating pairs there are so many narrow windows that not all are searched.
@@ -61,7 +61,7 @@ def cells(config: BaseConfig) -> list[Computation]:
                 "lengths": walked,
                 "complete": complete,
             },
-            needs=Needs(
+            resources=Resources(
                 seconds=seconds + share**4 * SECONDS_OF_STABLE, memory_bytes=memory
             ),
             starts=tuple(found[-1:]),

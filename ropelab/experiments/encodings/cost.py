@@ -27,7 +27,7 @@ from ropelab.models.lm.source import Batch, periodic_batch
 from ropelab.models.lm.training import batch_loss, make_optimizers, one_step
 from ropelab.models.tasks.modes import defined_length
 from ropelab.models.tasks.plans import model_size, recipe_of
-from ropelab.runs.cell import Cell, Context, Needs
+from ropelab.runs.cell import Cell, Context, Resources
 from ropelab.runs.own import mentioned
 
 PLAIN = "nope"
@@ -199,7 +199,7 @@ class Timing:
     version: ClassVar[int] = 1
     title: ClassVar[str] = "timing against nope"
     starts: ClassVar[tuple[Cell, ...]] = ()
-    needs: ClassVar[Needs] = Needs(alone=True, dtype="float32")
+    resources: ClassVar[Resources] = Resources(alone=True, dtype="float32")
 
     @property
     def key(self) -> dict[str, Any]:

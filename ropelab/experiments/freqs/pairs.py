@@ -12,7 +12,7 @@ from ropelab.math.methods import parse_scaling
 from ropelab.math.rotary import axis_names, axis_of_pairs
 from ropelab.math.scaling import RopePlan, Scaling, kept_weights, roles
 from ropelab.runs.arrays import Float
-from ropelab.runs.cell import Computation, Needs, Values
+from ropelab.runs.cell import Computation, Resources, Values
 from ropelab.runs.config import LARGEST
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import typed
@@ -62,7 +62,7 @@ def cells(config: FreqsConfig) -> list[Computation]:
     # The model has filled the other fields; its name changes nothing more.
     inputs = config.model_dump(mode="json", exclude={"model"})
     pairs = config.head_dim // 2
-    needs = Needs(
+    resources = Resources(
         seconds=pairs * SECONDS_PER_PAIR,
         memory_bytes=LIBRARIES + pairs * BYTES_PER_PAIR,
     )
@@ -73,7 +73,7 @@ def cells(config: FreqsConfig) -> list[Computation]:
         title=title,
         function=compute,
         inputs=inputs,
-        needs=needs,
+        resources=resources,
     )
     return [cell]
 

@@ -25,7 +25,7 @@ from ropelab.math.numerics.formats import (
     spacing,
 )
 from ropelab.math.numerics.resolution import HELD, Census, distinct_among, take_census
-from ropelab.runs.cell import Advance, Computation, Context, Needs
+from ropelab.runs.cell import Advance, Computation, Context, Resources
 from ropelab.runs.errors import InputError
 from ropelab.runs.stats import proportion_interval
 from ropelab.runs.tables import Tables
@@ -87,12 +87,12 @@ def piece(
     """Make a cell from the named fields and more inputs; `memory`: bytes beside the
     libraries.
     """
-    needs = Needs(
+    resources = Resources(
         seconds=seconds + drawn * SECONDS_PER_SCORE,
         memory_bytes=int(LIBRARIES + memory + drawn * BYTES_PER_SCORE),
     )
     fields = config.model_dump(mode="json", include=set(names))
-    return Piece(inputs={**fields, **inputs}, needs=needs, **about)
+    return Piece(inputs={**fields, **inputs}, resources=resources, **about)
 
 
 def spectrum_of(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:

@@ -17,14 +17,14 @@ from ropelab.models.lm.evaluation import TOKENS_PER_PASS
 from ropelab.models.lm.model import SCORES_PER_BLOCK, LanguageModel, ModelSize
 from ropelab.models.lm.source import Batch, Mixture, training_batch
 from ropelab.models.lm.training import PARTS, Recipe, operations_of_training, train
-from ropelab.runs.cell import CellName, Context, Needs
+from ropelab.runs.cell import CellName, Context, Resources
 from ropelab.runs.machine import DtypeName
 
 # Raise it when the same description would train to other weights.
 VERSION = 5
 
 # A worker keeps some of the memory that it needed for other cells.
-MEMORY = Needs().memory_bytes
+MEMORY = Resources().memory_bytes
 # Memory in bytes, fitted to measured peaks of training, which are 0.6 to 1.2 times
 # these. A worker that goes on to other models keeps more of its memory: up to 2.9 GB
 # was seen.
@@ -87,7 +87,7 @@ class Training:
         return f"{self.called or 'mixture'}, seed {self.seed}"
 
     @property
-    def needs(self) -> Needs:
+    def resources(self) -> Resources:
         size = self.size
         recipe = self.recipe
         tokens = max(recipe.tokens_per_step, recipe.window)
@@ -95,14 +95,14 @@ class Training:
         kept = size.layers * (KEPT * tokens * size.width + SCORE * scores)
         # At the last window, where most of the time goes, a step may have few rows.
         rows = max(1, recipe.tokens_per_step // recipe.window)
-        return Needs(
+        return Resources(
             operations_of_training(size, recipe),
             memory_bytes=max(MEMORY, LIBRARIES + OPTIMIZED * size.weights + kept),
             dtype=self.dtype,
             gpu=self.device == "cuda",
             cores=min(PARTS, rows),
             folders=self.folders,
-            supplies=(self.corpus,),
+            inputs=(self.corpus,),
         )
 
     @property

@@ -30,7 +30,7 @@ from ropelab.models.released.positions import (
     PatchedAttention,
     Positions,
 )
-from ropelab.runs.cell import Needs
+from ropelab.runs.cell import Resources
 from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.estimate import size
 from ropelab.runs.machine import available_memory, return_freed_memory
@@ -340,7 +340,7 @@ class ModelRef:
             )
         return model
 
-    def needs(self, windows: Sequence[tuple[int, int]]) -> Needs:
+    def resources(self, windows: Sequence[tuple[int, int]]) -> Resources:
         """Estimate passes over rows of tokens, from configuration and file sizes."""
         shape = self._shape
         weights = weight_count(Path(self.path))
@@ -349,7 +349,7 @@ class ModelRef:
         for rows, length in windows:
             operations += 2 * rows * length * (weights + inner * length)
         longest = max(length for _, length in windows)
-        return Needs(
+        return Resources(
             operations,
             memory_bytes=self.bytes_of_reading(longest),
             dtype="bfloat16" if self.dtype == "bfloat16" else "float32",

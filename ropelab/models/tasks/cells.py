@@ -12,7 +12,7 @@ from ropelab.models.released.model import ModelRef
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.retrieval import NgramBaseline
 from ropelab.models.tasks.task import EvaluationTask, Windows
-from ropelab.runs.cell import Context, Needs, Values
+from ropelab.runs.cell import Context, Resources, Values
 from ropelab.runs.estimate import Estimate, refuse_beyond
 from ropelab.runs.labels import method_label
 from ropelab.runs.machine import DtypeName, computing_in
@@ -49,8 +49,8 @@ class Checked:
         }
 
     @property
-    def needs(self) -> Needs:
-        return self.subject.needs([(1, self.longest)])
+    def resources(self) -> Resources:
+        return self.subject.resources([(1, self.longest)])
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """Return `model`: True if long contexts are passed in parts.
@@ -121,10 +121,10 @@ class Evaluation:
         return f"{self.task.title}, {mode}"
 
     @property
-    def needs(self) -> Needs:
+    def resources(self) -> Resources:
         windows = self.task.windows
         if isinstance(self.subject, ModelRef):
-            return self.subject.needs(windows)
+            return self.subject.resources(windows)
         size = self.subject.size
         # Where few tokens are scored, the last layer makes of all others keys and
         # values alone, a sixth of its products.
@@ -143,13 +143,13 @@ class Evaluation:
 
         search = self.mode.evaluations * operations(self.task.search_windows)
         memory = [bytes_of_reading(size, rows, length) for rows, length in windows]
-        return Needs(
+        return Resources(
             operations(windows) + search,
             memory_bytes=max(MEMORY, *memory),
             dtype=self.dtype,
             gpu=self.subject.device == "cuda",
             folders=self.subject.folders,
-            supplies=self.task.supplies,
+            inputs=self.task.inputs,
         )
 
     @property

@@ -31,7 +31,7 @@ from ropelab.models.lm.source import CUE, KEY, RECORD, Batch, random_symbols
 from ropelab.models.tasks.grid import Place, places
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows
-from ropelab.runs.cell import Advance, Needs
+from ropelab.runs.cell import Advance, Resources
 from ropelab.runs.errors import InputError
 from ropelab.runs.own import find
 
@@ -287,8 +287,8 @@ class NgramBaseline:
         return f"{self.task.name}, without a model"
 
     @property
-    def needs(self) -> Needs:
-        return Needs(supplies=self.task.supplies)
+    def resources(self) -> Resources:
+        return Resources(inputs=self.task.inputs)
 
     def tables(self, context: object) -> dict[str, pd.DataFrame]:
         """Return `matched`: n_gram_tokens, then the columns of `trials`."""

@@ -13,7 +13,7 @@ from ropelab.models.lm.corpus import CorpusRef
 from ropelab.models.lm.evaluation import Readable
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.tokens import Text
-from ropelab.runs.cell import Advance, Supply
+from ropelab.runs.cell import Advance, Input
 
 # Rows and tokens in each, pass by pass.
 Windows = Sequence[tuple[int, int]]
@@ -62,7 +62,7 @@ class EvaluationTask(ABC):
         return self.corpus.key
 
     @property
-    def supplies(self) -> tuple[Supply, ...]:
+    def inputs(self) -> tuple[Input, ...]:
         """The corpus as an input that can be sent."""
         if isinstance(self.corpus, CorpusRef):
             return (self.corpus,)

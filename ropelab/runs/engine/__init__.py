@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 
-from ropelab.runs.cell import Cell, Context, Needs, name_of
+from ropelab.runs.cell import Cell, Context, Resources, name_of
 from ropelab.runs.engine.board import Board, Message, Send, report
 from ropelab.runs.engine.schedule import Running, Schedule
 from ropelab.runs.errors import RopelabError
@@ -40,7 +40,7 @@ class Engine:
         """
         return 0
 
-    def place(self, needs: Needs, running: Running) -> int | None:
+    def place(self, resources: Resources, running: Running) -> int | None:
         """Find room for one more cell: the number of its GPU (0 without one), None
         without room.
         """
@@ -75,7 +75,7 @@ class Engine:
         # Computed in this process: what starts from such a cell can only follow it.
         alone = set[str]()
         for name, cell in zip(names, cells, strict=True):
-            if cell.needs.alone or not alone.isdisjoint(map(name_of, cell.starts)):
+            if cell.resources.alone or not alone.isdisjoint(map(name_of, cell.starts)):
                 alone.add(name)
         shared = {n: cell for n, cell in enumerate(cells) if names[n] not in alone}
         here: Sequence[int] = range(len(cells))
@@ -158,10 +158,10 @@ class Here(Engine):
 def compute_cell(number: int, cell: Cell, send: Send, context: Context) -> None:
     """Compute one cell wherever this is, its progress sent as messages."""
     send(Message(number, "started", (os.getpid(),)))
-    by_torch = bool(cell.needs.dtype)
+    by_torch = bool(cell.resources.dtype)
     context = replace(context, progress=partial(report, send, number))
     try:
-        with one_thread() if by_torch and not cell.needs.alone else nullcontext():
+        with one_thread() if by_torch and not cell.resources.alone else nullcontext():
             context.compute(cell)
     finally:
         send(Message(number, "ended"))

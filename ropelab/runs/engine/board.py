@@ -77,8 +77,8 @@ class Board:
 
     def __init__(self, progress: Progress, cells: Sequence[Cell]) -> None:
         self.workers = 1  # how many cells are computed side by side
-        seconds = [cell.needs.estimate().on(1) for cell in cells]
-        models = any(cell.needs.dtype or cell.needs.alone for cell in cells)
+        seconds = [cell.resources.estimate().on(1) for cell in cells]
+        models = any(cell.resources.dtype or cell.resources.alone for cell in cells)
         self._progress = progress if models or sum(seconds) >= QUICK_SECONDS else silent
         self._left = [each + SECONDS_OF_FILES for each in seconds]
         self._total = sum(self._left)

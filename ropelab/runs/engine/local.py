@@ -23,7 +23,7 @@ from loky.backend import get_context
 from loky.process_executor import BrokenProcessPool
 
 from ropelab.runs import own
-from ropelab.runs.cell import Cell, Cells, Context, Needs
+from ropelab.runs.cell import Cell, Cells, Context, Resources
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board, Send
 from ropelab.runs.engine.schedule import LostError, Running, machine_for
@@ -56,7 +56,7 @@ class Workers(Engine):
         self._count = count
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
-        self._machine = machine_for(self._count, [cell.needs for cell in cells])
+        self._machine = machine_for(self._count, [cell.resources for cell in cells])
         self._kept = context.cells
         self._board = board
         self._running: dict[Future[None], tuple[int, Cell, int]] = {}
@@ -80,8 +80,8 @@ class Workers(Engine):
                 env=ENVIRONMENT,
             )
 
-    def place(self, needs: Needs, running: Running) -> int | None:
-        return self._machine.place(needs, running)
+    def place(self, resources: Resources, running: Running) -> int | None:
+        return self._machine.place(resources, running)
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
         kept = self._kept
@@ -203,7 +203,7 @@ def work(number: int, cell: Cell, root: Path, again: str, gpu: int, cores: int) 
     assert _send is not None
     own.check_sources(_sources)
     context = Context(cells=Cells(root, again), cores=cores)
-    with one_gpu(gpu) if cell.needs.gpu else nullcontext():
+    with one_gpu(gpu) if cell.resources.gpu else nullcontext():
         compute_cell(number, cell, _send, context)
 
 

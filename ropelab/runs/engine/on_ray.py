@@ -31,13 +31,13 @@ import psutil
 import ropelab
 from ropelab.runs import own
 from ropelab.runs.cell import (
+    Archive,
     Cell,
     CellName,
     Cells,
     Context,
-    Needs,
-    Parcel,
-    Supply,
+    Input,
+    Resources,
     with_starts,
 )
 from ropelab.runs.engine import Ended, Engine, compute_cell
@@ -88,7 +88,7 @@ class OnRay(Engine):
         if _Store.is_lost:
             raise MachineError(f"{LOST} before; start Python again")
         if self._folder is None:
-            cpus = machine_for(self._count, [cell.needs for cell in cells]).workers
+            cpus = machine_for(self._count, [cell.resources for cell in cells]).workers
             self._folder = self._connection.enter_context(
                 _connected(self._address, cpus, self._store)
             )
@@ -120,7 +120,7 @@ class OnRay(Engine):
         self._connection.close()
         self._folder = None
 
-    def place(self, needs: Needs, running: Running) -> int | None:
+    def place(self, resources: Resources, running: Running) -> int | None:
         """See `Engine.place`; the cluster may grow and shrink, and Ray chooses the
         GPU.
         """
@@ -129,7 +129,7 @@ class OnRay(Engine):
         self._store.look()
         full = len(running) >= min(_total("CPU") + 1, self._count or inf)
         on_gpu = sum(each.gpu for each, _ in running)
-        return None if full or (needs.gpu and on_gpu > _total("GPU")) else 0
+        return None if full or (resources.gpu and on_gpu > _total("GPU")) else 0
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
         """See `Engine.begin`; a cell whose worker or machine is lost is begun again by
@@ -137,11 +137,11 @@ class OnRay(Engine):
         """
         from ray import cloudpickle
 
-        needs = cell.needs
+        resources = cell.resources
         starts, kept = with_starts(cell.starts).values(), self._kept
-        packed = *map(kept.packed, starts), *map(kept.packed, needs.folders)
-        parcels = [parcel for parcel in packed if parcel]
-        contents: list[Supply | Parcel] = [*needs.supplies, *parcels]
+        packed = *map(kept.packed, starts), *map(kept.packed, resources.folders)
+        archives = [archive for archive in packed if archive]
+        contents: list[Input | Archive] = [*resources.inputs, *archives]
         objects = [self._stored(content) for content in contents]
         sources = own.known_sources()
         about = (
@@ -152,18 +152,18 @@ class OnRay(Engine):
             self._kept.again,
             self._folder,
         )
-        task = self._compute.options(num_gpus=int(needs.gpu), name=cell.title)
+        task = self._compute.options(num_gpus=int(resources.gpu), name=cell.title)
         self._running[task.remote(*about, self._queue, *objects)] = number, cell
 
-    def _stored(self, content: Supply | Parcel) -> "ObjectRef":
+    def _stored(self, content: Input | Archive) -> "ObjectRef":
         import ray
 
-        if isinstance(content, Parcel):
+        if isinstance(content, Archive):
             name = hashlib.sha256(pickle.dumps(content)).hexdigest()
         else:
             name = repr(content)
         if name not in self._objects:
-            whole = content if isinstance(content, Parcel) else content.content()
+            whole = content if isinstance(content, Archive) else content.content()
             self._objects[name] = ray.put(whole)
         for oldest in list(self._objects)[:-KEPT]:
             del self._objects[oldest]
@@ -183,8 +183,8 @@ class OnRay(Engine):
         for reference in done:
             number, cell = self._running.pop(reference)
             try:
-                for parcel in ray.get(reference):
-                    self._kept.unpack(parcel)
+                for archive in ray.get(reference):
+                    self._kept.unpack(archive)
             except RayTaskError as error:
                 yield number, error.cause or error
             except RayError as error:
@@ -271,10 +271,10 @@ def computed(
     folder: str,
     queue: Any,
     *objects: Any,
-) -> tuple[Parcel, ...]:
+) -> tuple[Archive, ...]:
     """On a worker: compute one cell from `objects`; return what it left in its folders.
 
-    Objects are the contents of its supplies, then parcels of other cells.
+    Objects are the contents of its inputs, then archives of other cells.
     """
     version, sources, path = code
     if version != VERSION:
@@ -287,20 +287,20 @@ def computed(
     own.check_sources(sources)
     cell: Cell = pickle.loads(pickled)
 
-    supplies = cell.needs.supplies
-    contents = objects[: len(supplies)]
-    parcels = objects[len(supplies) :]
-    for supply, content in zip(supplies, contents, strict=True):
-        supply.provide(content)
+    inputs = cell.resources.inputs
+    contents = objects[: len(inputs)]
+    archives = objects[len(inputs) :]
+    for given_input, content in zip(inputs, contents, strict=True):
+        given_input.provide(content)
 
     name = CellName(cell.kind, cell.version, cell.key)
     with TemporaryFolder(folder or None) as root:
         cells = Cells(Path(root), again)
-        for parcel in parcels:
-            cells.unpack(parcel)
+        for archive in archives:
+            cells.unpack(archive)
         compute_cell(number, cell, queue.put, Context(cells=cells))
-        left = [cells.packed(each) for each in (name, *cell.needs.folders)]
-    return tuple(parcel for parcel in left if parcel and parcel not in parcels)
+        left = [cells.packed(each) for each in (name, *cell.resources.folders)]
+    return tuple(archive for archive in left if archive and archive not in archives)
 
 
 def _total(resource: str) -> int:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from ropelab.runs.cell import Cell, Needs, name_of
+from ropelab.runs.cell import Cell, Resources, name_of
 from ropelab.runs.errors import MachineError
 from ropelab.runs.machine import available_memory, cores
 
-# The needs of the cells that are being computed, each with the number of its GPU (0
+# The resources of the cells that are being computed, each with the number of its GPU (0
 # without one).
-Running = Sequence[tuple[Needs, int]]
-Place = Callable[[Needs, Running], int | None]
+Running = Sequence[tuple[Resources, int]]
+Place = Callable[[Resources, Running], int | None]
 
 # A cell is begun so often when its worker is lost under it.
 TRIES = 3
@@ -30,14 +30,14 @@ class Machine:
     gpus: int = 1
     cells_per_gpu: int = 1
 
-    def place(self, needs: Needs, running: Running) -> int | None:
+    def place(self, resources: Resources, running: Running) -> int | None:
         """See `Engine.place`; it is the GPU with the fewest cells."""
         if len(running) == self.workers:
             return None
-        memory = sum(each.memory_bytes for each, _ in running) + needs.memory_bytes
+        memory = sum(each.memory_bytes for each, _ in running) + resources.memory_bytes
         if running and memory > self.memory_bytes:
             return None
-        if not needs.gpu:
+        if not resources.gpu:
             return 0
 
         taken = Counter(gpu for each, gpu in running if each.gpu)
@@ -45,24 +45,24 @@ class Machine:
         return gpu if taken[gpu] < self.cells_per_gpu else None
 
 
-def machine_for(asked: int | None, needs: Sequence[Needs]) -> Machine:
+def machine_for(asked: int | None, resources: Sequence[Resources]) -> Machine:
     """Make room for as many cells as asked, else as there are cores and memory for."""
     # The smallest cell decides how many may fit. A GPU computes one cell at a time,
     # unless more workers are asked for than there are GPUs: nothing is known of its
     # memory.
     gpus = 1
     most = cores()
-    if any(each.gpu for each in needs):
+    if any(each.gpu for each in resources):
         import torch
 
         gpus = max(1, torch.cuda.device_count())
-        without_gpu = [each for each in needs if not each.gpu]
+        without_gpu = [each for each in resources if not each.gpu]
         most = min(most, gpus + len(without_gpu))
 
     if asked is not None:
         return Machine(asked, gpus=gpus, cells_per_gpu=asked)
     memory = available_memory()
-    fitting = memory // min((each.memory_bytes for each in needs), default=1)
+    fitting = memory // min((each.memory_bytes for each in resources), default=1)
     return Machine(max(1, min(most, fitting)), memory, gpus)
 
 
@@ -78,7 +78,9 @@ class Schedule:
     def __init__(self, cells: Mapping[int, Cell], place: Place) -> None:
         self._cells = cells
         self._place = place
-        self._needs = needs = {number: cell.needs for number, cell in cells.items()}
+        self._needs = resources = {
+            number: cell.resources for number, cell in cells.items()
+        }
 
         numbers = {name_of(cell): number for number, cell in cells.items()}
         self._starts: dict[int, set[int]] = {}
@@ -92,7 +94,12 @@ class Schedule:
         # these ends last.
         self._waiting = sorted(
             cells,
-            key=lambda n: (needs[n].size > MOMENT, n not in awaited, -needs[n].size, n),
+            key=lambda n: (
+                resources[n].size > MOMENT,
+                n not in awaited,
+                -resources[n].size,
+                n,
+            ),
         )
         self._running: dict[int, int] = {}
         self.undone = set(cells)

@@ -291,8 +291,8 @@ def test_what_a_pass_of_a_released_model_costs_is_known_from_its_files(models, c
         cell = next(cell for cell in evaluate.cells(config) if cell.task.name == task)
         with FlopCounterMode(display=False) as counter:
             replace(cell, probe=None).tables(Context())
-        assert 1 / 3 < cell.needs.operations / counter.get_total_flops() < 3
-        assert cell.needs.alone
+        assert 1 / 3 < cell.resources.operations / counter.get_total_flops() < 3
+        assert cell.resources.alone
 
 
 @pytest.mark.parametrize("lab", LABS)
@@ -366,7 +366,7 @@ def test_operations_are_known_before_as_they_are_counted_after(lab, corpora):
     for cell in cells:
         with FlopCounterMode(display=False) as counter:
             cell.tables(context)
-        assert 1 / 3 < cell.needs.operations / counter.get_total_flops() < 3
+        assert 1 / 3 < cell.resources.operations / counter.get_total_flops() < 3
     assert all(cell.starts[0].key == subject.key for cell in first.values())
 
 
@@ -374,7 +374,7 @@ def test_cells_need_a_gpu_where_they_compute_on_one(corpora):
     lab = LABS["encodings"]
     evaluation = lab.evaluations(lab.configured(corpus=corpora[0]))[0]
     assert isinstance(evaluation.subject, Training)
-    assert not (evaluation.needs.gpu or evaluation.subject.needs.gpu)
+    assert not (evaluation.resources.gpu or evaluation.subject.resources.gpu)
     on_gpu = replace(evaluation.subject, device="cuda")
-    assert replace(evaluation, subject=on_gpu).needs.gpu
-    assert on_gpu.needs.gpu
+    assert replace(evaluation, subject=on_gpu).resources.gpu
+    assert on_gpu.resources.gpu
