@@ -17,33 +17,33 @@ CODES: dict[str, str] = {code: row["title"] for code, row in findings.CODES.item
 
 def as_sarif(audits: Sequence[Audit], version: str) -> dict[str, Any]:
     """Return one run of the tool over all files."""
-    rules = [
-        {
-            "id": code,
-            "shortDescription": {"text": says},
-            "defaultConfiguration": {"level": OF_CODE[code[0]]},
-        }
-        for code, says in CODES.items()
-    ]
-    results = [
-        {
-            "ruleId": finding.code,
-            "ruleIndex": list(CODES).index(finding.code),
-            "level": LEVELS[finding.level],
-            "message": {
-                "text": f"{finding.says}{f'; fix: {finding.do}' if finding.do else ''}"
-            },
-            "locations": [{"physicalLocation": _place(audit.document)}],
-        }
-        for audit in audits
-        for finding in audit.findings
-    ]
+    rules = []
+    for code, title in CODES.items():
+        level = {"level": OF_CODE[code[0]]}
+        about = {"id": code, "shortDescription": {"text": title}}
+        rules.append({**about, "defaultConfiguration": level})
+
+    order = list(CODES)
+    results = []
+    for audit in audits:
+        for finding in audit.findings:
+            text = finding.says
+            if finding.do:
+                text += f"; fix: {finding.do}"
+            result = {
+                "ruleId": finding.code,
+                "ruleIndex": order.index(finding.code),
+                "level": LEVELS[finding.level],
+                "message": {"text": text},
+                "locations": [{"physicalLocation": find_place(audit.document)}],
+            }
+            results.append(result)
     driver = {"name": "ropelab", "version": version, "rules": rules}
     run = {"tool": {"driver": driver}, "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _place(document: Document) -> dict[str, Any]:
+def find_place(document: Document) -> dict[str, Any]:
     """Return the file as a reference, and the line at which its rotary keys begin."""
     path = Path(document.name)
     # A relative reference may not begin with a slash: absolute paths are URIs of their
@@ -52,5 +52,8 @@ def _place(document: Document) -> dict[str, Any]:
     line = 1
     if document.kind != "gguf" and path.is_file():
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-        line = next((n for n, text in enumerate(lines, 1) if '"rope_' in text), 1)
+        for number, text in enumerate(lines, 1):
+            if '"rope_' in text:
+                line = number
+                break
     return {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}

@@ -101,63 +101,85 @@ def audit(
         raise InputError("give --format or --json, not both")
     kind = "json" if json else known("--format", format_, ("text", "json", "sarif"))
     failing = LEVELS[known("--fail-on", fail_on, LEVELS)]
-    seen, whole = tokens(length), verbose or kind == "json"
+    asked = tokens(length)
     read_flags = list_flags(flags)
-    audits = [
-        audited.audit(
+    audits = []
+    for name in files:
+        one = audited.audit(
             name,
             runtime=runtime,
-            length=seen,
+            length=asked,
             dtype=dtype,
             flags=flags,
-            precision=whole,
+            precision=verbose or kind == "json",
         )
-        for name in files
-    ]
-    difference = audited.compare(*audits) if len(audits) == 2 else None
-    as_draft = [*findings.compare_draft(*audits)] if len(audits) == 2 else []
-    if figures:
-        from ropelab.runs.store import check_writable
-        from ropelab.show import drawn
-        from ropelab.show.figures.audit import draw
+        audits.append(one)
+    difference: Rows | None = None
+    draft: list[Finding] = []
+    if len(audits) == 2:
+        difference = audited.compare(*audits)
+        draft = [*findings.compare_draft(*audits)]
 
-        check_writable(Path(figures), "figures")
-        for number, one in enumerate(audits, 1):
-            place = Path(figures) if len(audits) == 1 else Path(figures) / str(number)
-            drawn.write(drawn.as_files(drawn.finished(draw, one.tables)), place)
+    if figures:
+        draw_audits(audits, Path(figures))
     if kind == "sarif":
         from ropelab.audit.sarif import as_sarif
 
-        audits[-1] = replace(audits[-1], findings=(*audits[-1].findings, *as_draft))
+        audits[-1] = replace(audits[-1], findings=(*audits[-1].findings, *draft))
         print_document(as_sarif(audits, ropelab.__version__))
     elif kind == "json":
-        documents = [
-            {
-                "name": a.document.name,
-                "answer": a.answer,
-                "length": a.length,
-                "tables": a.rows,
-            }
-            for a in audits
-        ]
-        more: dict[str, Any] = {}
-        if read_flags:
-            more["flags"] = read_flags
-        if difference is not None:
-            more["difference"] = difference
-        if as_draft:
-            more["draft"] = [asdict(finding) for finding in as_draft]
-        print_document({"experiment": "audit", "files": documents, **more})
+        print_audits(audits, read_flags, difference, draft)
     else:
-        for one in audits:
-            if one is not audits[0]:
+        for number, one in enumerate(audits):
+            if number > 0:
                 print_line("")
             show_audit(one, verbose, read_flags)
         if difference is not None:
             show_difference(audits, difference)
-        show_findings(as_draft)
-    levels = {one.worst() for one in audits} | {finding.level for finding in as_draft}
+        show_findings(draft)
+
+    levels = {one.worst() for one in audits}
+    levels |= {finding.level for finding in draft}
     return FOUND if levels & {*failing} else 0
+
+
+def draw_audits(audits: "Sequence[Audit]", folder: Path) -> None:
+    """Draw the figures of each file, of several in folders by number."""
+    from ropelab.runs.store import check_writable
+    from ropelab.show import drawn
+    from ropelab.show.figures.audit import draw
+
+    check_writable(folder, "figures")
+    for number, audit in enumerate(audits, 1):
+        place = folder if len(audits) == 1 else folder / str(number)
+        drawn.write(drawn.as_files(drawn.finished(draw, audit.tables)), place)
+
+
+def print_audits(
+    audits: "Sequence[Audit]",
+    flags: "Sequence[str]",
+    difference: Rows | None,
+    draft: "Sequence[Finding]",
+) -> None:
+    """Print the document of --json."""
+    documents = []
+    for audit in audits:
+        document = {
+            "name": audit.document.name,
+            "answer": audit.answer,
+            "length": audit.length,
+            "tables": audit.rows,
+        }
+        documents.append(document)
+
+    more: dict[str, Any] = {}
+    if flags:
+        more["flags"] = flags
+    if difference is not None:
+        more["difference"] = difference
+    if draft:
+        more["draft"] = [asdict(finding) for finding in draft]
+    print_document({"experiment": "audit", "files": documents, **more})
 
 
 def list_flags(text: str) -> list[str]:

@@ -990,8 +990,14 @@ KIMI = {
         # The file of a class that transformers lacks: vLLM's reading says what is
         # wanted.
         (
-            {"model_type": "phi3_v", "architectures": ["Phi3VForCausalLM"]},
-            *("", "axolotl", "'phi3_v' is not in that release"),
+            {
+                **PHI3,
+                "model_type": "phi3_v",
+                "architectures": ["Phi3VForCausalLM"],
+                "rope_theta": 1e4,
+                "rope_scaling": {**PHI3["rope_scaling"], "type": "su"},
+            },
+            *("", "axolotl", "the class of 'phi3_v' was not read"),
         ),
     ],
 )
