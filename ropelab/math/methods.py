@@ -133,24 +133,29 @@ def build_method(
     annotations = typing.get_type_hints(method)
     names = [field.name for field in fields(method)]
     values: dict[str, object] = {}
+
     for argument in arguments:
         name, _, text = (part.strip() for part in argument.partition("="))
         if not names:
             raise InputError(f"{method.name} takes no parameters, so not '{name}'")
         if known(f"{method.name} parameter", name, names) in values:
             raise InputError(f"{method.name}: {name} is given twice")
+
         label = f"{method.name}: {name}"
         kind = annotations[name]
         values[name] = _value(
             label, text, kind, lambda inner: parse_inner(inner, factor)
         )
+
     # A factor among the arguments wins over the one derived from the test length.
     if factor is not None and method.default_factors:
         values.setdefault("factor", float(factor))
+
     for field in fields(method):
         # The dataclass itself would raise a TypeError, which gives the user no advice.
         if field.default is MISSING and field.name not in values:
             raise InputError(f"{method.name} needs {field.name}=...")
+
     try:
         return method(**values)
     except TypeError as error:
@@ -182,23 +187,29 @@ def _value(
         kind = next(
             part for part in typing.get_args(kind) if part is not types.NoneType
         )
+
     if kind == tuple[float, ...]:
         return tuple(_number(label, item) for item in split_list(text.strip("[]()")))
+
     if kind is float:
         return _number(label, text)
+
     if kind is int:
         number = _number(label, text, read_number)
         if not number.is_integer():
             raise InputError(f"{label} must be a whole number, not '{text}'")
         return int(number)
+
     if kind is bool:
         if text.lower() not in TRUTH:
             raise InputError(f"{label} must be true or false, not '{text}'")
         return TRUTH[text.lower()]
+
     if kind is str:
         if not text:
             raise InputError(f"{label} needs a value")
         return text
+
     return parse_inner(text)
 
 

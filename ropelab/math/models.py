@@ -90,22 +90,27 @@ def fill(values: Any, others: Mapping[str, str]) -> Any:
     """
     if not isinstance(values, dict) or not values.get("model"):
         return values
+
     given = dict(values)
     if isinstance(given["model"], KnownModel):
         model = given.pop("model")
     else:
         model = model_named(str(given["model"]))
+
     if given.get("method") == model.method.partition("(")[
         0
     ] and given.keys().isdisjoint(LENGTHS):
         # Its own method by name, without parameters: the model's are meant.
         del given["method"]
+
     known = {
         field: getattr(model, name) for field, name in {**EMBEDDING, **others}.items()
     }
+
     if not given.keys().isdisjoint(known.keys() - {"test_len", "sections"}):
         # The training after its own scaling says nothing about another one.
         known.pop("extended_len", None)
+
     return known | given
 
 

@@ -17,7 +17,7 @@ from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision import answer as body
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.models import MODELS
-from ropelab.math.numerics.angle_errors import wrapped
+from ropelab.math.numerics.angle_errors import wrap_angle
 from ropelab.math.numerics.casts import PRESETS, CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.runs.cell import Values, name_of
@@ -516,7 +516,7 @@ def errors(tables: Stored, exact: Stored) -> tuple[float, float]:
     """
     angles = np.arctan2(tables[1], tables[0]) - np.arctan2(exact[1], exact[0])
     return float(np.abs(np.stack(tables) - np.stack(exact)).max()), float(
-        wrapped(angles).max()
+        wrap_angle(angles).max()
     )
 
 

@@ -20,8 +20,8 @@ from ropelab.math.bounds.intervals import (
     Tangents,
     Undecided,
     admissible,
-    excluded,
     excluded_upto,
+    is_excluded,
     value_and_slope,
 )
 from ropelab.math.bounds.survey import promising
@@ -83,7 +83,7 @@ def test_cells_bisected_together_come_out_as_alone():
     m = np.arange(1, 400, dtype=np.float64)
     cells = [Undecided.one(LLAMA, m, u, u + 0.01, 1e-4) for u in (6.9, 7.1, 7.4, 7.7)]
     alone = [piece for cell in cells for piece in admissible(LLAMA, cell)]
-    assert sorted(admissible(LLAMA, Undecided.joined(cells))) == sorted(alone)
+    assert sorted(admissible(LLAMA, Undecided.join(cells))) == sorted(alone)
     assert alone
 
 
@@ -273,7 +273,7 @@ def test_p_rope_and_dropped_pairs_count_as_one():
 
 
 def test_no_positions_exclude_nothing():
-    assert not excluded(LLAMA, np.empty(0), 1.0, 2.0)
+    assert not is_excluded(LLAMA, np.empty(0), 1.0, 2.0)
 
 
 @pytest.mark.parametrize(

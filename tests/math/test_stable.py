@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropelab.math.bounds import Similarity, Walk, certified_from, first_negative
-from ropelab.math.bounds.boxes import Boxes, intervals, lowest_sums, threatened
+from ropelab.math.bounds.boxes import Boxes, find_threatened, intervals, lowest_sums
 
 LLAMA = Similarity.of_head(128)
 HEADS = st.builds(Similarity.of_head, st.integers(3, 64).map(lambda pairs: 2 * pairs))
@@ -20,7 +20,7 @@ HEADS = st.builds(Similarity.of_head, st.integers(3, 64).map(lambda pairs: 2 * p
 def boxes_left(
     similarity: Similarity, first: int, stop: int, low: float, high: float
 ) -> Boxes:
-    found = threatened(similarity, first, stop, low, high)
+    found = find_threatened(similarity, first, stop, low, high)
     assert found is not None
     return found
 
@@ -89,7 +89,7 @@ def test_every_negative_sum_is_in_a_box_that_is_left(
 
 
 def test_too_many_boxes_are_refused():
-    assert threatened(LLAMA, 1, 4096, 3.0, 4.0, most=100) is None
+    assert find_threatened(LLAMA, 1, 4096, 3.0, 4.0, most=100) is None
 
 
 def test_cells_have_all_that_threatens_them():

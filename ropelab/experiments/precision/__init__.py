@@ -134,18 +134,22 @@ class PrecisionConfig(Config):
             raise ValueError(
                 f"rotary_dim {self.rotary_dim} is above head_dim {self.head_dim}"
             )
+
         if self.offset + max(self.length, *self.long_lengths, 1) > 2**53:
             raise ValueError(
                 "positions must stay below 2^53, where float64 is still exact"
             )
+
         if self.explain is None and self.explain_pair >= self.rotated // 2:
             raise ValueError(
                 f"explain_pair is {self.explain_pair}, not below {self.rotated // 2}"
             )
+
         for name in self.schemes:
             known("scheme", name, SCHEMES)
         for name in self.components:
             known("component", name, COMPONENTS)
+
         only_one = set(self.schemes) == {"single"}
         if (
             self.components

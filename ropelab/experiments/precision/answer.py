@@ -83,6 +83,7 @@ def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
         for name, table in values[cell].items():
             whole = dict.fromkeys(table.columns.intersection(WHOLE), "Int64")
             parts.setdefault(name, []).append(table.astype(whole))
+
     measured = {
         name: pd.concat(each, ignore_index=True) for name, each in parts.items()
     }
@@ -90,6 +91,7 @@ def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
     if "resolution" in measured:
         measured["neighbours"] = choose_encodings(measured["resolution"])
     found = {name: measured[name] for name in ORDER if name in measured}
+
     if config.explain is not None:
         # Arithmetic on a dozen numbers: quicker than a cell.
         plans = implementations(config)
@@ -101,6 +103,7 @@ def answer(tables: Tables) -> str:
     """Judge implementations; else frequencies, then each stage, then float32 itself."""
     casts = tables["casts"]
     plans, named = _plans(casts)
+
     if named:
         said = [*_implementations(casts, plans)]
     else:
@@ -113,6 +116,7 @@ def answer(tables: Tables) -> str:
         ]
     if "keys" in tables:
         said += _stored_keys(tables["keys"])
+
     method, quotient = casts[["method", "factor_from"]].iloc[0]
     if isinstance(quotient, str):
         said.append(f"the factor of {method} is {quotient}")
@@ -143,6 +147,7 @@ def summary(tables: Tables) -> pd.DataFrame:
     if not named:
         neighbours = list_neighbours(tables)
         return neighbours if len(neighbours) else _stages(casts)
+
     shown = {
         "name": "plan",
         SPREAD: "score_spread",
@@ -152,6 +157,7 @@ def summary(tables: Tables) -> pd.DataFrame:
     records = plans.to_dict("records")
     cures = [_cure(casts, row)[0] for row in records]
     rows = plans[list(shown)].rename(columns=shown).reset_index(drop=True)
+
     # No more digits than the interval supports.
     spreads = [
         float(_write_spread(row)) if pd.notna(row[SPREAD]) else math.nan
@@ -238,6 +244,7 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
     long = any((fine["stage"] == "inv_freq") & (fine["length"] > MEASURED))
     # The claim about long contexts is measured for this format.
     long = long and name == "bfloat16"
+
     if not named:
         yield f"{lead} at every stage"
     elif len(fine):
@@ -245,6 +252,7 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
         yield f"{lead} unless {listed(named, 'or')} is rounded to it{also}"
     else:
         yield f"{name} is not precise enough for RoPE at any stage"
+
     if named:
         yield (
             f"rounding {_spreads(places, 'stage')} makes a score vary with position, by"
@@ -269,24 +277,19 @@ def _by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _of_distance(fine: pd.DataFrame) -> str:
-    within = (
-        f" up to {most:.1g} of their deviation"
-        if (most := fine[SPREAD].max()) > EXACT
-        else ""
-    )
-    lost = (
-        f"no measured model lost more than {LOST:g} nats per byte in up to"
+    said = "scores depend on the distance alone"
+    largest = fine[SPREAD].max()
+    if largest > EXACT:
+        said += f" up to {largest:.1g} of their deviation"
+    said += (
+        f", and no measured model lost more than {LOST:g} nats per byte in up to"
         f" {MEASURED} tokens"
     )
-    rounded = any(
-        parse_cast(plan).inv_freq.precision < FLOAT32 for plan in fine["plan"]
-    )
-    far = (
-        f" (rounded inverse frequencies {LOST_FAR:g} in 32768 under YaRN)"
-        if rounded
-        else ""
-    )
-    return f"scores depend on the distance alone{within}, and {lost}{far}"
+
+    formats = [parse_cast(plan).inv_freq for plan in fine["plan"]]
+    if any(each.precision < FLOAT32 for each in formats):
+        said += f" (rounded inverse frequencies {LOST_FAR:g} in 32768 under YaRN)"
+    return said
 
 
 def _spreads(plans: pd.DataFrame, named: str) -> str:
@@ -305,12 +308,14 @@ def _repeating(tables: Tables) -> str:
     """
     if "resolution" not in tables:
         return ""
+
     single = tables["resolution"].query("scheme == 'single'")
     if "single" in set(tables["pairs"]["scheme"]) and single.empty:
         return (
             "one frequency has no vector beside its pair: --components pair shows its"
             " encoding"
         )
+
     repeating = single[
         (single["component"] == "pair") & single["period_tokens"].notna()
     ]
@@ -338,6 +343,7 @@ def _stored_keys(keys: pd.DataFrame) -> Iterator[str]:
             for row in rows.to_dict("records")
         }
         each.append(f"{name} {sizes[none]} ({sizes[offset]})")
+
     yield (
         f"stored keys move a score by {listed(each)}; in brackets where the slowest"
         f" pairs have offsets of {offset:g} deviations"
@@ -356,9 +362,12 @@ def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
             " their deviation on"
         )
         row = places.iloc[0].to_dict()
-        yield f"{cure} in {row['name']}" if (cure := _cure(casts, row)[1]) else ""
+        _, cure = _cure(casts, row)
+        if cure:
+            yield f"{cure} in {row['name']}"
     if len(fine):
         yield f"in {listed(fine['name'].tolist())} {_of_distance(fine)}"
+
     # Another rotation, the same at every place: it matters to whoever compares
     # implementations.
     other = fine.dropna(subset=WRONG_FROM)
@@ -368,12 +377,14 @@ def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
     ]
     if named:
         yield f"of these, angles are not those of float64 in {listed(named)}"
+
     # What a rounded position does to every pair, at any base; of rounded angles it is
     # not known.
     plan_of = dict(zip(plans["name"], map(parse_cast, plans["plan"]), strict=True))
     walls = [
         name for name, plan in plan_of.items() if plan.position.precision < FLOAT32
     ]
+
     if not any(plan_of[n].angle.precision < FLOAT32 for n in plan_of.keys() - {*walls}):
         where = listed(
             [f"{n} (from {2 ** plan_of[n].position.precision})" for n in walls]
@@ -389,14 +400,16 @@ def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]
     repairs = casts[(casts["kind"] == "repair") & (casts["name"] == row["name"])]
     if row[SPREAD] <= UNNOTICED or repairs.empty:
         return None, ""
+
     cured = repairs.loc[repairs[SPREAD] <= UNNOTICED, "stage"].tolist()
     if cured:  # each of them alone is enough
         return " or ".join(cured), f"fixing {' or '.join(cured)} alone cures it"
+
     best = repairs.sort_values([SPREAD, WRONG_FROM], ascending=[True, False]).iloc[0]
-    helps = best[SPREAD] < row[SPREAD] or pd.notna(best[SPREAD]) > pd.notna(row[SPREAD])
-    effect = (
-        f"then {best[SPREAD]:.2g}" if helps else "although that alone lowers nothing"
-    )
+    ends_overflow = pd.isna(row[SPREAD]) and pd.notna(best[SPREAD])
+    effect = "although that alone lowers nothing"
+    if best[SPREAD] < row[SPREAD] or ends_overflow:
+        effect = f"then {best[SPREAD]:.2g}"
     return (
         best["stage"],
         f"no single fix cures it, fix {best['stage']} first ({effect})",

@@ -3,7 +3,7 @@ format.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -135,18 +135,18 @@ def powers_below(length: int) -> np.ndarray:
 def encoding_cells(config: PrecisionConfig) -> list[Piece]:
     """Return a cell per scheme, in all formats: they share its cosines."""
     formats = formats_of(config)
-    found = []
+    rows = []
     for scheme in config.schemes:
-        pairs = {"single": 1, "rope": config.rotated // 2}.get(
-            scheme, config.model_dim // 2
-        )
-        components = [
-            c for c in config.components if scheme != "single" or c in OF_ONE_FREQUENCY
-        ]
-        held = (
-            8 * min(config.length, HELD) * 2 * len(formats)
-            + config.samples * pairs * 64
-        )
+        if scheme == "single":
+            pairs = 1
+            components = [c for c in config.components if c in OF_ONE_FREQUENCY]
+        else:
+            width = config.rotated if scheme == "rope" else config.model_dim
+            pairs = width // 2
+            components = list(config.components)
+
+        hashes = 8 * min(config.length, HELD) * 2 * len(formats)
+        per_position = SECONDS_PER_POSITION + pairs * SECONDS_PER_ANGLE
         cell = piece(
             config,
             (*FREQUENCIES[scheme], *SCORED, "tolerance", "samples"),
@@ -155,12 +155,12 @@ def encoding_cells(config: PrecisionConfig) -> list[Piece]:
             title=f"which positions collide, {scheme}",
             function=encoding_tables,
             inputs={"scheme": scheme, "components": components, "formats": formats},
-            seconds=config.length * (SECONDS_PER_POSITION + pairs * SECONDS_PER_ANGLE),
-            memory=held,
+            seconds=config.length * per_position,
+            memory=hashes + config.samples * pairs * 64,
             drawn=drawn_scores(config, pairs),
         )
-        found.append(cell)
-    return found
+        rows.append(cell)
+    return rows
 
 
 def encoding_tables(
@@ -170,84 +170,113 @@ def encoding_tables(
     margins.
     """
     spectrum = spectrum_of(config, scheme)
-    stored = [FORMATS[name] for name in config.formats]
-    offset = config.offset
-    length = config.length
-    # Without the last position, whose neighbour is not in the range.
-    sampled = scores.sample_positions(offset, max(length - 1, 1), config.samples)
-    resolution = []
-    collisions = []
-    # `cos`, `sin` and `pair` are taken of the slowest pair that rotates, which is
-    # comparable to a single frequency. `vector` is all pairs, `score` the attention
-    # score of aligned vectors.
-    slowest = int(np.flatnonzero(spectrum.inv_freq)[-1])
+    formats = [FORMATS[name] for name in config.formats]
+    resolution: list[dict[str, object]] = []
+    collisions: list[dict[str, object]] = []
+
     for component in config.components:
-        whole = component in ("vector", "score")
-        pairs = range(spectrum.pairs) if whole else range(slowest, slowest + 1)
-        encoded = encoding.PositionEncoding(
-            Chain(CastPlan(), spectrum), component, pairs
-        )
+        encoded = _encode(spectrum, component)
         counted = take_census(
             encoded,
-            stored,
-            offset,
-            length,
+            formats,
+            config.offset,
+            config.length,
             lambda part: advance(part / len(config.components)),
         )
-        first, repeating = _repeating(encoded, offset, length)
-        for fmt, census in zip(stored, counted, strict=True):
-            key: dict[str, object] = {"format": fmt.name, "component": component}
-            steps = encoding.neighbour_steps(encoded, fmt, sampled)
-            codes = census.distinct
-            if repeating is not None:
-                codes = distinct_among(encoded, fmt, repeating)
-            row = {
-                "pairs": len(encoded.pairs),
-                "positions": census.positions,
-                "distinct_codes": codes,
-                "adjacent_collisions": census.adjacent_collisions,
-                "first_collision_position": census.first_collision,
-                "resolved_from_tokens": _resolved_from(encoded, fmt, offset, length),
-                "period_tokens": first,
-                "median_step_ulp": float(np.median(steps)),
-                "min_step_ulp": float(steps.min()),
-                "status": _status(
-                    fmt, census, None if repeating is None else repeating.size
-                ),
-            }
-            resolution.append(key | row)
-            for start, stop, count in census.by_octave:
-                # The last position of the range has no neighbour in it.
-                end = min(stop, offset + length - 1)
-                if n := max(0, end - start):
-                    octave = {
-                        "position_start": start,
-                        "position_end": end,
-                        "neighbours": n,
-                    }
-                    collisions.append(
-                        key
-                        | octave
-                        | {"adjacent_collisions": count, "fraction": count / n}
-                    )
+        resolution += _list_resolution(config, encoded, formats, counted)
+        collisions += _list_collisions(config, component, formats, counted)
+
     # Distance 0 too: a key that equals its query is where a score changes least.
-    distances = np.append(0, powers_below(length))
+    distances = np.append(0, powers_below(config.length))
     margins = scores.score_margins(
-        spectrum.inv_freq, stored, distances, config.draws, config.seed
+        spectrum.inv_freq, formats, distances, config.draws, config.seed
     )
-    pairs_table = _pairs(config, spectrum, stored)
+    pairs = _pairs(config, spectrum, formats)
     tables = {
         "resolution": pd.DataFrame(resolution),
         "collisions": pd.DataFrame(collisions),
-        "pairs": pairs_table,
-        "limits": _limits(config, spectrum, stored, pairs_table),
-        "scores": _scores(config, spectrum, stored),
+        "pairs": pairs,
+        "limits": _limits(config, spectrum, formats, pairs),
+        "scores": _scores(config, spectrum, formats),
         "score_margin": margins,
     }
     for table in tables.values():
         table.insert(0, "scheme", scheme)
     # Without components, nothing is compared.
     return {name: table for name, table in tables.items() if len(table)}
+
+
+def _encode(spectrum: Spectrum, component: str) -> encoding.PositionEncoding:
+    """Return the numbers of a component: of all pairs, or of the slowest that rotates."""
+    # The slowest pair is comparable to a single frequency. `vector` is all pairs,
+    # `score` the attention score of aligned vectors.
+    pairs = range(spectrum.pairs)
+    if component in OF_ONE_FREQUENCY:
+        slowest = int(np.flatnonzero(spectrum.inv_freq)[-1])
+        pairs = range(slowest, slowest + 1)
+    return encoding.PositionEncoding(Chain(CastPlan(), spectrum), component, pairs)
+
+
+def _list_resolution(
+    config: PrecisionConfig,
+    encoded: encoding.PositionEncoding,
+    formats: Sequence[FloatFormat],
+    counted: Sequence[Census],
+) -> Iterator[dict[str, object]]:
+    """Yield the row of `resolution` of one component for each format."""
+    offset = config.offset
+    length = config.length
+    # Without the last position, whose neighbour is not in the range.
+    sampled = scores.sample_positions(offset, max(length - 1, 1), config.samples)
+    first, repeating = _repeating(encoded, offset, length)
+
+    for fmt, census in zip(formats, counted, strict=True):
+        steps = encoding.neighbour_steps(encoded, fmt, sampled)
+        codes = census.distinct
+        exact_codes = None
+        if repeating is not None:
+            codes = distinct_among(encoded, fmt, repeating)
+            exact_codes = repeating.size
+        yield {
+            "format": fmt.name,
+            "component": encoded.component,
+            "pairs": len(encoded.pairs),
+            "positions": census.positions,
+            "distinct_codes": codes,
+            "adjacent_collisions": census.adjacent_collisions,
+            "first_collision_position": census.first_collision,
+            "resolved_from_tokens": _resolved_from(encoded, fmt, offset, length),
+            "period_tokens": first,
+            "median_step_ulp": float(np.median(steps)),
+            "min_step_ulp": float(steps.min()),
+            "status": _status(fmt, census, exact_codes),
+        }
+
+
+def _list_collisions(
+    config: PrecisionConfig,
+    component: str,
+    formats: Sequence[FloatFormat],
+    counted: Sequence[Census],
+) -> Iterator[dict[str, object]]:
+    """Yield the rows of `collisions` of one component: one for each octave."""
+    # The last position of the range has no neighbour in it.
+    last = config.offset + config.length - 1
+    for fmt, census in zip(formats, counted, strict=True):
+        for start, stop, count in census.by_octave:
+            end = min(stop, last)
+            neighbours_inside = end - start
+            if neighbours_inside <= 0:
+                continue
+            yield {
+                "format": fmt.name,
+                "component": component,
+                "position_start": start,
+                "position_end": end,
+                "neighbours": neighbours_inside,
+                "adjacent_collisions": count,
+                "fraction": count / neighbours_inside,
+            }
 
 
 def _repeating(
@@ -305,7 +334,8 @@ def _limits(
         status = "every pair keeps its neighbours"
         if len(losing):
             status = f"{len(losing)} of {spectrum.pairs} pairs lose neighbours"
-        row = {
+
+        row: dict[str, object] = {
             "format": fmt.name,
             "longest_kept_period_tokens": kept if math.isfinite(kept) else math.nan,
             "losing_period_tokens": math.nan if lost is None else lost,

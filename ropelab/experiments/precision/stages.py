@@ -3,7 +3,7 @@ scores.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,9 +85,7 @@ def entries(config: PrecisionConfig) -> list[Entry]:
     for name, plan in named.items():
         found.append(Entry("cast" if "=" in name else "preset", name, plan))
         inexact = [stage for stage, _ in plan.inexact()]
-        found += [
-            Entry("repair", name, plan.repaired(stage), stage) for stage in inexact
-        ]
+        found += [Entry("repair", name, plan.repair(stage), stage) for stage in inexact]
     return found
 
 
@@ -118,69 +116,84 @@ def implementations(config: PrecisionConfig) -> dict[str, CastPlan]:
 
 
 def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
-    """Return the cells of all cast plans, of further lengths in float32, and of the
-    drift.
+    """Return the cells of all cast plans, of further lengths in float32, of the drift,
+    and of stored keys.
     """
-    pairs = config.rotated / 2
-    drawn = shared.drawn_scores(config, pairs)
-    stretch = BYTES_PER_STRETCH + BYTES_PER_BOUND * pairs
     # Plans with equal angles are in one cell, which computes these once.
     groups: dict[tuple[str, ...], dict[str, CastPlan]] = {}
     for entry in entries(config):
         stages = tuple(name for name, _ in entry.plan.phase.inexact())
         groups.setdefault(stages, {})[entry.plan.label] = entry.plan
-    found = []
-    for stages, plans in groups.items():
-        # Tables of exact angles, and exact tables, are counted without computing a
-        # cosine.
-        slow = {
-            plan.phase
-            for plan in plans.values()
-            if CastPlan() != plan.phase != plan.stored
-        }
-        each = len(plans) * SECONDS_PER_PLAN + len(slow) * SECONDS_PER_TABLE
-        if config.length <= WHOLE:
-            moving = [plan for plan in plans.values() if not plan.consistent]
-            each += len(moving) * SECONDS_PER_SPREAD
-        cell = shared.piece(
-            config,
-            (*shared.ROTARY, *shared.SCORED, "tolerance"),
-            kind="precision-casts",
-            version=4,
-            title=f"which cast is wrong: {', '.join(stages) or 'after the cosine'}",
-            function=measure_plans,
-            inputs={"plans": list(plans)},
-            seconds=config.length * pairs * each,
-            memory=8 * min(config.length, HELD) * 4 + config.length / STRETCH * stretch,
-            drawn=drawn,
-        )
-        found.append(cell)
+    rows = [_plans_cell(config, stages, plans) for stages, plans in groups.items()]
+
     # Further lengths say from where float32 is wrong; an implementation has an answer
     # of its own.
-    named = implementations(config)
-    for length in () if named else config.long_lengths:
-        cell = shared.piece(
-            config,
-            (*shared.ROTARY, "tolerance"),
-            kind="precision-long",
-            title=f"float32 angles, {length} positions",
-            function=measure_long,
-            inputs={"further": length},
-            seconds=length / STRETCH * pairs * SECONDS_PER_BOUND,
-            memory=length / STRETCH * stretch,
-        )
-        found.append(cell)
-    # Without an implementation the scores are shifted in each format throughout, with
-    # float32 angles and the rest in bfloat16, and with a rounded inv_freq, which this
-    # test cannot see.
-    usual = {
-        f"all {name}": parse_cast(f"all={name}")
-        for name in shared.formats_of(config)[1:]
+    if not implementations(config):
+        rows += [_long_cell(config, length) for length in config.long_lengths]
+    rows.append(_drift_cell(config))
+    if config.cache:
+        rows.append(_keys_cell(config))
+    return rows
+
+
+def _plans_cell(
+    config: PrecisionConfig, stages: Sequence[str], plans: Mapping[str, CastPlan]
+) -> shared.Piece:
+    pairs = config.rotated / 2
+    # Tables of exact angles, and exact tables, are counted without computing a cosine.
+    slow = {
+        plan.phase for plan in plans.values() if CastPlan() != plan.phase != plan.stored
     }
-    usual["transformers_llama"] = PRESETS["transformers_llama"].plan
-    usual["inv_freq=bfloat16"] = parse_cast("inv_freq=bfloat16")
-    shifted = named or usual
-    drift = shared.piece(
+    each = len(plans) * SECONDS_PER_PLAN + len(slow) * SECONDS_PER_TABLE
+    if config.length <= WHOLE:
+        moving = [plan for plan in plans.values() if not plan.consistent]
+        each += len(moving) * SECONDS_PER_SPREAD
+
+    hashes = 8 * min(config.length, HELD) * 4
+    return shared.piece(
+        config,
+        (*shared.ROTARY, *shared.SCORED, "tolerance"),
+        kind="precision-casts",
+        version=4,
+        title=f"which cast is wrong: {', '.join(stages) or 'after the cosine'}",
+        function=measure_plans,
+        inputs={"plans": list(plans)},
+        seconds=config.length * pairs * each,
+        memory=hashes + _bytes_of_stretches(config, config.length),
+        drawn=shared.drawn_scores(config, pairs),
+    )
+
+
+def _bytes_of_stretches(config: PrecisionConfig, length: int) -> float:
+    per_stretch = BYTES_PER_STRETCH + BYTES_PER_BOUND * config.rotated / 2
+    return length / STRETCH * per_stretch
+
+
+def _long_cell(config: PrecisionConfig, length: int) -> shared.Piece:
+    return shared.piece(
+        config,
+        (*shared.ROTARY, "tolerance"),
+        kind="precision-long",
+        title=f"float32 angles, {length} positions",
+        function=measure_long,
+        inputs={"further": length},
+        seconds=length / STRETCH * (config.rotated / 2) * SECONDS_PER_BOUND,
+        memory=_bytes_of_stretches(config, length),
+    )
+
+
+def _drift_cell(config: PrecisionConfig) -> shared.Piece:
+    shifted = implementations(config)
+    if not shifted:
+        # Each format throughout; float32 angles with the rest in bfloat16; and a
+        # rounded inv_freq, which this test cannot see.
+        for name in shared.formats_of(config)[1:]:
+            shifted[f"all {name}"] = parse_cast(f"all={name}")
+        shifted["transformers_llama"] = PRESETS["transformers_llama"].plan
+        shifted["inv_freq=bfloat16"] = parse_cast("inv_freq=bfloat16")
+
+    drawn = shared.drawn_scores(config, config.rotated / 2)
+    return shared.piece(
         config,
         (*shared.ROTARY, *shared.SCORED),
         kind="precision-drift",
@@ -190,8 +203,11 @@ def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
         seconds=(len(shifted) - 1) * 3 * drawn * shared.SECONDS_PER_SCORE,
         drawn=3 * drawn,
     )
+
+
+def _keys_cell(config: PrecisionConfig) -> shared.Piece:
     formats = list(dict.fromkeys(parse_keys(text).label for text in config.cache))
-    keys = shared.piece(
+    return shared.piece(
         config,
         (*shared.ROTARY, "seed"),
         kind="precision-keys",
@@ -200,9 +216,8 @@ def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
         function=measure_keys,
         inputs={"stored": formats},
         seconds=0.0,
-        drawn=len(formats) * len(OFFSETS) * COUNT * pairs,
+        drawn=len(formats) * len(OFFSETS) * COUNT * config.rotated / 2,
     )
-    return [*found, drift, *([keys] if formats else [])]
 
 
 def measure_plans(
@@ -212,71 +227,97 @@ def measure_plans(
     octave.
     """
     rope = shared.spectrum_of(config)
+    by_phase: dict[CastPlan, list[Chain]] = {}
+    for plan in map(parse_cast, plans):
+        by_phase.setdefault(plan.phase, []).append(Chain(plan, rope))
+
+    rows: list[dict[str, Any]] = []
+    growth: list[dict[str, Any]] = []
+    spread: list[dict[str, Any]] = []
+    for phase, members in by_phase.items():
+        chain = Chain(phase, rope)
+        octaves = worst_by_octave(chain, config.offset, config.length)
+        for octave in octaves:
+            growth.append(
+                {
+                    "phase": phase.label,
+                    "position_start": octave.start,
+                    "position_end": octave.stop - 1,
+                    "max_angle_error_rad": octave.error_rad,
+                    "status": "overflow" if octave.overflowed else "ok",
+                }
+            )
+        spreads = [
+            Spreads(member, config.offset, config.length, config.seed)
+            for member in members
+        ]
+        rows += _measure_members(config, chain, spreads, octaves)
+        for each in spreads:
+            spread += _measure_distances(each)
+        advance(len(members) / len(plans))
+    return {
+        "plans": pd.DataFrame(rows),
+        "growth": pd.DataFrame(growth),
+        "spread": pd.DataFrame(spread),
+    }
+
+
+def _measure_members(
+    config: PrecisionConfig,
+    chain: Chain,
+    spreads: Sequence[Spreads],
+    octaves: Sequence[Worst],
+) -> Iterator[dict[str, Any]]:
+    """Yield a row of `plans` for each plan of one phase, whose angles `chain` has."""
     offset = config.offset
     length = config.length
     queries = scores.sample_positions(offset, length, QUERIES)
     keys = scores.earlier_keys(queries, offset, config.seed)
-    drawn = scores.draw(config.draws, rope.pairs, "random", config.seed)
-    exact = scores.scores(Chain(CastPlan(), rope), drawn, queries, keys)
-    by_phase: dict[CastPlan, list[Chain]] = {}
-    for plan in map(parse_cast, plans):
-        by_phase.setdefault(plan.phase, []).append(Chain(plan, rope))
-    rows = []
-    growth = []
-    spread = []
-    for phase, members in by_phase.items():
-        chain = Chain(phase, rope)
-        octaves = worst_by_octave(chain, offset, length)
-        for octave in octaves:
-            status = "overflow" if octave.overflowed else "ok"
-            growth.append(
-                (phase.label, octave.start, octave.stop - 1, octave.error_rad, status)
-            )
-        angles = _angle_errors(chain, octaves, config.tolerance)
-        lost = math.isnan(angles["max_angle_error_rad"])
-        stored = {
-            member.plan.table: Chain(member.plan.stored, rope) for member in members
-        }
-        worst = angle_errors.worst_table_error
-        errors = {table: worst(each, octaves) for table, each in stored.items()}
-        distinct = count_distinct(chain, list(stored), offset, length)
-        for member in members:
-            found = scores.scores(member, drawn, queries, keys)
-            spreads = Spreads(member, offset, length, config.seed)
-            overall = spreads.overall()
-            for distance in _distances(length):
-                at = spreads.at(distance)
-                label = member.plan.label
-                spread.append((label, distance, at.value, at.low, at.high))
-            row = {
-                "plan": member.plan.label,
-                **angles,
-                "max_table_error": errors[member.plan.table],
-                "distinct_positions": distinct[member.plan.table],
-                "rms_score_error": scores.rms_error(found, exact),
-                "score_spread": overall.value,
-                "spread_ci_low": overall.low,
-                "spread_ci_high": overall.high,
-                "grows_with_position": _grows(octaves),
-                "status": f"overflows from position {angles['worst_position']}"
-                if lost
-                else "ok",
-            }
-            rows.append(row)
-        advance(len(members) / len(plans))
-    columns = [
-        "phase",
-        "position_start",
-        "position_end",
-        "max_angle_error_rad",
-        "status",
-    ]
-    spread_columns = ["plan", "distance_tokens", "score_spread", "ci_low", "ci_high"]
-    return {
-        "plans": pd.DataFrame(rows),
-        "growth": pd.DataFrame(growth, columns=columns),
-        "spread": pd.DataFrame(spread, columns=spread_columns),
+    vectors = scores.draw(config.draws, chain.spectrum.pairs, "random", config.seed)
+    unrounded = Chain(CastPlan(), chain.spectrum)
+    exact = scores.scores(unrounded, vectors, queries, keys)
+
+    angles = _angle_errors(chain, octaves, config.tolerance)
+    status = "ok"
+    if math.isnan(angles["max_angle_error_rad"]):
+        status = f"overflows from position {angles['worst_position']}"
+    # Plans with one format of the table have one table.
+    tables = {each.stored.plan.table: each.stored for each in spreads}
+    errors = {
+        table: angle_errors.worst_table_error(stored, octaves)
+        for table, stored in tables.items()
     }
+    distinct = count_distinct(chain, list(tables), offset, length)
+
+    for spread in spreads:
+        member = spread.chain
+        rounded = scores.scores(member, vectors, queries, keys)
+        overall = spread.overall()
+        yield {
+            "plan": member.plan.label,
+            **angles,
+            "max_table_error": errors[member.plan.table],
+            "distinct_positions": distinct[member.plan.table],
+            "rms_score_error": scores.rms_error(rounded, exact),
+            "score_spread": overall.value,
+            "spread_ci_low": overall.low,
+            "spread_ci_high": overall.high,
+            "grows_with_position": _grows(octaves),
+            "status": status,
+        }
+
+
+def _measure_distances(spreads: Spreads) -> Iterator[dict[str, Any]]:
+    """Yield a row of `spread` for each of some distances."""
+    for distance in _distances(spreads.length):
+        interval = spreads.at_distance(distance)
+        yield {
+            "plan": spreads.chain.plan.label,
+            "distance_tokens": distance,
+            "score_spread": interval.value,
+            "ci_low": interval.low,
+            "ci_high": interval.high,
+        }
 
 
 def _distances(length: int) -> list[int]:
@@ -343,6 +384,7 @@ def measure_drift(
     spectrum = shared.spectrum_of(config)
     shifts = shared.powers_below(config.length)
     deltas = np.array([1.0, 8.0, 64.0])
+
     rows = []
     for name, label in plans:
         chain = Chain(parse_cast(label), spectrum)
@@ -389,25 +431,28 @@ def cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:
     """Return the tables `casts` and `growth`: a row per entry beside what its plan
     has.
     """
-    found = entries(config)
-    labels = [entry.plan.label for entry in found]
+    rows = entries(config)
     scaling, quotient = scaling_for(config, config.offset + config.length)
-    keys = pd.DataFrame(found).assign(
-        plan=labels, length=config.length, offset=config.offset
+    keys = pd.DataFrame(rows).assign(
+        plan=[entry.plan.label for entry in rows],
+        length=config.length,
+        offset=config.offset,
     )
+
     # Plans are many to one: a repair may be an implementation, or another one's repair.
     casts = keys.merge(measured["plans"], on="plan", how="left", validate="many_to_one")
     if "long" in measured:
         casts = pd.concat([casts, measured["long"]], ignore_index=True)
     casts = casts.assign(method=scaling.label, factor_from=quotient)
+
     # A repair has no curve of its own: it would hide the implementation's.
-    shown = keys.assign(phase=[entry.plan.phase.label for entry in found])
-    shown = shown.loc[
-        shown["kind"] != "repair", ["kind", "name", "stage", "format", "phase"]
-    ]
-    growth = shown.merge(measured["growth"], on="phase", how="left").drop(
-        columns="phase"
-    )
-    names = shown.drop(columns="phase").assign(plan=keys["plan"])
-    spread = names.merge(measured["spread"], on="plan", how="left")
-    return {"casts": casts, "growth": growth, "spread": spread.drop(columns="plan")}
+    about = ["kind", "name", "stage", "format"]
+    drawn = keys.assign(phase=[entry.plan.phase.label for entry in rows])
+    drawn = drawn[drawn["kind"] != "repair"]
+    growth = drawn[[*about, "phase"]].merge(measured["growth"], on="phase", how="left")
+    spread = drawn[[*about, "plan"]].merge(measured["spread"], on="plan", how="left")
+    return {
+        "casts": casts,
+        "growth": growth.drop(columns="phase"),
+        "spread": spread.drop(columns="plan"),
+    }

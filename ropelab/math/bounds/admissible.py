@@ -1,7 +1,7 @@
 """The admissible bases for a context: S(m, b) >= 0 for every position m below it.
 
 The set is not an interval, but from the stable base on every base is in it. The stable
-base is sought from above (``boxes.threatened``). Below it the search walks upwards in u
+base is sought from above (``boxes.find_threatened``). Below it the search walks upwards in u
 = ln b and sorts every point into one of three kinds, by proof and not by sampling:
 
 * excluded: positions are named whose S is negative in stretches that leave no gap.
@@ -19,8 +19,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ropelab.math.bounds import intervals as bounds
-from ropelab.math.bounds.boxes import intervals, threatened
-from ropelab.math.bounds.intervals import EDGE, Undecided, Window, admissible, excluded
+from ropelab.math.bounds.boxes import find_threatened, intervals
+from ropelab.math.bounds.intervals import (
+    EDGE,
+    Undecided,
+    Window,
+    admissible,
+    is_excluded,
+)
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles
 from ropelab.math.bounds.survey import BLOCK, promising, scan
 from ropelab.math.numerics.chain import blocks
@@ -84,31 +90,39 @@ class Walk:
         """Yield all admissible intervals of u from ``start`` on; the last ends at
         inf.
         """
-        return self._joined(start, self.stable(), HELD)
+        return self._join_windows(start, self.stable(), HELD)
 
     def first(self, start: float) -> Window | None:
         """Return the first such interval; None if there is none."""
         end = 0.0
         if not self.similarity.never_negative:
             end = certified_from(self.similarity, self.context)
-        return next(self._joined(start, end, 0), None)
+        return next(self._join_windows(start, end, 0), None)
 
     def stable(self) -> float:
         """Return the u from which on every base is admissible; inf: there is none."""
         if self.similarity.never_negative:
             return 0.0
+
         # Much faster than all windows: where few bases fail, most boxes are dropped
         # while wide.
         high = certified_from(self.similarity, self.context)
         width = DESCENT
+
         while 0 < high < math.inf:
             low = max(0.0, high - width)
-            boxes = threatened(
-                self.similarity, self._unsettled(low), self.context, low, high, MOST
+            boxes = find_threatened(
+                self.similarity,
+                self._first_open_position(low),
+                self.context,
+                low,
+                high,
+                MOST,
             )
             if boxes is None:
                 width /= 2
                 continue
+
             clear = [(low, high)]
             if len(boxes):
                 # Everything between the boxes is admissible.
@@ -117,17 +131,19 @@ class Walk:
                 between = zip([low, *highs], [*lows, high], strict=True)
                 clear = [(start, end) for start, end in between if end - start > EDGE]
                 clear = sorted([*clear, *admissible(self.similarity, undecided)])
+
             for piece in reversed(clear):
                 # Some base between this piece and ``high`` fails.
                 if not _touch(piece, (high, high)):
                     return high
                 high = piece[0]
+
             if high > low:
                 return high
             width *= 1.3
         return high
 
-    def _unsettled(self, u: float) -> int:
+    def _first_open_position(self, u: float) -> int:
         """Return the first position that could fail from u on."""
         return self.settled[1] if u >= self.settled[0] else 1
 
@@ -138,11 +154,12 @@ class Walk:
         # 1e-9: a head that rotates only its first pair does not change with the base.
         return 1 / (share * self.context * self.similarity.slope_typical(u) + 1e-9)
 
-    def _joined(self, start: float, end: float, held: int) -> Iterator[Window]:
+    def _join_windows(self, start: float, end: float, held: int) -> Iterator[Window]:
         """Yield admissible intervals; from ``end`` on all are. ``held`` = 0:
         soonest.
         """
         window: Window | None = None
+
         # Where no base is certified below b = e^60 = 1e26, the walk ends there.
         for reached, pieces in self._pieces(start, min(end, 60.0), held):
             for piece in pieces:
@@ -155,6 +172,7 @@ class Walk:
             if window is not None and not _touch(window, (reached, reached)):
                 yield window
                 window = None
+
         if end < math.inf:
             yield (window[0] if window else max(start, end), math.inf)
         elif window is not None:
@@ -169,26 +187,33 @@ class Walk:
         u = start
         pace = _Pace()
         slabs = _Slabs()
+
         while u < top:
-            end = min(top, self._hunted(u, pace)) if pace.hunting else u
+            end = u
+            if pace.hunting:
+                end = min(top, self._hunt(u, pace))
             if end == u:
                 # A slab narrower than EDGE could not be bisected.
                 end = min(top, u + max(EDGE, pace.turns * self._turn(u, 1)))
                 width = self._resolve(slabs, u, end, pace)
                 pace.hunting = width <= (end - u) / 2
-                pace.turns *= 0.7 if pace.busy > 1 else 1.3 if pace.busy < 0.3 else 1
+                if pace.busy > 1:
+                    pace.turns *= 0.7
+                elif pace.busy < 0.3:
+                    pace.turns *= 1.3
                 pace.turns = max(pace.turns, NARROWEST)
                 pace.busy = 0.0
+
             u = end
             if slabs.threats >= held or u >= top:
                 if slabs.undecided:
                     slabs.clear += admissible(
-                        self.similarity, Undecided.joined(slabs.undecided)
+                        self.similarity, Undecided.join(slabs.undecided)
                     )
                 yield u, sorted(slabs.clear)
                 slabs = _Slabs()
 
-    def _hunted(self, u: float, pace: "_Pace") -> float:
+    def _hunt(self, u: float, pace: "_Pace") -> float:
         """Return the end of the bases from u on that promising positions exclude; u:
         none are.
         """
@@ -213,12 +238,14 @@ class Walk:
         """
         # Returns the width of the intervals whose middle is admissible.
         positions, lowest = self._threats(low, high)
+
         # Above this many threats, splitting the interval and scanning again is cheaper.
         too_many = 200 + self.context // 100
         # Wide slabs take more halvings for the same list.
         pace.busy = max(
             pace.busy, len(positions) * max(1.0, pace.turns / WIDE) / too_many
         )
+
         if not len(positions):
             slabs.clear.append((low, high))
         elif len(positions) <= too_many or high - low <= EDGE:
@@ -229,7 +256,7 @@ class Walk:
             slabs.threats += len(positions)
         # The lowest sums come first: where 24 do not exclude an interval, others hardly
         # will.
-        elif excluded(self.similarity, positions[:24], low, high):
+        elif is_excluded(self.similarity, positions[:24], low, high):
             return 0.0
         else:
             middle = (low + high) / 2
@@ -242,18 +269,21 @@ class Walk:
         there or 0.
         """
         similarity = self.similarity
+
         # Within the interval S differs from its value in the middle by at most m *
         # change.
         change = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)
         margin = similarity.single_error
+
         found: list[tuple[Floats, Singles]] = []
-        for start, stop in blocks(self._unsettled(low), self.context, BLOCK):
+        for start, stop in blocks(self._first_open_position(low), self.context, BLOCK):
             sums = scan(similarity, (low + high) / 2, start, stop)
             # The bound of the last position holds for the whole block and leaves few to
             # compare.
             near = np.flatnonzero(sums < change * stop + margin)
             near = near[sums[near] < change * (near + float(start)) + margin]
             found.append((near.astype(np.float64) + start, sums[near]))
+
         positions, values = (
             np.concatenate(parts) for parts in zip(*found, strict=True)
         )

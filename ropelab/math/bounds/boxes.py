@@ -39,7 +39,7 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.first)
 
-    def chosen(self, which: NDArray[np.bool_]) -> "Boxes":
+    def select(self, which: NDArray[np.bool_]) -> "Boxes":
         return Boxes(self.first[which], self.low[which], self.run, self.width)
 
     def halves(self, shorter: bool, stop: int) -> "Boxes":
@@ -53,10 +53,10 @@ class Boxes:
             return Boxes(first, low, self.run, self.width / 2)
         # The upper half of the last run may begin at or beyond ``stop``.
         first[1::2] += self.run // 2
-        return Boxes(first, low, self.run // 2, self.width).chosen(first < stop)
+        return Boxes(first, low, self.run // 2, self.width).select(first < stop)
 
 
-def threatened(
+def find_threatened(
     similarity: Similarity,
     first: int,
     stop: int,
@@ -71,12 +71,14 @@ def threatened(
     length = 1 << max(0, ((stop - first) // RUNS).bit_length() - 1)
     starts = np.arange(first, stop, length, dtype=np.float64)
     boxes = Boxes(starts, np.full(len(starts), low), length, high - low)
+
     while 0 < len(boxes) <= most:
-        boxes = boxes.chosen(lowest_sums(similarity, boxes, stop) < 0)
+        boxes = boxes.select(lowest_sums(similarity, boxes, stop) < 0)
         run = boxes.run
         width = boxes.width
         if run == 1 and _spread(similarity, low, stop, 1, width) < NARROW:
             return boxes
+
         shorter = run > 1 and (
             _spread(similarity, low, stop, run / 2, width)
             <= _spread(similarity, low, stop, run, width / 2)
@@ -96,10 +98,12 @@ def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
     turns = similarity.inv_freq(lows + boxes.width / 2) / TWO_PI
     along = (boxes.run - 1) / 2 * turns.max(axis=0) * (1 + grown)
     still = along + boxes.first.min() * turns.min(axis=0) * grown < 0.5
+
     # A pair that may rotate by half a turn in every box counts as -1 (``aside``).
     turns = turns[:, still]
     grown = grown[still]
     along = along[still]
+
     sums = np.empty(len(boxes))
     for at in range(0, len(boxes), BLOCK):
         some = slice(at, at + BLOCK)
@@ -107,6 +111,7 @@ def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
         sums[some] = _lowest_cosines(
             turns[place[some]] * centres[:, None], grown, along
         )
+
     aside = len(still) - int(still.sum())
     error = 2 * similarity.single_error + similarity.rounding_error(stop)
     return sums + (similarity.unrotated - aside - error)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ropelab.math.bounds.similarity import Floats, Similarity, Singles, wrapped
+from ropelab.math.bounds.similarity import Floats, Similarity, Singles, reduce_angle
 
 # Width in ln b at which a change of sign is taken as located.
 EDGE = 1e-11
@@ -31,13 +31,13 @@ def value_and_slope(
     # ``inv_freq`` has a row per position, or one for all. Not ``exact``: in float32.
     angle: NDArray = positions[:, None] * inv_freq
     if not exact:
-        angle = wrapped(angle)
+        angle = reduce_angle(angle)
     value = np.cos(angle).sum(axis=-1) + similarity.unrotated
     weight = (similarity.a * inv_freq).astype(angle.dtype)
     return value, np.einsum("pi,pi->p", np.sin(angle), weight) * positions
 
 
-def excluded(
+def is_excluded(
     similarity: Similarity, positions: Floats, low: float, high: float
 ) -> bool:
     """Return True if some position has S < 0 in all of [low, high]."""
@@ -68,12 +68,14 @@ def excluded_upto(
     # on.
     positions = tangents.positions
     c1, c2 = similarity.curvature_bounds(np.array(u))
+
     # On either side, at distance x from the centre, S is at most c + b x + a x^2:
     # negative between the roots of that parabola. A larger a is still a bound, and
     # makes it never 0.
     a = (positions * c1 + positions**2 * c2) / 2 + 1e-9
     uncertain = similarity.single_error * positions * similarity.slope_bound(u)
     c = tangents.values.astype(np.float64) + similarity.single_error
+
     sides = np.array([[-1.0], [1.0]])
     b = sides * tangents.slopes + uncertain
     root = np.sqrt(np.maximum(b**2 - 4 * a * c, 0))
@@ -83,10 +85,12 @@ def excluded_upto(
     left, right = (root > 0) & (far > near)
     low = np.concatenate((-far[0, left], near[1, right]))
     high = np.concatenate((-near[0, left], far[1, right]))
+
     # Stretches that meet at the centre itself still do.
     inward = np.spacing(centre)
     low = centre + low + inward * (low != 0)
     high = centre + high - inward * (high != 0)
+
     order = np.argsort(low)
     for start, end in zip(low[order].tolist(), high[order].tolist(), strict=True):
         if start > u:
@@ -124,7 +128,7 @@ class Undecided:
         return cls(intervals, positions, np.zeros(len(positions), dtype=np.intp))
 
     @classmethod
-    def joined(cls, parts: Sequence["Undecided"]) -> "Undecided":
+    def join(cls, parts: Sequence["Undecided"]) -> "Undecided":
         counts = [part.intervals.shape[1] for part in parts]
         offsets = np.cumsum([0, *counts[:-1]])
         return cls(
@@ -141,15 +145,18 @@ class Undecided:
         """Cut the chosen intervals in two, with the chosen positions in both halves."""
         chosen = self.intervals[:, intervals]
         count = chosen.shape[1]
+
         # Both halves inherit the curvature bounds of the lower end, which hold for all
         # larger u.
         both = np.concatenate((chosen, chosen), axis=1)
         middle = (chosen[0] + chosen[1]) / 2
         both[1, :count] = both[0, count:] = middle
         both[2, :count] = both[2, count:] = middle - chosen[0]
+
         kept = np.flatnonzero(pairs & intervals[self.owner])
         positions = self.positions[kept]
         owner = (intervals.cumsum() - 1)[self.owner[kept]]
+
         return Undecided(
             both,
             np.concatenate((positions, positions)),
@@ -160,6 +167,7 @@ class Undecided:
 def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
     """Return all admissible pieces of the intervals."""
     found: list[Window] = []
+
     # There are hundreds of thousands with a few positions each: a level is one pass
     # over arrays.
     while undecided.intervals.size:
@@ -169,6 +177,7 @@ def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
         threatened = np.zeros(count, dtype=bool)
         failing[undecided.owner[highest < 0]] = True
         threatened[undecided.owner[lowest < 0]] = True
+
         low, high, width = undecided.intervals[:3]
         # Below EDGE an interval is taken as a change of sign, not as a window.
         standing = ~(failing | (width < EDGE))
@@ -183,10 +192,12 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
     low, high, width, fine, c1, c2 = undecided.intervals
     m = undecided.positions
     owner = undecided.owner
+
     # S changes by about 1e-3 in these, and float32 errors would keep many of them
     # undecided.
     exact = width < fine
     inv_freq = similarity.inv_freq((low + high) / 2)
+
     # One row of frequencies serves all positions: nothing is copied per position.
     if len(low) == 1:
         value, slope = value_and_slope(similarity, m, inv_freq, bool(exact[0]))
@@ -205,6 +216,7 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
         # reduceat needs every interval to have a position, and owners to ascend.
         longest = np.maximum.reduceat(m, owner.searchsorted(np.arange(len(low))))
         error[exact] = similarity.rounding_error(longest[exact])
+
     # Rounded up, as a bound on a smaller interval would prove nothing at its ends.
     half = ((high - low) * (0.5 * (1 + 1e-9)) + np.spacing(high))[owner]
     steepest = m * (similarity.a * inv_freq).sum(-1)[owner]

@@ -35,9 +35,11 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
     exact = exact_bases(bound)
     similarity = Similarity.of_head(HEAD_DIM)
     rows = []
+
     for context, men, su in zip(CONTEXTS, MEN, SU, strict=True):
         if context not in exact:
             continue
+
         # A base above the exact one can still fail, in a gap between windows.
         fails = first_negative(similarity, men, context)
         failing = math.nan if fails is None else float(fails)
@@ -47,6 +49,7 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
         rows.append(
             (context, exact[context], men, ratio, verdict, failing, su, su_verdict)
         )
+
     columns = ["context_tokens", "exact_base", "paper_base", "times_exact", "verdict"]
     columns += ["paper_fails_at_tokens", "su_base", "su_verdict"]
     return pd.DataFrame(rows, columns=columns)

@@ -48,6 +48,7 @@ class Similarity:
         ``dropped``; or InputError.
         """
         rotary = head_dim if rotary_dim is None else rotary_dim
+
         if head_dim < 2 or head_dim % 2:
             raise InputError(
                 f"head_dim must be an even number of at least 2, not {head_dim}"
@@ -55,11 +56,13 @@ class Similarity:
         check_rotary_dim(rotary)
         if rotary > head_dim:
             raise InputError(f"rotary_dim {rotary} is wider than the head ({head_dim})")
+
         unknown = [pair for pair in dropped if not 0 <= pair < rotary // 2]
         if unknown:
             raise InputError(
                 f"no pair {unknown[0]} to drop: pairs are 0 to {rotary // 2 - 1}"
             )
+
         # Rounded down as in PRope, so that both keep the same pairs.
         rotating = [i for i in range(int(kept * rotary // 2)) if i not in dropped]
         return cls(
@@ -128,7 +131,7 @@ class Fixed(Similarity):
         return np.broadcast_to(found, (*np.shape(u), len(found)))
 
 
-def wrapped(angle: Floats) -> Singles:
+def reduce_angle(angle: Floats) -> Singles:
     """Bring ``angle`` to [-pi, pi] in float64, then round it to float32."""
     # float32 sines and cosines of small arguments are twenty times faster than float64
     # ones of large arguments; the reduction keeps the error at that of rounding a

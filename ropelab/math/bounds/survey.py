@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ropelab.math.bounds.intervals import Tangents
-from ropelab.math.bounds.similarity import Floats, Similarity, Singles, wrapped
+from ropelab.math.bounds.similarity import Floats, Similarity, Singles, reduce_angle
 from ropelab.math.numerics.chain import blocks
 
 # Positions in memory at once.
@@ -82,7 +82,7 @@ def _grids(
     starts: Floats, steps: Floats, inv_freq: Floats
 ) -> tuple[Singles, Singles, Singles]:
     left, right = (
-        wrapped(np.multiply.outer(each, inv_freq)) for each in (starts, steps)
+        reduce_angle(np.multiply.outer(each, inv_freq)) for each in (starts, steps)
     )
     return (
         np.cos(left),
@@ -131,13 +131,16 @@ def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
         middles = starts + RUN // 2
         starts = starts[_lowest(_slow_sums(similarity, u, middles, 1, RUN)[:, 0], RUNS)]
     starts = np.minimum(starts, max(1, stop - RUN))
+
     coarse = _slow_sums(similarity, u, starts + STRIDE // 2, RUN // STRIDE, STRIDE)
     rows, columns = np.divmod(_lowest(coarse.ravel(), PLACES), RUN // STRIDE)
     places = starts[rows] + STRIDE * columns
+
     positions = (places[:, None] + np.arange(STRIDE)).ravel()
     sums, slopes = (
         part.ravel() for part in block_tangents(similarity, u, places, STRIDE)
     )
+
     low = np.flatnonzero((sums < HIGHEST) & (positions < stop))
     return Tangents(positions[low], sums[low], slopes[low] * positions[low])
 

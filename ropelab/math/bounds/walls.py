@@ -53,12 +53,14 @@ def first_equal(plan: CastPlan, base: float, rotary_dim: int, stop: int) -> int 
         near = np.flatnonzero(
             angles[1:] <= angles[:-1] + 2 * spacing(angles[1:], plan.table)
         )
+
         equal = np.ones(near.size, dtype=bool)
         for wave in (np.cos, np.sin):
             here, there = (
                 round_to(wave(angles[at]), plan.table) for at in (near, near + 1)
             )
             equal &= here == there
+
         if equal.any():
             return low + int(near[equal.argmax()])
     return None

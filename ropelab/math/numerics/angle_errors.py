@@ -49,7 +49,7 @@ class Worst:
 
 
 @np.errstate(invalid="ignore")
-def wrapped(error: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+def wrap_angle(error: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """Return |error| as an angle on the circle, in [0, pi]; changes its argument."""
     turns = error * (1 / (2 * math.pi))
     np.rint(turns, out=turns)
@@ -68,17 +68,17 @@ def worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
     near = [o for o in ranges if o[1] <= NEAR and o not in lost]
     far = [o for o in ranges if o not in near and o not in lost]
     return [
-        *_visited(chain, near),
-        *(_searched(chain, *octave) for octave in far),
-        *(_overflowed(chain, *octave, limit or 0) for octave in lost),
+        *_visit(chain, near),
+        *(_search_stretches(chain, *octave) for octave in far),
+        *(_report_overflow(chain, *octave, limit or 0) for octave in lost),
     ]
 
 
 def worst(chain: Chain, offset: int, length: int) -> Worst:
     limit = first_overflow(chain, offset, length)
     if limit is not None:
-        return _overflowed(chain, offset, offset + length, limit)
-    return _searched(chain, offset, offset + length)
+        return _report_overflow(chain, offset, offset + length, limit)
+    return _search_stretches(chain, offset, offset + length)
 
 
 def first_beyond(
@@ -94,7 +94,7 @@ def first_beyond(
             octave.start, octave.stop, BLOCK // chain.spectrum.pairs
         ):
             beyond = ~(
-                wrapped(chain.angle_errors(span(low, high))).max(0) <= tolerance_rad
+                wrap_angle(chain.angle_errors(span(low, high))).max(0) <= tolerance_rad
             )
             if beyond.any():
                 return low + int(beyond.argmax())
@@ -113,17 +113,17 @@ def _lost(chain: Chain, position: int) -> Bool[np.ndarray, " pairs"]:
     return ~np.isfinite(chain.angles(span(position, position + 1))[:, 0])
 
 
-def _overflowed(chain: Chain, start: int, stop: int, limit: int) -> Worst:
+def _report_overflow(chain: Chain, start: int, stop: int, limit: int) -> Worst:
     position = max(limit, start)
     return Worst(start, stop, math.nan, position, int(_lost(chain, position).argmax()))
 
 
-def _visited(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
+def _visit(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
     """Compute every position and pair of consecutive short ranges at once."""
     if not ranges:
         return []
     first = ranges[0][0]
-    errors = wrapped(chain.angle_errors(span(first, ranges[-1][1])))
+    errors = wrap_angle(chain.angle_errors(span(first, ranges[-1][1])))
     found = []
     for start, stop in ranges:
         part = errors[:, start - first : stop - first]
@@ -134,7 +134,7 @@ def _visited(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
     return found
 
 
-def _searched(chain: Chain, start: int, stop: int) -> Worst:
+def _search_stretches(chain: Chain, start: int, stop: int) -> Worst:
     """Visit stretches from the far end; in each, the pair with the largest bound
     first.
     """
@@ -146,13 +146,13 @@ def _searched(chain: Chain, start: int, stop: int) -> Worst:
     for number in reversed(range(len(stretches))):
         if largest[number] > best.error_rad:
             leaders = bounds[:, number] == largest[number]
-            best = _improved(best, chain, stretches[number], leaders)
+            best = _search_pairs(best, chain, stretches[number], leaders)
             rest = (bounds[:, number] > best.error_rad) & ~leaders
-            best = _improved(best, chain, stretches[number], rest)
+            best = _search_pairs(best, chain, stretches[number], rest)
     return best
 
 
-def _improved(
+def _search_pairs(
     best: Worst,
     chain: Chain,
     stretch: tuple[int, int],
@@ -163,7 +163,7 @@ def _improved(
     for low, high in blocks(*stretch, BLOCK // count) if count else ():
         if best.error_rad >= LOST_RAD:
             break
-        errors = wrapped(chain.angle_errors(span(low, high), pairs))
+        errors = wrap_angle(chain.angle_errors(span(low, high), pairs))
         pair, position = divmod(int(errors.argmax()), high - low)
         error = float(errors[pair, position])
         if error > best.error_rad:
@@ -179,14 +179,17 @@ def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
     """
     if any(octave.overflowed for octave in found):
         return math.nan
+
     parts = [list(blocks(octave.start, octave.stop, STRETCH)) for octave in found]
     stretches = [stretch for part in parts for stretch in part]
     ends = np.array([stop - 1 for _, stop in stretches], dtype=np.float64)
     known = [o.error_rad if o.error_rad < LOST_RAD else math.pi for o in found]
     # The margin covers what float64 loses in computing a bound.
     largest = np.repeat(known, [len(part) for part in parts]) * (1 + 1e-9)
+
     table = chain.plan.table
     rounding = 0.0 if table.precision == 53 else table.epsilon / 4
+
     # At an angle a near 0 a cosine is rounded by at most its distance a^2 / 2 from 1,
     # and a sine by half a step at a, at most to 0. Without this, pairs that hardly
     # rotate are all searched.
@@ -194,6 +197,7 @@ def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
     near = np.maximum(angles**2 / 2, np.minimum(half_step(angles, table), angles))
     known_errors = 2 * np.sin(np.minimum(chain.error_bounds(ends), largest) / 2)
     bounds = known_errors + np.minimum(rounding, near)
+
     exact = Chain(CastPlan(), chain.spectrum)
     best = 0.0
     for number in np.argsort(-bounds.max(0), kind="stable"):

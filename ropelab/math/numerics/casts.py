@@ -86,7 +86,7 @@ class CastPlan:
         ]
         return [(name, value) for name, value, exact in values if value != exact]
 
-    def repaired(self, name: str) -> "CastPlan":
+    def repair(self, name: str) -> "CastPlan":
         """Return the same plan with one stage or rule made exact."""
         return replace(self, **{name: getattr(CastPlan(), name)})
 
@@ -97,6 +97,7 @@ def parse_cast(text: str) -> CastPlan:
     """
     if text == EXACT.name:  # the label of the exact plan
         return CastPlan()
+
     values: dict[str, Any] = {}
     for part in split_list(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -104,6 +105,7 @@ def parse_cast(text: str) -> CastPlan:
             raise InputError(
                 f"cannot read cast '{part}': write stage=format, such as angle=tf32"
             )
+
         if name in RULES:
             values[name] = known(f"value of {name}", value, RULES[name])
         else:

@@ -139,6 +139,7 @@ class Chain:
         true = positions
         slip = half_step(positions, self.plan.position, whole=True)
         slip = slip + half_step(positions + slip, angle, whole=True)
+
         trues = [true]
         slips = [slip]
         for _ in range(self.spectrum.pairs - 1):
@@ -147,6 +148,7 @@ class Chain:
             slip = slip + half_step(true + slip, angle)
             trues.append(true)
             slips.append(slip)
+
         factors = self._factors
         scaled = self._factors * np.stack(trues)
         moved = factors * np.stack(slips)

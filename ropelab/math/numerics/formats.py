@@ -89,11 +89,13 @@ def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray,
     # x.
     if x.dtype != np.float64:
         raise TypeError(f"round_to takes float64 values, not {x.dtype}")
+
     if fmt.precision == 53:
         return x
     if fmt.precision == 24:  # one rounding, by the hardware
         with np.errstate(over="ignore"):
             return x.astype(np.float32).astype(np.float64)
+
     # For |x| in [2^e, 2^(e+1)), adding and subtracting 1.5 * 2^(e+53-p) makes the
     # float64 adder drop all but p bits, ties to even; clamping e from below gives the
     # subnormals. Casts of libraries from float64 to a 16-bit format go through float32
@@ -102,12 +104,14 @@ def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray,
     anchor += ((53 - fmt.precision) << _FRACTION_BITS) + _HALF
     rounded = np.add(x, anchor.view(np.float64), out=np.empty_like(x))
     rounded -= anchor.view(np.float64)
+
     # min and max cost less than a mask where nothing overflows; NaN fails both
     # comparisons.
     low = rounded.min(initial=0.0)
     high = rounded.max(initial=0.0)
     if not (low >= -fmt.largest and high <= fmt.largest):
         rounded[np.abs(rounded) > fmt.largest] = fmt.overflow
+
     # the subtraction loses the sign of zero
     return np.copysign(rounded, x, out=rounded)
 

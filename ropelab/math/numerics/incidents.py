@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.math.frequencies import inverse_frequencies
-from ropelab.math.numerics.angle_errors import worst, wrapped
+from ropelab.math.numerics.angle_errors import worst, wrap_angle
 from ropelab.math.numerics.casts import CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.encoding import PositionEncoding
@@ -36,10 +36,12 @@ INCIDENTS: list[dict[str, Any]] = _FILE["incident"]
 
 def incidents() -> pd.DataFrame:
     """Return a row per printed number, ours beside it (0.04 s)."""
-    return pd.DataFrame(row for incident in INCIDENTS for row in _measured(**incident))
+    return pd.DataFrame(
+        row for incident in INCIDENTS for row in _measure_incident(**incident)
+    )
 
 
-def _measured(
+def _measure_incident(
     *,
     source: str,
     cast: str,
@@ -68,7 +70,7 @@ def _measured(
 
     def max_phase_error() -> float:
         cos, sin = chain.table(positions)
-        return float(wrapped(np.arctan2(sin, cos) - exact.angles(positions)).max())
+        return float(wrap_angle(np.arctan2(sin, cos) - exact.angles(positions)).max())
 
     # Of a position, of a position and a pair, or of the whole range.
     measures: dict[str, Callable[..., float]] = {

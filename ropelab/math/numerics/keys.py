@@ -20,7 +20,6 @@ first feature of the slowest eighth of the pairs, the same in every key.
 
 import re
 from dataclasses import dataclass
-from itertools import filterfalse
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +40,11 @@ SHARED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("fp8_e4m3", "fp8_e5m2"), ("tensor", "head", "block")),
     **dict.fromkeys(("int8", "int4", "int3"), ("token", "channel", "group")),
     **dict.fromkeys(("q8_0", "q4_0"), ("block",)),
+}
+# The formats of numbers of 8 bits.
+SATURATING = {
+    "fp8_e4m3": FORMATS["float8_e4m3fn_saturating"],
+    "fp8_e5m2": FORMATS["float8_e5m2_saturating"],
 }
 # The axes of [head, tokens, features] in such a set; blocks are features on an axis of
 # their own.
@@ -63,15 +67,18 @@ class KeyFormat:
     @property
     def label(self) -> str:
         """The format as `parse_keys` reads it, without what is usual."""
-        usual = self.shared == SHARED[self.number][0]
-        words = [
-            "" if usual else self.shared,
-            "before" * self.before,
-            "hadamard" * self.rotated,
-        ]
-        words += [f"moved={self.moves}x{self.step}"] if self.moves else []
-        said = ", ".join(filter(None, words))
-        return f"{self.number}({said})" if said else self.number
+        words = []
+        if self.shared != SHARED[self.number][0]:
+            words.append(self.shared)
+        if self.before:
+            words.append("before")
+        if self.rotated:
+            words.append("hadamard")
+        if self.moves:
+            words.append(f"moved={self.moves}x{self.step}")
+        if not words:
+            return self.number
+        return f"{self.number}({', '.join(words)})"
 
     def check(self, width: int) -> None:
         """Raise InputError for heads of so many features that do not fit."""
@@ -87,34 +94,36 @@ class KeyFormat:
         width = keys.shape[-1]
         self.check(width)
         if not self.rotated:
-            return self._rounded(keys)
+            return self._round_blocks(keys)
         size = width & -width  # the largest power of two that divides it
         matrix = np.ones((1, 1))
         while len(matrix) < size:  # Sylvester's
             matrix = np.kron([[1, 1], [1, -1]], matrix) / np.sqrt(2)
         turned = keys.reshape(*keys.shape[:-1], -1, size) @ matrix
-        stored = self._rounded(turned.reshape(keys.shape)).reshape(turned.shape)
+        stored = self._round_blocks(turned.reshape(keys.shape)).reshape(turned.shape)
         return np.asarray((stored @ matrix.T).reshape(keys.shape))
 
-    def _rounded(self, keys: Keys) -> Keys:
+    def _round_blocks(self, keys: Keys) -> Keys:
         if self.shared == "block":
             blocks = keys.reshape(*keys.shape[:-1], -1, BLOCK)
-            return self._scaled(blocks, (-1,)).reshape(keys.shape)
+            return self._round_with_scale(blocks, (-1,)).reshape(keys.shape)
         if self.shared == "group":
             tokens = keys.shape[-2]
             # The last token again fills the last group: the range stays what it is.
             last = np.repeat(keys[..., -1:, :], -tokens % BLOCK, axis=-2)
             groups = np.concatenate((keys, last), axis=-2)
             split = groups.reshape(*keys.shape[:-2], -1, BLOCK, keys.shape[-1])
-            return self._scaled(split, (-2,)).reshape(groups.shape)[..., :tokens, :]
-        return self._scaled(keys, AXES[self.shared])
+            return self._round_with_scale(split, (-2,)).reshape(groups.shape)[
+                ..., :tokens, :
+            ]
+        return self._round_with_scale(keys, AXES[self.shared])
 
-    def _scaled(self, x: Float[np.ndarray, "..."], axes: tuple[int, ...]) -> np.ndarray:
+    def _round_with_scale(
+        self, x: Float[np.ndarray, "..."], axes: tuple[int, ...]
+    ) -> np.ndarray:
         """Round with one scale along some axes."""
         if self.number.startswith("fp8"):
-            fmt = FORMATS[
-                f"float8_{self.number[4:]}{'fn' * self.number.endswith('m3')}_saturating"
-            ]
+            fmt = SATURATING[self.number]
             largest = np.abs(x).max(axes, keepdims=True)
             scale = np.where(largest == 0, 1.0, largest / fmt.largest)
             return round_to(x / scale, fmt) * scale
@@ -134,11 +143,10 @@ def _ggml(x: Float[np.ndarray, "... 32"], number: str) -> Float[np.ndarray, "...
     """
     # with its sign
     extreme = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)
-    scale = (
-        np.abs(extreme) / np.float32(127)
-        if number == "q8_0"
-        else extreme / np.float32(-8)
-    )
+    if number == "q8_0":
+        scale = np.abs(extreme) / np.float32(127)
+    else:
+        scale = extreme / np.float32(-8)
     inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale != 0)
     product = x * inverse
     if number == "q8_0":  # roundf: halves away from zero
@@ -165,27 +173,28 @@ def parse_keys(text: str) -> KeyFormat:
         raise InputError(f"{text}: its brackets do not match")
     words = split_list(inside)
     shared = [word for word in words if word in SHARED[number]]
-    moved = [
-        tuple(map(int, found.groups()))
-        for found in map(MOVED.fullmatch, words)
-        if found
-    ]
-    for word in filterfalse(MOVED.fullmatch, words):
-        known(
-            f"word in {text}",
-            word,
-            (*SHARED[number], "before", "hadamard", "moved=8x256"),
-        )
+    allowed = (*SHARED[number], "before", "hadamard", "moved=8x256")
+    moved = []
+    for word in words:
+        times_and_step = MOVED.fullmatch(word)
+        if times_and_step:
+            moved.append(times_and_step)
+        else:
+            known(f"word in {text}", word, allowed)
+
     if len(shared) > 1:
         raise InputError(
             f"{text}: keys share one kind of scale, not {' and '.join(shared)}"
         )
-    if len(moved) > ("before" not in words):
+    before = "before" in words
+    # Keys that are stored before RoPE are not rotated back by a shift.
+    if len(moved) > 1 or (moved and before):
         raise InputError(f"{text}: one moved=TIMESxTOKENS at most, and only after RoPE")
+
+    moves = int(moved[0][1]) if moved else 0
+    step = int(moved[0][2]) if moved else 0
     chosen = shared[0] if shared else SHARED[number][0]
-    return KeyFormat(
-        number, chosen, "before" in words, "hadamard" in words, *(moved or [()])[0]
-    )
+    return KeyFormat(number, chosen, before, "hadamard" in words, moves, step)
 
 
 class Rounding(NamedTuple):
@@ -203,12 +212,12 @@ class Rounding(NamedTuple):
     @property
     def key(self) -> dict[str, object]:
         """Everything that its effect depends on, json-able."""
-        keys = {"keys": self.keys.label} if self.keys else {}
-        return {
-            "cast": self.cast.label,
-            **keys,
-            **({"first": self.first} if self.first else {}),
-        }
+        key: dict[str, object] = {"cast": self.cast.label}
+        if self.keys:
+            key["keys"] = self.keys.label
+        if self.first:
+            key["first"] = self.first
+        return key
 
     @property
     def rounds(self) -> bool:
@@ -249,7 +258,7 @@ def key_errors(
     positions = np.floor(random.random(COUNT) * length)
     chain = Chain(CastPlan(), spectrum)
 
-    def rotated(
+    def rotate(
         x: Float[np.ndarray, "n 2 pairs"], by: Float[np.ndarray, " n"]
     ) -> np.ndarray:
         cos, sin = (part.T for part in chain.table(by))
@@ -257,16 +266,16 @@ def key_errors(
         two = x[:, 1]
         return np.stack((one * cos - two * sin, one * sin + two * cos), axis=1)
 
-    def stored(x: Float[np.ndarray, "n 2 pairs"]) -> Float[np.ndarray, "n 2 pairs"]:
+    def store(x: Float[np.ndarray, "n 2 pairs"]) -> Float[np.ndarray, "n 2 pairs"]:
         return fmt.stored(x.reshape(1, COUNT, 2 * pairs)).reshape(x.shape)
 
-    exact = rotated(key, positions)
+    exact = rotate(key, positions)
     if fmt.before:
-        error = rotated(stored(key), positions) - exact
+        error = rotate(store(key), positions) - exact
     else:
-        kept = stored(rotated(key, positions + fmt.moves * fmt.step))
+        kept = store(rotate(key, positions + fmt.moves * fmt.step))
         for _ in range(fmt.moves):
-            kept = stored(rotated(kept, np.full(COUNT, -float(fmt.step))))
+            kept = store(rotate(kept, np.full(COUNT, -float(fmt.step))))
         error = kept - exact
     # Queries of random directions: their own rotation changes nothing.
     score = (query * error).sum((1, 2)) / np.sqrt(2 * pairs)

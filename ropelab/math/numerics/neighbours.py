@@ -65,7 +65,7 @@ def longest_kept_period(fmt: FloatFormat, offset: int, length: int) -> float:
     Proved for every period from 2 tokens up to it, wherever the positions are; infinite
     where it is proved for every period at these positions.
     """
-    if _proved(fmt, offset, length):
+    if _is_proved(fmt, offset, length):
         return math.inf
     return 2 * math.pi / widest_gap(fmt)
 
@@ -102,8 +102,9 @@ def count_equal_neighbours(
         fmt
         for fmt in counts
         if step <= widest_gap(fmt)
-        and not (theta <= math.pi and _proved(fmt, offset, length))
+        and not (theta <= math.pi and _is_proved(fmt, offset, length))
     ]
+
     stop = offset + length
     for low, high in blocks(offset, stop - 1 if doubtful else offset, BLOCK):
         angles = theta * span(low, high + 1)
@@ -148,7 +149,7 @@ def first_resolved_distance(
     return longest
 
 
-def _proved(fmt: FloatFormat, offset: int, length: int) -> bool:
+def _is_proved(fmt: FloatFormat, offset: int, length: int) -> bool:
     """Return True if pairs of every period keep all neighbours at these positions."""
     # The proof compares positions m and m + 1 for m below the bound.
     return offset + length - 1 <= proved_below(CastPlan(table=fmt))

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ropelab.math.numerics.angle_errors import wrapped
+from ropelab.math.numerics.angle_errors import wrap_angle
 from ropelab.math.numerics.casts import EXACT
 from ropelab.math.numerics.chain import BLOCK, Chain, Positions, blocks, octaves, span
 from ropelab.math.numerics.encoding import PositionEncoding
@@ -75,16 +75,19 @@ def take_census(
         _Counter(encoding, fmt, edges, proves_distinct(encoding, fmt, offset, length))
         for fmt in formats
     ]
+
     doubtful = [counter for counter in counters if not counter.proved]
     leading = max(
         (encoding.leading(each.fmt) for each in doubtful), key=len, default=range(0)
     )
+
     # Distinct angles follow from their collisions, as those of a single number mostly
     # do.
     hashed = encoding.component != "angle"
     neighbours = neighbours or encoding.single or not hashed
     shares = -(-length // held) if hashed else 1
     size = BLOCK // max(len(leading) * encoding.per_pair, 2)
+
     for share in range(shares if doubtful else 0):
         for low, high in blocks(offset, stop, size):
             # One position more than the block, to compare its last one with its
@@ -101,6 +104,7 @@ def take_census(
             advance((high - low) / length / shares)
         for counter in doubtful:
             counter.close_share()
+
     advance(0 if doubtful else 1)
     return [counter.census() for counter in counters]
 
@@ -171,13 +175,16 @@ class _Counter:
         if encoding.single and (self.rising or self.falling):
             self.rising &= bool((number[1:] >= number[:-1]).all())
             self.falling &= bool((number[1:] <= number[:-1]).all())
+
         equal = (keys[:, 1:] == keys[:, :-1]).all(0)
         if not equal.any():
             return
+
         # Where even the stored positions are equal (bits, for nan), everything after
         # them is.
         stored = encoding.chain.positions(positions).view(np.int64)
         doubtful = np.flatnonzero(equal & (stored[1:] != stored[:-1]))
+
         rest = encoding.pairs[len(encoding.leading(self.fmt)) :]
         while rest and doubtful.size:
             # Each position is computed once, also where it is both a neighbour and has
@@ -193,6 +200,7 @@ class _Counter:
             same = (found[:, 1:] == found[:, :-1]).all(0)[at]
             equal[doubtful[~same]] = False
             doubtful = doubtful[same]
+
         colliding = positions[:-1][equal]
         if colliding.size and self.first_collision is None:
             self.first_collision = int(colliding[0])
@@ -208,15 +216,18 @@ class _Counter:
                 .astype(np.int64)
             )
             keys = ((halves[0] << 32) | halves[1])[None]
-        hashes = mixed(keys)
+
+        hashes = mix_bits(keys)
         # Leave out those that certainly equal the one before: by hashes that lose
         # nothing, else by stored positions.
         decides = (
             hashes if packs else self.encoding.chain.positions(positions).view(np.int64)
         )
+
         wanted = np.append(True, decides[1:] != decides[:-1])
         if shares > 1:
             wanted &= (hashes >> 17) % shares == share
+
         self.hashes.append(hashes[wanted])
         if not packs:
             self.positions.append(positions[wanted])
@@ -246,11 +257,13 @@ def proves_distinct(
     # False proves nothing; it is returned where cos and sin are not both stored.
     if encoding.component not in ("pair", "vector"):
         return False
+
     chain = encoding.chain
     last = offset + length - 1
     pairs = slice(encoding.pairs.start, encoding.pairs.stop)
     theta = chain.inv_freq[pairs]
     errors = chain.rounding_bounds(np.array([last], dtype=np.float64))[pairs, 0]
+
     # Numbers up to 1 that round to the same value are at most one spacing below 1
     # apart, so a cell is a square of that side, and its diagonal the longest chord.
     cell = math.sqrt(2) * fmt.epsilon / 2
@@ -259,10 +272,11 @@ def proves_distinct(
     own = last * theta * 2.0**-50 + 2.0**-50
     # The largest distance of D * theta from whole turns if two encodings are equal.
     near = (diagonal + 2 * errors + own).tolist()
+
     for start, stop in blocks(1, length):
         left = span(start, stop)
         for frequency, bound in zip(theta, near, strict=True):
-            left = left[wrapped(left * frequency) <= bound]
+            left = left[wrap_angle(left * frequency) <= bound]
             if not left.size:
                 break
         if left.size:
@@ -279,6 +293,7 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
         return None
     if not np.isfinite(inv_freq).all():
         return None
+
     midway = midway_values(fmt)
     rotating = np.flatnonzero(inv_freq)
     # Where the step after a position is: those after the first are found by division.
@@ -287,6 +302,7 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     )
     if 3 * WORTH * int(np.diff(ends).sum()) > length * rotating.size:
         return None
+
     changes = [np.empty(0)]
     for pair, (low, high) in zip(rotating.tolist(), ends.tolist(), strict=True):
         # The quotient may be off by a rounding, so the positions beside it are tried
@@ -295,6 +311,7 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
         places = np.unique(np.concatenate(([offset], near - 1, near, near + 1)))
         places = places[(places >= offset) & (places < last)]
         pairs = slice(pair, pair + 1)
+
         # Compared by their bits, for nan equals nan there.
         here, there = (
             chain.angles(m, pairs)[0].view(np.int64) for m in (places, places + 1)
@@ -331,7 +348,7 @@ def distinct_among(
     return 1 + int((ordered[:, 1:] != ordered[:, :-1]).any(0).sum())
 
 
-def mixed(keys: Keys, seed: Integers | None = None) -> Integers:
+def mix_bits(keys: Keys, seed: Integers | None = None) -> Integers:
     """Return a 64-bit hash of every column; a single number is hashed without loss."""
     state = np.zeros_like(keys[0]) if seed is None else seed.copy()
     # Every step is invertible: multiplication by an odd number, and xor with the upper
@@ -355,26 +372,30 @@ def count_equal_hashes(
     lead = encoding.leading(fmt)
     rest = encoding.pairs[len(lead) :]
     distinct = 0
+
     while True:
         distinct += hashes.size
-        hashes, positions = _repeated(hashes, positions)
+        hashes, positions = _find_repeated(hashes, positions)
         distinct -= hashes.size
         if not (rest and hashes.size):
             break
+
         pairs = rest[: len(lead)]
         rest = rest[len(lead) :]
         parts = [
-            mixed(
+            mix_bits(
                 keys_of(encoding.values(positions[low:high], pairs), fmt),
                 hashes[low:high],
             )
             for low, high in blocks(0, hashes.size, BLOCK // len(pairs))
         ]
         hashes = np.concatenate(parts)
+
     if not hashes.size:
         return distinct
     first = np.append(True, hashes[1:] != hashes[:-1])
     distinct += int(first.sum())
+
     # Each is compared with the first of its hash; those that differ from it although
     # their hashes are equal (chance: 2^-64 for two positions) are counted by comparing
     # them all.
@@ -386,11 +407,14 @@ def count_equal_hashes(
             for each in (positions, leaders)
         )
         strangers.append(here[:, (here != there).any(0)])
+
     different = np.concatenate(strangers, axis=1)
     return distinct + (np.unique(different, axis=1).shape[1] if different.size else 0)
 
 
-def _repeated(hashes: Integers, positions: Positions) -> tuple[Integers, Positions]:
+def _find_repeated(
+    hashes: Integers, positions: Positions
+) -> tuple[Integers, Positions]:
     """Return those whose hash occurs more than once, sorted by hash."""
     order = np.argsort(hashes)
     hashes = hashes[order]

@@ -75,13 +75,13 @@ def scores(
     """
     # Products and sums of the rotation are rounded to the plan's `rotation`; the
     # rotated vectors and the score, divided by sqrt(d), to its `score`.
-    query = _rotated(chain, draws.query, query_positions)
-    key = _rotated(chain, draws.key, key_positions)
+    query = _rotate(chain, draws.query, query_positions)
+    key = _rotate(chain, draws.key, key_positions)
     product = (query[0] * key[0] + query[1] * key[1]).sum(1)
     return round_to(product / math.sqrt(2 * chain.spectrum.pairs), chain.plan.score)
 
 
-def _rotated(
+def _rotate(
     chain: Chain, features: Features, positions: Positions
 ) -> tuple[Float[np.ndarray, "draws pairs n"], Float[np.ndarray, "draws pairs n"]]:
     cos, sin = chain.table(positions)

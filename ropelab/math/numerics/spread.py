@@ -77,6 +77,7 @@ class Spreads:
             return Interval(math.nan, math.nan, math.nan, 0)
         if self._is_one_place():
             return _exactly(self._error_of_one_place())
+
         variance = self._stored_variance()
         if self.chain.plan != self.chain.plan.stored:
             added = self._variance_after_table()
@@ -86,11 +87,12 @@ class Spreads:
                 variance.high + added.high,
                 added.n,
             )
+
         ends = (variance.value, variance.low, variance.high)
         value, low, high = (math.sqrt(max(0.0, end)) for end in ends)
         return Interval(value, low, high, variance.n)
 
-    def at(self, distance: int) -> Interval:
+    def at_distance(self, distance: int) -> Interval:
         """Return the spread at one distance; what is rounded after the table is left
         out.
         """
@@ -154,17 +156,20 @@ class Spreads:
         """
         if self._variances is not None:
             return self._variances
+
         positions = span(self.offset, self.offset + self.length)
         size = _fast_size(self.length + self.farthest)
         distances = np.arange(1, self.farthest + 1)
         counts = self.length - distances
         theta = self._reference()
+
         total = np.zeros(self.farthest)
         for pair in np.flatnonzero(theta).tolist():
             slip = self._slip(pair, theta[pair], positions)
             squares = slip.real**2 + slip.imag**2
             if not squares.any():
                 continue
+
             means = _window_sums(slip, distances).sum(0) / counts
             together = _correlation(slip, size, self.farthest)
             sums = _window_sums(squares, distances).sum(0) - 2 * together.real
@@ -172,6 +177,7 @@ class Spreads:
                 # |z|^2 - 1, which is 0 but for rounded tables
                 excess = 2 * slip.real + squares
                 sums += _correlation(excess, size, self.farthest).real
+
             offset = means + together / counts
             total += sums / counts - np.abs(offset) ** 2
         self._variances = np.maximum(total / self.chain.spectrum.pairs, 0.0)
@@ -215,6 +221,7 @@ class Spreads:
         """Return what rounding the rotation and the score adds to the variance."""
         random = np.random.default_rng(self.seed)
         pairs = self.chain.spectrum.pairs
+
         added = []
         for group in range(GROUPS):
             vectors = draw(DRAWS, pairs, "random", seed=self.seed * GROUPS + group)
@@ -222,6 +229,7 @@ class Spreads:
             distance = 1 + math.floor(share * self.farthest)
             distance = min(distance, self.length - 1)
             keys = self._draw_places(random, distance, DRAWN_PLACES)
+
             both = (
                 scores(chain, vectors, keys + distance, keys).var(axis=1, ddof=1)
                 for chain in (self.chain, self.stored)

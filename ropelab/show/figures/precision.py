@@ -34,10 +34,12 @@ def draw(tables: Tables) -> dict[str, Figure]:
     figures = {}
     casts = tables["casts"]
     growth = tables["growth"]
+
     stages = casts[casts["kind"] == "stage"]
     rises = (growth["max_angle_error_rad"] > 0).any()
     if rises and stages.empty:
         figures["angle_error"] = _growth(growth)
+
     if "neighbours" in tables:
         figures["resolution"] = _resolution(tables["neighbours"])
     if (tables["spread"]["score_spread"] > NO_SPREAD).any():
@@ -48,6 +50,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
         figures["collisions"] = _collisions(tables["collisions"], tables["resolution"])
     if rises and len(stages):
         figures["angle_error"] = _growth_by_stage(growth)
+
     drift = tables["drift"]
     if (drift["rms_score_change"] > 0).any():
         rows = drift[(drift["alignment"] == "random") & (drift["status"] == "ok")]
@@ -148,6 +151,7 @@ def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
     codes = (
         table[["scheme", "component"]].drop_duplicates().to_numpy(dtype=str).tolist()
     )
+
     found = [panel for panel in PANELS if panel[:2] in codes]
     found = found or [
         (scheme, channel, f"{scheme}:\n{channel}") for scheme, channel in codes[:4]
@@ -155,6 +159,7 @@ def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
     figure, axes = shapes.panels(
         1, len(found), (2 + 2.2 * len(found), 4.2), sharey=True
     )
+
     for ax, (scheme, channel, title) in zip(axes[0], found, strict=True):
         rows = table[(table["scheme"] == scheme) & (table["component"] == channel)]
         for name, group in shapes.each(rows, "format"):
@@ -169,8 +174,10 @@ def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
             ax.text(
                 0.5, 0.5, "none, in\nany format", transform=ax.transAxes, ha="center"
             )
+
     axes[0][0].set_ylabel("neighbours with the same code, %")
     shapes.legend_outside(axes[0][-1])
+
     worst = resolution.groupby(["scheme", "component"])["adjacent_collisions"].max()
     usual = worst.get(("rope", "vector")) == 0 and worst.get(("single", "pair"), 0) > 0
     finding = (
@@ -241,6 +248,7 @@ def _growth(growth: pd.DataFrame) -> Figure:
     line.
     """
     figure, ax = shapes.new_axes((9, 4.5))
+
     alike: dict[tuple[float, ...], list[str]] = {}
     found = dict(shapes.each(growth, "name"))
     for name, rows in found.items():
@@ -248,6 +256,7 @@ def _growth(growth: pd.DataFrame) -> Figure:
     _growth_lines(
         ax, {"\n  = ".join(names): found[names[0]] for names in alike.values()}
     )
+
     worst = growth.groupby("name")["max_angle_error_rad"].max()
     right = (
         f"{(worst <= TOLERANCE).sum()} of {len(worst)} keep every angle below"
@@ -262,11 +271,14 @@ def _growth(growth: pd.DataFrame) -> Figure:
 def _growth_by_stage(growth: pd.DataFrame) -> Figure:
     stages = list(shapes.each(growth[growth["max_angle_error_rad"] > 0], "stage"))
     figure, axes = shapes.panels(1, len(stages), (10, 4.2), sharex=True, sharey=True)
+
     for ax, (stage, rows) in zip(axes[0], stages, strict=True):
         _growth_lines(ax, dict(shapes.each(rows, "format")))
         ax.set_title(f"{stage} rounded")
+
     axes[0][0].set_ylabel("worst angle error, rad")
     shapes.legend_outside(axes[0][-1])
+
     errors = growth.groupby(["stage", "format"])["max_angle_error_rad"]
     grow = ((errors.max() == 0) | (errors.first() < errors.max())).all()
     rounded = listed([PHASE[stage] for stage, _ in stages], "or")
@@ -315,6 +327,7 @@ def _score_drift(rows: pd.DataFrame) -> Figure:
             name,
             band,
         )
+
     shapes.token_axis(ax)
     largest = rows.groupby("name")["rms_score_change"].max()
     usual = largest.get("inv_freq=bfloat16", math.inf) < UNSEEN < largest.median()
@@ -322,6 +335,7 @@ def _score_drift(rows: pd.DataFrame) -> Figure:
     question = (
         "A score should depend on the distance only: how far does a shift move it?"
     )
+
     ax.set(
         yscale="log",
         xlabel="shift of query and key, tokens",

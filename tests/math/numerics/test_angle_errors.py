@@ -12,7 +12,7 @@ from ropelab.math.numerics.angle_errors import (
     first_beyond,
     worst,
     worst_by_octave,
-    wrapped,
+    wrap_angle,
 )
 from ropelab.math.numerics.casts import PRESETS, STAGES, parse_cast
 from ropelab.math.numerics.chain import Chain, span
@@ -36,7 +36,7 @@ PLANS = {
 )
 def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length):
     chain = Chain(PLANS[name], rope(32))
-    everything_ = wrapped(chain.angle_errors(span(offset, offset + length)))
+    everything_ = wrap_angle(chain.angle_errors(span(offset, offset + length)))
     for found in worst_by_octave(chain, offset, length):
         part = everything_[:, found.start - offset : found.stop - offset]
         at_place = part[found.pair, found.position - found.start].item()
@@ -55,7 +55,7 @@ def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length)
 @pytest.mark.parametrize("name", PLANS)
 def test_the_first_bad_position_is_the_first(name):
     chain = Chain(PLANS[name], rope(32, 1e4))
-    errors = wrapped(chain.angle_errors(span(0, 5000))).max(0)
+    errors = wrap_angle(chain.angle_errors(span(0, 5000))).max(0)
     for tolerance in (1e-6, 1e-2, 1.0):
         bad = np.flatnonzero(~(errors <= tolerance))
         expected = int(bad[0]) if bad.size else None
@@ -90,4 +90,4 @@ def test_float16_positions_overflow_where_the_format_ends():
 def test_wrapping_gives_the_distance_on_the_circle():
     angles = np.linspace(-50, 50, 1001)
     expected = np.arccos(np.cos(angles))
-    np.testing.assert_allclose(wrapped(angles.copy()), expected, atol=1e-7)
+    np.testing.assert_allclose(wrap_angle(angles.copy()), expected, atol=1e-7)

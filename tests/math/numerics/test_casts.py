@@ -36,7 +36,7 @@ def test_a_plan_differs_from_exact_in_what_it_names():
 def test_repairing_every_stage_and_rule_gives_the_exact_plan():
     plan = parse_cast("all=float16,frequencies=float32_pow,angles=recurrence")
     for name, _ in plan.inexact():
-        plan = plan.repaired(name)
+        plan = plan.repair(name)
     assert plan == CastPlan()
 
 

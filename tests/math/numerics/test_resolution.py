@@ -126,7 +126,7 @@ def test_coarse_angles_are_counted_by_their_steps():
 def test_equal_hashes_of_different_encodings_are_counted_apart(monkeypatch):
     encoding = ENCODINGS["rope vector"]
     monkeypatch.setattr(
-        resolution, "mixed", lambda keys, seed=None: np.zeros_like(keys[0])
+        resolution, "mix_bits", lambda keys, seed=None: np.zeros_like(keys[0])
     )
     positions = span(0, 500)
     same_hash = np.zeros(500, dtype=np.int64)
@@ -188,4 +188,6 @@ def test_a_single_number_is_hashed_without_loss():
         [(~(int(key) * odd) * inverse) % 2**64 for key in keys], dtype=np.uint64
     )
     both = np.concatenate([keys, partners.view(np.int64)])
-    assert np.unique(resolution.mixed(both[None])).size == np.unique(both).size == 2000
+    assert (
+        np.unique(resolution.mix_bits(both[None])).size == np.unique(both).size == 2000
+    )

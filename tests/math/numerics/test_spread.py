@@ -39,7 +39,9 @@ def directly(chain: Chain, offset: int, length: int, distance: int) -> float:
 )
 def test_every_distance_has_the_variance_of_the_definition(cast):
     found = spreads(cast, 1e4, 600, offset=1500)
-    every = [found.at(distance).value for distance in range(1, found.farthest + 1)]
+    every = [
+        found.at_distance(distance).value for distance in range(1, found.farthest + 1)
+    ]
     expected = [directly(found.chain, 1500, 600, d) for d in range(1, 451)]
     assert every == pytest.approx(expected, rel=1e-4)
     overall = found.overall()
@@ -58,7 +60,7 @@ PUBLISHED = {
 def test_the_spread_by_distance_is_the_known_one(stage):
     found = spreads(f"{stage}=bfloat16", 1e6, 131072)
     distances = (1, 16, 64, 256, 1024, 8192, 49152)
-    values = [found.at(distance).value for distance in distances]
+    values = [found.at_distance(distance).value for distance in distances]
     assert values == pytest.approx(PUBLISHED[stage], abs=0.006)
     assert round(found.overall().value, 2) == {"angle": 0.60, "position": 0.58}[stage]
 
@@ -70,7 +72,7 @@ def test_random_vectors_spread_as_much_as_the_formula_says(cast):
     drawn = draw(200, 32, "random", seed=3)
     rows = scores(found.chain, drawn, places + distance, places)
     simulated = math.sqrt(rows.var(axis=1).mean())
-    assert found.at(distance).value == pytest.approx(simulated, rel=0.05)
+    assert found.at_distance(distance).value == pytest.approx(simulated, rel=0.05)
 
 
 # Spreads measured with another draw of vectors, distances and places; heads of 64.
@@ -120,10 +122,10 @@ def test_what_is_rounded_after_the_table_has_an_interval(cast):
 
 def test_long_ranges_are_sampled_and_say_so(monkeypatch):
     exact = spreads("angle=bfloat16", 1e6, 8192)
-    value, at = exact.overall().value, exact.at(100).value
+    value, at = exact.overall().value, exact.at_distance(100).value
     monkeypatch.setattr(spread, "WHOLE", 100)
     drawn = spreads("angle=bfloat16", 1e6, 8192)
-    overall, there = drawn.overall(), drawn.at(100)
+    overall, there = drawn.overall(), drawn.at_distance(100)
     assert overall.low < value < overall.high
     assert there.low < at < there.high
     assert overall.high - overall.low < 0.1 * value
