@@ -15,7 +15,7 @@ from typing import Any
 from ropelab.readers.families import ROTATED, UNROTATED, table, unrotated
 from ropelab.readers.gguf import Length, read_header
 from ropelab.readers.spec import short
-from ropelab.readers.trace import language_part, rope_paths
+from ropelab.readers.trace import MAXIMUM, language_part, rope_paths
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, check_regular, parse
 
@@ -99,6 +99,7 @@ def from_json(name: str, raw: bytes) -> Document:
             raise InputError(
                 f"{name}: model_type must be a name, not {short(part['model_type'])}"
             )
+    refuse_images(name, config, text)
     if why := unrotated(text):
         raise InputError(f"{name} has no rotary positions: {why}")
     sized = any(
@@ -109,6 +110,24 @@ def from_json(name: str, raw: bytes) -> Document:
     if text.get("model_type") not in ROTATED and not (sized and rotates):
         raise InputError(f"{name} has no keys of a model with rotary positions")
     return Document(name, "config", config, encoding=encoding)
+
+
+def refuse_images(
+    name: str, config: Mapping[str, Any], text: Mapping[str, Any]
+) -> None:
+    """Raise InputError for a model of images alone, whose positions have several axes."""
+    kind = config.get("_class_name")
+    if isinstance(kind, str):
+        raise InputError(
+            f"{name} is a file of diffusers ({short(kind)}), which rotates by axes of an"
+            " image; ask ropelab freqs about each axis by its width and base"
+        )
+    sized = {"patch_size", "image_size", "patch_embed"} & text.keys()
+    if sized and "vocab_size" not in text and MAXIMUM not in text:
+        raise InputError(
+            f"{name} is a model of images ({short(text.get('model_type', ''))}), whose"
+            " positions are rows and columns; a file with a language model is read"
+        )
 
 
 def from_params(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -185,7 +185,10 @@ class Reader:
         # Sliding-window layers have a base of their own, and but for ModernBERT are
         # never scaled.
         full, scaled = specs["all"], trace.family.local_scaled
-        base = number(trace.get(local, full.base if usual is None else usual), local)
+        base = trace.get(local, full.base if usual is None else usual)
+        if base is None and scaled:
+            base = full.base  # ModernBERT's layers then take the global one
+        base = number(base, local)
         sliding = (
             replace(full, base=base, base_source="") if scaled else full.unscaled(base)
         )

@@ -80,7 +80,7 @@ def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -
 Outcome = Literal["read", "refused", "not modelled"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reading:
     """A configuration as one runtime reads it: a spec per layer type, or the reason for
     none.
@@ -92,6 +92,16 @@ class Reading:
     outcome: Outcome
     problem: str
     model_type: str
+
+    def __repr__(self) -> str:
+        if self.outcome != "read":
+            return f"<{self.runtime.name}: {self.outcome}, {self.problem}>"
+        layers = ", ".join(
+            f"{layer}: {spec.method}, base {spec.base:g}, {spec.rotary_dim} of"
+            f" {spec.head_dim} features"
+            for layer, spec in self.layers.items()
+        )
+        return f"<{self.runtime.name} {self.runtime.version}: {layers}>"
 
     @property
     def main(self) -> RopeSpec | None:

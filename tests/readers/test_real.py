@@ -16,8 +16,8 @@ import yaml
 
 from ropelab.audit.audited import audit
 from ropelab.audit.emit import emit
-from ropelab.conformance.check import diagnose, probes
-from ropelab.conformance.expected import Expected
+from ropelab.conformance.check import diagnose
+from ropelab.conformance.expected import Expected, choose_positions
 from ropelab.conformance.observed import ask_module, build_rotary
 from ropelab.math.scaling import Yarn
 from ropelab.readers import registry
@@ -184,7 +184,7 @@ def test_the_patched_file_takes_effect_in_transformers(
     # SGLang alone has attn_factor; no file here needs it.
     wanted = Expected(done.wanted, context, {})
     observed = ask_module(
-        build_rotary(tmp_path), wanted.spec, probes(wanted), "float32"
+        build_rotary(tmp_path), wanted.spec, choose_positions(wanted), "float32"
     )
     found = diagnose(observed, wanted, 0.01)
     assert not found.wrong, found.answer
