@@ -253,68 +253,108 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     """Raise NotModelledError for types that a release lacks, and keys that no reader
     computes.
     """
+    refuse_unread_key(runtime, trace)
+    named = list_named(runtime, trace)
+    refuse_missing_part(runtime, trace, named)
+
+    outer = str(trace.whole.get("model_type") or "")
+    kinds = [kind for kind in (outer, trace.model_type) if kind]
+    # A GGUF file was converted already.
+    if "attention.head_count" not in trace.text:
+        refuse_unread_class(runtime, trace, kinds, named)
+
+    # A release whose name is in read_by runs code that comes with the weights.
+    if runtime.name in trace.family.read_by:
+        return
+    release = runtime.release if runtime.classed else runtime.version
+    known = RELEASES.get(release, kinds)
+    for kind in reversed(kinds):
+        if kind not in known:
+            raise NotModelledError(
+                f"'{short(kind)}' is not in that release; the model's own code was not"
+                " read"
+            )
+
+
+def refuse_unread_key(runtime: Runtime, trace: Trace) -> None:
+    """Raise NotModelledError for a key of which a row says that it is not computed."""
     family = trace.family
-    usual = head_dim_of(trace, ()) if family.unread_odd else family.unread_usual
-    given = trace.get(family.unread_key) if family.unread_key else "any"
+    usual = family.unread_usual
+    if family.unread_odd:
+        usual = head_dim_of(trace, ())
+    given = "any"
+    if family.unread_key:
+        given = trace.get(family.unread_key)
     if family.unread and given not in (None, usual):
         raise NotModelledError(f"'{family.name}' has {family.unread}")
     if family.read_by and runtime.name not in family.read_by:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
+
+
+def list_named(runtime: Runtime, trace: Trace) -> list[str]:
+    """Return the architectures that a file names for a runtime."""
+    places = [trace.whole]
+    if runtime.name == "llama.cpp":
+        places.append(trace.text)  # its converter looks into the language part
+    named = []
+    for place in places:
+        names = place.get("architectures")
+        if isinstance(names, list):
+            named += [name for name in names if isinstance(name, str)]
+    return named
+
+
+def refuse_missing_part(runtime: Runtime, trace: Trace, named: list[str]) -> None:
+    """Raise NotModelledError for a whole without the part of its language model."""
     outer = str(trace.whole.get("model_type") or "")
+    if outer not in families.CLASSES["texts"]:
+        return
     part = families.PARTS.get(outer)
-    # llama.cpp's converter looks into the language part.
-    places = (
-        (trace.whole, trace.text) if runtime.name == "llama.cpp" else (trace.whole,)
-    )
-    lists = [
-        found for each in places if isinstance(found := each.get("architectures"), list)
-    ]
-    named = [name for found in lists for name in found if isinstance(name, str)]
-    own = {*named} & {*families.READ_FLAT.get(runtime.name, ())}
-    flat = own or family.flat or trace.prefix or outer in families.CLASSES["flat"]
-    if outer in families.CLASSES["texts"] and not (
-        trace.prefix.startswith(part) if part else flat
-    ):
-        part = part or "text_config"
+    if part:
+        has_part = trace.prefix.startswith(part)
+    else:
+        own = {*named} & {*families.READ_FLAT.get(runtime.name, ())}
+        reads_flat = own or trace.family.flat or outer in families.CLASSES["flat"]
+        has_part = bool(trace.prefix or reads_flat)
+    if not has_part:
         raise NotModelledError(
-            f"'{outer}' has its language model in {part}, which is missing"
+            f"'{outer}' has its language model in {part or 'text_config'}, which is"
+            " missing"
         )
-    kinds = [kind for kind in (outer, trace.model_type) if kind]
-    # a GGUF file was converted already
-    of_file = "attention.head_count" not in trace.text
-    # and rotates all the same (Jina v3)
-    if of_file and family.name in families.UNROTATED:
+
+
+def refuse_unread_class(
+    runtime: Runtime, trace: Trace, kinds: list[str], named: list[str]
+) -> None:
+    """Raise NotModelledError for code that a runtime lacks, or that was not read."""
+    family = trace.family
+    name = short(family.name)
+    # Some of these rotate all the same (Jina v3).
+    if family.name in families.UNROTATED:
         raise NotModelledError(
-            f"'{family.name}' rotates in code of its own, which was not read"
+            f"'{name}' rotates in code of its own, which was not read"
         )
-    if of_file and not family.known and family.name in families.UNASKED:
-        raise NotModelledError(f"the class of '{family.name}' was not read")
-    if (kinds or named) and of_file and not listed(runtime.name, kinds[:1], named):
-        more = (
-            "; where transformers has a class, that one runs" if runtime.backed else ""
-        )
-        raise NotModelledError(
-            f"'{short([*kinds, *named][0])}' is not in that release{more}"
-        )
+    if family.name in families.UNASKED and not family.known:
+        raise NotModelledError(f"the class of '{name}' was not read")
+
+    if (kinds or named) and not listed(runtime.name, kinds[:1], named):
+        missing = f"'{short([*kinds, *named][0])}' is not in that release"
+        if runtime.backed:
+            missing += "; where transformers has a class, that one runs"
+        raise NotModelledError(missing)
     if trace.served.unread:
         raise NotModelledError(trace.served.unread)
-    if of_file and family.name and not described(runtime, trace):
-        raise NotModelledError(f"the class of '{short(family.name)}' was not read")
-    widths = {"rotary_dim", "rotary_pct", "rope_pct"} - {
-        family.width_key,
-        *family.partial_keys,
-    }
-    share = [key for key in sorted(widths) if trace.text.get(key) not in (None, 1)]
-    if of_file and share and family.name and not family.known:
-        raise NotModelledError(
-            f"'{short(family.name)}' has {share[0]}, in code of its own"
-        )
-    # A release whose name is in read_by runs code that comes with the weights.
-    release = runtime.release if runtime.classed else runtime.version
-    known = kinds if runtime.name in family.read_by else RELEASES.get(release, kinds)
-    if unknown := [kind for kind in reversed(kinds) if kind not in known]:
-        problem = f"'{short(unknown[0])}' is not in that release"
-        raise NotModelledError(f"{problem}; the model's own code was not read")
+    if not family.name:
+        return
+    if not described(runtime, trace):
+        raise NotModelledError(f"the class of '{name}' was not read")
+
+    if family.known:
+        return
+    read = {family.width_key, *family.partial_keys}
+    for key in sorted({"rotary_dim", "rotary_pct", "rope_pct"} - read):
+        if trace.text.get(key) not in (None, 1):
+            raise NotModelledError(f"'{name}' has {key}, in code of its own")
 
 
 def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
