@@ -114,6 +114,7 @@ def test_every_stage_is_rounded_in_every_format(small):
     assert not stages.loc[~before_the_cosine, "grows_with_position"].any()
 
 
+@pytest.mark.slow
 def test_one_frequency_at_a_million_tokens_is_claim_seven():
     rows = tables_of(length=131072, components=["cos", "pair"], schemes=["single"])[
         "resolution"
@@ -130,6 +131,7 @@ def test_one_frequency_at_a_million_tokens_is_claim_seven():
         assert found[name, "pair"]["adjacent_collisions"] > 0.9 * 131072
 
 
+@pytest.mark.slow
 def test_many_frequencies_keep_every_position_apart_even_in_bfloat16():
     rows = tables_of(length=131072, components=["vector"], schemes=["rope"])[
         "resolution"
@@ -154,6 +156,7 @@ def million() -> dict[str, pd.DataFrame]:
     return tables_of(length=131072, long_lengths=[2**20])
 
 
+@pytest.mark.slow
 def test_the_answer_begins_with_one_frequency_and_many(million):
     said = body.answer(million).split(". ")
     assert said[0].startswith("Many frequencies tell all positions apart in float32")
@@ -172,6 +175,7 @@ def test_the_answer_begins_with_one_frequency_and_many(million):
     )
 
 
+@pytest.mark.slow
 def test_the_short_table_compares_one_frequency_with_many(million):
     shown = body.summary(million).set_index("neighbours_that_look_equal").round(1)
     assert shown.to_dict("index") == {
@@ -186,6 +190,7 @@ def test_the_short_table_compares_one_frequency_with_many(million):
     }
 
 
+@pytest.mark.slow
 def test_the_limits_of_one_frequency_and_of_pairs_are_bracketed(million):
     limits = million["limits"].set_index(["scheme", "format"])
     kept = limits["longest_kept_period_tokens"]["single"]
@@ -226,6 +231,7 @@ def test_formats_and_schemes_change_what_is_shown():
     assert "only_this_is_rounded" in body.summary(tables_of(schemes=[]))
 
 
+@pytest.mark.slow
 def test_the_second_table_has_a_row_per_stage(million) -> None:
     shown = body.further(million)["casts"].set_index("only_this_is_rounded")
     assert len(shown) == 6
