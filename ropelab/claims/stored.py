@@ -48,21 +48,19 @@ class Tally:
         if total == 0:
             return "not compared"
         if total == 1:
-            return (
-                "better"
-                if self.better
-                else "worse"
-                if self.worse
-                else "within the noise"
-            )
+            if self.better:
+                return "better"
+            return "worse" if self.worse else "within the noise"
         return f"better at {self.better}, worse at {self.worse} of {total} distances"
 
-    def add_to(self, found: Findings, what: str, asks: str = "better") -> None:
+    def add_to(self, findings: Findings, what: str, asks: str = "better") -> None:
         """Add the answer to a question about the places; open where nothing was
         compared.
         """
         # Differences within the noise refute nothing.
-        better = None if self.better == self.worse == 0 else self.better > self.worse
+        better: bool | None = None
+        if self.better or self.worse:
+            better = self.better > self.worse
         answers: dict[str, tuple[Role, bool | None, int | None]] = {
             "better": ("part", better, self.better - self.worse),
             "nowhere worse": ("limit", self.worse == 0, self.worse),
@@ -71,9 +69,9 @@ class Tally:
         }
         role, agrees, value = answers[asks]
         if self == Tally(0, 0, 0):
-            found.missing(what, self.text)
+            findings.missing(what, self.text)
         else:
-            found.add(role, what, self.text, agrees, value)
+            findings.add(role, what, self.text, agrees, value)
 
 
 def count_of_seeds(learned: Sequence[bool]) -> str:
@@ -83,7 +81,8 @@ def count_of_seeds(learned: Sequence[bool]) -> str:
 
 def tally(winners: pd.Series, name: str) -> Tally:
     """Count a column that names the better one of each pair, or `~`."""
-    better, ties = int((winners == name).sum()), int((winners == "~").sum())
+    better = int((winners == name).sum())
+    ties = int((winners == "~").sum())
     return Tally(better, len(winners) - better - ties, ties)
 
 
@@ -96,13 +95,17 @@ def opposite(agrees: bool | None) -> bool | None:
     return None if agrees is None else not agrees
 
 
-def reaches(found: Interval, least: float) -> bool | None:
+def reaches(interval: Interval, least: float) -> bool | None:
     """Compare an interval with a threshold; None where it contains it or was not
     measured.
     """
-    if math.isnan(found.low):
+    if math.isnan(interval.low):
         return None
-    return True if found.low >= least else False if found.high < least else None
+    if interval.low >= least:
+        return True
+    if interval.high < least:
+        return False
+    return None
 
 
 def in_context(table: pd.DataFrame, place: str, longest: bool = True) -> pd.DataFrame:
@@ -112,10 +115,9 @@ def in_context(table: pd.DataFrame, place: str, longest: bool = True) -> pd.Data
     # Runs with a single context have no such column.
     if "context_tokens" not in table:
         return table
-    contexts = table.groupby(place)["context_tokens"]
-    return table[
-        table["context_tokens"] == contexts.transform("max" if longest else "min")
-    ]
+    end = "max" if longest else "min"
+    chosen = table.groupby(place)["context_tokens"].transform(end)
+    return table[table["context_tokens"] == chosen]
 
 
 class Trained:
@@ -137,11 +139,14 @@ class Trained:
     def quality(self) -> tuple[int, ...]:
         """A rank that is larger for the run that should decide."""
         seeds = len(self.config.get("seeds", ()))
+        # A run of copying and text answers more claims than a larger one of text alone.
+        tasks = 0
+        if not math.isnan(self.copies_within()):
+            tasks += 1
+        if "last_window" in self.tables:
+            tasks += 1
         return (
-            # A run of copying and text answers more claims than a larger one of text
-            # alone.
-            int(not math.isnan(self.copies_within()))
-            + int("last_window" in self.tables),
+            tasks,
             # A single model is an example, however large.
             int(seeds > 1),
             self.train_len,
@@ -159,7 +164,9 @@ class Trained:
         # Older runs and other versions of a lab lack some tables and columns.
         table = self.table(name)
         for column, value in where.items():
-            table = table[table[column] == value] if column in table else table.iloc[:0]
+            if column not in table:
+                return table.iloc[:0]
+            table = table[table[column] == value]
         return table
 
     def one(self, name: str, **where: Any) -> pd.Series | None:
@@ -207,13 +214,17 @@ class Methods(Trained):
         """Label a method at its smallest factor that covers the tested length, or its
         largest.
         """
-        chosen = [self.select(name, arm="zero_shot", method=method) for name in tables]
-        factors = {factor for rows in chosen for factor in rows.get("factor", ())} or {
-            1.0
-        }
+        factors: set[float] = set()
+        for name in tables:
+            rows = self.select(name, arm="zero_shot", method=method)
+            factors.update(rows.get("factor", ()))
+        if not factors:
+            return method_label(method, 1.0, arm)
+
         covering = [f for f in factors if f >= self.test_len / self.train_len]
-        factor = max(factors) if largest or not covering else min(covering)
-        return method_label(method, factor, arm)
+        if largest or not covering:
+            return method_label(method, max(factors), arm)
+        return method_label(method, min(covering), arm)
 
     def compared(self, a: str, b: str, metric: str) -> pd.DataFrame:
         """Select the comparisons of two rows under a metric, differences a - b."""
@@ -236,9 +247,10 @@ class Methods(Trained):
         0.
         """
         rows = self.compared(a, b, metric)
-        return bool(
-            len(rows) and (rows[["ci_low", "ci_high"]].abs() < CLOSE).all().all()
-        )
+        if rows.empty:
+            return False
+        close = rows[["ci_low", "ci_high"]].abs() < CLOSE
+        return bool(close.all().all())
 
     def loss(self, label: str, arm: str = "zero_shot") -> float:
         """Return the mean loss after the longest context, in nats per byte."""
@@ -286,12 +298,10 @@ class Methods(Trained):
             return mean_interval(())
         if place == "twice":
             distances = accuracy.index.to_numpy(dtype=int)
-            return self.level(
-                label, int(distances[abs(distances - 2 * self.train_len).argmin()])
-            )
-        return self.level(
-            label, accuracy.sort_values().index[-1 if place == "best" else 0]
-        )
+            nearest = abs(distances - 2 * self.train_len).argmin()
+            return self.level(label, int(distances[nearest]))
+        ranked = accuracy.sort_values().index
+        return self.level(label, ranked[-1] if place == "best" else ranked[0])
 
     def copies_within(self, name: str = "") -> float:
         mine = self.copies(name or self.plain, longest=False)
@@ -352,14 +362,12 @@ class Encodings(Trained):
 
     def _bounds_by_baseline(self, a: str, b: str, longest: bool) -> tuple[float, float]:
         # Wider than a paired comparison of the two.
-        found = (
-            self.end("comparisons", longest, encoding_a=n, metric="text loss")
-            for n in (a, b)
-        )
-        known = [row for row in found if row is not None and "ci_low" in row]
-        if len(known) < 2:
+        first = self.end("comparisons", longest, encoding_a=a, metric="text loss")
+        second = self.end("comparisons", longest, encoding_a=b, metric="text loss")
+        if first is None or second is None:
             return math.nan, math.nan
-        first, second = known
+        if "ci_low" not in first or "ci_low" not in second:
+            return math.nan, math.nan
         return first["ci_low"] - second["ci_high"], first["ci_high"] - second["ci_low"]
 
     def against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
@@ -436,11 +444,8 @@ def described(config: Mapping[str, Any]) -> str:
         layer = 4 * width * heads * head_dim + 8 * width**2
         size = f"{(layers * layer + 2 * BYTES * width) / 1e6:.1f} M"
     else:
-        size = (
-            f"about {n:g} M"
-            if (n := SIZES.get(str(config.get("preset"))))
-            else "unknown"
-        )
+        millions = SIZES.get(str(config.get("preset")))
+        size = f"about {millions:g} M" if millions else "unknown"
     amount = count_of(len(config.get("seeds", ())), "seed")
     base = f", base {config['base']:g}" if config.get("base", 1e4) != 1e4 else ""
     return f"{size} parameters, {amount}, trained at {config['train_len']} tokens{base}"
@@ -457,16 +462,15 @@ def largest_first(kind: type[R], runs: Sequence[Stored]) -> list[R]:
     return sorted(usable, key=lambda run: run.quality, reverse=True)
 
 
-def guard(found: Findings, run: Trained, *names: str) -> None:
+def guard(findings: Findings, run: Trained, *names: str) -> None:
     """Leave the last finding open if one of the models named did not learn the task."""
-    learned = {name: run.copies_within(name) for name in names}
-    weak = [
-        f"{name} ({copied:.2f})"
-        for name, copied in learned.items()
-        if not copied >= LEARNED
-    ]
-    if weak and not found.findings[-1].missing:
-        found.leave_open(f"did not learn to copy: {', '.join(weak)}", mute=True)
+    weak = []
+    for name in names:
+        copied = run.copies_within(name)
+        if not copied >= LEARNED:
+            weak.append(f"{name} ({copied:.2f})")
+    if weak and not findings.findings[-1].missing:
+        findings.leave_open(f"did not learn to copy: {', '.join(weak)}", mute=True)
 
 
 def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
@@ -476,22 +480,26 @@ def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
 
     def decorate(add_findings: Check) -> Check:
         @wraps(add_findings)
-        def check(found: Findings, runs: Sequence[Stored] = (), **inputs: Any) -> None:
+        def check(
+            findings: Findings, runs: Sequence[Stored] = (), **inputs: Any
+        ) -> None:
             answers = []
             for run in largest_first(kind, runs):
-                answer = Findings(found.expected, described(run.config))
+                answer = Findings(findings.expected, described(run.config))
                 copied = run.copies_within()
                 if copied >= LEARNED:
                     add_findings(answer, run, **inputs)
                 else:
-                    what = (
-                        f"copy accuracy of {run.plain} inside the trained length"
-                        f" {run.train_len}"
-                    )
-                    low = f"{copied:.2f}, below {LEARNED}"
-                    answer.missing(what, "not measured" if math.isnan(copied) else low)
+                    length = f"the trained length {run.train_len}"
+                    what = f"copy accuracy of {run.plain} inside {length}"
+                    measured = f"{copied:.2f}, below {LEARNED}"
+                    if math.isnan(copied):
+                        measured = "not measured"
+                    answer.missing(what, measured)
                 answers.append(answer)
-            found.best_of(answers, "a stored run that tests beyond its trained length")
+            findings.best_of(
+                answers, "a stored run that tests beyond its trained length"
+            )
 
         return check
 

@@ -60,6 +60,7 @@ def bound_predicts(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     if below.empty:
         findings.missing("trained bases that the bound speaks about")
         return
+
     failing = int(below["agrees"].astype(bool).sum())
     worse = int((below["outcome"] != "retrieves where failure was predicted").sum())
     low = int((below["text_ci_high_nats_per_byte"] < LOW_LOSS).sum())
@@ -95,16 +96,16 @@ def places_are_lost(
             rows = run.rows(name)
             rows = rows[rows["label"] == run.label(method, tables=(name,))]
             shares = rows.groupby(["context_tokens", "seed"])["accuracy"].mean()
-            lengths = run.train_len, run.test_len
-            within, beyond = (
-                mean_interval(shares.get(length, ())) for length in lengths
-            )
+            within = mean_interval(shares.get(run.train_len, ()))
+            beyond = mean_interval(shares.get(run.test_len, ()))
+
             inside = f"{within.value:.2f} in {run.train_len}"
             if not within.value >= LEARNED:
                 answer.missing(f"models that learned {task}", inside)
                 continue
-            works = stored.reaches(beyond, FAILS)
-            agrees = stored.opposite(works) if asks == "fails" else works
+            agrees = stored.reaches(beyond, FAILS)
+            if asks == "fails":
+                agrees = stored.opposite(agrees)
             what = f"{task}, {method}, right in {run.test_len} tokens ({inside})"
             shown = f"{beyond.value:.2f} [{beyond.low:.2f}, {beyond.high:.2f}]"
             answer.add(role, what, shown, agrees, beyond.value)
@@ -183,7 +184,9 @@ def _against(
     asks: str = "better",
     what: str = "{}",
 ) -> None:
-    a, b = (run.label(x.removesuffix(DOUBLED), x.endswith(DOUBLED)) for x in (a, b))
+    a = run.label(a.removesuffix(DOUBLED), a.endswith(DOUBLED))
+    b = run.label(b.removesuffix(DOUBLED), b.endswith(DOUBLED))
+
     if on == "copying":
         shares = f"{run.copies_beyond(a):.2f} and {run.copies_beyond(b):.2f}"
         where = f"at copying beyond {run.train_len} tokens ({shares})"
@@ -206,13 +209,14 @@ def _copies(
     asks: str = "works",
 ) -> None:
     copied = run.level_at(run.label(a), at)
-    role = ROLES[asks]
-    fails = stored.opposite(stored.reaches(copied, FAILS))
-    agrees = fails if asks == "fails" else stored.reaches(copied, WORKS)
+    if asks == "fails":
+        agrees = stored.opposite(stored.reaches(copied, FAILS))
+    else:
+        agrees = stored.reaches(copied, WORKS)
 
     shown = f"{copied.value:.2f} [{copied.low:.2f}, {copied.high:.2f}]"
     what = what.format(a=run.label(a), twice=2 * run.train_len)
-    findings.add(role, what, shown, agrees, copied.value)
+    findings.add(ROLES[asks], what, shown, agrees, copied.value)
 
 
 @claim("low-perplexity-enough")
@@ -222,48 +226,53 @@ def low_loss_means_retrieval(findings: Findings, run: stored.Methods) -> None:
     # The sliding window is left out: it cannot see far by construction.
     labels = [x for x in run.rows("last_window")["label"].unique() if x != WINDOW]
     rows = [(x, run.loss(x), run.copies_beyond(x)) for x in labels]
-    read = pd.DataFrame(rows, columns=["label", "loss", "accuracy"]).dropna(
-        subset="loss"
-    )
+    table = pd.DataFrame(rows, columns=["label", "loss", "accuracy"])
+    read = table.dropna(subset="loss")
     measured = read.dropna()
     if measured.empty or run.table("comparisons").empty:
         findings.missing("methods that were measured on text and copying and compared")
         return
+
     best = read.sort_values("loss", kind="stable")["label"].iloc[0]
-    # No significant difference is not equality: the whole interval must be near 0.
-    rivals = read[[run.against(best, x, TEXT).better == 0 for x in read["label"]]]
+    unbeaten = [run.against(best, x, TEXT).better == 0 for x in read["label"]]
+    rivals = read[unbeaten]
     copying = measured["accuracy"].max()
-    open_ = rivals[~(rivals["accuracy"] >= copying / 2)]
-    blind = [
-        x for x in open_.dropna()["label"] if x == best or run.equal(best, x, TEXT)
-    ]
-    each = (
-        f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}"
-        for x in open_.itertuples()
-    )
+    # Those that were not asked to copy are among them.
+    poor = rivals[~(rivals["accuracy"] >= copying / 2)]
+    # No significant difference is not equality: the whole interval must be near 0.
+    blind = []
+    for label in poor.dropna()["label"]:
+        if label == best or run.equal(best, label, TEXT):
+            blind.append(label)
+    agrees: bool | None = True
+    if blind:
+        agrees = False
+    elif len(poor):
+        agrees = None
 
     what = (
         f"of {len(rivals)} that none beats on text after {run.test_len} tokens, those"
         f" that copy less than half as well as the best ({copying:.2f}), or were not"
         " asked"
     )
+    each = [
+        f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}"
+        for x in poor.itertuples()
+    ]
     shown = ", ".join(each) or "none"
-    if len(open_) and not blind:
+    if agrees is None:
         shown += f"; not shown to read as well as {best} (within {CLOSE})"
-    findings.part(
-        what, shown, False if blind else None if len(open_) else True, len(blind)
-    )
+    findings.part(what, shown, agrees, len(blind))
+
     losses = measured["loss"]
     accuracies = measured["accuracy"]
     # Spearman's correlation is not defined where one of them is always the same.
-    varied = min(losses.nunique(), accuracies.nunique()) > 1
-    correlation = (
-        -float(losses.corr(accuracies, method="spearman")) if varied else math.nan
-    )
+    correlation = math.nan
+    if min(losses.nunique(), accuracies.nunique()) > 1:
+        correlation = -float(losses.corr(accuracies, method="spearman"))
     what = "rank correlation of low loss and copying"
-    findings.limit(
-        what, f"{correlation:.2f}", stored.at_least(correlation, WORKS), correlation
-    )
+    agrees = stored.at_least(correlation, WORKS)
+    findings.limit(what, f"{correlation:.2f}", agrees, correlation)
 
 
 @claim("extension-beats-window")
@@ -277,15 +286,12 @@ def finetuned_beats_window(findings: Findings, run: stored.Methods) -> None:
     if math.isnan(run.loss(window, arm)):
         window = WINDOW
         arm = "zero_shot"
-    losses = (
-        f"{run.loss(yarn, 'finetuned'):.3f} and {run.loss(window, arm):.3f} nats per"
-        " byte"
-    )
 
-    what = (
-        f"{yarn} ({steps} steps) against {window} on text after {run.test_len} tokens"
-        f" ({losses})"
-    )
+    tuned_loss = run.loss(yarn, "finetuned")
+    window_loss = run.loss(window, arm)
+    losses = f"{tuned_loss:.3f} and {window_loss:.3f} nats per byte"
+    where = f"on text after {run.test_len} tokens ({losses})"
+    what = f"{yarn} ({steps} steps) against {window} {where}"
     run.against(yarn, window, TEXT).add_to(findings, what)
 
 
@@ -325,6 +331,7 @@ def reappears(
         rows = run.select("comparisons", metric=metric)
         if rows.empty or not run.copies_within() >= LEARNED:
             continue
+
         tuned_len = int(run.config.get("finetune_len") or run.test_len)
         at = rows["at_tokens"]
         # Copying is compared at twice the trained length; losses at the end of the text
@@ -334,8 +341,10 @@ def reappears(
             place = 2 * run.train_len
         elif outside:
             place = at[at > tuned_len].min()
+        elif finetuned:
+            place = at[at <= tuned_len].max()
         else:
-            place = at[at <= tuned_len].max() if finetuned else at.max()
+            place = at.max()
         rows = stored.in_context(rows[at == place], "at_tokens")
         factor = (tuned_len if finetuned else run.test_len) / run.train_len
         arm = "finetuned" if finetuned else "zero_shot"
@@ -344,10 +353,12 @@ def reappears(
         measured = known.issuperset(label for group in labels for label in group)
         if not measured or not factors[0] <= factor <= factors[1]:
             continue
+
         answer = Findings(models=stored.described(run.config))
-        for group in labels if equal else ():
-            for a, b in combinations(group, 2):
-                _compare(answer, rows, a, b, same=True)
+        if equal:
+            for group in labels:
+                for a, b in combinations(group, 2):
+                    _compare(answer, rows, a, b, same=True)
         for group, next_group in pairwise(labels):
             for a, b in product(group, next_group):
                 _compare(answer, rows, a, b, same=False)
@@ -355,14 +366,17 @@ def reappears(
     if not answers:
         findings.missing("a stored run that compares these methods")
         return
-    findings.models = answers[0][1].models
+
+    best_quality, first = answers[0]
     deciding = [
-        answer.findings for quality, answer in answers if quality == answers[0][0]
+        answer.findings for quality, answer in answers if quality == best_quality
     ]
-    findings.findings += [_agreed(alike) for alike in zip(*deciding, strict=True)]
+    findings.models = first.models
+    for alike in zip(*deciding, strict=True):
+        findings.findings.append(_unite(alike))
 
 
-def _agreed(alike: Sequence[Finding]) -> Finding:
+def _unite(alike: Sequence[Finding]) -> Finding:
     """Return the first of one finding in several runs, open if they do not decide
     alike.
     """
@@ -370,9 +384,8 @@ def _agreed(alike: Sequence[Finding]) -> Finding:
     if all(other.agrees == first.agrees for other in alike):
         return first
     shown = " and ".join(dict.fromkeys(one.measured for one in alike))
-    return replace(
-        first, agrees=None, measured=f"{shown}, by the comparisons beside it"
-    )
+    measured = f"{shown}, by the comparisons beside it"
+    return replace(first, agrees=None, measured=measured)
 
 
 def _label(name: str, factor: float, arm: str) -> str:
@@ -392,18 +405,21 @@ def _compare(
     row = between(rows, a, b).iloc[0]
     difference = float(row["difference"])
     better = str(row["verdict"])
-    agrees: bool | None
+    # A difference must be significant, and not so small that it is called equal.
+    apart = better != "~" and abs(difference) >= CLOSE
+    agrees: bool | None = None
     if same:
         # No significant difference is not equality: the whole interval must be near 0.
         furthest = max(abs(row["ci_low"]), abs(row["ci_high"]))
-        apart = better != "~" and abs(difference) >= CLOSE
-        agrees = True if furthest < CLOSE else False if apart else None
-    else:
-        # Either way a difference must be significant, and not so small that it is
-        # called equal.
-        agrees = {a: True, b: False}.get(better) if abs(difference) >= CLOSE else None
+        if furthest < CLOSE:
+            agrees = True
+        elif apart:
+            agrees = False
+    elif apart:
+        agrees = better == a
 
-    shown = f"{ ({a: '>', b: '<', '~': '~'}[better]) } ({difference:+.3f})"
+    sign = {a: ">", b: "<", "~": "~"}[better]
+    shown = f"{sign} ({difference:+.3f})"
     # What fails here after minutes of training refutes no published order.
     if agrees is False and row.get("status") == FAILING:
         agrees = None
@@ -544,8 +560,9 @@ def _harmless(row: pd.Series) -> bool | None:
     """Return True if a loss rises by HARMLESS at most; None if its interval leaves that
     open.
     """
-    decided = row["ci_high"] <= HARMLESS or row["ci_low"] > HARMLESS
-    return bool(row["ci_high"] <= HARMLESS) if decided else None
+    if row["ci_high"] <= HARMLESS:
+        return True
+    return False if row["ci_low"] > HARMLESS else None
 
 
 @claim("one-frequency-learned")

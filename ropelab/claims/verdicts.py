@@ -49,12 +49,10 @@ NEEDS = Resources(seconds=0.04, memory_bytes=600_000_000)
 
 
 def cells(config: ClaimsConfig) -> list[Cell]:
-    claims = [find(id_) for id_ in _needed(config)]
-    return [
-        _cell(claim, config)
-        for claim in claims
-        if not (claim.reads or _is_closed(claim))
-    ]
+    """Return a computation for each claim that needs no stored run."""
+    claims = [find(id_) for id_ in list_needed(config)]
+    computed = [c for c in claims if not c.reads and not _is_closed(c)]
+    return [_cell(claim, config) for claim in computed]
 
 
 def _is_closed(claim: Claim) -> bool:
@@ -66,68 +64,81 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Make the tables of the ledger: claims, findings, passages, questions, and
     figures' series.
     """
-    # A claim's verdict rests on the finding `decided_by`, `decided_at`, which has the
-    # full number. Many claims read the same runs, which are files.
-    stored = cache(values.stored)
-    found: dict[str, Findings] = {}
+    # Many claims read the same runs, which are files.
+    read_runs = cache(values.stored)
+    evidence: dict[str, Findings] = {}
     decided_from: dict[str, str] = {}
-    needed = _needed(config)
+    needed = list_needed(config)
     with values.context.progress("checking claims", total=len(needed)) as advance:
         for id_ in needed:
             claim = find(id_)
             if _is_closed(claim):
-                found[id_], decided_from[id_] = committed()[id_], CLOSED
+                evidence[id_] = committed()[id_]
+                decided_from[id_] = CLOSED
             elif claim.reads:
-                runs = tuple(stored(claim.reads))
-                found[id_] = claim.evidence(runs=runs)
-                if (not runs or found[id_].is_missing) and id_ in committed():
-                    found[id_] = replace(committed()[id_], expected=found[id_].expected)
+                runs = tuple(read_runs(claim.reads))
+                evidence[id_] = claim.evidence(runs=runs)
+                if evidence[id_].is_missing and id_ in committed():
+                    expected = evidence[id_].expected
+                    evidence[id_] = replace(committed()[id_], expected=expected)
                     decided_from[id_] = COMMITTED
             else:
                 series = dict(values[_cell(claim, config)])
                 text = series.pop("evidence")["evidence"].iloc[0]
-                found[id_] = Findings.from_json(text, series)
+                evidence[id_] = Findings.from_json(text, series)
             advance(1, note=id_)
+
     chosen = choose(config.id, config.source)
-    answers = [
-        {**_place(q.asked), "answer": q.answered(found), "claims": ", ".join(q.claims)}
-        for q in _asked(config)
-    ]
-    findings = [
-        {"id": claim.id, **asdict(one), "agrees": AGREES[one.agrees]}
-        for claim in chosen
-        for one in found[claim.id].findings
-    ]
-    claims = [
-        _row(claim, found[claim.id], decided_from.get(claim.id, HERE))
-        for claim in chosen
-    ]
+    claims = []
+    findings = []
+    for claim in chosen:
+        origin = decided_from.get(claim.id, HERE)
+        claims.append(_row(claim, evidence[claim.id], origin))
+        for one in evidence[claim.id].findings:
+            row = {"id": claim.id, **asdict(one), "agrees": AGREES[one.agrees]}
+            findings.append(row)
+
+    passages = _passages(chosen, config.source, evidence)
     made = {
         "claims": pd.DataFrame(claims),
         "findings": pd.DataFrame(findings, columns=FINDINGS),
-        "passages": pd.DataFrame(_passages(chosen, config.source, found)).astype(YEAR),
+        "passages": pd.DataFrame(passages).astype(YEAR),
     }
-    if answers:
+    if answers := _answers(config, evidence):
         made["questions"] = pd.DataFrame(answers).astype(YEAR)
     for claim in chosen:
-        made |= found[claim.id].series
+        made |= evidence[claim.id].series
     return {name: table for name, table in made.items() if len(table)}
 
 
-def _asked(config: ClaimsConfig) -> list[Question]:
-    return [
-        q for q in QUESTIONS if not config.id and config.source in ("", q.asked.source)
-    ]
+def _answers(
+    config: ClaimsConfig, evidence: Mapping[str, Findings]
+) -> list[dict[str, Any]]:
+    """Return a row for each question of the run, with its answer."""
+    rows = []
+    for question in list_questions(config):
+        row = _place(question.asked)
+        row["answer"] = question.answered(evidence)
+        row["claims"] = ", ".join(question.claims)
+        rows.append(row)
+    return rows
 
 
-def _needed(config: ClaimsConfig) -> list[str]:
+def list_questions(config: ClaimsConfig) -> list[Question]:
+    """List the questions of the chosen source, or of all; none beside a single
+    claim.
+    """
+    if config.id:
+        return []
+    return [q for q in QUESTIONS if config.source in ("", q.asked.source)]
+
+
+def list_needed(config: ClaimsConfig) -> list[str]:
     """List the claims of the run, then those that only answers to questions rest on."""
-    answering = [id_ for question in _asked(config) for id_ in question.claims]
-    return list(
-        dict.fromkeys(
-            [claim.id for claim in choose(config.id, config.source)] + answering
-        )
-    )
+    needed = [claim.id for claim in choose(config.id, config.source)]
+    for question in list_questions(config):
+        needed.extend(question.claims)
+    return list(dict.fromkeys(needed))
 
 
 def _cell(claim: Claim, config: ClaimsConfig) -> Cell:
@@ -136,17 +147,18 @@ def _cell(claim: Claim, config: ClaimsConfig) -> Cell:
         kind="claims-check",
         version=VERSION,
         title=f"claim {claim.id}",
-        function=checked,
+        function=check_claim,
         inputs={"claim": claim.id, "inputs": {**claim.inputs, **seed}},
         resources=NEEDS,
     )
 
 
-def checked(claim: str, inputs: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+def check_claim(claim: str, inputs: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    findings = find(claim).evidence(**inputs)
     # Findings are JSON: in a CSV column a text such as 1.00 would be read back as a
     # number.
-    found = find(claim).evidence(**inputs)
-    return {"evidence": pd.DataFrame({"evidence": [found.to_json()]}), **found.series}
+    evidence = pd.DataFrame({"evidence": [findings.to_json()]})
+    return {"evidence": evidence, **findings.series}
 
 
 @cache
@@ -154,14 +166,18 @@ def committed() -> dict[str, Findings]:
     """Read the findings that travel with the package, for where neither runs nor torch
     are.
     """
-    stored: dict[str, Findings] = {}
-    agrees = {name: value for value, name in AGREES.items()}
-    for row in DictReader(COMMITTED_FILE.read_text(encoding="utf-8").splitlines()):
-        found = stored.setdefault(row["id"], Findings(row["expected"], row["models"]))
-        value = float(row["value"]) if row["value"] else None
+    evidence: dict[str, Findings] = {}
+    answers = {name: value for value, name in AGREES.items()}
+    lines = COMMITTED_FILE.read_text(encoding="utf-8").splitlines()
+    for row in DictReader(lines):
+        none_yet = Findings(row["expected"], row["models"])
+        findings = evidence.setdefault(row["id"], none_yet)
+
         role = cast(Role, row["role"])
-        found.add(role, row["what"], row["measured"], agrees[row["agrees"]], value)
-    return stored
+        agrees = answers[row["agrees"]]
+        value = float(row["value"]) if row["value"] else None
+        findings.add(role, row["what"], row["measured"], agrees, value)
+    return evidence
 
 
 def _row(claim: Claim, found: Findings, decided_from: str) -> dict[str, Any]:
@@ -183,43 +199,44 @@ def _row(claim: Claim, found: Findings, decided_from: str) -> dict[str, Any]:
 
 
 def _passages(
-    chosen: Sequence[Claim], only: str, found: Mapping[str, Findings]
+    chosen: Sequence[Claim], only: str, evidence: Mapping[str, Findings]
 ) -> list[dict[str, Any]]:
-    rows = [
-        (p, claim) for claim in chosen for p in claim.passages if only in ("", p.source)
-    ]
+    said = []
+    for claim in chosen:
+        for passage in claim.passages:
+            if only in ("", passage.source):
+                said.append((passage, claim))
     if only and (order := SOURCES[only].sections):
-        rows.sort(key=lambda row: order.index(row[0].section))
-    return [
-        {
-            **_place(passage),
-            "id": claim.id,
-            **_decided(claim, found[claim.id].about(passage.by)),
-        }
-        for passage, claim in rows
-    ]
+        said.sort(key=lambda one: order.index(one[0].section))
+
+    rows = []
+    for passage, claim in said:
+        decided = _decided(claim, evidence[claim.id].about(passage.by))
+        rows.append({**_place(passage), "id": claim.id, **decided})
+    return rows
 
 
 def _decided(claim: Claim, found: Findings) -> dict[str, str]:
-    decides, verdict = found.deciding, str(found.verdict(claim.kind))
+    deciding = found.deciding
     return {
-        "verdict": verdict,
-        "decided_by": decides.what,
-        "decided_at": decides.measured,
+        "verdict": str(found.verdict(claim.kind)),
+        "decided_by": deciding.what,
+        "decided_at": deciding.measured,
     }
 
 
 def _place(passage: Passage) -> dict[str, Any]:
     source = SOURCES[passage.source]
-    about = {
-        name: getattr(source, name) for name in ("title", "author", "year", "link")
-    }
-    said = {
+    return {
+        "source": passage.source,
+        "title": source.title,
+        "author": source.author,
+        "year": source.year,
+        "link": source.link,
         "place": passage.section,
         "quote": passage.quote,
         "english": passage.english,
     }
-    return {"source": passage.source, **about, **said}
 
 
 # The answer in words and the short table for the terminal, both from the tables alone
@@ -229,7 +246,8 @@ WORDS = table_beside(__file__)
 
 
 def answer(tables: Tables) -> str:
-    claims, passages = tables["claims"], tables["passages"]
+    claims = tables["claims"]
+    passages = tables["passages"]
     if len(claims) == 1:
         return _one(claims.iloc[0], passages)
     sentences = []
@@ -293,8 +311,10 @@ def is_page(tables: Tables) -> bool:
 
 
 def page(tables: Tables) -> pd.DataFrame:
-    said, passages = tables["claims"].set_index("id")["statement"], tables["passages"]
-    quoted, english = passages["quote"].fillna(""), passages["english"].fillna("")
+    passages = tables["passages"]
+    said = tables["claims"].set_index("id")["statement"]
+    quoted = passages["quote"].fillna("")
+    english = passages["english"].fillna("")
     unquoted = english.where(english != "", passages["id"].map(said))
     return pd.DataFrame(
         {
@@ -310,37 +330,49 @@ def page(tables: Tables) -> pd.DataFrame:
 
 def _one(claim: pd.Series, passages: pd.DataFrame) -> str:
     # Our wording is marked as ours and quotations as quotations: they may differ.
-    said = " ".join(
-        _quoted(passage, claim["verdict"]) for _, passage in passages.iterrows()
-    )
-    models = (
-        f" ({claim['models']})" if pd.notna(claim["models"]) and claim["models"] else ""
-    )
-    way = f"`{claim['command']}` makes a run that decides anew"
+    verdict = claim["verdict"]
+    quotations = [_quoted(passage, verdict) for _, passage in passages.iterrows()]
+    models = ""
+    if pd.notna(claim["models"]) and claim["models"]:
+        models = f" ({claim['models']})"
+
+    anew = ""
     if claim["decided_from"] == CLOSED:
         way = "its check needs torch (pip install 'ropelab[train]')"
-    anew = (
-        ""
-        if claim["decided_from"] == HERE
-        else f" These are the committed results; {way}."
-    )
+        anew = f" These are the committed results; {way}."
+    elif claim["decided_from"] == COMMITTED:
+        way = f"`{claim['command']}` makes a run that decides anew"
+        anew = f" These are the committed results; {way}."
     return (
-        f"{claim['id']}, in our words: {claim['statement']} {said} Verdict:"
-        f" {claim['verdict']}{models}. {claim['measured']}.{anew}"
+        f"{claim['id']}, in our words: {claim['statement']} {' '.join(quotations)}"
+        f" Verdict: {verdict}{models}. {claim['measured']}.{anew}"
     )
 
 
 def _quoted(stored: pd.Series, verdict: str) -> str:
     passage = stored.astype(object).where(stored.notna(), "")
-    where = f"{_named(passage)}{f', {passage.place}' if passage.place else ''}"
-    words = (f"“{passage.quote}”" if passage.quote else "", passage.english)
-    said = " ".join(f"({x})" if x == passage.english else x for x in words if x)
-    alone = f" (this sentence: {passage.verdict})" if passage.verdict != verdict else ""
-    return f"Said in {where}{f': {said}' if said else ''}{alone}."
+    text = f"Said in {_named(passage)}"
+    if passage.place:
+        text += f", {passage.place}"
+
+    words = []
+    if passage.quote:
+        words.append(f"“{passage.quote}”")
+    if passage.english:
+        words.append(f"({passage.english})")
+    if words:
+        text += f": {' '.join(words)}"
+
+    if passage.verdict != verdict:
+        text += f" (this sentence: {passage.verdict})"
+    return f"{text}."
 
 
 def _named(passage: pd.Series) -> str:
-    about = " ".join(
-        filter(None, (passage.author, f"{passage.year:.0f}" if passage.year else ""))
-    )
-    return f"“{passage.title}”" + (f" ({about})" if about else "")
+    about = []
+    if passage.author:
+        about.append(passage.author)
+    if passage.year:
+        about.append(f"{passage.year:.0f}")
+    title = f"“{passage.title}”"
+    return f"{title} ({' '.join(about)})" if about else title

@@ -873,6 +873,7 @@ def really_run(corpora, tiny_preset) -> dict[str, Stored]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "claim",
     [c for c in CLAIMS if c.reads not in ("", "precision", "evaluate")],
