@@ -60,35 +60,31 @@ def order_blind(findings: Findings, causal: bool = False, seed: int = 0) -> None
     order[start] = np.roll(start, 1)
     scores, outputs = attended(straight, causal, seed)
     new_scores, new_outputs = attended(order, causal, seed)
-    # Under a causal mask a token sees other tokens once its place has changed.
-    masked = [attended(at, True, seed)[1] for at in (order, straight)]
-    off = arrays.largest(new_scores - scores[order][:, order])
 
+    off = arrays.largest(new_scores - scores[order][:, order])
     findings.part("scores against rearranged scores", arrays.tiny(off), off <= SUMS)
     off = arrays.largest(new_outputs - outputs[order])
     findings.within("outputs against rearranged outputs", off, SUMS, "{}")
-    off = arrays.largest(masked[0] - masked[1][order])
-    findings.within(
-        "the same outputs under a causal mask", off, SUMS, "{:.2f} apart", "limit"
-    )
+    # Under a causal mask a token sees other tokens once its place has changed.
+    _, masked = attended(straight, True, seed)
+    _, new_masked = attended(order, True, seed)
+    off = arrays.largest(new_masked - masked[order])
+    what = "the same outputs under a causal mask"
+    findings.within(what, off, SUMS, "{:.2f} apart", "limit")
 
 
 @claim("same-output")
 def same_output(findings: Findings, tokens: int = 3, seed: int = 0) -> None:
     straight = np.arange(tokens)
-    forwards, backwards = (
-        attended(at, False, seed)[1] for at in (straight, straight[::-1])
-    )
+    _, forwards = attended(straight, False, seed)
+    _, backwards = attended(straight[::-1], False, seed)
 
-    findings.within(
-        "row by row", arrays.largest(backwards - forwards), SUMS, "{:.2f} apart"
-    )
-    mirrored = backwards[::-1] - forwards
-    summed = backwards.sum(0) - forwards.sum(0)
-    findings.within(
-        "row against mirrored row", arrays.largest(mirrored), SUMS, role="limit"
-    )
-    findings.within("summed over the rows", arrays.largest(summed), SUMS, role="limit")
+    off = arrays.largest(backwards - forwards)
+    findings.within("row by row", off, SUMS, "{:.2f} apart")
+    off = arrays.largest(backwards[::-1] - forwards)
+    findings.within("row against mirrored row", off, SUMS, role="limit")
+    off = arrays.largest(backwards.sum(0) - forwards.sum(0))
+    findings.within("summed over the rows", off, SUMS, role="limit")
 
 
 @claim("scores-without-order")
@@ -97,20 +93,19 @@ def order_in_scores(findings: Findings, tokens: int = 3, seed: int = 0) -> None:
     scores = q @ k.T
     other = q[::-1] @ k[::-1].T
     findings.within("the two matrices", arrays.largest(other - scores), SUMS)
-    numbers = arrays.largest(np.sort(other, None) - np.sort(scores, None))
-    findings.within(
-        "the numbers in them, whatever their places", numbers, SUMS, role="limit"
-    )
+    off = arrays.largest(np.sort(other, None) - np.sort(scores, None))
+    what = "the numbers in them, whatever their places"
+    findings.within(what, off, SUMS, role="limit")
 
 
 @claim("softmax-as-printed")
 def softmax_as_printed(findings: Findings, inside: bool = True, seed: int = 0) -> None:
     x = arrays.gaussian(seed, 3, WIDTH)
     scores = x @ x.T
-    scale = math.sqrt(WIDTH)
-    printed = (
-        arrays.softmax(scores @ x) if inside else arrays.softmax(scores / scale) @ x
-    )
+    if inside:
+        printed = arrays.softmax(scores @ x)
+    else:
+        printed = arrays.softmax(scores / math.sqrt(WIDTH)) @ x
     off = arrays.largest(printed - attention(x, x, x))
     findings.within("the two outputs", off, SUMS, "{:.2f} apart")
 
@@ -127,17 +122,16 @@ def score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     lowest = float(np.linalg.eigvalsh(first)[0])
     what = "such scores exist with q = k (no negative eigenvalue)"
     text = f"smallest eigenvalue {arrays.tiny(lowest)}"
-    findings.limit(
-        what, text, bool((first == first.T).all()) and lowest >= -SUMS, lowest
-    )
+    symmetric = bool((first == first.T).all())
+    findings.limit(what, text, symmetric and lowest >= -SUMS, lowest)
+
     words = ("I", "like", "you")
-    texts = {"first": words, "second": tuple(words[i] for i in order)}
-    rows = [
-        (name, row, column, texts[name][row], texts[name][column], score)
-        for name, matrix in (("first", FIRST), ("second", SECOND))
-        for row, line in enumerate(matrix)
-        for column, score in enumerate(line)
-    ]
+    reordered = tuple(words[i] for i in order)
+    rows = []
+    for name, matrix, said in (("first", FIRST, words), ("second", SECOND, reordered)):
+        for row, line in enumerate(matrix):
+            for column, score in enumerate(line):
+                rows.append((name, row, column, said[row], said[column], score))
     columns = ["sentence", "row", "column", "query", "key", "score"]
     findings.series["permutation"] = pd.DataFrame(rows, columns=columns)
 
@@ -151,7 +145,10 @@ def one_hot_orders_differ(
     """
     x = np.eye(len(offsets), width)
     added = np.array(offsets)[:, None]
-    forwards, backwards = ((y + added) @ (y + added).T for y in (x, x[::-1]))
+    there = x + added
+    back = x[::-1] + added
+    forwards = there @ there.T
+    backwards = back @ back.T
     apart = arrays.largest(forwards - backwards)
     findings.beyond("largest difference between the matrices", apart, SUMS, "{}")
 
@@ -165,10 +162,9 @@ def scores(
     pairing: arrays.Pairing = "half",
 ) -> Float[arrays.Array, " draws"]:
     inv_freq = sign * arrays.frequencies(q.shape[-1], BASE)
-    return (
-        arrays.rotated(q, m * inv_freq, pairing)
-        * arrays.rotated(k, n * inv_freq, pairing)
-    ).sum(-1)
+    rotated_q = arrays.rotated(q, m * inv_freq, pairing)
+    rotated_k = arrays.rotated(k, n * inv_freq, pairing)
+    return (rotated_q * rotated_k).sum(-1)
 
 
 @claim("relative-only", bound=EXACT)
@@ -192,9 +188,8 @@ def rotation_factor(findings: Findings, distance: int = 3, seed: int = 0) -> Non
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     after = scores(q, k, 0, distance)
     # `scores` pairs halves, the matrix pairs neighbours.
-    q_pairs, k_pairs = (
-        arrays.join(*arrays.split(x, "half"), "interleaved") for x in (q, k)
-    )
+    q_pairs = arrays.join(*arrays.split(q, "half"), "interleaved")
+    k_pairs = arrays.join(*arrays.split(k, "half"), "interleaved")
     matrix = arrays.rotation_matrix(distance * arrays.frequencies(HEAD, BASE))
     off = arrays.largest(((q_pairs @ matrix) * k_pairs).sum(-1) - after)
     # Quantiles, as the ratio of two products has no mean: the divisor can be near 0.
@@ -218,10 +213,11 @@ def attended_from(
     if positions == "added":
         code = arrays.join(np.sin(angles), np.cos(angles), "half")
         return attention(q + code, k + code, v, causal=True)
-    v = arrays.rotated(v, angles) if positions == "values too" else v
-    return attention(
-        arrays.rotated(q, angles), arrays.rotated(k, angles), v, causal=True
-    )
+    if positions == "values too":
+        v = arrays.rotated(v, angles)
+    q = arrays.rotated(q, angles)
+    k = arrays.rotated(k, angles)
+    return attention(q, k, v, causal=True)
 
 
 @claim("absolute-too")
@@ -263,12 +259,12 @@ def knows_absolute(
 
 @claim("values-left-alone")
 def values_left_alone(findings: Findings, shift: int = 100, seed: int = 0) -> None:
-    plain, turned = (
-        arrays.largest(
-            attended_from(shift, positions, seed) - attended_from(0, positions, seed)
-        )
-        for positions in ("rotated", "values too")
-    )
+    def change_by_moving(positions: Placed) -> float:
+        here = attended_from(0, positions, seed)
+        return arrays.largest(attended_from(shift, positions, seed) - here)
+
+    plain = change_by_moving("rotated")
+    turned = change_by_moving("values too")
     findings.within(
         f"output after all positions move by {shift}, values as they are", plain, EXACT
     )

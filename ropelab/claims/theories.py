@@ -101,23 +101,26 @@ def drift_compounds(
         angles = (start + np.arange(16))[:, None] * frequencies(32, LLAMA_3_1)
         hidden = gaussian(seed, 16, 32)
         for layer in range(depth):
-            q, k, v = (
-                hidden @ w for w in gaussian(seed + layer + 1, 3, 32, 32) / 32**0.5
-            )
-            scores = rotated(q, angles) @ rotated(k, angles).T / 32**0.5
-            hidden = hidden + softmax(scores) @ (rotated(v, angles) if carried else v)
+            wq, wk, wv = gaussian(seed + layer + 1, 3, 32, 32) / 32**0.5
+            q = rotated(hidden @ wq, angles)
+            k = rotated(hidden @ wk, angles)
+            v = hidden @ wv
+            if carried:
+                v = rotated(v, angles)
+            scores = q @ k.T / 32**0.5
+            hidden = hidden + softmax(scores) @ v
             hidden /= np.sqrt((hidden**2).mean(-1, keepdims=True))
         return scores
 
-    one, last = (
-        largest(last_scores(n, shift) - last_scores(n, 0)) for n in (1, layers)
-    )
+    def change_by_moving(depth: int) -> float:
+        return largest(last_scores(depth, shift) - last_scores(depth, 0))
+
+    one = change_by_moving(1)
+    last = change_by_moving(layers)
 
     what = f"change of the scores of layer {layers} when all positions move by {shift}"
-    text = (
-        f"{last:.0e} (layer 1: {one:.0e}): q and k alone are rotated, no phase is"
-        " passed on"
-    )
+    reason = "q and k alone are rotated, no phase is passed on"
+    text = f"{last:.0e} (layer 1: {one:.0e}): {reason}"
     findings.part(what, text, last > FLOAT32_SCORES, last)
 
 
@@ -125,27 +128,26 @@ def drift_compounds(
 def neighbours_erased(
     findings: Findings, base: float = QWEN_3_5, component: str = "cosine and sine"
 ) -> None:
-    def alike(head_dim: int, at: float, start: int, stop: int) -> Array:
-        table = chain_of(FLOAT32, at, head_dim).table(
-            span(start, stop), slice(-1, None)
-        )
+    def share_alike(head_dim: int, base: float, start: int, stop: int) -> Array:
+        """Return the shares of neighbours with one cosine, and with one sine, too."""
+        slowest = slice(-1, None)
+        table = chain_of(FLOAT32, base, head_dim).table(span(start, stop), slowest)
         equal = np.diff(np.concatenate(table)) == 0
         return np.array([equal[0].mean(), equal.all(0).mean()])
 
-    cos, both = alike(HEAD, base, 1_000_000, 1_002_001)
+    cos, both = share_alike(HEAD, base, 1_000_000, 1_002_001)
     share = float(cos if component == "cosine" else both)
 
-    what = (
-        f"neighbours from 1,000,000 on with one {component} in the slowest pair, base"
-        f" {base:g}"
-    )
-    text = (
-        f"{share:.0%} (cosine alone {cos:.0%}); below {proved_below(FLOAT32):,} none at"
-        " any base"
-    )
-    findings.part(what, text, share > 0.5, share)
-    asked = [(head_dim, at) for head_dim in (64, 128, 256) for at in (1e6, 1e7, 1e8)]
-    rows = [(*each, alike(*each, 0, 1 << 20)[0]) for each in asked]
+    where = f"with one {component} in the slowest pair, base {base:g}"
+    proved = f"below {proved_below(FLOAT32):,} none at any base"
+    text = f"{share:.0%} (cosine alone {cos:.0%}); {proved}"
+    findings.part(f"neighbours from 1,000,000 on {where}", text, share > 0.5, share)
+
+    rows = []
+    for head_dim in (64, 128, 256):
+        for tried in (1e6, 1e7, 1e8):
+            equal_cosines, _ = share_alike(head_dim, tried, 0, 1 << 20)
+            rows.append((head_dim, tried, equal_cosines))
     columns = ["head_dim", "base", "equal_cosines_share"]
     findings.series["cosines"] = pd.DataFrame(rows, columns=columns)
 
@@ -154,30 +156,30 @@ def neighbours_erased(
 def wall_in_code(findings: Findings, code: str = "float32") -> None:
     bases = (1e4, 1e7, 1e11)
     table = walls({name: preset.plan for name, preset in PRESETS.items()}, bases, HEAD)
-    first = (
-        table[table["code"] == code]["first_equal_pair_position"].fillna(2**53).tolist()
-    )
+    mine = table[table["code"] == code]["first_equal_pair_position"]
+    first = mine.fillna(2**53).tolist()
 
-    what = (
-        f"positions that the slowest pair of {code} first stores as the next, bases 1e4"
-        " to 1e11"
-    )
+    stored = f"that the slowest pair of {code} first stores as the next"
+    what = f"positions {stored}, bases 1e4 to 1e11"
     # Both of the larger bases are above 1/eps, in every format of an angle but float64.
-    findings.part(
-        what, listed(first, ","), min(first[1:]) < min(first[0], 1 << 20), min(first)
-    )
+    lost = min(first[1:]) < min(first[0], 1 << 20)
+    findings.part(what, listed(first, ","), lost, min(first))
+
     wrong = [(at, first_wrong_step(at, HEAD, ANGLE_RAD, TOKENS)) for at in bases]
     findings.series["walls"] = table
-    findings.series["accumulated"] = pd.DataFrame(
-        wrong, columns=["base", "first_wrong_position"]
-    )
+    columns = ["base", "first_wrong_position"]
+    findings.series["accumulated"] = pd.DataFrame(wrong, columns=columns)
 
 
 @claim("liu-million")
 def zone_closes(findings: Findings, layers: int = 32, printed: float = 1e6) -> None:
-    here, *ends = (
-        1 / (EPSILON * rules.stability_base(1, 0.9, n)) for n in (layers, 1, 126)
-    )
+    def closes_at(layers: int) -> float:
+        """Return the tokens from which no base is left."""
+        return 1 / (EPSILON * rules.stability_base(1, 0.9, layers))
+
+    here = closes_at(layers)
+    ends = [closes_at(1), closes_at(126)]
+
     what = f"tokens from which no base is between the bounds, {layers} layers"
     findings.part(what, f"{here:,.0f}", about(here, printed), here)
     same = all(about(x, printed) for x in ends)
@@ -188,10 +190,13 @@ def zone_closes(findings: Findings, layers: int = 32, printed: float = 1e6) -> N
 def float64_needed(
     findings: Findings, preset: str = "float32", base: float = QWEN_3_5
 ) -> None:
-    chains = (chain_of(preset_named(preset).plan, at, ROTATED) for at in (base, 1e4))
-    here, plain = (
-        largest(c.angle_errors(span(NATIVE - TOKENS, NATIVE))) for c in chains
-    )
+    def largest_error(base: float) -> float:
+        chain = chain_of(preset_named(preset).plan, base, ROTATED)
+        return largest(chain.angle_errors(span(NATIVE - TOKENS, NATIVE)))
+
+    here = largest_error(base)
+    plain = largest_error(1e4)
+
     what = f"largest angle error of {preset} in the last {TOKENS} of {NATIVE:,} tokens"
     text = f"{here:.4f} rad at base {base:g}, {plain:.4f} at base 10000"
     findings.part(what, text, here > ANGLE_RAD, here)
@@ -207,10 +212,11 @@ def host_drifts(
         m = np.array([float(position)])
         exact = chain.spectrum.inv_freq[:, None] * m
         off = np.abs(np.array(chain.table(m)) - [np.cos(exact), np.sin(exact)]).max()
-        right += f"{off:.2e}" == f"{said:.2e}"
-    findings.count(
-        "printed errors of cos and sin reproduced, to three digits", right, len(printed)
-    )
+        if f"{off:.2e}" == f"{said:.2e}":
+            right += 1
+
+    what = "printed errors of cos and sin reproduced, to three digits"
+    findings.count(what, right, len(printed))
 
 
 # Du et al.: four modes, each beside independent normal numbers
@@ -278,13 +284,12 @@ def spread(values: Array) -> tuple[float, float]:
 
 def beside_null(findings: Findings, what: str, sample: Array) -> None:
     """Add a limit that disagrees where the null model has as many."""
-    (change, error) = spread(sample[0] - sample[1])
+    change, error = spread(sample[0] - sample[1])
     null = float(sample[1].mean())
     form = ",.0f" if null >= 1 else ".5f"
     text = f"{null:{form}}, RoPE {change:+{form}} ± {error:{form}}"
-    findings.limit(
-        f"{what} of independent normal numbers", text, change > 2 * error, change
-    )
+    what = f"{what} of independent normal numbers"
+    findings.limit(what, text, change > 2 * error, change)
 
 
 def token_inversion(base: float, distance: float) -> float:
@@ -301,23 +306,23 @@ def token_inversion(base: float, distance: float) -> float:
 def positions_invert(
     findings: Findings, base: float = 1e4, large: float = LLAMA_3_1
 ) -> None:
-    share, other = (aligned_inversion(at, CONTEXT) for at in (base, large))
+    share = aligned_inversion(base, CONTEXT)
+    other = aligned_inversion(large, CONTEXT)
 
-    what = (
-        f"pairs of {CONTEXT:,} distances where the farther wins, key equal to the"
-        " query, base"
-    )
+    which = "where the farther wins, key equal to the query, base"
+    what = f"pairs of {CONTEXT:,} distances {which}"
     findings.part(f"{what} {base:g}", f"{share:.2f}", share > 0.4, share)
     findings.limit(f"{what} {large:g}", f"{other:.2f}", other > 0.4, other)
+
     # With the opposite key every comparison comes out the other way.
-    short = [scores(large, 0.0, draw)[0][0, :256] for draw in range(DRAWS)]
-    even = float(np.mean([far_wins(sign * x) for x in short for sign in (1, -1)]))
-    findings.limit(
-        "the same in 256, random keys and their opposites",
-        f"{even:.2f}",
-        even < 0.4,
-        even,
-    )
+    shares = []
+    for draw in range(DRAWS):
+        rope, _ = scores(large, 0.0, draw)
+        short = rope[0, :256]
+        shares.extend((far_wins(short), far_wins(-short)))
+    even = float(np.mean(shares))
+    what = "the same in 256, random keys and their opposites"
+    findings.limit(what, f"{even:.2f}", even < 0.4, even)
 
 
 @claim("du-position-aliasing", "du-invariant-attention")
