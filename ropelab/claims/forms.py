@@ -48,9 +48,9 @@ def _dot(a: complex, b: complex) -> float:
 def three_forms(findings: Findings, positions: Sequence[int] = (5, 8)) -> None:
     (m, n) = positions
     theta = 0.7
-    product = (
-        Q * cmath.exp(1j * m * theta) * (K * cmath.exp(1j * n * theta)).conjugate()
-    )
+    rotated_q = Q * cmath.exp(1j * m * theta)
+    rotated_k = K * cmath.exp(1j * n * theta)
+    product = rotated_q * rotated_k.conjugate()
     angle = (m - n) * theta
     cross = Q.real * K.imag - Q.imag * K.real
     forms = {
@@ -99,7 +99,9 @@ def sign_of_relative_matrix(findings: Findings, theta: float = THETA) -> None:
 
 @claim("unrotated-query")
 def only_key_rotated(findings: Findings, theta: float = THETA) -> None:
-    near, far = (_dot(Q, _rotate(K, n * theta)) for _, n in PLACES)
+    (_, near_key), (_, far_key) = PLACES
+    near = _dot(Q, _rotate(K, near_key * theta))
+    far = _dot(Q, _rotate(K, far_key * theta))
     what = f"scores of positions {PLACES[0]} and {PLACES[1]} with the query as it is"
     findings.part(
         what, f"{near:.4f} and {far:.4f}", abs(near - far) <= EXACT, near - far
@@ -177,18 +179,17 @@ def rotate_half_equivalent(
     def mixed(position: int) -> arrays.Array:
         # rotate_half, but with each cos and sin repeated for two neighbours: a common
         # mistake.
-        q_at, k_at = (
-            _listed(x, np.repeat(at * inv_freq, 2), "half")
-            for x, at in ((q, position), (k, position + DISTANCE))
-        )
-        return (q_at * k_at).sum(-1)
+        q_angles = np.repeat(position * inv_freq, 2)
+        k_angles = np.repeat((position + DISTANCE) * inv_freq, 2)
+        rotated_q = _listed(q, q_angles, "half")
+        rotated_k = _listed(k, k_angles, "half")
+        return (rotated_q * rotated_k).sum(-1)
 
     here = POSITION
     there = POSITION + DISTANCE
     pairwise = scores(q, k, here, there, pairing="interleaved")
-    new_q, new_k = (
-        arrays.join(*arrays.split(x, "interleaved"), "half") for x in (q, k)
-    )
+    new_q = arrays.join(*arrays.split(q, "interleaved"), "half")
+    new_k = arrays.join(*arrays.split(k, "interleaved"), "half")
     same = arrays.largest(scores(new_q, new_k, here, there) - pairwise)
     apart = arrays.largest(scores(q, k, here, there) - pairwise)
 
@@ -236,10 +237,9 @@ def listing_is_relative(
     """Give all positions the same q and k: equal distances must then score the same."""
     tokens, width = SHAPE[-2:]
     angles = _table(tokens, base, tables)
-    q, k = (
-        _listed(np.broadcast_to(x, SHAPE), angles, swap)
-        for x in arrays.gaussian(seed, 2, *SHAPE[:-2], 1, width).astype(np.float32)
-    )
+    drawn = arrays.gaussian(seed, 2, *SHAPE[:-2], 1, width).astype(np.float32)
+    q = _listed(np.broadcast_to(drawn[0], SHAPE), angles, swap)
+    k = _listed(np.broadcast_to(drawn[1], SHAPE), angles, swap)
     scores = q @ np.swapaxes(k, -1, -2)
     moved = arrays.largest(scores[..., :-SHIFT, :-SHIFT] - scores[..., SHIFT:, SHIFT:])
 
@@ -259,9 +259,9 @@ def listing_with_position_ids(
     for start in (0, SHIFT):
         ids = np.tile(np.arange(start, start + tokens), (batch, 1))
         angles = table.squeeze(1).squeeze(0)[ids][:, None]
-        scores.append(
-            _listed(q, angles, swap) @ np.swapaxes(_listed(k, angles, swap), -1, -2)
-        )
+        rotated_q = _listed(q, angles, swap)
+        rotated_k = _listed(k, angles, swap)
+        scores.append(rotated_q @ np.swapaxes(rotated_k, -1, -2))
 
     what = (
         f"change of scores when all position ids grow by {SHIFT}, shape"
@@ -431,8 +431,12 @@ def printed_matrix(
     product: Literal["matrix times column", "row times matrix"] = "matrix times column",
     unit: float = 1e-4,
 ) -> None:
-    column, row = (arrays.largest(example(sign) - PRINTED) for sign in (-1, 1))
-    stated, other = (column, row) if product == "matrix times column" else (row, column)
+    column = arrays.largest(example(-1) - PRINTED)
+    row = arrays.largest(example(1) - PRINTED)
+    if product == "matrix times column":
+        stated, other = column, row
+    else:
+        stated, other = row, column
     findings.within(f"off as {product}", stated, unit, "{:.2g}")
     findings.within("off from the other side", other, unit, "{:.2g}", "limit")
 

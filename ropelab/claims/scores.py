@@ -52,7 +52,8 @@ def multiplying_changes_more(
     # Embeddings of unit size, and of 0.02, at which they are usually initialized.
     for size in sizes:
         x = size * arrays.gaussian(seed, TOKENS, WIDTH)
-        multiplied, added = (length(change) / length(x) for change in (x * p - x, p))
+        multiplied = length(x * p - x) / length(x)
+        added = length(p) / length(x)
         what = f"change of embeddings of size {size:g}, of their length"
         text = f"{multiplied:.2f} multiplied, {added:.2f} added"
         role: Role = "limit" if findings.findings else "part"
@@ -64,8 +65,13 @@ def rope_multiplies(findings: Findings, position: int = 17, seed: int = 0) -> No
     x = arrays.gaussian(seed, TOKENS, WIDTH)
     angles = position * arrays.frequencies(WIDTH, BASE)
     after = arrays.rotated(x, angles, "interleaved")
-    halves = (arrays.split(y, "interleaved") for y in (x, after))
-    pairs, rotated_pairs = (first + 1j * second for first, second in halves)
+
+    def as_complex(y: arrays.Array) -> arrays.Array:
+        first, second = arrays.split(y, "interleaved")
+        return first + 1j * second
+
+    pairs = as_complex(x)
+    rotated_pairs = as_complex(after)
     off = arrays.largest(rotated_pairs - pairs * np.exp(1j * angles))
     # Quantiles, as a feature that is nearly 0 gives any factor.
     low, high = np.quantile(after / x, (0.05, 0.95), axis=0)
@@ -109,12 +115,13 @@ def only_at_the_product(findings: Findings, name: str = "rope", seed: int = 0) -
     layer = encoding_for(name).for_layer(0)
     shift = 100
     q, k = queries_and_keys(16, seed)
-    placed, moved = (encoded(layer, q, k, start) for start in (0, shift))
-    scores, shifted = (layer.scores(*at).detach().tril() for at in (placed, moved))
+    placed = encoded(layer, q, k, 0)
+    moved = encoded(layer, q, k, shift)
+    scores = layer.scores(*placed).detach().tril()
+    shifted = layer.scores(*moved).detach().tril()
     product = (placed[0] @ placed[1].mT / q.shape[-1] ** 0.5).tril()
-    change, added = (
-        arrays.largest(x.numpy()) for x in (shifted - scores, scores - product)
-    )
+    change = arrays.largest((shifted - scores).numpy())
+    added = arrays.largest((scores - product).numpy())
 
     what = (
         f"{name}: what is done to the product, while moving both tokens by"
@@ -134,9 +141,8 @@ def polynomial_fits(findings: Findings, degree: int = 3) -> None:
     x = distance / reach
 
     def explained(y: Float[arrays.Array, " n"]) -> float:
-        return float(
-            1 - np.var(y - np.polyval(np.polyfit(x, y, degree), x)) / np.var(y)
-        )
+        fit = np.polyval(np.polyfit(x, y, degree), x)
+        return float(1 - np.var(y - fit) / np.var(y))
 
     log = -np.log1p(distance)
     share = explained(log)
@@ -169,9 +175,11 @@ def _terms(
     """Return the four products of content x and position p under W_q^T W_k."""
     positions = code([QUERY + shift, KEY + shift], arrays.frequencies(WIDTH, BASE))
     sides = (("content", arrays.gaussian(seed, 2, WIDTH)), ("position", positions))
-    return {
-        f"{a}-{b}": float(x[0] @ weights @ y[1]) for a, x in sides for b, y in sides
-    }
+    terms = {}
+    for query_side, x in sides:
+        for key_side, y in sides:
+            terms[f"{query_side}-{key_side}"] = float(x[0] @ weights @ y[1])
+    return terms
 
 
 @claim("four-terms")
@@ -193,10 +201,10 @@ def position_terms_absolute(
     findings: Findings, shift: int = 100, seed: int = 0
 ) -> None:
     def changes(weights: Float[arrays.Array, "w w"]) -> dict[str, float]:
-        here, there = (_terms(s, weights, seed) for s in (0, shift))
-        return {
-            term: abs(there[term] - here[term]) for term in here if "position" in term
-        }
+        here = _terms(0, weights, seed)
+        there = _terms(shift, weights, seed)
+        terms = [term for term in here if "position" in term]
+        return {term: abs(there[term] - here[term]) for term in terms}
 
     random = changes(_weights(seed))
 
@@ -216,10 +224,9 @@ def query_bias_matters(findings: Findings, seed: int = 0) -> None:
     per_query = arrays.gaussian(seed + 1, tokens, 1)
     per_distance = 0.1 * (np.arange(tokens)[:, None] - np.arange(tokens))
     # The softmax of a row ignores what is added to all of it.
-    by_query, by_distance = (
-        arrays.largest(arrays.softmax(scores + bias) - arrays.softmax(scores))
-        for bias in (per_query, per_distance)
-    )
+    plain = arrays.softmax(scores)
+    by_query = arrays.largest(arrays.softmax(scores + per_query) - plain)
+    by_distance = arrays.largest(arrays.softmax(scores + per_distance) - plain)
 
     findings.beyond("change of the weights by c_(q-k)", by_distance, EXACT, "{:.2f}")
     what = "change of the weights by b_q, which the softmax of a row cancels"
@@ -304,7 +311,9 @@ def random_curves(
     form.
     """
     features = arrays.gaussian(seed, 2, 2, draws, head_dim // 2)
-    q, k = (real + 1j * imaginary for real, imaginary in features)
+    (q_real, q_imaginary), (k_real, k_imaginary) = features
+    q = q_real + 1j * q_imaginary
+    k = k_real + 1j * k_imaginary
     products = q * k.conj()
     angle = arrays.frequencies(head_dim, BASE)[:, None] * distances
     return products.real @ np.cos(angle) + products.imag @ np.sin(angle)
