@@ -78,7 +78,8 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
             elif claim.reads:
                 runs = tuple(read_runs(claim.reads))
                 evidence[id_] = claim.evidence(runs=runs)
-                if evidence[id_].is_missing and id_ in committed():
+                undecided = not runs or evidence[id_].is_missing
+                if undecided and id_ in committed():
                     expected = evidence[id_].expected
                     evidence[id_] = replace(committed()[id_], expected=expected)
                     decided_from[id_] = COMMITTED
