@@ -25,14 +25,16 @@ ROLES = {
     for role, names in table("names")["roles"].items()
     for name in names.split()
 }
-PLACES, TABLES = ("positions", "offset", "length"), ("cos", "sin", "table")
+PLACES = ("positions", "offset", "length")
+TABLES = ("cos", "sin", "table")
 # Axes of vectors and positions: n of d features, all n at positions of their own. The
 # last are for one vector at a time, at a whole number.
 ARRAYS = tuple(product(("nd", "n1d", "1n1d", "11nd"), ("n", "1n")))
 SINGLE = (("1d", ""), ("11d", ""), ("111d", ""))
 LONGEST = 2**18  # tokens of which a whole table is asked
 # Further positions: all below the first number, and so many calls with so many of all.
-DENSE, FURTHER = 1024, (2, 2048)
+DENSE = 1024
+FURTHER = (2, 2048)
 # Of a function that names none.
 BARE = [
     inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY)
@@ -369,7 +371,8 @@ def ask_at(
     head = spec.head_dim
     if "cos" in parts:
         tables = way.rows(np.ones((len(positions), head)), positions)
-        cos, sin = tables["cos"], tables["sin"]
+        cos = tables["cos"]
+        sin = tables["sin"]
         return {"": rotations.observe_tables(positions, cos, sin, spec)}
 
     observed = {}

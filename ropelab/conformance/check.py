@@ -155,7 +155,7 @@ def judge_code(ask: Ask, expected: Expected, tolerance: float) -> Check:
     """
     done = judge_parts(
         [
-            (part, observed, shorten(observed, expected))
+            (part, observed, limit_length(observed, expected))
             for part, observed in ask(expected.spec, choose_positions(expected)).items()
         ],
         tolerance,
@@ -259,11 +259,11 @@ def ask_at_length(length: int, ask: Ask, expected: Expected) -> list[Part]:
             called=observed.called,
             told_length=observed.told_length,
         )
-        parts.append((part, rows, shorten(observed, expected)))
+        parts.append((part, rows, limit_length(observed, expected)))
     return parts
 
 
-def shorten(observed: Observed, expected: Expected) -> Expected:
+def limit_length(observed: Observed, expected: Expected) -> Expected:
     """Return what is expected of the tokens asked for, which a whole table limits."""
     return replace(expected, length=int(observed.positions[-1]) + 1)
 

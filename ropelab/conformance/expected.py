@@ -56,7 +56,8 @@ class Rotation:
         """Return cos and sin, the factor included."""
         angles = (positions + self.shift).astype(np.float64)[:, None] * self.inv_freq
         angles = round_to(angles, FORMATS[self.angle_format])
-        cos, sin = self.factor * np.cos(angles), self.factor * np.sin(angles)
+        cos = self.factor * np.cos(angles)
+        sin = self.factor * np.sin(angles)
         return (sin, cos) if self.swapped else (cos, sin)
 
     def apply(self, vectors: Vectors, positions: Positions) -> Rotated:
@@ -68,7 +69,8 @@ class Rotation:
             first, second = second, first
         a, b, c, d = (part[:, None] for part in self.shape(*self.tables(positions)))
         result = np.broadcast_to(vectors, (len(positions), *vectors.shape[-2:])).copy()
-        x, y = vectors[..., first], vectors[..., second]
+        x = vectors[..., first]
+        y = vectors[..., second]
         result[:, :, first], result[:, :, second] = a * x + b * y, c * x + d * y
         return result
 

@@ -108,7 +108,8 @@ def explain_axes(
     names: Sequence[str],
 ) -> Fault | None:
     """Name pairs that read another axis of the position than they should."""
-    inv_freq, factor = expected.inv_freq, expected.spec.attention_factor
+    inv_freq = expected.inv_freq
+    factor = expected.spec.attention_factor
     wanted = axis_of_pairs(expected.axis_layout, expected.sections)
     fix = f"pairs read {describe_axes(wanted, names)}"
 
@@ -167,7 +168,8 @@ def explain_further(
         return None
 
     first = places[wrong].min()
-    count, total = len(np.unique(places[wrong])), len(np.unique(places))
+    count = len(np.unique(places[wrong]))
+    total = len(np.unique(places))
     answer = (
         f"{count} of {total} further positions are rotated otherwise: cos or sin off by"
         f" {off[places == first].max():.3g} at position {first}"

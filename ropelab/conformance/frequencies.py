@@ -41,7 +41,8 @@ def are_near(one: Pairs, other: Pairs) -> bool:
 
 def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
     """Name what makes the frequencies others than expected, if they are."""
-    spec, right = expected.spec, expected.inv_freq
+    spec = expected.spec
+    right = expected.inv_freq
     ours = recover_frequencies(observed)
     if len(ours) != len(right):
         answer = f"{2 * len(ours)} features rotate instead of {spec.rotary_dim}"
@@ -89,7 +90,8 @@ def explain_chosen_tables(
     """Name tokens that choose one of LongRoPE's tables each by its own position."""
     if not isinstance(expected.spec.scaling, scaling.LongRope):
         return None
-    places, start = observed.positions, expected.spec.trained_len
+    places = observed.positions
+    start = expected.spec.trained_len
     short = replace(expected, length=start).rotation.tables(places)
     long = replace(expected, length=start + 1).rotation.tables(places)
     inside = (places < start)[:, None]
@@ -216,7 +218,8 @@ def explain_ramp(ours: Pairs, spec: RopeSpec) -> Fault | None:
         return "the ramp goes on beyond its ends", "clip it to 0 and 1"
     if not np.allclose(np.clip(line, 0, 1), share, atol=2 * CLOSE):
         return None
-    low, high = -start / slope, (1 - start) / slope
+    low = -start / slope
+    high = (1 - start) / slope
     return (
         f"the ramp runs from pair {low:.3g} to {high:.3g}",
         "its ends come from the betas, 2 pi, the base and the original length",
@@ -225,7 +228,8 @@ def explain_ramp(ours: Pairs, spec: RopeSpec) -> Fault | None:
 
 def list_explanations(expected: Expected, ours: Pairs) -> Iterator[Explanation]:
     """Yield mistakes with the frequencies that they give, the likeliest first."""
-    spec, right = expected.spec, expected.inv_freq
+    spec = expected.spec
+    right = expected.inv_freq
     plain = spec.geometry.inv_freq
     if isinstance(spec.scaling, scaling.Proportional):
         moving = 2 * np.count_nonzero(right)
@@ -266,8 +270,10 @@ def list_wrong_tables(expected: Expected) -> Iterator[Explanation]:
 
 def list_omissions(expected: Expected) -> Iterator[Explanation]:
     """Yield a scaling that is missing, applied twice, or made for the whole head."""
-    spec, right = expected.spec, expected.inv_freq
-    plain, head = spec.geometry.inv_freq, spec.head_dim
+    spec = expected.spec
+    right = expected.inv_freq
+    plain = spec.geometry.inv_freq
+    head = spec.head_dim
     wide = right
     if isinstance(spec.scaling, scaling.Yarn):
         whole_head = replace(spec, rotary_dim=head)
@@ -288,7 +294,8 @@ def list_omissions(expected: Expected) -> Iterator[Explanation]:
 
 def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
     """Yield a ramp that is inverted, left out, or not blended as it should be."""
-    method, right = expected.spec.scaling, expected.inv_freq
+    method = expected.spec.scaling
+    right = expected.inv_freq
     assert isinstance(method, scaling.Llama3 | scaling.Yarn)
     plain = expected.spec.geometry.inv_freq
     divided = plain / method.factor
@@ -333,7 +340,8 @@ def list_other_orders(right: Pairs) -> Iterator[Explanation]:
     """Yield frequencies with another sign or order, or some of them repeatedly."""
     yield "the rotation has the wrong sign", -right
     yield "the frequencies are in reverse order", right[::-1]
-    half, quarter = right[: len(right) // 2], right[: len(right) // 4]
+    half = right[: len(right) // 2]
+    quarter = right[: len(right) // 4]
     second = right[::2]
     answer = "the first half of the frequencies is there twice"
     yield answer, np.tile(half, 2)
@@ -370,8 +378,11 @@ def list_other_bases(expected: Expected) -> Iterator[Explanation]:
 
 def list_other_exponents(expected: Expected) -> Iterator[Explanation]:
     """Yield exponents that divide by another number of features."""
-    spec, right = expected.spec, expected.inv_freq
-    head, width, plain = spec.head_dim, spec.rotary_dim, spec.geometry.inv_freq
+    spec = expected.spec
+    right = expected.inv_freq
+    head = spec.head_dim
+    width = spec.rotary_dim
+    plain = spec.geometry.inv_freq
     # Multiples of the head, as far as usual sizes of the hidden state, and slips of
     # the width.
     divisors = [*range(head, 129 * head, head), 2 * width, width // 2]
@@ -400,8 +411,10 @@ def list_recovered_base(expected: Expected, ours: Pairs) -> Iterator[Explanation
 
 def list_dynamic_slips(expected: Expected) -> Iterator[Explanation]:
     """Yield what slips in the formula of dynamic scaling give at this length."""
-    spec, length = expected.spec, expected.length
-    dynamic, geometry = spec.scaling, spec.geometry
+    spec = expected.spec
+    length = expected.length
+    dynamic = spec.scaling
+    geometry = spec.geometry
     assert isinstance(dynamic, scaling.DynamicNtk)
     stretch = dynamic.stretch(geometry, length)
     rounded = 1 << (length - 1).bit_length()

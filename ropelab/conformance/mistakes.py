@@ -20,7 +20,8 @@ def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
     """
     spec = expected.spec
     good = expected.rotation
-    width, base = spec.rotary_dim, spec.base
+    width = spec.rotary_dim
+    base = spec.base
     plain = inverse_frequencies(width, base)
     theta = good.inv_freq
     other: Pairing = "half"

@@ -137,7 +137,8 @@ def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Ob
     """Rotate unit vectors at all positions in one call, and read off pairs, place and
     blocks.
     """
-    width, count = spec.head_dim, len(positions)
+    width = spec.head_dim
+    count = len(positions)
     units = np.eye(width)
     # In one call, as some choose their table by the largest position; in mixed order,
     # but for the end, where some look for it.
@@ -211,7 +212,8 @@ def observe_vectors(
     if fault is None and changed.any():
         answer = f"features {rest[0]} to {rest[-1]} do not rotate, but change"
         fault = (answer, "leave them alone")
-    cos, sin = blocks[..., 0, 0], blocks[..., 1, 0]
+    cos = blocks[..., 0, 0]
+    sin = blocks[..., 1, 0]
     return Observed(positions, cos, sin, partner, fault, blocks)
 
 
@@ -281,17 +283,20 @@ def find_best_layout(
     """Return the layout that explains a few vectors best, which cannot tell by
     themselves which features mix.
     """
-    best, chosen = np.inf, None
+    best = np.inf
+    chosen = None
     for pairs in list_layouts(spec):
         _, left_over = fit_blocks(before, after, *pairs)
         if chosen is None or left_over < best:
-            best, chosen = left_over, pairs
+            best = left_over
+            chosen = pairs
     return chosen if best <= SHEARED * np.abs(before).max() else None
 
 
 def list_layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
     """Yield the right layout of the pairs first, then the others that codes have."""
-    width, head = spec.rotary_dim, spec.head_dim
+    width = spec.rotary_dim
+    head = spec.head_dim
     order = ("half", "adjacent") if spec.pairing == "half" else ("adjacent", "half")
     blocks = dict.fromkeys(
         [(width, spec.place), (width, 0), (width, head - width), (head, 0)]
@@ -326,13 +331,18 @@ def explain_place(
 ) -> tuple[Partner, Fault | None]:
     """Return the pairing, and a fault if it or the place of the block is another."""
     first, second = np.sort([first, second], axis=0)
-    wanted, step, fix = "adjacent", 1, "pair 2i and 2i + 1"
+    wanted = "adjacent"
+    step = 1
+    fix = "pair 2i and 2i + 1"
     if spec.pairing == "half":
-        wanted, step, fix = "half", spec.rotary_dim // 2, "pair i and i + d/2"
+        wanted = "half"
+        step = spec.rotary_dim // 2
+        fix = "pair i and i + d/2"
     if fault := explain_stride(first, second, spec):
         return "irregular", fault
 
-    gaps, width = np.unique(second - first), 2 * len(first)
+    gaps = np.unique(second - first)
+    width = 2 * len(first)
     partner = name_partner(gaps, width)
     other_partner = (
         f"features i and i + {gaps[0]} form a pair instead of i and i + {step}"
@@ -408,7 +418,8 @@ def explain_stride(first: Features, second: Features, spec: RopeSpec) -> Fault |
 
 
 Shape = Callable[[Table, Table], tuple[Table, Table, Table, Table]]
-FIRST, SECOND = "x1 cos - x2 sin", "x2 cos + x1 sin"
+FIRST = "x1 cos - x2 sin"
+SECOND = "x2 cos + x1 sin"
 # Codes with one mistake: which feature of a pair, its problem, and the block (a, b; c,
 # d) by cos and sin, so that y1 = a x1 + b x2 and y2 = c x1 + d x2.
 SHAPES: dict[str, tuple[str, str, Shape]] = {}

@@ -184,7 +184,8 @@ def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
     by_name = {name.rsplit(".", 1)[-1]: array for name, array in arrays.items()}
     note = ""
     if {"cos", "sin"} <= by_name.keys():
-        cos, sin = by_name["cos"], by_name["sin"]
+        cos = by_name["cos"]
+        sin = by_name["sin"]
     elif "cos_sin_cache" in by_name:
         cos, sin = split_cache(path, by_name["cos_sin_cache"])
     elif "freqs_cis" in by_name:

@@ -173,7 +173,8 @@ def write(
     """Write the arrays in three formats, the facts about them, and a README."""
     from safetensors.numpy import save
 
-    half, count = about["rotary_dim"] // 2, len(arrays["positions"])
+    half = about["rotary_dim"] // 2
+    count = len(arrays["positions"])
     start = about["place"]
     pairs = f"i and i + {half}" if about["pairing"] == "half" else "2i and 2i + 1"
     block = f"below {2 * half}"

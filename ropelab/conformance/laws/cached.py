@@ -14,7 +14,8 @@ from ropelab.conformance.laws.subject import Given, Stages, Tokens, UnaskedError
 PREFILLED = 24
 GENERATED = 6
 # Tokens around the length at which scaling may change.
-BEFORE, BEYOND = 3, 6
+BEFORE = 3
+BEYOND = 6
 
 
 def compare_parts(case: Case, sizes: Sequence[int], given: bool = False) -> Pair:

@@ -29,7 +29,8 @@ TABLE = 2.0**-18
 EXPLAINED = 64.0
 # A model whose logits vary less between tokens reads none; one whose logits vary more
 # from one reading to the next has dropout.
-STILL, UNLIKE = 1e-6, 1e-2
+STILL = 1e-6
+UNLIKE = 1e-2
 # Of the spread of logits: what one pass in float32 rounds is not worth a word.
 ROUNDED = 3e-5
 # Errors of code that a question does not suit: they are reported as such, with their
@@ -129,7 +130,8 @@ def check_readable(case: Case) -> None:
     """Raise InputError unless laws can be asked: the model reads the text, and twice
     alike.
     """
-    name, ids = case.subject.name, case.subject.vocabulary
+    name = case.subject.name
+    ids = case.subject.vocabulary
     if ids < 2:
         raise InputError(f"{name}: a vocabulary of {ids} tells no texts apart")
     try:
@@ -257,7 +259,8 @@ def make_row(
         return row | describe_findings(findings, words)
 
     sizes = {name: v for name, v in found.items() if isinstance(v, Violation)}
-    single, exact = sizes["float32"], sizes.get("float64")
+    single = sizes["float32"]
+    exact = sizes.get("float64")
     size = sizes.get(own, single).size
     verdict, said = judge_violation(words, size, single, exact.size if exact else None)
     row |= {name: sizes[name].size for name in ("float32", "float64") if name in sizes}

@@ -22,7 +22,8 @@ from ropelab.conformance.laws.subject import (
 from ropelab.models.released.loading import refusing
 from ropelab.models.released.positions import Positions, RotaryModule, SineTables
 
-DROPPED, FAR = 8, 1000
+DROPPED = 8
+FAR = 1000
 # Bytes; a larger model is not written to disk to be read again.
 MOST_SAVED = 2**30
 # A frequency that is off by no more was rounded to bfloat16, and so was its sine.
@@ -158,7 +159,7 @@ def compare_compiled(case: Case) -> Pair:
     """
     # What was compiled for one length or place may stay in the graph.
     torch.compiler.reset()
-    subject = case.subject.compiled()
+    subject = case.subject.compile()
     for length in (2, TOKENS // 2):
         subject.read(case.tokens[:, :length], case.at(0, length))
 

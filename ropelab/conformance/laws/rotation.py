@@ -27,7 +27,8 @@ from ropelab.readers.families import unrotated
 from ropelab.readers.spec import RopeSpec
 
 # Angles beyond are rounded by more than the tolerance, in radians, in float32.
-LARGEST, TOLERANCE = 2**13, 0.01
+LARGEST = 2**13
+TOLERANCE = 0.01
 # Of what does not move, relative to its size: float32 leaves less.
 STILL = 1e-5
 # Architectures whose layers rotate only under a window, as their configuration does not

@@ -41,12 +41,12 @@ class Float64(TorchFunctionMode):
     ) -> Any:
         if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
             func = Tensor.double
-        wide = [widen(value) for value in args]
-        named = {name: widen(value) for name, value in (kwargs or {}).items()}
+        wide = [widen_format(value) for value in args]
+        named = {name: widen_format(value) for name, value in (kwargs or {}).items()}
         return func(*wide, **named)
 
 
-def widen(value: Any) -> Any:
+def widen_format(value: Any) -> Any:
     if isinstance(value, torch.dtype) and value in ROUNDED:
         return torch.float64
     return value
@@ -109,7 +109,7 @@ class Subject(ABC):
         """
         raise UnaskedError("it does not generate")
 
-    def compiled(self) -> "Subject":
+    def compile(self) -> "Subject":
         """Return the same code behind torch.compile; its layers are not seen."""
         raise UnaskedError("it is not compiled")
 
@@ -239,7 +239,7 @@ class Transformers(Subject):
         )
         return output.sequences[:, -new:], torch.stack(output.logits, dim=1)
 
-    def compiled(self) -> Subject:
+    def compile(self) -> Subject:
         same = copy(self)
         same.model = torch.compile(self.model)
         same.layers = []
@@ -308,7 +308,7 @@ class Function(Subject):
             return super().new_cache()
         return {"held": self.function.new_cache(), "read": 0}
 
-    def compiled(self) -> Subject:
+    def compile(self) -> Subject:
         same = copy(self)
         same.function = torch.compile(self.function)
         return same
