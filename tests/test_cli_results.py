@@ -159,7 +159,12 @@ def test_work_is_shown_once_it_takes_longer_than_it_should():
     @contextmanager
     def progress(description, total=None):
         steps.append(description)
-        yield lambda count=1, **about: (steps.append(count), began.set())
+
+        def advance(count=1, **about):
+            steps.append(count)
+            began.set()
+
+        yield advance
 
     with Delayed(progress, seconds=3600)("quick", 2) as advance:
         advance()

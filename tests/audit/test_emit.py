@@ -1035,12 +1035,13 @@ def test_a_known_model_keeps_its_own_scaling(name: str, times: int) -> None:
     assert emission.changes == (times > 1)
     assert done.replaced == ""
     if model.scaled_by_file:
-        own = parse_scaling(model.method)
-        assert type(done.wanted.scaling) is type(own)
+        own: Any = parse_scaling(model.method)
+        wanted: Any = done.wanted.scaling
+        assert type(wanted) is type(own)
         # The length of a file with linear is what its factor reaches.
         reach = model.file_len if own.name == "pi" else own.factor * model.trained_len
         needed = own.factor * max(1.0, context / max(reach, model.file_len))
-        assert done.wanted.scaling.factor == pytest.approx(needed)
+        assert wanted.factor == pytest.approx(needed)
     else:
         kind = Unscaled if times == 1 else Yarn
         assert type(done.wanted.scaling) is kind

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib import pyplot as plt
@@ -64,7 +65,7 @@ def test_figures_leave_nothing_open_and_the_backend_alone(base):
 
 def test_settings_of_the_user_change_no_figure(base):
     drawn_before = drawn.as_files(base.figures(), ("png", "svg"))
-    settings = {
+    settings: Any = {
         "font.size": 30,
         "figure.facecolor": "red",
         "font.sans-serif": ["Nothing"],
