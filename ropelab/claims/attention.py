@@ -4,7 +4,7 @@ rotation.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -347,7 +347,7 @@ def recurrence_reaches_further(
     tokens = 6 * segment
 
     def last_output(x: Float[arrays.Array, "tokens width"]) -> arrays.Array:
-        memories = [np.empty((0, WIDTH))] * layers
+        memories: list[Any] = [np.empty((0, WIDTH))] * layers
         for start in range(0, tokens, segment):
             hidden = x[start : start + segment]
             for layer in range(layers):

@@ -104,11 +104,12 @@ def cos_step(findings: Findings, printed: float = 3.94e-11) -> None:
         # As a product: the difference of two cosines would lose all but five digits.
         return 2 * math.sin(theta * (start + 0.5)) * math.sin(theta / 2)
 
-    for role, what, start in (
+    steps: tuple[tuple[Role, str, float], ...] = (
         ("part", "step of cos around position 1, from 0.5 to 1.5", 0.5),
         ("limit", "step of cos from position 0 to 1", 0.0),
         ("limit", "step of cos from position 1 to 2", 1.0),
-    ):
+    )
+    for role, what, start in steps:
         step = step_from(start)
         text = f"{step:.3e} = {step / theta**2:.2f} theta^2"
         findings.add(role, what, text, abs(step - printed) <= 0.01e-11, step)

@@ -115,8 +115,8 @@ def in_context(table: pd.DataFrame, place: str, longest: bool = True) -> pd.Data
     # Runs with a single context have no such column.
     if "context_tokens" not in table:
         return table
-    end = "max" if longest else "min"
-    chosen = table.groupby(place)["context_tokens"].transform(end)
+    contexts = table.groupby(place)["context_tokens"]
+    chosen = contexts.transform("max") if longest else contexts.transform("min")
     return table[table["context_tokens"] == chosen]
 
 

@@ -315,7 +315,7 @@ def positions_invert(
     findings.limit(f"{what} {large:g}", f"{other:.2f}", other > 0.4, other)
 
     # With the opposite key every comparison comes out the other way.
-    shares = []
+    shares: list[float] = []
     for draw in range(DRAWS):
         rope, _ = scores(large, 0.0, draw)
         short = rope[0, :256]

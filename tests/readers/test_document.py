@@ -41,7 +41,12 @@ def test_a_model_of_images_is_said_to_be_one(
 def test_a_params_json_says_whether_its_scaling_counts_in_the_scores(
     applies: bool, multiplier: float
 ) -> None:
-    params = {"dim": 4096, "n_heads": 32, "n_layers": 4, "rope_theta": 1e6}
+    params: dict[str, Any] = {
+        "dim": 4096,
+        "n_heads": 32,
+        "n_layers": 4,
+        "rope_theta": 1e6,
+    }
     yarn = {"factor": 32, "original_max_position_embeddings": 8192, "beta": 32}
     params["yarn"] = {**yarn, "alpha": 1, "apply_scale": applies}
     params["head_dim"] = 128
