@@ -16,6 +16,7 @@ from ropelab.audit.audited import Audit, audit
 from ropelab.audit.emit import emit
 from ropelab.readers.document import Document
 from ropelab.readers.registry import RUNTIMES, read
+from ropelab.runs.errors import InputError
 from tests.test_cli import call
 
 __all__ = ["call"]  # a fixture
