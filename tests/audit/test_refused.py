@@ -142,10 +142,17 @@ def test_what_finds_no_class_is_refused_by_all_that_look_for_one(
     assert "refused by transformers-5" in result.answer
 
 
-@pytest.mark.parametrize("auto_map", [{}, {"auto_map": {"AutoConfig": "x.Y"}}])
-def test_a_type_that_nobody_has_read_is_refused(auto_map: dict[str, Any]) -> None:
+def test_a_type_that_nobody_has_read_is_refused() -> None:
     with pytest.raises(InputError, match="frobnicator"):
-        audited({**LLAMA, "model_type": "frobnicator", **auto_map})
+        audited({**LLAMA, "model_type": "frobnicator"})
+
+
+def test_code_of_its_own_is_read_by_servers_that_know_its_architecture() -> None:
+    config = {**LLAMA, "model_type": "frobnicator", "auto_map": {"AutoConfig": "x.Y"}}
+    result = audited(config)
+    outcomes = {r.runtime.name: r.outcome for r in result.readings}
+    assert outcomes["vllm"] == "read"
+    assert outcomes["transformers-5"] != "read"
 
 
 def test_a_head_of_one_pair_has_strict_json(call: Any, tmp_path: Path) -> None:
