@@ -64,7 +64,7 @@ NOTES = {
 LINKED = (
     *WRITTEN,
     *NOTES,
-    *(f"docs/{name}.md" for name in ("methods", "audit", "sweeps", "log")),
+    *(f"docs/{name}.md" for name in ("methods", "audit", "sweeps", "notebook")),
     "CONTRIBUTING.md",
 )
 
@@ -120,8 +120,7 @@ def test_links_lead_somewhere(file):
     assert not missing
 
 
-# The log names files of its days.
-@pytest.mark.parametrize("file", [file for file in LINKED if file != "docs/log.md"])
+@pytest.mark.parametrize("file", LINKED)
 def test_files_that_are_named_exist(file):
     text = (ROOT / file).read_text()
     named = re.findall(r"`((?:ropelab|tests|benchmarks|configs)/[\w/.-]+)`", text)

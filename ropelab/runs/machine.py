@@ -4,7 +4,7 @@ evaluation.
 bfloat16 pays where a processor multiplies it in hardware: on a GPU, and on a CPU with
 matrix units (Intel's AMX). Training steps of two small models, one thread, against
 float32: 1.4 to 2.3 times as fast with AMX, 0.6 to 0.8 with AVX512-BF16 alone, a tenth
-and less where it is emulated (docs/log.md). Weights are float32; bfloat16 means torch's
+and less where it is emulated (docs/notebook.md). Weights are float32; bfloat16 means torch's
 autocast of matrix products.
 """
 
@@ -23,7 +23,7 @@ from ropelab.runs.errors import InputError
 # A number format as a config names it; `auto` is resolved before anything is computed.
 DtypeName = Literal["auto", "float32", "bfloat16"]
 # Operations per second of one core, in whole trainings: in bfloat16 with AMX; in
-# float32 as rates without it make it (docs/log.md). AVX512-BF16 alone reads long
+# float32 as rates without it make it (docs/notebook.md). AVX512-BF16 alone reads long
 # contexts at the former rate.
 RATES = {"bfloat16": 1.4e11, "float32": 6e10}
 # bfloat16 where it is emulated, against float32.

@@ -1,6 +1,6 @@
 """The wording of answers, once per command; all other tests assert codes and numbers.
 
-    make golden    write the files anew; their diff is what a reviewer reads
+    make golden    write the files anew; their diff shows what users will read
 
 A file of this folder holds what one command prints at 80 columns, and to errors, for
 the lines that stand under its name in `commands.toml`.
