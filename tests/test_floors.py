@@ -1,4 +1,4 @@
-"""Imports go down only, and the face of the house is light."""
+"""Rooms import from lower rooms only, and importing the package is light."""
 
 import ast
 from pathlib import Path

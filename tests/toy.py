@@ -1,4 +1,4 @@
-"""A tiny experiment that stands for all of them in the tests of the house."""
+"""A tiny experiment that stands for all of them in the tests of runs and commands."""
 
 import pandas as pd
 from matplotlib.figure import Figure
