@@ -164,7 +164,7 @@ def build_encoding(name: str, shape: Shape, options: Mapping[str, Any]) -> "Enco
     parameters = [
         parameter.name
         for parameter in signature.parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     _check_options(name, options, [each for each in parameters if each not in SIZES])
 

@@ -210,6 +210,8 @@ def test_every_layer_has_parameters_of_its_own() -> None:
         ("rope(share=2)", "above 0 and up to 1"),
         ("rope(base=nan)", "must be a number"),
         ("shaw(k=3)", "shaw takes no parameters"),
+        ("nope(x=1)", "nope takes no parameters"),
+        ("nope(args=1)", "nope takes no parameters"),
         ("layers(rop,nope)", "did you mean rope|nearest|'rop'"),
         ("rop(3)", "'rop'"),
         ("layers(rope", "cannot read"),
