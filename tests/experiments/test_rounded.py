@@ -12,6 +12,7 @@ from ropelab.experiments.evaluate import EvaluateConfig
 from ropelab.experiments.evaluate import results as evaluate
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.experiments.extrapolate import results as extrapolate
+from ropelab.models.tasks.cells import Evaluation
 from ropelab.models.tasks.rounded import COLUMNS, said_of_casts
 from ropelab.models.tasks.tables import NLL
 from ropelab.runs.cell import Context, name_of
@@ -291,3 +292,18 @@ def test_the_title_names_a_threshold_only_where_there_is_one(costly, title):
     ]
     figure = cost_of_casts.draw(pd.DataFrame(rows, columns=COLUMNS))["cost_of_casts"]
     assert figure.axes[0].get_title() == title
+
+
+def test_values_of_moved_keys_of_released_models_are_computed_anew(
+    evaluated, extrapolated
+):
+    caches = "int8,int8(moved=3x7)"
+    released = {}
+    for cell in evaluate.cells(evaluated(cache=caches)):
+        keys = cell.mode.key.get("rounding", {}).get("keys")
+        released[keys] = cell.version - cell.task.version
+    assert released == {None: 0, "int8": 0, "int8(moved=3x7)": 1}
+
+    for cell in extrapolate.cells(extrapolated(cache=caches)):
+        if isinstance(cell, Evaluation):
+            assert cell.version == cell.task.version

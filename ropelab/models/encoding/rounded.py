@@ -35,6 +35,7 @@ class RoundedRope(Rope):
     def __init__(self, rope: Rope, rounding: Rounding, base: float) -> None:
         super().__init__(rope.plan, rope.pairing, rope.softmax_factor)
         self.rounding = rounding
+        self.base = base
         # Keys carry the attention factor already when they are moved.
         self.mover = Rope(RopePlan(rope.plan.inv_freq), rope.pairing)
         spectrum = Spectrum(rope.plan.inv_freq, base, self.rotary_dim)

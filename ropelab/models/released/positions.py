@@ -443,15 +443,15 @@ class PatchedAttention:
 def _with_pairing(
     rotation: Remapped | RoundedRope | None, pairing: Pairing
 ) -> Remapped | RoundedRope | None:
-    """Return a copy of a rotation that rotates the pairs of a model."""
+    """Return a rotation like another that rotates the pairs of a model."""
     if rotation is None:
         return None
     if isinstance(rotation, Remapped):
         rope = Rope(rotation.rope.plan, pairing)
         return type(rotation)(rope, *rotation.sizes)
-    copied = copy.copy(rotation)
-    copied.pairing = pairing
-    return copied
+    # Built anew, since keys are moved by a rotation of its own, which needs the pairing.
+    rope = Rope(rotation.plan, pairing, rotation.softmax_factor)
+    return RoundedRope(rope, rotation.rounding, rotation.base)
 
 
 def _window_of(module: Any, options: Mapping[str, Any]) -> int | None:

@@ -55,6 +55,11 @@ class Mode(ABC):
         return tokens
 
     @property
+    def moves_keys(self) -> bool:
+        """True if stored keys are rotated again, down to lower positions."""
+        return False
+
+    @property
     def evaluations(self) -> int:
         """The number of losses that `search` will ask for."""
         return 0
@@ -157,6 +162,11 @@ class Rounded(Mode):
             "rounding": self.rounding.key,
         }
 
+    @property
+    def moves_keys(self) -> bool:
+        keys = self.rounding.keys
+        return keys is not None and keys.moves > 0
+
     def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
         for served in self.mode.passes(model, lengths):
             rope = model.encoding
@@ -179,6 +189,10 @@ class SlidingWindow(Mode):
     @property
     def key(self) -> dict[str, Any]:
         return {**self.mode.key, "window": self.window}
+
+    @property
+    def moves_keys(self) -> bool:
+        return self.mode.moves_keys
 
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
         for _ in self.mode.passes(model, [self.window]):

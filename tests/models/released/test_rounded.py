@@ -132,6 +132,18 @@ def test_keys_are_moved_as_if_transformers_stored_and_rotated_them_again(
     assert apart(expected, exact) > 2e-3
 
 
+@pytest.mark.parametrize("model_type", ["cohere", "glm", "deepseek_v3"])
+def test_moved_keys_keep_to_the_pairs_of_the_model(model_type, tmp_path):
+    model = ReleasedModel(saved(tmp_path, model_type, **ARCHITECTURES[model_type]))
+    expected = logits(model, tokens(LENGTH))
+
+    stored = under(model, Rounding("stored", keys=parse_keys("int8")))
+    moved = under(model, Rounding("moved", keys=parse_keys("int8(moved=3x7)")))
+
+    error = apart(stored, expected)
+    assert 0 < error < apart(moved, expected) < 5 * error
+
+
 @pytest.mark.parametrize("cast", ["half_cache_bfloat16", "position:float8_e4m3fn"])
 def test_contexts_read_in_parts_are_rounded_alike(llama, cast, monkeypatch):
     model, *_ = llama
