@@ -78,7 +78,7 @@ def application(word: str | None = None) -> typer.Typer:
         return app
 
     app.registered_commands = [first]
-    for name, about in experiments.listed().items():
+    for name, about in experiments.read_records().items():
         if word is None:
             _add_command(app, experiments.load(name))
         else:

@@ -42,11 +42,15 @@ if TYPE_CHECKING:
 # Every package beside this file, found without importing it; the ledger is above them
 # all, since it reads their runs.
 NAMES = (
-    *sorted(m.name.replace("_", "-") for m in iter_modules(__path__) if m.ispkg),
+    *sorted(
+        module.name.replace("_", "-")
+        for module in iter_modules(__path__)
+        if module.ispkg
+    ),
     "claims",
 )
 # The options of every run: type, default, description.
-KEPT = {
+RUN_OPTIONS = {
     "results": (
         str | Path | None,
         None,
@@ -87,7 +91,7 @@ class Experiment:
                 default,
                 info.description or "see the command's --help",
             )
-        yield from ((name, *about) for name, about in KEPT.items())
+        yield from ((name, *about) for name, about in RUN_OPTIONS.items())
 
     @property
     def signature(self) -> Signature:
@@ -103,13 +107,13 @@ class Experiment:
         """The docstring of its function: question, what it cannot show, and every
         parameter.
         """
-        parameters = "\n    ".join(
-            f"{name}: {text}" for name, _, _, text in self.options
-        )
-        question, cannot_show = self.question, self.cannot_show
-        text = Path(__file__).with_name("docstring.md").read_text(encoding="utf-8")
-        return text.format(
-            question=question, cannot_show=cannot_show, parameters=parameters
+        lines = [f"{name}: {text}" for name, _, _, text in self.options]
+        template = Path(__file__).with_name("docstring.md").read_text(encoding="utf-8")
+
+        return template.format(
+            question=self.question,
+            cannot_show=self.cannot_show,
+            parameters="\n    ".join(lines),
         )
 
     @property
@@ -124,22 +128,23 @@ class Experiment:
         """
         if not self.quick:
             raise InputError(f"{self.name} takes seconds; there is no --quick")
-        fields = self.config.model_fields
+
         less = {name: value for name, value in self.quick.items() if name not in given}
-        told = [
-            f"{name} {plain(value) or 'none'}"
-            + (
-                ""
-                if fields[name].is_required()
-                else f" for {plain(fields[name].default)}"
-            )
-            for name, value in less.items()
-        ]
-        return {**less, **given}, ", ".join(told) or "nothing is given up"
+        changes = []
+        for name, value in less.items():
+            change = f"{name} {plain(value) or 'none'}"
+            field_info = self.config.model_fields[name]
+            if not field_info.is_required():
+                change += f" for {plain(field_info.default)}"
+            changes.append(change)
+
+        words = ", ".join(changes) or "nothing is given up"
+        return {**less, **given}, words
 
     def check(self, config: "Config") -> None:
         """Raise InputError where a config's values do not go together."""
-        if check := getattr(self.parts, "check", None):
+        check = getattr(self.parts, "check", None)
+        if check is not None:
             check(config)
 
     def cells(self, config: "Config") -> "list[Cell]":
@@ -152,7 +157,9 @@ class Experiment:
 
     def times(self, config: "Config", values: "Values") -> "Mapping[str, pd.DataFrame]":
         times = getattr(self.parts, "times", None)
-        return times(config, values) if times else {}
+        if times is None:
+            return {}
+        return times(config, values)
 
     def answer(self, tables: "Tables") -> str:
         return self.parts.answer(tables)
@@ -171,8 +178,10 @@ class Experiment:
         """Return the command to type next: the body's, else more seeds where one was
         trained.
         """
-        if following := getattr(self.parts, "following", None):
+        following = getattr(self.parts, "following", None)
+        if following is not None:
             return following(config, tables)
+
         if len(getattr(config, "seeds", ())) == 1:
             return config.replace(seeds=(0, 1, 2)).command(self.name)
         return "ropelab report"
@@ -185,26 +194,31 @@ class Experiment:
 
 
 @cache
-def listed() -> dict[str, dict[str, Any]]:
+def read_records() -> dict[str, dict[str, Any]]:
     """Return question and `quick` of all experiments in the order of lists; none is
     imported.
     """
-    return tomllib.loads(
-        Path(__file__).with_name("experiments.toml").read_text(encoding="utf-8")
-    )
+    file = Path(__file__).with_name("experiments.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 def load(name: str) -> Experiment:
     """Return an experiment without its heavy parts; InputError names the nearest."""
     known("experiment", name, NAMES)
-    found = (
-        "claims.experiment"
-        if name == "claims"
-        else f"experiments.{name.replace('-', '_')}"
-    )
-    face = import_module(f"ropelab.{found}")
-    config = getattr(face, f"{name.title().replace('-', '')}Config")
-    own = (face.CANNOT_SHOW, face.VERSION, config, face.BODY)
+    if name == "claims":
+        module = "ropelab.claims.experiment"
+    else:
+        module = f"ropelab.experiments.{name.replace('-', '_')}"
+    face = import_module(module)
+    config_name = f"{name.title().replace('-', '')}Config"
+    record = read_records()[name]
+
     return Experiment(
-        name, listed()[name]["question"], *own, listed()[name].get("quick", {})
+        name=name,
+        question=record["question"],
+        cannot_show=face.CANNOT_SHOW,
+        version=face.VERSION,
+        config=getattr(face, config_name),
+        body=face.BODY,
+        quick=record.get("quick", {}),
     )

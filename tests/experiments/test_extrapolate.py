@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 
 from ropelab.experiments import load
 from ropelab.experiments.extrapolate import ExtrapolateConfig, results
-from ropelab.experiments.extrapolate.results import adapted, trainings
+from ropelab.experiments.extrapolate.results import adapt, trainings
 from ropelab.math.frequencies import Geometry
 from ropelab.models.lm.trained import Training
 from ropelab.models.methods.method import Reading
@@ -452,12 +452,12 @@ def test_what_is_trained_on_under_drope_was_recalibrated_first(config):
     (base,) = trainings(given, GEOMETRY)
     drope, plain = parse_methods(["drope(steps=2)", "pi"], GEOMETRY, 256)
     assert isinstance(drope, Reading) and isinstance(plain, Reading)
-    recalibrated = adapted(given, base, GEOMETRY, drope, "zero_shot")
-    tuned = adapted(given, base, GEOMETRY, drope, "finetuned")
+    recalibrated = adapt(given, base, GEOMETRY, drope, "zero_shot")
+    tuned = adapt(given, base, GEOMETRY, drope, "finetuned")
     assert tuned.start is not None
     assert tuned.start.key == recalibrated.key != base.key
     assert tuned.start.recipe.window == 64
-    assert adapted(given, base, GEOMETRY, plain, "finetuned").start is base
+    assert adapt(given, base, GEOMETRY, plain, "finetuned").start is base
 
 
 def test_a_searched_method_is_measured_under_its_own_name_and_shown_apart(

@@ -117,8 +117,9 @@ class ExtrapolateConfig(config.TaskConfig):
     @classmethod
     def _few_methods(cls, values: dict[str, Any]) -> dict[str, Any]:
         # Each cast is made under every method that acts on frequencies.
-        rounds = values.get("casts") or values.get("cache")
-        return {"methods": ("unscaled", "yarn"), **values} if rounds else values
+        if values.get("casts") or values.get("cache"):
+            return {"methods": ("unscaled", "yarn"), **values}
+        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -130,12 +131,14 @@ class ExtrapolateConfig(config.TaskConfig):
                 f"finetune_len must lie between train_len ({self.train_len}) and"
                 f" test_len ({self.test_len}), got {self.finetune_len}"
             )
+
         config.check_depths(self.depths)
         tunable = any(isinstance(method, Reading) for method in self.parsed_methods())
         if set(self.arms) == {"finetuned"} and not tunable:
             raise ValueError(
                 "a method searched on the trained model has no finetuned arm"
             )
+
         if "cache" in self.arms and "text" not in self.tasks:
             raise ValueError("cache is an arm of the task text, which tasks leaves out")
         if self.search and "zero_shot" not in self.arms:
@@ -150,11 +153,11 @@ class ExtrapolateConfig(config.TaskConfig):
     @property
     def sizes(self) -> Preset:
         """The preset, with what this config has instead."""
-        own = {
-            n: v
-            for n in ("steps", "tokens_per_step", "heads")
-            if (v := getattr(self, n))
-        }
+        own = {}
+        for name in ("steps", "tokens_per_step", "heads"):
+            value = getattr(self, name)
+            if value is not None:
+                own[name] = value
         return PRESETS[self.preset]._replace(**own)
 
     def geometry(self) -> "Geometry":

@@ -7,7 +7,7 @@ losses it went by. `ngram_baseline`: what followed the last 1, 2 or 3 tokens bef
 multiplications of the model per token, and the tokens of further training.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -55,32 +55,33 @@ def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
     """Return every task of every row, for every training seed; retrieval without a
     model too.
     """
-    geometry, methods = config.geometry(), config.parsed_methods()
+    geometry = config.geometry()
+    methods = config.parsed_methods()
     tasks = [beyond_training(config, task, config.depths) for task in config.tasks]
-    all_rows = [
-        row
-        for base in trainings(config, geometry)
-        for row in rows(config, base, geometry, methods)
-    ]
-    evaluations = [
-        Evaluation(
-            subject=model,
-            # The window sees the same at all lengths: the longest is enough.
-            task=(
-                task.at_the_end(config.test_len)
-                if isinstance(mode, SlidingWindow)
-                else task
-            ),
-            mode=mode,
-            labels=tuple(
-                zip(common.ROW, (method, factor, model.seed, arm), strict=True)
-            ),
-            dtype=config.dtype,
-        )
-        for task in tasks
-        for (method, factor, arm), mode, model in all_rows
-        if arm != labels.CACHE or task.name == "text"
-    ]
+    all_rows: list[Row] = []
+    for base in trainings(config, geometry):
+        all_rows.extend(rows(config, base, geometry, methods))
+
+    evaluations = []
+    for task in tasks:
+        for (method, factor, arm), mode, model in all_rows:
+            if arm == labels.CACHE and task.name != "text":
+                continue
+
+            evaluated_task = task
+            if isinstance(mode, SlidingWindow):
+                # The window sees the same at all lengths: the longest is enough.
+                evaluated_task = task.at_the_end(config.test_len)
+            row = zip(common.ROW, (method, factor, model.seed, arm), strict=True)
+            evaluation = Evaluation(
+                subject=model,
+                task=evaluated_task,
+                mode=mode,
+                labels=tuple(row),
+                dtype=config.dtype,
+            )
+            evaluations.append(evaluation)
+
     baselines = [
         NgramBaseline(task=task) for task in tasks if isinstance(task, Retrieval)
     ]
@@ -115,62 +116,79 @@ def rows(
     methods: Sequence[Method],
 ) -> Iterator[Row]:
     """Yield all rows of the model trained at the trained length, the baselines last."""
-    for arm in ("zero_shot", "finetuned"):
-        for method in methods if arm in config.arms else ():
-            # A method that is searched has no other arm.
-            if isinstance(method, Reading):
-                model = adapted(config, base, geometry, method, arm)
-                yield (
-                    (method.label, method.factor, arm),
-                    WithMethod(method, geometry),
-                    model,
-                )
-    for scaled in (method for method in methods if isinstance(method, Scaled)):
-        mode = WithMethod(scaled, geometry)
-        for name, rounded in rounded_rows(config, scaled.label, mode, geometry):
-            yield (name, scaled.factor, labels.ROUNDED), rounded, base
+    yield from _method_rows(config, base, geometry, methods)
     for method, published in searches(config, methods):
-        row = published.label, published.factor, labels.SEARCHED
-        yield row, WithMethod(method, geometry), base
-    plain = WithMethod(UNSCALED, geometry)
+        name = (published.label, published.factor, labels.SEARCHED)
+        yield name, WithMethod(method, geometry), base
+
+    unscaled = WithMethod(UNSCALED, geometry)
     if "ceiling" in config.arms:
-        # Trained at the test length from the start, on the same number of tokens. The
-        # curriculum goes on to the longer window; a step holds more tokens only if one
-        # row of it does.
-        recipe, test_len = base.recipe, config.test_len
-        tokens = max(test_len, recipe.tokens_per_step)
-        steps = max(1, round(recipe.steps * recipe.tokens_per_step / tokens))
-        recipe = replace(recipe, steps=steps, window=test_len, tokens_per_step=tokens)
-        encoding = partial(
-            UNSCALED.encoding, replace(geometry, trained_len=test_len), test_len
-        )
-        yield (
-            (LONGER, 1.0, "ceiling"),
-            plain,
-            replace(base, recipe=recipe, encoding=encoding),
-        )
-    window = SlidingWindow(plain, config.train_len)
+        longer = _train_at_test_len(config, base, geometry)
+        yield (LONGER, 1.0, "ceiling"), unscaled, longer
+
     if labels.CACHE in config.arms:
         length = config.train_len
-        for name, beyond, within in (
-            (labels.FAR_CACHE, length, None),
-            (labels.NEAR_CACHE, 0, length),
-            (labels.WINDOW_CACHE, 0, None),
-        ):
-            yield (
-                (name, 1.0, labels.CACHE),
-                WithCache(plain, length, beyond, within),
-                base,
-            )
+        far = WithCache(unscaled, length, length, None)
+        near = WithCache(unscaled, length, 0, length)
+        whole = WithCache(unscaled, length, 0, None)
+        yield (labels.FAR_CACHE, 1.0, labels.CACHE), far, base
+        yield (labels.NEAR_CACHE, 1.0, labels.CACHE), near, base
+        yield (labels.WINDOW_CACHE, 1.0, labels.CACHE), whole, base
+
+    window = SlidingWindow(unscaled, config.train_len)
     if "finetuned" in config.arms:
         # Trained on as long as the methods, at its own length: a gain of theirs is of
         # the method.
-        tuned = adapted(config, base, geometry, UNSCALED, "finetuned", config.train_len)
+        tuned = adapt(config, base, geometry, UNSCALED, "finetuned", config.train_len)
         yield (labels.WINDOW, 1.0, "finetuned"), window, tuned
     yield (labels.WINDOW, 1.0, "zero_shot"), window, base
 
 
-def adapted(
+def _method_rows(
+    config: ExtrapolateConfig,
+    base: Training,
+    geometry: Geometry,
+    methods: Sequence[Method],
+) -> Iterator[Row]:
+    """Yield a row per arm and method, then the rows of rounded values."""
+    for arm in ("zero_shot", "finetuned"):
+        if arm not in config.arms:
+            continue
+        for method in methods:
+            # A method that is searched has no other arm.
+            if isinstance(method, Reading):
+                model = adapt(config, base, geometry, method, arm)
+                name = (method.label, method.factor, arm)
+                yield name, WithMethod(method, geometry), model
+
+    for method in methods:
+        if isinstance(method, Scaled):
+            mode = WithMethod(method, geometry)
+            rounded = rounded_rows(config, method.label, mode, geometry)
+            for label, rounded_mode in rounded:
+                yield (label, method.factor, labels.ROUNDED), rounded_mode, base
+
+
+def _train_at_test_len(
+    config: ExtrapolateConfig, base: Training, geometry: Geometry
+) -> Training:
+    """Train at the test length from the start, on the same number of tokens."""
+    # The curriculum goes on to the longer window; a step holds more tokens only if one
+    # row of it does.
+    test_len = config.test_len
+    tokens_per_step = max(test_len, base.recipe.tokens_per_step)
+    all_tokens = base.recipe.steps * base.recipe.tokens_per_step
+    steps = max(1, round(all_tokens / tokens_per_step))
+    recipe = replace(
+        base.recipe, steps=steps, window=test_len, tokens_per_step=tokens_per_step
+    )
+
+    longer_geometry = replace(geometry, trained_len=test_len)
+    encoding = partial(UNSCALED.encoding, longer_geometry, test_len)
+    return replace(base, recipe=recipe, encoding=encoding)
+
+
+def adapt(
     config: ExtrapolateConfig,
     base: Training,
     geometry: Geometry,
@@ -184,34 +202,40 @@ def adapted(
     Fine-tuning is on as many tokens at any `tuned_len`.
     """
 
-    def continued(start: Training, key: dict[str, Any], **changes: Any) -> Training:
+    def train_on(start: Training, key: dict[str, Any], **changes: Any) -> Training:
         recipe = replace(start.recipe, **changes)
+        # The model can read by now: windows have their full length from the first
+        # step.
+        recipe = replace(
+            recipe, first_window=recipe.window, warmup=min(5, recipe.steps)
+        )
+        # Copying is known by now: the periodic rows that training begins with are
+        # left out.
+        mixture = replace(start.mixture, periodic_steps=0)
         return replace(
             start,
-            # Copying is known by now: the periodic rows that training begins with are
-            # left out.
-            mixture=replace(start.mixture, periodic_steps=0),
-            # The model can read by now: windows have their full length from the first
-            # step.
-            recipe=replace(
-                recipe, first_window=recipe.window, warmup=min(5, recipe.steps)
-            ),
+            mixture=mixture,
+            recipe=recipe,
             encoding=partial(method.encoding, geometry, recipe.window),
             encoding_key={**start.encoding_key, **key},
             start=start,
         )
 
     model = base
+    own = sources(method)
     if method.recalibration:
         name = method.encoding(geometry, base.recipe.window).name
-        # which has parameters that the name of its encoding may not tell
-        own = sources(method)
-        key = {"name": name, **own, **({"method": method.label} if own else {})}
-        model = continued(base, key, steps=method.recalibration)
+        key = {"name": name, **own}
+        if own:
+            # A method of one's own has parameters that the name of its encoding may
+            # not tell.
+            key["method"] = method.label
+        model = train_on(base, key, steps=method.recalibration)
+
     if arm == "finetuned":
-        model = continued(
+        model = train_on(
             model,
-            {"method": method.label, "factor": method.factor, **sources(method)},
+            {"method": method.label, "factor": method.factor, **own},
             steps=config.finetune_steps,
             window=tuned_len or config.tuned_len,
             tokens_per_step=max(config.tuned_len, base.recipe.tokens_per_step),
@@ -229,86 +253,125 @@ def searches(
     """
     # LongRoPE, all parameters, is searched where it is named. With `search` all methods
     # with parameters are, each once, with that budget, and LongRoPE in any case.
-    methods = methods if "zero_shot" in config.arms else ()
-    named = [method for method in methods if isinstance(method, LongRopeSearch)]
+    if "zero_shot" not in config.arms:
+        methods = ()
+    longropes = [method for method in methods if isinstance(method, LongRopeSearch)]
     if not config.search:
-        yield from zip(named, named, strict=True)
+        for method in longropes:
+            yield method, method
         return
-    first: dict[str, Scaled] = {}  # of a method that is tried with several factors
+
+    # A method may be tried with several factors: its first is searched.
+    first_by_label: dict[str, Scaled] = {}
     for method in methods:
         if isinstance(method, Scaled) and has_parameters(method.scaling):
-            first.setdefault(method.label, method)
-    for method in first.values():
-        yield Searched(inner=method.scaling, budget=config.search), method
-    plain = LongRopeSearch(factor=config.test_len / config.train_len)
-    for each in dict.fromkeys(
-        replace(one, budget=plain.budget) for one in (*named, plain)
-    ):
-        yield replace(each, budget=config.search), each
+            first_by_label.setdefault(method.label, method)
+    for scaled in first_by_label.values():
+        yield Searched(inner=scaled.scaling, budget=config.search), scaled
+
+    default = LongRopeSearch(factor=config.test_len / config.train_len)
+    same_budget = [
+        replace(method, budget=default.budget) for method in (*longropes, default)
+    ]
+    for method in dict.fromkeys(same_budget):
+        yield replace(method, budget=config.search), method
 
 
 def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
     evaluated = collect(cells(config), values)
-    found = common.tables_of_tasks(
+    tables = common.tables_of_tasks(
         evaluated, config, UNSCALED.label, [config.train_len], {}
     )
-    searched, matched = (
-        [
-            tables[name].assign(task=task)
-            for task, tables in evaluated.items()
-            if name in tables
-        ]
-        for name in ("searched", "matched")
-    )
+
+    searched = _tables_by_task(evaluated, "searched")
     if searched:
-        found["searched"] = pd.concat(searched, ignore_index=True)
+        tables["searched"] = pd.concat(searched, ignore_index=True)
+    matched = _tables_by_task(evaluated, "matched")
     if matched:
         by = ["task", "n_gram_tokens", *common.PLACE]
-        found["ngram_baseline"] = common.accuracies(pd.concat(matched), by)
+        tables["ngram_baseline"] = common.accuracies(pd.concat(matched), by)
+
     methods = config.parsed_methods()
-    found |= casts_table(config, methods, config.geometry(), found["comparisons"])
-    return {**found, "cost": _cost(config)}
+    tables |= casts_table(config, methods, config.geometry(), tables["comparisons"])
+    tables["cost"] = _cost(config)
+    return tables
+
+
+def _tables_by_task(evaluated: Mapping[str, Tables], name: str) -> list[pd.DataFrame]:
+    """Return that table of every task that has it, with the task as a column."""
+    return [
+        tables[name].assign(task=task)
+        for task, tables in evaluated.items()
+        if name in tables
+    ]
 
 
 def _cost(config: ExtrapolateConfig) -> pd.DataFrame:
-    geometry, records = config.geometry(), []
-    base, length = trainings(config, geometry)[0], config.test_len
+    geometry = config.geometry()
+    base = trainings(config, geometry)[0]
+    length = config.test_len
+    records = []
     for row, mode, model in rows(config, base, geometry, config.parsed_methods()):
         # A window that moves on by half of its tokens passes most tokens twice.
-        passes, tokens = (
-            mode.count_passes(length)
-            if isinstance(mode, SlidingWindow)
-            else (1, length)
-        )
+        if isinstance(mode, SlidingWindow):
+            passes, tokens = mode.count_passes(length)
+        else:
+            passes = 1
+            tokens = length
         times = passes * tokens / length
+
         # Two operations are one multiplication.
         multiplications = operations_per_token(model.size, tokens) * FORWARD / 2
-        further, at = 0, model
-        while at.start is not None:
-            further += at.recipe.steps * max(
-                at.recipe.tokens_per_step, at.recipe.window
-            )
-            at = at.start
-        costs = (times * (tokens + 1) / 2, round(times * multiplications), further)
-        records.append((*row, length, *costs))
-    costs_of = ("attended_positions", "multiplications", "further_training_tokens")
-    return pd.DataFrame(
-        records, columns=["method", "factor", "arm", "context_tokens", *costs_of]
-    )
+        record = (
+            *row,
+            length,
+            times * (tokens + 1) / 2,
+            round(times * multiplications),
+            _further_training_tokens(model),
+        )
+        records.append(record)
+
+    columns = [
+        "method",
+        "factor",
+        "arm",
+        "context_tokens",
+        "attended_positions",
+        "multiplications",
+        "further_training_tokens",
+    ]
+    return pd.DataFrame(records, columns=columns)
+
+
+def _further_training_tokens(model: Training) -> int:
+    """Count the tokens of all trainings after the first."""
+    tokens = 0
+    while model.start is not None:
+        recipe = model.recipe
+        tokens += recipe.steps * max(recipe.tokens_per_step, recipe.window)
+        model = model.start
+    return tokens
 
 
 def answer(tables: Tables) -> str:
     """Name the best methods at retrieval beyond the trained length, and at the end of
     long text.
     """
-    rounded = said_of_casts(tables["casts"]) if "casts" in tables else []
-    exact = {
-        name: table[table["arm"] != labels.ROUNDED] if "arm" in table else table
-        for name, table in tables.items()
-    }
-    findings = [_retrieval(exact, task) for task in common.retrieval_of(tables)]
-    findings += [_text(exact)] if "text_nll" in tables else []
-    return common.sentences([*rounded, *findings], tables["comparisons"])
+    findings = []
+    if "casts" in tables:
+        findings += said_of_casts(tables["casts"])
+
+    exact = {}
+    for name, table in tables.items():
+        if "arm" in table:
+            exact[name] = table[table["arm"] != labels.ROUNDED]
+        else:
+            exact[name] = table
+
+    findings += [_retrieval(exact, task) for task in common.retrieval_of(tables)]
+    if "text_nll" in tables:
+        findings.append(_text(exact))
+    return common.sentences(findings, tables["comparisons"])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -318,17 +381,21 @@ def summary(tables: Tables) -> pd.DataFrame:
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
         losses = _wide(tables["text_nll"], "bucket_end_tokens", common.NLL)
-        columns |= {f"nll @{end}": losses[end] for end in _spread(losses, 2)}
+        for end in _spread(losses, 2):
+            columns[f"nll @{end}"] = losses[end]
+
     tasks = common.retrieval_of(tables)
     for task in tasks:
         table = in_longest_context(tables[f"{task}_accuracy"])
         if task in common.KEYS:
-            at = table["context_tokens"].iloc[0]
-            columns[f"{task} @{at}"] = common.by_label(table, "accuracy")
-        else:
-            accuracy = _wide(table, "distance_tokens", "accuracy")
-            shown = _spread(accuracy, max(1, 4 - len(tasks)))
-            columns |= {f"{task} @{at}": accuracy[at] for at in shown}
+            context = table["context_tokens"].iloc[0]
+            columns[f"{task} @{context}"] = common.by_label(table, "accuracy")
+            continue
+
+        accuracy = _wide(table, "distance_tokens", "accuracy")
+        for distance in _spread(accuracy, max(1, 4 - len(tasks))):
+            columns[f"{task} @{distance}"] = accuracy[distance]
+
     return pd.concat(columns, axis=1).rename_axis("method").reset_index()
 
 
@@ -349,41 +416,40 @@ def _spread(table: pd.DataFrame, most: int) -> Sequence[Hashable]:
 
 
 def _retrieval(tables: Tables, task: str) -> str:
-    table, does = tables[f"{task}_accuracy"], common.does_of(task)
+    """Say which method retrieves best beyond the trained length."""
+    table = tables[f"{task}_accuracy"]
+    does = common.does_of(task)
     trained_len = int(table["train_len_tokens"].iloc[0])
-    inside = table[table["context_tokens"] == trained_len]
-    if task not in common.KEYS:
-        inside = inside[inside["distance_tokens"] == trained_len // 2]
-    # A task that no method does where the model was trained, with every seed, says
-    # nothing about longer contexts.
-    by_seed = inside.groupby(["method", "seed"])["accuracy"].mean()
-    if by_seed.groupby("method").min().max() < LEARNED:
+    if not _has_learned(table, task, trained_len):
         return (
             f"no model {does} inside {trained_len} tokens, so there is no verdict on"
             " that"
         )
+
     longest = in_longest_context(table)
     context = longest["context_tokens"].iloc[0]
-    if task in common.KEYS:  # compared over all depths at once
-        distance, where = context, f"in {context} tokens"
+    if task in common.KEYS:
+        # Keys are compared over all depths at once.
+        distance = context
+        where = f"in {context} tokens"
     else:
         distance = min(2 * trained_len, int(longest["distance_tokens"].max()))
         longest = longest[longest["distance_tokens"] == distance]
         times = f"{distance / trained_len:g} times the trained length"
         where = f"from {distance} tokens back, {times}, in {context} tokens"
+
     is_searched = longest["arm"] == labels.SEARCHED
-    published, searched = longest[~is_searched], longest[is_searched]
-    at = common.by_label(published, "accuracy").sort_values(
-        ascending=False, kind="stable"
-    )
-    about = {
+    published = common.by_label(longest[~is_searched], "accuracy")
+    published = published.sort_values(ascending=False, kind="stable")
+    compared = {
         "at_tokens": distance,
         "context_tokens": context,
         "metric": f"{task}_accuracy",
     }
-    lead = find_lead(at, tables["comparisons"], about, lower_is_better=False)
-    assert lead is not None  # a run has a row
-    if len(at) > 1 and not lead.is_shown:
+    lead = find_lead(published, tables["comparisons"], compared, lower_is_better=False)
+    assert lead is not None, "a run has a row"
+
+    if len(published) > 1 and not lead.is_shown:
         finding = (
             f"{where} no method is shown to be better than another; {lead.first} has"
             f" {lead.value:.2f} right"
@@ -393,78 +459,123 @@ def _retrieval(tables: Tables, task: str) -> str:
             f"{where} {lead.first} {does} best: {lead.value:.2f} right"
             f"{tied_with(lead.tied)}"
         )
-    if "unscaled" in at.index and lead.first != "unscaled":
-        finding += f"; unscaled {at['unscaled']:.2f}"
-    if not searched.empty:
-        found = common.by_label(searched, "accuracy")
-        finding += f", {found.idxmax()} on this model {found.max():.2f}"
+    if "unscaled" in published.index and lead.first != "unscaled":
+        finding += f"; unscaled {published['unscaled']:.2f}"
+    if is_searched.any():
+        searched = common.by_label(longest[is_searched], "accuracy")
+        finding += f", {searched.idxmax()} on this model {searched.max():.2f}"
     return finding
 
 
+def _has_learned(table: pd.DataFrame, task: str, trained_len: int) -> bool:
+    """Tell whether some method does the task where the model was trained."""
+    inside = table[table["context_tokens"] == trained_len]
+    if task not in common.KEYS:
+        inside = inside[inside["distance_tokens"] == trained_len // 2]
+
+    # A task that no method does there, with every seed, says nothing about longer
+    # contexts.
+    by_seed = inside.groupby(["method", "seed"])["accuracy"].mean()
+    worst_seed = by_seed.groupby("method").min()
+    return not worst_seed.max() < LEARNED
+
+
 def _text(tables: Tables) -> str:
+    """Say which method reads best at the end of the longest text."""
     table = tables["text_nll"]
     losses = _wide(table, "bucket_end_tokens", common.NLL).iloc[:, -1]
-    named = (
-        table.assign(label=labels.row_labels(table))
-        .drop_duplicates("label")
-        .set_index("label")
-    )
+    methods = table.assign(label=labels.row_labels(table)).drop_duplicates("label")
+    methods = methods.set_index("label")
     # Searched parameters are the best ones of this model only where no formula is
     # shown.
-    own = named[(named["method"] != labels.WINDOW) & (named["arm"] != labels.CACHE)]
+    is_baseline = (methods["method"] == labels.WINDOW) | (
+        methods["arm"] == labels.CACHE
+    )
+    own = methods[~is_baseline]
     published = own[own["arm"] != labels.SEARCHED]
     shown = own if published.empty else published
+
+    comparisons = tables["comparisons"]
+    at_end = comparisons["at_tokens"] == losses.name
+    comparisons = comparisons[(comparisons["metric"] == "nll_bucket") & at_end]
     finding = f"at the end of text of {losses.name} bytes "
-    rows = tables["comparisons"]
-    rows = rows[(rows["metric"] == "nll_bucket") & (rows["at_tokens"] == losses.name)]
-    if not shown.empty:
-        best = str(losses[shown.index].idxmin())
-        # A method is compared with the window of a model that was trained as long.
-        tuned = labels.method_label(labels.WINDOW, 1, str(shown.loc[best, "arm"]))
-        window = tuned if tuned in losses else labels.WINDOW
-        pair = rows[(rows["method_a"] == best) & (rows["method_b"] == window)]
-        verdict = str(pair["verdict"].iloc[0])
-        same = "does not differ significantly from"
-        found = {best: "beats", window: "is worse than"}.get(verdict, same)
-        loss = f"{losses[best]:.3f} nats per byte"
-        lead = find_lead(losses[shown.index], rows, {}, lower_is_better=True)
+    if shown.empty:
+        finding += f"the sliding window has {losses[labels.WINDOW]:.3f} nats per byte"
+    else:
+        shown_losses = losses[shown.index]
+        best = str(shown_losses.idxmin())
+        lead = find_lead(shown_losses, comparisons, {}, lower_is_better=True)
         if lead is None:
             return (
                 f"{finding}nothing is ranked: no method reads better than guessing,"
-                f" which has {UNIFORM:.3f} nats per byte ({best}: {loss})"
+                f" which has {UNIFORM:.3f} nats per byte ({best}: {losses[best]:.3f}"
+                " nats per byte)"
             )
         if len(shown) > 1 and not lead.is_shown:
             finding += (
-                f"no method is shown to be better than another; {best} has {loss}"
+                f"no method is shown to be better than another; {best} has"
+                f" {losses[best]:.3f} nats per byte"
             )
         else:
-            finding += f"the best method is {best} ({loss}){tied_with(lead.tied)}"
-        # Runs from before that window have only the one of the model before
-        # fine-tuning.
-        behind = (
-            ", less trained" if "finetuned" in tuned and window == labels.WINDOW else ""
+            finding += (
+                f"the best method is {best} ({losses[best]:.3f} nats per byte)"
+                f"{tied_with(lead.tied)}"
+            )
+        finding += _against_window(
+            best, str(shown.loc[best, "arm"]), losses, comparisons
         )
-        length = "the sliding window of the trained length"
-        finding += f"; it {found} {length} ({losses[window]:.3f}{behind})"
-    else:
-        finding += f"the sliding window has {losses[labels.WINDOW]:.3f} nats per byte"
+
     if labels.FAR_CACHE in losses:
         finding += (
             "; counts of the n-grams that the window does not see lower its loss to "
             f"{losses[labels.FAR_CACHE]:.3f}, those that it sees to "
             f"{losses[labels.NEAR_CACHE]:.3f}, all to {losses[labels.WINDOW_CACHE]:.3f}"
         )
+    return finding + _worth_of_context(tables["last_window"])
+
+
+def _against_window(
+    best: str, arm: str, losses: pd.Series, comparisons: pd.DataFrame
+) -> str:
+    """Say how the best method compares with the sliding window."""
+    # A method is compared with the window of a model that was trained as long.
+    tuned = labels.method_label(labels.WINDOW, 1, arm)
+    window = tuned if tuned in losses else labels.WINDOW
+    of_best = comparisons["method_a"] == best
+    pair = comparisons[of_best & (comparisons["method_b"] == window)]
+    verdict = str(pair["verdict"].iloc[0])
+    if verdict == best:
+        relation = "beats"
+    elif verdict == window:
+        relation = "is worse than"
+    else:
+        relation = "does not differ significantly from"
+
+    note = ""
+    if "finetuned" in tuned and window == labels.WINDOW:
+        # Runs from before that window have only the one of the model before
+        # fine-tuning.
+        note = ", less trained"
+    return (
+        f"; it {relation} the sliding window of the trained length"
+        f" ({losses[window]:.3f}{note})"
+    )
+
+
+def _worth_of_context(last_window: pd.DataFrame) -> str:
+    """Say what context inside the trained length saves; nothing where one is tested."""
     # Where context is worth little inside the trained length, losses beyond it say
     # little.
-    plain = tables["last_window"].query("method == 'unscaled'")
-    inside = plain[plain["context_tokens"] <= plain["train_len_tokens"]]
+    unscaled = last_window.query("method == 'unscaled'")
+    inside = unscaled[unscaled["context_tokens"] <= unscaled["train_len_tokens"]]
     costs = inside.groupby("context_tokens")[common.NLL].mean()
     if len(costs) < 2:
-        return finding
-    scored = grid.last_window(int(plain["train_len_tokens"].iloc[0]))
+        return ""
+
+    scored = grid.last_window(int(unscaled["train_len_tokens"].iloc[0]))
     saved = costs.iloc[0] - costs.iloc[-1]
     return (
-        f"{finding}; {costs.index[-1] - scored} instead of"
+        f"; {costs.index[-1] - scored} instead of"
         f" {costs.index[0] - scored} tokens before the last {scored} save the unscaled"
         f" model {saved:.3f}"
     )
