@@ -1,13 +1,15 @@
 """A model per encoding and seed: its cells, its tables with 95 % intervals, and the
 answer.
 
-text_nll       loss by bucket of positions, mean over documents, one row per encoding
-and seed last_window    loss of the same final tokens after growing contexts, the same
-way copy_accuracy  share of tokens copied correctly, by distance and context quality
-the three above where contexts are 1x, 2x, 4x ... the trained length, over seeds
-comparisons    every encoding against one baseline pairs          text losses at the
-trained length of encodings that the literature compares extrapolation  every encoding
-against itself at the trained length
+- `text_nll`: loss by bucket of positions, mean over documents, one row per encoding and
+  seed
+- `last_window`: loss of the same final tokens after growing contexts, the same way
+- `copy_accuracy`: share of tokens copied correctly, by distance and context
+- `quality`: the three above where contexts are 1x, 2x, 4x ... the trained length, over
+  seeds
+- `comparisons`: every encoding against one baseline
+- `pairs`: text losses at the trained length of encodings that the literature compares
+- `extrapolation`: every encoding against itself at the trained length
 
 Where an encoding is not defined the row is there, its status `undefined` and its value
 missing.
@@ -15,7 +17,7 @@ missing.
 
 import math
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -78,27 +80,34 @@ def questions(config: EncodingsConfig) -> list[Evaluation]:
 
 
 def observations(config: EncodingsConfig) -> list[Evaluation]:
-    length = config.train_len
-    return [
-        replace(
-            each, task=Behaviour(task=each.task, corpus=each.task.corpus, length=length)
+    cells = []
+    for question in questions(config):
+        behaviour = Behaviour(
+            task=question.task, corpus=question.task.corpus, length=config.train_len
         )
-        for each in questions(config)
-    ]
+        cells.append(replace(question, task=behaviour))
+    return cells
 
 
 def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
-    key: dict[str, Any] = {"name": encoding, "trained_len": config.train_len}
     # Classes of one's own may also stand inside a notation.
     parts = re.split(r"[(),]", encoding)
-    key |= {
+    own = [find("encodings", part) for part in parts]
+    key: dict[str, Any] = {
+        "name": encoding,
+        "trained_len": config.train_len,
         "version": LEARNING_VERSION,
-        **sources(*(find("encodings", part) for part in parts)),
+        **sources(*own),
     }
-    plans = {
-        p: c.label for p in parts if isinstance(c := find("casts", p.strip()), CastPlan)
-    }
-    key |= {"casts": plans} if plans else {}
+
+    cast_labels = {}
+    for part in parts:
+        cast = find("casts", part.strip())
+        if isinstance(cast, CastPlan):
+            cast_labels[part] = cast.label
+    if cast_labels:
+        key["casts"] = cast_labels
+
     make = partial(encoding_of, config.shape(), encoding, seed)
     return training_of(
         config, seed, make, key, encoding, config.first_window, fused=False
@@ -107,27 +116,37 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
 
 def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
     answers = collect([*questions(config), *observations(config)], values)
-    found = {"cost": costs(config), "memory": memory(config), **answers["behaviour"]}
-    lengths = config.train_len, config.test_len
-    if text := answers.get("text"):
-        places = pd.DataFrame(grid.buckets(*lengths), columns=common.BUCKET)
+    tables = {"cost": costs(config), "memory": memory(config), **answers["behaviour"]}
+    trained_len = config.train_len
+    test_len = config.test_len
+
+    text = answers.get("text")
+    if text:
+        buckets = grid.buckets(trained_len, test_len)
+        places = pd.DataFrame(buckets, columns=common.BUCKET)
         by_bucket = common.losses(text["buckets"], [*ROW, *common.BUCKET])
-        found["text_nll"] = _everywhere(by_bucket, places, config, common.NLL)
-        places = pd.DataFrame({"context_tokens": grid.contexts(*lengths)})
+        tables["text_nll"] = _everywhere(by_bucket, places, config, common.NLL)
+
+        contexts = grid.contexts(trained_len, test_len)
+        places = pd.DataFrame({"context_tokens": contexts})
         by_context = common.losses(text["last_window"], [*ROW, "context_tokens"])
-        found["last_window"] = _everywhere(by_context, places, config, common.NLL)
-    if copied := answers.get("copy"):
-        tried = grid.places(grid.distances(*lengths), grid.retrieval_contexts(*lengths))
-        places = pd.DataFrame(tried, columns=common.PLACE)
+        tables["last_window"] = _everywhere(by_context, places, config, common.NLL)
+
+    copied = answers.get("copy")
+    if copied:
+        distances = grid.distances(trained_len, test_len)
+        contexts = grid.retrieval_contexts(trained_len, test_len)
+        places = pd.DataFrame(grid.places(distances, contexts), columns=common.PLACE)
         by_place = common.accuracies(copied["trials"], [*ROW, *common.PLACE])
-        found["copy_accuracy"] = _everywhere(by_place, places, config, "accuracy")
+        tables["copy_accuracy"] = _everywhere(by_place, places, config, "accuracy")
+
     rows = _rows(answers, config)
     quality = _quality(rows, config)
-    found |= {"quality": quality, **comparisons(rows, config)}
-    marked = {
-        n: mark_unlearned(found[n], quality) for n in ("comparisons", "extrapolation")
-    }
-    return found | marked
+    tables["quality"] = quality
+    tables |= comparisons(rows, config)
+    for name in ("comparisons", "extrapolation"):
+        tables[name] = mark_unlearned(tables[name], quality)
+    return tables
 
 
 def times(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
@@ -136,19 +155,20 @@ def times(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
 
 
 def _everywhere(
-    found: pd.DataFrame, places: pd.DataFrame, config: EncodingsConfig, value: str
+    measured: pd.DataFrame, places: pd.DataFrame, config: EncodingsConfig, value: str
 ) -> pd.DataFrame:
     """Return a row for every encoding, seed and place, with a status and the trained
     length.
     """
-    rows = pd.DataFrame({"encoding": config.encodings}).merge(
-        pd.DataFrame({"seed": config.seeds}), how="cross"
-    )
-    full = rows.merge(places, how="cross").merge(found, how="left")
-    counts = [name for name in ("documents", "sequences", "trials") if name in full]
-    full[counts] = full[counts].fillna(0).astype(int)
-    status = full[value].notna().map({True: "ok", False: "undefined"})
-    return full.assign(status=status, train_len_tokens=config.train_len)
+    encodings = pd.DataFrame({"encoding": config.encodings})
+    seeds = pd.DataFrame({"seed": config.seeds})
+    rows = encodings.merge(seeds, how="cross").merge(places, how="cross")
+    rows = rows.merge(measured, how="left")
+
+    counts = [name for name in ("documents", "sequences", "trials") if name in rows]
+    rows[counts] = rows[counts].fillna(0).astype(int)
+    status = rows[value].notna().map({True: "ok", False: "undefined"})
+    return rows.assign(status=status, train_len_tokens=config.train_len)
 
 
 # The values of a metric under an encoding at a multiple of the trained length; none if
@@ -174,18 +194,22 @@ def _rows(answers: dict[str, dict[str, pd.DataFrame]], config: EncodingsConfig) 
     wanted = pd.DataFrame({"times_trained_len": _multiples(config)})
     contexts = wanted["times_trained_len"] * config.train_len
     by_metric = {}
-    if text := answers.get("text"):
-        table = text["last_window"].merge(wanted.assign(context_tokens=contexts))
-        by_metric[TEXT] = common.per_unit(table)
-    if copied := answers.get("copy"):
+    text = answers.get("text")
+    if text:
+        places = wanted.assign(context_tokens=contexts)
+        by_metric[TEXT] = common.per_unit(text["last_window"].merge(places))
+
+    copied = answers.get("copy")
+    if copied:
         # Copying at a multiple is copying from half of that context back, in all of it.
-        at = wanted.assign(distance_tokens=contexts // 2, context_tokens=contexts)
-        by_metric[COPY] = common.per_unit(copied["trials"].merge(at))
-    return {
-        (metric, *place): rows
-        for metric, table in by_metric.items()
-        for place, rows in table.groupby(["encoding", "times_trained_len"])
-    }
+        places = wanted.assign(distance_tokens=contexts // 2, context_tokens=contexts)
+        by_metric[COPY] = common.per_unit(copied["trials"].merge(places))
+
+    rows_by_place: Rows = {}
+    for metric, table in by_metric.items():
+        for place, rows in table.groupby(["encoding", "times_trained_len"]):
+            rows_by_place[(metric, *place)] = rows
+    return rows_by_place
 
 
 def _quality(rows: Rows, config: EncodingsConfig) -> pd.DataFrame:
@@ -202,6 +226,7 @@ def _quality(rows: Rows, config: EncodingsConfig) -> pd.DataFrame:
             worst = by_seed.max() if place[0] == TEXT else by_seed.min()
             mean = (*common.over_seeds(rows[place]), worst, "ok")
         records.append((*place, *mean))
+
     columns = [
         "metric",
         "encoding",
@@ -210,8 +235,10 @@ def _quality(rows: Rows, config: EncodingsConfig) -> pd.DataFrame:
         "n",
         "value",
         *common.INTERVAL,
+        "worst_seed_value",
+        "status",
     ]
-    table = pd.DataFrame(records, columns=[*columns, "worst_seed_value", "status"])
+    table = pd.DataFrame(records, columns=columns)
     return table.assign(train_len_tokens=config.train_len)
 
 
@@ -221,55 +248,60 @@ def comparisons(rows: Rows, config: EncodingsConfig) -> dict[str, pd.DataFrame]:
     """
     baseline = BASELINE if BASELINE in config.encodings else config.encodings[0]
     others = [name for name in config.encodings if name != baseline]
-    metrics, multiples = (
-        dict.fromkeys(metric for metric, _, _ in rows),
-        _multiples(config),
-    )
-    values = {
-        place: table.set_index(["seed", "unit"])["value"]
-        for place, table in rows.items()
-    }
-    # What identifies a row, its two places, and their names in the verdict.
-    against_baseline = [
-        (
-            (metric, times, a, baseline),
-            (metric, a, times),
-            (metric, baseline, times),
-            (a, baseline),
-        )
-        for metric, times, a in product(metrics, multiples, others)
-    ]
-    grown = [
-        (
-            (metric, times, name),
-            (metric, name, times),
-            (metric, name, 1),
-            ("better", "worse"),
-        )
-        for metric, name, times in product(metrics, config.encodings, multiples[-1:])
-        if times > 1
-    ]
+    metrics = list(dict.fromkeys(metric for metric, _, _ in rows))
+    multiples = _multiples(config)
+
+    against_baseline = []
+    for metric, times, name in product(metrics, multiples, others):
+        about = (metric, times, name, baseline)
+        places = ((metric, name, times), (metric, baseline, times))
+        against_baseline.append((about, *places, (name, baseline)))
+
+    grown = []
+    longest = multiples[-1]
+    if longest > 1:
+        for metric, name in product(metrics, config.encodings):
+            about = (metric, longest, name)
+            places = ((metric, name, longest), (metric, name, 1))
+            grown.append((about, *places, ("better", "worse")))
+
     published = [((a, b), (TEXT, a, 1), (TEXT, b, 1), (a, b)) for a, b in PAIRS]
-
-    def table(wanted: Iterable[tuple], *columns: str) -> pd.DataFrame:
-        pairs = []
-        for about, a, b, names in wanted:
-            if a in values and b in values:
-                # A metric at a multiple of the trained length is a question of its own.
-                family = (a[0], a[2])
-                trials = int(rows[a]["trials"].iloc[0])
-                measure = MEASURE[a[0]]
-                pairs.append(
-                    Pair(about, values[a], values[b], names, measure, family, trials)
-                )
-        return compare(pairs, columns)
-
     place = ("metric", "times_trained_len")
     return {
-        "comparisons": table(against_baseline, *place, "encoding_a", "encoding_b"),
-        "extrapolation": table(grown, *place, "encoding"),
-        "pairs": table(published, "encoding_a", "encoding_b"),
+        "comparisons": _compare_places(
+            rows, against_baseline, (*place, "encoding_a", "encoding_b")
+        ),
+        "extrapolation": _compare_places(rows, grown, (*place, "encoding")),
+        "pairs": _compare_places(rows, published, ("encoding_a", "encoding_b")),
     }
+
+
+def _compare_places(
+    rows: Rows, wanted: Iterable[tuple], columns: Sequence[str]
+) -> pd.DataFrame:
+    """Compare the values of two places per row, where both have values.
+
+    A row of `wanted` is what identifies the comparison, its two places, and their names
+    in the verdict.
+    """
+    pairs = []
+    for about, a, b, names in wanted:
+        if a not in rows or b not in rows:
+            continue
+
+        metric, _, times = a
+        pair = Pair(
+            about,
+            rows[a].set_index(["seed", "unit"])["value"],
+            rows[b].set_index(["seed", "unit"])["value"],
+            names,
+            MEASURE[metric],
+            # A metric at a multiple of the trained length is a question of its own.
+            (metric, times),
+            int(rows[a]["trials"].iloc[0]),
+        )
+        pairs.append(pair)
+    return compare(pairs, columns)
 
 
 def learners(quality: pd.DataFrame) -> set[str]:
@@ -293,31 +325,33 @@ def answer(tables: Tables) -> str:
     """Name what is shown to be better than the baseline at the longest context, and
     count.
     """
-    defined = tables["quality"][tables["quality"]["status"] == "ok"]
-    tested, reached = (
-        table["times_trained_len"].max() for table in (tables["quality"], defined)
-    )
-    findings = (finding(metric, tables, reached) for metric in SAID)
-    said = f"at {reached}x the trained length {'; '.join(filter(None, findings))}"
+    quality = tables["quality"]
+    tested = quality["times_trained_len"].max()
+    reached = quality[quality["status"] == "ok"]["times_trained_len"].max()
+
+    findings = [describe_best(metric, tables, reached) for metric in SAID]
+    described = "; ".join(filter(None, findings))
+    sentence = f"at {reached}x the trained length {described}"
     if reached < tested:
-        said = f"no encoding has a value beyond {reached}x the trained length; {said}"
+        sentence = (
+            f"no encoding has a value beyond {reached}x the trained length; {sentence}"
+        )
     counts = significance(tables["comparisons"])
-    return f"{sentences_of([said])} {counts}"
+    return f"{sentences_of([sentence])} {counts}"
 
 
-def finding(metric: str, tables: Tables, times: int) -> str:
+def describe_best(metric: str, tables: Tables, times: int) -> str:
     """Say which encodings are better than the baseline, by the means; nothing without
     values.
     """
     better, what, form, unit = SAID[metric]
     labels = tables["cost"].set_index("encoding")["label"]
     baseline = BASELINE if BASELINE in labels else labels.index[0]
-    values = (
-        tables["quality"]
-        .query("metric == @metric and status == 'ok'")
-        .set_index("encoding")
-    )
-    means, among = values[values["times_trained_len"] == times]["value"], ""
+    values = tables["quality"].query("metric == @metric and status == 'ok'")
+    values = values.set_index("encoding")
+    means = values[values["times_trained_len"] == times]["value"]
+
+    among = ""
     if metric == COPY and len(means):
         # An encoding that did not learn the task says nothing about extrapolation.
         able = learners(tables["quality"])
@@ -325,23 +359,24 @@ def finding(metric: str, tables: Tables, times: int) -> str:
             return "none learned to copy"
         if len(able) == 1:
             return f"only {labels[able.pop()]} learned to copy with every seed"
-        means, among = (
-            means.filter([*able]),
-            f"of {len(able)} that learned to copy with every seed ",
-        )
+        means = means.filter([*able])
+        among = f"of {len(able)} that learned to copy with every seed "
+
     if baseline not in means or len(means) == 1:
-        listing = _ranked(means, metric, labels)
-        return f"{among}the {what} are {listing}{unit}" if len(means) else ""
+        if means.empty:
+            return ""
+        return f"{among}the {what} are {_ranked(means, metric, labels)}{unit}"
+
     than = f"{better} than {labels[baseline]} at {form.format(means[baseline])}{unit}"
     if metric == TEXT and times > 1:
         near = values[values["times_trained_len"] == 1]["value"][baseline]
         than += f", at {near:.3f} if that is cut to 1x"
-    rows = tables["comparisons"].query(
+
+    comparisons = tables["comparisons"].query(
         "metric == @metric and times_trained_len == @times"
     )
-    ahead = means.filter(
-        rows.query("status != @UNLEARNED and verdict == encoding_a")["encoding_a"]
-    )
+    won = comparisons.query("status != @UNLEARNED and verdict == encoding_a")
+    ahead = means.filter(won["encoding_a"])
     if ahead.empty:
         return f"{among}{'none' if among else 'no encoding'} is shown to {than}"
     verb = "are" if len(ahead) > 1 else "is"
@@ -350,12 +385,15 @@ def finding(metric: str, tables: Tables, times: int) -> str:
 
 def _ranked(means: pd.Series, metric: str, labels: pd.Series) -> str:
     """List the best by their means, and count the others."""
+    _, _, form, _ = SAID[metric]
     first = means.sort_values(ascending=metric == TEXT)[:NAMED]
-    form, rest = SAID[metric][2], len(means) - len(first)
     names = [
         f"{labels[str(name)]} at {form.format(mean)}" for name, mean in first.items()
     ]
-    return listed([*names, f"{rest} more"] if rest else names)
+    rest = len(means) - len(first)
+    if rest:
+        names.append(f"{rest} more")
+    return listed(names)
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -366,9 +404,11 @@ def summary(tables: Tables) -> pd.DataFrame:
     columns = {"adds": cost["parameters"], "work": cost["train_flops_ratio"].round(2)}
     for metric, short in ((TEXT, "text"), (COPY, "copy")):
         rows = tables["quality"][tables["quality"]["metric"] == metric]
+        if rows.empty:
+            continue
+
         wide = rows.pivot(index="encoding", columns="times_trained_len", values="value")
-        for times in (
-            sorted({wide.columns.min(), wide.columns.max()}) if len(wide) else []
-        ):
+        for times in sorted({wide.columns.min(), wide.columns.max()}):
             columns[f"{short} {times}x"] = wide[times]
+
     return pd.DataFrame(columns).loc[cost.index].rename_axis("encoding").reset_index()
