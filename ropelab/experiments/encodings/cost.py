@@ -63,31 +63,33 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
     for name in config.encodings:
         record = record_of(name)
         encoding = compose(name, config.shape())
-        last, limit = encoding.max_position, defined_length(encoding, config.test_len)
-        decoding = decode_flops(config, name, limit) / decode_flops(
-            config, PLAIN, limit
-        )
-        rows.append(
-            {
-                "encoding": name,
-                **{field: getattr(record, field) for field in RECORDED},
-                "defined": "everywhere" if last is None else f"to position {last}",
-                "fused_kernel": encoding.fused,
-                "parameters": parameters(config, name, config.train_len),
-                "parameters_at_twice_the_length": parameters(
-                    config, name, 2 * config.train_len
-                ),
-                "train_flops_ratio": train_flops(config, name)
-                / train_flops(config, PLAIN),
-                "decode_flops_ratio": decoding,
-            }
-        )
+        last = encoding.max_position
+        defined = "everywhere" if last is None else f"to position {last}"
+
+        trained_len = config.train_len
+        training = train_flops(config, name) / train_flops(config, PLAIN)
+        limit = defined_length(encoding, config.test_len)
+        decoding = decode_flops(config, name, limit)
+        plain_decoding = decode_flops(config, PLAIN, limit)
+
+        row = {
+            "encoding": name,
+            **{field: getattr(record, field) for field in RECORDED},
+            "defined": defined,
+            "fused_kernel": encoding.fused,
+            "parameters": parameters(config, name, trained_len),
+            "parameters_at_twice_the_length": parameters(config, name, 2 * trained_len),
+            "train_flops_ratio": training,
+            "decode_flops_ratio": decoding / plain_decoding,
+        }
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
 def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
     """Count the numbers that the encoding adds to those that are trained."""
-    return sum(p.numel() for p in compose(name, config.shape(trained_len)).parameters())
+    encoding = compose(name, config.shape(trained_len))
+    return sum(parameter.numel() for parameter in encoding.parameters())
 
 
 def train_flops(config: EncodingsConfig, name: str) -> int:
@@ -105,10 +107,12 @@ def decode_flops(config: EncodingsConfig, name: str, context: int) -> int:
     """Count the operations for one more token when all others of `context` are
     cached.
     """
-    model, cache = untrained(config, name), Cache()
+    model = untrained(config, name)
+    cache = Cache()
     one = torch.zeros(1, 1, dtype=torch.long)
     model(torch.zeros(1, context - 2, dtype=torch.long), cache)
-    # tables that are kept while decoding are made here, and not counted
+
+    # Tables that are kept while decoding are made here, and not counted.
     model(one, cache)
     return flops_of(lambda: model(one, cache))
 
@@ -155,12 +159,11 @@ class LargestTensor(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
-        out = func(*args, **(kwargs or {}))
-        made = (leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor))
-        self.bytes = max(
-            [self.bytes, *(each.untyped_storage().nbytes() for each in made)]
-        )
-        return out
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self.bytes = max(self.bytes, leaf.untyped_storage().nbytes())
+        return result
 
 
 def kept_bytes(owner: object) -> int:
@@ -175,6 +178,8 @@ def kept_bytes(owner: object) -> int:
         if id(thing) in seen:
             continue
         seen.add(id(thing))
+
+        is_own = type(thing).__module__.startswith("ropelab.")
         if isinstance(thing, Tensor):
             sizes[thing.data_ptr()] = thing.untyped_storage().nbytes()
         elif isinstance(thing, np.ndarray):
@@ -183,9 +188,7 @@ def kept_bytes(owner: object) -> int:
             waiting.extend(thing.values())
         elif isinstance(thing, tuple | list):
             waiting.extend(thing)
-        elif isinstance(thing, nn.Module) or type(thing).__module__.startswith(
-            "ropelab."
-        ):
+        elif isinstance(thing, nn.Module) or is_own:
             waiting.extend(vars(thing).values())
     return sum(sizes.values())
 
@@ -203,7 +206,12 @@ class Timing:
 
     @property
     def key(self) -> dict[str, Any]:
-        shape = {
+        names = {
+            "encodings",
+            "train_len",
+            "test_len",
+            "dtype",
+            "device",
             "layers",
             "width",
             "heads",
@@ -211,44 +219,47 @@ class Timing:
             "tokens_per_step",
             "first_window",
         }
-        named = {"encodings", "train_len", "test_len", "dtype", "device", *shape}
-        fields = self.config.model_dump(mode="json", include=named)
+        fields = self.config.model_dump(mode="json", include=names)
         own = mentioned(self.config.encodings)
-        return {**fields, **({"own": own} if own else {})}
+        if own:
+            fields["own"] = own
+        return fields
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """Return `times`: throughput and time per decoded token of each encoding and of
         NoPE.
         """
-        config, rows = self.config, []
-        # A step has one row at least, however long.
-        tokens = max(1, config.tokens_per_step // config.train_len) * config.train_len
+        config = self.config
+        rows = []
         with context.progress(self.title, len(config.encodings)) as advance:
             for name in config.encodings:
-                step, slower = in_turns(
-                    training_step(config, name), training_step(config, PLAIN)
-                )
-                # New models: those have moved, and their optimizers hold memory.
-                model, plain = (
-                    untrained(config, each).to(config.device) for each in (name, PLAIN)
-                )
-                length = defined_length(model.encoding, config.test_len)
-                token, longer = in_turns(
-                    decoding(model, length), decoding(plain, length)
-                )
-                rows.append(
-                    {
-                        "encoding": name,
-                        "training_tokens_per_second": round(tokens / step, 1),
-                        "training_time_ratio": slower,
-                        "decode_context_tokens": length,
-                        "decode_seconds": token / DECODED,
-                        "decode_time_ratio": longer,
-                        "threads": torch.get_num_threads(),
-                    }
-                )
+                rows.append(measure_times(config, name))
                 advance(1)
         return {"times": pd.DataFrame(rows)}
+
+
+def measure_times(config: EncodingsConfig, name: str) -> dict[str, Any]:
+    """Measure a training step and the decoding of an encoding, in turns with NoPE."""
+    # A step has one row at least, however long.
+    rows_per_step = max(1, config.tokens_per_step // config.train_len)
+    tokens_per_step = rows_per_step * config.train_len
+    step, slower = in_turns(training_step(config, name), training_step(config, PLAIN))
+
+    # New models: those have moved, and their optimizers hold memory.
+    model = untrained(config, name).to(config.device)
+    plain = untrained(config, PLAIN).to(config.device)
+    length = defined_length(model.encoding, config.test_len)
+    token, longer = in_turns(decoding(model, length), decoding(plain, length))
+
+    return {
+        "encoding": name,
+        "training_tokens_per_second": round(tokens_per_step / step, 1),
+        "training_time_ratio": slower,
+        "decode_context_tokens": length,
+        "decode_seconds": token / DECODED,
+        "decode_time_ratio": longer,
+        "threads": torch.get_num_threads(),
+    }
 
 
 def training_step(config: EncodingsConfig, name: str) -> Work:
@@ -269,7 +280,8 @@ def decoding(model: LanguageModel, context: int) -> Work:
     """Return the decoding of DECODED tokens, one by one, at the end of a cached
     context.
     """
-    full, device = Cache(), model.head.weight.device
+    full = Cache()
+    device = model.head.weight.device
     with torch.inference_mode():
         model(torch.zeros(1, context - DECODED, dtype=torch.long, device=device), full)
 
@@ -288,17 +300,27 @@ def in_turns(mine: Work, plain: Work) -> tuple[float, float | None]:
     """
     # The ratio is the median over rounds; None where the middle half is further apart
     # than STEADY, as on a machine that does something else too.
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for work in (mine, plain):
-        work()
+    mine()
+    plain()
+    seconds: list[float] = []
+    ratios: list[float] = []
     for _ in range(ROUNDS):
-        for work, taken in zip((mine, plain), seconds, strict=True):
-            start = time.perf_counter()
-            work()
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
-            taken.append(time.perf_counter() - start)
-    ratios = [a / b for a, b in zip(*seconds, strict=True)]
+        own_seconds = _clock(mine)
+        plain_seconds = _clock(plain)
+        seconds.append(own_seconds)
+        ratios.append(own_seconds / plain_seconds)
+
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    steady = round(middle, 2) if high - low <= STEADY * middle else None
-    return statistics.median(seconds[0]), steady
+    ratio = None
+    if high - low <= STEADY * middle:
+        ratio = round(middle, 2)
+    return statistics.median(seconds), ratio
+
+
+def _clock(work: Work) -> float:
+    """Return the seconds that the work takes, on an accelerator too."""
+    start = time.perf_counter()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
