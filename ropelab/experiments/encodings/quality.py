@@ -261,9 +261,10 @@ def comparisons(rows: Rows, config: EncodingsConfig) -> dict[str, pd.DataFrame]:
     longest = multiples[-1]
     if longest > 1:
         for metric, name in product(metrics, config.encodings):
-            about = (metric, longest, name)
-            places = ((metric, name, longest), (metric, name, 1))
-            grown.append((about, *places, ("better", "worse")))
+            at_longest = (metric, name, longest)
+            at_trained = (metric, name, 1)
+            verdicts = ("better", "worse")
+            grown.append(((metric, longest, name), at_longest, at_trained, verdicts))
 
     published = [((a, b), (TEXT, a, 1), (TEXT, b, 1), (a, b)) for a, b in PAIRS]
     place = ("metric", "times_trained_len")

@@ -273,8 +273,8 @@ def searches(
     same_budget = [
         replace(method, budget=default.budget) for method in (*longropes, default)
     ]
-    for method in dict.fromkeys(same_budget):
-        yield replace(method, budget=config.search), method
+    for longrope in dict.fromkeys(same_budget):
+        yield replace(longrope, budget=config.search), longrope
 
 
 def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
