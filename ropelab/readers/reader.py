@@ -76,7 +76,8 @@ class Settings:
         self.defaults: Mapping[str, Any] = {}
 
     def put(self, name: str, value: Any, source: str) -> None:
-        self.values[name], self.sources[name] = value, source
+        self.values[name] = value
+        self.sources[name] = source
 
     def put_first(
         self, name: str, keys: tuple[str, ...], default: Any, source: str
@@ -175,23 +176,29 @@ class Reader:
         """
         if self.types and trace.model_type not in self.types:
             raise NotModelledError(self.other.format(values.short(trace.model_type)))
-        specs = {
-            layer: self.spec(settings)
-            for layer, settings in self.settings(trace).items()
-        }
-        local, usual = trace.family.local_base_key, trace.family.local_base
-        if not (local and self.reads_local):
+
+        specs = {}
+        for layer, settings in self.settings(trace).items():
+            specs[layer] = self.spec(settings)
+        local_key = trace.family.local_base_key
+        if not (local_key and self.reads_local):
             return specs
+
+        full = specs["all"]
+        usual_base = trace.family.local_base
+        if usual_base is None:
+            usual_base = full.base
+        given_base = trace.get(local_key, usual_base)
+
         # Sliding-window layers have a base of their own, and but for ModernBERT are
         # never scaled.
-        full, scaled = specs["all"], trace.family.local_scaled
-        base = trace.get(local, full.base if usual is None else usual)
-        if base is None and scaled:
-            base = full.base  # ModernBERT's layers then take the global one
-        base = number(base, local)
-        sliding = (
-            replace(full, base=base, base_source="") if scaled else full.unscaled(base)
-        )
+        if trace.family.local_scaled:
+            if given_base is None:
+                given_base = full.base
+            base = number(given_base, local_key)
+            sliding = replace(full, base=base, base_source="")
+        else:
+            sliding = full.unscaled(number(given_base, local_key))
         return {"full_attention": full, "sliding_attention": sliding}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
@@ -206,6 +213,7 @@ class Reader:
         stated = trace.family.max_position_embeddings or trace.first(self.lengths)[1]
         base = settings.number("rope_theta")
         width = self.width(settings, head_dim)
+
         return RopeSpec(
             base=base,
             head_dim=head_dim,
@@ -224,11 +232,13 @@ class Reader:
         ).checked()
 
     def longest(self, trace: Trace) -> int:
-        usual = trace.family.max_position_embeddings or self.usual_longest
+        keys = self.lengths
+        usual = self.usual_longest
         # A class that has a maximum does not take n_positions for it (NomicBERT).
-        keys = (
-            self.lengths[:1] if trace.family.max_position_embeddings else self.lengths
-        )
+        if trace.family.max_position_embeddings:
+            keys = self.lengths[:1]
+            usual = trace.family.max_position_embeddings
+
         given, path = trace.first(keys, usual)
         if given is None:
             raise RefusedError(f"{MAXIMUM} is missing")
@@ -273,8 +283,15 @@ class Reader:
 
     def pairing(self, trace: Trace) -> Any:
         family = trace.family
-        given = trace.get(family.pairing_key) if family.pairing_key else None
-        return family.pairing if given is None else "interleaved" if given else "half"
+        given = None
+        if family.pairing_key:
+            given = trace.get(family.pairing_key)
+
+        if given is None:
+            return family.pairing
+        if given:
+            return "interleaved"
+        return "half"
 
 
 def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
@@ -283,13 +300,15 @@ def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     """
     family = trace.family  # code that reads no key, of (), has no default either
     given, source = trace.first(family.head_keys if keys is None else keys)
+
     if given is not None:
         for unread in ("hidden_size", "num_attention_heads"):
             if trace.has(unread):
                 trace.mark(unread, "used", f"not for the head: {source} is given")
         width = whole(given, source)
     elif family.head_dim is not None and keys != ():
-        source, width = "class default", family.head_dim
+        source = "class default"
+        width = family.head_dim
     else:
         source = "hidden_size / num_attention_heads"
         hidden, _ = trace.first(("hidden_size", "n_embd", "dim"), family.hidden_size)
@@ -303,6 +322,7 @@ def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
         width //= whole(heads, "num_attention_heads")
         if width < 1:
             raise RefusedError("hidden_size is below num_attention_heads")
+
     if width > MOST_FEATURES:
         raise RefusedError(f"{source} of {width} features is more than any head has")
     return width
@@ -311,7 +331,9 @@ def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
 def share_of(trace: Trace, head_dim: int) -> float | None:
     """Return the rotated share of families that give the rotated width itself."""
     key = trace.family.width_key
-    return whole(trace.get(key), key) / head_dim if key and trace.has(key) else None
+    if not key or not trace.has(key):
+        return None
+    return whole(trace.get(key), key) / head_dim
 
 
 def width_of(head_dim: int, share: float) -> int:
@@ -328,7 +350,9 @@ def magnitude(factor: float, mscale: float = 1.0) -> float:
     """Return 0.1 mscale ln(factor) + 1; 1 for factors up to 1, as the runtimes code
     it.
     """
-    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
+    if factor <= 1:
+        return 1.0
+    return 0.1 * mscale * math.log(factor) + 1.0
 
 
 def mscale_ratio(settings: Settings, factor: float) -> float:
@@ -350,7 +374,9 @@ def stated_attention(settings: Settings, factor: float, mscales: bool = True) ->
 
 
 def longrope_attention(factor: float, trained: float) -> float:
-    return 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
+    if factor <= 1:
+        return 1.0
+    return math.sqrt(1 + math.log(factor) / math.log(trained))
 
 
 def longrope(
@@ -364,7 +390,9 @@ def longrope(
     """
     if attention is None:
         attention = longrope_attention(factor, trained)
-    (short, long), attention = tables, number(attention, "attention_factor")
+    attention = number(attention, "attention_factor")
+    short, long = tables
+
     scaling = scalings.LongRope(
         long_factor=long,
         short_factor=short,
@@ -431,8 +459,9 @@ def divisible(bands: dict[str, float]) -> dict[str, float]:
     """Return llama3's numbers; RefusedError for a 0 by which a length would be
     divided.
     """
-    if zero := [name for name in BANDS[1:] if bands[name] == 0]:
-        raise RefusedError(f"{zero[0]} is 0, and a length is divided by it")
+    for name in BANDS[1:]:
+        if bands[name] == 0:
+            raise RefusedError(f"{name} is 0, and a length is divided by it")
     return bands
 
 
@@ -448,6 +477,7 @@ def coded_yarn(
     """
     if truncate is None:
         truncate = bool(settings.read("truncate", True))
+
     scaling = scalings.Yarn(
         factor=factor,
         beta_fast=settings.number("beta_fast", 32),
@@ -455,7 +485,9 @@ def coded_yarn(
         truncate=truncate,
         attention_factor=attention,
     )
-    return scaling, attention, settings.original() if trained is None else trained
+    if trained is None:
+        trained = settings.original()
+    return scaling, attention, trained
 
 
 @scaling_type("vllm", "deepseek_yarn")
@@ -470,9 +502,11 @@ def one_table(settings: Settings, name: str, trained: int) -> Made:
     """Use one of longrope's two lists at every length, with the factor from the
     lengths.
     """
-    for one in LISTS:
-        settings.mark(one, "used")
-    table, ratio = values.numbers(settings.read(name), name), settings.longest / trained
+    for key in LISTS:
+        settings.mark(key, "used")
+
+    table = values.numbers(settings.read(name), name)
+    ratio = settings.longest / trained
     return longrope((table, table), ratio, trained)
 
 
@@ -481,7 +515,8 @@ def one_table(settings: Settings, name: str, trained: int) -> Made:
 @scaling_type("exllamav3", "proportional")
 @scaling_type("mlx-lm", "proportional")
 def proportional(settings: Settings, factor: float | None = None) -> Made:
-    factor = settings.number("factor", 1.0) if factor is None else factor
+    if factor is None:
+        factor = settings.number("factor", 1.0)
     if factor != 1:
         raise NotModelledError(f"proportional with a factor of {factor:g}")
     share = settings.number("partial_rotary_factor", 1.0)

@@ -105,8 +105,10 @@ class RopeSpec:
         if isinstance(self.scaling, LongRope):
             pairs = self.rotary_dim // 2
             for name in ("short_factor", "long_factor"):
-                if (count := len(getattr(self.scaling, name))) != pairs:
+                count = len(getattr(self.scaling, name))
+                if count != pairs:
                     raise RefusedError(f"{name} has {count} numbers for {pairs} pairs")
+
         if self.place + self.rotary_dim > self.head_dim:
             raise NotModelledError(
                 f"{self.rotary_dim} features from {self.place} on rotate, and a head"
@@ -114,7 +116,9 @@ class RopeSpec:
             )
         if self.length < 1:
             raise NotModelledError(f"a length of {self.length}, by a negative factor")
-        with np.errstate(over="raise"):  # an ArithmeticError, as Python's own
+
+        # An overflow is an ArithmeticError here, as in Python's own numbers.
+        with np.errstate(over="raise"):
             self.plan(self.trained_len)
             self.plan(2 * self.trained_len)
         return self
@@ -151,4 +155,6 @@ def short(value: Any) -> str:
     if isinstance(value, list | dict):
         return f"a {type(value).__name__}"
     text = printable(value) if isinstance(value, str) else repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    if len(text) > 40:
+        return f"{text[:37]}..."
+    return text
