@@ -52,9 +52,8 @@ class Trace:
         self.release = release
         self.prefix, self.text = language_part(config)
         for key, values in self.family.switches.items():
-            self.text = (
-                {**self.text, **values} if self.text.get(key) is True else self.text
-            )
+            if self.text.get(key) is True:
+                self.text = {**self.text, **values}
         self.flags = dict(flags or {})
         self._marks: dict[str, KeyUse] = {}
 

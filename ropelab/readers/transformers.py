@@ -41,17 +41,17 @@ class Transformers(Reader):
         for name, value in family.constants.items():
             settings.mark(name, "ignored", "a constant of this class")
             settings.put(name, value, "constant of its class")
+
         kind = settings.get("rope_type")
-        block, keys = (
-            {*(settings.trace.block("rope_scaling") or ())},
-            {*family.block_keys},
-        )
+        block = set(settings.trace.block("rope_scaling") or ())
+        keys = set(family.block_keys)
         if family.needs_block and not block:
             raise RefusedError(f"'{family.name}' needs a block rope_scaling")
         if block and (keys - block or ("type" in keys and block - keys)):
             raise RefusedError(
                 f"'{family.name}' takes a block of {', '.join(family.block_keys)}"
             )
+
         if kind in family.refuses and (block or kind != "default"):
             raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
         without = settings.trace.first(family.head_keys)[0] is None
@@ -74,9 +74,11 @@ class Transformers5(Transformers):
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         check_values(trace)
-        specs, wide = super().read(trace), trace.family.global_head_dim
+        specs = super().read(trace)
+        wide = trace.family.global_head_dim
         if wide is None or "full_attention" not in specs:
             return specs
+
         # Gemma 4: heads of another size in the layers of full attention.
         head_dim = whole(trace.get("global_head_dim", wide), "global_head_dim")
         full = specs["full_attention"]
@@ -85,7 +87,8 @@ class Transformers5(Transformers):
         return {**specs, "full_attention": wider}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        name, block = "rope_parameters", trace.block("rope_parameters")
+        name = "rope_parameters"
+        block = trace.block(name)
         scaling = trace.block("rope_scaling")
         if trace.family.layers:
             return of_layers(trace, block, scaling)
@@ -93,7 +96,9 @@ class Transformers5(Transformers):
             for key in block or ():
                 note = "rope_scaling replaces the whole dict"
                 trace.mark(f"rope_parameters.{key}", "overridden", note)
-            name, block = "rope_scaling", scaling
+            name = "rope_scaling"
+            block = scaling
+
         # Layer types are those that the configuration declares.
         declared = trace.text.get("layer_types")
         labels = (
@@ -118,16 +123,21 @@ class Transformers5(Transformers):
         }
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        kind, family = settings.get("rope_type"), settings.trace.family
+        kind = settings.get("rope_type")
+        family = settings.trace.family
         usual = family.usual_share if kind == "default" else None
         share = settings.number("partial_rotary_factor", usual or 1.0)
+
         # Without a scaling, compute_default_rope_parameters of most classes reads no
         # share.
         if kind == "default" and not family.shares:
             note = "this class rotates the whole head when unscaled"
             settings.mark("partial_rotary_factor", "ignored", note)
             share = 1.0
-        return head_dim if kind == "proportional" else reader.width_of(head_dim, share)
+
+        if kind == "proportional":
+            return head_dim
+        return reader.width_of(head_dim, share)
 
 
 def loaded_block(text: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,8 +243,9 @@ def compressed(trace: Trace, name: str, block: Block | None) -> dict[str, Settin
 
 def refuse_null(trace: Trace, keys: Iterable[str]) -> None:
     """Raise RefusedError for a base of null, which no power can be taken of."""
-    if null := [key for key in keys if trace.has(key)]:
-        raise RefusedError(f"{null[0]} is null")
+    for key in keys:
+        if trace.has(key):
+            raise RefusedError(f"{key} is null")
 
 
 def of_layer(trace: Trace, value: Any, layer: str) -> Any:
@@ -334,7 +345,9 @@ def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Se
 
 def factor_or_ratio(settings: Settings, trained: int) -> float:
     factor = settings.read("factor")
-    return settings.longest / trained if factor is None else number(factor, "factor")
+    if factor is None:
+        return settings.longest / trained
+    return number(factor, "factor")
 
 
 @reader.scaling_type("transformers-5", "yarn")
@@ -366,10 +379,14 @@ def own_attention(settings: Settings) -> Any:
 @reader.scaling_type("transformers-5", "longrope")
 @reader.scaling_type("unsloth", "longrope")
 def longrope(settings: Settings, switches: bool = True) -> Made:
-    trained, (short, long) = settings.original(), settings.lists()
-    factor, attention = factor_or_ratio(settings, trained), own_attention(settings)
+    trained = settings.original()
+    short, long = settings.lists()
+    factor = factor_or_ratio(settings, trained)
+    attention = own_attention(settings)
+
     # PhiMoE's class asks for a table without a length, and so never gets the long one.
-    long = long if switches and settings.trace.family.name != "phimoe" else short
+    if not switches or settings.trace.family.name == "phimoe":
+        long = short
     return reader.longrope((short, long), factor, trained, attention)
 
 
