@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 
 from ropelab.experiments.base import BaseConfig
-from ropelab.experiments.base.bound import cells, rounded_up, similarity_of, steps
+from ropelab.experiments.base.bound import cells, round_up, similarity_of, steps
 from ropelab.experiments.base.comparison import (
     answer,
     blind_from,
@@ -290,12 +290,12 @@ def test_of_two_pairs_only_the_first_window_is_known():
 def test_the_usable_base_is_the_stable_one_rounded_up():
     bound = run(context=2**16, windows_up_to=0)["bound"].iloc[0]
     assert bound.stable_base == pytest.approx(14949413.9265, rel=1e-10)
-    assert bound.recommended_base == rounded_up(bound.stable_base) == 1.5e7
+    assert bound.recommended_base == round_up(bound.stable_base) == 1.5e7
 
 
 @given(st.floats(1.001, 1e300), st.integers(1, 17))
 def test_a_base_is_rounded_up_to_the_next_of_so_many_digits(base, digits):
-    rounded = rounded_up(base, digits)
+    rounded = round_up(base, digits)
     # A number of so many digits, and the one below it is below the base.
     written = Decimal(f"{rounded:.{digits - 1}e}")
     assert float(written) == rounded >= base

@@ -35,19 +35,14 @@ BYTES_PER_TOKEN = 4
 def cells(config: BaseConfig) -> list[Computation]:
     """Return a cell per context, each starting from the previous one."""
     similarity = similarity_of(config)
-    few = not similarity.unrotated and len(similarity.exponents) < FEWEST_PAIRS
-    share, done = config.head_dim / 128, 0
-    found: list[Computation] = []
+    few_pairs = not similarity.unrotated and len(similarity.exponents) < FEWEST_PAIRS
+    cells: list[Computation] = []
+    done = 0
     for context in config.context:
-        walked = [
+        lengths = [
             length for length in steps(config.context) if done < length <= context
         ]
-        done = context
-        complete = context <= config.windows_up_to and not few
-        windows = complete * float(context) ** 2 * SECONDS_PER_SQUARE
-        seconds = share * (sum(walked) * SECONDS_PER_TOKEN + windows)
-        grids = 2 * math.isqrt(min(context, BLOCK)) * config.head_dim * 8
-        memory = LIBRARIES + 3 * grids + context * BYTES_PER_TOKEN
+        complete = context <= config.windows_up_to and not few_pairs
         cell = Computation(
             kind="base-bound",
             version=1,
@@ -58,16 +53,31 @@ def cells(config: BaseConfig) -> list[Computation]:
                 "rotary_dim": config.rotated,
                 "kept": config.kept,
                 "dropped": list(config.dropped),
-                "lengths": walked,
+                "lengths": lengths,
                 "complete": complete,
             },
-            resources=Resources(
-                seconds=seconds + share**4 * SECONDS_OF_STABLE, memory_bytes=memory
-            ),
-            starts=tuple(found[-1:]),
+            resources=_resources(config.head_dim, lengths, complete),
+            starts=tuple(cells[-1:]),
         )
-        found.append(cell)
-    return found
+        cells.append(cell)
+        done = context
+    return cells
+
+
+def _resources(head_dim: int, lengths: Sequence[int], complete: bool) -> Resources:
+    """Estimate time and memory of a search whose last length is its context."""
+    context = lengths[-1]
+    windows = 0.0
+    if complete:
+        windows = float(context) ** 2 * SECONDS_PER_SQUARE
+    share = head_dim / 128
+    seconds = share * (sum(lengths) * SECONDS_PER_TOKEN + windows)
+    grids = 2 * math.isqrt(min(context, BLOCK)) * head_dim * 8
+
+    return Resources(
+        seconds=seconds + share**4 * SECONDS_OF_STABLE,
+        memory_bytes=LIBRARIES + 3 * grids + context * BYTES_PER_TOKEN,
+    )
 
 
 def similarity_of(config: BaseConfig) -> Similarity:
@@ -110,47 +120,37 @@ def search(
     """
     similarity = Similarity.of_head(head_dim, rotary_dim, kept, tuple(dropped))
     context = lengths[-1]
-    start, settled = 0.0, (math.inf, 1)
+    start = 0.0
+    settled = (math.inf, 1)
     for before in starts:
-        state = before["state"].iloc[0]
-        start, settled = (
-            float(state.start_u),
-            (float(state.settled_u), int(state.settled_tokens)),
-        )
+        before_state = before["state"].iloc[0]
+        start = float(before_state.start_u)
+        settled = (float(before_state.settled_u), int(before_state.settled_tokens))
+
+    windows: list[tuple[float, float]] = []
     for length in lengths:
-        walk, asked = Walk(similarity, length, settled), length == context
-        if asked and complete:
-            windows = list(walk.windows(start))
-        else:
+        walk = Walk(similarity, length, settled)
+        if length < context:
             first = walk.first(start)
             windows = [] if first is None else [first]
-            if (
-                asked
-                and windows
-                and windows[0][1] < math.inf
-                and (u := walk.stable()) < math.inf
-            ):
-                windows.append((u, math.inf))
+        elif complete:
+            windows = list(walk.windows(start))
+        else:
+            windows = _first_and_last(walk, start)
+
         if windows:
             # A base that fails at a shorter length fails at a longer one too.
             start = windows[0][0]
-            if windows[-1][1] == math.inf:
-                settled = (windows[-1][0], length)
+            last_low, last_high = windows[-1]
+            if last_high == math.inf:
+                settled = (last_low, length)
 
-    # exp(710) is beyond float64.
-    bases = [
-        [math.exp(u) if u < 700 else math.inf for u in window] for window in windows
-    ]
+    bases = [(_exp(low), _exp(high)) for low, high in windows]
     smallest = bases[0][0] if bases else math.nan
-    stable = bases[-1][0] if bases and bases[-1][1] == math.inf else math.nan
-    # At a smallest base of 1 every base is admissible, and none needs to be
-    # recommended.
-    usable = stable if smallest > 1 else smallest
-    if usable > 1:
-        usable = rounded_up(stable)
-        # Checked in float64, independently of the proof.
-        if first_negative(similarity, usable, context) is not None:
-            usable = math.nan
+    stable = math.nan
+    if bases and bases[-1][1] == math.inf:
+        stable = bases[-1][0]
+
     status = "all windows" if complete else "first and last window"
     if not bases:
         status = "no base is admissible"
@@ -161,28 +161,69 @@ def search(
         "head_dim": head_dim,
         "rotary_dim": rotary_dim,
         "rotating_pairs": len(similarity.exponents),
-        "recommended_base": usable,
+        "recommended_base": _recommend(similarity, context, smallest, stable),
         "stable_base": stable,
         "smallest_admissible_base": smallest,
         "certified": bool(bases),
         "status": status,
     }
-    rows = [
-        (context, low, high if high < math.inf else math.nan) for low, high in bases
-    ]
-    end = {"start_u": start, "settled_u": settled[0], "settled_tokens": settled[1]}
+
+    rows = []
+    for low, high in bases:
+        end = high if high < math.inf else math.nan
+        rows.append((context, low, end))
+    settled_u, settled_tokens = settled
+    state = {
+        "start_u": start,
+        "settled_u": settled_u,
+        "settled_tokens": settled_tokens,
+    }
     return {
         "bound": pd.DataFrame([bound]),
         "windows": pd.DataFrame(rows, columns=["context_tokens", "low", "high"]),
-        "state": pd.DataFrame([end]),
+        "state": pd.DataFrame([state]),
     }
 
 
-def rounded_up(base: float, digits: int = 2) -> float:
+def _first_and_last(walk: Walk, start: float) -> list[tuple[float, float]]:
+    """Return the first window from `start` on, and the last one where it is proved."""
+    first = walk.first(start)
+    if first is None:
+        return []
+
+    windows = [first]
+    if first[1] < math.inf:
+        stable = walk.stable()
+        if stable < math.inf:
+            windows.append((stable, math.inf))
+    return windows
+
+
+def _exp(u: float) -> float:
+    # exp(710) is beyond float64.
+    return math.exp(u) if u < 700 else math.inf
+
+
+def _recommend(
+    similarity: Similarity, context: int, smallest: float, stable: float
+) -> float:
+    """Return the stable base rounded up, nan where that is not admissible."""
+    # At a smallest base of 1 every base is admissible, and none needs to be
+    # recommended.
+    usable = stable if smallest > 1 else smallest
+    if usable > 1:
+        usable = round_up(stable)
+        # Checked in float64, independently of the proof.
+        if first_negative(similarity, usable, context) is not None:
+            return math.nan
+    return usable
+
+
+def round_up(base: float, digits: int = 2) -> float:
     """Return the smallest number of so many significant digits that is not below
     ``base``.
 
-    >>> rounded_up(3325751.03), rounded_up(99.5), rounded_up(1.5e7), rounded_up(629978.3, 6)
+    >>> round_up(3325751.03), round_up(99.5), round_up(1.5e7), round_up(629978.3, 6)
     (3400000.0, 100.0, 15000000.0, 629979.0)
     """
     exact = Context(digits, ROUND_CEILING).create_decimal_from_float(base)

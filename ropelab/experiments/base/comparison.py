@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.base import BaseConfig
-from ropelab.experiments.base.bound import cells, rounded_up, similarity_of
+from ropelab.experiments.base.bound import cells, round_up, similarity_of
 from ropelab.math.bounds import Fixed, Similarity, first_negative, lowest, rules
 from ropelab.math.bounds.published import FIT_EXPONENT, FIT_FACTOR, MEN, judge, men_fit
 from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations
@@ -54,10 +54,12 @@ def check(config: BaseConfig) -> None:
         raise InputError(
             f"{config.method} is judged with a base: give one (--base 500000)"
         )
-    for context in config.context:
-        if config.base is not None:
-            judged = Geometry(config.rotated, config.base, config.train_len)
-            scaling_for(config, context)[0].plan(judged, context)
+
+    if config.base is not None:
+        head = Geometry(config.rotated, config.base, config.train_len)
+        for context in config.context:
+            scaling, _ = scaling_for(config, context)
+            scaling.plan(head, context)
     for name in config.formats:
         format_named(name)
 
@@ -66,18 +68,23 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Return the exact bound, all theories, the given base judged, and the published
     values.
     """
-    similarity, found = similarity_of(config), [values[cell] for cell in cells(config)]
-    bound = pd.concat([each["bound"] for each in found], ignore_index=True)
-    windows = [each["windows"] for each in found if len(each["windows"])]
-    judged = [_theories(config, similarity, row) for row in bound.itertuples()]
+    similarity = similarity_of(config)
+    searches = [values[cell] for cell in cells(config)]
+    bound = pd.concat([search["bound"] for search in searches], ignore_index=True)
+    windows = searches[0]["windows"]
+    with_windows = [search["windows"] for search in searches if len(search["windows"])]
+    if with_windows:
+        windows = pd.concat(with_windows, ignore_index=True)
+
+    theories = [_theories(config, similarity, row) for row in bound.itertuples()]
     published = judge(bound)
-    rotating = [round(a * config.rotated / 2) for a in similarity.exponents]
+    rotating = [
+        round(exponent * config.rotated / 2) for exponent in similarity.exponents
+    ]
     return {
         "bound": bound,
-        "windows": (
-            pd.concat(windows, ignore_index=True) if windows else found[0]["windows"]
-        ),
-        "theories": pd.concat(judged, ignore_index=True),
+        "windows": windows,
+        "theories": pd.concat(theories, ignore_index=True),
         "given_base": _given_base(config, similarity, rotating),
         "coverage": _coverage(config, rotating, bound),
         "critical": _critical(config),
@@ -90,12 +97,16 @@ def _theories(config: BaseConfig, similarity: Similarity, bound: Any) -> pd.Data
     """Judge every theory at the context of a row of the table `bound`, a row each."""
     # ``fails_at_tokens``: the first position with a negative sum at that base, missing
     # if admissible. ``times_exact``: the base over the first admissible one.
-    first, context = bound.smallest_admissible_base, bound.context_tokens
+    first = bound.smallest_admissible_base
+    context = bound.context_tokens
     rows = []
     for key, base, words in _recommended(config, bound):
         name, kind, assumes, source = (part.format(**words) for part in THEORIES[key])
+        fails = None
         possible = math.isfinite(base) and base > 1
-        fails = first_negative(similarity, base, context) if possible else None
+        if possible:
+            fails = first_negative(similarity, base, context)
+
         if not possible:
             verdict = "no such base"
         elif kind == "at most" and not bound.certified:
@@ -106,60 +117,65 @@ def _theories(config: BaseConfig, similarity: Similarity, bound: Any) -> pd.Data
             verdict = "below the bound" if base < first else "in a gap between windows"
         else:
             verdict = "admissible"
-        failing = math.nan if fails is None else float(fails)
-        rows.append(
-            (context, name, kind, base, failing, base / first, verdict, assumes, source)
-        )
-    columns = [
-        "context_tokens",
-        "theory",
-        "kind",
-        "base",
-        "fails_at_tokens",
-        "times_exact",
-    ]
-    return pd.DataFrame(rows, columns=[*columns, "verdict", "assumes", "source"])
+
+        row = {
+            "context_tokens": context,
+            "theory": name,
+            "kind": kind,
+            "base": base,
+            "fails_at_tokens": math.nan if fails is None else float(fails),
+            "times_exact": base / first,
+            "verdict": verdict,
+            "assumes": assumes,
+            "source": source,
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _recommended(config: BaseConfig, bound: Any) -> Iterator[Theory]:
-    context, d = int(bound.context_tokens), config.rotated
+    context = int(bound.context_tokens)
+    rotated = config.rotated
     yield "recommended", bound.recommended_base, {"head": _head(bound)}
     yield "stable", bound.stable_base, {"status": bound.status}
     yield "smallest", bound.smallest_admissible_base, {}
     yield "fit", men_fit(context), {}
     yield "asymptote", rules.su_asymptote(context), {}
     yield "aliasing", rules.aliasing_base(context), {}
+
     for layers in sorted({1, config.layers}):
+        base = rules.stability_base(context, config.coherence, layers)
         words = {"layers": count_of(layers, "layer"), "cosine": f"{config.coherence:g}"}
-        yield (
-            "stability",
-            rules.stability_base(context, config.coherence, layers),
-            words,
-        )
-    yield "rotation", rules.one_rotation_base(d, context), {}
-    trained = Geometry(d, config.train_base, config.train_len)
+        yield "stability", base, words
+    yield "rotation", rules.one_rotation_base(rotated, context), {}
+
+    trained = Geometry(rotated, config.train_base, config.train_len)
     yield from _extensions(trained, config.test_len or context)
+
     for name in config.formats:
         # Beside what the format resolves: a wall for cosines alone, if for anything.
-        yield "ceiling", 1 / format_named(name).epsilon, {"format": name}
+        number_format = format_named(name)
+        yield "ceiling", 1 / number_format.epsilon, {"format": name}
         for component in ("cosine", "cosine and sine"):
-            words = {"format": name, "component": component}
-            yield "moves", blind_from(component, format_named(name), d, context), words
+            base = blind_from(component, number_format, rotated, context)
+            yield "moves", base, {"format": name, "component": component}
 
 
 def _extensions(trained: Geometry, target: int) -> Iterator[Theory]:
     # Nothing to extend inside the trained length, and a single pair ignores the base.
     if target <= trained.trained_len or trained.rotary_dim < 4:
         return
+
     words = {"trained": f"{trained.base:g} at {trained.trained_len} tokens"}
     yield "critical", rules.critical_base(trained, target), words
     yield "ntk", rules.ntk_aware(trained, target), words
+
     # The base whose T_extra is the target: (L'/2 pi)^(d/d_c).
     share = trained.rotary_dim / rules.critical_dimension(trained)
     yield "extra", float((target / (2 * math.pi)) ** share), words
-    for name, base in zip(
-        ("2T/pi", "T/pi", "T/2pi"), rules.small_bases(trained), strict=True
-    ):
+
+    names = ("2T/pi", "T/pi", "T/2pi")
+    for name, base in zip(names, rules.small_bases(trained), strict=True):
         yield "small", base, {**words, "small": name}
 
 
@@ -172,42 +188,59 @@ def blind_from(component: str, fmt: FloatFormat, rotary_dim: int, length: int) -
     """
     if rotary_dim < 4:
         return math.nan
+
     # The slowest pair, in radians per token.
     theta = GRID ** (-(rotary_dim - 2) / rotary_dim)
-    cos, sin = np.abs(np.cos(theta * length)), np.abs(np.sin(theta * length))
+    cos = np.abs(np.cos(theta * length))
+    sin = np.abs(np.sin(theta * length))
+
     # A component is lost when its change over a token is below half the spacing at its
     # value: the cosine of a small angle is near 1, where that is widest, its sine is
     # small.
     lost = theta * sin < spacing(cos, fmt) / 2
     if component == "cosine and sine":
         lost &= theta * cos < spacing(sin, fmt) / 2
-    apart = np.flatnonzero(~lost)
+
     # The last one counts: below it the loss comes and goes with the phase of the last
     # position.
+    apart = np.flatnonzero(~lost)
     first = int(apart[-1]) + 1 if len(apart) else 0
-    return float(GRID[first]) if first < len(GRID) else math.nan
+    if first == len(GRID):
+        return math.nan
+    return float(GRID[first])
 
 
 def _given_base(
     config: BaseConfig, similarity: Similarity, rotating: list[int]
 ) -> pd.DataFrame:
-    base, rows = config.base, []
+    """Judge the given base at every context; no rows where none is given."""
+    columns = [
+        "context_tokens",
+        "base",
+        "method",
+        "factor_from",
+        "admissible",
+        "first_failing_position_tokens",
+        "lowest_sum",
+        "lowest_sum_at_tokens",
+    ]
+    base = config.base
+    if base is None:
+        return pd.DataFrame(columns=columns)
+
+    rows = []
     for context in config.context:
-        if base is None:
-            break
         scaling, factor = scaling_for(config, context)
         plan = scaling.plan(Geometry(config.rotated, base, config.train_len), context)
-        scaled = Fixed(
-            similarity.exponents, similarity.unrotated, tuple(plan.inv_freq[rotating])
-        )
+        inv_freq = tuple(plan.inv_freq[rotating])
+        scaled = Fixed(similarity.exponents, similarity.unrotated, inv_freq)
+
         fails = first_negative(scaled, base, context)
-        place, value = lowest(scaled, base, context)
         failing = math.nan if fails is None else float(fails)
+        place, value = lowest(scaled, base, context)
         rows.append(
             (context, base, scaling.label, factor, fails is None, failing, value, place)
         )
-    columns = ["context_tokens", "base", "method", "factor_from", "admissible"]
-    columns += ["first_failing_position_tokens", "lowest_sum", "lowest_sum_at_tokens"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -221,35 +254,43 @@ def _coverage(
     if config.base:
         bases["given base"] = config.base
     usable = bound[bound["recommended_base"] > 1]
-    for context, base in zip(
-        usable["context_tokens"], usable["recommended_base"], strict=True
-    ):
-        bases[f"recommended for {context}"] = base
+    for row in usable.itertuples():
+        bases[f"recommended for {row.context_tokens}"] = row.recommended_base
+
+    idle = config.head_dim // 2 - len(rotating)
     rows = []
     for name, base in bases.items():
-        made = rotations(inverse_frequencies(config.rotated, base), config.train_len)[
-            rotating
-        ]
-        below, idle = int((made < 1).sum()), config.head_dim // 2 - len(rotating)
+        inv_freq = inverse_frequencies(config.rotated, base)
+        turns = rotations(inv_freq, config.train_len)[rotating]
+        below = int((turns < 1).sum())
         rows.append((name, base, config.train_len, idle, below, len(rotating) - below))
-    columns = ["which", "base", "train_len_tokens", "pairs_not_rotating"]
-    columns += ["pairs_below_one_rotation", "pairs_at_least_one_rotation"]
+
+    columns = [
+        "which",
+        "base",
+        "train_len_tokens",
+        "pairs_not_rotating",
+        "pairs_below_one_rotation",
+        "pairs_at_least_one_rotation",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
 def _critical(config: BaseConfig) -> pd.DataFrame:
     trained = Geometry(config.rotated, config.train_base, config.train_len)
-    about = (trained.base, trained.trained_len, trained.rotary_dim)
     critical = rules.critical_dimension(trained)
-    bases = dict.fromkeys([trained.base, config.base or trained.base])
-    rows = [
-        (*about, critical, base, rules.extrapolation_limit(trained, base))
-        for base in bases
-    ]
-    columns = ["trained_base", "train_len_tokens", "rotary_dim", "critical_dimension"]
-    return pd.DataFrame(
-        rows, columns=[*columns, "tuned_base", "supported_context_tokens"]
-    )
+    rows = []
+    for base in dict.fromkeys([trained.base, config.base or trained.base]):
+        row = {
+            "trained_base": trained.base,
+            "train_len_tokens": trained.trained_len,
+            "rotary_dim": trained.rotary_dim,
+            "critical_dimension": critical,
+            "tuned_base": base,
+            "supported_context_tokens": rules.extrapolation_limit(trained, base),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
@@ -262,83 +303,124 @@ def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     known = bound[bound["smallest_admissible_base"] > 1]
     within = known[known["context_tokens"].isin(published["context_tokens"])]
     sets = {}
-    for part, where in ((known, ""), (within, " of its contexts")):
-        if not where or len(within) < len(known):
-            for name, column in FITTED.items():
-                sets[name + where] = part[["context_tokens", column]].dropna()
+    for name, column in FITTED.items():
+        sets[name] = known[["context_tokens", column]].dropna()
+    if len(within) < len(known):
+        for name, column in FITTED.items():
+            sets[f"{name} of its contexts"] = within[
+                ["context_tokens", column]
+            ].dropna()
     sets["paper values"] = published[["context_tokens", "paper_base"]]
+
     rows: list[tuple[str, float, float, float, int]] = []
     for name, points in sets.items():
-        if len(points) < 3:
-            continue
-        x, y = np.log(points.to_numpy(dtype=np.float64)).T
-        (slope, intercept), *_ = np.linalg.lstsq(
-            np.stack((x, np.ones_like(x)), 1), y, rcond=None
-        )
-        residual = y - slope * x - intercept
-        # Two parameters are fitted, which leaves n - 2 degrees of freedom.
-        spread = math.sqrt(float(residual @ residual) / (len(x) - 2))
-        error = spread / math.sqrt(float(((x - x.mean()) ** 2).sum()))
-        rows.append((name, float(np.exp(intercept)), float(slope), error, len(x)))
+        if len(points) >= 3:
+            rows.append((name, *_fit_power(points), len(points)))
     if len(published) >= 3:
         rows.append(("printed fit", FIT_FACTOR, FIT_EXPONENT, math.nan, len(MEN)))
     columns = ["values", "coefficient", "exponent", "standard_error", "contexts"]
     return pd.DataFrame(rows, columns=columns)
 
 
+def _fit_power(points: pd.DataFrame) -> tuple[float, float, float]:
+    """Return coefficient and exponent of a power law, and the exponent's standard
+    error.
+    """
+    x, y = np.log(points.to_numpy(dtype=np.float64)).T
+    design = np.stack((x, np.ones_like(x)), 1)
+    (slope, intercept), *_ = np.linalg.lstsq(design, y, rcond=None)
+
+    # Two parameters are fitted, which leaves n - 2 degrees of freedom.
+    residual = y - slope * x - intercept
+    spread = math.sqrt(float(residual @ residual) / (len(x) - 2))
+    error = spread / math.sqrt(float(((x - x.mean()) ** 2).sum()))
+    return float(np.exp(intercept)), float(slope), error
+
+
 def answer(tables: Tables) -> str:
     """Name the base to use, judge the given one, and compare the paper's values."""
     # Contexts ascend: the answer is for the longest.
     bound = tables["bound"].iloc[-1]
-    context, smallest = int(bound.context_tokens), _from(bound.smallest_admissible_base)
-    if not bound.certified:
-        text = f"No base is admissible for {context} tokens ({_head(bound)})."
-    elif bound.smallest_admissible_base <= 1:
-        text = f"Every base is admissible for {context} tokens ({_head(bound)})."
-    elif math.isnan(bound.recommended_base):
-        text = (
-            f"The sum of cosines stays at or above 0 with bases from {smallest} on; no"
-            f" stable base was found ({context} tokens, {_head(bound)})."
-        )
-    else:
-        text = (
-            f"Base {typed(bound.recommended_base)} and every larger one keep the sum of"
-            f" cosines at or above 0, by proof ({context} tokens, {_head(bound)})."
-        )
-        windows = tables["windows"][tables["windows"]["context_tokens"] == context]
-        if not math.isnan(end := windows["high"].iloc[0]):
-            smallest = _from(bound.smallest_admissible_base, end)
-            gap = f"from {_from(end)} on the sum is negative again"
-            text += f" The smallest admissible base is {smallest}, but {gap}."
+    text = _describe_bound(bound, tables["windows"])
     text += (
         " How far trained models reach is another question (docs/findings.md,"
         " section 4)."
     )
     for given in tables["given_base"].tail(1).itertuples():
-        fails = f"fails first at position {given.first_failing_position_tokens:.0f}"
-        method = "" if given.method == "unscaled" else f" with {given.method}"
-        if isinstance(given.factor_from, str):
-            method += f", its factor {given.factor_from},"
-        verdict = "is admissible there" if given.admissible else fails
-        base = parameter_text(given.base).removesuffix(".0")
-        text += f" Base {base}{method} {verdict}."
-    published, fitted = tables["published"], tables["fits"].set_index("values")
-    if len(published) < 3:
-        return text
+        text += _describe_given(given)
+    if len(tables["published"]) >= 3:
+        text += _describe_published(tables["published"], tables["fits"])
+    return text
+
+
+def _describe_bound(bound: Any, windows: pd.DataFrame) -> str:
+    """Say from which base on all are admissible, for a row of the table `bound`."""
+    context = int(bound.context_tokens)
+    head = _head(bound)
+    if not bound.certified:
+        return f"No base is admissible for {context} tokens ({head})."
+    if bound.smallest_admissible_base <= 1:
+        return f"Every base is admissible for {context} tokens ({head})."
+    if math.isnan(bound.recommended_base):
+        smallest = _round_up_below(bound.smallest_admissible_base)
+        return (
+            f"The sum of cosines stays at or above 0 with bases from {smallest} on; no"
+            f" stable base was found ({context} tokens, {head})."
+        )
+
+    text = (
+        f"Base {typed(bound.recommended_base)} and every larger one keep the sum of"
+        f" cosines at or above 0, by proof ({context} tokens, {head})."
+    )
+    end = windows[windows["context_tokens"] == context]["high"].iloc[0]
+    if not math.isnan(end):
+        smallest = _round_up_below(bound.smallest_admissible_base, end)
+        text += (
+            f" The smallest admissible base is {smallest}, but from {_round_up_below(end)} on the"
+            " sum is negative again."
+        )
+    return text
+
+
+def _describe_given(given: Any) -> str:
+    """Judge the given base, from a row of the table `given_base`."""
+    method = ""
+    if given.method != "unscaled":
+        method = f" with {given.method}"
+    if isinstance(given.factor_from, str):
+        method += f", its factor {given.factor_from},"
+
+    if given.admissible:
+        verdict = "is admissible there"
+    else:
+        first = given.first_failing_position_tokens
+        verdict = f"fails first at position {first:.0f}"
+    base = parameter_text(given.base).removesuffix(".0")
+    return f" Base {base}{method} {verdict}."
+
+
+def _describe_published(published: pd.DataFrame, fits: pd.DataFrame) -> str:
+    """Count the loose values of the paper, and compare how the values grow."""
+    by_values = fits.set_index("values")
     # On the paper's contexts if possible: an exponent depends on the range it is fitted
     # to.
-    where = " of its contexts" if "exact values of its contexts" in fitted.index else ""
-    names = ("exact values" + where, "recommended bases" + where, "paper values")
-    powers = fitted.loc[[*names], ["exponent", "standard_error"]].to_numpy()
-    own, usable, paper = (
-        "context^({:.2f} ± {:.2f})".format(*power) for power in powers
-    )
+    where = ""
+    if "exact values of its contexts" in by_values.index:
+        where = " of its contexts"
+
+    growths = []
+    for name in ("exact values" + where, "recommended bases" + where, "paper values"):
+        fit = by_values.loc[name]
+        growth = f"context^({fit['exponent']:.2f} ± {fit['standard_error']:.2f})"
+        growths.append(growth)
+    exact, recommended, paper = growths
+
     loose = published[published.verdict == "loose"]
     worst = loose.times_exact.max() if len(loose) else 1.0
     return (
-        f"{text} {len(loose)} of the paper's {len(published)} values here are loose, by"
-        f" up to {worst:.2g} times; the exact ones grow as {own}, the paper's as"
-        f" {paper}, the recommended bases as {usable} (standard errors)."
+        f" {len(loose)} of the paper's {len(published)} values here are loose, by"
+        f" up to {worst:.2g} times; the exact ones grow as {exact}, the paper's as"
+        f" {paper}, the recommended bases as {recommended} (standard errors)."
     )
 
 
@@ -349,19 +431,26 @@ def following(config: BaseConfig, tables: Tables) -> str:
     bound = tables["bound"].iloc[-1]
     if not bound.recommended_base > 1 or config.kept < 1 or config.dropped:
         return "ropelab base-empirical"
-    head = {"base": typed(bound.recommended_base), "head_dim": config.head_dim}
-    head |= {"rotary_dim": config.rotary_dim} if config.rotary_dim else {}
-    return command_of("precision", {**head, "length": bound.context_tokens})
+
+    options = {"base": typed(bound.recommended_base), "head_dim": config.head_dim}
+    if config.rotary_dim:
+        options["rotary_dim"] = config.rotary_dim
+    options["length"] = bound.context_tokens
+    return command_of("precision", options)
 
 
-def _from(base: float, end: float = math.inf) -> str:
+def _round_up_below(base: float, end: float = math.inf) -> str:
     """Write a base from which on something holds: rounded up, and if it can be not
     beyond `end`.
     """
     if not 1 < base < math.inf:
         return f"{base:.6g}"
-    digits = next((n for n in range(6, 17) if rounded_up(base, n) < end), 17)
-    return f"{rounded_up(base, digits):.{digits}g}"
+
+    for digits in range(6, 17):
+        rounded = round_up(base, digits)
+        if rounded < end:
+            return f"{rounded:.{digits}g}"
+    return f"{round_up(base, 17):.17g}"
 
 
 def _head(bound: Any) -> str:
