@@ -52,21 +52,23 @@ COLUMNS, SHORT = (table_beside(__file__)[part] for part in ("columns", "short"))
 def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
     """Return every task under every base, for every training seed."""
     tasks = [inside_training(config, task) for task in config.tasks]
-    return [
-        Evaluation(
-            subject=training_of(
-                config,
-                seed,
-                partial(rope, config.head_dim, base),
-                {"name": "rope", "pairing": "half", "base": base},
-                called=f"base {base:g}",
-            ),
+    cells = []
+    for task, seed, base in product(tasks, config.seeds, config.bases):
+        model = training_of(
+            config,
+            seed,
+            partial(rope, config.head_dim, base),
+            {"name": "rope", "pairing": "half", "base": base},
+            called=f"base {base:g}",
+        )
+        cell = Evaluation(
+            subject=model,
             task=task,
             mode=AsTrained(),
             labels=(("base", base), ("seed", seed)),
         )
-        for task, seed, base in product(tasks, config.seeds, config.bases)
-    ]
+        cells.append(cell)
+    return cells
 
 
 def rope(head_dim: int, base: float) -> Rope:
@@ -81,14 +83,16 @@ def tables(config: BaseEmpiricalConfig, values: Values) -> dict[str, pd.DataFram
     predictions.
     """
     measured = collect(cells(config), values)
-    buckets = measured.pop("text")["buckets"] if "text" in measured else None
-    trials = {task: found["trials"] for task, found in measured.items()}
+    text = measured.pop("text", None)
+    buckets = text["buckets"] if text is not None else None
+    trials = {task: tables["trials"] for task, tables in measured.items()}
     by_task = {task: accuracy(table, config) for task, table in trials.items()}
-    found = {f"{task}_accuracy": table for task, table in by_task.items()}
+
+    tables = {f"{task}_accuracy": table for task, table in by_task.items()}
     if buckets is not None:
-        found["text_nll"] = losses(buckets, ["base", "seed", *BUCKET])
-    found["predictions"] = predictions(config, trials, by_task, buckets)
-    return found
+        tables["text_nll"] = losses(buckets, ["base", "seed", *BUCKET])
+    tables["predictions"] = predictions(config, trials, by_task, buckets)
+    return tables
 
 
 def accuracy(trials: pd.DataFrame, config: BaseEmpiricalConfig) -> pd.DataFrame:
@@ -97,11 +101,11 @@ def accuracy(trials: pd.DataFrame, config: BaseEmpiricalConfig) -> pd.DataFrame:
     """
     table = accuracies(trials, ["base", "seed", *PLACE])
     similarity = Similarity.of_head(config.head_dim)
+    # From the first position on at which the sum of cosines is negative for that base.
     beyond = table["distance_tokens"] >= table["base"].map(first_fails(config))
     distances = table["distance_tokens"].to_numpy(dtype=float)
+
     return table.assign(
-        # From the first position on at which the sum of cosines is negative for that
-        # base.
         predicted=beyond.map({True: "fails", False: "holds"}),
         cosine_sum=similarity.at(distances, np.log(table["base"].to_numpy())),
     )
@@ -112,8 +116,11 @@ def first_fails(config: BaseEmpiricalConfig) -> dict[float, float]:
     inside L.
     """
     similarity = Similarity.of_head(config.head_dim)
-    found = {b: first_negative(similarity, b, config.train_len) for b in config.bases}
-    return {base: math.inf if m is None else float(m) for base, m in found.items()}
+    positions = {}
+    for base in config.bases:
+        position = first_negative(similarity, base, config.train_len)
+        positions[base] = math.inf if position is None else float(position)
+    return positions
 
 
 def predictions(
@@ -123,55 +130,86 @@ def predictions(
     buckets: pd.DataFrame | None,
 ) -> pd.DataFrame:
     """Return COLUMNS, `outcome` and `agrees` for each base and retrieval task."""
-    fails, late, reference = first_fails(config), None, max(config.bases)
+    fails = first_fails(config)
+    reference = max(config.bases)
+    late = None
     if buckets is not None:
-        late = buckets[
-            buckets["bucket_end_tokens"] == buckets["bucket_end_tokens"].max()
-        ]
+        ends = buckets["bucket_end_tokens"]
+        late = buckets[ends == ends.max()]
         late = late.rename(columns={NLL: "value", "document": "sequence"})
+
     rows = []
     for task, table in trials.items():
         for base in config.bases:
-            judged = table[table["distance_tokens"] >= fails[base]]
-            judged = table if judged.empty else judged
-            judged = judged.assign(value=judged["correct"] / judged["trials"])
-            mean = judged.groupby("base")["value"].mean()
-            change, text = _change(judged, base), _change(late, base).interval()
-            mine, lost = accuracies[task].query("base == @base"), change.interval()
-            slowest = float(inverse_frequencies(config.head_dim, base)[-1])
-            first = fails[base] if math.isfinite(fails[base]) else math.nan
-            predicted, measured = (first, math.pi / 2 / slowest), maximum_distance(mine)
-            ratios = [
-                position / math.sqrt(math.prod(measured)) for position in predicted
-            ]
-            # The prediction depends on base and distance alone.
-            mean_at = mine.groupby(["predicted", "distance_tokens"])["accuracy"].mean()
-            sides = [
-                mean_at[mean_at.index.get_level_values(0) == x]
-                for x in ("holds", "fails")
-            ]
-            failures = [
-                count for at in sides for count in (len(at), int((at < FAILS).sum()))
-            ]
-            positions = (*predicted, *measured, *ratios, *failures)
-            found = (
+            beyond = table[table["distance_tokens"] >= fails[base]]
+            if beyond.empty:
+                beyond = table
+            shares = beyond.assign(value=beyond["correct"] / beyond["trials"])
+            mean = shares.groupby("base")["value"].mean()
+            change = _change(shares, base)
+            lost = change.interval()
+            text = _change(late, base).interval()
+
+            of_base = accuracies[task].query("base == @base")
+            row = (
+                task,
+                base,
+                base == reference,
+                *_positions(config.head_dim, base, fails[base], of_base),
+                *_count_failures(of_base),
                 mean[base],
                 mean[reference],
                 lost.value,
                 lost.low,
                 lost.high,
                 change.p_value(),
+                text.value,
+                text.low,
+                text.high,
+                lost.n,
             )
-            read = (text.value, text.low, text.high, lost.n)
-            rows.append((task, base, base == reference, *positions, *found, *read))
-    table = pd.DataFrame(rows, columns=COLUMNS)
+            rows.append(row)
+
     # The reference differs from itself by nothing, which is no test.
-    p_values = table["accuracy_false_discovery_rate"].mask(
-        table["is_reference"].astype(bool)
-    )
-    return judge(
-        table.assign(accuracy_false_discovery_rate=discovery_rates(p_values.tolist()))
-    )
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    is_reference = table["is_reference"].astype(bool)
+    p_values = table["accuracy_false_discovery_rate"].mask(is_reference)
+    rates = discovery_rates(p_values.tolist())
+    return judge(table.assign(accuracy_false_discovery_rate=rates))
+
+
+def _positions(
+    head_dim: int, base: float, first_fail: float, accuracies: pd.DataFrame
+) -> list[float]:
+    """Return the two predicted distances, the two measured ones, and each predicted one
+    over the geometric mean of the measured.
+    """
+    bound = first_fail if math.isfinite(first_fail) else math.nan
+    slowest = float(inverse_frequencies(head_dim, base)[-1])
+    quarter_rotation = math.pi / 2 / slowest
+    low, high = maximum_distance(accuracies)
+    measured = math.sqrt(low * high)
+
+    return [
+        bound,
+        quarter_rotation,
+        low,
+        high,
+        bound / measured,
+        quarter_rotation / measured,
+    ]
+
+
+def _count_failures(accuracies: pd.DataFrame) -> list[int]:
+    """Count the distances, and those at which retrieval fails: first where success was
+    predicted, then where failure was.
+    """
+    counts = []
+    for predicted in ("holds", "fails"):
+        rows = accuracies[accuracies["predicted"] == predicted]
+        mean = rows.groupby("distance_tokens")["accuracy"].mean()
+        counts += [len(mean), int((mean < FAILS).sum())]
+    return counts
 
 
 def _change(values: pd.DataFrame | None, base: float) -> Mean:
@@ -199,8 +237,15 @@ def judge(measured: pd.DataFrame) -> pd.DataFrame:
     """Add `outcome`, and `agrees`: missing where the outcome is for neither side."""
     if measured.empty:
         return measured.assign(outcome="", agrees=None)
+
     outcomes = measured.apply(outcome, axis=1)
-    agrees = [None if each in OPEN else each in AGREEING for each in outcomes]
+    agrees = []
+    for each in outcomes:
+        if each in OPEN:
+            agrees.append(None)
+        else:
+            agrees.append(each in AGREEING)
+
     # An object column: agreement, disagreement, or None.
     return measured.assign(
         outcome=outcomes.map(str),
@@ -242,6 +287,7 @@ def answer(tables: Tables) -> str:
     table = tables["predictions"]
     if table.empty:
         return "Only text was measured, which the bound does not speak about."
+
     judged = table[table["agrees"].notna()]
     if judged.empty:
         if (table["outcome"] == Outcome.UNTESTED).any():
@@ -253,39 +299,41 @@ def answer(tables: Tables) -> str:
             "Nothing can be said: the model with the largest base has not learned to"
             " retrieve."
         )
+
+    sentences = _describe_reaches(judged)
     right = judged["agrees"].astype(bool).sum()
     failing, nearer = judged[["failing_before", "distances_before"]].sum()
     judgements = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
-    columns = ["base", *COLUMNS[COLUMNS.index("first_failing_position_tokens") :][:6]]
-    found = judged[judged["bound_times_measured"].notna()].groupby(columns, sort=False)[
-        "task"
-    ]
-    sentences = [
-        "With base"
-        f" {base:g} {' and '.join(tasks)} {'work' if len(tasks) > 1 else 'works'} up to"
-        f" a distance between {low:.0f} and {high:.0f} tokens; the bound says"
-        f" {bound:.0f} ({bound_ratio:.2f} times that), a quarter rotation of the"
-        f" slowest pair {quarter:.0f} ({quarter_ratio:.2f} times)"
-        for (
-            base,
-            bound,
-            quarter,
-            low,
-            high,
-            bound_ratio,
-            quarter_ratio,
-        ), tasks in found
-    ]
     sentences.append(
         f"Over all distances the bound is right for {right} of"
         f" {len(judged)} {judgements}: where it predicts success, retrieval fails at"
         f" {failing} of {nearer} distances"
     )
+
     superficial = judged[judged["outcome"] == Outcome.SUPERFICIAL]
     if len(superficial):
         bases = ", ".join(f"{base:g}" for base in superficial["base"].unique())
         sentences.append(f"Text loss stays low while retrieval fails with base {bases}")
     return f"{'. '.join(sentences)}."
+
+
+def _describe_reaches(judged: pd.DataFrame) -> list[str]:
+    """Say for each base how far retrieval works, beside both predictions."""
+    first = COLUMNS.index("first_failing_position_tokens")
+    columns = ["base", *COLUMNS[first : first + 6]]
+    with_bound = judged[judged["bound_times_measured"].notna()]
+    sentences = []
+    for values, tasks in with_bound.groupby(columns, sort=False)["task"]:
+        base, bound, quarter, low, high, bound_ratio, quarter_ratio = values
+        verb = "work" if len(tasks) > 1 else "works"
+        sentence = (
+            f"With base {base:g} {' and '.join(tasks)} {verb} up to a distance between"
+            f" {low:.0f} and {high:.0f} tokens; the bound says {bound:.0f}"
+            f" ({bound_ratio:.2f} times that), a quarter rotation of the slowest pair"
+            f" {quarter:.0f} ({quarter_ratio:.2f} times)"
+        )
+        sentences.append(sentence)
+    return sentences
 
 
 def summary(tables: Tables) -> pd.DataFrame:
