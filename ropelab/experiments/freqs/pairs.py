@@ -38,41 +38,36 @@ def check(config: FreqsConfig) -> tuple[Scaling, int, list[tuple[Geometry, RopeP
     if config.sections and config.layout == "axial":
         widths = [2 * pairs for pairs in config.sections]
     geometries = [Geometry(width, config.base, config.train_len) for width in widths]
+
     scaling = parse_scaling(config.method, config.factor)
-    # A dynamic method's own factor does not say how long the context is.
-    factor = (
-        getattr(scaling, "factor", config.factor)
-        if scaling.default_factors
-        else config.factor
-    )
+    factor = config.factor
+    if scaling.default_factors:
+        # A dynamic method's own factor does not say how long the context is.
+        factor = getattr(scaling, "factor", config.factor)
     wanted = config.test_len or factor * config.train_len
     if not wanted <= LARGEST:
         raise InputError(
             f"{wanted:.4g} tokens are more than 2^53, where float64 is still exact"
         )
+
     test_len = round(wanted)
-    return (
-        scaling,
-        test_len,
-        [(each, scaling.plan(each, test_len)) for each in geometries],
-    )
+    parts = [(geometry, scaling.plan(geometry, test_len)) for geometry in geometries]
+    return scaling, test_len, parts
 
 
 def cells(config: FreqsConfig) -> list[Computation]:
-    # The model has filled the other fields; its name changes nothing more.
-    inputs = config.model_dump(mode="json", exclude={"model"})
     pairs = config.head_dim // 2
     resources = Resources(
         seconds=pairs * SECONDS_PER_PAIR,
         memory_bytes=LIBRARIES + pairs * BYTES_PER_PAIR,
     )
-    title = f"pairs under {config.method}"
     cell = Computation(
         kind="freqs",
         version=2,
-        title=title,
+        title=f"pairs under {config.method}",
         function=compute,
-        inputs=inputs,
+        # The model has filled the other fields; its name changes nothing more.
+        inputs=config.model_dump(mode="json", exclude={"model"}),
         resources=resources,
     )
     return [cell]
@@ -91,16 +86,21 @@ def compute(**values: Any) -> dict[str, pd.DataFrame]:
     """
     config = FreqsConfig(**values)
     scaling, test_len, parts = check(config)
-    lengths = test_len, config.extended_len
-    pairs = pd.concat([_pairs(*part, *lengths) for part in parts], ignore_index=True)
+    tables = [
+        _pairs(geometry, plan, test_len, config.extended_len)
+        for geometry, plan in parts
+    ]
+    pairs = pd.concat(tables, ignore_index=True)
     pairs["pair"] = pairs.index
     if config.sections:
         names = axis_names(len(config.sections))
         axes = axis_of_pairs(config.layout, config.sections)
         pairs = pairs.assign(axis=[names[axis] for axis in axes.tolist()])
+
     geometry, plan = parts[0]
     low, high = scaling.ramp_range(geometry) or (math.nan, math.nan)
     softmax = scaling.softmax_factor or 1.0
+
     row = {
         "method": scaling.label,
         "factor": getattr(scaling, "factor", math.nan),
@@ -121,18 +121,22 @@ def compute(**values: Any) -> dict[str, pd.DataFrame]:
 def _pairs(
     geometry: Geometry, plan: RopePlan, test_len: int, extended_len: int | None
 ) -> pd.DataFrame:
-    original, inv_freq = geometry.inv_freq, plan.inv_freq
-    trained_phase, phase = original * geometry.trained_len, inv_freq * test_len
+    original = geometry.inv_freq
+    scaled = plan.inv_freq
+    trained_phase = original * geometry.trained_len
+    extended_phase = np.maximum(trained_phase, scaled * (extended_len or 0))
+    phase = scaled * test_len
 
-    def unseen(trained: Float[np.ndarray, " pairs"]) -> np.ndarray:
+    def find_unseen(trained: Float[np.ndarray, " pairs"]) -> np.ndarray:
         # The last bits of a phase are rounding.
         seen = (trained >= 2 * math.pi) | (phase <= trained * (1 + 1e-12))
         return np.select([phase == 0, seen], ["no rotation", "none"], "new angles")
 
     # A dropped pair is divided by infinity, which becomes missing below.
     with np.errstate(divide="ignore"):
-        divided_by = original / inv_freq
-    return pd.DataFrame(
+        divided_by = original / scaled
+
+    table = pd.DataFrame(
         {
             "pair": range(geometry.pairs),
             "inv_freq": original,
@@ -141,18 +145,17 @@ def _pairs(
             "test_rotations": rotations(original, test_len),
             "role": roles(plan, geometry),
             "weight": kept_weights(plan, geometry),
-            "scaled_inv_freq": inv_freq,
-            "scaled_wavelength_tokens": wavelengths(inv_freq),
+            "scaled_inv_freq": scaled,
+            "scaled_wavelength_tokens": wavelengths(scaled),
             "divided_by": divided_by,
-            "scaled_test_rotations": rotations(inv_freq, test_len),
+            "scaled_test_rotations": rotations(scaled, test_len),
             "trained_phase_rad": trained_phase,
             "test_phase_rad": phase,
-            "unseen": unseen(trained_phase),
-            "unseen_extended": unseen(
-                np.maximum(trained_phase, inv_freq * (extended_len or 0))
-            ),
+            "unseen": find_unseen(trained_phase),
+            "unseen_extended": find_unseen(extended_phase),
         }
-    ).replace(math.inf, math.nan)
+    )
+    return table.replace(math.inf, math.nan)
 
 
 def tables(config: FreqsConfig, values: Values) -> dict[str, pd.DataFrame]:
@@ -161,30 +164,35 @@ def tables(config: FreqsConfig, values: Values) -> dict[str, pd.DataFrame]:
 
 def answer(tables: Tables) -> str:
     """Count the roles of pairs and those that meet new angles."""
-    pairs, scaling = tables["pairs"], tables["scaling"].iloc[0]
-    counts = pairs["role"].value_counts()
-    shown = ", ".join(f"{counts[role]} {role}" for role in ROLES if role in counts)
-    new, still = (
-        (pairs[c] == "new angles").sum() for c in ("unseen", "unseen_extended")
-    )
+    pairs = tables["pairs"]
+    scaling = tables["scaling"].iloc[0]
+    new = (pairs["unseen"] == "new angles").sum()
     text = (
         f"With {scaling['method']} {new or 'none'} of {len(pairs)} pairs meet angles at"
         f" {scaling['test_len_tokens']} tokens that training at"
         f" {scaling['train_len_tokens']} does not show"
     )
-    if not math.isnan(extended := scaling["extended_len_tokens"]):
+    extended = scaling["extended_len_tokens"]
+    if not math.isnan(extended):
+        still = (pairs["unseen_extended"] == "new angles").sum()
         text += (
             f", {still or 'none'} after training at {extended:.0f} with this scaling"
         )
+
+    counts = pairs["role"].value_counts()
+    shown = ", ".join(f"{counts[role]} {role}" for role in ROLES if role in counts)
     times = scaling["logit_multiplier"]
     text += f". Of the pairs {shown}; every logit is multiplied by {times:.4g}."
     if "axis" not in pairs:
         return text
-    axes = (
-        f"{axis} has {len(part)} pairs of {part['wavelength_tokens'].min():.3g} to "
-        f"{part['wavelength_tokens'].max():.3g} positions"
-        for axis, part in pairs.groupby("axis", sort=False)
-    )
+
+    axes = []
+    for axis, part in pairs.groupby("axis", sort=False):
+        lengths = part["wavelength_tokens"]
+        axes.append(
+            f"{axis} has {len(part)} pairs of {lengths.min():.3g} to "
+            f"{lengths.max():.3g} positions"
+        )
     return f"{text} Of the axes {'; '.join(axes)}."
 
 
@@ -193,18 +201,22 @@ def following(config: FreqsConfig, tables: Tables) -> str:
     precision.
     """
     scaling = tables["scaling"].iloc[0]
-    length, method = scaling["test_len_tokens"], scaling["method"]
+    length = scaling["test_len_tokens"]
+    method = scaling["method"]
+    options: dict[str, Any]
     if config.model:
-        asked = {"method": method} if "method" in config.changed() else {}
-        return command_of("emit", {"model": config.model, "context": length, **asked})
-    head = {"base": typed(config.base), "head_dim": config.head_dim}
-    head |= {"rotary_dim": config.rotary_dim} if config.rotary_dim else {}
-    scaled = (
-        {"method": method, "train_len": config.train_len}
-        if method != "unscaled"
-        else {}
-    )
-    return command_of("precision", {**head, "length": length, **scaled})
+        options = {"model": config.model, "context": length}
+        if "method" in config.changed():
+            options["method"] = method
+        return command_of("emit", options)
+
+    options = {"base": typed(config.base), "head_dim": config.head_dim}
+    if config.rotary_dim:
+        options["rotary_dim"] = config.rotary_dim
+    options["length"] = length
+    if method != "unscaled":
+        options |= {"method": method, "train_len": config.train_len}
+    return command_of("precision", options)
 
 
 def summary(tables: Tables) -> pd.DataFrame:
