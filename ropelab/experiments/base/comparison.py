@@ -254,8 +254,9 @@ def _coverage(
     if config.base:
         bases["given base"] = config.base
     usable = bound[bound["recommended_base"] > 1]
-    for row in usable.itertuples():
-        bases[f"recommended for {row.context_tokens}"] = row.recommended_base
+    contexts = usable["context_tokens"]
+    for context, base in zip(contexts, usable["recommended_base"], strict=True):
+        bases[f"recommended for {context}"] = base
 
     idle = config.head_dim // 2 - len(rotating)
     rows = []
