@@ -239,7 +239,7 @@ def judge(measured: pd.DataFrame) -> pd.DataFrame:
         return measured.assign(outcome="", agrees=None)
 
     outcomes = measured.apply(outcome, axis=1)
-    agrees = []
+    agrees: list[bool | None] = []
     for each in outcomes:
         if each in OPEN:
             agrees.append(None)

@@ -257,8 +257,8 @@ def searches(
         methods = ()
     longropes = [method for method in methods if isinstance(method, LongRopeSearch)]
     if not config.search:
-        for method in longropes:
-            yield method, method
+        for longrope in longropes:
+            yield longrope, longrope
         return
 
     # A method may be tried with several factors: its first is searched.
