@@ -142,7 +142,7 @@ def explain_axes(
 def describe_axes(axes: Int[np.ndarray, " pairs"], names: Sequence[str]) -> str:
     """Return the axes that the first pairs and the last one read, in words.
 
-    >>> words_of(np.array([0, 1, 2, 0]), ("time", "height", "width"))
+    >>> describe_axes(np.array([0, 1, 2, 0]), ("time", "height", "width"))
     'time, height, width, ..., time'
     """
     first = [names[axis] for axis in axes[:3]]
