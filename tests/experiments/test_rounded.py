@@ -303,6 +303,6 @@ def test_values_of_moved_keys_of_released_models_are_computed_anew(
         released[keys] = cell.version - cell.task.version
     assert released == {None: 0, "int8": 0, "int8(moved=3x7)": 1}
 
-    for cell in extrapolate.cells(extrapolated(cache=caches)):
-        if isinstance(cell, Evaluation):
-            assert cell.version == cell.task.version
+    for own in extrapolate.cells(extrapolated(cache=caches)):
+        if isinstance(own, Evaluation):
+            assert own.version == own.task.version
