@@ -45,12 +45,15 @@ READERS = registry.RUNTIMES | registry.TRAINERS
 
 @dataclass(frozen=True)
 class Emission:
-    """Text to paste for one target, and what the target loses or was not asked."""
+    """Text to paste for one target, and what the target loses."""
 
     target: str
     text: str
     lost: tuple[str, ...]
     changes: bool = True  # the file, or the flags beside a length
+    # Runtimes of the target that do not know the model, while others read the text.
+    unread: tuple[str, ...] = ()
+    is_read: bool = True  # by a runtime of the target
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ def emit(
         refused = f"transformers refuses {document.encoding}"
         notes.append(f"{refused}: save the file as plain UTF-8")
     notes += [note, note_on_window(wanted, spec)]
+    if context <= spec.length and not method:
+        emissions = tuple(note_standing_losses(each) for each in emissions)
     needed = any(each.changes or each.lost for each in emissions)
     if context <= spec.length and not needed:
         notes.append(f"nothing to change: {name} reaches {spec.length} tokens as it is")
@@ -128,6 +133,13 @@ def emit(
         note=join_notes(notes),
         replaced=note_on_method(wanted, spec) if method else "",
     )
+
+
+def note_standing_losses(emission: Emission) -> Emission:
+    """Say what runtimes make of a file that needs no change, without calling it lost."""
+    if emission.changes or not emission.is_read:
+        return emission
+    return replace(emission, lost=(), unread=(*emission.unread, *emission.lost))
 
 
 def join_notes(notes: Sequence[str]) -> str:
@@ -199,9 +211,17 @@ def write_text(target: str, wanted: Wanted) -> Emission:
     lengths = {key: value for key, value in fragment.items() if key in LENGTHS}
     for part in ({}, lengths):
         without = find_losses(chosen, wanted, part, flags)
-        if len(part) == len(fragment) or len(without.unasked) > len(losses.unasked):
+        silent = len(without.refusing) + len(without.unread)
+        if len(part) == len(fragment) or silent > (
+            len(losses.refusing) + len(losses.unread)
+        ):
             continue
-        if not without.differing and (without.asked or wanted.is_released):
+        # What reads the file as it is otherwise does so with the same keys again.
+        no_worse = wanted.is_released and not set(without.differing) - set(
+            losses.differing
+        )
+        is_right = not without.differing and bool(without.asked)
+        if no_worse or is_right:
             fragment, losses = part, without
             break
 
@@ -211,7 +231,11 @@ def write_text(target: str, wanted: Wanted) -> Emission:
     nest = find_nest(chosen, wanted.source)
     if nest and nest[0].startswith("decoder") and wanted.method != "unscaled":
         lost.append("it leaves the rotation of the encoder as it is")
-    lost += [*losses.unasked, *losses.differing]
+    unread = losses.unread
+    if not losses.asked:
+        lost += unread
+        unread = ()
+    lost += [*losses.refusing, *losses.differing]
     if nest and chosen.flat and changes:
         lost.append(f"it sets no keys inside {nest[0]}")
 
@@ -223,14 +247,16 @@ def write_text(target: str, wanted: Wanted) -> Emission:
     patch = nest_fragment(fragment, nest)
     forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
     text = template.format(length=wanted.context, flags=words, **forms, **plain)
-    return Emission(target, text, tuple(lost), changes)
+    is_read = losses.asked > 0
+    return Emission(target, text, tuple(lost), changes, tuple(unread), is_read)
 
 
 @dataclass(frozen=True)
 class Losses:
     """Runtimes of a target that read no text, and differences in those that do."""
 
-    unasked: tuple[str, ...]
+    refusing: tuple[str, ...]
+    unread: tuple[str, ...]
     differing: tuple[str, ...]
     asked: int  # runtimes that read the text
 
@@ -242,7 +268,9 @@ def find_losses(
     wanted rotation.
     """
     source = wanted.source
-    unasked, differing = [], []
+    refusing = []
+    unread = []
+    differing = []
     for name in target.runtimes:
         config = source.config
         if fragment and target.as_flag:
@@ -253,8 +281,10 @@ def find_losses(
         reading = registry.read(READERS[name], config, flags)
         main = reading.main
         if main is None:
-            word = "refuses it" if reading.outcome == "refused" else "was not asked"
-            unasked.append(f"{name} {word}: {reading.problem}")
+            if reading.outcome == "refused":
+                refusing.append(f"{name} refuses it: {reading.problem}")
+            else:
+                unread.append(f"{name} was not asked: {reading.problem}")
             continue
 
         by_default = (
@@ -269,8 +299,8 @@ def find_losses(
             differing += [
                 f"{name}: {label}: {word}" for word in list_differences(beside, other)
             ]
-    asked = len(target.runtimes) - len(unasked)
-    return Losses(tuple(unasked), tuple(differing), asked)
+    asked = len(target.runtimes) - len(refusing) - len(unread)
+    return Losses(tuple(refusing), tuple(unread), tuple(differing), asked)
 
 
 def find_nest(target: Target, source: ModelFile) -> Sequence[str]:

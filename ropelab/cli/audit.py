@@ -309,7 +309,7 @@ def emit(
             if len(done.targets) > 1:
                 print_line(f"# {one.target}")
             print_line(one.text)
-            for loss in one.lost:
+            for loss in (*one.lost, *one.unread):
                 say(f"ropelab: {one.target}: {loss}")
         for note in filter(None, (done.note, done.replaced)):
             say(f"ropelab: {note}")

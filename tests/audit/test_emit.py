@@ -1127,3 +1127,23 @@ def test_every_writer_has_its_target_and_every_target_a_writer() -> None:
     for name, target in TARGETS.items():
         assert target.write_keys is KEYS.get(name, write_nothing)
         assert target.write_flags is FLAGS.get(name, write_nothing)
+
+
+@pytest.mark.parametrize(
+    ("name", "context"),
+    [("gemma-3-4b", 131072), ("qwen3-8b", 40960), ("qwen3-8b", 32768)],
+)
+def test_within_the_length_of_a_model_nothing_is_to_change(
+    name: str, context: int, call: Any
+) -> None:
+    status, out, error = call("emit", "--model", name, "--context", context)
+    assert (status, json.loads(out)) == (0, {})
+    assert "nothing to change" in error
+
+
+def test_a_runtime_that_does_not_know_a_model_loses_nothing(call: Any) -> None:
+    asked = ("emit", "--model", "qwen3-8b", "--context", 98304)
+    status, _, error = call(*asked)
+    assert status == 0
+    assert "tgi was not asked" in error
+    assert call(*asked, "--target", "tgi")[0] == 3

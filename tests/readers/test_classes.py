@@ -16,6 +16,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from ropelab.conformance.observed import build_rotary, find_rotary_class
 from ropelab.readers import registry
 from ropelab.readers.families import CLASSES, RELEASES, family_of
+from tests.small import mostly_slow
 
 TOOL = Path(__file__).parents[2] / "tools" / "class_defaults.py"
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
@@ -160,7 +161,11 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize("kind", OWN)
+# Models of several parts take seconds each to build.
+QUICK = [kind for kind in OWN if "omni" not in kind]
+
+
+@pytest.mark.parametrize("kind", mostly_slow(OWN, QUICK))
 def test_the_reader_computes_what_the_class_does(kind: str) -> None:
     files = {
         name: keys for name, keys in FILES.items() if name not in EXCEPT.get(kind, ())
