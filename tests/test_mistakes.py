@@ -152,3 +152,22 @@ def test_a_factor_beside_a_method_is_put_into_brackets(typed: str, meant: str) -
         parse_scaling(typed)
     assert f"'{meant}'" in str(caught.value)
     parse_scaling(meant)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("spectrum", "--results", "--quick"),
+        ("freqs", "--base", "--json"),
+        ("audit", "x.json", "--flags", "--json"),
+    ],
+)
+def test_an_option_is_no_value_of_the_one_before(call, words):
+    status, out, error = call(*words)
+    assert (status, out) == (2, "")
+    assert f"{words[-2]} has no value before {words[-1]}" in error
+    assert not list(Path.cwd().iterdir())
+
+
+def test_flags_without_values_may_follow_each_other(call):
+    assert call("freqs", "--quiet", "--json", "--no-figures")[0] == 0

@@ -195,6 +195,35 @@ def _refuse_empty(before: str, word: str) -> None:
     raise InputError(f"the argument after '{before}' is empty")
 
 
+def _refuse_flags_as_values(app: typer.Typer, name: str, words: Sequence[str]) -> None:
+    """Refuse an option that took the next one for its value, as after a variable of the
+    shell that is not set and not quoted.
+    """
+    pairs = [
+        (before, word)
+        for before, word in pairwise(words)
+        if before.startswith("-") and word.startswith("--")
+    ]
+    if not pairs:
+        return
+
+    commands = getattr(typer.main.get_command(app), "commands", {})
+    if name not in commands:
+        return
+    flags = set()
+    with_value = set()
+    for parameter in commands[name].params:
+        options = [word for word in parameter.opts if word.startswith("-")]
+        flags.update(options)
+        if not getattr(parameter, "is_flag", False):
+            with_value.update(options)
+    for before, word in pairs:
+        if before in with_value and word in flags:
+            raise InputError(
+                f"{before} has no value before {word}; give it one, or leave it out"
+            )
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: errors are one line on stderr, never a
     traceback.
@@ -210,6 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         completes = "_ROPELAB_COMPLETE" in os.environ
         app = application(None if completes else name)
 
+        _refuse_flags_as_values(app, name, words)
         try:
             with needing_packages():
                 return app(words, prog_name="ropelab", standalone_mode=False)
