@@ -71,6 +71,9 @@ def mymodule(tmp_path, monkeypatch):
     before = [each for each in sys.meta_path if each is not from_source._finder]
     monkeypatch.setattr(from_source, "_finder", finder)
     monkeypatch.setattr(sys, "meta_path", before)
+    # Code that other tests named is none of a worker's business here.
+    monkeypatch.setattr(own, "_found", {})
+    monkeypatch.setattr(own, "_sources", {})
 
     def written(text: str) -> None:
         Path("mymodule.py").write_text(text)
@@ -537,6 +540,7 @@ def test_a_module_that_was_reloaded_is_another_one(mymodule, monkeypatch) -> Non
 EMPTY = Computation(kind="empty", version=1, title="nothing", function=dict, inputs={})
 
 
+@pytest.mark.processes
 def test_a_worker_refuses_a_module_that_changed_since_the_run_began(
     mymodule, tmp_path
 ) -> None:
