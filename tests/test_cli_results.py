@@ -9,6 +9,8 @@ import pytest
 
 from ropelab.cli import app as cli
 
+pytestmark = pytest.mark.slow
+
 FREQS = ("freqs", "--head-dim", "8", "--quiet")
 
 
