@@ -11,8 +11,6 @@ import ropelab
 from ropelab.cli import app as cli
 from ropelab.runs import builtin
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
 

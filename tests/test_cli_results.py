@@ -9,8 +9,6 @@ import pytest
 
 from ropelab.cli import app as cli
 
-pytestmark = pytest.mark.slow
-
 FREQS = ("freqs", "--head-dim", "8", "--quiet")
 
 

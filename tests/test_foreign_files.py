@@ -7,8 +7,6 @@ import pytest
 
 from tests.test_cli import call
 
-pytestmark = pytest.mark.slow
-
 __all__ = ["call"]  # a fixture
 
 LLAMA = {

@@ -24,8 +24,6 @@ from ropelab.sweeps.combined import make_tables
 from ropelab.sweeps.shares import look_ahead, share_of
 from tests.test_cli import call, visible
 
-pytestmark = pytest.mark.slow
-
 __all__ = ["call"]  # a fixture
 unrendered = pytest.mark.usefixtures("unrendered")
 TRAINED = """experiment = "base-empirical"
