@@ -64,6 +64,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
+def compute_here(*_: object) -> int:
+    """Open no workers, in the place of an engine's method."""
+    return 0
+
+
 @pytest.fixture(scope="session")
 def _places() -> Iterator[Path]:
     """The folders of one worker's tests, each named by a number."""
@@ -88,9 +93,15 @@ def _own_place(
         monkeypatch.setenv(name, str(place / "home"))
     (place / "home").mkdir()
 
-    # Workers are processes, which only tests that say so start.
+    # Code of one's own that another test named would be imported by every worker.
+    monkeypatch.setattr("ropelab.runs.own._found", {})
+    monkeypatch.setattr("ropelab.runs.own._sources", {})
+
+    # Workers are processes, which only tests that say so start: elsewhere there is one
+    # core, and its cells are computed in this process.
     if not any(request.node.get_closest_marker(name) for name in WITH_WORKERS):
         monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+        monkeypatch.setattr("ropelab.runs.engine.local.Workers.open", compute_here)
 
     yield
     shutil.rmtree(place, ignore_errors=True)

@@ -71,9 +71,6 @@ def mymodule(tmp_path, monkeypatch):
     before = [each for each in sys.meta_path if each is not from_source._finder]
     monkeypatch.setattr(from_source, "_finder", finder)
     monkeypatch.setattr(sys, "meta_path", before)
-    # Code that other tests named is none of a worker's business here.
-    monkeypatch.setattr(own, "_found", {})
-    monkeypatch.setattr(own, "_sources", {})
 
     def written(text: str) -> None:
         Path("mymodule.py").write_text(text)

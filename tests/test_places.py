@@ -5,7 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
+
+from ropelab.runs.cell import Cells, Context
+from ropelab.runs.engine.local import Workers
+from tests.runs.cells_of_tests import Sum
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
@@ -76,3 +81,17 @@ def test_a_test_starts_in_an_empty_folder_with_a_home_of_its_own():
     assert list(here.iterdir()) == []
     assert Path.home().parent == here.parent
     assert not here.is_relative_to(ROOT)
+
+
+def test_no_process_is_started_where_a_test_does_not_say_so(tmp_path):
+    before = set(psutil.Process().children(recursive=True))
+    engine = Workers(2)
+    context = Context(cells=Cells(tmp_path / "cells"))
+    try:
+        assert dict(engine.compute([Sum(0), Sum(1)], context)) == {
+            Sum(0): None,
+            Sum(1): None,
+        }
+    finally:
+        engine.stop()
+    assert set(psutil.Process().children(recursive=True)) <= before

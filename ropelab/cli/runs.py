@@ -1,6 +1,5 @@
 """The runs of a command: one of an experiment, or all that config files ask for."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -249,8 +248,6 @@ def _more_figures(options: Options) -> Callable[[Run], object]:
 
 
 def _make_lab(options: Options) -> Lab:
-    # Figures go to files: no window is opened.
-    os.environ.setdefault("MPLBACKEND", "agg")
     quiet = options.quiet or (options.json and not sys.stderr.isatty())
     figures = options.figures
     if figures is None:

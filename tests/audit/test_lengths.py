@@ -74,7 +74,9 @@ def test_a_scaling_counts_where_the_length_of_the_file_does_not() -> None:
 
 def test_a_factor_without_end_is_no_length() -> None:
     endless = {**YARN, "factor": 1e300}
-    audited({**LLAMA, "rope_scaling": endless}, length=32768)
+    result = audited({**LLAMA, "rope_scaling": endless}, length=32768)
+    assert "inf" not in result.answer
+    json.dumps(result.rows, allow_nan=False)
 
 
 def test_a_linear_scaling_has_no_length_to_start_from() -> None:

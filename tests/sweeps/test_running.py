@@ -152,7 +152,6 @@ def test_shards_do_not_depend_on_what_is_finished(files, tmp_path):
     assert named() == before
 
 
-@pytest.mark.slow
 @unrendered
 def test_shards_in_one_folder_or_in_several_give_the_tables_of_a_run_without_them(
     call, files
@@ -280,7 +279,6 @@ def test_a_result_named_as_a_field_that_differs_keeps_both(call, tmp_path):
     assert sorted(table["base"].unique()) == [50.0, 5000.0]
 
 
-@pytest.mark.slow
 @unrendered
 def test_numbers_written_for_reading_are_numbers_in_the_table(call, tmp_path):
     path = tmp_path / "x.toml"

@@ -374,4 +374,7 @@ def test_another_thread_never_sees_half_of_a_longer_table() -> None:
 
     rope = Interrupted(RopePlan(Geometry(8, 1e4, 32).inv_freq))
     rope.ready = True
-    rope.rotate_heads(torch.ones(1, 1, 64, 8), torch.arange(64))
+    rotated = rope.rotate_heads(torch.ones(1, 1, 64, 8), torch.arange(64))
+    plain = Rope(RopePlan(Geometry(8, 1e4, 32).inv_freq))
+    expected = plain.rotate_heads(torch.ones(1, 1, 64, 8), torch.arange(64))
+    torch.testing.assert_close(rotated, expected, rtol=0, atol=0)
