@@ -320,6 +320,7 @@ def test_quiet_prints_nothing(call):
     assert call(*QUICK, "--quiet") == (0, "", "")
 
 
+@pytest.mark.slow
 def test_run_writes_an_index_with_every_figure(call):
     status, _, _ = call("run", SMOKE / "precision.toml")
     assert status == 0
@@ -337,6 +338,7 @@ def test_a_results_folder_that_cannot_be_written_is_named(call):
     assert err.startswith("ropelab: cannot write to the results folder file")
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_status_1_and_nothing_half_written(call, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "tables/x.csv")

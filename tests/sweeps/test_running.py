@@ -152,6 +152,7 @@ def test_shards_do_not_depend_on_what_is_finished(files, tmp_path):
     assert named() == before
 
 
+@pytest.mark.slow
 @unrendered
 def test_shards_in_one_folder_or_in_several_give_the_tables_of_a_run_without_them(
     call, files
