@@ -51,9 +51,9 @@ class Emission:
     text: str
     lost: tuple[str, ...]
     changes: bool = True  # the file, or the flags beside a length
-    # Runtimes of the target that do not know the model, while others read the text.
-    unread: tuple[str, ...] = ()
-    is_read: bool = True  # by a runtime of the target
+    # What is worth knowing and no loss: runtimes that do not know the model, and what
+    # others make of a file that needs no change.
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,6 @@ def emit(
         refused = f"transformers refuses {document.encoding}"
         notes.append(f"{refused}: save the file as plain UTF-8")
     notes += [note, note_on_window(wanted, spec)]
-    if context <= spec.length and not method:
-        emissions = tuple(note_standing_losses(each) for each in emissions)
     needed = any(each.changes or each.lost for each in emissions)
     if context <= spec.length and not needed:
         notes.append(f"nothing to change: {name} reaches {spec.length} tokens as it is")
@@ -133,13 +131,6 @@ def emit(
         note=join_notes(notes),
         replaced=note_on_method(wanted, spec) if method else "",
     )
-
-
-def note_standing_losses(emission: Emission) -> Emission:
-    """Say what runtimes make of a file that needs no change, without calling it lost."""
-    if emission.changes or not emission.is_read:
-        return emission
-    return replace(emission, lost=(), unread=(*emission.unread, *emission.lost))
 
 
 def join_notes(notes: Sequence[str]) -> str:
@@ -231,10 +222,6 @@ def write_text(target: str, wanted: Wanted) -> Emission:
     nest = find_nest(chosen, wanted.source)
     if nest and nest[0].startswith("decoder") and wanted.method != "unscaled":
         lost.append("it leaves the rotation of the encoder as it is")
-    unread = losses.unread
-    if not losses.asked:
-        lost += unread
-        unread = ()
     lost += [*losses.refusing, *losses.differing]
     if nest and chosen.flat and changes:
         lost.append(f"it sets no keys inside {nest[0]}")
@@ -247,8 +234,17 @@ def write_text(target: str, wanted: Wanted) -> Emission:
     patch = nest_fragment(fragment, nest)
     forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
     text = template.format(length=wanted.context, flags=words, **forms, **plain)
-    is_read = losses.asked > 0
-    return Emission(target, text, tuple(lost), changes, tuple(unread), is_read)
+
+    remarks: list[str] = []
+    if losses.asked:
+        remarks += losses.unread
+    else:
+        lost += losses.unread
+    needs_nothing = wanted.is_released and not wanted.beyond and not changes
+    if needs_nothing and losses.asked:
+        remarks += lost
+        lost = []
+    return Emission(target, text, tuple(lost), changes, tuple(remarks))
 
 
 @dataclass(frozen=True)

@@ -309,8 +309,8 @@ def emit(
             if len(done.targets) > 1:
                 print_line(f"# {one.target}")
             print_line(one.text)
-            for loss in (*one.lost, *one.unread):
-                say(f"ropelab: {one.target}: {loss}")
+            for remark in (*one.lost, *one.remarks):
+                say(f"ropelab: {one.target}: {remark}")
         for note in filter(None, (done.note, done.replaced)):
             say(f"ropelab: {note}")
         say(f"next  {next_of_emit(from_ or model, done.targets)}")

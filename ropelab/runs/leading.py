@@ -5,7 +5,7 @@ that none of them names a winner where another says that there is none.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,42 +119,38 @@ def leads_by_column(
 
     names = summary.iloc[:, 0].astype(str)
     for column in map(str, summary.columns[1:]):
-        task, _, place = column.partition(" ")
-        is_loss = task.startswith(LOSSES)
-        if not (is_loss or task.startswith(SHARES)):
+        is_loss = column.startswith(LOSSES)
+        place = _find_place(column, comparisons)
+        if place is None or not (is_loss or column.startswith(SHARES)):
             continue
-        for about in _places(task, place, comparisons):
-            means = pd.Series(summary[column].to_numpy(), index=names)
-            lead = find_lead(means, comparisons, about, lower_is_better=is_loss)
-            if lead is not None and lead.is_shown:
-                leads[column] = lead
+        means = pd.Series(summary[column].to_numpy(), index=names)
+        lead = find_lead(means, comparisons, place, lower_is_better=is_loss)
+        if lead is not None and lead.is_shown:
+            leads[column] = lead
     return leads
 
 
 def is_compared(column: str, comparisons: pd.DataFrame) -> bool:
     """Return True if comparisons decide who leads a column of a summary."""
+    return _find_place(column, comparisons) is not None
+
+
+def _find_place(column: str, comparisons: pd.DataFrame) -> dict[str, Any] | None:
+    """Return the columns of comparisons that a column's name stands for."""
     task, _, place = column.partition(" ")
-    return any(_places(task, place, comparisons))
-
-
-def _places(
-    task: str, place: str, comparisons: pd.DataFrame
-) -> Iterator[dict[str, Any]]:
-    """Yield the columns of comparisons that a column's name stands for, at most once."""
-    metrics = set(comparisons["metric"])
     if place.startswith("@") and place[1:].isdigit() and "at_tokens" in comparisons:
         metric = "nll_bucket" if task == "nll" else f"{task}_accuracy"
-        rows = comparisons[comparisons["metric"] == metric]
-        rows = rows[rows["at_tokens"] == int(place[1:])]
-        if len(rows):
-            context = int(rows["context_tokens"].max())
-            yield {
-                "metric": metric,
-                "at_tokens": int(place[1:]),
-                "context_tokens": context,
-            }
-    elif place.endswith("x") and "times_trained_len" in comparisons:
-        for metric in sorted(metrics):
+        tokens = int(place[1:])
+        is_here = (comparisons["metric"] == metric) & (
+            comparisons["at_tokens"] == tokens
+        )
+        if not is_here.any():
+            return None
+        context = int(comparisons.loc[is_here, "context_tokens"].max())
+        return {"metric": metric, "at_tokens": tokens, "context_tokens": context}
+
+    if place.endswith("x") and "times_trained_len" in comparisons:
+        for metric in sorted(set(comparisons["metric"])):
             if str(metric).startswith(task):
-                yield {"metric": metric, "times_trained_len": int(place[:-1])}
-                return
+                return {"metric": metric, "times_trained_len": int(place[:-1])}
+    return None

@@ -244,7 +244,7 @@ def test_the_second_table_has_a_row_per_stage(million) -> None:
         "q, k and score": "never",
     }
     assert shown["float16 wrong_from"].tolist()[:3] == ["2049", "120", "52"]
-    assert shown.loc["angle", "float16 score_spread"] == "nan from 65520"
+    assert shown.loc["angle", "float16 score_spread"] == "overflow from 65520"
     assert shown["bfloat16 score_spread"].to_dict() == {
         "position": "0.58",
         "inv_freq": "0",

@@ -203,7 +203,7 @@ def _shown_formats(stages: pd.DataFrame) -> list[str]:
 
 def _write_spread(row: Mapping[Any, Any]) -> str:
     if pd.isna(row[SPREAD]):
-        return f"nan from {row['worst_position']:.0f}"
+        return f"overflow from {row['worst_position']:.0f}"
     return write_spread(row[SPREAD], row["spread_ci_low"], row["spread_ci_high"])
 
 
