@@ -18,6 +18,16 @@ def typed(number: float) -> str:
     return short.replace("e+0", "e").replace("e+", "e")
 
 
+def typed_exactly(number: float) -> str:
+    """Write a number as people type it, with all digits that it takes to read it back.
+
+    >>> typed_exactly(3400000.0), typed_exactly(51881.25)
+    ('3.4e6', '51881.25')
+    """
+    text = typed(number)
+    return text if float(text) == number else repr(number)
+
+
 def shorten_numbers(text: str) -> str:
     """Round the long fractions in a text, whose last digits no one reads.
 

@@ -299,6 +299,13 @@ def test_the_next_command_is_about_the_same_head_and_training():
     )
 
 
+@pytest.mark.parametrize("base", [51881.25, 1e6, 1000001.0, 123456789.125])
+def test_the_next_command_is_about_the_same_base(base: float) -> None:
+    config = config_of(base=base)
+    words = shlex.split(following(config, tables(config, Values())))
+    assert float(words[words.index("--base") + 1]) == base
+
+
 def test_a_given_factor_says_the_length_also_beside_a_model() -> None:
     config = config_of(model="llama-2-7b", method="pi", factor=8)
     found = tables(config, Values())

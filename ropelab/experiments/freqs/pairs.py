@@ -15,7 +15,7 @@ from ropelab.runs.arrays import Float
 from ropelab.runs.cell import Computation, Resources, Values
 from ropelab.runs.config import LARGEST
 from ropelab.runs.errors import InputError
-from ropelab.runs.sentences import typed
+from ropelab.runs.sentences import typed_exactly
 from ropelab.runs.spelling import command_of
 from ropelab.runs.tables import Tables
 
@@ -210,7 +210,7 @@ def following(config: FreqsConfig, tables: Tables) -> str:
             options["method"] = method
         return command_of("emit", options)
 
-    options = {"base": typed(config.base), "head_dim": config.head_dim}
+    options = {"base": typed_exactly(config.base), "head_dim": config.head_dim}
     if config.rotary_dim:
         options["rotary_dim"] = config.rotary_dim
     options["length"] = length
