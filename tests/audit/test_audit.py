@@ -930,23 +930,24 @@ def test_deepseek_vl2_tiny_has_the_attention_of_deepseek_1() -> None:
     assert codes(audited(config), "error") == set()
 
 
+PHI3_VISION: dict[str, Any] = {
+    "model_type": "phi3_v",
+    "architectures": ["Phi3VForCausalLM"],
+    "hidden_size": 3072,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 131072,
+    "original_max_position_embeddings": 4096,
+    "rope_theta": 1e4,
+    "rope_scaling": {
+        "type": "su",
+        "short_factor": [1.0] * 48,
+        "long_factor": [2.0] * 48,
+    },
+}
+
+
 def test_vllm_renames_su_and_takes_the_original_length_beside_it() -> None:
-    lists = {"short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
-    config = {
-        "model_type": "phi3_v",
-        "architectures": ["Phi3VForCausalLM"],
-        "hidden_size": 3072,
-    }
-    config |= {
-        "num_attention_heads": 32,
-        "max_position_embeddings": 131072,
-        "rope_theta": 1e4,
-    }
-    config |= {
-        "original_max_position_embeddings": 4096,
-        "rope_scaling": {"type": "su", **lists},
-    }
-    spec = spec_of(config, "vllm")
+    spec = spec_of(PHI3_VISION, "vllm")
     assert (spec.trained_len, spec.claimed_len, spec.rotary_dim) == (4096, 4096, 96)
     assert spec.attention_factor == pytest.approx(
         (1 + np.log(32) / np.log(4096)) ** 0.5

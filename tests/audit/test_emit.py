@@ -43,6 +43,7 @@ from ropelab.math.scaling import (
 from ropelab.readers import registry
 from ropelab.readers.flags import parse_flags
 from ropelab.runs.errors import InputError
+from tests.audit.test_audit import PHI3_VISION
 from tests.test_cli import call
 
 __all__ = ["call"]  # a fixture
@@ -899,23 +900,8 @@ def test_longrope_that_vllm_alone_reads_keeps_the_length_that_its_factor_comes_f
     """vLLM allows 4096 tokens of Phi-3-vision without a flag, and takes the factor from
     131072.
     """
-    lists = {"short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
-    config = {
-        "model_type": "phi3_v",
-        "architectures": ["Phi3VForCausalLM"],
-        "hidden_size": 3072,
-    }
-    config |= {
-        "num_attention_heads": 32,
-        "max_position_embeddings": 131072,
-        "rope_theta": 1e4,
-    }
-    config |= {
-        "original_max_position_embeddings": 4096,
-        "rope_scaling": {"type": "su", **lists},
-    }
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(config))
+    path.write_text(json.dumps(PHI3_VISION))
     for context in (4096, 131072):
         (emission,) = emit(str(path), context=context, target="vllm").targets
         assert emission.lost == ()
