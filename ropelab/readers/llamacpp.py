@@ -43,7 +43,7 @@ FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {
 def read(trace: Trace) -> dict[str, RopeSpec]:
     """Return the specs of a GGUF file, or of a configuration after conversion."""
     if "attention.head_count" not in trace.text and FREQS not in trace.text:
-        return of_fields(trace, converted(trace))
+        return of_fields(trace, convert(trace))
     fields, dead = dict(trace.text), "rope.scaling.yarn_attn_factor"
     for name in fields:
         trace.mark(name, "used")
@@ -181,46 +181,102 @@ def is_ocr(trace: Trace) -> bool:
     return "DeepseekOCRForCausalLM" in str(trace.whole.get("architectures"))
 
 
-def converted(trace: Trace) -> Fields:
+def convert(trace: Trace) -> Fields:
     """Return what the converter writes: rope_parameters if the key is there, else
     rope_scaling.
     """
-    # It loads files with transformers 4.57.6, where `type` wins and the class fills in
-    # a base.
     family = trace.family
-    name = "rope_parameters" if "rope_parameters" in trace.text else "rope_scaling"
-    block = trace.block(name) or ({} if trace.has(name) else family.rope)
-    if family.unconverted == ("any",):
-        raise NotModelledError(
-            f"the converter's class for '{family.name}' was not read"
-        )
-    if missing := [
-        key for key in NAMES["needs"].get(family.name, ()) if not trace.has(key)
-    ]:
-        raise NotModelledError(f"the converter asks for {missing[0]}, which is missing")
-    sliding = one if isinstance(one := block.get("sliding_attention"), Mapping) else {}
-    if nested := block.get("full_attention"):
-        block, name = (
-            nested if isinstance(nested, Mapping) else {},
-            f"{name}.full_attention",
-        )
+    name, block, sliding = choose_block(trace)
     settings = Settings(trace, block, name)
     for key in block:
         settings.mark(key, "ignored")
 
-    context, path = trace.first(
-        (MAXIMUM, *NAMES["lengths"]), family.max_position_embeddings
-    )
-    # it knows two files by it
+    context = find_context(trace)
+    widths = width_fields(trace, name)
+    fields: Fields = {"context_length": whole(context, "context length"), **widths}
+    fields |= base_fields(settings, name, sliding)
+
+    # Classes that write no scaling.
+    if family.converted:
+        return {**fields, **family.converted}
+    if is_ocr(trace):
+        return {**fields, "rope.scaling.type": "none"}
+
+    # The converter loads files with transformers 4.57.6, where `type` wins.
+    first, second = "rope_type", "type"
+    if name == "rope_scaling":
+        first, second = "type", "rope_type"
+    kind = block.get(first, block.get(second))
+    if kind is None:
+        return fields
+
+    settings.mark(first if first in block else second, "translated")
+    unread = kind == "llama3" and trace.model_type not in NAMES["llama3"]
+    if kind in family.unconverted or unread:
+        raise NotModelledError(
+            f"'{family.name}' with '{kind}', which has a rule of its own"
+        )
+    return fields | scaling_fields(settings, kind, fields)
+
+
+def is_filled(trace: Trace) -> bool:
+    """Return True if a class of the converter's transformers fills in what a file lacks."""
+    return trace.model_type in RELEASES[trace.release]
+
+
+def choose_block(trace: Trace) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
+    """Return the name and values of the block that is read, and the values for sliding
+    layers.
+    """
+    family = trace.family
+    name = "rope_scaling"
+    if "rope_parameters" in trace.text:
+        name = "rope_parameters"
+    block = trace.block(name) or ({} if trace.has(name) else family.rope)
+
+    if family.unconverted == ("any",):
+        raise NotModelledError(
+            f"the converter's class for '{family.name}' was not read"
+        )
+    for key in NAMES["needs"].get(family.name, ()):
+        if not trace.has(key):
+            raise NotModelledError(f"the converter asks for {key}, which is missing")
+
+    sliding = block.get("sliding_attention")
+    if not isinstance(sliding, Mapping):
+        sliding = {}
+    nested = block.get("full_attention")
+    if not nested:
+        return name, block, sliding
+    if not isinstance(nested, Mapping):
+        nested = {}
+    return f"{name}.full_attention", nested, sliding
+
+
+def find_context(trace: Trace) -> Any:
+    """Return the length of a file, unchecked; RefusedError without one."""
+    family = trace.family
+    names = (MAXIMUM, *NAMES["lengths"])
+    context, path = trace.first(names, family.max_position_embeddings)
     if family.name == "nomic_bert" and path == "n_positions":
+        # The converter knows two files by their lengths.
         context = {8192: 2048, 2048: 512}.get(whole(context, path), context)
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
-    keys = ("qk_rope_head_dim",) if family.latent else family.head_keys
-    keys = () if is_ocr(trace) else keys
+    return context
+
+
+def width_fields(trace: Trace, block: str) -> Fields:
+    """Return the fields of a head's width and of the part that rotates."""
+    family = trace.family
+    keys = family.head_keys
+    if is_ocr(trace):
+        keys = ()
+    elif family.latent:
+        keys = ("qk_rope_head_dim",)
+
     head_dim = reader.head_dim_of(trace, keys)
-    filled = trace.model_type in RELEASES[trace.release]  # by a class
-    if family.head_dim and not filled and trace.first(keys)[0] is None:
+    if family.head_dim and not is_filled(trace) and trace.first(keys)[0] is None:
         raise NotModelledError(
             f"without {keys[0]} the converter has no class to fill it in"
         )
@@ -228,56 +284,55 @@ def converted(trace: Trace) -> Fields:
         raise NotModelledError(
             "the converter does not read head_dim, and writes another width"
         )
-    share: Any = 1.0  # classes that rotate the whole head write no share
+
+    # Classes that rotate the whole head write no share.
+    share: Any = 1.0
     if family.shares or family.name in NAMES["shares"]:
         usual = (
-            f"{name}.partial_rotary_factor",
+            f"{block}.partial_rotary_factor",
             "partial_rotary_factor",
             *family.partial_keys,
         )
-        share, _ = trace.first(
-            tuple(NAMES["shares"].get(family.name, usual)), family.partial or 1
-        )
+        names = tuple(NAMES["shares"].get(family.name, usual))
+        share, _ = trace.first(names, family.partial or 1)
         width = reader.share_of(trace, head_dim)
-        share = share if width is None else width
-    fields: Fields = {
-        "context_length": whole(context, "context length"),
+        if width is not None:
+            share = width
+    return {
         "attention.key_length": head_dim,
         "rope.dimension_count": reader.width_of(head_dim, number(share, "share")),
     }
 
-    usual = (f"{name}.rope_theta", "global_rope_theta", "rope_theta", *family.base_keys)
-    usual = usual if filled else (*usual, "rotary_emb_base")
-    bases = tuple(NAMES["bases"].get(family.name, usual))
-    base, path = trace.first(bases, family.base if filled else 10000.0)
+
+def base_fields(settings: Settings, block: str, sliding: Mapping[str, Any]) -> Fields:
+    """Return the fields of the base, and of that of sliding layers."""
+    trace = settings.trace
+    family = trace.family
+    usual = (
+        f"{block}.rope_theta",
+        "global_rope_theta",
+        "rope_theta",
+        *family.base_keys,
+    )
+    default = family.base
+    if not is_filled(trace):
+        usual = (*usual, "rotary_emb_base")
+        default = 10000.0
+
+    base, path = trace.first(tuple(NAMES["bases"].get(family.name, usual)), default)
     if path == usual[0]:
         settings.mark("rope_theta", "translated", "written as rope.freq_base")
     if family.ratio_key:
         base *= number(trace.get(family.ratio_key, 1.0), family.ratio_key)
-    fields["rope.freq_base"] = number(base, "rope_theta")
-    local, _ = trace.first(
-        ("local_rope_theta", "swa_rope_theta", "rope_local_base_freq")
-    )
-    # sliding layers are never scaled, in files without the key either
+    fields: Fields = {"rope.freq_base": number(base, "rope_theta")}
+
+    names = ("local_rope_theta", "swa_rope_theta", "rope_local_base_freq")
+    local, _ = trace.first(names)
+    # Sliding layers are never scaled, in files without the key either.
     if family.local_base_key:
         local = local or sliding.get("rope_theta") or family.local_base or base
     if local is not None and family.name not in NAMES["one_base"]:
         fields["rope.freq_base_swa"] = number(local, "local base")
-
-    first, second = (
-        ("type", "rope_type") if name == "rope_scaling" else ("rope_type", "type")
-    )
-    if family.converted or is_ocr(trace):  # of a class that writes no scaling
-        return {**fields, **(family.converted or {"rope.scaling.type": "none"})}
-    kind = block.get(first, block.get(second))
-    if kind is not None:
-        settings.mark(first if first in block else second, "translated")
-        unread = kind == "llama3" and trace.model_type not in NAMES["llama3"]
-        if kind in family.unconverted or unread:
-            raise NotModelledError(
-                f"'{family.name}' with '{kind}', which has a rule of its own"
-            )
-        fields |= scaling_fields(settings, kind, fields)
     return fields
 
 
