@@ -42,6 +42,10 @@ class Source:
         )
 
 
+# In the place of a finding that the runs at hand do not have.
+ABSENT = "not measured in these runs"
+
+
 @dataclass(frozen=True)
 class Question:
     """A question that a note asks, and an answer with findings in braces: {id:words}."""
@@ -60,12 +64,20 @@ class Question:
         return tuple(id_ for id_, _ in self.insertions)
 
     def answered(self, findings: Mapping[str, Findings]) -> str:
-        """Return the answer with what was measured in each finding that it names."""
+        """Return the answer with what was measured in each finding that it names.
+
+        Runs differ in the schemes that they have, so that a finding may be absent.
+        """
         said = ""
         for text, id_, words, _ in Formatter().parse(self.answer):
             said += text
-            if id_:
-                said += findings[id_].named(words or "").measured
+            if not id_:
+                continue
+            asked = findings[id_]
+            if asked.has(words or ""):
+                said += asked.named(words or "").measured
+            else:
+                said += ABSENT
         return said
 
 

@@ -202,6 +202,10 @@ class Findings:
         else:
             self.missing(of)
 
+    def has(self, words: str) -> bool:
+        """Return True if `named` has something to return, or too much."""
+        return self.is_missing or any(words in each.what for each in self.findings)
+
     def named(self, words: str) -> Finding:
         """Return the finding whose `what` has these words; ValueError unless it is
         one.

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ropelab.claims.ledger import (
+    ABSENT,
     CLAIMS,
     FAMILIES,
     QUESTIONS,
@@ -229,6 +230,26 @@ def test_an_answer_changes_when_two_findings_are_exchanged(question):
             ]
             changed = {**findings, id_: replace(findings[id_], findings=exchanged)}
             assert question.answered(changed) != answer, (id_, words, other.what)
+
+
+@pytest.mark.parametrize(
+    ("schemes", "is_told"),
+    [
+        (["one(period=1e+06)"], False),
+        (["one(period=1e+06, pairs=8)"], True),
+        (["one(period=1e+06)", "one(period=1e+06, pairs=8)"], True),
+    ],
+)
+def test_an_answer_is_written_whatever_schemes_a_run_has(schemes, is_told):
+    (question,) = (q for q in QUESTIONS if "one-frequency-learned" in q.claims)
+    findings = {id_: findings_of(id_) for id_ in question.claims}
+    learned = Findings()
+    for number, scheme in enumerate(schemes):
+        what = f"recall of {scheme} against unscaled"
+        learned.part(what, f"told {scheme} {number}", True, 0.0)
+    answer = question.answered({**findings, "one-frequency-learned": learned})
+    assert ("told one(period=1e+06, pairs=8)" in answer) is is_told
+    assert (ABSENT in answer) is not is_told
 
 
 def test_words_that_name_two_findings_or_none_are_refused():
