@@ -89,7 +89,10 @@ class Way:
         return "length" in roles
 
     def answer(
-        self, vectors: Vectors, places: Positions, length: int = 0
+        self,
+        vectors: Vectors,
+        places: Positions,
+        length: int = 0,
     ) -> dict[str, Any]:
         """Return the parts of the function's answer by name, as it gives them."""
         values = self.values(vectors, places, length)
@@ -109,7 +112,10 @@ class Way:
         return parts
 
     def values(
-        self, vectors: Vectors, places: Positions, length: int
+        self,
+        vectors: Vectors,
+        places: Positions,
+        length: int,
     ) -> dict[str, Any]:
         """Return what a parameter of each role is given."""
         sizes = {"n": len(vectors), "d": vectors.shape[1]}
@@ -136,7 +142,10 @@ class Way:
         return values
 
     def rows(
-        self, vectors: Vectors, places: Positions, length: int = 0
+        self,
+        vectors: Vectors,
+        places: Positions,
+        length: int = 0,
     ) -> dict[str, np.ndarray]:
         """Return the parts as arrays with a row per position."""
         end = length or int(places.max()) + 1
@@ -155,7 +164,10 @@ class Way:
         return split_complex_table(parts)
 
     def rows_one_by_one(
-        self, vectors: Vectors, places: Positions, length: int
+        self,
+        vectors: Vectors,
+        places: Positions,
+        length: int,
     ) -> dict[str, np.ndarray]:
         """Return the rows of a function that takes one vector at a time."""
         answers = []
@@ -280,7 +292,10 @@ def list_shapes(taken: set[str]) -> tuple[tuple[str, str], ...]:
 
 
 def ask_function(
-    made: Any, name: str, spec: RopeSpec, positions: Positions
+    made: Any,
+    name: str,
+    spec: RopeSpec,
+    positions: Positions,
 ) -> dict[str, Observed]:
     """Ask a function, or a maker of tables and a function that uses them, in the way
     that works.
@@ -318,7 +333,9 @@ def ask_function(
 
 
 def try_ways(
-    made: Any, name: str, spec: RopeSpec
+    made: Any,
+    name: str,
+    spec: RopeSpec,
 ) -> tuple[list[Working], Exception | None]:
     """Return the ways that work at position 1 with what they give, and what stopped the
     first of the others.
@@ -365,7 +382,10 @@ def describe_difference(name: str, working: Sequence[Working]) -> str:
 
 
 def ask_at(
-    way: Way, parts: Sequence[str], spec: RopeSpec, positions: Positions
+    way: Way,
+    parts: Sequence[str],
+    spec: RopeSpec,
+    positions: Positions,
 ) -> dict[str, Observed]:
     """Ask for tables, or for rotated unit vectors, at the positions."""
     head = spec.head_dim
@@ -393,7 +413,10 @@ def ask_at(
 
 
 def add_further(
-    observed: dict[str, Observed], way: Way, spec: RopeSpec, last: int
+    observed: dict[str, Observed],
+    way: Way,
+    spec: RopeSpec,
+    last: int,
 ) -> dict[str, Observed]:
     """Add to each part what the function does at further positions."""
     signs, places, rows = ask_further(way, spec.head_dim, last)
@@ -408,7 +431,10 @@ def add_further(
 
 
 def ask_axes(
-    way: Way, parts: set[str], spec: RopeSpec, positions: Int[np.ndarray, "axes n"]
+    way: Way,
+    parts: set[str],
+    spec: RopeSpec,
+    positions: Int[np.ndarray, "axes n"],
 ) -> dict[str, Observed]:
     """Ask at positions of several axes, one vector of 1 and -1 at each."""
     count = positions.shape[-1]
@@ -428,7 +454,9 @@ def ask_axes(
 
 
 def ask_further(
-    way: Way, width: int, last: int
+    way: Way,
+    width: int,
+    last: int,
 ) -> tuple[Vectors, Positions, dict[str, np.ndarray]]:
     """Ask at further positions, always the same: vectors of 1 and -1, positions and
     answers.

@@ -176,7 +176,10 @@ def judge_parts(parts: Iterable[Part], tolerance: float) -> Check:
 
 
 def judge_other_lengths(
-    done: Check, ask: Ask, expected: Expected, tolerance: float
+    done: Check,
+    ask: Ask,
+    expected: Expected,
+    tolerance: float,
 ) -> Check:
     """Judge a code that is right at its length at the others that its scaling has."""
     by_length = isinstance(expected.spec.scaling, LongRope | DynamicNtk)
@@ -497,7 +500,9 @@ def explain_shape(observed: Observed, expected: Expected) -> Fault | None:
 
 
 def explain_numbers(
-    observed: Observed, expected: Expected, rows: list[dict[str, Any]]
+    observed: Observed,
+    expected: Expected,
+    rows: list[dict[str, Any]],
 ) -> Fault | None:
     """Name faults of factors and frequencies."""
     # Angles of tables with uneven factors say nothing.

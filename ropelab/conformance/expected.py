@@ -142,7 +142,9 @@ def expect_file(source: str, length: int | None) -> dict[str, Expected]:
 
 
 def expect_config(
-    name: str, config: Mapping[str, Any], length: int | None
+    name: str,
+    config: Mapping[str, Any],
+    length: int | None,
 ) -> dict[str, Expected]:
     """Return the rotation that the reference computes for each layer type."""
     is_whole = isinstance(length, int | np.integer)
@@ -175,7 +177,9 @@ def expect_config(
 
 
 def add_axes(
-    expected: Expected, text: Mapping[str, Any], block: Mapping[str, Any]
+    expected: Expected,
+    text: Mapping[str, Any],
+    block: Mapping[str, Any],
 ) -> Expected:
     """Add which axis of positions each pair reads, where that is known."""
     sections = block["mrope_section"]

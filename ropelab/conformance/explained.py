@@ -81,7 +81,8 @@ def list_wrong_tables(cos: Table, sin: Table) -> dict[str, tuple[Table, Table]]:
 
 
 def list_mixed_tables(
-    cos: Table, sin: Table
+    cos: Table,
+    sin: Table,
 ) -> Iterator[tuple[str, tuple[Table, Table]]]:
     """Yield cos and sin as a code has them that reads a table in another order."""
     for names, one, other in (("sin and cos", sin, cos), ("cos and sin", cos, sin)):
@@ -150,7 +151,9 @@ def describe_axes(axes: Int[np.ndarray, " pairs"], names: Sequence[str]) -> str:
 
 
 def explain_further(
-    observed: Observed, expected: Expected, tolerance: float
+    observed: Observed,
+    expected: Expected,
+    tolerance: float,
 ) -> Fault | None:
     """Name the first further position at which cos and sin are others."""
     if observed.fault:
@@ -178,7 +181,10 @@ def explain_further(
 
 
 def explain_period(
-    off: Table, observed: Observed, expected: Expected, tolerance: float
+    off: Table,
+    observed: Observed,
+    expected: Expected,
+    tolerance: float,
 ) -> str:
     """Return what shows in pairs whose angles are exact in float32; nothing if they are
     right.

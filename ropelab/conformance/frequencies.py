@@ -85,7 +85,9 @@ def explain_rounded(ours: Pairs, expected: Expected) -> Fault | None:
 
 
 def explain_chosen_tables(
-    ours: Pairs, observed: Observed, expected: Expected
+    ours: Pairs,
+    observed: Observed,
+    expected: Expected,
 ) -> Fault | None:
     """Name tokens that choose one of LongRoPE's tables each by its own position."""
     if not isinstance(expected.spec.scaling, scaling.LongRope):

@@ -125,7 +125,10 @@ def run_child(printed: Path, job: tuple[Any, ...]) -> str:
 
 
 def ask_factory(
-    module: str, factory: str, spec: RopeSpec, positions: Positions
+    module: str,
+    factory: str,
+    spec: RopeSpec,
+    positions: Positions,
 ) -> dict[str, Observed]:
     """Ask what the user's factory returns; a function that needs arguments is asked
     itself.
@@ -164,7 +167,11 @@ def describe_place(error: BaseException) -> str:
 
 
 def ask_module(
-    module: Any, spec: RopeSpec, positions: Positions, dtype: str, layer: str = ""
+    module: Any,
+    spec: RopeSpec,
+    positions: Positions,
+    dtype: str,
+    layer: str = "",
 ) -> Observed:
     """Ask a rotary class of transformers, for layers of that type if it has several."""
     import torch

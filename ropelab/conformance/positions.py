@@ -59,7 +59,9 @@ def recover_positions(angles: Table, positions: Positions, inv_freq: Pairs) -> P
 
 
 def explain_recovered(
-    positions: Positions, recovered: Pairs, pairs: int
+    positions: Positions,
+    recovered: Pairs,
+    pairs: int,
 ) -> Fault | None:
     """Name what makes whole positions into others that explain every angle."""
     moved = recovered - positions
@@ -88,7 +90,9 @@ def explain_recovered(
 
 
 def explain_first_moved(
-    positions: Positions, recovered: Pairs, pairs: int
+    positions: Positions,
+    recovered: Pairs,
+    pairs: int,
 ) -> Fault | None:
     """Name the first position that is rotated as another one."""
     changed = np.flatnonzero(recovered != positions)
@@ -117,7 +121,10 @@ def explain_end(angles: Table, positions: Positions) -> Fault | None:
 
 
 def find_broken_shift(
-    moved: Pairs, angles: Table, positions: Positions, right: Pairs
+    moved: Pairs,
+    angles: Table,
+    positions: Positions,
+    right: Pairs,
 ) -> float:
     """Return a shift by a fraction that all positions have alike, or 0."""
     later = moved[positions > 0]

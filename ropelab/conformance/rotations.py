@@ -78,7 +78,10 @@ def are_bounded(array: np.ndarray) -> bool:
 
 
 def observe_tables(
-    positions: Positions, cos: Table, sin: Table, spec: RopeSpec
+    positions: Positions,
+    cos: Table,
+    sin: Table,
+    spec: RopeSpec,
 ) -> Observed:
     """Return tables with a column per pair; given one per feature, each angle is there
     twice.
@@ -113,7 +116,9 @@ def are_equal(cos: Table, sin: Table, columns: Features, others: Features) -> bo
 
 
 def pair_features(
-    pairing: str, width: int, start: int = 0
+    pairing: str,
+    width: int,
+    start: int = 0,
 ) -> tuple[Features, Features]:
     """Return the first and second features of pairs in a block of `width` features."""
     if pairing == "half":
@@ -228,7 +233,11 @@ def restore_pairs(after: np.ndarray, spec: RopeSpec) -> np.ndarray:
 
 
 def observe_signs(
-    before: Vectors, after: Vectors, positions: Positions, spec: RopeSpec, note: str
+    before: Vectors,
+    after: Vectors,
+    positions: Positions,
+    spec: RopeSpec,
+    note: str,
 ) -> Observed:
     """Read cos and sin off one vector of 1 and -1 per position, in the pairs of the
     others.
@@ -250,7 +259,10 @@ def observe_signs(
 
 
 def find_pairs(
-    before: Vectors, after: Rotated, positions: Positions, spec: RopeSpec
+    before: Vectors,
+    after: Rotated,
+    positions: Positions,
+    spec: RopeSpec,
 ) -> tuple[Features, Features] | None:
     """Return first and second features of the pairs; features that mix with none do not
     rotate.
@@ -278,7 +290,9 @@ def find_pairs(
 
 
 def find_best_layout(
-    before: Vectors, after: Rotated, spec: RopeSpec
+    before: Vectors,
+    after: Rotated,
+    spec: RopeSpec,
 ) -> tuple[Features, Features] | None:
     """Return the layout that explains a few vectors best, which cannot tell by
     themselves which features mix.
@@ -307,7 +321,10 @@ def list_layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
 
 
 def fit_blocks(
-    before: Vectors, after: Rotated, first: Features, second: Features
+    before: Vectors,
+    after: Rotated,
+    first: Features,
+    second: Features,
 ) -> tuple[Float[np.ndarray, "n pairs 2 2"], float]:
     """Return what pairs are multiplied by, by least squares, and the most that it
     leaves over.
@@ -327,7 +344,9 @@ def fit_blocks(
 
 
 def explain_place(
-    first: Features, second: Features, spec: RopeSpec
+    first: Features,
+    second: Features,
+    spec: RopeSpec,
 ) -> tuple[Partner, Fault | None]:
     """Return the pairing, and a fault if it or the place of the block is another."""
     first, second = np.sort([first, second], axis=0)
@@ -486,7 +505,8 @@ def list_known_blocks(
 
 
 def explain_blocks(
-    blocks: Float[np.ndarray, "n pairs 2 2"], right: tuple[Table, Table]
+    blocks: Float[np.ndarray, "n pairs 2 2"],
+    right: tuple[Table, Table],
 ) -> Fault | None:
     """Name blocks (a, b; c, d) that are no rotation, by what they should be: a = d and
     b = -c.

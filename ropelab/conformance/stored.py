@@ -72,7 +72,8 @@ def read_archive(path: Path) -> Arrays:
 
 
 def read_declared_shape(
-    parts: zipfile.ZipFile, part: zipfile.ZipInfo
+    parts: zipfile.ZipFile,
+    part: zipfile.ZipInfo,
 ) -> tuple[int, ...]:
     """Return the shape in the header of an array, of which nothing else is read."""
     with parts.open(part) as file:
@@ -141,7 +142,10 @@ def read_positions(path: Path, arrays: Arrays, count: int) -> Positions:
 
 
 def read_rotated(
-    path: Path, arrays: Arrays, name: str, expected: Expected
+    path: Path,
+    arrays: Arrays,
+    name: str,
+    expected: Expected,
 ) -> tuple[Vectors, Rotated, Positions]:
     """Return vectors, their rotations and the positions; without vectors, those of
     `vectors`.
@@ -231,7 +235,9 @@ def split_complex(path: Path, table: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def make_tables(
-    path: Path, inv_freq: np.ndarray, positions: np.ndarray
+    path: Path,
+    inv_freq: np.ndarray,
+    positions: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return cos and sin of frequencies, computed in float64."""
     if inv_freq.ndim != 1:

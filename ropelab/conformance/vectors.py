@@ -88,7 +88,8 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
 
 
 def list_budgets(
-    layer_type: str, arrays: Mapping[str, np.ndarray]
+    layer_type: str,
+    arrays: Mapping[str, np.ndarray],
 ) -> list[dict[str, Any]]:
     """Return a row per position with the budgets of honest codes."""
     columns = [name for name in arrays if name.startswith(("budget", "posi"))]
@@ -147,7 +148,10 @@ def make_sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str
 
 
 def bound_rotated(
-    expected: Expected, kind: Kind, before: Vectors, places: Positions
+    expected: Expected,
+    kind: Kind,
+    before: Vectors,
+    places: Positions,
 ) -> Float[np.ndarray, " n"]:
     """Bound the errors of these vectors' rotations, which have the right pairs."""
     first, second = expect_pairs(expected.spec)
@@ -168,7 +172,10 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def write(
-    folder: Path, arrays: Mapping[str, np.ndarray], about: Facts, config: Facts
+    folder: Path,
+    arrays: Mapping[str, np.ndarray],
+    about: Facts,
+    config: Facts,
 ) -> None:
     """Write the arrays in three formats, the facts about them, and a README."""
     from safetensors.numpy import save

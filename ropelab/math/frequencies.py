@@ -75,7 +75,8 @@ def wavelengths(inv_freq: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pa
 
 
 def rotations(
-    inv_freq: Float[np.ndarray, " pairs"], length: float
+    inv_freq: Float[np.ndarray, " pairs"],
+    length: float,
 ) -> Float[np.ndarray, " pairs"]:
     """Return r_i = length / lambda_i, the rotations of each pair within ``length``
     tokens.

@@ -179,7 +179,10 @@ def split_call(text: str) -> tuple[str, list[str]]:
 
 
 def _value(
-    label: str, text: str, kind: object, parse_inner: Callable[[str], object]
+    label: str,
+    text: str,
+    kind: object,
+    parse_inner: Callable[[str], object],
 ) -> object:
     if isinstance(kind, types.UnionType):
         if text.lower() == "none":
@@ -214,7 +217,9 @@ def _value(
 
 
 def _number(
-    label: str, text: str, read: Callable[[object], object] = read_plain_number
+    label: str,
+    text: str,
+    read: Callable[[object], object] = read_plain_number,
 ) -> float:
     try:
         return float(read(text))  # type: ignore[arg-type]

@@ -26,7 +26,8 @@ AXES = {1: ("position",), 2: ("height", "width"), 3: ("time", "height", "width")
 
 
 def cos_sin(
-    positions: Shaped[np.ndarray, " tokens"], plan: RopePlan
+    positions: Shaped[np.ndarray, " tokens"],
+    plan: RopePlan,
 ) -> tuple[Float[np.ndarray, "tokens pairs"], Float[np.ndarray, "tokens pairs"]]:
     """Return cos(m theta_i) and sin(m theta_i) in float64, without
     ``plan.attention_factor``.
@@ -46,7 +47,8 @@ def axis_names(axes: int) -> tuple[str, ...]:
 
 
 def axis_of_pairs(
-    layout: Layout, sections: Sequence[int]
+    layout: Layout,
+    sections: Sequence[int],
 ) -> Int[NDArray[np.int_], " pairs"]:
     """Return the index of the axis that each pair reads, fastest pair of the head
     first.

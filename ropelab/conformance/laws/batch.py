@@ -56,7 +56,10 @@ def compare_rows(case: Case, got: Stages, left: bool) -> Pair:
 
 
 def compare_packed(
-    case: Case, restarted: bool, masked: bool, sink: bool = False
+    case: Case,
+    restarted: bool,
+    masked: bool,
+    sink: bool = False,
 ) -> Pair:
     """Read two texts in one row; with a sink both begin as texts do."""
     if restarted and not masked and not case.subject.masks:

@@ -48,7 +48,10 @@ class Diagnosis(Result):
 
 
 def doctor(
-    model: Any, dtype: ModelDtype = "auto", device: str = "cpu", compiled: bool = False
+    model: Any,
+    dtype: ModelDtype = "auto",
+    device: str = "cpu",
+    compiled: bool = False,
 ) -> Diagnosis:
     """Ask a model's own code whether positions are right in it.
 
@@ -90,7 +93,8 @@ def doctor(
 
 
 def examine(
-    subject: Subject, laws: Sequence[Law] = LAWS
+    subject: Subject,
+    laws: Sequence[Law] = LAWS,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return a row per trial of each law, and one per layer that rotates."""
     # float32 first: some trials change what a faulty model remembers.

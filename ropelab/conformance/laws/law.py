@@ -209,7 +209,10 @@ def ask_trial(trial: Trial, case: Case) -> Violation | Found:
 
 
 def judge_violation(
-    words: dict[str, str], own: float, single: Violation, exact: float | None
+    words: dict[str, str],
+    own: float,
+    single: Violation,
+    exact: float | None,
 ) -> tuple[Verdict, dict[str, str]]:
     """Decide from a violation in the model's format, in float32 and, if it can be, in
     float64.
@@ -224,7 +227,9 @@ def judge_violation(
 
 
 def explain_violation(
-    law: str, trial: str, kinds: Sequence[str] = ("any",)
+    law: str,
+    trial: str,
+    kinds: Sequence[str] = ("any",),
 ) -> dict[str, str]:
     """Return what a violation means and the way out, in general or as known of kinds of
     models.
@@ -237,7 +242,10 @@ def explain_violation(
 
 
 def make_row(
-    law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]
+    law: Law,
+    trial: Trial,
+    own: str,
+    found: dict[str, Violation | Found],
 ) -> dict[str, Any]:
     """Return a row of the table: the answers of one trial in each format, and the
     verdict.
@@ -276,7 +284,8 @@ def make_row(
 
 
 def describe_findings(
-    findings: Sequence[Found], words: dict[str, str]
+    findings: Sequence[Found],
+    words: dict[str, str],
 ) -> dict[str, Any]:
     """Return the worst of what is no comparison of logits, with what it means."""
     worst = findings[0]

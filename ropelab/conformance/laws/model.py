@@ -31,7 +31,9 @@ SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def find_subject(
-    target: str, dtype: loading.ModelDtype = "auto", device: str = "cpu"
+    target: str,
+    dtype: loading.ModelDtype = "auto",
+    device: str = "cpu",
 ) -> Subject:
     """Return the model of a folder, of an id in the Hub's local cache, or of a factory.
 

@@ -100,7 +100,9 @@ def fill_cache(case: Case, tokens: Tokens) -> Any:
 
 
 def list_whole_entries(
-    case: Case, cache: Any, length: int
+    case: Case,
+    cache: Any,
+    length: int,
 ) -> list[tuple[Tensor, Tensor]]:
     """Return keys and values of all layers; UnaskedError if one keeps less than all of
     them.

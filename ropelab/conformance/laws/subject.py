@@ -37,7 +37,11 @@ class Float64(TorchFunctionMode):
     # this, a model in float64 would still have angles in float32, and rounding would
     # pass for a defect.
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Any = None,
     ) -> Any:
         if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
             func = Tensor.double
@@ -102,7 +106,10 @@ class Subject(ABC):
         raise UnaskedError("its keys cannot be changed")
 
     def generate(
-        self, tokens: Tokens, segments: Tokens, new: int
+        self,
+        tokens: Tokens,
+        segments: Tokens,
+        new: int,
     ) -> tuple[Tensor, Tensor]:
         """Return new tokens [rows, new] of greedy decoding, and the logits that chose
         them.
@@ -223,7 +230,10 @@ class Transformers(Subject):
             held.keys, held.values = entry
 
     def generate(
-        self, tokens: Tokens, segments: Tokens, new: int
+        self,
+        tokens: Tokens,
+        segments: Tokens,
+        new: int,
     ) -> tuple[Tensor, Tensor]:
         if not hasattr(self.model, "generate"):
             return super().generate(tokens, segments, new)

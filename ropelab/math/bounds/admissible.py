@@ -179,7 +179,10 @@ class Walk:
             yield window
 
     def _pieces(
-        self, start: float, top: float, held: int
+        self,
+        start: float,
+        top: float,
+        held: int,
     ) -> Iterator[tuple[float, list[Window]]]:
         """Yield (how far the walk has come, admissible pieces since the last time),
         ascending.
@@ -231,7 +234,11 @@ class Walk:
             pace.share = min(1.0, pace.share * 1.2)
 
     def _resolve(
-        self, slabs: "_Slabs", low: float, high: float, pace: "_Pace"
+        self,
+        slabs: "_Slabs",
+        low: float,
+        high: float,
+        pace: "_Pace",
     ) -> float:
         """Add [low, high] to the slabs, in few intervals, each with all that threatens
         it.

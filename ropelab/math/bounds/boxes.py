@@ -152,7 +152,11 @@ def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
 
 
 def _spread(
-    similarity: Similarity, u: float, stop: int, run: float, width: float
+    similarity: Similarity,
+    u: float,
+    stop: int,
+    run: float,
+    width: float,
 ) -> float:
     # Radians, added over pairs, by which angles near ``stop`` differ from a box's
     # centre.

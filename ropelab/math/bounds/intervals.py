@@ -25,7 +25,10 @@ Window = tuple[float, float]
 
 
 def value_and_slope(
-    similarity: Similarity, positions: Floats, inv_freq: Floats, exact: bool
+    similarity: Similarity,
+    positions: Floats,
+    inv_freq: Floats,
+    exact: bool,
 ) -> tuple[NDArray, NDArray]:
     """Return S and dS/du = m sum_i a_i b^(-a_i) sin(m b^(-a_i)) of positions."""
     # ``inv_freq`` has a row per position, or one for all. Not ``exact``: in float32.
@@ -38,7 +41,10 @@ def value_and_slope(
 
 
 def is_excluded(
-    similarity: Similarity, positions: Floats, low: float, high: float
+    similarity: Similarity,
+    positions: Floats,
+    low: float,
+    high: float,
 ) -> bool:
     """Return True if some position has S < 0 in all of [low, high]."""
     _, highest = _ranges(
@@ -59,7 +65,10 @@ class Tangents:
 
 
 def excluded_upto(
-    similarity: Similarity, tangents: Tangents, u: float, centre: float
+    similarity: Similarity,
+    tangents: Tangents,
+    u: float,
+    centre: float,
 ) -> float:
     """Return the largest u' such that every base from u to u' is excluded, or u
     itself.
@@ -140,7 +149,9 @@ class Undecided:
         )
 
     def halves(
-        self, intervals: NDArray[np.bool_], pairs: NDArray[np.bool_]
+        self,
+        intervals: NDArray[np.bool_],
+        pairs: NDArray[np.bool_],
     ) -> "Undecided":
         """Cut the chosen intervals in two, with the chosen positions in both halves."""
         chosen = self.intervals[:, intervals]

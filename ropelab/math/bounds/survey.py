@@ -61,7 +61,10 @@ def block_sums(
 
 
 def block_tangents(
-    similarity: Similarity, u: float, starts: Floats, columns: int
+    similarity: Similarity,
+    u: float,
+    starts: Floats,
+    columns: int,
 ) -> tuple[Singles, Singles]:
     """Return S and dS/du / position at start + column in float32, for each: [starts,
     columns].
@@ -79,7 +82,9 @@ def block_tangents(
 
 
 def _grids(
-    starts: Floats, steps: Floats, inv_freq: Floats
+    starts: Floats,
+    steps: Floats,
+    inv_freq: Floats,
 ) -> tuple[Singles, Singles, Singles]:
     left, right = (
         reduce_angle(np.multiply.outer(each, inv_freq)) for each in (starts, steps)
@@ -146,7 +151,11 @@ def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
 
 
 def _slow_sums(
-    similarity: Similarity, u: float, starts: Floats, count: int, step: int
+    similarity: Similarity,
+    u: float,
+    starts: Floats,
+    count: int,
+    step: int,
 ) -> Singles:
     # Pairs slower than a radian in ``step`` tokens are about the same for that many
     # neighbours, and where the whole sum is negative theirs must already be low.

@@ -73,7 +73,9 @@ def chain_of(plan: CastPlan, base: float, rotary_dim: int) -> Chain:
 
 
 def walls(
-    plans: Mapping[str, CastPlan], bases: Sequence[float], rotary_dim: int
+    plans: Mapping[str, CastPlan],
+    bases: Sequence[float],
+    rotary_dim: int,
 ) -> pd.DataFrame:
     """Tabulate, per code and base, where the slowest pair and the whole code lose
     neighbours.
@@ -97,7 +99,10 @@ def walls(
 
 
 def first_wrong_step(
-    base: float, rotary_dim: int, tolerance_rad: float, stop: int
+    base: float,
+    rotary_dim: int,
+    tolerance_rad: float,
+    stop: int,
 ) -> int | None:
     """Return the first position off by more where each token adds theta to its angle in
     float32.

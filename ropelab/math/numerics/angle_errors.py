@@ -82,7 +82,9 @@ def worst(chain: Chain, offset: int, length: int) -> Worst:
 
 
 def first_beyond(
-    chain: Chain, found: Iterable[Worst], tolerance_rad: float
+    chain: Chain,
+    found: Iterable[Worst],
+    tolerance_rad: float,
 ) -> int | None:
     """Return the first position of some ranges with an error beyond the tolerance, or
     overflow.

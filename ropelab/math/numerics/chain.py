@@ -178,7 +178,9 @@ class Chain:
 
     @np.errstate(invalid="ignore", over="ignore")
     def table(
-        self, positions: Positions, pairs: Chosen = ALL
+        self,
+        positions: Positions,
+        pairs: Chosen = ALL,
     ) -> tuple[PerPair, PerPair]:
         """Return cos and sin as stored."""
         angles = self.angles(positions, pairs)
@@ -210,7 +212,10 @@ class Chain:
 
 
 def half_step(
-    x: Float[np.ndarray, "..."], fmt: FloatFormat, *, whole: bool = False
+    x: Float[np.ndarray, "..."],
+    fmt: FloatFormat,
+    *,
+    whole: bool = False,
 ) -> Float[np.ndarray, "..."]:
     """Bound the error of rounding anything in [0, x]; `whole` numbers up to 2^p have
     none.

@@ -44,7 +44,9 @@ class PositionEncoding:
 
     @np.errstate(invalid="ignore", over="ignore")
     def values(
-        self, positions: Positions, pairs: range
+        self,
+        positions: Positions,
+        pairs: range,
     ) -> Float[np.ndarray, "features n"]:
         """Return the numbers of some pairs, pair by pair, in float64, not rounded
         yet.
@@ -88,7 +90,9 @@ class PositionEncoding:
 
 
 def neighbour_steps(
-    encoding: PositionEncoding, fmt: FloatFormat, places: Positions
+    encoding: PositionEncoding,
+    fmt: FloatFormat,
+    places: Positions,
 ) -> Positions:
     """Return the largest change of a number from m to m+1, in units of the last place
     of `fmt`.
@@ -150,7 +154,10 @@ def first_repeat(period: int, component: str) -> int:
 
 
 def distinct_positions(
-    period: int, component: str, offset: int, length: int
+    period: int,
+    component: str,
+    offset: int,
+    length: int,
 ) -> Int[np.ndarray, " distinct"]:
     """Return one position per distinct value of a pair in offset .. offset + length -
     1.

@@ -119,7 +119,9 @@ class KeyFormat:
         return self._round_with_scale(keys, AXES[self.shared])
 
     def _round_with_scale(
-        self, x: Float[np.ndarray, "..."], axes: tuple[int, ...]
+        self,
+        x: Float[np.ndarray, "..."],
+        axes: tuple[int, ...],
     ) -> np.ndarray:
         """Round with one scale along some axes."""
         if self.number.startswith("fp8"):
@@ -246,7 +248,11 @@ class KeyErrors(NamedTuple):
 
 
 def key_errors(
-    fmt: KeyFormat, spectrum: Spectrum, length: int, seed: int, offset: float = 0.0
+    fmt: KeyFormat,
+    spectrum: Spectrum,
+    length: int,
+    seed: int,
+    offset: float = 0.0,
 ) -> KeyErrors:
     """Return the errors of keys at `length` positions; `offset` in deviations of a
     feature.
@@ -259,7 +265,8 @@ def key_errors(
     chain = Chain(CastPlan(), spectrum)
 
     def rotate(
-        x: Float[np.ndarray, "n 2 pairs"], by: Float[np.ndarray, " n"]
+        x: Float[np.ndarray, "n 2 pairs"],
+        by: Float[np.ndarray, " n"],
     ) -> np.ndarray:
         cos, sin = (part.T for part in chain.table(by))
         one = x[:, 0]

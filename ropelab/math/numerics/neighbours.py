@@ -90,7 +90,10 @@ def shortest_losing_period(fmt: FloatFormat, offset: int, length: int) -> float 
 
 
 def count_equal_neighbours(
-    theta: float, formats: Sequence[FloatFormat], offset: int, length: int
+    theta: float,
+    formats: Sequence[FloatFormat],
+    offset: int,
+    length: int,
 ) -> list[int]:
     """Count, per format, positions whose cos and sin are stored as those of the next.
 
@@ -117,7 +120,11 @@ def count_equal_neighbours(
 
 
 def first_resolved_distance(
-    theta: float, component: str, fmt: FloatFormat, offset: int, length: int
+    theta: float,
+    component: str,
+    fmt: FloatFormat,
+    offset: int,
+    length: int,
 ) -> int | None:
     """Return the distance in tokens from which on no two places have an equal cos (or
     sin).

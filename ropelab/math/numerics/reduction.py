@@ -62,7 +62,8 @@ def halved(reduction: Reduction) -> Reduction:
 
 
 def reduce_angles(
-    angles: Float[np.ndarray, "..."], reduction: Reduction
+    angles: Float[np.ndarray, "..."],
+    reduction: Reduction,
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
     """Return what is left of float32 angles and how many periods were taken off.
 
@@ -83,7 +84,8 @@ def reduce_angles(
 
 
 def reduced_tables(
-    angles: Float[np.ndarray, "..."], reduction: Reduction
+    angles: Float[np.ndarray, "..."],
+    reduction: Reduction,
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
     """Return cos and sin of float32 angles after a reduction.
 
@@ -96,7 +98,8 @@ def reduced_tables(
 
 
 def reduction_errors(
-    angles: Float[np.ndarray, "..."], reduction: Reduction
+    angles: Float[np.ndarray, "..."],
+    reduction: Reduction,
 ) -> Float[np.ndarray, "..."]:
     """Return what a reduction loses of float32 angles, in radians."""
     stored = np.asarray(angles, dtype=np.float32).astype(np.float64)

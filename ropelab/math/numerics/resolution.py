@@ -110,7 +110,10 @@ def take_census(
 
 
 def count_distinct(
-    chain: Chain, tables: Sequence[FloatFormat], offset: int, length: int
+    chain: Chain,
+    tables: Sequence[FloatFormat],
+    offset: int,
+    length: int,
 ) -> dict[FloatFormat, int]:
     """Count the positions with distinct stored cos and sin, for each format of the
     table.
@@ -249,7 +252,10 @@ class _Counter:
 
 
 def proves_distinct(
-    encoding: PositionEncoding, fmt: FloatFormat, offset: int, length: int
+    encoding: PositionEncoding,
+    fmt: FloatFormat,
+    offset: int,
+    length: int,
 ) -> bool:
     """Return True if all positions offset .. offset + length - 1 provably differ when
     stored.
@@ -340,7 +346,9 @@ def keys_of(values: Float[np.ndarray, "features n"], fmt: FloatFormat) -> Keys:
 
 
 def distinct_among(
-    encoding: PositionEncoding, fmt: FloatFormat, positions: Positions
+    encoding: PositionEncoding,
+    fmt: FloatFormat,
+    positions: Positions,
 ) -> int:
     """Count the distinct stored encodings of a few positions, by sorting them."""
     keys = keys_of(encoding.values(positions, encoding.pairs), fmt)
@@ -364,7 +372,10 @@ def mix_bits(keys: Keys, seed: Integers | None = None) -> Integers:
 
 
 def count_equal_hashes(
-    encoding: PositionEncoding, fmt: FloatFormat, hashes: Integers, positions: Positions
+    encoding: PositionEncoding,
+    fmt: FloatFormat,
+    hashes: Integers,
+    positions: Positions,
 ) -> int:
     """Count the distinct encodings among positions whose leading pairs hash to
     `hashes`.
@@ -413,7 +424,8 @@ def count_equal_hashes(
 
 
 def _find_repeated(
-    hashes: Integers, positions: Positions
+    hashes: Integers,
+    positions: Positions,
 ) -> tuple[Integers, Positions]:
     """Return those whose hash occurs more than once, sorted by hash."""
     order = np.argsort(hashes)

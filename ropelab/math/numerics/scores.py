@@ -68,7 +68,10 @@ def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
 
 @np.errstate(invalid="ignore", over="ignore")
 def scores(
-    chain: Chain, draws: Draws, query_positions: Positions, key_positions: Positions
+    chain: Chain,
+    draws: Draws,
+    query_positions: Positions,
+    key_positions: Positions,
 ) -> Float[np.ndarray, "draws n"]:
     """Return the scores of every drawn query at its position and its key at the
     other.
@@ -82,7 +85,9 @@ def scores(
 
 
 def _rotate(
-    chain: Chain, features: Features, positions: Positions
+    chain: Chain,
+    features: Features,
+    positions: Positions,
 ) -> tuple[Float[np.ndarray, "draws pairs n"], Float[np.ndarray, "draws pairs n"]]:
     cos, sin = chain.table(positions)
     first, second = features
@@ -116,7 +121,9 @@ def shift_errors(
 
 
 def score_steps(
-    spectrum: Spectrum, draws: Draws, deltas: Positions
+    spectrum: Spectrum,
+    draws: Draws,
+    deltas: Positions,
 ) -> tuple[Float[np.ndarray, "draws n"], Float[np.ndarray, "draws n"]]:
     """Return the exact scores at distance delta and at delta + 1."""
     exact = Chain(CastPlan(), spectrum)

@@ -125,14 +125,19 @@ class Spreads:
         return mean_interval(np.array(variances))
 
     def _draw_places(
-        self, random: np.random.Generator, distance: int, count: int
+        self,
+        random: np.random.Generator,
+        distance: int,
+        count: int,
     ) -> Positions:
         """Draw positions of keys that have a query at that distance behind them."""
         free = self.length - distance
         return self.offset + np.floor(random.random(count) * free)
 
     def _squares(
-        self, keys: Positions, distance: int
+        self,
+        keys: Positions,
+        distance: int,
     ) -> Float[np.ndarray, "pairs places"]:
         """Return squared deviations from the mean, made so that their mean is
         unbiased.

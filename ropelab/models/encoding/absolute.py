@@ -10,7 +10,8 @@ BASE = 10000.0
 
 
 def sinusoid(
-    positions: Shaped[Tensor, " tokens"], width: int
+    positions: Shaped[Tensor, " tokens"],
+    width: int,
 ) -> Float[Tensor, "tokens width"]:
     """Return PE[p, 2i] = sin(p / 10000^(2i/width)) and PE[p, 2i+1] = cos of the same.
 

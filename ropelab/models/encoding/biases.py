@@ -228,7 +228,9 @@ class Tupe(AdditiveBias):
         return absolute + self.relative.bias(at_q, at_k)
 
     def _project(
-        self, projection: nn.Linear, positions: Positions
+        self,
+        projection: nn.Linear,
+        positions: Positions,
     ) -> Float[Tensor, "heads positions head_dim"]:
         projected = projection(self.table(positions))
         return projected.unflatten(-1, (self.heads, -1)).transpose(0, 1)

@@ -135,7 +135,11 @@ class Path(Encoding):
 
     @staticmethod
     def _pass_chunk(
-        q: Tensor, k: Tensor, w: Tensor, beta: Tensor, later: Tensor
+        q: Tensor,
+        k: Tensor,
+        w: Tensor,
+        beta: Tensor,
+        later: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Return the scores of a chunk's keys, and q times the product of its H.
 

@@ -206,7 +206,11 @@ class DebertaLayer(Encoding):
     fused: bool = False
 
     def __init__(
-        self, table: nn.Parameter, heads: int, to_key: nn.Linear, to_query: nn.Linear
+        self,
+        table: nn.Parameter,
+        heads: int,
+        to_key: nn.Linear,
+        to_query: nn.Linear,
     ) -> None:
         super().__init__()
         self.table = table
@@ -220,7 +224,9 @@ class DebertaLayer(Encoding):
         self.query_rows = DistanceTable(project_queries, (table, to_query.weight))
 
     def project_rows(
-        self, projection: nn.Linear, distance: Int[Tensor, " rows"]
+        self,
+        projection: nn.Linear,
+        distance: Int[Tensor, " rows"],
     ) -> Rows:
         """Return Kr or Qr at every distance, split into heads."""
         rows = projection(self.table)[distance.clamp(max=len(self.table) - 1)]
@@ -244,7 +250,9 @@ class DebertaLayer(Encoding):
 
 
 def position_to_content(
-    k: Heads, rows: Float[Tensor, "heads columns head_dim"], queries: int
+    k: Heads,
+    rows: Float[Tensor, "heads columns head_dim"],
+    queries: int,
 ) -> Scores:
     """Return k_j . rows[i - j] for every query i and key j.
 
@@ -283,7 +291,12 @@ class Deberta(Encoding):
     fused: bool = False
 
     def __init__(
-        self, layers: int, width: int, heads: int, head_dim: int, trained_len: int
+        self,
+        layers: int,
+        width: int,
+        heads: int,
+        head_dim: int,
+        trained_len: int,
     ) -> None:
         super().__init__()
         # The paper too has a row for every trained distance.

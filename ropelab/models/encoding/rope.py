@@ -37,7 +37,8 @@ Replacement = tuple[Tensor, Tensor, Tensor]
 
 
 def cos_sin(
-    positions: Shaped[Tensor, " tokens"], plan: RopePlan
+    positions: Shaped[Tensor, " tokens"],
+    plan: RopePlan,
 ) -> tuple[Float[Tensor, "tokens pairs"], Float[Tensor, "tokens pairs"]]:
     """Return the float64 tables of `ropelab.math.rotary`, on the positions' device."""
     cos, sin = rotary.cos_sin(positions.cpu().numpy(), plan)
@@ -79,7 +80,11 @@ class Rotation(Function):
     # of a training step of a small model on a CPU.
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing
+        ctx: Any,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        pairing: Pairing,
     ) -> Tensor:
         ctx.save_for_backward(cos, sin)
         ctx.pairing = pairing
@@ -103,7 +108,10 @@ class Rope(Encoding):
     """
 
     def __init__(
-        self, plan: RopePlan, pairing: Pairing = "half", softmax_factor: float = 1.0
+        self,
+        plan: RopePlan,
+        pairing: Pairing = "half",
+        softmax_factor: float = 1.0,
     ) -> None:
         super().__init__()
         self.plan = plan
@@ -218,7 +226,10 @@ class RopeValues(Rope):
     fused: bool = False
 
     def __init__(
-        self, plan: RopePlan, pairing: Pairing = "half", back: bool = False
+        self,
+        plan: RopePlan,
+        pairing: Pairing = "half",
+        back: bool = False,
     ) -> None:
         super().__init__(plan, pairing)
         self.back = back

@@ -56,7 +56,9 @@ class Method(Typed, ABC):
 
     @abstractmethod
     def search(
-        self, geometry: Geometry, loss_under: Callable[["Reading"], float]
+        self,
+        geometry: Geometry,
+        loss_under: Callable[["Reading"], float],
     ) -> "Reading":
         """Return the method with its searched parameters.
 
@@ -74,7 +76,9 @@ class Reading(Method):
         return 0
 
     def search(
-        self, geometry: Geometry, loss_under: Callable[["Reading"], float]
+        self,
+        geometry: Geometry,
+        loss_under: Callable[["Reading"], float],
     ) -> "Reading":
         return self
 
@@ -87,7 +91,9 @@ class Reading(Method):
         return None
 
     def passes(
-        self, geometry: Geometry, lengths: Sequence[int]
+        self,
+        geometry: Geometry,
+        lengths: Sequence[int],
     ) -> "Iterator[tuple[Encoding, list[int]]]":
         """Yield encodings with the lengths that share them: one pass serves them all.
 

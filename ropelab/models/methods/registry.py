@@ -60,7 +60,9 @@ def parse_method(text: str, factor: float | None = None) -> "Method":
 
 
 def parse_methods(
-    texts: Iterable[str], geometry: "Geometry", test_len: int
+    texts: Iterable[str],
+    geometry: "Geometry",
+    test_len: int,
 ) -> "tuple[Method, ...]":
     """Parse methods, each once, with open parameters set for that model and length."""
     from ropelab.runs.labels import method_label
@@ -109,7 +111,8 @@ def catalogue() -> "pd.DataFrame":
 
 
 def _describe_parameter(
-    method: "type[Scaling] | type[Method]", field: "Field[Any]"
+    method: "type[Scaling] | type[Method]",
+    field: "Field[Any]",
 ) -> str:
     """Return a parameter with its default, or with dots if none can be printed."""
     from ropelab.math.scaling.plan import parameter_text

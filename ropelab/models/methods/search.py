@@ -63,7 +63,9 @@ class LongRopeSearch(Method):
         return as_typed(replace(self, factor=1.0))
 
     def search(
-        self, geometry: Geometry, loss_under: Callable[[Reading], float]
+        self,
+        geometry: Geometry,
+        loss_under: Callable[[Reading], float],
     ) -> Scaled:
         random = np.random.default_rng(0)
         starts = self._starts(geometry)
@@ -127,7 +129,9 @@ class Searched(Method):
         return Scaled(scaling=self.inner).factor
 
     def search(
-        self, geometry: Geometry, loss_under: Callable[[Reading], float]
+        self,
+        geometry: Geometry,
+        loss_under: Callable[[Reading], float],
     ) -> Scaled:
         random = np.random.default_rng(0)
         published = self._published_values(geometry)

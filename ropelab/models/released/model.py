@@ -136,7 +136,8 @@ class Capabilities:
 
 
 def distance(
-    ours: Float[Tensor, "rows tokens width"], theirs: Float[Tensor, "rows tokens width"]
+    ours: Float[Tensor, "rows tokens width"],
+    theirs: Float[Tensor, "rows tokens width"],
 ) -> float:
     """Return the mean over tokens of the root mean square difference over features."""
     squares = (ours.float() - theirs.float()).square()
@@ -247,7 +248,10 @@ class ReleasedModel:
         return self.positions.own(length)
 
     def hidden_states(
-        self, tokens: Int[Tensor, "batch tokens"], *, last: int = 0
+        self,
+        tokens: Int[Tensor, "batch tokens"],
+        *,
+        last: int = 0,
     ) -> Float[Tensor, "batch last width"]:
         """Return hidden states after all layers.
 
@@ -262,7 +266,10 @@ class ReleasedModel:
         return self.read(tokens, self._patch)[:, -last:]
 
     def read(
-        self, tokens: Tensor, patch: Patch = UNPATCHED, longest: int | None = None
+        self,
+        tokens: Tensor,
+        patch: Patch = UNPATCHED,
+        longest: int | None = None,
     ) -> Tensor:
         """Return hidden states under a patch, `longest` tokens of a row at once.
 
@@ -285,7 +292,10 @@ class ReleasedModel:
             return whole
 
     def _read_in_parts(
-        self, tokens: Tensor, attention: PatchedAttention, most: int
+        self,
+        tokens: Tensor,
+        attention: PatchedAttention,
+        most: int,
     ) -> Tensor:
         """Return hidden states, computed part by part with a cache."""
         from transformers import DynamicCache
@@ -364,7 +374,10 @@ class ModelRef:
         return LIBRARIES + weights + (added or shape.bytes_of_reading(length))
 
     def check_memory(
-        self, limit: int | None, length: int, added: int | None = None
+        self,
+        limit: int | None,
+        length: int,
+        added: int | None = None,
     ) -> None:
         """Raise InputError where a context needs more bytes than a limit."""
         needed = self.bytes_of_reading(length, added)

@@ -263,7 +263,9 @@ class Positions:
 
     @staticmethod
     def _plan_for(
-        module: "RotaryModule | SineTables", patch: Patch, plan: RopePlan
+        module: "RotaryModule | SineTables",
+        patch: Patch,
+        plan: RopePlan,
     ) -> RopePlan:
         """Return the plan for a module; none rotates if the patch rotates instead.
 
@@ -306,7 +308,9 @@ class Positions:
         return ""
 
     def _objection_to(
-        self, module: "RotaryModule | SineTables", geometry: Geometry
+        self,
+        module: "RotaryModule | SineTables",
+        geometry: Geometry,
     ) -> str:
         own = module.inv_freq.double().cpu().numpy()
         pairs = len(own)
@@ -441,7 +445,8 @@ class PatchedAttention:
 
 
 def _with_pairing(
-    rotation: Remapped | RoundedRope | None, pairing: Pairing
+    rotation: Remapped | RoundedRope | None,
+    pairing: Pairing,
 ) -> Remapped | RoundedRope | None:
     """Return a rotation like another that rotates the pairs of a model."""
     if rotation is None:
