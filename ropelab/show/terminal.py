@@ -3,26 +3,25 @@ files.
 """
 
 import math
-import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
-from itertools import accumulate
 from pathlib import Path
 from threading import Lock, Timer
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rich import progress
+from rich import table as tables
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Column, Table
 from rich.text import Text
 
 from ropelab.runs.errors import printable, say
 from ropelab.runs.estimate import duration
 from ropelab.runs.sentences import verdict_and_rest
+from ropelab.show.columns import GAP, READABLE, Column, break_lines, print_columns
 
 # An answer without tables needs no pandas.
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 # Columns of a pipe or a file, which has no width of its own: no row is broken.
 UNBOUNDED = 10_000
-GAP = 2  # spaces between two columns
-READABLE = 14  # characters of a column of words before its cells are broken into lines
 SPARSELY = 30.0  # seconds between two plain progress lines
 SOON = 3.0  # seconds before the first of them
 ENOUGH = 0.01  # share of the work after which its pace estimates the time left
@@ -61,8 +58,8 @@ class ShortenedColumn(progress.TextColumn):
     whole.
     """
 
-    def get_table_column(self) -> Column:
-        return Column(no_wrap=False)
+    def get_table_column(self) -> tables.Column:
+        return tables.Column(no_wrap=False)
 
     def render(self, task: progress.Task) -> Text:
         text = super().render(task)
@@ -237,68 +234,39 @@ def console() -> Console:
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
-def show_table(table: "pd.DataFrame", console: Console) -> None:
-    """Print a short table; numbers to the right and whole, names as words.
+def show_table(
+    table: "pd.DataFrame", console: Console, decisive: Sequence[str] = ()
+) -> None:
+    """Print a table, folded where the terminal is too narrow.
 
-    If it is too wide, lines are broken between words, or behind `_`, `.`, `/` and `,`
-    in a long one; then columns are left out, the last ones first.
+    `decisive` are beginnings of names of columns: the last column with the first of
+    them that any has is bold.
     """
-    names = [str(column).replace("_", " ") for column in table.columns]
-    numeric = [table[column].dtype.kind in "biufc" for column in table.columns]
-    texts = table.map(format_value).to_numpy(dtype=str).tolist()
-    # Characters that a column has unbroken, and those that it needs: all of a number,
-    # of words as many as one can still read.
-    widths, needed = [], []
-    for name, is_number, *cells in zip(names, numeric, *texts, strict=True):
-        widest = max(map(len, cells), default=0)
-        longest = max((len(part) for cell in cells for part in _parts(cell)), default=0)
-        words = min(widest, max(READABLE, longest))
-        widths.append(max(len(name), widest))
-        needed.append(max(*map(len, _parts(name)), widest if is_number else words))
-    totals = accumulate(each + GAP for each in needed)
-    shown = max(1, sum(total <= console.width + GAP for total in totals))
-    del widths[shown:]
-    while sum(widths) + GAP * (shown - 1) > console.width:
-        widest, which = max((w, i) for i, w in enumerate(widths) if w > needed[i])
-        widths[which] = widest - 1
-        if all(w <= least for w, least in zip(widths, needed, strict=False)):
-            break
-    grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
-    for name, is_number, width in zip(names, numeric, widths, strict=False):
-        side: Literal["right", "left"] = "right" if is_number else "left"
-        title = broken(name, width)
-        grid.add_column(
-            title, justify=side, no_wrap=is_number, overflow="fold", min_width=width
+    bold = _find_decisive([str(name) for name in table.columns], decisive)
+    texts = table.map(format_value).to_numpy(dtype=str).T.tolist()
+    columns = []
+    for name, cells in zip(table.columns, texts, strict=True):
+        column = Column(
+            title=str(name).replace("_", " "),
+            cells=cells,
+            is_number=table[name].dtype.kind in "biufc",
+            is_decisive=name == bold,
         )
-    for row in texts:
-        grid.add_row(*map(broken, row[:shown], widths))
-    console.print(grid)
-    if names[shown:]:
-        console.print(f"(too narrow for: {', '.join(names[shown:])})")
+        columns.append(column)
+    print_columns(columns, console)
 
 
-def _parts(text: str) -> list[str]:
-    """Split a text into the pieces that are never broken."""
-    # A point inside a number is no place for a break.
-    return re.findall(r"(?:[^\s_./,]|\.(?=\d))+[_./,]*|[_./,]+", text) or [""]
+def _find_decisive(names: Sequence[str], beginnings: Sequence[str]) -> str:
+    """Return the name of the column that decides; empty if none does.
 
-
-def broken(text: str, width: int) -> str:
-    """Break a text into lines, between words if possible.
-
-    >>> broken("max_position_embeddings of it", 16)
-    'max_position_\\nembeddings of it'
+    >>> _find_decisive(["method", "nll @8192", "copy @2048", "copy @4096"], ["copy"])
+    'copy @4096'
     """
-    lines = [""]
-    for word in text.split(" "):
-        pieces = [word] if len(word) <= width else _parts(word)
-        for number, piece in enumerate(pieces):
-            gap = " " if lines[-1] and not number else ""
-            if lines[-1] and len(lines[-1] + gap + piece) > width:
-                lines.append(piece)
-            else:
-                lines[-1] += gap + piece
-    return "\n".join(lines)
+    for beginning in beginnings:
+        matching = [name for name in names if name.startswith(beginning)]
+        if matching:
+            return matching[-1]
+    return ""
 
 
 def show_records(table: "pd.DataFrame", title: str) -> None:
@@ -346,7 +314,7 @@ def show_paragraph(text: str, indent: int = 0, hanging: int = 0) -> None:
     """Print a text broken between words; lines after the first are indented further."""
     out = console()
     width = max(out.width - indent - hanging, READABLE)
-    first, *rest = broken(printable(text), width + hanging).split("\n")
+    first, *rest = break_lines(printable(text), width + hanging).split("\n")
     out.print(" " * indent + first, soft_wrap=True)
-    for line in broken(" ".join(rest), width).split("\n") if rest else ():
+    for line in break_lines(" ".join(rest), width).split("\n") if rest else ():
         out.print(" " * (indent + hanging) + line, soft_wrap=True)

@@ -4,13 +4,15 @@ log.
 
 import math
 import time
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
 from ropelab.show import terminal
+from ropelab.show.columns import split_word
+from ropelab.show.verdicts import mark_verdict
 
 
 @pytest.mark.parametrize(
@@ -143,17 +145,88 @@ WIDE = pd.DataFrame(
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_numbers_stay_whole_at_any_width(capsys, width):
+def test_a_table_folds_and_leaves_nothing_out(capsys, width):
     terminal.show_table(WIDE, Console(width=width))
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= width
-    titles = text.split("(too")[0].split()
-    shown = [name for name in WIDE.columns if set(name.split("_")) <= set(titles)]
-    assert shown == list(WIDE.columns[: len(shown)])
-    for name in shown:
-        if name != "method" and name != "source":
-            assert all(terminal.format_value(value) in text for value in WIDE[name])
-    assert ("too narrow for" in text) == (len(shown) < len(WIDE.columns))
+    words = text.replace(":", " ").split()
+    for name in WIDE.columns:
+        assert set(name.split("_")) <= set(words)
+        for value in WIDE[name]:
+            cell = terminal.format_value(value)
+            if name == "method":  # long names are broken behind `_` and `,`
+                assert set(split_word(cell)) <= set(split_word(text))
+            else:
+                assert set(cell.split()) <= set(words)
+    assert ("source: another one" in text) == (width < 80)
+
+
+def test_a_second_block_begins_with_the_names_of_the_rows(capsys):
+    table = pd.DataFrame({"task": ["copy", "copy"], "base": [30, 300]})
+    for number in range(9):
+        table[f"column_{number}"] = [0.5, 1.5]
+    terminal.show_table(table, Console(width=40))
+    first, *others = capsys.readouterr().out.split("\n\n")
+    assert len(others) > 1
+    for block in (first, *others):
+        one, two = [line.split() for line in block.splitlines()][-2:]
+        assert one[:2] == ["copy", "30"]
+        assert two[:2] == ["copy", "300"]
+
+
+LIST = pd.DataFrame(
+    {
+        "id": [f"row-{number}" for number in range(60)],
+        "verdict": ["wrong", "holds"] * 30,
+        "measured": ["seven words of what was measured here", "short"] * 30,
+    }
+)
+
+
+@pytest.mark.parametrize(("width", "cut"), [(40, 30), (80, 0)])
+def test_a_long_list_has_a_line_for_each_row(capsys, width, cut):
+    terminal.show_table(LIST, Console(width=width))
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) == 1 + len(LIST)
+    assert text.count("…") == cut
+    assert max(map(len, text.splitlines())) <= width
+
+
+def in_terminal(table, **environ):
+    """Return what a terminal gets, with its colours as codes."""
+    file = StringIO()
+    screen = Console(
+        width=80,
+        force_terminal=True,
+        file=file,
+        _environ={"TERM": "xterm", **environ},
+    )
+    terminal.show_table(table, screen, decisive=["measured"])
+    return file.getvalue()
+
+
+def test_a_terminal_shows_verdicts_with_sign_and_colour(monkeypatch, capsys):
+    text = in_terminal(LIST[:2])
+    assert "\x1b[31m✗ wrong" in text
+    assert "\x1b[32m✓ holds" in text
+    assert "\x1b[1mshort" in text
+
+    uncoloured = in_terminal(LIST[:2], NO_COLOR="1")
+    assert "✗ wrong" in uncoloured
+    assert "[31m" not in uncoloured
+
+    terminal.show_table(LIST[:2], terminal.console())
+    assert "✗" not in (piped := capsys.readouterr().out)
+    assert "\x1b" not in piped
+
+
+def test_signs_are_letters_that_the_terminal_has(monkeypatch):
+    monkeypatch.setattr("sys.stdout", TextIOWrapper(BytesIO(), encoding="ascii"))
+    assert [mark_verdict(word) for word in ("holds", "wrong", "yarn")] == [
+        "+ holds",
+        "x wrong",
+        "yarn",
+    ]
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
