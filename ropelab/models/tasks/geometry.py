@@ -1,0 +1,112 @@
+"""Where the questions of a context stand: one for each distance, in the same context.
+
+A question is a stretch of tokens whose source, the same tokens, begins exactly its
+distance earlier. The rules, all of them here:
+
+1. Each distance is asked once in each context, in random order.
+2. No stretch shares a token with another one, question or source.
+3. Each question stands as late in the context as it and its sources find room, before
+   the questions that are after it in that order.
+4. All stretches are equally long: LONGEST tokens; where distances are short, half of
+   the nearest distance, but at least SHORTEST; never more than the nearest distance,
+   nor so many that stretches take more than MOST of the context.
+
+So in long contexts questions fill the last places, one beside the other, behind all
+sources. In short ones they stand apart, each with its source in front of all questions
+or between two of them.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ropelab.runs.errors import InputError
+from ropelab.runs.sentences import listed
+
+LONGEST = 32
+SHORTEST = 8
+# Of the context.
+MOST = 3 / 4
+# Orders of the distances that are tried before a context is refused: a far question
+# has room at the very end only, so not every order fits.
+ORDERS = 500
+
+
+class Question(NamedTuple):
+    """The first places of a stretch and of its sources, the nearest source first."""
+
+    distance: int
+    start: int
+    sources: tuple[int, ...]
+
+
+def stretch_length(length: int, distances: Sequence[int], sources: int = 1) -> int:
+    """Return the tokens of a stretch, each with that many sources, by rule 4."""
+    nearest = min(distances)
+    wanted = max(SHORTEST, nearest // 2)
+    stretches = len(distances) * (1 + sources)
+    room = int(MOST * length) // stretches
+    return min(LONGEST, wanted, nearest, room)
+
+
+def place_questions(
+    random: np.random.Generator,
+    length: int,
+    sources: Sequence[tuple[int, ...]],
+    size: int,
+) -> list[Question]:
+    """Place a question for each of `sources`, the last one of the context first.
+
+    A row of `sources` says how far back the sources of a question are, the nearest one,
+    its distance, first. InputError: no order of the questions fits into the context.
+    """
+    for _ in range(ORDERS):
+        order = random.permutation(len(sources))
+        questions = _place_in_order(length, [sources[number] for number in order], size)
+        if questions is not None:
+            return questions
+
+    distances = [str(distance) for distance, *_ in sources]
+    raise InputError(
+        f"{length} tokens do not hold {listed(distances)} as distances of stretches"
+        f" of {size} tokens"
+    )
+
+
+def _place_in_order(
+    length: int, sources: Sequence[tuple[int, ...]], size: int
+) -> list[Question] | None:
+    """Place questions in this order, the last one of the context first; None if it
+    does not fit.
+    """
+    is_taken = np.zeros(length, np.bool_)
+    questions: list[Question] = []
+    start = length
+    for distances in sources:
+        start -= size
+        while not _is_free(is_taken, start, distances, size):
+            start -= 1
+            if start < max(distances):
+                return None
+
+        question = Question(
+            distances[0], start, tuple(start - back for back in distances)
+        )
+        for first in (start, *question.sources):
+            is_taken[first : first + size] = True
+        questions.append(question)
+    return questions
+
+
+def _is_free(
+    is_taken: np.ndarray, start: int, distances: tuple[int, ...], size: int
+) -> bool:
+    """Return True if a question that starts there, and its sources, have room."""
+    if start < max(distances):
+        return False
+    for back in (0, *distances):
+        first = start - back
+        if is_taken[first : first + size].any():
+            return False
+    return True
