@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from ropelab import experiments
 from ropelab.experiments import Experiment
-from ropelab.math.models import MODELS
+from ropelab.math.models import is_known
 from ropelab.runs import cell as jobs
 from ropelab.runs import store
 from ropelab.runs.cell import (
@@ -444,7 +444,7 @@ def _with_model_read(
     takes_names = "model" in experiment.config.model_fields
     if not takes_names or experiment.config.argument or not isinstance(name, str):
         return values
-    if not name or name.lower() in MODELS:
+    if not name or is_known(name):
         return values
     # Imported here: only a name that no known model has may be a file.
     from ropelab.readers.model_file import is_model_file, model_of_file

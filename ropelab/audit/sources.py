@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from ropelab.math.models import MODELS
+from ropelab.math.models import is_known
 from ropelab.readers.document import Document, load
 from ropelab.runs.errors import InputError
 
@@ -39,7 +39,7 @@ def refuse_missing(name: str) -> None:
     if URL.match(name):
         raise InputError(f"{name} is an address, and nothing is downloaded; {save}")
 
-    if name.lower() in MODELS:
+    if is_known(name):
         command = f"ropelab freqs --model {name.lower()}"
         raise InputError(
             f"{name} is a known model, and audit wants its file; {save}, or: {command}"

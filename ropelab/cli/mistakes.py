@@ -184,14 +184,14 @@ def _flag_for(value: str, options: Sequence[str]) -> str:
     """Return the flag that a value belongs to, empty if that is unknown."""
     # The names of models and methods are needed for a mistake alone.
     from ropelab.math import methods
-    from ropelab.math.models import MODELS
+    from ropelab.math.models import is_known
 
     first, *_ = [*split_list(value), value]
     name = methods.canonical(first.partition("(")[0])
     flags: Sequence[str] = ()
     if value.endswith(".toml"):
         flags = ("--config",)
-    elif _is_model_file(value) or value.lower() in MODELS:
+    elif _is_model_file(value) or is_known(value):
         flags = FLAGS_OF_FILES
     elif value.lower() in (*FORMAT_NAMES, *FORMAT_NAMES.values()):
         flags = ("--formats", "--dtype")
@@ -286,10 +286,11 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
     """Return the trained length of a known model among some words times a factor, else
     128k.
     """
-    from ropelab.math.models import MODELS
+    from ropelab.math.models import is_known, model_named
     from ropelab.readers.model_file import model_of_file
 
-    model = MODELS.get(_first(words, MODELS.__contains__))
+    known = _first(words, is_known)
+    model = model_named(known) if known else None
     file = _first(words, _is_named_file)
     if model is None and file:
         with suppress(InputError):

@@ -43,6 +43,8 @@ class KnownModel:
     sections: tuple[int, ...] = ()
     note: str = ""
     model_type: str = "llama"
+    # Other names of it, in lower case.
+    also: tuple[str, ...] = ()
 
     @property
     def rotated(self) -> int:
@@ -68,17 +70,29 @@ class KnownModel:
         return self.promised / self.trained_len
 
 
-MODELS = {
-    name: KnownModel(name=name, **row | {"sections": tuple(row.get("sections", ()))})
-    for name, row in table_beside(__file__).items()
-}
+def _read_models() -> dict[str, KnownModel]:
+    models = {}
+    for name, row in table_beside(__file__).items():
+        for field in ("sections", "also"):
+            row[field] = tuple(row.get(field, ()))
+        models[name] = KnownModel(name=name, **row)
+    return models
+
+
+MODELS = _read_models()
+OTHER_NAMES = {other: model.name for model in MODELS.values() for other in model.also}
+
+
+def is_known(name: str) -> bool:
+    key = name.lower()
+    return key in MODELS or key in OTHER_NAMES
 
 
 def model_named(name: str) -> KnownModel:
+    if not is_known(name):
+        raise unknown_name("model", name, [*MODELS, *OTHER_NAMES])
     key = name.lower()
-    if key not in MODELS:
-        raise unknown_name("model", name, MODELS)
-    return MODELS[key]
+    return MODELS[OTHER_NAMES.get(key, key)]
 
 
 def fill(values: Any, others: Mapping[str, str]) -> Any:
@@ -129,6 +143,7 @@ def table() -> "pd.DataFrame":
             "extended_len_tokens": model.extended_len,
             "context_len_tokens": model.promised,
             "method": model.method,
+            "also": ", ".join(model.also),
             "note": model.note,
             "source": model.source,
         }

@@ -5,6 +5,7 @@ them.
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import (
@@ -19,12 +20,16 @@ from transformers import (
     MistralConfig,
     MixtralConfig,
     Phi3Config,
+    RoFormerConfig,
 )
 from transformers.models.gptj.modeling_gptj import create_sinusoidal_positions
+from transformers.models.roformer.modeling_roformer import (
+    RoFormerSinusoidalPositionalEmbedding,
+)
 
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
-from ropelab.math.models import MODELS, model_named
+from ropelab.math.models import MODELS, OTHER_NAMES, is_known, model_named
 from ropelab.math.scaling import Yarn
 from ropelab.runs.errors import InputError
 
@@ -140,3 +145,35 @@ def test_transformers_pairs_deepseek_v3_alike():
 def test_an_unknown_model_gets_the_nearest():
     with pytest.raises(InputError, match=r"did you mean 'llama-3.1-8b'"):
         model_named("llama-3.1-9b")
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("roformer", "roformer"),
+        ("RoFormer-Chinese-Base", "roformer"),
+        ("llama-1", "llama-7b"),
+        ("LLaMA", "llama-7b"),
+        ("llama-65b", "llama-7b"),
+    ],
+)
+def test_a_model_is_found_under_its_other_names(name, model):
+    assert is_known(name)
+    assert model_named(name).name == model
+
+
+def test_other_names_are_no_models_of_the_table():
+    assert OTHER_NAMES.keys().isdisjoint(MODELS)
+
+
+def test_roformer_has_the_numbers_of_its_class():
+    """Its base is a constant of the class, which rotates neighbouring features."""
+    model = MODELS["roformer"]
+    config = RoFormerConfig()
+    assert config.hidden_size // config.num_attention_heads == model.rotated
+    assert config.max_position_embeddings == model.trained_len
+
+    table = RoFormerSinusoidalPositionalEmbedding(1536, model.head_dim).create_weight()
+    inv_freq = Geometry(model.rotated, model.base, model.trained_len).inv_freq
+    sines = np.sin(np.arange(1536)[:, None] * inv_freq)
+    np.testing.assert_allclose(table[:, : model.rotated // 2], sines, atol=1e-6)
