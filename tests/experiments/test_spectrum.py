@@ -220,7 +220,7 @@ def test_the_answer_keeps_the_two_kinds_of_evidence_apart(
     text = body.answer(found)
     arithmetic, trained = text.index("Arithmetic: "), text.index("Trained: ")
     assert trained < text.index("copy inside the trained length") < arithmetic
-    assert arithmetic < text.index("a score of random vectors changes by")
+    assert arithmetic < text.index("a score of random vectors changes by a root")
     assert text.startswith("Trained: ")
     assert text.count(". ") == 2
 

@@ -224,7 +224,8 @@ def answer(tables: Tables) -> str:
         ]
         steps = ", and by ".join(moved)
         said.append(
-            f"Arithmetic: one token on, a score of random vectors changes by {steps}."
+            "Arithmetic: one token on, a score of random vectors changes by a root mean"
+            f" square of {steps}."
         )
     return " ".join(said)
 

@@ -147,48 +147,83 @@ def score_margins(
     """Return the changes of scores from each distance (tokens) to the next, a row per
     format.
 
-    Medians over `count` draws and the distances. Vectors are `aligned` (the query is
-    the key); `aligned at 0` (so, from distance 0 to 1); `random`; `largest`: the two
-    vectors of length sqrt(d) whose score changes most. ``score_step``: nats;
-    ``rounding``: half the format's spacing at the score, for `largest` at sqrt(d);
-    ``unchanged_fraction``: of stored scores; ``weight_change``: exp(score_step) - 1,
-    the relative weight of neighbours.
+    Vectors are `aligned` (the query is the key); `aligned at 0` (so, from distance 0 to
+    1); `random`; `largest`: the two vectors of length sqrt(d) whose score changes most.
+    ``score_step``: nats, the root mean square over standard normal vectors and the
+    distances, exactly; ``rounding``: half the format's spacing at the root mean square
+    score, for `largest` at sqrt(d); ``weight_change``: exp(score_step) - 1, the relative
+    weight of neighbours. ``unchanged_fraction``: of the stored scores of `count` draws.
     """
     import pandas as pd  # not needed for scores themselves
 
-    found: list[tuple[Vectors, Scores, Scores, Scores]] = []
-    wanted: dict[Vectors, Float[np.ndarray, " distances"]]
-    wanted = {"aligned at 0": np.zeros(1), "aligned": distances, "random": distances}
-    for vectors, where in wanted.items():
-        drawn = draw(
-            count, len(inv_freq), "random" if vectors == "random" else "aligned", seed
-        )
-        score, step = score_and_step(inv_freq, drawn, where)
-        found.append((vectors, score, step, np.abs(score)))
-    # The two vectors whose score changes most have scores of -step/2 and step/2.
-    step = np.full((1, 1), largest_step(inv_freq))
-    width = math.sqrt(2 * len(inv_freq))
-    found.append(("largest", -step / 2, step, np.full((1, 1), width)))
+    at_zero = np.zeros(1)
+    margins = [
+        _drawn_margin("aligned at 0", inv_freq, at_zero, count, seed),
+        _drawn_margin("aligned", inv_freq, distances, count, seed),
+        _drawn_margin("random", inv_freq, distances, count, seed),
+        _largest_margin(inv_freq),
+    ]
+
     rows = []
-    for vectors, score, step, scale in found:
-        size = float(np.median(np.abs(step)))
+    for margin in margins:
+        after = margin.scores + margin.steps
         for fmt in formats:
-            rounding = spacing(scale, fmt) / 2
-            ratio = float(np.median(np.abs(step) / rounding))
-            stays = float((round_to(score, fmt) == round_to(score + step, fmt)).mean())
-            margin = "above the rounding" if ratio > 1 else "below the rounding"
+            rounding = float(spacing(np.array(margin.scale), fmt)) / 2
+            ratio = margin.step / rounding
+            equal = round_to(margin.scores, fmt) == round_to(after, fmt)
+            stays = float(equal.mean())
+
+            status = "above the rounding" if ratio > 1 else "below the rounding"
+            if stays == 1:
+                status = "every score stays equal"
             row = {
-                "vectors": vectors,
+                "vectors": margin.vectors,
                 "format": fmt.name,
-                "score_step": size,
-                "rounding": float(np.median(rounding)),
+                "score_step": margin.step,
+                "rounding": rounding,
                 "step_to_rounding": ratio,
                 "unchanged_fraction": stays,
-                "weight_change": math.expm1(size),
-                "status": "every score stays equal" if stays == 1 else margin,
+                "weight_change": math.expm1(margin.step),
+                "status": status,
             }
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+class _Margin(NamedTuple):
+    """Scores of one kind of vectors, their steps, and the typical size of both."""
+
+    vectors: Vectors
+    step: float
+    scale: float
+    scores: Scores
+    steps: Scores
+
+
+def _drawn_margin(
+    vectors: Vectors,
+    inv_freq: Float[np.ndarray, " pairs"],
+    distances: Float[np.ndarray, " distances"],
+    count: int,
+    seed: int,
+) -> _Margin:
+    alignment: Alignment = "random" if vectors == "random" else "aligned"
+    drawn = draw(count, len(inv_freq), alignment, seed)
+    rows, steps = score_and_step(inv_freq, drawn, distances)
+
+    if alignment == "random":
+        # Scores of random vectors have deviation 1.
+        return _Margin(vectors, typical_step(inv_freq), 1.0, rows, steps)
+    step, scale = aligned_step_and_score(inv_freq, distances)
+    return _Margin(vectors, step, scale, rows, steps)
+
+
+def _largest_margin(inv_freq: Float[np.ndarray, " pairs"]) -> _Margin:
+    # The two vectors whose score changes most have scores of -step/2 and step/2.
+    step = largest_step(inv_freq)
+    steps = np.full((1, 1), step)
+    width = math.sqrt(2 * len(inv_freq))
+    return _Margin("largest", step, width, -steps / 2, steps)
 
 
 def score_and_step(
@@ -220,6 +255,29 @@ def typical_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:
     number of pairs.
     """
     return math.sqrt(float((4 * np.sin(inv_freq / 2) ** 2).mean()))
+
+
+def aligned_step_and_score(
+    inv_freq: Float[np.ndarray, " pairs"], distances: Float[np.ndarray, " distances"]
+) -> tuple[float, float]:
+    """Return the root mean squares of the change over one token, and of the score, where
+    the key is the query.
+
+    Exact, for standard normal vectors: the squared length of a pair has mean 2 and
+    variance 4, so that the mean square of a sum of them, weighted by w, is
+    4 sum(w^2) + 4 sum(w)^2.
+    """
+    theta = inv_freq[:, None]
+    angles = theta * distances
+    moved = 2 * np.sin(theta / 2) * np.sin(angles + theta / 2)
+    features = 2 * len(inv_freq)
+
+    sizes = []
+    for weights in (moved, np.cos(angles)):
+        squares = 4 * (weights**2).sum(0) + 4 * weights.sum(0) ** 2
+        sizes.append(math.sqrt(float(squares.mean()) / features))
+    step, score = sizes
+    return step, score
 
 
 def largest_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:

@@ -71,6 +71,30 @@ def test_steps_are_right_to_all_digits(alignment, inv_freq):
             assert abs(steps[n, at] - exact) <= 1e-12 * float(np.abs(steps).max())
 
 
+@pytest.mark.parametrize("inv_freq", [SLOW, ROPE], ids=["one", "rope"])
+@pytest.mark.parametrize("vectors", ["aligned at 0", "aligned", "random"])
+def test_steps_are_the_mean_squares_of_many_draws(vectors, inv_freq):
+    places = np.zeros(1) if vectors == "aligned at 0" else DISTANCES
+    alignment = "random" if vectors == "random" else "aligned"
+    score, step = score_and_step(inv_freq, draw(20000, 16, alignment, seed=7), places)
+    found = margins(inv_freq)[vectors, "float32"]
+    assert found.score_step == pytest.approx(math.sqrt((step**2).mean()), rel=0.02)
+
+    scale = math.sqrt((score**2).mean())
+    assert scale / 2**25 < found.rounding <= scale / 2**24 * 1.02
+    assert found.step_to_rounding == found.score_step / found.rounding
+
+
+def test_no_margin_of_the_answer_depends_on_the_draws():
+    columns = ["vectors", "format", "score_step", "rounding", "step_to_rounding"]
+    formats = [FORMATS[name] for name in FOUND]
+    one, other = (
+        score_margins(ROPE, formats, DISTANCES, count, seed)[columns]
+        for count, seed in ((4, 0), (30, 9))
+    )
+    assert one.equals(other)
+
+
 def test_scores_are_those_of_the_rotation():
     draws = draw(5, 16, "random", seed=1)
     here, there = score_steps(Spectrum(ROPE), draws, DISTANCES)
