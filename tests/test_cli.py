@@ -11,14 +11,17 @@ from subprocess import PIPE
 
 import pandas as pd
 import pytest
+import typer
 
 import ropelab
 from ropelab import experiments
 from ropelab.cli import app as cli
+from ropelab.cli.panels import PANELS
 from ropelab.math.methods import FREQUENCIES
 from ropelab.models.methods.registry import METHODS
 from ropelab.runs import store
-from ropelab.runs.spelling import flag_of
+from ropelab.runs.config import group_of
+from ropelab.runs.spelling import Group, flag_of
 from tests.processes import started
 
 SMOKE = Path(__file__).parents[1] / "configs/smoke"
@@ -51,11 +54,47 @@ def test_version(call):
     assert (status, out) == (0, f"ropelab {ropelab.__version__}\n")
 
 
-def test_bare_command_shows_help(call):
+def read_panels(text):
+    """Return the panels of a help text: the first words of their rows."""
+    panels: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line.endswith(":") and line[0] != " ":
+            panels[line[:-1]] = []
+        elif panels and line.startswith("  ") and line[2:3].strip():
+            panels[[*panels][-1]].append(line.split()[0].rstrip(","))
+    return panels
+
+
+def test_bare_command_shows_what_to_type_first_and_the_commands_in_panels(call):
     status, out, _ = call()
     assert status == 0
-    for name in experiments.NAMES:
-        assert f"\n  {name} " in out
+    panels = read_panels(out)
+    assert next(iter(panels)) == "Type first"
+    assert len(panels["Type first"]) == 3
+    commands = getattr(typer.main.get_command(cli.application()), "commands", {})
+    shown = [name for panel in PANELS for name in panels[panel]]
+    assert sorted(shown) == sorted(commands)
+    assert set(experiments.NAMES) < set(panels["Measure"])
+    assert "..." not in out.replace("[ARGS]...", "")
+
+
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_options_of_a_command_stand_in_panels_the_commonest_first(call, name):
+    panels = read_panels(call(name, "--help")[1])
+    config = experiments.load(name).config
+    if config.common:
+        first = panels["Most used"]
+        assert first[: len(config.common)] == [
+            flag_of(field) for field in config.common
+        ]
+        assert len(first) == 5
+    groups = {*map(str, Group)}
+    for field, info in config.model_fields.items():
+        if field not in (*config.common, config.argument):
+            assert flag_of(field) in panels[group_of(info)]
+    assert groups & {*panels}
+    assert "--results" in panels["Output"]
+    assert panels["Running"][-1] == "-h"
 
 
 @pytest.mark.parametrize("name", experiments.NAMES)

@@ -5,7 +5,7 @@ The two kinds of evidence are counted apart: only the first can call a statement
 """
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -28,6 +28,9 @@ FETCHED = "released/"
 
 class ClaimsConfig(Config):
     """The claims to check, and their seed."""
+
+    bare: ClassVar[str] = "id"
+    argument_word: ClassVar[str] = "ID"
 
     id: str = Field(default="", description="one claim, explained; empty: all of them")
     source: str = Field(

@@ -7,7 +7,7 @@ needs them.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from inspect import getdoc
 from itertools import pairwise
@@ -19,7 +19,7 @@ from typer import Argument, Option
 
 import ropelab
 from ropelab import experiments
-from ropelab.cli import audit, flags, results
+from ropelab.cli import audit, flags, panels, results
 from ropelab.cli.flags import Options
 from ropelab.cli.mistakes import explain
 from ropelab.cli.outcome import status_of
@@ -27,16 +27,15 @@ from ropelab.experiments import Experiment
 from ropelab.runs.errors import InputError, needing_packages
 from ropelab.runs.files import check_name
 
-OTHERS = (
-    *(
-        results.report,
-        results.explore,
-        results.export,
-        results.compare,
-        results.methods,
-    ),
-    *(results.models, results.schema),
-)
+OTHERS: dict[Callable[..., Any], str] = {
+    results.report: panels.RESULTS,
+    results.explore: panels.RESULTS,
+    results.export: panels.RESULTS,
+    results.compare: panels.RESULTS,
+    results.methods: panels.NAMES,
+    results.models: panels.NAMES,
+    results.schema: panels.RESULTS,
+}
 # Options that are texts, or lists of which none is a choice.
 MAY_BE_EMPTY = (
     *("--title", "--flags", "--methods", "--schemes", "--components"),
@@ -52,6 +51,7 @@ def application(word: str | None = None) -> typer.Typer:
     # Making the flags of all experiments takes longer than many a command runs.
     app = typer.Typer(
         name="ropelab",
+        cls=panels.Commands,
         help="A laboratory for rotary position embeddings: precision, base, scaling, "
         "extrapolation.",
         invoke_without_command=True,
@@ -62,10 +62,11 @@ def application(word: str | None = None) -> typer.Typer:
         "143 terminated; 3 findings (audit, emit, check, doctor).",
     )
     app.callback()(_top)
-    app.command("run")(flags.taking_options(run, flags.OF_ONE_RUN))
+    run_files = flags.taking_options(run, flags.OF_ONE_RUN)
+    panels.add_command(app, "run", run_files, panels.MEASURE)
     audit.register(app)
-    for command in OTHERS:
-        app.command(command.__name__)(command)
+    for command, panel in OTHERS.items():
+        panels.add_command(app, command.__name__, command, panel)
 
     first, *others = app.registered_commands
     if word in experiments.NAMES:
@@ -82,7 +83,9 @@ def application(word: str | None = None) -> typer.Typer:
         if word is None:
             _add_command(app, experiments.load(name))
         else:
-            app.command(name, short_help=about["question"])(_without_flags)
+            panels.add_command(
+                app, name, _without_flags, panels.MEASURE, about["question"]
+            )
     app.registered_commands += others
     if word is not None:
         for each in (first, *others):
@@ -102,12 +105,7 @@ def _add_command(app: typer.Typer, experiment: Experiment) -> None:
     def command(*, options: Options, **given: Any) -> None:
         from ropelab.cli.runs import run_one
 
-        fields = {}
-        for name, value in given.items():
-            # A flag given several times names all values that it was given.
-            text = ", ".join(value) if isinstance(value, list) else value
-            if text is not None:
-                fields[name] = text
+        fields = flags.read_fields(given)
         if not of_models:
             # Arithmetic is computed by this process.
             options = replace(options, workers=1)
@@ -115,15 +113,15 @@ def _add_command(app: typer.Typer, experiment: Experiment) -> None:
 
     own = flags.of_fields(experiment.config)
     typed = flags.taking_options(command, without, own)
-    help_text = f"{experiment.question}\n\nCannot show: {experiment.cannot_show}"
-    app.command(experiment.name, help=help_text, short_help=experiment.question)(typed)
+    typed.__doc__ = f"{experiment.question}\n\nCannot show: {experiment.cannot_show}"
+    panels.add_command(app, experiment.name, typed, panels.MEASURE)
 
 
 def run(
     paths: Annotated[
         list[Path] | None,
         Argument(
-            metavar="[PATH...]",
+            metavar="PATH",
             help="TOML files, folders of them, or names of those that come with ropelab; without "
             "any these are listed.",
         ),

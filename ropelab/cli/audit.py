@@ -4,7 +4,7 @@ runs.
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from typer import Argument, Option, Typer
 
 import ropelab
+from ropelab.cli import panels
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.errors import InputError, known, say
@@ -32,21 +33,29 @@ LEVELS = {"error": ("error",), "warn": ("error", "warn"), "never": ()}
 Length = Annotated[str | None, Option(metavar="N", help="Tokens in the context.")]
 
 
+# The exit status of each command.
+STATUS = {
+    "audit": "0 clean, 3 findings at or above --fail-on, 2 no RoPE configuration",
+    "emit": "0 fine, 3 a target loses something, or --method replaces, 2 invalid input",
+    "check": "0 within the tolerance, 3 something is wrong, 2 it cannot be loaded",
+    "vectors": "0 written, 2 no RoPE configuration, or DIR cannot be written",
+    "doctor": "0 every law that can be asked holds, 3 one is broken, 2 no model",
+}
+
+
 def register(app: Typer) -> None:
     """Add the commands to the application, their docstrings as help."""
-    for command, status in (
-        (audit, "0 clean, 3 findings at or above --fail-on, 2 no RoPE configuration"),
-        (
-            emit,
-            "0 fine, 3 a target loses something, or --method replaces, 2 invalid input",
-        ),
-        (check, "0 within the tolerance, 3 something is wrong, 2 it cannot be loaded"),
-        (vectors, "0 written, 2 no RoPE configuration, or DIR cannot be written"),
-        (doctor, "0 every law that can be asked holds, 3 one is broken, 2 no model"),
-    ):
-        summary = (command.__doc__ or "").partition("\n")[0]
-        epilog = f"Exit status: {status}, 1 runtime error, 130 interrupted."
-        app.command(command.__name__, short_help=summary, epilog=epilog)(command)
+    commands: dict[Callable[..., Any], str] = {
+        audit: panels.CONFIGURATIONS,
+        emit: panels.CONFIGURATIONS,
+        check: panels.CODE,
+        vectors: panels.CODE,
+        doctor: panels.CODE,
+    }
+    for command, panel in commands.items():
+        name = command.__name__
+        epilog = f"Exit status: {STATUS[name]}, 1 runtime error, 130 interrupted."
+        panels.add_command(app, name, command, panel, epilog=epilog)
 
 
 def audit(

@@ -7,7 +7,7 @@ of a file.
 
 import types
 import typing
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from typer import Argument, Option
 
+from ropelab.cli import panels
+from ropelab.runs.errors import InputError
 from ropelab.runs.spelling import PARTIAL, flag_of, plain, spellings
 
 # A command without a config needs no pydantic.
@@ -84,11 +86,21 @@ class Options:
     )
 
 
+# Options of what a run shows and leaves behind; the others say how it is made.
+OF_OUTPUT = {"results", "redraw", "format", "style", "figures", "quiet", "json"}
+
+
 def option_of(name: str) -> Any:
     """Return a field of Options as an option for Typer."""
     about = dict(Options.__dataclass_fields__[name].metadata)
     names = about.pop("names") or (flag_of(name),)
-    return Option(*names, **about)
+    if name == "quick":
+        panel = panels.COMMON
+    elif name in OF_OUTPUT:
+        panel = panels.OUTPUT
+    else:
+        panel = panels.RUNNING
+    return Option(*names, rich_help_panel=panel, **about)
 
 
 Results = Annotated[Path, option_of("results")]
@@ -98,7 +110,9 @@ OF_ONE_RUN = {"config", "figures", "json", "quick"}
 OF_MODELS = {"workers", "engine", "address", "quick", "max_minutes"}
 
 # Other spellings of a flag.
-ALSO = {"methods": ("--method",)}
+ALSO = {"--methods": ("--method",)}
+# Before the name of an option whose value may stand there without its flag, too.
+BARE = "flag_"
 
 
 def taking_options(
@@ -135,56 +149,90 @@ def taking_options(
 
 
 def of_fields(config: "type[Config]") -> list[Parameter]:
-    """Return the parameters that set the fields of a config."""
+    """Return the parameters that set the fields of a config, the commonest first."""
+    # A command without a config needs no pydantic.
+    from ropelab.runs.config import group_of
+
     others = spellings(config.model_fields)
+    rest = [name for name in config.model_fields if name not in config.common]
     parameters = []
-    for name, info in config.model_fields.items():
-        if name == config.argument:
+    for name in (*config.common, *rest):
+        info = config.model_fields[name]
+        if name in (config.argument, config.bare):
             # A config file may give it as well.
-            argument = Argument(metavar="MODEL", help=info.description)
+            word = config.argument_word
+            argument = Argument(metavar=word, help=info.description)
             parameters.append(_parameter(name, Annotated[str | None, argument]))
+        if name == config.argument:
             continue
-        parameters.append(_parameter(name, _option(name, info)))
+
+        panel = panels.COMMON if name in config.common else str(group_of(info))
+        flag = flag_of(name)
         other = others.get(name)
+        also = f"  [also: {flag_of(other)}]" if other else ""
+        parameter = BARE + name if name == config.bare else name
+        help_text = _help_of(info) + also
+        kind = _option(flag, info, help=help_text, rich_help_panel=panel)
+        parameters.append(_parameter(parameter, kind))
         if other:
             # A flag of its own: of two names of one flag the last would win.
-            option = _option(other, info, f"the same as {flag_of(name)}")
-            parameters.append(_parameter(other, option))
+            kind = _option(flag_of(other), info, rich_help_panel=panels.UNLISTED)
+            parameters.append(_parameter(other, kind))
 
     if "rotary_dim" in config.model_fields:
-        text = "rotary_dim as a share of head_dim"
-        share = Option(flag_of(PARTIAL), metavar="X", help=text)
+        share = Option(
+            flag_of(PARTIAL),
+            metavar="X",
+            help="rotary_dim as a share of head_dim",
+            rich_help_panel=str(group_of(config.model_fields["rotary_dim"])),
+        )
         parameters.append(_parameter(PARTIAL, Annotated[str | None, share]))
     return parameters
+
+
+def read_fields(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields that flags and arguments set, as texts."""
+    fields: dict[str, str] = {}
+    for parameter, value in given.items():
+        if value is None:
+            continue
+        name = parameter.removeprefix(BARE)
+        if name in fields:
+            raise InputError(f"{flag_of(name)} is given twice; give it once")
+        # A flag given several times names all values that it was given.
+        fields[name] = ", ".join(value) if isinstance(value, list) else value
+    return fields
 
 
 def _parameter(name: str, kind: Any, default: Any = None) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _option(name: str, info: "FieldInfo", help_text: str = "") -> Any:
-    flag = flag_of(name)
-    if not help_text:
-        default = None if info.is_required() else info.default
-        help_text = f"{info.description}{default_text(default)}"
+def _help_of(info: "FieldInfo") -> str:
+    default = None if info.is_required() else info.default
+    return f"{info.description}{default_text(default)}"
 
+
+def _option(flag: str, info: "FieldInfo", **more: Any) -> Any:
+    """Return a field as an option for Typer, with `more` about its help."""
     if info.annotation is bool:
-        return Annotated[bool | None, Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
+        return Annotated[bool | None, Option(f"{flag}/--no-{flag[2:]}", **more)]
     value = metavar(info.annotation)
-    option = Option(flag, *ALSO.get(name, ()), metavar=value, help=help_text)
+    option = Option(flag, *ALSO.get(flag, ()), metavar=value, **more)
     if value.endswith(",..."):
         return Annotated[list[str] | None, option]
     return Annotated[str | None, option]
 
 
 def default_text(default: object) -> str:
-    """Return the end of a help text: the default as it would be typed.
+    """Return the end of a help text: the default.
 
     >>> default_text(1e6), default_text(("pi", "ntk")), default_text("")
-    ('  [default: 1e6]', '  [default: pi,ntk]', '')
+    ('  [default: 1e6]', '  [default: pi, ntk]', '')
     """
     if isinstance(default, tuple):
-        text = ",".join(map(str, default))
+        # With blanks, at which a line can be broken.
+        text = ", ".join(map(str, default))
     elif isinstance(default, bool):
         text = "yes" if default else "no"
     elif default is None:

@@ -21,9 +21,7 @@ MOST_ROWS = 12
 def report(
     runs: Annotated[
         list[Path] | None,
-        Argument(
-            metavar="[RUN]...", help="Folders of runs or results; without any, DIR."
-        ),
+        Argument(metavar="RUN", help="Folders of runs or results; without any, DIR."),
     ] = None,
     results: Results = Options.results,
     output: Annotated[
@@ -160,7 +158,8 @@ def schema(
 def list_configs() -> None:
     """Print the configs that come with ropelab, each with what it asks."""
     from ropelab.runs import builtin
-    from ropelab.show.terminal import GAP, show_paragraph
+    from ropelab.show.columns import GAP
+    from ropelab.show.terminal import show_paragraph
 
     configs = builtin.listed()
     width = max(map(len, configs), default=0) + GAP

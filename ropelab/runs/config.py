@@ -24,6 +24,7 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ropelab.runs.errors import InputError, unknown_name
@@ -32,6 +33,7 @@ from ropelab.runs.machine import DtypeName, resolve_device, resolve_dtype
 from ropelab.runs.own import typed
 from ropelab.runs.spelling import (
     PARTIAL,
+    Group,
     command_of,
     read_format,
     read_formats,
@@ -141,11 +143,29 @@ def respell(
     return under_ours
 
 
+# A field of a group; one without is what is asked.
+OfModel = Annotated[T, Group.MODEL]
+OfEvaluation = Annotated[T, Group.EVALUATION]
+
+
+def group_of(info: FieldInfo) -> Group:
+    """Return the group of a field."""
+    for each in info.metadata:
+        if isinstance(each, Group):
+            return each
+    return Group.ASKED
+
+
 class Config(BaseModel):
     """Base of every experiment's config: frozen, complete, and without unknown keys."""
 
     # The field that the command takes without a flag.
     argument: ClassVar[str] = ""
+    # A field that it takes without a flag as well, and the word for either in its help.
+    bare: ClassVar[str] = ""
+    argument_word: ClassVar[str] = "MODEL"
+    # The fields that help lists first.
+    common: ClassVar[tuple[str, ...]] = ()
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 

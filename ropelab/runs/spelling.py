@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Container, Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 # Names that engines and people give to number formats.
@@ -166,6 +167,14 @@ SPELLINGS = {
 }
 # Their rotary_dim: a share of head_dim.
 PARTIAL = "partial_rotary_factor"
+
+
+class Group(StrEnum):
+    """The part of a run that a field sets: help lists options by it."""
+
+    ASKED = "What is asked"
+    MODEL = "Model and training"
+    EVALUATION = "Evaluation"
 
 
 def spellings(fields: Container[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ certificate and compared with the rules that people use. `ropelab base-empirical
 the bound on trained models.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -21,6 +21,8 @@ from ropelab.runs.config import (
     EvenCount,
     Formats,
     Natural,
+    OfEvaluation,
+    OfModel,
     Real,
 )
 
@@ -37,40 +39,50 @@ class BaseConfig(Config):
     from.
     """
 
+    common: ClassVar[tuple[str, ...]] = (
+        "context",
+        "base",
+        "model",
+        "head_dim",
+        "formats",
+    )
+
     context: Counts = Field(
         (32768,), description="context lengths in tokens, such as 1k,32k"
     )
-    model: str = Field(
+    model: OfModel[str] = Field(
         "", description="take unset options from this model (names: ropelab models)"
     )
-    head_dim: EvenCount = Field(128, description="features of one head")
-    rotary_dim: EvenCount | None = Field(
+    head_dim: OfModel[EvenCount] = Field(128, description="features of one head")
+    rotary_dim: OfModel[EvenCount | None] = Field(
         None, description="rotated features, if not all"
     )
-    kept: Real = Field(
+    kept: OfModel[Real] = Field(
         1.0, gt=0, le=1, description="share of the pairs that rotate (p-RoPE)"
     )
-    dropped: Annotated[tuple[Natural, ...], AsList] = Field(
+    dropped: OfModel[Annotated[tuple[Natural, ...], AsList]] = Field(
         (), description="single pairs that do not rotate, by number"
     )
     base: Base | None = Field(
         None, description="a base to judge, with its first failing position"
     )
-    method: str = Field(
+    method: OfModel[str] = Field(
         "unscaled",
         description=(
             "scaling of the given base; without a factor: context / the given train_len"
         ),
     )
-    train_base: Base = Field(
+    train_base: OfModel[Base] = Field(
         10000.0, description="base that the extension rules start from"
     )
     # ge=7: the critical dimension and base are undefined within 2 pi tokens.
-    train_len: Count = Field(4096, ge=7, description="trained length in tokens")
+    train_len: OfModel[Count] = Field(
+        4096, ge=7, description="trained length in tokens"
+    )
     test_len: Count | None = Field(
         None, ge=2, description="tokens to extend to, else the context"
     )
-    windows_up_to: Natural = Field(
+    windows_up_to: OfEvaluation[Natural] = Field(
         32768,
         description=(
             "longest context for which all windows are searched, not only the first and"
@@ -78,12 +90,14 @@ class BaseConfig(Config):
             " square"
         ),
     )
-    layers: Count = Field(32, description="attention layers, for Liu's stability bound")
+    layers: OfEvaluation[Count] = Field(
+        32, description="attention layers, for Liu's stability bound"
+    )
     # Summaries of the paper name no value.
-    coherence: Real = Field(
+    coherence: OfEvaluation[Real] = Field(
         0.9, gt=0, lt=1, description="slowest cosine that Liu's bound keeps"
     )
-    formats: Formats = Field(
+    formats: OfEvaluation[Formats] = Field(
         ("float32", "bfloat16", "float16"), description="number formats"
     )
 

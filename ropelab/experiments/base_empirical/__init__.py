@@ -8,12 +8,12 @@ under several bases, to read text in which passages are quoted and keys are look
 and is measured inside that length: the models differ by the base alone.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from ropelab.models.tasks.config import Heads, RotatedHeadDim, ShapedConfig, TrainLen
-from ropelab.runs.config import Bases, Count, Some
+from ropelab.runs.config import Bases, Count, OfEvaluation, Some
 
 CANNOT_SHOW = (
     "What a large model does: two layers trained for minutes choose few frequencies,"
@@ -25,6 +25,8 @@ BODY = "ropelab.experiments.base_empirical.retrieval"
 
 class BaseEmpiricalConfig(ShapedConfig):
     """One model, trained at one length under several bases."""
+
+    common: ClassVar[tuple[str, ...]] = ("bases", "train_len", "tasks", "seeds")
 
     # in fewer tokens a copy from L/32 back is hardly longer than its cue
     shortest = 256
@@ -41,7 +43,7 @@ class BaseEmpiricalConfig(ShapedConfig):
     )
     heads: Heads = 1
     head_dim: RotatedHeadDim = 64
-    sequences: Count = Field(16, description="sequences per distance")
+    sequences: OfEvaluation[Count] = Field(16, description="sequences per distance")
 
     @field_validator("bases")
     @classmethod

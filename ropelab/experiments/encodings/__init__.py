@@ -6,7 +6,7 @@ fine-tuning. Beside quality: parameters, work, memory, caches, sense of order. E
 encoding runs as its paper states it, trained by one recipe.
 """
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,7 +24,7 @@ from ropelab.models.tasks.config import (
     TokensPerStep,
     TrainLen,
 )
-from ropelab.runs.config import Count, Names, Some
+from ropelab.runs.config import Count, Names, OfEvaluation, Some
 
 CANNOT_SHOW = (
     "How large models rank: a small model trained for a minute learns some encodings"
@@ -44,6 +44,8 @@ BODY = "ropelab.experiments.encodings.quality"
 class EncodingsConfig(ShapedConfig):
     """The model, its encodings, and the lengths it is tested at."""
 
+    common: ClassVar[tuple[str, ...]] = ("encodings", "train_len", "test_len", "seeds")
+
     train_len: TrainLen = 512
     test_len: TestLen = 2048
     encodings: Names = Field(
@@ -60,7 +62,7 @@ class EncodingsConfig(ShapedConfig):
     )
     tokens_per_step: TokensPerStep = 4096
     first_window: FirstWindow = 16
-    sequences: Count = Field(8, description="copy sequences per distance")
+    sequences: OfEvaluation[Count] = Field(8, description="copy sequences per distance")
 
     def shape(self, trained_len: int | None = None) -> Shape:
         """Return the shape of the model around every encoding, trained at that

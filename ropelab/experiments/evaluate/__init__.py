@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_a
 from pydantic import BeforeValidator, ByteSize, Field, model_validator
 
 from ropelab.models.tasks import config
-from ropelab.runs.config import Config, Count, Names
+from ropelab.runs.config import Config, Count, Names, OfEvaluation, OfModel
 from ropelab.runs.errors import require
 from ropelab.runs.sentences import count_of
 from ropelab.runs.spelling import read_format, read_number
@@ -36,6 +36,8 @@ DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
 class EvaluateConfig(Config):
     """The model, the longest context, and the tasks."""
 
+    common: ClassVar[tuple[str, ...]] = ("context", "methods", "tasks", "corpus")
+
     argument: ClassVar[str] = "model"
 
     model: str = Field(
@@ -52,29 +54,31 @@ class EvaluateConfig(Config):
     casts: config.Casts = Field((), exclude_if=lambda names: not names)
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
     offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
-    documents: Count = Field(10, description="documents the text is measured on")
-    sequences: Count = Field(
+    documents: OfEvaluation[Count] = Field(
+        10, description="documents the text is measured on"
+    )
+    sequences: OfEvaluation[Count] = Field(
         2, description="sequences per distance or depth, and context"
     )
     depths: config.Depths = (0, 25, 50, 75, 100)
     corpus: config.CorpusPath = ""
-    packed: bool = Field(
+    packed: OfEvaluation[bool] = Field(
         False, description="join documents and cut, instead of taking their heads"
     )
-    bos: Literal["auto", "yes", "no"] = Field(
+    bos: OfEvaluation[Literal["auto", "yes", "no"]] = Field(
         "auto",
         description=(
             "begin with the beginning-of-sequence token; auto: as the tokenizer does"
         ),
     )
     device: config.On = "auto"
-    dtype: Annotated[Format, BeforeValidator(read_format)] = Field(
+    dtype: OfModel[Annotated[Format, BeforeValidator(read_format)]] = Field(
         "auto", description="of weights; auto: as stored; angles are in float32"
     )
-    device_map: Literal["none", "auto"] = Field(
+    device_map: OfModel[Literal["none", "auto"]] = Field(
         "none", exclude=True, description="auto: spread the model over all devices"
     )
-    limit_memory: ByteSize | None = Field(
+    limit_memory: OfModel[ByteSize | None] = Field(
         None, gt=0, exclude=True, description="refuse what needs more memory, as 12GB or 800MiB"
     )  # fmt: skip
 

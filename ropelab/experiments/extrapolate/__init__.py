@@ -8,13 +8,13 @@ earlier by distance and length of context. Beside the methods there is the slidi
 window: no more context than was trained.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from ropelab.models.methods.registry import METHODS
 from ropelab.models.tasks import config
-from ropelab.runs.config import Base, Count, Natural, Some
+from ropelab.runs.config import Base, Count, Natural, OfEvaluation, OfModel, Some
 from ropelab.runs.files import table_beside
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ CANNOT_SHOW = (
 )
 VERSION = 6
 # Instead of the preset's.
-Own = Annotated[Count | None, Field(exclude_if=lambda count: count is None)]
+Own = Annotated[OfModel[Count | None], Field(exclude_if=lambda count: count is None)]
 ArmName = Literal["zero_shot", "finetuned", "ceiling", "cache"]
 DEFAULT_METHODS = (
     "unscaled",
@@ -64,6 +64,8 @@ PRESETS = {
 class ExtrapolateConfig(config.TaskConfig):
     """The training, its length, and how the model is evaluated beyond it."""
 
+    common: ClassVar[tuple[str, ...]] = ("methods", "train_len", "test_len", "corpus")
+
     train_len: config.TrainLen = 2048
     test_len: config.TestLen = 8192
     methods: Some[str] = Field(
@@ -82,30 +84,34 @@ class ExtrapolateConfig(config.TaskConfig):
     casts: config.Casts = Field((), exclude_if=lambda names: not names)
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
     offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
-    search: Natural = Field(0, description=config.TEXTS["extrapolate"]["search"])
-    base: Base = Field(
+    search: OfEvaluation[Natural] = Field(
+        0, description=config.TEXTS["extrapolate"]["search"]
+    )
+    base: OfModel[Base] = Field(
         10000.0, description="base of the rotary frequencies in training"
     )
     head_dim: config.RotatedHeadDim = 64
-    preset: Literal["tiny", "small", "medium", "base", "large", "xl"] = Field(
+    preset: OfModel[Literal["tiny", "small", "medium", "base", "large", "xl"]] = Field(
         "small",
         description=(
             "size of the model: about 0.4, 1, 4, 11, 38 or 120 million parameters"
         ),
     )
-    steps: Count | None = Field(None, description="training steps, if not the preset's")
+    steps: OfModel[Count | None] = Field(
+        None, description="training steps, if not the preset's"
+    )
     tokens_per_step: Own = Field(
         None, description="tokens in a training step, likewise"
     )
     heads: Own = Field(None, description="heads of a layer, likewise")
-    finetune_steps: Count = Field(30, description="steps of the finetuned arm")
-    finetune_len: Count | None = Field(
+    finetune_steps: OfModel[Count] = Field(30, description="steps of the finetuned arm")
+    finetune_len: OfModel[Count | None] = Field(
         None,
         description="length of the finetuned arm, in tokens, test_len if not given",
     )
     seeds: config.Seeds = (0,)
     documents: config.Documents = 50
-    sequences: Count = Field(
+    sequences: OfEvaluation[Count] = Field(
         6, description="sequences per distance or depth, and context"
     )
     depths: config.Depths = (0, 25, 50, 75, 100)

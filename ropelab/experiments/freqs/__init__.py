@@ -5,13 +5,21 @@ whether at the target length it meets angles that training did not show, before 
 after the scaling. `ropelab extrapolate` measures the effect on a small model.
 """
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from ropelab.math.methods import FREQUENCIES
 from ropelab.math.models import Layout, fill
-from ropelab.runs.config import AsSequence, Base, Config, Count, EvenCount, Real
+from ropelab.runs.config import (
+    AsSequence,
+    Base,
+    Config,
+    Count,
+    EvenCount,
+    OfModel,
+    Real,
+)
 from ropelab.runs.sentences import typed
 
 CANNOT_SHOW = (
@@ -25,18 +33,26 @@ BODY = "ropelab.experiments.freqs.pairs"
 class FreqsConfig(Config):
     """A head, its training, and the method that scales it."""
 
-    model: str = Field(
+    common: ClassVar[tuple[str, ...]] = (
+        "model",
+        "base",
+        "method",
+        "factor",
+        "train_len",
+    )
+
+    model: OfModel[str] = Field(
         "", description="take unset options from this model (names: ropelab models)"
     )
-    base: Base = Field(10000.0, description="base of the frequencies")
-    head_dim: EvenCount = Field(128, description="features of one head")
-    rotary_dim: EvenCount | None = Field(
+    base: OfModel[Base] = Field(10000.0, description="base of the frequencies")
+    head_dim: OfModel[EvenCount] = Field(128, description="features of one head")
+    rotary_dim: OfModel[EvenCount | None] = Field(
         None, description="rotated features, if not all"
     )
-    train_len: Count = Field(
+    train_len: OfModel[Count] = Field(
         4096, ge=2, description="trained length in tokens, before scaling"
     )
-    extended_len: Count | None = Field(
+    extended_len: OfModel[Count | None] = Field(
         None,
         description="length of training after scaling by the method, if there was any",
     )
@@ -54,13 +70,13 @@ class FreqsConfig(Config):
             "(table: ropelab methods), unless given among their parameters"
         ),
     )
-    sections: Annotated[tuple[Count, ...], AsSequence] = Field(
+    sections: OfModel[Annotated[tuple[Count, ...], AsSequence]] = Field(
         (),
         description=(
             "pairs per axis of a position, such as 16,24,24 for time, height and width"
         ),
     )
-    layout: Layout = Field(
+    layout: OfModel[Layout] = Field(
         "mrope",
         description=(
             "of sections: mrope (runs of pairs), mrope_interleaved (alternating), axial"

@@ -8,7 +8,7 @@ whole implementation. Roundings are modelled after the formats, not measured on
 hardware.
 """
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -23,6 +23,8 @@ from ropelab.runs.config import (
     Formats,
     Names,
     Natural,
+    OfEvaluation,
+    OfModel,
     Positive,
 )
 from ropelab.runs.errors import known
@@ -45,27 +47,29 @@ OF_ONE_FREQUENCY = ("cos", "sin", "pair")
 class PrecisionConfig(Config):
     """The encodings, formats and casts that are compared, and the positions."""
 
+    common: ClassVar[tuple[str, ...]] = ("model", "base", "length", "formats", "cast")
+
     # Not part of the run: what it fills in is.
-    model: str = Field(
+    model: OfModel[str] = Field(
         "",
         exclude=True,
         description="take unset options from this model (names: ropelab models)",
     )
-    base: Base = Field(1e6, description="base of the rotary frequencies")
-    head_dim: EvenCount = Field(64, description="features of one head")
-    rotary_dim: EvenCount | None = Field(
+    base: OfModel[Base] = Field(1e6, description="base of the rotary frequencies")
+    head_dim: OfModel[EvenCount] = Field(64, description="features of one head")
+    rotary_dim: OfModel[EvenCount | None] = Field(
         None, description="rotated features, if not all"
     )
-    method: str = Field(
+    method: OfModel[str] = Field(
         "unscaled", description="method; its factor by default length / train_len"
     )
-    train_len: Count = Field(
+    train_len: OfModel[Count] = Field(
         8192, ge=2, description="trained length in tokens, for the method"
     )
-    model_dim: EvenCount = Field(
+    model_dim: OfModel[EvenCount] = Field(
         512, description="width of the sinusoidal encoding (base 10000)"
     )
-    period: Positive = Field(
+    period: OfModel[Positive] = Field(
         1e6, ge=1e-9, description="period of the single frequency, in tokens"
     )
     length: Count = Field(131072, ge=2, description="number of positions")
@@ -91,21 +95,25 @@ class PrecisionConfig(Config):
             "errors of keys by pair, and of scores"
         ),
     )
-    tolerance: Positive = Field(
+    tolerance: OfEvaluation[Positive] = Field(
         0.01, lt=3.14, description="largest right angle error, in radians"
     )
-    long_lengths: Annotated[tuple[Count, ...], AsLengths] = Field(
+    long_lengths: OfEvaluation[Annotated[tuple[Count, ...], AsLengths]] = Field(
         (1048576, 10_000_000), description="further lengths for float32 angles"
     )
     explain: Natural | None = Field(
         None, description="a position to explain, format by format, or cast by cast"
     )
     explain_pair: Natural = Field(0, description="the pair in which it is explained")
-    samples: Count = Field(
+    samples: OfEvaluation[Count] = Field(
         1024, description="positions at which steps of one token are sampled"
     )
-    draws: Count = Field(32, description="random queries and keys per score")
-    seed: Natural = Field(0, description="seed of the random queries and keys")
+    draws: OfEvaluation[Count] = Field(
+        32, description="random queries and keys per score"
+    )
+    seed: OfEvaluation[Natural] = Field(
+        0, description="seed of the random queries and keys"
+    )
 
     @model_validator(mode="before")
     @classmethod

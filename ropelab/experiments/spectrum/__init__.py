@@ -8,7 +8,7 @@ nearer of two equal cues from the other and reads, inside and beyond its trained
 Bands of frequencies are then taken away from it.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -19,7 +19,7 @@ from ropelab.models.tasks.config import (
     TestLen,
     TrainLen,
 )
-from ropelab.runs.config import AsList, Base, Count, Some
+from ropelab.runs.config import AsList, Base, Count, OfEvaluation, OfModel, Some
 from ropelab.runs.spelling import split_list
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class SpectrumConfig(ShapedConfig):
     """Schemes of frequencies, the models trained with them, and the lengths they are
     tested at.
     """
+
+    common: ClassVar[tuple[str, ...]] = ("schemes", "train_len", "test_len", "seeds")
 
     train_len: TrainLen = 128
     test_len: TestLen = 512
@@ -71,13 +73,15 @@ class SpectrumConfig(ShapedConfig):
             " nearer of two values)"
         ),
     )
-    base: Base = Field(10000.0, description="base of the frequencies of unscaled RoPE")
+    base: OfModel[Base] = Field(
+        10000.0, description="base of the frequencies of unscaled RoPE"
+    )
     steps: Steps = 600
     first_window: FirstWindow = 16
-    sequences: Count = Field(
+    sequences: OfEvaluation[Count] = Field(
         16, description="sequences per distance and length of context"
     )
-    draws: Count = Field(
+    draws: OfEvaluation[Count] = Field(
         200, le=2**16, description="random vectors of the arithmetic part"
     )
 

@@ -17,6 +17,8 @@ from ropelab.runs.config import (
     EvenCount,
     Names,
     Naturals,
+    OfEvaluation,
+    OfModel,
     Positive,
     Some,
 )
@@ -30,38 +32,40 @@ if TYPE_CHECKING:
     from ropelab.models.tasks.tokens import Text
 
 TrainLen = Annotated[
-    Count, Field(description="length the models are trained at, in tokens")
+    OfModel[Count], Field(description="length the models are trained at, in tokens")
 ]
 TestLen = Annotated[Count, Field(description="length they are measured at, in tokens")]
 Seeds = Annotated[
-    Naturals, Field(description="training seeds; each is a model of its own")
+    OfModel[Naturals], Field(description="training seeds; each is a model of its own")
 ]
 Documents = Annotated[
-    Count, Field(description="held-out documents the text is measured on")
+    OfEvaluation[Count], Field(description="held-out documents the text is measured on")
 ]
-Layers = Annotated[Count, Field(description="layers of the model")]
-Width = Annotated[EvenCount, Field(description="width of the model")]
-Heads = Annotated[Count, Field(description="heads of a layer")]
-HeadDim = Annotated[EvenCount, Field(description="width of one head")]
+Layers = Annotated[OfModel[Count], Field(description="layers of the model")]
+Width = Annotated[OfModel[EvenCount], Field(description="width of the model")]
+Heads = Annotated[OfModel[Count], Field(description="heads of a layer")]
+HeadDim = Annotated[OfModel[EvenCount], Field(description="width of one head")]
 RotatedHeadDim = Annotated[
-    EvenCount, Field(description="width of one head, all of it rotated")
+    OfModel[EvenCount], Field(description="width of one head, all of it rotated")
 ]
-Steps = Annotated[Count, Field(description="training steps")]
-TokensPerStep = Annotated[Count, Field(description="tokens in one training step")]
+Steps = Annotated[OfModel[Count], Field(description="training steps")]
+TokensPerStep = Annotated[
+    OfModel[Count], Field(description="tokens in one training step")
+]
 FirstWindow = Annotated[
-    Count, Field(description="tokens in first windows; doubled to train_len")
+    OfModel[Count], Field(description="tokens in first windows; doubled to train_len")
 ]
 CorpusPath = Annotated[
-    str,
+    OfEvaluation[str],
     Field(
         description=(
             "text file or folder to use; empty: the standard library of this Python"
         )
     ),
 ]
-On = Annotated[Device, Field(description="where tensors are computed")]
+On = Annotated[OfModel[Device], Field(description="where tensors are computed")]
 In = Annotated[
-    Dtype,
+    OfModel[Dtype],
     Field(
         description=(
             "number format of training; auto: bfloat16 where the processor has matrix "
@@ -103,7 +107,8 @@ Tasks = Annotated[
     Field(description=TEXTS["about"]["tasks"]),
 ]
 Depths = Annotated[
-    Naturals, Field(description="depths of a pass key in its text, in percent")
+    OfEvaluation[Naturals],
+    Field(description="depths of a pass key in its text, in percent"),
 ]
 MOST_DEPTHS = 16
 # Below this many tokens rotary geometry and the grids of positions degenerate, and
@@ -125,7 +130,8 @@ def question(trained: int, tested: int) -> str:
 Casts = Annotated[Names, Field(description=TEXTS["about"]["casts"])]
 KeyFormats = Annotated[Names, Field(description=TEXTS["about"]["cache"])]
 Offsets = Annotated[
-    Naturals, Field(description="first positions of the text under each cast")
+    OfEvaluation[Naturals],
+    Field(description="first positions of the text under each cast"),
 ]
 
 
@@ -271,7 +277,7 @@ class ShapedConfig(TaskConfig):
     head_dim: HeadDim = 32
     steps: Steps = 800
     tokens_per_step: TokensPerStep = 2048
-    lr_scale: Positive = Field(
+    lr_scale: OfModel[Positive] = Field(
         1.0,
         description="factor on both learning rates",
         exclude_if=lambda scale: scale == 1,

@@ -1,0 +1,111 @@
+"""The help of the command line: commands and options in panels, as plain text.
+
+The panel of a command or an option is Typer's `rich_help_panel`. Rich's own boxes leave
+too little of 80 columns to the sentences in them, so the panels are sections here.
+"""
+
+from collections.abc import Callable
+from inspect import getdoc
+from typing import Any
+
+from typer import Typer
+from typer.core import TyperCommand, TyperGroup
+
+from ropelab.runs.spelling import Group
+
+# What a newcomer types first: each answers within seconds.
+FIRST = (
+    ("ropelab audit config.json", "What do 14 runtimes make of this model's file?"),
+    ("ropelab precision --base 1e6", "Is float16 precise enough for positions?"),
+    ("ropelab base --context 32768", "Which base does a context of 32k need?"),
+)
+# Panels of commands, in the order of the help.
+MEASURE = "Measure"
+CONFIGURATIONS = "Configurations"
+CODE = "Code and models"
+RESULTS = "Results"
+NAMES = "Names that options take"
+PANELS = (MEASURE, CONFIGURATIONS, CODE, RESULTS, NAMES)
+# Panels of options, likewise; fields of configs bring theirs (Group).
+COMMON = "Most used"
+OTHERS = "Options"
+OUTPUT = "Output"
+RUNNING = "Running"
+# Other names of options: help has them beside the first one, a shell completes them.
+UNLISTED = "Other names"
+OF_OPTIONS = ("Arguments", COMMON, OTHERS, *map(str, Group), OUTPUT, RUNNING)
+
+
+def add_command(
+    app: Typer,
+    name: str,
+    command: Callable[..., Any],
+    panel: str,
+    summary: str = "",
+    epilog: str | None = None,
+) -> None:
+    """Add a command; the list of all shows the first paragraph of its docstring."""
+    text = getdoc(command) or ""
+    first_paragraph = " ".join(text.partition("\n\n")[0].split())
+    app.command(
+        name,
+        cls=Command,
+        short_help=summary or first_paragraph,
+        epilog=epilog,
+        rich_help_panel=panel,
+    )(command)
+
+
+class Command(TyperCommand):
+    """A command whose help lists its options in panels."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {name: [] for name in OF_OPTIONS}
+        *parameters, help_option = self.get_params(ctx)
+        for parameter in parameters:
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            name, text = record
+            if parameter.param_type_name == "argument":
+                # Typer has its type behind it.
+                panels["Arguments"].append((name.partition(" <")[0], text))
+            else:
+                panel = getattr(parameter, "rich_help_panel", None) or OTHERS
+                if panel != UNLISTED:
+                    panels[panel].append((name, text))
+
+        # A command that makes no run has one list.
+        if not panels[RUNNING]:
+            panels[OTHERS] += panels.pop(OUTPUT)
+        filled = {panel: records for panel, records in panels.items() if records}
+        last_panel = [*filled][-1]
+        filled[last_panel].append(help_option.get_help_record(ctx) or ("--help", ""))
+
+        for panel, records in filled.items():
+            with formatter.section(panel):
+                formatter.write_dl(records)
+
+
+class Commands(TyperGroup):
+    """The list of all commands: what to type first, then the commands in panels."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Type first"):
+            formatter.write_dl(FIRST)
+        self.format_commands(ctx, formatter)
+        options = [parameter.get_help_record(ctx) for parameter in self.get_params(ctx)]
+        with formatter.section("Options"):
+            formatter.write_dl([record for record in options if record is not None])
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        widest = max(map(len, self.commands))
+        for panel in PANELS:
+            rows = []
+            for name, command in self.commands.items():
+                if getattr(command, "rich_help_panel", None) == panel:
+                    # Filled up, so that the sentences of all panels begin in one column.
+                    rows.append((name.ljust(widest), command.get_short_help_str()))
+            if rows:
+                with formatter.section(panel):
+                    formatter.write_dl(rows)
