@@ -27,7 +27,7 @@ def direct(similarity: Similarity, context: int) -> float:
     """The smallest admissible base on the grid, every cosine computed."""
     positions = np.arange(context, dtype=np.float64)
     u = START
-    while (similarity.at(positions, u) < 0).any():
+    while (similarity.evaluate(positions, u) < 0).any():
         u += STEP
     return math.exp(u)
 

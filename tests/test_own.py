@@ -723,7 +723,7 @@ from ropelab.math.scaling.plan import RopePlan, Stretching, method
 
 @method("stretched", "here")
 class Stretched(Stretching):
-    def stretched(self, geometry, stretch):
+    def plan_stretch(self, geometry, stretch):
         return RopePlan(-geometry.inv_freq)
 """
 

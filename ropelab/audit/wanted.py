@@ -108,9 +108,9 @@ def make_file(model: KnownModel) -> Fragment:
     }
     family = family_of(model.model_type)
     if family.latent:
-        keys["qk_rope_head_dim"] = model.rotated
-    elif model.rotated != model.head_dim:
-        keys[SHARE] = model.rotated / model.head_dim
+        keys["qk_rope_head_dim"] = model.rotary_width
+    elif model.rotary_width != model.head_dim:
+        keys[SHARE] = model.rotary_width / model.head_dim
     if "head_dim" in family.head_keys and not family.latent:
         keys["head_dim"] = model.head_dim
 

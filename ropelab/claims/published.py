@@ -230,7 +230,7 @@ def year_of(findings: Findings, name: str, arxiv: str, printed: int, said: int) 
 @claim("llama-rope")
 def is_configured(findings: Findings, models: Sequence[str]) -> None:
     said = "; ".join(
-        f"{name}: base {model.base:g}, {model.rotated} of {model.head_dim} features"
+        f"{name}: base {model.base:g}, {model.rotary_width} of {model.head_dim} features"
         for name in models
         if (model := MODELS.get(name))
     )

@@ -14,7 +14,7 @@ from ropelab.conformance.rotations import (
     Observed,
     Table,
 )
-from ropelab.math.numerics.reduction import REDUCTIONS, halved, reduction_errors
+from ropelab.math.numerics.reduction import REDUCTIONS, halve_period, reduction_errors
 from ropelab.math.rotary import axis_of_pairs
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.arrays import Int
@@ -201,7 +201,11 @@ def explain_period(
 
     angles = expected.inv_freq[pair] * observed.positions
     for terms, reduction in REDUCTIONS.items():
-        for variant in (reduction, halved(reduction), replace(reduction, fused=True)):
+        for variant in (
+            reduction,
+            halve_period(reduction),
+            replace(reduction, fused=True),
+        ):
             lost = reduction_errors(angles, variant)
             if np.abs(errors - lost).max() < most / 4:
                 return f"2 pi in {TERMS[terms]}"

@@ -157,7 +157,7 @@ def bound_rotated(
     first, second = expect_pairs(expected.spec)
     budget = expected.budget(kind)
     exact = places.astype(np.float64)
-    return budget.rotated(exact, before[..., first], before[..., second])
+    return budget.features(exact, before[..., first], before[..., second])
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -47,18 +47,18 @@ class KnownModel:
     also: tuple[str, ...] = ()
 
     @property
-    def rotated(self) -> int:
+    def rotary_width(self) -> int:
         return self.rotary_dim or self.head_dim
 
     @property
-    def promised(self) -> int:
+    def promised_len(self) -> int:
         """Tokens that the configuration promises."""
         return self.context_len or self.trained_len
 
     @property
     def file_len(self) -> int:
         """Tokens that its file allows as it is released."""
-        return self.unscaled_len or self.promised
+        return self.unscaled_len or self.promised_len
 
     @property
     def scaled_by_file(self) -> bool:
@@ -67,7 +67,7 @@ class KnownModel:
 
     @property
     def factor(self) -> float:
-        return self.promised / self.trained_len
+        return self.promised_len / self.trained_len
 
 
 def _read_models() -> dict[str, KnownModel]:
@@ -138,10 +138,10 @@ def table() -> "pd.DataFrame":
             "name": model.name,
             "base": model.base,
             "head_dim": model.head_dim,
-            "rotary_dim": model.rotated,
+            "rotary_dim": model.rotary_width,
             "train_len_tokens": model.trained_len,
             "extended_len_tokens": model.extended_len,
-            "context_len_tokens": model.promised,
+            "context_len_tokens": model.promised_len,
             "method": model.method,
             "also": ", ".join(model.also),
             "note": model.note,

@@ -153,7 +153,9 @@ def test_both_trained_lengths_are_known(name: str) -> None:
     model = MODELS[name]
     untrained = "untrained" in model.note or "not published" in model.note
     assert untrained == (model.extended_len is None)
-    assert untrained or model.trained_len < (model.extended_len or 0) <= model.promised
+    assert (
+        untrained or model.trained_len < (model.extended_len or 0) <= model.promised_len
+    )
 
 
 def test_a_models_own_method_needs_no_parameters() -> None:
@@ -171,7 +173,7 @@ def test_an_attention_factor_given_by_hand_holds_at_factor_one():
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model_can_be_shown(name):
     found = tables_of(model=name)
-    assert len(found["pairs"]) == MODELS[name].rotated // 2
+    assert len(found["pairs"]) == MODELS[name].rotary_width // 2
 
 
 def test_answer_and_summary(llama2):

@@ -270,8 +270,8 @@ def test_a_known_model_fills_in_what_was_not_given(name: str) -> None:
     model = MODELS[name]
     config = build(PrecisionConfig, {"model": name})
     assert (config.base, config.head_dim) == (model.base, model.head_dim)
-    assert config.rotated == model.rotated
-    assert (config.length, config.method) == (model.promised, model.method)
+    assert config.rotated == model.rotary_width
+    assert (config.length, config.method) == (model.promised_len, model.method)
     assert config.command("precision") == f"ropelab precision --model {name}"
     # It is a name for these values: the run is the same.
     values = config.model_dump()

@@ -48,14 +48,16 @@ def smallest_base(similarity: Similarity, context: int, start: float) -> float:
 def brute(similarity: Similarity, context: int, bases: np.ndarray) -> np.ndarray:
     """Which bases are admissible: every position for every base, in float64."""
     positions = np.arange(context, dtype=np.float64)
-    return np.array([similarity.at(positions, math.log(b)).min() >= 0 for b in bases])
+    return np.array(
+        [similarity.evaluate(positions, math.log(b)).min() >= 0 for b in bases]
+    )
 
 
 @given(HEADS, st.floats(2, 1e6), st.integers(0, 3000), st.integers(1, 5000))
 @settings(max_examples=30)
 def test_the_scan_is_the_sum(similarity, base, start, count):
     positions = np.arange(start, start + count, dtype=np.float64)
-    exact = similarity.at(positions, math.log(base))
+    exact = similarity.evaluate(positions, math.log(base))
     found = scan(similarity, math.log(base), start, start + count)
     assert np.abs(found - exact).max() < similarity.single_error
 
@@ -73,7 +75,7 @@ def test_bisected_cells_are_where_no_position_fails(similarity, low, width, posi
         similarity, Undecided.one(similarity, m, low, low + width, width / 50)
     )
     for u in np.linspace(low, low + width, 101):
-        smallest = similarity.at(m, u).min()
+        smallest = similarity.evaluate(m, u).min()
         admitted = any(start <= u <= end for start, end in pieces)
         assert admitted == (smallest >= 0) or abs(smallest) < 1e-6
     assert all(low <= start < end <= low + width for start, end in pieces)
@@ -105,7 +107,7 @@ def test_bases_are_excluded_only_where_a_position_is_negative(
     at_centre = value_and_slope(similarity, positions, inv_freq, exact=False)
     end = excluded_upto(similarity, Tangents(positions, *at_centre), u, centre)
     for base in np.linspace(u, end, 41) if end > u else ():
-        assert similarity.at(positions, base).min() < 0
+        assert similarity.evaluate(positions, base).min() < 0
 
 
 @pytest.mark.parametrize("context", [1500, 50_000, 600_000])
@@ -141,7 +143,9 @@ def test_float64_error_is_below_its_bound():
             for i in range(64)
         )
         error = abs(
-            mpmath.mpf(float(LLAMA.at(np.array([float(position)]), math.log(base))[0]))
+            mpmath.mpf(
+                float(LLAMA.evaluate(np.array([float(position)]), math.log(base))[0])
+            )
             - exact
         )
     assert error < LLAMA.rounding_error(position + 1)
@@ -197,8 +201,8 @@ def test_edges_are_changes_of_sign_at_thirty_digits():
             theta = [mpmath.mpf(base) ** (-mpmath.mpf(i) / 64) for i in range(64)]
             return min(mpmath.fsum(mpmath.cos(m * t) for t in theta) for m in near)
 
-        sums = LLAMA.at(np.array(positions, dtype=np.float64), math.log(first))
-        others = LLAMA.at(np.array(positions, dtype=np.float64), math.log(last))
+        sums = LLAMA.evaluate(np.array(positions, dtype=np.float64), math.log(first))
+        others = LLAMA.evaluate(np.array(positions, dtype=np.float64), math.log(last))
         near = sorted(set(np.argsort(sums)[:5]) | set(np.argsort(others)[:5]))
         near = [int(m) for m in near]
         for edge, inward in ((first, 1 + 1e-9), (last, 1 - 1e-9)):
@@ -235,7 +239,7 @@ def test_first_failing_positions(base, position):
 def test_first_failing_position_and_lowest_are_those_of_brute_force(
     similarity, base, context
 ):
-    sums = similarity.at(np.arange(context, dtype=np.float64), math.log(base))
+    sums = similarity.evaluate(np.arange(context, dtype=np.float64), math.log(base))
     negative = np.flatnonzero(sums < -1e-6)
     found = first_negative(similarity, base, context)
     assert (
@@ -268,7 +272,7 @@ def test_p_rope_and_dropped_pairs_count_as_one():
     assert kept == Similarity((0.0, 0.25), unrotated=2)
     dropped = Similarity.of_head(8, dropped=(3, 2))
     assert dropped == kept
-    value = kept.at(np.array([7.0]), math.log(16.0))[0]
+    value = kept.evaluate(np.array([7.0]), math.log(16.0))[0]
     assert value == pytest.approx(2 + math.cos(7) + math.cos(7 / 2))
 
 

@@ -37,17 +37,17 @@ from ropelab.runs.errors import InputError
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model_is_possible_and_sourced(name):
     model = MODELS[name]
-    geometry = Geometry(model.rotated, model.base, model.trained_len)
-    plan = parse_scaling(model.method).plan(geometry, model.promised)
-    assert len(plan.inv_freq) == model.rotated // 2
-    assert model.rotated <= model.head_dim
-    assert model.promised >= model.trained_len
+    geometry = Geometry(model.rotary_width, model.base, model.trained_len)
+    plan = parse_scaling(model.method).plan(geometry, model.promised_len)
+    assert len(plan.inv_freq) == model.rotary_width // 2
+    assert model.rotary_width <= model.head_dim
+    assert model.promised_len >= model.trained_len
     assert "config.json" in model.source
 
 
 def test_llama_3_1():
     model = model_named("Llama-3.1-8B")
-    assert (model.base, model.head_dim, model.trained_len, model.promised) == (
+    assert (model.base, model.head_dim, model.trained_len, model.promised_len) == (
         500000,
         128,
         8192,
@@ -103,21 +103,21 @@ def test_transformers_has_the_same_numbers(name):
     config_class, length = DEFAULTS[name]
     config, model = config_class(), MODELS[name]
     assert rope_of(config)["rope_theta"] == model.base
-    assert (head_of(config), rotated_of(config)) == (model.head_dim, model.rotated)
+    assert (head_of(config), rotated_of(config)) == (model.head_dim, model.rotary_width)
     if length is not None:
         assert config.max_position_embeddings == getattr(model, length)
 
 
 def test_transformers_turns_gpt_j_alike():
     config, model = GPTJConfig(), MODELS["gpt-j-6b"]
-    assert (head_of(config), config.rotary_dim) == (model.head_dim, model.rotated)
+    assert (head_of(config), config.rotary_dim) == (model.head_dim, model.rotary_width)
     assert config.n_positions == model.trained_len
     sines = create_sinusoidal_positions(2, config.rotary_dim)[
         1, : config.rotary_dim // 2
     ]
     exact = [
-        math.sin(model.base ** (-2 * i / model.rotated))
-        for i in range(model.rotated // 2)
+        math.sin(model.base ** (-2 * i / model.rotary_width))
+        for i in range(model.rotary_width // 2)
     ]
     torch.testing.assert_close(
         sines.double(), torch.tensor(exact).double(), rtol=1e-5, atol=0

@@ -41,13 +41,13 @@ def test_no_sum_in_a_box_is_below_its_bound(similarity, u, first, power, width):
         generator.integers(first, first + box.run, 50), first + box.run - 1
     )
     bases = np.append(generator.uniform(u, u + width, 50), u + width)
-    assert similarity.at(positions.astype(np.float64), bases).min() >= bound
+    assert similarity.evaluate(positions.astype(np.float64), bases).min() >= bound
 
 
 @given(HEADS, st.floats(0.5, 25), st.integers(1, 2**21))
 def test_a_narrow_box_of_one_position_has_its_sum(similarity, u, position):
     box = Boxes(np.array([float(position)]), np.array([u]), 1, 1e-13)
-    exact = similarity.at(box.first, u)[0]
+    exact = similarity.evaluate(box.first, u)[0]
     error = 4 * similarity.single_error + 1e-12 * position
     assert exact - error <= lowest_sums(similarity, box, position + 1)[0] <= exact
 
@@ -83,7 +83,7 @@ def test_every_negative_sum_is_in_a_box_that_is_left(
     positions = np.arange(first, first + count, dtype=np.float64)
     for u in np.linspace(low, low + width, 60):
         holding = (boxes.low - 1e-12 <= u) & (u <= boxes.low + boxes.width + 1e-12)
-        negative = positions[similarity.at(positions, u) < 0]
+        negative = positions[similarity.evaluate(positions, u) < 0]
         assert set(negative) <= set(boxes.first[holding])
     assert len(boxes) == 0 or boxes.run == 1
 
@@ -132,8 +132,8 @@ def test_above_the_stable_base_no_base_fails_and_just_below_it_one_does(
     positions = np.arange(1, context, dtype=np.float64)
     certified = certified_from(similarity, context)
     for u in np.linspace(stable + 1e-9, certified, 200):
-        assert similarity.at(positions, u).min() > -1e-9
-    assert similarity.at(positions, stable - 1e-8).min() < 0
+        assert similarity.evaluate(positions, u).min() > -1e-9
+    assert similarity.evaluate(positions, stable - 1e-8).min() < 0
 
 
 @pytest.mark.parametrize(

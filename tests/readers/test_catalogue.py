@@ -23,12 +23,12 @@ def built(model: KnownModel) -> dict[str, Any]:
     """A configuration with the numbers of a model that has no published one here."""
     scaling = parse_scaling(model.method)
     config: dict[str, Any] = {
-        "model_type": "llama" if model.rotated == model.head_dim else "phi",
+        "model_type": "llama" if model.rotary_width == model.head_dim else "phi",
         "hidden_size": model.head_dim,
         "num_attention_heads": 1,
         "rope_theta": model.base,
-        "partial_rotary_factor": model.rotated / model.head_dim,
-        "max_position_embeddings": model.promised,
+        "partial_rotary_factor": model.rotary_width / model.head_dim,
+        "max_position_embeddings": model.promised_len,
     }
     if scaling.name != "unscaled":
         values = {
@@ -54,7 +54,7 @@ def test_freqs_and_audit_agree(name: str, golden: Any) -> None:
     model, spec = MODELS[name], audited(name, golden.configs)
     tables = compute(**build(FreqsConfig, {"model": name}).model_dump())
     scaled = tables["pairs"]["scaled_inv_freq"]
-    np.testing.assert_allclose(scaled, spec.inv_freq(model.promised), rtol=1e-12)
+    np.testing.assert_allclose(scaled, spec.inv_freq(model.promised_len), rtol=1e-12)
     multiplier = tables["scaling"]["logit_multiplier"].item()
     assert multiplier == pytest.approx(spec.logit_multiplier, rel=1e-12)
 

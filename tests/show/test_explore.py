@@ -50,7 +50,7 @@ def test_models_are_set_as_the_package_knows_them():
     for name, model in MODELS.items():
         assert (found[name]["base"], found[name]["rotary_dim"]) == (
             model.base,
-            model.rotated,
+            model.rotary_width,
         )
         assert found[name]["method"] == parse_scaling(model.method).name
     llama = found["llama-3.1-8b"]

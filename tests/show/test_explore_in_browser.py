@@ -179,7 +179,7 @@ def test_the_sum_of_cosines(page, base, width, unrotated, distance):
         [width, base, unrotated, distance],
     )
     similarity = Similarity.of_head(width + 2 * unrotated, width)
-    wanted = similarity.at(np.array([float(distance)]), math.log(base))[0]
+    wanted = similarity.evaluate(np.array([float(distance)]), math.log(base))[0]
     assert found == pytest.approx(wanted, abs=1e-7)
 
 

@@ -15,10 +15,10 @@ SECOND = 17
 
 def compare_shifted(case: Case, by: int) -> Pair:
     """Compare positions from `by` on with positions from 0."""
-    got = case.subject.read(case.tokens, case.at(by))
+    got = case.subject.read(case.tokens, case.make_positions(by))
     # As it should be, or are positions not used?
     if all(map(torch.equal, got, case.whole)):
-        spread = case.subject.read(case.tokens, case.at(0) * 2)
+        spread = case.subject.read(case.tokens, case.make_positions(0) * 2)
         if all(map(torch.equal, spread, case.whole)):
             raise UnaskedError(
                 "its logits do not depend on the positions that are given"
@@ -64,10 +64,13 @@ def compare_packed(
     """Read two texts in one row; with a sink both begin as texts do."""
     if restarted and not masked and not case.subject.masks:
         raise UnaskedError("it is always given a mask")
-    at = case.at(0)
+    at = case.make_positions(0)
     segments = (at >= SECOND).long() + 1
     if restarted:
-        at = torch.cat([case.at(0, SECOND), case.at(0, TOKENS - SECOND)], dim=1)
+        at = torch.cat(
+            [case.make_positions(0, SECOND), case.make_positions(0, TOKENS - SECOND)],
+            dim=1,
+        )
     tokens = case.tokens.clone()
     if sink:
         tokens[:, [0, SECOND]] = case.subject.first

@@ -20,7 +20,7 @@ BEYOND = 6
 
 def compare_parts(case: Case, sizes: Sequence[int], given: bool = False) -> Pair:
     """Compare one text in parts with one pass; positions may be given or left out."""
-    at = case.at(0) if given else None
+    at = case.make_positions(0) if given else None
     return Pair(read_in_parts(case, case.tokens, sizes, at), case.whole)
 
 
@@ -80,12 +80,14 @@ def compare_across(case: Case) -> Pair:
 
     lengths = range(PREFILLED - BEFORE, PREFILLED + BEYOND)
     sizes = [PREFILLED - BEFORE - 1] + len(lengths) * [1]
-    steps = read_in_parts(case, case.tokens, sizes, case.at(first))
+    steps = read_in_parts(case, case.tokens, sizes, case.make_positions(first))
     got = [stage[:, -len(lengths) :] for stage in steps]
 
     last_tokens = []
     for length in lengths:
-        stages = case.subject.read(case.tokens[:, :length], case.at(first, length))
+        stages = case.subject.read(
+            case.tokens[:, :length], case.make_positions(first, length)
+        )
         last_tokens.append([stage[:, -1:] for stage in stages])
     places = [first + length - 1 for length in lengths]
     return Pair(got, join_passes(last_tokens), places, reach=turn + BEYOND)

@@ -121,7 +121,7 @@ class Case:
         """All tokens in one pass, positions left to the model."""
         return self.subject.read(self.tokens)
 
-    def at(self, first: int, length: int = TOKENS) -> Tensor:
+    def make_positions(self, first: int, length: int = TOKENS) -> Tensor:
         return torch.arange(first, first + length)[None]
 
 

@@ -118,9 +118,11 @@ def continue_text(case: Case, cache: Any, text: Tokens, first: int = 0) -> Pair:
     """Read the rest of a text, which begins at `first`, and compare with one pass."""
     length = text.shape[1]
     places = range(length - (TOKENS - PREFILLED), length)
-    at = case.at(first + places.start, len(places))
+    at = case.make_positions(first + places.start, len(places))
     got = case.subject.read(text[:, places.start :], at, cache=cache)
-    whole = case.subject.read(text, case.at(first, length) if first else None)
+    whole = case.subject.read(
+        text, case.make_positions(first, length) if first else None
+    )
     expected = [stage[:, places.start :] for stage in whole]
     return Pair(got, expected, places, reach=first + TOKENS)
 
@@ -130,7 +132,7 @@ def compare_short_after_long(case: Case) -> Pair:
     subject = case.subject
     before = case.whole
     if subject.across is not None:
-        subject.read(case.tokens, case.at(subject.across))
+        subject.read(case.tokens, case.make_positions(subject.across))
     return Pair(subject.read(case.tokens), before, exact=True)
 
 
@@ -163,11 +165,15 @@ def compare_compiled(case: Case) -> Pair:
     torch.compiler.reset()
     subject = case.subject.compile()
     for length in (2, TOKENS // 2):
-        subject.read(case.tokens[:, :length], case.at(0, length))
+        subject.read(case.tokens[:, :length], case.make_positions(0, length))
 
-    got = [subject.read(case.tokens, case.at(first))[-1] for first in (0, FAR)]
+    got = [
+        subject.read(case.tokens, case.make_positions(first))[-1] for first in (0, FAR)
+    ]
     plain = case.subject
-    expected = [plain.read(case.tokens, case.at(first))[-1] for first in (0, FAR)]
+    expected = [
+        plain.read(case.tokens, case.make_positions(first))[-1] for first in (0, FAR)
+    ]
     places = [*range(TOKENS), *range(FAR, FAR + TOKENS)]
     return Pair([torch.cat(got)], [torch.cat(expected)], places, reach=FAR + TOKENS)
 

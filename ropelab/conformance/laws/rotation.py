@@ -253,7 +253,7 @@ def estimate_base(observed: Observed) -> float | None:
 
 def compare_equal_ids(case: Case) -> Pair:
     list_axes(case)
-    at = case.at(0)
+    at = case.make_positions(0)
     got = case.subject.read(case.tokens, at.expand(3, 1, -1))
     return Pair(got, case.subject.read(case.tokens, at), exact=True)
 

@@ -107,7 +107,7 @@ def accuracy(trials: pd.DataFrame, config: BaseEmpiricalConfig) -> pd.DataFrame:
 
     return table.assign(
         predicted=beyond.map({True: "fails", False: "holds"}),
-        cosine_sum=similarity.at(distances, np.log(table["base"].to_numpy())),
+        cosine_sum=similarity.evaluate(distances, np.log(table["base"].to_numpy())),
     )
 
 

@@ -142,7 +142,9 @@ def _plans_cell(
     pairs = config.rotated / 2
     # Tables of exact angles, and exact tables, are counted without computing a cosine.
     slow = {
-        plan.phase for plan in plans.values() if CastPlan() != plan.phase != plan.stored
+        plan.phase
+        for plan in plans.values()
+        if CastPlan() != plan.phase != plan.storage
     }
     each = len(plans) * SECONDS_PER_PLAN + len(slow) * SECONDS_PER_TABLE
     if config.length <= WHOLE:
@@ -244,7 +246,7 @@ def measure_plans(
                     "position_start": octave.start,
                     "position_end": octave.stop - 1,
                     "max_angle_error_rad": octave.error_rad,
-                    "status": "overflow" if octave.overflowed else "ok",
+                    "status": "overflow" if octave.overflows else "ok",
                 }
             )
         spreads = [
@@ -338,7 +340,7 @@ def _angle_errors(
     is one.
     """
     # An overflow is nan, which max would pass over or not, depending on its place.
-    overflow = next((found for found in octaves if found.overflowed), None)
+    overflow = next((found for found in octaves if found.overflows), None)
     bad = overflow or max(octaves, key=lambda found: found.error_rad)
     return {
         "max_angle_error_rad": bad.error_rad,

@@ -82,7 +82,7 @@ class Similarity:
         """Return b^(-a_i) for u = ln b; one row per entry of ``u``."""
         return np.exp(-np.multiply.outer(u, self.a))
 
-    def at(self, positions: Floats, u: Floats | float) -> Floats:
+    def evaluate(self, positions: Floats, u: Floats | float) -> Floats:
         """Return S at ``positions`` in float64; ``u`` is one value or one per
         position.
         """

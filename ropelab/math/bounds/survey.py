@@ -108,7 +108,7 @@ def first_negative(similarity: Similarity, base: float, length: int) -> int | No
         until = int(surely[0]) + 1 if len(surely) else len(sums)
         near = np.flatnonzero(sums[:until] < similarity.single_error)
         positions = (near + low).astype(np.float64)
-        negative = positions[similarity.at(positions, u) < -rounding]
+        negative = positions[similarity.evaluate(positions, u) < -rounding]
         if len(negative):
             return int(negative[0])
     return None

@@ -89,7 +89,7 @@ def walls(
         # not before.
         whole = 2**plan.position.precision
         for base in bases:
-            pair = first_equal(plan.stored, base, rotary_dim, UP_TO)
+            pair = first_equal(plan.storage, base, rotary_dim, UP_TO)
             rows.append(
                 (name, base, pair, proved_below(plan), whole if whole < UP_TO else None)
             )

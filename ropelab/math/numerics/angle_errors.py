@@ -44,7 +44,7 @@ class Worst:
     pair: int
 
     @property
-    def overflowed(self) -> bool:
+    def overflows(self) -> bool:
         return math.isnan(self.error_rad)
 
 
@@ -179,7 +179,7 @@ def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
     """Return the largest |stored - exact| of any cos or sin, up to `WITHIN`; nan:
     overflow.
     """
-    if any(octave.overflowed for octave in found):
+    if any(octave.overflows for octave in found):
         return math.nan
 
     parts = [list(blocks(octave.start, octave.stop, STRETCH)) for octave in found]

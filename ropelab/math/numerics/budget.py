@@ -50,7 +50,7 @@ class Budget:
     factor: float = 1.0
 
     @property
-    def stored(self) -> FloatFormat:
+    def table_format(self) -> FloatFormat:
         """The format of tables, vectors and their products."""
         return FORMATS["bfloat16" if self.kind == "bfloat16" else "float32"]
 
@@ -84,10 +84,10 @@ class Budget:
         computed = np.minimum(self.angles(positions), 2.0) + COSINE + UNIT
         return (
             self.factor * computed
-            + spacing(self.factor * (1 + computed), self.stored) / 2
+            + spacing(self.factor * (1 + computed), self.table_format) / 2
         )
 
-    def rotated(
+    def features(
         self,
         positions: Float[np.ndarray, " n"],
         first: Float[np.ndarray, "vectors pairs"],
@@ -100,7 +100,7 @@ class Budget:
         lengths = self.factor * np.hypot(first, second)
         lost = self.tables(positions)[:, None] * sizes
         # Two products and their sum, or the sum alone where products are fused into it.
-        unit = self.stored.epsilon / 2
+        unit = self.table_format.epsilon / 2
         return np.asarray(
             (lost + (2 * unit + unit**2) * (lengths + lost)).max(axis=(1, 2))
         )

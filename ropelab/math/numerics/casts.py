@@ -69,7 +69,7 @@ class CastPlan:
         return replace(self, table=EXACT, rotation=EXACT, score=EXACT)
 
     @property
-    def stored(self) -> "CastPlan":
+    def storage(self) -> "CastPlan":
         """The part that decides the stored cos and sin."""
         return replace(self, rotation=EXACT, score=EXACT)
 

@@ -87,7 +87,7 @@ class KeyFormat:
                 f"{self.label} has blocks of {BLOCK} features, heads have {width}"
             )
 
-    def stored(self, keys: Keys) -> Keys:
+    def store(self, keys: Keys) -> Keys:
         """Return float64 keys as they are read back; InputError for heads that do not
         fit.
         """
@@ -274,7 +274,7 @@ def key_errors(
         return np.stack((one * cos - two * sin, one * sin + two * cos), axis=1)
 
     def store(x: Float[np.ndarray, "n 2 pairs"]) -> Float[np.ndarray, "n 2 pairs"]:
-        return fmt.stored(x.reshape(1, COUNT, 2 * pairs)).reshape(x.shape)
+        return fmt.store(x.reshape(1, COUNT, 2 * pairs)).reshape(x.shape)
 
     exact = rotate(key, positions)
     if fmt.before:

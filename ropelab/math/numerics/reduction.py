@@ -55,7 +55,7 @@ def split_period(terms: int) -> tuple[float, ...]:
 REDUCTIONS = {terms: Reduction(split_period(terms)) for terms in (1, 2, 3)}
 
 
-def halved(reduction: Reduction) -> Reduction:
+def halve_period(reduction: Reduction) -> Reduction:
     """Return the same reduction by half its period, as by pi instead of 2 pi."""
     terms = tuple(term / 2 for term in reduction.terms)
     return Reduction(terms, reduction.fused)

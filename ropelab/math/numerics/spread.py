@@ -59,7 +59,7 @@ class Spreads:
         self.length = length
         self.seed = seed
         self.farthest = max(1, int(length * FARTHEST))
-        self.stored = Chain(chain.plan.stored, chain.spectrum)
+        self.stored = Chain(chain.plan.storage, chain.spectrum)
         self._variances: Variances | None = None
 
     @property
@@ -79,7 +79,7 @@ class Spreads:
             return _exactly(self._error_of_one_place())
 
         variance = self._stored_variance()
-        if self.chain.plan != self.chain.plan.stored:
+        if self.chain.plan != self.chain.plan.storage:
             added = self._variance_after_table()
             variance = Interval(
                 variance.value + added.value,

@@ -190,13 +190,13 @@ class Stretching(Scaling):
             return RopePlan(
                 geometry.inv_freq, getattr(self, "attention_factor", None) or 1.0
             )
-        return self.stretched(geometry, stretch)
+        return self.plan_stretch(geometry, stretch)
 
     def stretch(self, geometry: Geometry, length: int) -> float:
         """Return the current stretch; dynamic methods let it follow ``length``."""
         return self.factor
 
-    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+    def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
         """Return the plan for a stretch above 1."""
         raise NotImplementedError
 

@@ -38,7 +38,7 @@ class PositionInterpolation(Stretching):
     ("linear").
     """
 
-    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+    def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
         return RopePlan(geometry.inv_freq / stretch, stretch=stretch)
 
 
@@ -51,7 +51,7 @@ class NtkAware(Stretching):
     # It works up to about half its factor only, so twice the factor is a default too.
     default_factors: ClassVar[tuple[float, ...]] = (1.0, 2.0)
 
-    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+    def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
         base = ntk_base(geometry, stretch)
         return RopePlan(inverse_frequencies(geometry.rotary_dim, base), stretch=stretch)
 
@@ -150,7 +150,7 @@ class _RotationsRamp(Stretching):
         super().__post_init__()
         _check_order(self, *self.ends, step=self.step)
 
-    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+    def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
         slow, fast = (getattr(self, end) for end in self.ends)
         r = rotations(geometry.inv_freq, geometry.trained_len)
         # equal ends are a step
@@ -180,10 +180,12 @@ class YarnPaper(NtkByParts):
 
     attention_factor: float | None = None
 
-    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+    def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
         given = self.attention_factor
         factor = magnitude(stretch) if given is None else given
-        return RopePlan(super().stretched(geometry, stretch).inv_freq, factor, stretch)
+        return RopePlan(
+            super().plan_stretch(geometry, stretch).inv_freq, factor, stretch
+        )
 
 
 @method(
@@ -234,7 +236,9 @@ class _CodedRamp(Scaling):
             (np.arange(geometry.pairs, dtype=np.float64) - low) / width, 0, 1
         )
 
-    def ramped(self, geometry: Geometry, stretch: float) -> Float[np.ndarray, " pairs"]:
+    def ramp_frequencies(
+        self, geometry: Geometry, stretch: float
+    ) -> Float[np.ndarray, " pairs"]:
         return blend(geometry.inv_freq, 1 - self.ramp(geometry), stretch)
 
 
@@ -250,9 +254,9 @@ class Yarn(_CodedRamp, Stretching):
     mscale: float | None = None
     mscale_all_dim: float | None = None
 
-    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+    def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
         return RopePlan(
-            self.ramped(geometry, stretch), self.attention(stretch), stretch
+            self.ramp_frequencies(geometry, stretch), self.attention(stretch), stretch
         )
 
     def attention(self, stretch: float) -> float:
@@ -289,7 +293,7 @@ class MrRope(_CodedRamp, Stretching):
 
     uniform: bool = False
 
-    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+    def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
         low, high = self.ramp_range(geometry)
         power = ramp = self.ramp(geometry)
         if not self.uniform:
@@ -307,7 +311,9 @@ class DynamicYarn(_CodedRamp):
         stretch = length / geometry.trained_len
         if stretch <= 1:
             return RopePlan(geometry.inv_freq)
-        return RopePlan(self.ramped(geometry, stretch), magnitude(stretch), stretch)
+        return RopePlan(
+            self.ramp_frequencies(geometry, stretch), magnitude(stretch), stretch
+        )
 
 
 def _check_order(method: Scaling, low_name: str, high_name: str, *, step: bool) -> None:

@@ -21,7 +21,8 @@ def sinusoid(
     even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
     frequencies = BASE ** -(even / width)
     angles = positions.double()[:, None] * frequencies
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+    pairs = torch.stack((angles.sin(), angles.cos()), dim=-1)
+    return pairs.flatten(-2)
 
 
 @encoding("sinusoidal", "multiplied")
@@ -33,7 +34,8 @@ class Sinusoidal(Encoding):
         self.times = times
 
     def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
-        encoded = sinusoid(positions, x.shape[-1]).to(x.dtype)
+        width = x.shape[-1]
+        encoded = sinusoid(positions, width).to(x.dtype)
         # The paper's factor sqrt(width) is not needed: embeddings have unit variance.
         if not self.times:
             return x + encoded
@@ -74,5 +76,7 @@ class Concatenated(Encoding):
             self.project.weight[:, :width] = torch.eye(width)
 
     def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
-        encoded = sinusoid(positions, x.shape[-1]).to(x.dtype)
-        return self.project(torch.cat((x, encoded.expand_as(x)), dim=-1))
+        width = x.shape[-1]
+        encoded = sinusoid(positions, width).to(x.dtype)
+        both = torch.cat((x, encoded.expand_as(x)), dim=-1)
+        return self.project(both)

@@ -128,12 +128,15 @@ class PerLayer(Encoding):
 
     def __init__(self, layers: Iterable[Encoding]) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(layers)
-        encodings = [self.for_layer(index) for index in range(len(self.layers))]
+        encodings = list(layers)
+        self.layers = nn.ModuleList(encodings)
         self.fused = all(encoding.fused for encoding in encodings)
-        limits = [encoding.max_position for encoding in encodings]
-        known_limits = [limit for limit in limits if limit is not None]
-        self.max_position = min(known_limits, default=None)
+
+        limits = []
+        for encoding in encodings:
+            if encoding.max_position is not None:
+                limits.append(encoding.max_position)
+        self.max_position = min(limits, default=None)
 
     def for_layer(self, layer: int) -> Encoding:
         encoding = self.layers[layer]

@@ -22,7 +22,9 @@ class AdditiveBias(Encoding):
     fused: bool = False
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
+        scaled_q = q * q.shape[-1] ** -0.5
+        scores = scaled_q @ k.mT
+
         # Distances do not fit into 16 bits, so no autocast may reach them.
         with torch.autocast(q.device.type, enabled=False):
             bias = self.bias(at_q, at_k)
@@ -40,13 +42,17 @@ class DistanceBias(AdditiveBias):
         raise NotImplementedError
 
     def bias(self, at_q: Positions, at_k: Positions) -> Bias:
-        # Later keys get the bias of distance 0: they are masked, but must be finite.
-        falling = distances(at_q, at_k)[:-1].clamp(min=0)
-        by_distance = self.by_distance(falling)
+        falling = distances(at_q, at_k)
+        # Every distance but the last, which is not used. Later keys get the bias of
+        # distance 0: they are masked, but must be finite.
+        used = falling[:-1].clamp(min=0)
+        by_distance = self.by_distance(used)
 
         # Row i of queries and keys starts at column queries - 1 - i.
-        keys = by_distance.shape[-1] - len(at_q) + 1
-        return by_distance.unfold(-1, keys, 1).flip(-2)
+        queries = len(at_q)
+        keys = len(used) - queries + 1
+        rows = by_distance.unfold(-1, keys, 1)
+        return rows.flip(-2)
 
 
 def slopes(heads: int) -> Float[Tensor, " heads"]:
@@ -62,11 +68,13 @@ def slopes(heads: int) -> Float[Tensor, " heads"]:
 
     def slopes_of_power(count: int) -> Tensor:
         numbers = torch.arange(1, count + 1, dtype=torch.float64)
-        return 2.0 ** (-8 * numbers / count)
+        exponents = -8 * numbers / count
+        return 2.0**exponents
 
     lower = 1 << (heads.bit_length() - 1)
-    further = slopes_of_power(2 * lower)[::2]
-    return torch.cat((slopes_of_power(lower), further))[:heads]
+    first = slopes_of_power(lower)
+    every_second = slopes_of_power(2 * lower)[::2]
+    return torch.cat((first, every_second))[:heads]
 
 
 @encoding("alibi")
@@ -110,12 +118,16 @@ class T5(DistanceBias):
         From there 16 + floor(16 ln(distance / 16) / ln(8)), at most 31.
         """
         exact = cls.BUCKETS // 2
+        wider = cls.BUCKETS - exact
+
         # float64, or a power on the border of two buckets falls into the lower one.
-        share = torch.log(distance.clamp(min=exact).double() / exact)
-        growth = share / math.log(cls.FARTHEST / exact)
-        coarse = exact + (growth * (cls.BUCKETS - exact)).long()
-        coarse = coarse.clamp(max=cls.BUCKETS - 1)
-        return torch.where(distance < exact, distance, coarse)
+        beyond = distance.clamp(min=exact).double()
+        growth = torch.log(beyond / exact)
+        share = growth / math.log(cls.FARTHEST / exact)
+        bucket = exact + (share * wider).long()
+
+        bucket = bucket.clamp(max=cls.BUCKETS - 1)
+        return torch.where(distance < exact, distance, bucket)
 
 
 # Parameters of Kerple (Chi et al. 2022, arXiv:2205.09921) are positive and kept as
@@ -124,14 +136,20 @@ class T5(DistanceBias):
 SMALLEST = 1e-2
 
 
+def draw_logarithms(heads: int, largest: float) -> nn.Parameter:
+    """Return the logarithms of numbers that are uniform in (0, largest)."""
+    numbers = largest * torch.rand(heads)
+    return nn.Parameter(numbers.clamp(min=SMALLEST).log())
+
+
 @encoding("kerple_log")
 class KerpleLog(DistanceBias):
     """bias = -r1 ln(1 + r2 distance); r1 starts in (0, 2), r2 in (0, 1)."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        self.log_r1 = nn.Parameter((2 * torch.rand(heads)).clamp(min=SMALLEST).log())
-        self.log_r2 = nn.Parameter(torch.rand(heads).clamp(min=SMALLEST).log())
+        self.log_r1 = draw_logarithms(heads, 2)
+        self.log_r2 = draw_logarithms(heads, 1)
 
     def by_distance(self, distance: Distances) -> ByDistance:
         r1 = self.log_r1.exp()[:, None]
@@ -145,16 +163,19 @@ class KerplePower(DistanceBias):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        self.log_r1 = nn.Parameter(torch.rand(heads).clamp(min=SMALLEST).log())
-        self.logit_r2 = nn.Parameter(torch.logit(torch.rand(heads), eps=SMALLEST))
+        self.log_r1 = draw_logarithms(heads, 1)
+        halves_of_r2 = torch.rand(heads)
+        self.logit_r2 = nn.Parameter(torch.logit(halves_of_r2, eps=SMALLEST))
 
     def by_distance(self, distance: Distances) -> ByDistance:
         r1 = self.log_r1.exp()[:, None]
-        r2 = (2 * self.logit_r2.sigmoid())[:, None]
+        r2 = 2 * self.logit_r2.sigmoid()[:, None]
+
         # 0 ** r2 is 0, but its derivative by r2 is 0 * ln 0: distance 0 is put in by
         # hand.
         power = distance.clamp(min=1) ** r2
-        return -r1 * torch.where(distance > 0, power, 0)
+        power = torch.where(distance > 0, power, 0)
+        return -r1 * power
 
 
 @encoding("fire")
@@ -177,18 +198,26 @@ class Fire(AdditiveBias):
         self.c = nn.Parameter(torch.tensor(0.1))
         self.stretch = nn.Parameter(torch.tensor(1.0))
         self.network = nn.Sequential(
-            nn.Linear(1, self.HIDDEN), nn.ReLU(), nn.Linear(self.HIDDEN, heads)
+            nn.Linear(1, self.HIDDEN),
+            nn.ReLU(),
+            nn.Linear(self.HIDDEN, heads),
         )
 
     def bias(self, at_q: Positions, at_k: Positions) -> Bias:
-        distance = (at_q[:, None] - at_k[None, :]).clamp(min=0)
+        distance = at_q[:, None] - at_k[None, :]
+        # Later keys are masked; without this their logarithm would be nan.
+        distance = distance.clamp(min=0)
         threshold = (self.stretch * self.start).abs()
         largest = torch.maximum(at_q, threshold)
         share = self.psi(distance) / self.psi(largest)[:, None]
 
-        rows = max(1, self.HIDDEN_PER_CHUNK // (self.HIDDEN * len(at_k)))
-        parts = [self.network(chunk[..., None]) for chunk in share.split(rows)]
-        return torch.cat(parts).permute(2, 0, 1)
+        hidden_per_query = self.HIDDEN * len(at_k)
+        queries_per_chunk = max(1, self.HIDDEN_PER_CHUNK // hidden_per_query)
+        parts = []
+        for chunk in share.split(queries_per_chunk):
+            parts.append(self.network(chunk[..., None]))
+        bias = torch.cat(parts)
+        return bias.permute(2, 0, 1)
 
     def psi(self, x: Float[Tensor, "*x"]) -> Float[Tensor, "*x"]:
         """Return ln(c x + 1), which spreads small distances and compresses large ones."""
@@ -212,8 +241,10 @@ class Tupe(AdditiveBias):
             # Rows of N(0, 1) make scores at random places that hide those of the
             # tokens.
             self.table.weight.mul_(0.1)
-        self.to_query = nn.Linear(width, heads * head_dim, bias=False)
-        self.to_key = nn.Linear(width, heads * head_dim, bias=False)
+
+        inner = heads * head_dim
+        self.to_query = nn.Linear(width, inner, bias=False)
+        self.to_key = nn.Linear(width, inner, bias=False)
         self.relative = T5(heads, width)
         self.max_position = trained_len - 1
 
@@ -224,7 +255,9 @@ class Tupe(AdditiveBias):
     def bias(self, at_q: Positions, at_k: Positions) -> Bias:
         q = self._project(self.to_query, at_q)
         k = self._project(self.to_key, at_k)
-        absolute = (q * (2 * q.shape[-1]) ** -0.5) @ k.mT
+        head_dim = q.shape[-1]
+        scale = (2 * head_dim) ** -0.5
+        absolute = (q * scale) @ k.mT
         return absolute + self.relative.bias(at_q, at_k)
 
     def _project(
@@ -233,7 +266,8 @@ class Tupe(AdditiveBias):
         positions: Positions,
     ) -> Float[Tensor, "heads positions head_dim"]:
         projected = projection(self.table(positions))
-        return projected.unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        heads = projected.unflatten(-1, (self.heads, -1))
+        return heads.transpose(0, 1)
 
 
 # The rest are functions of the distance that tutorials list as ways to make R_(q-k),
@@ -252,11 +286,13 @@ class Polynomial(DistanceBias):
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
         self.trained_len = trained_len
-        self.weights = nn.Parameter(torch.randn(heads, self.DEGREE + 1))
+        terms = self.DEGREE + 1
+        self.weights = nn.Parameter(torch.randn(heads, terms))
 
     def by_distance(self, distance: Distances) -> ByDistance:
-        share = distance.to(self.weights.dtype) / self.trained_len
-        powers = [share**power for power in range(self.DEGREE + 1)]
+        r = distance.to(self.weights.dtype) / self.trained_len
+        terms = self.DEGREE + 1
+        powers = [r**exponent for exponent in range(terms)]
         return self.weights @ torch.stack(powers)
 
 
@@ -266,11 +302,14 @@ class Sines(DistanceBias):
 
     def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
-        self.amplitudes = nn.Parameter(torch.randn(heads, head_dim) * head_dim**-0.5)
+        amplitudes = torch.randn(heads, head_dim) * head_dim**-0.5
+        self.amplitudes = nn.Parameter(amplitudes)
 
     def by_distance(self, distance: Distances) -> ByDistance:
-        waves = sinusoid(distance, self.amplitudes.shape[-1])
-        return self.amplitudes @ waves.to(self.amplitudes.dtype).T
+        head_dim = self.amplitudes.shape[-1]
+        waves = sinusoid(distance, head_dim)
+        waves = waves.to(self.amplitudes.dtype)
+        return self.amplitudes @ waves.T
 
 
 @encoding("exponential")
@@ -279,12 +318,14 @@ class Exponential(DistanceBias):
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
+        largest = math.log(trained_len)
         self.height = nn.Parameter(torch.randn(heads))
-        self.log_scale = nn.Parameter(torch.rand(heads) * math.log(trained_len))
+        self.log_scale = nn.Parameter(torch.rand(heads) * largest)
 
     def by_distance(self, distance: Distances) -> ByDistance:
+        height = self.height[:, None]
         scale = self.log_scale.exp()[:, None]
-        return self.height[:, None] * torch.exp(-distance / scale)
+        return height * torch.exp(-distance / scale)
 
 
 @encoding("gaussian")
@@ -293,15 +334,18 @@ class Gaussian(DistanceBias):
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
+        largest = math.log(trained_len)
         self.height = nn.Parameter(torch.randn(heads))
-        self.log_centre = nn.Parameter(torch.rand(heads) * math.log(trained_len))
-        self.log_scale = nn.Parameter(torch.rand(heads) * math.log(trained_len))
+        self.log_centre = nn.Parameter(torch.rand(heads) * largest)
+        self.log_scale = nn.Parameter(torch.rand(heads) * largest)
 
     def by_distance(self, distance: Distances) -> ByDistance:
+        height = self.height[:, None]
         centre = self.log_centre.exp()[:, None]
         scale = self.log_scale.exp()[:, None]
+
         deviations = (distance - centre) / scale
-        return self.height[:, None] * torch.exp(-(deviations**2) / 2)
+        return height * torch.exp(-(deviations**2) / 2)
 
 
 @encoding("learned_distance")
@@ -310,7 +354,8 @@ class LearnedDistance(DistanceBias):
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
-        self.table = nn.Parameter(torch.randn(heads, trained_len) * trained_len**-0.5)
+        table = torch.randn(heads, trained_len) * trained_len**-0.5
+        self.table = nn.Parameter(table)
         self.max_position = trained_len - 1
 
     def by_distance(self, distance: Distances) -> ByDistance:
@@ -325,8 +370,10 @@ class Convolution(DistanceBias):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        self.kernel = nn.Parameter(torch.randn(heads, self.TAPS) * self.TAPS**-0.5)
+        kernel = torch.randn(heads, self.TAPS) * self.TAPS**-0.5
+        self.kernel = nn.Parameter(kernel)
 
     def by_distance(self, distance: Distances) -> ByDistance:
-        near = self.kernel[:, distance.clamp(max=self.TAPS - 1)]
-        return torch.where(distance < self.TAPS, near, 0)
+        last = self.TAPS - 1
+        near = self.kernel[:, distance.clamp(max=last)]
+        return torch.where(distance <= last, near, 0)

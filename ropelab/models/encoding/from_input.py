@@ -52,19 +52,23 @@ class Forget(Around):
     def extend_key(self, k: Heads, x: Embeddings) -> Heads:
         gates = self.gate(x).mT[..., None]
         log_gates = logsigmoid(_to_float32_at_least(gates))
-        return torch.cat((super().extend_key(k, x), log_gates), dim=-1)
+        extended = super().extend_key(k, x)
+        return torch.cat((extended, log_gates), dim=-1)
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        keys = k[..., :-1].to(q.dtype)
-        scores = super().scores(q, keys, at_q, at_k)
+        keys = k[..., :-1]
+        log_gates = k[..., -1]
+        scores = super().scores(q, keys.to(q.dtype), at_q, at_k)
 
         # float64, and relative to the first query: sums over thousands of tokens are
         # large, and their differences between neighbours small.
         first = int(at_q[0] - at_k[0])
-        total = k[..., -1].double().cumsum(dim=-1)
-        total = (total - total[..., first : first + 1]).to(k.dtype)
+        total = log_gates.double().cumsum(dim=-1)
+        total = total - total[..., first : first + 1]
+        total = total.to(k.dtype)
 
-        of_queries = total[..., first : first + len(at_q), None]
+        stop = first + len(at_q)
+        of_queries = total[..., first:stop, None]
         of_keys = total[..., None, :]
         return scores + (of_queries - of_keys)
 
@@ -89,24 +93,27 @@ class Path(Encoding):
         self.heads = heads
         self.down = nn.Linear(width, self.RANK, bias=False)
         self.up = nn.Linear(self.RANK, heads * head_dim, bias=False)
+
         bound = self.TAPS**-0.5
-        taps = torch.empty(self.TAPS, heads, 1, head_dim).uniform_(-bound, bound)
-        self.taps = nn.Parameter(taps)
+        taps = torch.empty(self.TAPS, heads, 1, head_dim)
+        self.taps = nn.Parameter(taps.uniform_(-bound, bound))
         self.strength = nn.Linear(width, heads)
 
     def extend_key(self, k: Heads, x: Embeddings) -> Heads:
         # w is stored as it is before the convolution, which needs earlier tokens; the
         # paper changes cached keys instead.
-        w = self.up(self.down(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        w = self.up(self.down(x))
+        w_of_heads = w.unflatten(-1, (self.heads, -1)).transpose(1, 2)
         strength = self.strength(x).mT[..., None]
-        return torch.cat((k, w, strength), dim=-1)
+        return torch.cat((k, w_of_heads, strength), dim=-1)
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         # Products of many matrices are not rounded to 16 bits.
         with torch.autocast(q.device.type, enabled=False):
             width = q.shape[-1]
             q = _to_float32_at_least(q) * width**-0.5
-            k, w, strength = k.to(q.dtype).split((width, width, 1), dim=-1)
+            extended = k.to(q.dtype)
+            k, w, strength = extended.split((width, width, 1), dim=-1)
             w = self._convolve(w)
             beta = 2 * strength.sigmoid()
 
@@ -117,9 +124,12 @@ class Path(Encoding):
             parts: list[Tensor] = []
             for stop, start in pairwise(ends):
                 chunk = slice(start, stop)
-                later = at_k[chunk] > at_q[:, None]
                 scores, q = self._pass_chunk(
-                    q, k[:, :, chunk], w[:, :, chunk], beta[:, :, chunk], later
+                    q,
+                    k[:, :, chunk],
+                    w[:, :, chunk],
+                    beta[:, :, chunk],
+                    later=at_k[chunk] > at_q[:, None],
                 )
                 parts.insert(0, scores)
         return torch.cat(parts, dim=-1)
@@ -128,9 +138,11 @@ class Path(Encoding):
         """Return w after the causal convolution and SiLU, of length 1."""
         tokens = w.shape[2]
         padded = pad(w, (0, 0, self.TAPS - 1, 0))
+
         mixed = torch.zeros_like(w)
         for offset, tap in enumerate(self.taps):
-            mixed = mixed + tap * padded[:, :, offset : offset + tokens]
+            moved = padded[:, :, offset : offset + tokens]
+            mixed = mixed + tap * moved
         return normalize(silu(mixed), dim=-1)
 
     @staticmethod
@@ -149,14 +161,23 @@ class Path(Encoding):
         # together are I - w^T (I + L)^-1 beta w; rows up to the query, columns behind
         # the key.
         along = (q @ w.mT).masked_fill(later, 0.0)
-        below = (beta * (w @ w.mT)).tril(-1)
-        right = beta * torch.cat(((w @ k.mT).tril(-1), w), dim=-1)
-        solved = solve_triangular(below, right, upper=False, unitriangular=True)
+        below = beta * (w @ w.mT)
+        earlier_keys = (w @ k.mT).tril(-1)
+        right = beta * torch.cat((earlier_keys, w), dim=-1)
+        solved = solve_triangular(
+            below.tril(-1),
+            right,
+            upper=False,
+            unitriangular=True,
+        )
 
-        both = torch.cat((q @ k.mT, q), dim=-1) - along @ solved
+        plain_scores = q @ k.mT
+        changes = along @ solved
+        both = torch.cat((plain_scores, q), dim=-1) - changes
         keys = k.shape[2]
         return both[..., :keys], both[..., keys:]
 
 
 def _to_float32_at_least(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    return x.to(dtype)

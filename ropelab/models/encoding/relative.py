@@ -32,7 +32,8 @@ def distances(at_q: Positions, at_k: Positions) -> Falling:
     and the very last one is not used.
     """
     largest = at_q[-1] - at_k[0]
-    return largest - torch.arange(len(at_q) + len(at_k), device=at_q.device)
+    count = len(at_q) + len(at_k)
+    return largest - torch.arange(count, device=at_q.device)
 
 
 def relative_shift(by_distance: ByColumn, keys: int) -> ByKey:
@@ -41,17 +42,22 @@ def relative_shift(by_distance: ByColumn, keys: int) -> ByKey:
     A contiguous input is not copied.
     """
     queries, columns = by_distance.shape[-2:]
+    # In rows that are one column shorter, each row starts one column further left.
+    shorter = columns - 1
     start = queries - 1
-    stop = start + queries * (columns - 1)
+    stop = start + queries * shorter
     flat = by_distance.flatten(-2)[..., start:stop]
-    return flat.unflatten(-1, (queries, columns - 1))[..., :keys]
+    shifted = flat.unflatten(-1, (queries, shorter))
+    return shifted[..., :keys]
 
 
 def relative_unshift(by_key: ByKey) -> ByColumn:
     """Invert `relative_shift`; columns without a key are 0."""
     queries = by_key.shape[-2]
-    flat = pad(by_key, (0, queries - 1)).flatten(-2)
-    return pad(flat, (queries - 1, 1)).unflatten(-1, (queries, -1))
+    shift = queries - 1
+    flat = pad(by_key, (0, shift)).flatten(-2)
+    flat = pad(flat, (shift, 1))
+    return flat.unflatten(-1, (queries, -1))
 
 
 class DistanceTable:
@@ -73,16 +79,21 @@ class DistanceTable:
 
     def __call__(self, falling: Falling) -> Float[Tensor, "*heads columns head_dim"]:
         """Return the rows of `distances`; those below 0 get the row of 0."""
-        first = max(int(falling[0]), 0)
+        largest = max(int(falling[0]), 0)
         # The table is made for the next power of two, so that a text that grows needs
         # few tables.
-        length = 1 << first.bit_length()
-        rows = self._table(length, falling.device)[..., length - 1 - first :, :]
+        length = 1 << largest.bit_length()
+        table = self._table(length, falling.device)
+        start = length - 1 - largest
+        rows = table[..., start:, :]
 
-        missing = len(falling) - rows.shape[-2]
+        count = len(falling)
+        missing = count - rows.shape[-2]
         if missing <= 0:
-            return rows[..., : len(falling), :]
-        spare = rows[..., -1:, :].expand(*rows.shape[:-2], missing, -1)
+            return rows[..., :count, :]
+
+        row_of_0 = rows[..., -1:, :]
+        spare = row_of_0.expand(*rows.shape[:-2], missing, -1)
         return torch.cat((rows, spare), dim=-2)
 
     def _table(self, length: int, device: torch.device) -> Tensor:
@@ -96,10 +107,12 @@ class DistanceTable:
         if state == self._state and not torch.is_grad_enabled():
             return self._rows
 
-        falling = torch.arange(length - 1, -2, -1, device=device).clamp(min=0)
+        falling = torch.arange(length - 1, -2, -1, device=device)
+        falling = falling.clamp(min=0)
         # Positions are not computed in 16 bits, whatever the autocast around the model.
         with torch.autocast(device.type, enabled=False):
             rows = self._compute(falling)
+
         if not torch.is_grad_enabled():
             self._rows = rows
             self._state = state
@@ -121,25 +134,32 @@ class Shaw(Encoding):
     def __init__(self, head_dim: int) -> None:
         super().__init__()
         rows = self.CLIP + 1
-        self.keys = nn.Parameter(torch.randn(rows, head_dim) * head_dim**-0.5)
-        self.values = nn.Parameter(torch.randn(rows, head_dim) * head_dim**-0.5)
+        deviation = head_dim**-0.5
+        self.keys = nn.Parameter(torch.randn(rows, head_dim) * deviation)
+        self.values = nn.Parameter(torch.randn(rows, head_dim) * deviation)
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         q = q * q.shape[-1] ** -0.5
-        by_row = q @ self.keys.T.to(q.dtype)
+        content = q @ k.mT
+
+        keys_of_rows = self.keys.to(q.dtype)
+        by_row = q @ keys_of_rows.T
         by_column = self._to_columns(by_row, distances(at_q, at_k))
-        return q @ k.transpose(-1, -2) + relative_shift(by_column, len(at_k))
+        return content + relative_shift(by_column, len(at_k))
 
     def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
         by_column = relative_unshift(weights)
-        far, near = self._far_and_near(distances(at_q, at_k))
+        falling = distances(at_q, at_k)
+        far, near = self._far_and_near(falling)
 
         # Distances that share a row are added up.
         beyond = by_column[..., :far].sum(dim=-1, keepdim=True)
         within = by_column[..., far : far + near].flip(-1)
         within = pad(within, (0, self.CLIP - near))
         by_row = torch.cat((within, beyond), dim=-1)
-        return weights @ v + by_row @ self.values.to(weights.dtype)
+
+        values_of_rows = self.values.to(weights.dtype)
+        return weights @ v + by_row @ values_of_rows
 
     def _to_columns(self, by_row: ByRow, falling: Falling) -> ByColumn:
         """Return row min(distance, CLIP) at every distance.
@@ -148,18 +168,19 @@ class Shaw(Encoding):
         """
         far, near = self._far_and_near(falling)
         later = len(falling) - far - near
-        parts = (
-            by_row[..., self.CLIP :].expand(*by_row.shape[:-1], far),
-            by_row[..., :near].flip(-1),
-            by_row[..., :1].expand(*by_row.shape[:-1], later),
-        )
-        return torch.cat(parts, dim=-1)
+        shape = by_row.shape[:-1]
+
+        of_far = by_row[..., self.CLIP :].expand(*shape, far)
+        of_near = by_row[..., :near].flip(-1)
+        of_later = by_row[..., :1].expand(*shape, later)
+        return torch.cat((of_far, of_near, of_later), dim=-1)
 
     def _far_and_near(self, falling: Falling) -> tuple[int, int]:
         """Count the distances that are clipped, and those with a row of their own."""
-        first = int(falling[0])
-        far = max(0, first - self.CLIP + 1)
-        near = min(first + 1, self.CLIP)
+        # The distances largest, ..., 1, 0.
+        count = int(falling[0]) + 1
+        far = max(0, count - self.CLIP)
+        near = min(count, self.CLIP)
         return far, near
 
 
@@ -185,15 +206,19 @@ class TransformerXL(Encoding):
 
     def project_rows(self, distance: Int[Tensor, " rows"]) -> Rows:
         """Return W R for every distance, split into heads."""
-        waves = sinusoid(distance, self.width).to(self.project.weight.dtype)
-        return self.project(waves).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        waves = sinusoid(distance, self.width)
+        waves = waves.to(self.project.weight.dtype)
+        return split_heads(self.project(waves), self.heads)
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         scale = q.shape[-1] ** -0.5
+        q_for_content = ((q + self.u) * scale).to(k.dtype)
+        content = q_for_content @ k.mT
+
         rows = self.rows(distances(at_q, at_k))
-        content = ((q + self.u) * scale).to(k.dtype) @ k.transpose(-1, -2)
-        position = ((q + self.v) * scale).to(k.dtype) @ rows.mT.to(k.dtype)
-        return content + relative_shift(position, len(at_k))
+        q_for_position = ((q + self.v) * scale).to(k.dtype)
+        by_column = q_for_position @ rows.mT.to(k.dtype)
+        return content + relative_shift(by_column, len(at_k))
 
 
 class DebertaLayer(Encoding):
@@ -229,16 +254,20 @@ class DebertaLayer(Encoding):
         distance: Int[Tensor, " rows"],
     ) -> Rows:
         """Return Kr or Qr at every distance, split into heads."""
-        rows = projection(self.table)[distance.clamp(max=len(self.table) - 1)]
-        return rows.unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        last = len(self.table) - 1
+        projected = projection(self.table)
+        rows = projected[distance.clamp(max=last)]
+        return split_heads(rows, self.heads)
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         distance = distances(at_q, at_k)
-        q = q * (3 * q.shape[-1]) ** -0.5
-        scaled_k = k * (3 * k.shape[-1]) ** -0.5
-        content = q @ k.transpose(-1, -2)
+        scale = (3 * q.shape[-1]) ** -0.5
+        q = q * scale
+        scaled_k = k * scale
+        content = q @ k.mT
 
-        by_column = q @ self.key_rows(distance).mT.to(q.dtype)
+        key_rows = self.key_rows(distance)
+        by_column = q @ key_rows.mT.to(q.dtype)
         to_position = relative_shift(by_column, len(at_k))
 
         # The distance is from query to key here, too: the paper prints the reverse, but
@@ -247,6 +276,14 @@ class DebertaLayer(Encoding):
         query_rows = self.query_rows(distance)
         from_position = position_to_content(scaled_k, query_rows, len(at_q))
         return content + to_position + from_position
+
+
+def split_heads(
+    rows: Float[Tensor, "rows features"],
+    heads: int,
+) -> Rows:
+    """Return rows of features as rows of each head."""
+    return rows.unflatten(-1, (heads, -1)).transpose(0, 1)
 
 
 def position_to_content(
@@ -276,8 +313,11 @@ def position_to_content(
     # row that nobody meets.
     padded = pad(rows, (0, 0, 1, spare - 1))
     rows_of_chunks = padded.unfold(1, queries + size, size).flip(-1)
-    shifted = relative_shift(chunked @ rows_of_chunks.to(k.dtype), queries)
-    return shifted.flatten(2, 3)[:, :, :keys].transpose(-1, -2)
+    by_column = chunked @ rows_of_chunks.to(k.dtype)
+
+    by_query = relative_shift(by_column, queries)
+    joined = by_query.flatten(2, 3)
+    return joined[:, :, :keys].transpose(-1, -2)
 
 
 @encoding("deberta")
@@ -302,16 +342,15 @@ class Deberta(Encoding):
         # The paper too has a row for every trained distance.
         self.table = nn.Embedding(trained_len, width)
         inner = heads * head_dim
-        self.to_key = nn.ModuleList(
-            nn.Linear(width, inner, bias=False) for _ in range(layers)
-        )
-        self.to_query = nn.ModuleList(
-            nn.Linear(width, inner, bias=False) for _ in range(layers)
-        )
+        to_key = [nn.Linear(width, inner, bias=False) for _ in range(layers)]
+        to_query = [nn.Linear(width, inner, bias=False) for _ in range(layers)]
+        self.to_key = nn.ModuleList(to_key)
+        self.to_query = nn.ModuleList(to_query)
+
         # A tuple, so that the table is registered once and not again by every layer.
         self._layers = tuple(
-            DebertaLayer(self.table.weight, heads, to_key, to_query)  # type: ignore[arg-type]
-            for to_key, to_query in zip(self.to_key, self.to_query, strict=True)
+            DebertaLayer(self.table.weight, heads, to_key[layer], to_query[layer])
+            for layer in range(layers)
         )
 
     def for_layer(self, layer: int) -> Encoding:

@@ -125,10 +125,10 @@ class Rope(Encoding):
 
     @classmethod
     def constructor(cls) -> Callable[..., Encoding]:
-        return cls.unscaled
+        return cls.build
 
     @classmethod
-    def unscaled(
+    def build(
         cls,
         head_dim: int,
         share: float = 1.0,
@@ -198,7 +198,7 @@ class Decoupled(Encoding):
 
     def __init__(self, head_dim: int, share: float) -> None:
         super().__init__()
-        self.rope = Rope.unscaled(head_dim, share, pairing="interleaved")
+        self.rope = Rope.build(head_dim, share, pairing="interleaved")
 
     def query(self, q: Heads, positions: Positions) -> Heads:
         content, rotary = self._split(q)

@@ -47,24 +47,29 @@ class RoundedRope(Rope):
         if keys is None:
             return super().key(k, positions)
         if keys.before:
-            return super().key(_apply(k, keys.stored), positions)
+            stored = _apply(k, keys.store)
+            return super().key(stored, positions)
 
         # Keys that will be moved down were first stored at higher positions.
         first_positions = positions + keys.moves * keys.step
-        k = _apply(super().key(k, first_positions), keys.stored)
+        rotated = super().key(k, first_positions)
+        stored = _apply(rotated, keys.store)
+
         steps = torch.full_like(positions, keys.step)
         for _ in range(keys.moves):
-            moved = self.mover.rotate_heads(k, steps, sign=-1)
-            k = _apply(moved, keys.stored)
-        return k
+            moved = self.mover.rotate_heads(stored, steps, sign=-1)
+            stored = _apply(moved, keys.store)
+        return stored
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        return round_tensor(super().scores(q, k, at_q, at_k), self.chain.plan.score)
+        scores = super().scores(q, k, at_q, at_k)
+        return round_tensor(scores, self.chain.plan.score)
 
     def rotate_heads(self, x: Heads, positions: Positions, sign: int = 1) -> Heads:
         plan = self.chain.plan
         if _is_exact(plan.rotation) and _is_exact(plan.score):
             return super().rotate_heads(x, positions, sign)
+
         cos, sin = self._look_up(positions)
         sin = sign * sin
 
@@ -89,21 +94,26 @@ class RoundedRope(Rope):
         rotated = torch.stack([rotated_first, rotated_second], pair_dim)
         rotated = rotated.flatten(-2).to(x.dtype)
         rest = x[..., self.rotary_dim :]
-        return round_tensor(torch.cat([rotated, rest], dim=-1), plan.score)
+        whole = torch.cat([rotated, rest], dim=-1)
+        return round_tensor(whole, plan.score)
 
     def _compute(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         first = float(self.rounding.first)
-        angles = self.chain.angles(positions.cpu().numpy() + first).T
+        places = positions.cpu().numpy() + first
+        angles = self.chain.angles(places).T
         factor = self.plan.attention_factor
+
         # An angle beyond the format is infinite; it is refused where it is used.
         with np.errstate(invalid="ignore"):
             cos = np.cos(angles) * factor
             sin = np.sin(angles) * factor
-        return self._round_table(cos, positions), self._round_table(sin, positions)
 
-    def _round_table(self, table: np.ndarray, positions: Tensor) -> Tensor:
-        rounded = torch.from_numpy(round_to(table, self.chain.plan.table))
-        return rounded.float().to(positions.device)
+        device = positions.device
+        return self._round_table(cos, device), self._round_table(sin, device)
+
+    def _round_table(self, table: np.ndarray, device: torch.device) -> Tensor:
+        rounded = round_to(table, self.chain.plan.table)
+        return torch.from_numpy(rounded).float().to(device)
 
     def _look_up(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         cos, sin = super()._look_up(positions)
@@ -122,8 +132,10 @@ def round_tensor(x: Tensor, fmt: FloatFormat) -> Tensor:
     """
     if _is_exact(fmt):
         return x
+
     if fmt.name in NATIVE:
-        return x.to(NATIVE[fmt.name]).to(x.dtype)
+        rounded = x.to(NATIVE[fmt.name])
+        return rounded.to(x.dtype)
     return _apply(x, lambda values: round_to(values, fmt))
 
 
@@ -133,4 +145,5 @@ def _is_exact(fmt: FloatFormat) -> bool:
 
 def _apply(x: Tensor, function: Callable[[np.ndarray], np.ndarray]) -> Tensor:
     """Apply a function of float64 arrays to a tensor."""
-    return torch.from_numpy(function(x.double().cpu().numpy())).to(x)
+    values = x.double().cpu().numpy()
+    return torch.from_numpy(function(values)).to(x)

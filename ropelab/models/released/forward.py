@@ -42,7 +42,7 @@ class ModelShape:
     room: int = 0
 
     @classmethod
-    def of(cls, text: Any, element: int, fused: bool = True) -> "ModelShape":
+    def read_config(cls, text: Any, element: int, fused: bool = True) -> "ModelShape":
         full = full_layers(text)
         heads = full.num_attention_heads
         kv_heads = getattr(full, "num_key_value_heads", None) or heads

@@ -192,7 +192,7 @@ class ReleasedModel:
         """Return the sizes that memory follows from, with the room on a GPU."""
         is_fused = self.lm.config._attn_implementation != "eager"
         element = next(self.lm.parameters()).element_size()
-        shape = ModelShape.of(self.text, element, is_fused)
+        shape = ModelShape.read_config(self.text, element, is_fused)
 
         # In parts a GPU has too little to do; windows make masks of the whole context.
         on_one_gpu = device == "cuda" and not device_map
@@ -390,7 +390,7 @@ class ModelRef:
     @property
     def _shape(self) -> ModelShape:
         text = loading.configuration(Path(self.path)).get_text_config(decoder=True)
-        return ModelShape.of(text, ELEMENTS.get(self.dtype, 4))
+        return ModelShape.read_config(text, ELEMENTS.get(self.dtype, 4))
 
 
 def weight_count(path: Path) -> int:

@@ -68,9 +68,9 @@ def _settings(model: KnownModel, methods: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "base": model.base,
         "head_dim": model.head_dim,
-        "rotary_dim": model.rotated,
+        "rotary_dim": model.rotary_width,
         "trained": model.trained_len,
-        "target": model.promised,
+        "target": model.promised_len,
         "method": method.name,
         "parameters": parameters,
     }

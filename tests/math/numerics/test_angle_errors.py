@@ -40,7 +40,7 @@ def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length)
     for found in worst_by_octave(chain, offset, length):
         part = everything_[:, found.start - offset : found.stop - offset]
         at_place = part[found.pair, found.position - found.start].item()
-        if found.overflowed:
+        if found.overflows:
             assert not np.isfinite(part).all()
             assert not math.isfinite(at_place)
             assert np.isfinite(part[:, : found.position - found.start]).all()
@@ -83,7 +83,7 @@ def test_the_worst_octave_is_the_worst_of_the_range():
 
 def test_float16_positions_overflow_where_the_format_ends():
     found = worst(Chain(parse_cast("position=float16"), rope()), 0, 131072)
-    assert found.overflowed
+    assert found.overflows
     assert found.position == 65520
 
 

@@ -43,7 +43,7 @@ def test_repairing_every_stage_and_rule_gives_the_exact_plan():
 def test_phase_and_stored_keep_what_decides_angles_and_tables():
     plan = parse_cast("all=bfloat16")
     assert (plan.phase.angle, plan.phase.table) == (FORMATS["bfloat16"], EXACT)
-    assert (plan.stored.table, plan.stored.rotation) == (FORMATS["bfloat16"], EXACT)
+    assert (plan.storage.table, plan.storage.rotation) == (FORMATS["bfloat16"], EXACT)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_blocks_of_llama_cpp_are_those_of_gguf(name):
     )
     rows = rows.astype(np.float32)
     expected = gguf.quants.dequantize(gguf.quants.quantize(rows, kind), kind)
-    ours = parse_keys(name).stored(rows.astype(np.float64)[None])[0]
+    ours = parse_keys(name).store(rows.astype(np.float64)[None])[0]
     np.testing.assert_array_equal(ours, expected)
 
 
@@ -39,7 +39,7 @@ def test_float8_is_that_of_another_library_with_one_scale_per_tensor(name, dtype
     for row, keys in enumerate(KEYS):  # documents have nothing to do with each other
         scale = np.abs(keys).max() / largest
         expected[row] = (keys / scale).astype(dtype).astype(np.float64) * scale
-    np.testing.assert_array_equal(parse_keys(name).stored(KEYS), expected)
+    np.testing.assert_array_equal(parse_keys(name).store(KEYS), expected)
 
 
 def naive(keys, bits):
@@ -52,7 +52,7 @@ def test_integers_are_the_nearest_of_equal_steps_by_token_channel_and_group():
     keys = KEYS[0]
     for head, token, feature in ((0, 3, 5), (2, 69, 63), (1, 40, 0)):
         own = naive(keys[head, token], 4)[feature]
-        assert parse_keys("int4").stored(keys)[head, token, feature] == pytest.approx(
+        assert parse_keys("int4").store(keys)[head, token, feature] == pytest.approx(
             own
         )
         own = naive(keys[head, :, feature], 8)[token]
@@ -73,11 +73,11 @@ def test_integers_are_the_nearest_of_equal_steps_by_token_channel_and_group():
 @pytest.mark.parametrize("name", FORMATS)
 def test_more_bits_and_smaller_sets_round_less_and_zeros_stay(name):
     fmt = parse_keys(name)
-    error = np.abs(fmt.stored(KEYS) - KEYS).mean()
+    error = np.abs(fmt.store(KEYS) - KEYS).mean()
     # Seven steps in place of fifteen.
     most = 0.2 * 15 / 7 if name.startswith("int3") else 0.2
     assert 0 < error < most * np.abs(KEYS).mean()
-    assert not fmt.stored(np.zeros((1, 4, 64))).any()
+    assert not fmt.store(np.zeros((1, 4, 64))).any()
     assert parse_keys(fmt.label) == fmt
 
 
@@ -85,7 +85,7 @@ def test_a_hadamard_matrix_spreads_one_large_feature_over_all():
     keys = RANDOM.standard_normal((1, 64, 64))
     keys[..., 7] += 50
     plain, turned = (
-        np.abs(parse_keys(name).stored(keys) - keys)[..., :7].mean()
+        np.abs(parse_keys(name).store(keys) - keys)[..., :7].mean()
         for name in ("int4", "int4(hadamard)")
     )
     assert turned < plain / 3
@@ -99,7 +99,7 @@ def test_heads_that_are_no_whole_blocks_and_unknown_words_are_refused():
     with pytest.raises(
         InputError, match="q4_0 has blocks of 32 features, heads have 80"
     ):
-        parse_keys("q4_0").stored(np.zeros((1, 1, 80)))
+        parse_keys("q4_0").store(np.zeros((1, 1, 80)))
     with pytest.raises(InputError, match="did you mean 'q4_0'"):
         parse_keys("q4")
     with pytest.raises(InputError, match="word in int4"):

@@ -8,7 +8,7 @@ import pytest
 from ropelab.math.numerics.reduction import (
     REDUCTIONS,
     Reduction,
-    halved,
+    halve_period,
     reduce_angles,
     reduced_tables,
     reduction_errors,
@@ -55,7 +55,7 @@ def test_what_each_loses_near_a_position(
 
 def test_errors_are_those_of_the_sines() -> None:
     places = np.arange(1_000_000, 1_000_512, dtype=np.float64)
-    for reduction in (REDUCTIONS[1], halved(REDUCTIONS[1]), REDUCTIONS[2]):
+    for reduction in (REDUCTIONS[1], halve_period(REDUCTIONS[1]), REDUCTIONS[2]):
         cos, sin = reduced_tables(places, reduction)
         off = np.angle((cos + 1j * sin) * np.exp(-1j * places))
         np.testing.assert_allclose(off, reduction_errors(places, reduction), atol=1e-9)

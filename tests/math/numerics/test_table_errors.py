@@ -29,7 +29,7 @@ PLANS = {
 
 def searched(plan: CastPlan, spectrum: Spectrum, offset: int, length: int) -> float:
     octaves = worst_by_octave(Chain(plan.phase, spectrum), offset, length)
-    return worst_table_error(Chain(plan.stored, spectrum), octaves)
+    return worst_table_error(Chain(plan.storage, spectrum), octaves)
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -187,7 +187,7 @@ def test_rope_of_llama() -> None:
     q, k = heads(), heads()
     cos, sin = LlamaRotaryEmbedding(config)(q, POSITIONS[None])
     want_q, want_k = apply_rotary_pos_emb(q, k, cos, sin)
-    ours = Rope.unscaled(HEAD_DIM)
+    ours = Rope.build(HEAD_DIM)
     torch.testing.assert_close(ours.query(q, POSITIONS), want_q)
     torch.testing.assert_close(ours.key(k, POSITIONS), want_k)
 
@@ -197,7 +197,7 @@ def test_interleaved_rope_of_gptj() -> None:
     q = heads()
     angle = POSITIONS[:, None] * 10000.0 ** -(torch.arange(0, HEAD_DIM, 2) / HEAD_DIM)
     want = turn_neighbours(q.transpose(1, 2), angle.sin()[None], angle.cos()[None])
-    got = Rope.unscaled(HEAD_DIM, pairing="interleaved").query(q, POSITIONS)
+    got = Rope.build(HEAD_DIM, pairing="interleaved").query(q, POSITIONS)
     torch.testing.assert_close(got, want.transpose(1, 2))
 
 

@@ -17,8 +17,8 @@ def test_fope_without_weights_and_floor_is_rope() -> None:
     without = Fope(HEAD_DIM, HEADS, trained_len=10**9, sigma=0)
     floor = Fope(HEAD_DIM, HEADS, trained_len=64, sigma=0)
     # 1 and 10000^(-1/3) = 0.046: only the first rotates 2 pi within 64 tokens.
-    fast = Rope.unscaled(HEAD_DIM, fast=1 / 3)
-    for ours, rope in ((without, Rope.unscaled(HEAD_DIM)), (floor, fast)):
+    fast = Rope.build(HEAD_DIM, fast=1 / 3)
+    for ours, rope in ((without, Rope.build(HEAD_DIM)), (floor, fast)):
         assert torch.equal(ours.query(x, positions), rope.query(x, positions))
         assert torch.equal(ours.key(x, positions), rope.key(x, positions))
 

@@ -89,7 +89,7 @@ def test_keys_are_stored_after_the_rotation_or_before_it(before):
     encoding, plain = RoundedRope(rope(), Rounding("q4_0", keys=keys), 1e4), rope()
 
     def stored(x: torch.Tensor) -> torch.Tensor:
-        return torch.from_numpy(keys.stored(x.double().numpy())).float()
+        return torch.from_numpy(keys.store(x.double().numpy())).float()
 
     x = heads()
     expected = (

@@ -89,7 +89,7 @@ def test_keys_are_rounded_as_if_transformers_stored_them_so(llama, name, monkeyp
     keys, plain = parse_keys(name), modeling_llama.apply_rotary_pos_emb
 
     def stored(k):
-        return torch.from_numpy(keys.stored(k.double().numpy())).float()
+        return torch.from_numpy(keys.store(k.double().numpy())).float()
 
     def rotated(q, k, cos, sin, **more):
         if keys.before:
@@ -115,7 +115,7 @@ def test_keys_are_moved_as_if_transformers_stored_and_rotated_them_again(
     def turned(k, at):
         angles = (at[:, None] * inv_freq).repeat(1, 2)[None]
         k = plain(k, k, angles.cos().float(), angles.sin().float())[1]
-        return torch.from_numpy(keys.stored(k.double().numpy())).float()
+        return torch.from_numpy(keys.store(k.double().numpy())).float()
 
     def rotated(q, k, cos, sin, **more):
         at = torch.arange(k.shape[2]).double()
