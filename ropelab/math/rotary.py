@@ -1,5 +1,4 @@
-"""The rotation of queries and keys: its angles, which features form a pair, which axis
-it reads.
+"""The rotation of queries and keys: its angles, pairs of features, and axes.
 
 Convention: at position m a pair (x1, x2) becomes ``(x1 cos(m theta) - x2 sin(m theta),
 x1 sin(m theta) + x2 cos(m theta))``, the product of x1 + i x2 and exp(+i m theta)
@@ -29,8 +28,9 @@ def cos_sin(
     positions: Shaped[np.ndarray, " tokens"],
     plan: RopePlan,
 ) -> tuple[Float[np.ndarray, "tokens pairs"], Float[np.ndarray, "tokens pairs"]]:
-    """Return cos(m theta_i) and sin(m theta_i) in float64, without
-    ``plan.attention_factor``.
+    """Return cos(m theta_i) and sin(m theta_i) in float64.
+
+    ``plan.attention_factor`` is left out.
     """
     # Integer positions are exact up to 2^53; the angle's relative error is about 2^-52.
     angle = positions.astype(np.float64)[:, None] * plan.inv_freq
@@ -43,15 +43,16 @@ def axis_names(axes: int) -> tuple[str, ...]:
     >>> axis_names(2), axis_names(4)
     (('height', 'width'), ('axis 0', 'axis 1', 'axis 2', 'axis 3'))
     """
-    return AXES.get(axes) or tuple(f"axis {axis}" for axis in range(axes))
+    if axes in AXES:
+        return AXES[axes]
+    return tuple(f"axis {axis}" for axis in range(axes))
 
 
 def axis_of_pairs(
     layout: Layout,
     sections: Sequence[int],
 ) -> Int[NDArray[np.int_], " pairs"]:
-    """Return the index of the axis that each pair reads, fastest pair of the head
-    first.
+    """Return the index of the axis that each pair reads, the head's fastest pair first.
 
     ``sections`` counts the pairs per axis. In "mrope_interleaved", axis a of n gets the
     pairs a, a + n, a + 2 n, ... up to its number of pairs, and the first axis all that
@@ -62,11 +63,14 @@ def axis_of_pairs(
     >>> axis_of_pairs("mrope_interleaved", (3, 1, 2)).tolist()
     [0, 1, 2, 0, 0, 2]
     """
+    axes = len(sections)
     if layout != "mrope_interleaved":
         # Axial layouts have runs too: they differ from mrope in their frequencies.
-        return np.repeat(np.arange(len(sections)), sections)
+        return np.repeat(np.arange(axes), sections)
+
     # Zeros: the first axis keeps every pair that no other axis takes.
-    axis = np.zeros(sum(sections), dtype=int)
-    for other in range(1, len(sections)):
-        axis[other : sections[other] * len(sections) : len(sections)] = other
-    return axis
+    axis_of = np.zeros(sum(sections), dtype=int)
+    for axis in range(1, axes):
+        stop = sections[axis] * axes
+        axis_of[axis:stop:axes] = axis
+    return axis_of

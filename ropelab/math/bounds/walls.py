@@ -1,5 +1,4 @@
-"""Neighbouring positions with equal codes, kernel by kernel: is there a wall at a base
-of 1/eps?
+"""Neighbouring positions with equal codes: is there a wall at a base of 1/eps?
 
 Liu 2026 (arXiv:2602.10959, from summaries) bounds the base by 1/eps of the number
 format, 8.4e6 in float32: beyond it the slowest pair would no longer tell a position
@@ -21,11 +20,18 @@ from ropelab.math.numerics.formats import round_to, spacing
 # 16M tokens: from here on float32 no longer holds every position.
 UP_TO = 1 << 24
 BLOCK = 1 << 16
+# Columns of `walls` that hold positions or nothing.
+POSITIONS = (
+    "first_equal_pair_position",
+    "proved_below_position",
+    "first_equal_code_position",
+)
 
 
 def proved_below(plan: CastPlan) -> int:
-    """Return a position below which no base makes neighbours equal in any pair; 0: not
-    proved.
+    """Return a position below which neighbours differ in every pair, at any base.
+
+    0: nothing is proved.
     """
     # Let t be the smaller precision of angle and table, x = m theta and y = x + theta.
     # For m + 1 <= 2^(t-3) the spacing s at y is at most 2^(1-t) y <= theta / 4, so the
@@ -37,39 +43,45 @@ def proved_below(plan: CastPlan) -> int:
     if plan.angles != "product" or plan.inv_freq.exponent_bits < 8:
         return 0
     precision = min(plan.angle.precision, plan.table.precision)
-    return 2 ** min(max(precision - 3, 0), plan.position.precision)
+    bits = max(precision - 3, 0)
+    bits = min(bits, plan.position.precision)
+    return 2**bits
 
 
 @cache  # some codes differ only in what comes after the table
 @np.errstate(invalid="ignore", over="ignore")
 def first_equal(plan: CastPlan, base: float, rotary_dim: int, stop: int) -> int | None:
-    """Return the first position that stores the cosine and sine of the slowest pair as
-    the next.
+    """Return the first position whose code the next one has too, in the slowest pair.
+
+    The code is the stored cosine and sine. None: not below ``stop``.
     """
     chain = chain_of(plan, base, rotary_dim)
-    for low, high in blocks(min(max(proved_below(plan) - 1, 0), stop), stop, BLOCK):
-        angles = chain.angles(span(low, high + 1), slice(-1, None))[0]
+    slowest = slice(-1, None)
+    start = max(proved_below(plan) - 1, 0)
+    start = min(start, stop)
+
+    for low, high in blocks(start, stop, BLOCK):
+        angles = chain.angles(span(low, high + 1), slowest)[0]
+        here = angles[:-1]
+        there = angles[1:]
         # Angles further apart than two spacings have two roundings, as above; most are.
-        near = np.flatnonzero(
-            angles[1:] <= angles[:-1] + 2 * spacing(angles[1:], plan.table)
-        )
+        near = np.flatnonzero(there <= here + 2 * spacing(there, plan.table))
 
         equal = np.ones(near.size, dtype=bool)
         for wave in (np.cos, np.sin):
-            here, there = (
-                round_to(wave(angles[at]), plan.table) for at in (near, near + 1)
-            )
-            equal &= here == there
+            stored_here = round_to(wave(here[near]), plan.table)
+            stored_there = round_to(wave(there[near]), plan.table)
+            equal &= stored_here == stored_there
 
         if equal.any():
-            return low + int(near[equal.argmax()])
+            first = equal.argmax()
+            return low + int(near[first])
     return None
 
 
 def chain_of(plan: CastPlan, base: float, rotary_dim: int) -> Chain:
-    return Chain(
-        plan, Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
-    )
+    inv_freq = inverse_frequencies(rotary_dim, base)
+    return Chain(plan, Spectrum(inv_freq, base, rotary_dim))
 
 
 def walls(
@@ -77,25 +89,34 @@ def walls(
     bases: Sequence[float],
     rotary_dim: int,
 ) -> pd.DataFrame:
-    """Tabulate, per code and base, where the slowest pair and the whole code lose
-    neighbours.
+    """Tabulate where the slowest pair and the whole code lose neighbours.
 
-    Missing: not in 16M tokens. ``proved_below_position`` holds for every base and every
-    pair.
+    A row per code and base. Missing: not in 16M tokens. ``proved_below_position`` holds
+    for every base and every pair.
     """
     rows = []
     for name, plan in plans.items():
         # Pair 0 has the angle m, so the whole code is lost with the position itself,
         # not before.
-        whole = 2**plan.position.precision
+        first_equal_code: int | None = 2**plan.position.precision
+        if first_equal_code >= UP_TO:
+            first_equal_code = None
+
         for base in bases:
-            pair = first_equal(plan.storage, base, rotary_dim, UP_TO)
-            rows.append(
-                (name, base, pair, proved_below(plan), whole if whole < UP_TO else None)
-            )
-    columns = ["code", "base", "first_equal_pair_position", "proved_below_position"]
-    table = pd.DataFrame(rows, columns=[*columns, "first_equal_code_position"])
-    return table.astype(dict.fromkeys(table.columns[2:], "Int64"))
+            row = {
+                "code": name,
+                "base": base,
+                "first_equal_pair_position": first_equal(
+                    plan.storage, base, rotary_dim, UP_TO
+                ),
+                "proved_below_position": proved_below(plan),
+                "first_equal_code_position": first_equal_code,
+            }
+            rows.append(row)
+
+    columns = ["code", "base", *POSITIONS]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.astype(dict.fromkeys(POSITIONS, "Int64"))
 
 
 def first_wrong_step(
@@ -104,12 +125,19 @@ def first_wrong_step(
     tolerance_rad: float,
     stop: int,
 ) -> int | None:
-    """Return the first position off by more where each token adds theta to its angle in
-    float32.
+    """Return the first position off by more than the tolerance, or None.
+
+    In this code each token adds theta to its angle, in float32.
     """
     theta = inverse_frequencies(rotary_dim, base)[:, None]
-    steps = np.broadcast_to(theta.astype(np.float32), (len(theta), stop))
+    exact = theta * np.arange(1, stop + 1)
+
+    steps = np.broadcast_to(theta.astype(np.float32), exact.shape)
     # Sums one after the other, each rounded; `sum` would add in pairs.
-    off = np.abs(np.add.accumulate(steps, axis=1) - theta * np.arange(1, stop + 1))
-    beyond = np.flatnonzero((off > tolerance_rad).any(0))
-    return int(beyond[0]) + 1 if beyond.size else None
+    angles = np.add.accumulate(steps, axis=1)
+
+    errors = np.abs(angles - exact)
+    beyond = np.flatnonzero((errors > tolerance_rad).any(0))
+    if not beyond.size:
+        return None
+    return int(beyond[0]) + 1

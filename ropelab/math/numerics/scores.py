@@ -1,5 +1,4 @@
-"""Attention scores: their errors under a cast plan, and how much they change over one
-token.
+"""Attention scores: their errors under a cast plan, and their change over one token.
 
 Queries and keys are standard normal, rounded to bfloat16, as real activations are;
 `aligned` draws use one vector for both. A score at distance D is sum_i (a_i cos(D
@@ -33,27 +32,23 @@ Scores = Float[np.ndarray, "draws distances"]
 
 
 def sample_positions(offset: int, length: int, samples: int) -> Positions:
-    """Return evenly spaced whole positions, the first and the last among them; all, if
-    few.
-    """
+    """Return evenly spaced whole positions with the first and the last; all, if few."""
     if length <= samples:
         return span(offset, offset + length)
-    return np.unique(np.round(np.linspace(0, length - 1, samples))) + offset
+    places = np.linspace(0, length - 1, samples)
+    return np.unique(np.round(places)) + offset
 
 
 def earlier_keys(queries: Positions, offset: int, seed: int) -> Positions:
-    """Return a key before every query, at a distance log-uniform from 1 to the
-    largest.
-    """
+    """Return a key before every query, at a distance log-uniform up to the largest."""
     share = np.random.default_rng(seed).random(queries.shape)
     farthest = np.maximum(queries - offset, 1)
-    return np.maximum(queries - np.round(farthest**share), offset)
+    distance = np.round(farthest**share)
+    return np.maximum(queries - distance, offset)
 
 
 class Draws(NamedTuple):
-    """Queries and keys: features (x1, x2) of every pair, unrotated, [draws, pairs,
-    1].
-    """
+    """Unrotated queries and keys: features (x1, x2) of every pair, [draws, pairs, 1]."""
 
     query: Features
     key: Features
@@ -63,7 +58,9 @@ def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
     """Return `count` random queries and keys."""
     features = np.random.default_rng(seed).standard_normal((4, count, pairs, 1))
     a, b, c, d = round_to(features, FORMATS["bfloat16"])
-    return Draws((a, b), (a, b) if alignment == "aligned" else (c, d))
+    if alignment == "aligned":
+        return Draws(query=(a, b), key=(a, b))
+    return Draws(query=(a, b), key=(c, d))
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -73,15 +70,16 @@ def scores(
     query_positions: Positions,
     key_positions: Positions,
 ) -> Float[np.ndarray, "draws n"]:
-    """Return the scores of every drawn query at its position and its key at the
-    other.
-    """
+    """Return the scores of every drawn query and key, each at its own positions."""
     # Products and sums of the rotation are rounded to the plan's `rotation`; the
     # rotated vectors and the score, divided by sqrt(d), to its `score`.
-    query = _rotate(chain, draws.query, query_positions)
-    key = _rotate(chain, draws.key, key_positions)
-    product = (query[0] * key[0] + query[1] * key[1]).sum(1)
-    return round_to(product / math.sqrt(2 * chain.spectrum.pairs), chain.plan.score)
+    q1, q2 = _rotate(chain, draws.query, query_positions)
+    k1, k2 = _rotate(chain, draws.key, key_positions)
+    product = (q1 * k1 + q2 * k2).sum(1)
+
+    head_dim = 2 * chain.spectrum.pairs
+    score = product / math.sqrt(head_dim)
+    return round_to(score, chain.plan.score)
 
 
 def _rotate(
@@ -93,12 +91,15 @@ def _rotate(
     first, second = features
     inner = chain.plan.rotation
     outer = chain.plan.score
-    rotated = (
-        round_to(first * cos, inner) - round_to(second * sin, inner),
-        round_to(first * sin, inner) + round_to(second * cos, inner),
-    )
-    one, two = (round_to(round_to(part, inner), outer) for part in rotated)
-    return one, two
+
+    def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return round_to(a * b, inner)
+
+    rotated_first = product(first, cos) - product(second, sin)
+    rotated_second = product(first, sin) + product(second, cos)
+    rotated_first = round_to(rotated_first, inner)
+    rotated_second = round_to(rotated_second, inner)
+    return round_to(rotated_first, outer), round_to(rotated_second, outer)
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -109,15 +110,18 @@ def shift_errors(
     deltas: Float[np.ndarray, " deltas"],
     shifts: Float[np.ndarray, " shifts"],
 ) -> Float[np.ndarray, "shifts draws deltas"]:
-    """Return score(m + shift, n + shift) - score(m, n) for n = start and m = start +
-    delta.
+    """Return score(m + shift, n + shift) - score(m, n).
+
+    The key is at n = start, the query at m = start + delta. Exactly 0 but for rounding.
     """
-    # Exactly 0 but for rounding.
     places = start + np.concatenate(([0.0], shifts))
     keys = np.repeat(places[:, None], deltas.size, axis=1)
-    rows = scores(chain, draws, (keys + deltas).ravel(), keys.ravel())
-    table = rows.reshape(rows.shape[0], *keys.shape).swapaxes(0, 1)
-    return table[1:] - table[:1]
+    queries = keys + deltas
+
+    rows = scores(chain, draws, queries.ravel(), keys.ravel())
+    table = rows.reshape(rows.shape[0], *keys.shape)
+    by_shift = table.swapaxes(0, 1)
+    return by_shift[1:] - by_shift[:1]
 
 
 def score_steps(
@@ -128,13 +132,16 @@ def score_steps(
     """Return the exact scores at distance delta and at delta + 1."""
     exact = Chain(CastPlan(), spectrum)
     zero = np.zeros_like(deltas)
-    return scores(exact, draws, deltas, zero), scores(exact, draws, deltas + 1, zero)
+    here = scores(exact, draws, deltas, zero)
+    further = scores(exact, draws, deltas + 1, zero)
+    return here, further
 
 
 @np.errstate(invalid="ignore", over="ignore")
 def rms_error(rounded: Scores, exact: Scores) -> float:
     """Return the RMS error; nan: overflow."""
-    return float(np.sqrt(np.mean((rounded - exact) ** 2)))
+    squares = (rounded - exact) ** 2
+    return float(np.sqrt(np.mean(squares)))
 
 
 def score_margins(
@@ -144,10 +151,9 @@ def score_margins(
     count: int,
     seed: int,
 ) -> "pd.DataFrame":
-    """Return the changes of scores from each distance (tokens) to the next, a row per
-    format.
+    """Return how scores change from each distance (tokens) to the next.
 
-    Vectors are `aligned` (the query is the key); `aligned at 0` (so, from distance 0 to
+    There is a row per kind of vectors and format. Vectors are `aligned` (the query is the key); `aligned at 0` (so, from distance 0 to
     1); `random`; `largest`: the two vectors of length sqrt(d) whose score changes most.
     ``score_step``: nats, the root mean square over standard normal vectors and the
     distances, exactly; ``rounding``: half the format's spacing at the root mean square
@@ -231,20 +237,22 @@ def score_and_step(
     draws: Draws,
     distances: Float[np.ndarray, " distances"],
 ) -> tuple[Scores, Scores]:
-    """Return the exact scores at some distances, and their changes one token
-    further.
-    """
-    (q1, q2) = draws.query
-    (k1, k2) = draws.key
+    """Return exact scores at some distances, and their changes one token further."""
+    q1, q2 = draws.query
+    k1, k2 = draws.key
     dot = q1 * k1 + q2 * k2
     cross = q1 * k2 - q2 * k1
     theta = inv_freq[:, None]
-    angle = theta * distances
-    middle = theta * (distances + 0.5)
     width = math.sqrt(2 * len(inv_freq))
-    score = (dot * np.cos(angle) + cross * np.sin(angle)).sum(1) / width
+
+    angle = theta * distances
+    products = dot * np.cos(angle) + cross * np.sin(angle)
+    score = products.sum(1) / width
+
+    middle = theta * (distances + 0.5)
     turn = cross * np.cos(middle) - dot * np.sin(middle)
-    return score, (2 * np.sin(theta / 2) * turn).sum(1) / width
+    changes = 2 * np.sin(theta / 2) * turn
+    return score, changes.sum(1) / width
 
 
 def typical_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:
@@ -254,7 +262,8 @@ def typical_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:
     variance 2 and are uncorrelated. Scores themselves have deviation 1, whatever the
     number of pairs.
     """
-    return math.sqrt(float((4 * np.sin(inv_freq / 2) ** 2).mean()))
+    squares = 4 * np.sin(inv_freq / 2) ** 2
+    return math.sqrt(float(squares.mean()))
 
 
 def aligned_step_and_score(
@@ -281,7 +290,7 @@ def aligned_step_and_score(
 
 
 def largest_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:
-    """Return the largest change of a score of two vectors of length sqrt(d) over one
-    token.
-    """
-    return math.sqrt(2 * len(inv_freq)) * float(np.abs(2 * np.sin(inv_freq / 2)).max())
+    """Return the largest change over one token, for two vectors of length sqrt(d)."""
+    chords = np.abs(2 * np.sin(inv_freq / 2))
+    width = math.sqrt(2 * len(inv_freq))
+    return width * float(chords.max())

@@ -65,7 +65,8 @@ class Spreads:
     @property
     def overflows(self) -> bool:
         last = self.offset + self.length - 1
-        return not np.isfinite(self.stored.angles(span(last, last + 1))).all()
+        angles = self.stored.angles(span(last, last + 1))
+        return not np.isfinite(angles).all()
 
     def overall(self) -> Interval:
         """Return the root mean square over distances, with an interval where drawn.
@@ -88,40 +89,42 @@ class Spreads:
                 added.n,
             )
 
-        ends = (variance.value, variance.low, variance.high)
-        value, low, high = (math.sqrt(max(0.0, end)) for end in ends)
-        return Interval(value, low, high, variance.n)
+        return _take_roots(variance)
 
     def at_distance(self, distance: int) -> Interval:
-        """Return the spread at one distance; what is rounded after the table is left
-        out.
+        """Return the spread at one distance.
+
+        What is rounded after the table is left out.
         """
         if self.overflows:
             return Interval(math.nan, math.nan, math.nan, 0)
         if self.chain.plan.consistent:
             return _exactly(0.0)
         if self.length <= WHOLE:
-            return _exactly(math.sqrt(self._every_distance()[distance - 1]))
+            variance = self._every_distance()[distance - 1]
+            return _exactly(math.sqrt(variance))
+
         random = np.random.default_rng((self.seed, distance))
         places = self._draw_places(random, distance, PLACES_AT)
-        parts = mean_interval(self._squares(places, distance).mean(0))
-        value, low, high = (
-            math.sqrt(max(0.0, end)) for end in (parts.value, parts.low, parts.high)
-        )
-        return Interval(value, low, high, parts.n)
+        squares = self._squares(places, distance)
+        return _take_roots(mean_interval(squares.mean(0)))
 
     def _stored_variance(self) -> Interval:
         if self.chain.plan.consistent:
             return _exactly(0.0)
         if self.length <= WHOLE:
             return _exactly(float(self._every_distance().mean()))
-        random = np.random.default_rng(self.seed)
+
         # One distance in each of as many equal parts.
+        random = np.random.default_rng(self.seed)
         shares = (np.arange(DISTANCES) + random.random(DISTANCES)) / DISTANCES
+        distances = 1 + np.floor(shares * self.farthest)
+
         variances = []
-        for distance in (1 + np.floor(shares * self.farthest)).astype(int).tolist():
+        for distance in distances.astype(int).tolist():
             places = self._draw_places(random, distance, PLACES)
-            variances.append(self._squares(places, distance).mean())
+            squares = self._squares(places, distance)
+            variances.append(squares.mean())
         return mean_interval(np.array(variances))
 
     def _draw_places(
@@ -139,13 +142,14 @@ class Spreads:
         keys: Positions,
         distance: int,
     ) -> Float[np.ndarray, "pairs places"]:
-        """Return squared deviations from the mean, made so that their mean is
-        unbiased.
-        """
-        turned = self._table(keys + distance) * self._table(keys).conj()
-        deviations = turned - turned.mean(1, keepdims=True)
+        """Return squared deviations from the mean, whose own mean is unbiased."""
+        queries = keys + distance
+        rotations = self._table(queries) * self._table(keys).conj()
+        deviations = rotations - rotations.mean(1, keepdims=True)
+        squares = deviations.real**2 + deviations.imag**2
+
         freedom = keys.size / (keys.size - 1)
-        return freedom * (deviations.real**2 + deviations.imag**2)
+        return freedom * squares
 
     def _table(self, positions: Positions) -> np.ndarray:
         cos, sin = self.stored.table(positions)
@@ -177,14 +181,16 @@ class Spreads:
 
             means = _window_sums(slip, distances).sum(0) / counts
             together = _correlation(slip, size, self.farthest)
-            sums = _window_sums(squares, distances).sum(0) - 2 * together.real
+            sums = _window_sums(squares, distances).sum(0)
+            sums -= 2 * together.real
             if self.chain.plan.table.precision < 53:
                 # |z|^2 - 1, which is 0 but for rounded tables
                 excess = 2 * slip.real + squares
                 sums += _correlation(excess, size, self.farthest).real
 
             offset = means + together / counts
-            total += sums / counts - np.abs(offset) ** 2
+            variance = sums / counts - np.abs(offset) ** 2
+            total += variance
         self._variances = np.maximum(total / self.chain.spectrum.pairs, 0.0)
         return self._variances
 
@@ -198,9 +204,12 @@ class Spreads:
         if table.precision < 53:
             cos = np.cos(angles)
             sin = np.sin(angles)
-            moved = (round_to(cos, table) - cos) + 1j * (round_to(sin, table) - sin)
-            moved *= cos - 1j * sin
-            slip += moved + moved * slip
+            cos_error = round_to(cos, table) - cos
+            sin_error = round_to(sin, table) - sin
+            rounding = cos_error + 1j * sin_error
+            # The rounding is rotated back as z is.
+            rounding *= cos - 1j * sin
+            slip += rounding + rounding * slip
         return slip
 
     def _reference(self) -> Float[np.ndarray, " pairs"]:
@@ -218,8 +227,9 @@ class Spreads:
 
     def _error_of_one_place(self) -> float:
         distances = np.arange(1, self.farthest + 1)
-        right = np.cos(np.outer(self.chain.spectrum.inv_freq, distances))
-        return math.sqrt(float((2 - 2 * right).mean()))
+        angles = np.outer(self.chain.spectrum.inv_freq, distances)
+        squares = 2 - 2 * np.cos(angles)
+        return math.sqrt(float(squares.mean()))
 
     @np.errstate(invalid="ignore", over="ignore")
     def _variance_after_table(self) -> Interval:
@@ -235,12 +245,11 @@ class Spreads:
             distance = min(distance, self.length - 1)
             keys = self._draw_places(random, distance, DRAWN_PLACES)
 
-            both = (
-                scores(chain, vectors, keys + distance, keys).var(axis=1, ddof=1)
-                for chain in (self.chain, self.stored)
-            )
-            rounded, before = both
-            added.append(float((rounded - before).mean()))
+            queries = keys + distance
+            before = scores(self.stored, vectors, queries, keys)
+            rounded = scores(self.chain, vectors, queries, keys)
+            difference = rounded.var(axis=1, ddof=1) - before.var(axis=1, ddof=1)
+            added.append(float(difference.mean()))
         return mean_interval(np.array(added))
 
 
@@ -248,15 +257,28 @@ def _exactly(value: float) -> Interval:
     return Interval(value, value, value, 0)
 
 
+def _take_roots(variance: Interval) -> Interval:
+    """Return the deviation of a variance, whose estimate can fall below 0."""
+    return Interval(
+        math.sqrt(max(0.0, variance.value)),
+        math.sqrt(max(0.0, variance.low)),
+        math.sqrt(max(0.0, variance.high)),
+        variance.n,
+    )
+
+
 def _fast_size(least: int) -> int:
-    """Return a size of quick Fourier transforms: 7 or 8 times a power of two."""
+    """Return a size of quick Fourier transforms: 5 to 8 times a power of two."""
     power = 1 << max(0, (least - 1).bit_length() - 3)
-    return next(count * power for count in (5, 6, 7, 8) if count * power >= least)
+    sizes = (5 * power, 6 * power, 7 * power, 8 * power)
+    return next(size for size in sizes if size >= least)
 
 
 def _window_sums(values: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """Return the sums over queries (from each distance on) and over keys (up to it from
-    the end); those of keys conjugated.
+    """Return the sums over queries and over keys at each distance.
+
+    Queries begin at the distance, keys end as far from the end; the sums of keys are
+    conjugated.
     """
     sums = np.concatenate(([0], np.cumsum(values)))
     of_queries = sums[-1] - sums[distances]

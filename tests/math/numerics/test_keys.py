@@ -56,16 +56,16 @@ def test_integers_are_the_nearest_of_equal_steps_by_token_channel_and_group():
             own
         )
         own = naive(keys[head, :, feature], 8)[token]
-        assert parse_keys("int8(channel)").stored(keys)[
+        assert parse_keys("int8(channel)").store(keys)[
             head, token, feature
         ] == pytest.approx(own)
         own = naive(keys[head, :, feature], 3)[token]
-        assert parse_keys("int3(channel)").stored(keys)[
+        assert parse_keys("int3(channel)").store(keys)[
             head, token, feature
         ] == pytest.approx(own)
         first = token // 32 * 32
         own = naive(keys[head, first : first + 32, feature], 4)[token - first]
-        assert parse_keys("int4(group)").stored(keys)[
+        assert parse_keys("int4(group)").store(keys)[
             head, token, feature
         ] == pytest.approx(own)
 
@@ -90,9 +90,7 @@ def test_a_hadamard_matrix_spreads_one_large_feature_over_all():
     )
     assert turned < plain / 3
     # Without rounding to speak of, it is undone.
-    np.testing.assert_allclose(
-        parse_keys("int8(hadamard)").stored(keys), keys, atol=0.2
-    )
+    np.testing.assert_allclose(parse_keys("int8(hadamard)").store(keys), keys, atol=0.2)
 
 
 def test_heads_that_are_no_whole_blocks_and_unknown_words_are_refused():
