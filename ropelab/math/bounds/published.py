@@ -1,5 +1,6 @@
-"""Published least bases and the exact ones: Men et al. 2024 (arXiv:2405.14591), Su
-2024.
+"""Published least bases and the exact ones.
+
+Men et al. 2024 (arXiv:2405.14591) and Su 2024 (kexue.fm) published some.
 """
 
 import math
@@ -21,6 +22,16 @@ DIGITS = 2
 # The power law of arXiv:2405.14591, figure 1: base = factor * context^exponent.
 FIT_FACTOR = 0.0424
 FIT_EXPONENT = 1.628
+COLUMNS = [
+    "context_tokens",
+    "exact_base",
+    "paper_base",
+    "times_exact",
+    "verdict",
+    "paper_fails_at_tokens",
+    "su_base",
+    "su_verdict",
+]
 
 
 def men_fit(context: int) -> float:
@@ -29,42 +40,50 @@ def men_fit(context: int) -> float:
 
 
 def judge(bound: pd.DataFrame) -> pd.DataFrame:
-    """Compare the published bases with the exact ones, a row per context that both
-    have.
-    """
-    exact = exact_bases(bound)
+    """Compare the published bases with the exact ones, at each context with both."""
+    bases = exact_bases(bound)
     similarity = Similarity.of_head(HEAD_DIM)
     rows = []
 
     for context, men, su in zip(CONTEXTS, MEN, SU, strict=True):
-        if context not in exact:
+        if context not in bases:
             continue
 
+        exact = bases[context]
         # A base above the exact one can still fail, in a gap between windows.
-        fails = first_negative(similarity, men, context)
-        failing = math.nan if fails is None else float(fails)
-        ratio = men / exact[context]
-        verdict = _compare(exact[context], men)
-        su_verdict = _compare(exact[context], su)
-        rows.append(
-            (context, exact[context], men, ratio, verdict, failing, su, su_verdict)
-        )
-
-    columns = ["context_tokens", "exact_base", "paper_base", "times_exact", "verdict"]
-    columns += ["paper_fails_at_tokens", "su_base", "su_verdict"]
-    return pd.DataFrame(rows, columns=columns)
+        fails_at = first_negative(similarity, men, context)
+        row = {
+            "context_tokens": context,
+            "exact_base": exact,
+            "paper_base": men,
+            "times_exact": men / exact,
+            "verdict": _compare(exact, men),
+            "paper_fails_at_tokens": math.nan if fails_at is None else float(fails_at),
+            "su_base": su,
+            "su_verdict": _compare(exact, su),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
-    """Map contexts, ascending, to the exact base of fully rotated heads of HEAD_DIM
-    features.
+    """Map contexts, ascending, to exact bases.
+
+    They are those of heads of HEAD_DIM features that all rotate.
     """
-    whole = (bound["head_dim"] == HEAD_DIM) & (2 * bound["rotating_pairs"] == HEAD_DIM)
-    table = bound[whole].drop_duplicates("context_tokens").sort_values("context_tokens")
-    pairs = zip(table["context_tokens"], table["smallest_admissible_base"], strict=True)
-    return {int(context): float(base) for context, base in pairs}
+    is_wide = bound["head_dim"] == HEAD_DIM
+    is_whole = 2 * bound["rotating_pairs"] == HEAD_DIM
+    table = bound[is_wide & is_whole]
+    table = table.drop_duplicates("context_tokens").sort_values("context_tokens")
+
+    contexts = table["context_tokens"].astype(int)
+    bases = table["smallest_admissible_base"].astype(float)
+    return dict(zip(contexts.tolist(), bases.tolist(), strict=True))
 
 
 def _compare(exact: float, printed: float) -> str:
-    # By way of text, which gives the same float64 as the literals above.
-    return "agrees" if float(f"{exact:.{DIGITS - 1}e}") == printed else "loose"
+    # The text gives the same float64 as the literals above.
+    rounded = float(f"{exact:.{DIGITS - 1}e}")
+    if rounded == printed:
+        return "agrees"
+    return "loose"

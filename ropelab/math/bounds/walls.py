@@ -98,9 +98,7 @@ def walls(
     for name, plan in plans.items():
         # Pair 0 has the angle m, so the whole code is lost with the position itself,
         # not before.
-        first_equal_code: int | None = 2**plan.position.precision
-        if first_equal_code >= UP_TO:
-            first_equal_code = None
+        whole: int = 2**plan.position.precision
 
         for base in bases:
             row = {
@@ -110,7 +108,7 @@ def walls(
                     plan.storage, base, rotary_dim, UP_TO
                 ),
                 "proved_below_position": proved_below(plan),
-                "first_equal_code_position": first_equal_code,
+                "first_equal_code_position": whole if whole < UP_TO else None,
             }
             rows.append(row)
 

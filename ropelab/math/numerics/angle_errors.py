@@ -1,5 +1,4 @@
-"""The worst errors of angles and tables over a range of positions, without visiting
-most of them.
+"""The worst errors of angles and tables over positions, few of which are visited.
 
 The rounding of m * theta_i has no closed form, but a bound that grows with m (half a
 last place per rounding). So blocks of positions are visited from the far end, the pair
@@ -51,27 +50,27 @@ class Worst:
 @np.errstate(invalid="ignore")
 def wrap_angle(error: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """Return |error| as an angle on the circle, in [0, pi]; changes its argument."""
-    turns = error * (1 / (2 * math.pi))
-    np.rint(turns, out=turns)
-    turns *= 2 * math.pi
-    error -= turns
+    whole_turns = error * (1 / (2 * math.pi))
+    np.rint(whole_turns, out=whole_turns)
+    whole_turns *= 2 * math.pi
+    error -= whole_turns
     return np.abs(error, out=error)
 
 
 def worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
-    """Return the worst error in each octave [2^k, 2^(k+1)) of offset .. offset + length
-    - 1.
-    """
+    """Return the worst error in each octave [2^k, 2^(k+1)) of a range of positions."""
     limit = first_overflow(chain, offset, length)
-    ranges = list(octaves(offset, offset + length))
-    lost = [o for o in ranges if limit is not None and limit < o[1]]
-    near = [o for o in ranges if o[1] <= NEAR and o not in lost]
-    far = [o for o in ranges if o not in near and o not in lost]
-    return [
-        *_visit(chain, near),
-        *(_search_stretches(chain, *octave) for octave in far),
-        *(_report_overflow(chain, *octave, limit or 0) for octave in lost),
-    ]
+    near = []
+    far = []
+    lost = []
+    for start, stop in octaves(offset, offset + length):
+        if limit is not None and limit < stop:
+            lost.append(_report_overflow(chain, start, stop, limit))
+        elif stop <= NEAR:
+            near.append((start, stop))
+        else:
+            far.append(_search_stretches(chain, start, stop))
+    return [*_visit(chain, near), *far, *lost]
 
 
 def worst(chain: Chain, offset: int, length: int) -> Worst:
@@ -83,74 +82,84 @@ def worst(chain: Chain, offset: int, length: int) -> Worst:
 
 def first_beyond(
     chain: Chain,
-    found: Iterable[Worst],
+    ranges: Iterable[Worst],
     tolerance_rad: float,
 ) -> int | None:
-    """Return the first position of some ranges with an error beyond the tolerance, or
-    overflow.
+    """Return the first position with an error beyond the tolerance, or overflow.
+
+    Some ranges of positions are searched, whose worst errors are known.
     """
-    for octave in found:
-        if octave.error_rad <= tolerance_rad:
+    size = BLOCK // chain.spectrum.pairs
+    for each in ranges:
+        if each.error_rad <= tolerance_rad:
             continue
-        for low, high in blocks(
-            octave.start, octave.stop, BLOCK // chain.spectrum.pairs
-        ):
-            beyond = ~(
-                wrap_angle(chain.angle_errors(span(low, high))).max(0) <= tolerance_rad
-            )
-            if beyond.any():
-                return low + int(beyond.argmax())
+
+        for low, high in blocks(each.start, each.stop, size):
+            errors = wrap_angle(chain.angle_errors(span(low, high)))
+            # An error that overflowed is nan, and not within the tolerance either.
+            within = errors.max(0) <= tolerance_rad
+            if not within.all():
+                return low + int(within.argmin())
     return None
 
 
 def first_overflow(chain: Chain, offset: int, length: int) -> int | None:
-    # Stored angles grow with the position, so bisection finds it.
-    if not _lost(chain, offset + length - 1).any():
+    def is_lost(position: int) -> bool:
+        return bool(_lost_pairs(chain, position).any())
+
+    if not is_lost(offset + length - 1):
         return None
-    places = range(offset, offset + length)
-    return places[bisect_left(places, True, key=lambda m: bool(_lost(chain, m).any()))]
+    # Stored angles grow with the position, so bisection finds it.
+    positions = range(offset, offset + length)
+    return positions[bisect_left(positions, True, key=is_lost)]
 
 
-def _lost(chain: Chain, position: int) -> Bool[np.ndarray, " pairs"]:
-    return ~np.isfinite(chain.angles(span(position, position + 1))[:, 0])
+def _lost_pairs(chain: Chain, position: int) -> Bool[np.ndarray, " pairs"]:
+    angles = chain.angles(span(position, position + 1))
+    return ~np.isfinite(angles[:, 0])
 
 
 def _report_overflow(chain: Chain, start: int, stop: int, limit: int) -> Worst:
     position = max(limit, start)
-    return Worst(start, stop, math.nan, position, int(_lost(chain, position).argmax()))
+    pair = int(_lost_pairs(chain, position).argmax())
+    return Worst(start, stop, math.nan, position, pair)
 
 
 def _visit(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
     """Compute every position and pair of consecutive short ranges at once."""
     if not ranges:
         return []
+
     first = ranges[0][0]
-    errors = wrap_angle(chain.angle_errors(span(first, ranges[-1][1])))
-    found = []
+    last_stop = ranges[-1][1]
+    errors = wrap_angle(chain.angle_errors(span(first, last_stop)))
+    rows = []
     for start, stop in ranges:
         part = errors[:, start - first : stop - first]
-        pair, position = divmod(int(part.argmax()), stop - start)
-        found.append(
-            Worst(start, stop, float(part[pair, position]), start + position, pair)
-        )
-    return found
+        pair, column = _largest_place(part)
+        error = float(part[pair, column])
+        rows.append(Worst(start, stop, error, start + column, pair))
+    return rows
 
 
 def _search_stretches(chain: Chain, start: int, stop: int) -> Worst:
-    """Visit stretches from the far end; in each, the pair with the largest bound
-    first.
-    """
+    """Visit stretches from the far end, and pairs with the largest bound first."""
     best = Worst(start, stop, 0.0, start, 0)
     stretches = list(blocks(start, stop, STRETCH))
     ends = np.array([high - 1 for _, high in stretches], dtype=np.float64)
-    bounds = chain.error_bounds(ends)
-    largest = bounds.max(0).tolist()
-    for number in reversed(range(len(stretches))):
-        if largest[number] > best.error_rad:
-            leaders = bounds[:, number] == largest[number]
-            best = _search_pairs(best, chain, stretches[number], leaders)
-            rest = (bounds[:, number] > best.error_rad) & ~leaders
-            best = _search_pairs(best, chain, stretches[number], rest)
+    bounds_by_stretch = chain.error_bounds(ends).T
+
+    for stretch, bounds in zip(
+        reversed(stretches),
+        reversed(bounds_by_stretch),
+        strict=True,
+    ):
+        largest = bounds.max()
+        if largest > best.error_rad:
+            leaders = bounds == largest
+            best = _search_pairs(best, chain, stretch, leaders)
+            rest = (bounds > best.error_rad) & ~leaders
+            best = _search_pairs(best, chain, stretch, rest)
     return best
 
 
@@ -161,44 +170,49 @@ def _search_pairs(
     pairs: Bool[np.ndarray, " pairs"],
 ) -> Worst:
     """Return the worst of `best` and some pairs of a stretch."""
-    count = int(pairs.sum())
-    for low, high in blocks(*stretch, BLOCK // count) if count else ():
+    numbers = np.flatnonzero(pairs)
+    if not numbers.size:
+        return best
+
+    start, stop = stretch
+    for low, high in blocks(start, stop, BLOCK // numbers.size):
         if best.error_rad >= LOST_RAD:
             break
         errors = wrap_angle(chain.angle_errors(span(low, high), pairs))
-        pair, position = divmod(int(errors.argmax()), high - low)
-        error = float(errors[pair, position])
+        row, column = _largest_place(errors)
+        error = float(errors[row, column])
         if error > best.error_rad:
-            which = int(np.flatnonzero(pairs)[pair])
-            best = Worst(best.start, best.stop, error, low + position, which)
+            pair = int(numbers[row])
+            best = Worst(best.start, best.stop, error, low + column, pair)
     return best
 
 
+def _largest_place(table: Float[np.ndarray, "rows columns"]) -> tuple[int, int]:
+    """Return the row and the column of the largest number, or of the first nan."""
+    return divmod(int(table.argmax()), table.shape[1])
+
+
 @np.errstate(invalid="ignore", over="ignore")
-def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
-    """Return the largest |stored - exact| of any cos or sin, up to `WITHIN`; nan:
-    overflow.
+def worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
+    """Return the largest |stored - exact| of any cos or sin, up to `WITHIN`.
+
+    nan: an angle overflows.
     """
-    if any(octave.overflows for octave in found):
+    if any(each.overflows for each in ranges):
         return math.nan
 
-    parts = [list(blocks(octave.start, octave.stop, STRETCH)) for octave in found]
-    stretches = [stretch for part in parts for stretch in part]
+    stretches = []
+    largest_errors = []
+    for each in ranges:
+        error = each.error_rad
+        if error >= LOST_RAD:
+            error = math.pi
+        for stretch in blocks(each.start, each.stop, STRETCH):
+            stretches.append(stretch)
+            largest_errors.append(error)
+
     ends = np.array([stop - 1 for _, stop in stretches], dtype=np.float64)
-    known = [o.error_rad if o.error_rad < LOST_RAD else math.pi for o in found]
-    # The margin covers what float64 loses in computing a bound.
-    largest = np.repeat(known, [len(part) for part in parts]) * (1 + 1e-9)
-
-    table = chain.plan.table
-    rounding = 0.0 if table.precision == 53 else table.epsilon / 4
-
-    # At an angle a near 0 a cosine is rounded by at most its distance a^2 / 2 from 1,
-    # and a sine by half a step at a, at most to 0. Without this, pairs that hardly
-    # rotate are all searched.
-    angles = np.abs(np.outer(chain.spectrum.inv_freq, ends))
-    near = np.maximum(angles**2 / 2, np.minimum(half_step(angles, table), angles))
-    known_errors = 2 * np.sin(np.minimum(chain.error_bounds(ends), largest) / 2)
-    bounds = known_errors + np.minimum(rounding, near)
+    bounds = _table_error_bounds(chain, ends, np.array(largest_errors))
 
     exact = Chain(CastPlan(), chain.spectrum)
     best = 0.0
@@ -208,9 +222,42 @@ def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
             pairs = np.flatnonzero(bounds[:, number] > best * (1 + WITHIN))
             if not pairs.size:
                 break
-            end = min(stop, start + max(NUMBERS // pairs.size, 1))
-            both = (each.table(span(start, end), pairs) for each in (chain, exact))
-            for ours, true in zip(*both, strict=True):
-                best = max(best, float(np.abs(ours - true).max()))
+
+            size = max(NUMBERS // pairs.size, 1)
+            end = min(stop, start + size)
+            positions = span(start, end)
+            stored_cos, stored_sin = chain.table(positions, pairs)
+            exact_cos, exact_sin = exact.table(positions, pairs)
+            cos_error = float(np.abs(stored_cos - exact_cos).max())
+            sin_error = float(np.abs(stored_sin - exact_sin).max())
+            best = max(best, cos_error, sin_error)
             start = end
     return best
+
+
+def _table_error_bounds(
+    chain: Chain,
+    ends: Float[np.ndarray, " stretches"],
+    largest: Float[np.ndarray, " stretches"],
+) -> Float[np.ndarray, "pairs stretches"]:
+    """Bound the error of cos and sin of each pair in stretches of positions.
+
+    ``ends``: the last position of each; ``largest``: the largest angle error there is.
+    """
+    table = chain.plan.table
+    rounding = 0.0
+    if table.precision < 53:
+        rounding = table.epsilon / 4
+
+    # At an angle a near 0 a cosine is rounded by at most its distance a^2 / 2 from 1,
+    # and a sine by half a step at a, at most to 0. Without this, pairs that hardly
+    # rotate are all searched.
+    angles = np.abs(np.outer(chain.spectrum.inv_freq, ends))
+    near_cos = angles**2 / 2
+    near_sin = np.minimum(half_step(angles, table), angles)
+    rounding_of_pairs = np.minimum(rounding, np.maximum(near_cos, near_sin))
+
+    # The margin covers what float64 loses in computing a bound.
+    angle_errors = np.minimum(chain.error_bounds(ends), largest * (1 + 1e-9))
+    chords = 2 * np.sin(angle_errors / 2)
+    return chords + rounding_of_pairs

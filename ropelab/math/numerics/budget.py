@@ -1,6 +1,6 @@
-"""Bounds on what honest rotary codes lose: float32, bfloat16 tables, a recurrence over
-pairs.
+"""Bounds on what honest rotary codes lose.
 
+The kinds are float32, bfloat16 tables, and a recurrence over pairs.
 Each stage rounds once; a power may be off by a unit in the last place, cos and sin by 2
 units of 1, and a scaling method may round four times more. A larger error has another
 cause.
@@ -41,51 +41,63 @@ PerPair = Float[np.ndarray, "n pairs"]
 
 @dataclass(frozen=True)
 class Budget:
-    """The largest errors of an honest code of one kind; ``factor`` multiplies its cos
-    and sin.
-    """
+    """The largest errors of an honest code of one kind."""
 
     kind: Kind
     spectrum: Spectrum
-    factor: float = 1.0
+    factor: float = 1.0  # of its cos and sin
 
     @property
     def table_format(self) -> FloatFormat:
         """The format of tables, vectors and their products."""
-        return FORMATS["bfloat16" if self.kind == "bfloat16" else "float32"]
+        if self.kind == "bfloat16":
+            return FORMATS["bfloat16"]
+        return FORMATS["float32"]
 
     def angles(self, positions: Float[np.ndarray, " n"]) -> PerPair:
         """Bound the error of each angle at these positions, in radians."""
-        recurrent = self.kind == "recurrence"
-        plan = replace(_ANGLES, angles="recurrence") if recurrent else _ANGLES
-        # the first power is base^0, which is exact
-        steps = np.arange(self.spectrum.pairs)
-        lost = (steps if recurrent else np.minimum(steps, 1)) * POWER
-        assert self.spectrum.base is not None
-        kept = self.spectrum.inv_freq * self.spectrum.base**self.spectrum.exponents
-        lost = lost + np.where(np.abs(kept - 1) < 1e-12, 0.0, SCALING)
-        angles = np.abs(self.spectrum.inv_freq) * positions[:, None]
         # The chain's bound takes powers as correctly rounded and the scaling as exact.
-        bounds = Chain(plan, self.spectrum).error_bounds(positions).T
-        bounds = (bounds + lost * angles) * (1 + 1e-3)
+        bounds = Chain(self._plan, self.spectrum).error_bounds(positions).T
+        angles = np.abs(self.spectrum.inv_freq) * positions[:, None]
+        bounds = (bounds + self._frequency_errors() * angles) * (1 + 1e-3)
         return np.where(self.exact_pairs & _is_exact(angles), 0.0, bounds)
 
     @property
+    def _plan(self) -> CastPlan:
+        if self.kind == "recurrence":
+            return replace(_ANGLES, angles="recurrence")
+        return _ANGLES
+
+    def _frequency_errors(self) -> Float[np.ndarray, " pairs"]:
+        """Bound the relative error of each frequency beyond what the chain counts."""
+        spectrum = self.spectrum
+        # The first power is base^0, which is exact.
+        roundings = np.arange(spectrum.pairs)
+        if self.kind != "recurrence":
+            roundings = np.minimum(roundings, 1)
+
+        assert spectrum.base is not None
+        factors = spectrum.inv_freq * spectrum.base**spectrum.exponents
+        is_unscaled = np.abs(factors - 1) < 1e-12
+        return roundings * POWER + np.where(is_unscaled, 0.0, SCALING)
+
+    @property
     def exact_pairs(self) -> Bool[np.ndarray, " pairs"]:
-        """True for a pair whose frequency every code has exactly: base^0, divided by a
-        power of two if at all.
+        """True for a pair whose frequency every code has exactly.
+
+        It is base^0, divided by a power of two if at all.
         """
         mantissas, _ = np.frexp(self.spectrum.inv_freq)
-        first = np.arange(self.spectrum.pairs) == 0
-        return first & (np.abs(mantissas) == 0.5)
+        is_first = np.arange(self.spectrum.pairs) == 0
+        is_power_of_two = np.abs(mantissas) == 0.5
+        return is_first & is_power_of_two
 
     def tables(self, positions: Float[np.ndarray, " n"]) -> PerPair:
         """Bound the error of each cos and sin."""
         computed = np.minimum(self.angles(positions), 2.0) + COSINE + UNIT
-        return (
-            self.factor * computed
-            + spacing(self.factor * (1 + computed), self.table_format) / 2
-        )
+        scaled = self.factor * computed
+        largest = self.factor * (1 + computed)
+        return scaled + spacing(largest, self.table_format) / 2
 
     def features(
         self,
@@ -93,14 +105,16 @@ class Budget:
         first: Float[np.ndarray, "vectors pairs"],
         second: Float[np.ndarray, "vectors pairs"],
     ) -> Float[np.ndarray, " n"]:
-        """Bound the error of any feature of these vectors, which the format holds
-        exactly.
+        """Bound the error of any rotated feature of these vectors.
+
+        The format holds the vectors exactly.
         """
         sizes = np.abs(first) + np.abs(second)
         lengths = self.factor * np.hypot(first, second)
         lost = self.tables(positions)[:, None] * sizes
+
         # Two products and their sum, or the sum alone where products are fused into it.
         unit = self.table_format.epsilon / 2
-        return np.asarray(
-            (lost + (2 * unit + unit**2) * (lengths + lost)).max(axis=(1, 2))
-        )
+        roundings = 2 * unit + unit**2
+        errors = lost + roundings * (lengths + lost)
+        return np.asarray(errors.max(axis=(1, 2)))

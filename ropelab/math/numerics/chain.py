@@ -1,6 +1,4 @@
-"""A cast plan applied to frequencies: the stored angles and tables, their errors, and
-bounds.
-"""
+"""A cast plan applied to frequencies: stored angles and tables, errors, and bounds."""
 
 import math
 from collections.abc import Iterator
@@ -43,12 +41,11 @@ def span(start: int, stop: int) -> Positions:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The frequencies of a position encoding, radians per token, and their unscaled
-    spacing.
-    """
+    """The frequencies of a position encoding, and their spacing before any scaling."""
 
-    inv_freq: Float[np.ndarray, "pairs"]  # after any scaling method, float64
-    # of base^(-2i/rotary_dim); None for one frequency, rounded once
+    # Radians per token after any scaling method, float64.
+    inv_freq: Float[np.ndarray, "pairs"]
+    # Unscaled they are base^(-2i/rotary_dim); None: one frequency, rounded once.
     base: float | None = None
     rotary_dim: int | None = None
 
@@ -60,13 +57,15 @@ class Spectrum:
     def exponents(self) -> Float[np.ndarray, "pairs"]:
         """2i/d, the exponent of pair i."""
         assert self.rotary_dim is not None
-        return np.arange(0, self.rotary_dim, 2, dtype=np.float64) / self.rotary_dim
+        first_features = np.arange(0, self.rotary_dim, 2, dtype=np.float64)
+        return first_features / self.rotary_dim
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A plan on a spectrum. Positions are whole numbers in float64; pairs are
-    indices.
+    """A plan on a spectrum.
+
+    Positions are whole numbers in float64; pairs are indices.
     """
 
     plan: CastPlan
@@ -75,20 +74,24 @@ class Chain:
     @cached_property
     def inv_freq(self) -> Float[np.ndarray, " pairs"]:
         """The frequencies as stored."""
-        spectrum = self.spectrum
         computed = self.spectrum.inv_freq
-        if self.plan.frequencies == "float32_pow" and spectrum.base is not None:
-            # 1 / base^(2i/d), each step rounded to float32.
-            exponents = round_to(spectrum.exponents, _FLOAT32)
-            base = round_to(np.array(spectrum.base), _FLOAT32)
-            ours = round_to(1 / round_to(np.power(base, exponents), _FLOAT32), _FLOAT32)
-            unscaled = np.power(spectrum.base, -spectrum.exponents)
-            # A scaled frequency inherits the relative error of the unscaled one. Where
-            # there is none, the quotient of two powers would add its own.
-            computed = np.where(
-                ours == unscaled, computed, computed * (ours / unscaled)
-            )
+        if self.plan.frequencies == "float32_pow" and self.spectrum.base is not None:
+            computed = self._power_in_float32(self.spectrum.base)
         return round_to(computed, self.plan.inv_freq)
+
+    def _power_in_float32(self, exact_base: float) -> Float[np.ndarray, " pairs"]:
+        """Return the frequencies with 1 / base^(2i/d), each step rounded to float32."""
+        spectrum = self.spectrum
+        base = round_to(np.array(exact_base), _FLOAT32)
+        exponents = round_to(spectrum.exponents, _FLOAT32)
+        powers = round_to(np.power(base, exponents), _FLOAT32)
+        ours = round_to(1 / powers, _FLOAT32)
+
+        # A scaled frequency inherits the relative error of the unscaled one. Where
+        # there is none, the quotient of two powers would add its own.
+        unscaled = np.power(exact_base, -spectrum.exponents)
+        scaled = spectrum.inv_freq * (ours / unscaled)
+        return np.where(ours == unscaled, spectrum.inv_freq, scaled)
 
     @property
     def recurrent(self) -> bool:
@@ -103,8 +106,10 @@ class Chain:
         stored = self.positions(positions)
         if self.recurrent:
             chosen = np.arange(self.spectrum.pairs)[pairs]
-            return self._recurrence(stored, int(chosen.max(initial=0)) + 1)[chosen]
-        return round_to(self.inv_freq[pairs, None] * stored, self.plan.angle)
+            count = int(chosen.max(initial=0)) + 1
+            return self._recurrence(stored, count)[chosen]
+        product = self.inv_freq[pairs, None] * stored
+        return round_to(product, self.plan.angle)
 
     @cached_property
     def _ratio(self) -> tuple[float, np.ndarray]:
@@ -116,22 +121,26 @@ class Chain:
 
     @cached_property
     def _factors(self) -> Float[np.ndarray, "pairs 1"]:
-        """The scaling method's share of each frequency; 1 up to the noise of two powers
-        is 1.
-        """
+        """The scaling method's share of each frequency."""
         assert self.spectrum.base is not None
-        unscaled = np.power(self.spectrum.base, self.spectrum.exponents)
-        factors = (self.spectrum.inv_freq * unscaled)[:, None]
-        return np.where(np.abs(factors - 1) < 1e-14, 1.0, factors)
+        periods = np.power(self.spectrum.base, self.spectrum.exponents)
+        factors = (self.spectrum.inv_freq * periods)[:, None]
+        # The two powers cancel but for the noise of float64.
+        is_unscaled = np.abs(factors - 1) < 1e-14
+        return np.where(is_unscaled, 1.0, factors)
 
     def _recurrence(self, stored: Positions, count: int) -> PerPair:
         # angle_0 = m, angle_i = angle_(i-1) * scale, each rounded; the scaling method
         # comes last.
         _, scale = self._ratio
-        angles = [round_to(stored, self.plan.angle)]
+        angle = round_to(stored, self.plan.angle)
+        angles = [angle]
         for _ in range(count - 1):
-            angles.append(round_to(angles[-1] * scale, self.plan.angle))
-        return round_to(np.stack(angles) * self._factors[:count], self.plan.angle)
+            angle = round_to(angle * scale, self.plan.angle)
+            angles.append(angle)
+
+        scaled = np.stack(angles) * self._factors[:count]
+        return round_to(scaled, self.plan.angle)
 
     def _recurrence_bounds(self, positions: Positions) -> PerPair:
         exact, scale = self._ratio
@@ -150,20 +159,24 @@ class Chain:
             slips.append(slip)
 
         factors = self._factors
-        scaled = self._factors * np.stack(trues)
+        scaled = factors * np.stack(trues)
         moved = factors * np.stack(slips)
-        last = np.where(factors == 1, 0.0, half_step(scaled + moved, angle))
+        last_rounding = half_step(scaled + moved, angle)
+        last_rounding = np.where(factors == 1, 0.0, last_rounding)
         # What float64 loses on the way, in products of up to 2^9 numbers.
-        return moved + last + 1e-13 * scaled
+        noise = 1e-13 * scaled
+        return moved + last_rounding + noise
 
     @np.errstate(invalid="ignore", over="ignore")
     def angle_errors(self, positions: Positions, pairs: Chosen = ALL) -> PerPair:
-        """Return stored angle minus m * theta_i in radians, not wrapped; not finite:
-        overflow.
+        """Return stored angle minus m * theta_i in radians, not wrapped.
+
+        Not finite: an overflow.
         """
         exact = self.spectrum.inv_freq[pairs, None]
         if self.recurrent:
             return self.angles(positions, pairs) - exact * positions
+
         theta = self.inv_freq[pairs, None]
         stored = self.positions(positions)
         # Assembled from the error of each stage, so that nothing is lost to
@@ -184,19 +197,24 @@ class Chain:
     ) -> tuple[PerPair, PerPair]:
         """Return cos and sin as stored."""
         angles = self.angles(positions, pairs)
-        table = self.plan.table
-        return round_to(np.cos(angles), table), round_to(np.sin(angles), table)
+        cos = round_to(np.cos(angles), self.plan.table)
+        sin = round_to(np.sin(angles), self.plan.table)
+        return cos, sin
 
     @np.errstate(invalid="ignore", over="ignore")
     def error_bounds(self, positions: Positions) -> PerPair:
-        """Bound the angle errors of each pair at all positions up to m; infinite:
-        unknown.
+        """Bound the angle errors of each pair at all positions up to m.
+
+        Infinite: unknown.
         """
         # The margin covers what float64 loses in computing the bound itself.
+        margin = 1 + 1e-9
         if self.recurrent:
-            return self._recurrence_bounds(positions) * (1 + 1e-9)
-        skew = np.abs(self.inv_freq - self.spectrum.inv_freq)[:, None] * positions
-        return (skew + self.rounding_bounds(positions)) * (1 + 1e-9)
+            return self._recurrence_bounds(positions) * margin
+
+        frequency_errors = np.abs(self.inv_freq - self.spectrum.inv_freq)
+        skew = frequency_errors[:, None] * positions
+        return (skew + self.rounding_bounds(positions)) * margin
 
     @np.errstate(invalid="ignore", over="ignore")
     def rounding_bounds(self, positions: Positions) -> PerPair:
@@ -205,10 +223,12 @@ class Chain:
         theta = self.inv_freq[:, None]
         if self.recurrent:
             return np.full((theta.size, positions.size), math.inf)
+
         slip = half_step(positions, self.plan.position, whole=True)
-        # where it is stored as 0, nothing moves
+        # Where the frequency is stored as 0, nothing moves.
         moved = np.where(theta == 0, 0.0, theta * slip)
-        return moved + half_step(theta * positions + moved, self.plan.angle)
+        largest = theta * positions + moved
+        return moved + half_step(largest, self.plan.angle)
 
 
 def half_step(
@@ -217,11 +237,13 @@ def half_step(
     *,
     whole: bool = False,
 ) -> Float[np.ndarray, "..."]:
-    """Bound the error of rounding anything in [0, x]; `whole` numbers up to 2^p have
-    none.
+    """Bound the error of rounding anything in [0, x].
+
+    `whole`: numbers up to 2^p have none.
     """
     if fmt.precision == 53:
         return np.zeros_like(x)
+
     half = spacing(x, fmt) / 2
     if whole:
         half = np.where(half <= 0.5, 0.0, half)

@@ -47,12 +47,21 @@ def split_period(terms: int) -> tuple[float, ...]:
     >>> abs(math.fsum(split_period(3)) - math.tau) < 1e-13
     True
     """
-    short = {1: (), 2: (SHORT_PERIOD,), 3: (SHORT_PERIOD, SECOND)}[terms]
+    short = {
+        1: (),
+        2: (SHORT_PERIOD,),
+        3: (SHORT_PERIOD, SECOND),
+    }[terms]
     rest = math.tau - math.fsum(short)
-    return (*short, float(np.float32(rest)))
+    last = float(np.float32(rest))
+    return (*short, last)
 
 
-REDUCTIONS = {terms: Reduction(split_period(terms)) for terms in (1, 2, 3)}
+REDUCTIONS = {
+    1: Reduction(split_period(1)),
+    2: Reduction(split_period(2)),
+    3: Reduction(split_period(3)),
+}
 
 
 def halve_period(reduction: Reduction) -> Reduction:
@@ -72,14 +81,17 @@ def reduce_angles(
     stored = np.asarray(angles, dtype=np.float32)
     inverse = np.float32(1 / reduction.period)
     periods = np.rint(stored * inverse)
+
     left = stored
     for term in reduction.terms:
         if reduction.fused:
             # A product of two float32 numbers is exact in float64.
-            exact = left.astype(np.float64) - periods.astype(np.float64) * term
-            left = exact.astype(np.float32)
+            product = periods.astype(np.float64) * term
+            difference = left.astype(np.float64) - product
+            left = difference.astype(np.float32)
         else:
-            left = left - periods * np.float32(term)
+            product = periods * np.float32(term)
+            left = left - product
     return left.astype(np.float64), periods.astype(np.float64)
 
 
@@ -92,8 +104,8 @@ def reduced_tables(
     An odd number of half periods changes the sign of both.
     """
     left, periods = reduce_angles(angles, reduction)
-    half = round(2 * reduction.period / math.tau)
-    sign = np.where(half * periods % 2 == 0, 1.0, -1.0)
+    halves = periods * _half_turns(reduction)
+    sign = np.where(halves % 2 == 0, 1.0, -1.0)
     return sign * np.cos(left), sign * np.sin(left)
 
 
@@ -104,7 +116,12 @@ def reduction_errors(
     """Return what a reduction loses of float32 angles, in radians."""
     stored = np.asarray(angles, dtype=np.float32).astype(np.float64)
     left, periods = reduce_angles(stored, reduction)
-    halves = periods * round(2 * reduction.period / math.tau)
+    halves = periods * _half_turns(reduction)
     # Pi is the float64 number and what that leaves over.
     exact = (stored - halves * HIGH) - halves * MIDDLE - halves * LOW
     return left - exact
+
+
+def _half_turns(reduction: Reduction) -> int:
+    """Return the half turns in a period: 2, or 1 where it is halved."""
+    return round(2 * reduction.period / math.tau)

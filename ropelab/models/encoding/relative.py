@@ -232,7 +232,7 @@ class DebertaLayer(Encoding):
 
     def __init__(
         self,
-        table: nn.Parameter,
+        table: Tensor,
         heads: int,
         to_key: nn.Linear,
         to_query: nn.Linear,
