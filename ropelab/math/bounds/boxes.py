@@ -1,11 +1,10 @@
-"""Clearing many positions and bases at once: boxes, halved until no sum in them can be
-negative.
+"""Clearing many positions and bases at once, in boxes.
 
 A box is a run of positions times an interval of u = ln b. In it the angle of a pair
 stays within r of its value phi at the centre, so its cosine is at least cos(min(|phi| +
 r, pi)), with phi brought to [-pi, pi]. A box in which these add up to 0 or more holds
-no failing base. In a wide box the fast pairs count as -1, which the sum of the slow
-ones mostly outweighs.
+no failing base; the others are halved. In a wide box the fast pairs count as -1, which
+the sum of the slow ones mostly outweighs.
 """
 
 import math
@@ -30,11 +29,13 @@ ROUNDED_UP = 1 + 1e-6
 
 @dataclass(frozen=True)
 class Boxes:
-    first: Floats  # the first position of each
-    low: Floats  # the lowest u of each
-    # positions in each, a power of two so that halving ends at single positions
+    # The first position and the lowest u of each.
+    first: Floats
+    low: Floats
+    # Positions in each, a power of two so that halving ends at single positions.
     run: int
-    width: float  # of each in u
+    # The width of each in u.
+    width: float
 
     def __len__(self) -> int:
         return len(self.first)
@@ -43,17 +44,19 @@ class Boxes:
         return Boxes(self.first[which], self.low[which], self.run, self.width)
 
     def halves(self, shorter: bool, stop: int) -> "Boxes":
-        """Cut each in two: into shorter runs of positions below ``stop``, or narrower
-        intervals.
-        """
+        """Cut each in two: `shorter` runs of positions, or narrower intervals."""
         first = np.repeat(self.first, 2)
         low = np.repeat(self.low, 2)
         if not shorter:
-            low[1::2] += self.width / 2
-            return Boxes(first, low, self.run, self.width / 2)
+            width = self.width / 2
+            low[1::2] += width
+            return Boxes(first, low, self.run, width)
+
+        run = self.run // 2
+        first[1::2] += run
+        boxes = Boxes(first, low, run, self.width)
         # The upper half of the last run may begin at or beyond ``stop``.
-        first[1::2] += self.run // 2
-        return Boxes(first, low, self.run // 2, self.width).select(first < stop)
+        return boxes.select(first < stop)
 
 
 def find_threatened(
@@ -64,27 +67,33 @@ def find_threatened(
     high: float,
     most: float = math.inf,
 ) -> Boxes | None:
-    """Return the positions in [first, stop), in parts of [low, high], that could
-    fail.
+    """Return the positions in [first, stop) that could fail, in parts of [low, high].
+
+    None where more than ``most`` boxes would have to be examined together.
     """
-    # None where more than ``most`` boxes would have to be examined together.
-    length = 1 << max(0, ((stop - first) // RUNS).bit_length() - 1)
-    starts = np.arange(first, stop, length, dtype=np.float64)
-    boxes = Boxes(starts, np.full(len(starts), low), length, high - low)
+    longest = (stop - first) // RUNS
+    run = 1 << max(0, longest.bit_length() - 1)
+    starts = np.arange(first, stop, run, dtype=np.float64)
+    boxes = Boxes(starts, np.full(len(starts), low), run, high - low)
+
+    def spread(run: float, width: float) -> float:
+        return _spread(similarity, low, stop, run, width)
 
     while 0 < len(boxes) <= most:
         boxes = boxes.select(lowest_sums(similarity, boxes, stop) < 0)
-        run = boxes.run
-        width = boxes.width
-        if run == 1 and _spread(similarity, low, stop, 1, width) < NARROW:
-            return boxes
-
-        shorter = run > 1 and (
-            _spread(similarity, low, stop, run / 2, width)
-            <= _spread(similarity, low, stop, run, width / 2)
-        )
+        if boxes.run == 1:
+            if spread(1, boxes.width) < NARROW:
+                return boxes
+            shorter = False
+        else:
+            of_shorter = spread(boxes.run / 2, boxes.width)
+            of_narrower = spread(boxes.run, boxes.width / 2)
+            shorter = of_shorter <= of_narrower
         boxes = boxes.halves(shorter, stop)
-    return None if len(boxes) else boxes
+
+    if len(boxes):
+        return None
+    return boxes
 
 
 def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
@@ -93,28 +102,29 @@ def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
     # h) + n b^(-a) e^(a h), and shrinks by less. Angles are in turns. Frequencies are
     # computed once per interval, which many boxes share.
     lows, place = np.unique(boxes.low, return_inverse=True)
-    half = boxes.width * (0.5 + 1e-9) + np.spacing(lows[-1])
-    grown = np.expm1(similarity.a * half)
+    half_width = boxes.width * (0.5 + 1e-9) + np.spacing(lows[-1])
+    half_run = (boxes.run - 1) / 2
+    grown = np.expm1(similarity.a * half_width)
     turns = similarity.inv_freq(lows + boxes.width / 2) / TWO_PI
-    along = (boxes.run - 1) / 2 * turns.max(axis=0) * (1 + grown)
-    still = along + boxes.first.min() * turns.min(axis=0) * grown < 0.5
+    along = half_run * turns.max(axis=0) * (1 + grown)
 
-    # A pair that may rotate by half a turn in every box counts as -1 (``aside``).
+    # A pair that may rotate by half a turn in every box counts as -1.
+    across = boxes.first.min() * turns.min(axis=0) * grown
+    still = along + across < 0.5
     turns = turns[:, still]
     grown = grown[still]
     along = along[still]
 
     sums = np.empty(len(boxes))
-    for at in range(0, len(boxes), BLOCK):
-        some = slice(at, at + BLOCK)
-        centres = boxes.first[some] + (boxes.run - 1) / 2
-        sums[some] = _lowest_cosines(
-            turns[place[some]] * centres[:, None], grown, along
-        )
+    for start in range(0, len(boxes), BLOCK):
+        some = slice(start, start + BLOCK)
+        centres = boxes.first[some] + half_run
+        phi = turns[place[some]] * centres[:, None]
+        sums[some] = _lowest_cosines(phi, grown, along)
 
-    aside = len(still) - int(still.sum())
+    lost_pairs = len(still) - int(still.sum())
     error = 2 * similarity.single_error + similarity.rounding_error(stop)
-    return sums + (similarity.unrotated - aside - error)
+    return sums + (similarity.unrotated - lost_pairs - error)
 
 
 def _lowest_cosines(phi: Floats, grown: Floats, along: Floats) -> Singles:
@@ -126,6 +136,7 @@ def _lowest_cosines(phi: Floats, grown: Floats, along: Floats) -> Singles:
     farthest *= grown.astype(np.float32)
     farthest += along.astype(np.float32)
     farthest *= np.float32(ROUNDED_UP)
+
     phi -= np.rint(phi)
     farthest += np.abs(phi.astype(np.float32))
     np.minimum(farthest, np.float32(0.5), out=farthest)
@@ -139,16 +150,12 @@ def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
     # ``Undecided`` needs its positions grouped by interval.
     order = np.argsort(boxes.low, kind="stable")
     lows, owner = np.unique(boxes.low[order], return_inverse=True)
-    width = boxes.width
-    same = np.ones_like(lows)
-    rows = (
-        lows,
-        lows + width,
-        width * same,
-        fine * same,
-        *similarity.curvature_bounds(lows),
-    )
-    return Undecided(np.stack(rows), boxes.first[order], owner)
+    highs = lows + boxes.width
+    widths = np.full_like(lows, boxes.width)
+    fine_widths = np.full_like(lows, fine)
+    c1, c2 = similarity.curvature_bounds(lows)
+    rows = np.stack((lows, highs, widths, fine_widths, c1, c2))
+    return Undecided(rows, boxes.first[order], owner)
 
 
 def _spread(
@@ -158,7 +165,10 @@ def _spread(
     run: float,
     width: float,
 ) -> float:
-    # Radians, added over pairs, by which angles near ``stop`` differ from a box's
-    # centre.
+    """Return by how much angles near ``stop`` differ from those at a box's centre.
+
+    Radians, added over pairs.
+    """
     distance = (run - 1) / 2 + stop * similarity.a * width / 2
-    return float(np.minimum(math.pi, similarity.inv_freq(u) * distance).sum())
+    differences = similarity.inv_freq(u) * distance
+    return float(np.minimum(math.pi, differences).sum())

@@ -37,7 +37,8 @@ def value_and_slope(
         angle = reduce_angle(angle)
     value = np.cos(angle).sum(axis=-1) + similarity.unrotated
     weight = (similarity.a * inv_freq).astype(angle.dtype)
-    return value, np.einsum("pi,pi->p", np.sin(angle), weight) * positions
+    slope_per_position = np.einsum("pi,pi->p", np.sin(angle), weight)
+    return value, slope_per_position * positions
 
 
 def is_excluded(
@@ -47,17 +48,14 @@ def is_excluded(
     high: float,
 ) -> bool:
     """Return True if some position has S < 0 in all of [low, high]."""
-    _, highest = _ranges(
-        similarity, Undecided.one(similarity, positions, low, high, fine=0.0)
-    )
+    interval = Undecided.one(similarity, positions, low, high, fine=0.0)
+    _, highest = _ranges(similarity, interval)
     return bool((highest < 0).any())
 
 
 @dataclass(frozen=True)
 class Tangents:
-    """S and dS/du of some positions at one base, as exact as float32 cosines make
-    them.
-    """
+    """S and dS/du of some positions at one base, as exact as float32 cosines."""
 
     positions: Floats
     values: Floats | Singles
@@ -70,9 +68,7 @@ def excluded_upto(
     u: float,
     centre: float,
 ) -> float:
-    """Return the largest u' such that every base from u to u' is excluded, or u
-    itself.
-    """
+    """Return the largest u' with every base from u to u' excluded, or u itself."""
     # Stretches in which a position's S stays negative are joined from u <= ``centre``
     # on.
     positions = tangents.positions
@@ -82,15 +78,20 @@ def excluded_upto(
     # negative between the roots of that parabola. A larger a is still a bound, and
     # makes it never 0.
     a = (positions * c1 + positions**2 * c2) / 2 + 1e-9
-    uncertain = similarity.single_error * positions * similarity.slope_bound(u)
+    slope_errors = similarity.single_error * positions * similarity.slope_bound(u)
     c = tangents.values.astype(np.float64) + similarity.single_error
 
     sides = np.array([[-1.0], [1.0]])
-    b = sides * tangents.slopes + uncertain
-    root = np.sqrt(np.maximum(b**2 - 4 * a * c, 0))
+    b = sides * tangents.slopes + slope_errors
+    discriminant = b**2 - 4 * a * c
+    root = np.sqrt(np.maximum(discriminant, 0))
+
     # Both ends are moved inwards by more than their rounding.
-    near = np.maximum((-b - root) / (2 * a), 0) * (1 + 1e-9)
-    far = (-b + root) / (2 * a) * (1 - 1e-9)
+    near = np.maximum((-b - root) / (2 * a), 0)
+    near *= 1 + 1e-9
+    far = (-b + root) / (2 * a)
+    far *= 1 - 1e-9
+
     left, right = (root > 0) & (far > near)
     low = np.concatenate((-far[0, left], near[1, right]))
     high = np.concatenate((-near[0, left], far[1, right]))
@@ -101,7 +102,9 @@ def excluded_upto(
     high = centre + high - inward * (high != 0)
 
     order = np.argsort(low)
-    for start, end in zip(low[order].tolist(), high[order].tolist(), strict=True):
+    starts = low[order].tolist()
+    ends = high[order].tolist()
+    for start, end in zip(starts, ends, strict=True):
         if start > u:
             break
         u = max(u, end)
@@ -110,8 +113,7 @@ def excluded_upto(
 
 @dataclass(frozen=True)
 class Undecided:
-    """Intervals of ln b that are not decided yet, and the positions that could fail in
-    them.
+    """Intervals of ln b to be decided, and the positions that could fail in them.
 
     The rows of ``intervals`` are low, high, the width that counts, the width below
     which float64 decides, and the two curvature bounds that hold there.
@@ -131,22 +133,22 @@ class Undecided:
         fine: float,
     ) -> "Undecided":
         c1, c2 = similarity.curvature_bounds(np.array(low))
-        intervals = np.array(
-            [[low], [high], [high - low], [fine], [float(c1)], [float(c2)]]
-        )
-        return cls(intervals, positions, np.zeros(len(positions), dtype=np.intp))
+        column = [low, high, high - low, fine, float(c1), float(c2)]
+        intervals = np.array(column)[:, None]
+        owner = np.zeros(len(positions), dtype=np.intp)
+        return cls(intervals, positions, owner)
 
     @classmethod
     def join(cls, parts: Sequence["Undecided"]) -> "Undecided":
-        counts = [part.intervals.shape[1] for part in parts]
-        offsets = np.cumsum([0, *counts[:-1]])
-        return cls(
-            np.concatenate([part.intervals for part in parts], axis=1),
-            np.concatenate([part.positions for part in parts]),
-            np.concatenate(
-                [part.owner + at for part, at in zip(parts, offsets, strict=True)]
-            ),
-        )
+        owners = []
+        count = 0
+        for part in parts:
+            owners.append(part.owner + count)
+            count += part.intervals.shape[1]
+
+        intervals = np.concatenate([part.intervals for part in parts], axis=1)
+        positions = np.concatenate([part.positions for part in parts])
+        return cls(intervals, positions, np.concatenate(owners))
 
     def halves(
         self,
@@ -159,17 +161,21 @@ class Undecided:
 
         # Both halves inherit the curvature bounds of the lower end, which hold for all
         # larger u.
-        both = np.concatenate((chosen, chosen), axis=1)
+        lower = chosen.copy()
+        upper = chosen.copy()
         middle = (chosen[0] + chosen[1]) / 2
-        both[1, :count] = both[0, count:] = middle
-        both[2, :count] = both[2, count:] = middle - chosen[0]
+        lower[1] = middle
+        upper[0] = middle
+        lower[2] = middle - chosen[0]
+        upper[2] = lower[2]
 
         kept = np.flatnonzero(pairs & intervals[self.owner])
         positions = self.positions[kept]
-        owner = (intervals.cumsum() - 1)[self.owner[kept]]
+        new_numbers = intervals.cumsum() - 1
+        owner = new_numbers[self.owner[kept]]
 
         return Undecided(
-            both,
+            np.concatenate((lower, upper), axis=1),
             np.concatenate((positions, positions)),
             np.concatenate((owner, owner + count)),
         )
@@ -177,7 +183,7 @@ class Undecided:
 
 def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
     """Return all admissible pieces of the intervals."""
-    found: list[Window] = []
+    windows: list[Window] = []
 
     # There are hundreds of thousands with a few positions each: a level is one pass
     # over arrays.
@@ -193,9 +199,9 @@ def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
         # Below EDGE an interval is taken as a change of sign, not as a window.
         standing = ~(failing | (width < EDGE))
         clear = standing & ~threatened
-        found += zip(low[clear].tolist(), high[clear].tolist(), strict=True)
+        windows += zip(low[clear].tolist(), high[clear].tolist(), strict=True)
         undecided = undecided.halves(standing & threatened, lowest < 0)
-    return found
+    return windows
 
 
 def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Floats]:
@@ -217,11 +223,15 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
         slope = np.empty_like(m)
         for in_float64 in set(exact.tolist()):
             chosen = np.flatnonzero(exact[owner] == in_float64)
-            for at in range(0, len(chosen), BLOCK):
-                some = chosen[at : at + BLOCK]
+            for start in range(0, len(chosen), BLOCK):
+                some = chosen[start : start + BLOCK]
                 value[some], slope[some] = value_and_slope(
-                    similarity, m[some], inv_freq[owner[some]], in_float64
+                    similarity,
+                    m[some],
+                    inv_freq[owner[some]],
+                    in_float64,
                 )
+
     error = np.full(len(low), similarity.single_error)
     if exact.any():
         # reduceat needs every interval to have a position, and owners to ascend.
@@ -229,10 +239,14 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
         error[exact] = similarity.rounding_error(longest[exact])
 
     # Rounded up, as a bound on a smaller interval would prove nothing at its ends.
-    half = ((high - low) * (0.5 * (1 + 1e-9)) + np.spacing(high))[owner]
-    steepest = m * (similarity.a * inv_freq).sum(-1)[owner]
-    bent = m * c1[owner] + m**2 * c2[owner]
-    radius = (
-        np.abs(slope) * half + bent * half**2 / 2 + error[owner] * (1 + steepest * half)
-    )
+    half_widths = (high - low) * (0.5 * (1 + 1e-9)) + np.spacing(high)
+    half = half_widths[owner]
+    slope_bounds = (similarity.a * inv_freq).sum(-1)
+    steepest = m * slope_bounds[owner]
+    curvature = m * c1[owner] + m**2 * c2[owner]
+
+    first_order = np.abs(slope) * half
+    second_order = curvature * half**2 / 2
+    errors = error[owner] * (1 + steepest * half)
+    radius = first_order + second_order + errors
     return value - radius, value + radius

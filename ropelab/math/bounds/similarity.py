@@ -1,5 +1,4 @@
-"""S(m, b) = unrotated + sum_i cos(m b^(-a_i)), as a function of u = ln b, and its
-slopes.
+"""S(m, b) = unrotated + sum_i cos(m b^(-a_i)) as a function of u = ln b; its slopes.
 
 Men et al. 2024 (Base of RoPE Bounds Context Length, arXiv:2405.14591) show that a key
 equal to the query is preferred to a random key, m tokens away, by an amount
@@ -21,8 +20,9 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 TWO_PI = 2 * math.pi
-# Bound on the error of one cosine of ``wrapped``: the rounding of an argument in [-pi,
-# pi] to float32 (1.2e-7), the float32 cosine itself, and its share in rounding the sum.
+# Bound on the error of one cosine after `reduce_angle`: the rounding of an argument in
+# [-pi, pi] to float32 (1.2e-7), the float32 cosine itself, and its share in rounding
+# the sum.
 SINGLE_ERROR = 1e-6
 
 
@@ -41,13 +41,13 @@ class Similarity:
         kept: float = 1.0,
         dropped: tuple[int, ...] = (),
     ) -> "Similarity":
-        """Make the sum for a head of ``head_dim`` features of which ``rotary_dim``
-        rotate.
+        """Make the sum for a head of ``head_dim`` features; ``rotary_dim`` rotate.
 
         Of its pairs the int(kept * pairs) fastest (p-RoPE) rotate, without the
         ``dropped``; or InputError.
         """
         rotary = head_dim if rotary_dim is None else rotary_dim
+        pairs = rotary // 2
 
         if head_dim < 2 or head_dim % 2:
             raise InputError(
@@ -57,17 +57,17 @@ class Similarity:
         if rotary > head_dim:
             raise InputError(f"rotary_dim {rotary} is wider than the head ({head_dim})")
 
-        unknown = [pair for pair in dropped if not 0 <= pair < rotary // 2]
+        unknown = [pair for pair in dropped if not 0 <= pair < pairs]
         if unknown:
             raise InputError(
-                f"no pair {unknown[0]} to drop: pairs are 0 to {rotary // 2 - 1}"
+                f"no pair {unknown[0]} to drop: pairs are 0 to {pairs - 1}"
             )
 
         # Rounded down as in PRope, so that both keep the same pairs.
-        rotating = [i for i in range(int(kept * rotary // 2)) if i not in dropped]
-        return cls(
-            tuple(2 * i / rotary for i in rotating), head_dim // 2 - len(rotating)
-        )
+        count = int(kept * rotary // 2)
+        rotating = [pair for pair in range(count) if pair not in dropped]
+        exponents = tuple(2 * pair / rotary for pair in rotating)
+        return cls(exponents, unrotated=head_dim // 2 - len(rotating))
 
     @property
     def never_negative(self) -> bool:
@@ -83,10 +83,9 @@ class Similarity:
         return np.exp(-np.multiply.outer(u, self.a))
 
     def evaluate(self, positions: Floats, u: Floats | float) -> Floats:
-        """Return S at ``positions`` in float64; ``u`` is one value or one per
-        position.
-        """
-        return self.unrotated + np.cos(positions[:, None] * self.inv_freq(u)).sum(-1)
+        """Return S in float64; ``u`` is one value, or one per position."""
+        angles = positions[:, None] * self.inv_freq(u)
+        return self.unrotated + np.cos(angles).sum(-1)
 
     def slope_bound(self, u: float) -> float:
         """Return sum_i a_i b^(-a_i): |dS/du| <= m * this for every u' >= u."""
@@ -94,20 +93,21 @@ class Similarity:
 
     def slope_typical(self, u: float) -> float:
         """Return the root mean square of dS/du over random phases, per unit of m."""
+        amplitudes = self.a * self.inv_freq(u)
         # The mean square of a sine is 1/2.
-        return math.sqrt(float(((self.a * self.inv_freq(u)) ** 2).sum()) / 2)
+        return math.sqrt(float((amplitudes**2).sum()) / 2)
 
     def curvature_bounds(self, u: Floats) -> tuple[Floats, Floats]:
         """Return (c1, c2) with |d2S/du2| <= c1 m + c2 m^2 for every u' >= u."""
         # d2/du2 cos(phi) = -a^2 (phi^2 cos phi + phi sin phi) with phi = m b^(-a).
-        squared = self.a**2
+        squares = self.a**2
         inv_freq = self.inv_freq(u)
-        return (squared * inv_freq).sum(-1), (squared * inv_freq**2).sum(-1)
+        c1 = (squares * inv_freq).sum(-1)
+        c2 = (squares * inv_freq**2).sum(-1)
+        return c1, c2
 
     def rounding_error(self, length: int) -> float:
-        """Bound the float64 error of S for positions below ``length`` and u up to
-        100.
-        """
+        """Bound the float64 error of S, for positions below ``length`` and u <= 100."""
         # b^(-a) has a relative error below (u a + 2) 2^-53 < 2e-14, an angle one below
         # length 2e-14, a cosine that and its own rounding; errors add over pairs.
         return len(self.exponents) * (2e-14 * length + 1e-15)
@@ -120,15 +120,14 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Fixed(Similarity):
-    """The sum for the frequencies of a scaling plan, radians per token, at every
-    base.
-    """
+    """The sum for the frequencies of a scaling plan, whatever the base."""
 
-    frequencies: tuple[float, ...] = ()
+    frequencies: tuple[float, ...] = ()  # radians per token
 
     def inv_freq(self, u: Floats | float) -> Floats:
-        found = np.array(self.frequencies, dtype=np.float64)
-        return np.broadcast_to(found, (*np.shape(u), len(found)))
+        frequencies = np.array(self.frequencies, dtype=np.float64)
+        shape = (*np.shape(u), len(frequencies))
+        return np.broadcast_to(frequencies, shape)
 
 
 def reduce_angle(angle: Floats) -> Singles:
@@ -136,4 +135,5 @@ def reduce_angle(angle: Floats) -> Singles:
     # float32 sines and cosines of small arguments are twenty times faster than float64
     # ones of large arguments; the reduction keeps the error at that of rounding a
     # number below pi.
-    return (angle - np.rint(angle * (1 / TWO_PI)) * TWO_PI).astype(np.float32)
+    whole_turns = np.rint(angle * (1 / TWO_PI))
+    return (angle - whole_turns * TWO_PI).astype(np.float32)

@@ -1,5 +1,4 @@
-"""The sums of all positions at once for one base, and the promising positions among
-them.
+"""The sums of all positions for one base at once, and the promising positions.
 
 cos((p + q) theta) = cos(p theta) cos(q theta) - sin(p theta) sin(q theta): with
 positions written as p + q on two grids, all sums are one matrix product of 2
@@ -47,14 +46,14 @@ def block_sums(
     step: int = 1,
     first_pair: int = 0,
 ) -> Singles:
-    """Return S at start + step * column in float32, within ``single_error``: [starts,
-    columns].
+    """Return S at start + step * column, within ``single_error``: [starts, columns].
+
+    In float32. With ``first_pair`` > 0 the faster pairs are left out.
     """
-    # With ``first_pair`` > 0 the faster pairs are left out.
     inv_freq = similarity.inv_freq(u)[first_pair:]
-    cos, sin, wide = _grids(
-        starts, step * np.arange(columns, dtype=np.float64), inv_freq
-    )
+    steps = step * np.arange(columns, dtype=np.float64)
+    cos, sin, wide = _grids(starts, steps, inv_freq)
+
     sums: Singles = np.concatenate((cos, -sin), axis=1) @ wide
     sums += np.float32(similarity.unrotated)
     return sums
@@ -66,19 +65,23 @@ def block_tangents(
     starts: Floats,
     columns: int,
 ) -> tuple[Singles, Singles]:
-    """Return S and dS/du / position at start + column in float32, for each: [starts,
-    columns].
+    """Return S and dS/du / position at start + column: [starts, columns] of each.
+
+    In float32: S within ``single_error``, the other within that times
+    ``similarity.slope_bound(u)``.
     """
-    # S within ``single_error``, the other within that times
-    # ``similarity.slope_bound(u)``.
     inv_freq = similarity.inv_freq(u)
-    cos, sin, wide = _grids(starts, np.arange(columns, dtype=np.float64), inv_freq)
+    steps = np.arange(columns, dtype=np.float64)
+    cos, sin, wide = _grids(starts, steps, inv_freq)
+
+    sums: Singles = np.concatenate((cos, -sin), axis=1) @ wide
+    sums = sums + np.float32(similarity.unrotated)
+
     # dS/du = m sum a_i b^(-a_i) sin(m b^(-a_i)), here without its factor m, which the
     # caller knows.
     weight = (similarity.a * inv_freq).astype(np.float32)
-    sums: Singles = np.concatenate((cos, -sin), axis=1) @ wide
     slopes: Singles = np.concatenate((sin * weight, cos * weight), axis=1) @ wide
-    return sums + np.float32(similarity.unrotated), slopes
+    return sums, slopes
 
 
 def _grids(
@@ -86,45 +89,48 @@ def _grids(
     steps: Floats,
     inv_freq: Floats,
 ) -> tuple[Singles, Singles, Singles]:
-    left, right = (
-        reduce_angle(np.multiply.outer(each, inv_freq)) for each in (starts, steps)
-    )
-    return (
-        np.cos(left),
-        np.sin(left),
-        np.concatenate((np.cos(right), np.sin(right)), axis=1).T,
-    )
+    """Return cos and sin at the starts, and both together at the steps."""
+    left = reduce_angle(np.multiply.outer(starts, inv_freq))
+    right = reduce_angle(np.multiply.outer(steps, inv_freq))
+    wide = np.concatenate((np.cos(right), np.sin(right)), axis=1)
+    return np.cos(left), np.sin(left), wide.T
 
 
 def first_negative(similarity: Similarity, base: float, length: int) -> int | None:
     """Return the smallest position where S < 0 beyond float64's own error, or None."""
     u = math.log(base)
     rounding = similarity.rounding_error(length)
+    certain = -(2 * similarity.single_error + rounding)
+
     for low, high in blocks(0, length, BLOCK):
         sums = scan(similarity, u, low, high)
         # float32 finds candidates up to the first certain failure; float64 decides
         # among them.
-        surely = np.flatnonzero(sums < -(2 * similarity.single_error + rounding))[:1]
-        until = int(surely[0]) + 1 if len(surely) else len(sums)
-        near = np.flatnonzero(sums[:until] < similarity.single_error)
+        failing = np.flatnonzero(sums < certain)
+        if len(failing):
+            sums = sums[: failing[0] + 1]
+        near = np.flatnonzero(sums < similarity.single_error)
         positions = (near + low).astype(np.float64)
-        negative = positions[similarity.evaluate(positions, u) < -rounding]
+
+        exact_sums = similarity.evaluate(positions, u)
+        negative = positions[exact_sums < -rounding]
         if len(negative):
             return int(negative[0])
     return None
 
 
 def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float]:
-    """Return the position below ``length`` with the smallest S, and S there in
-    float32.
-    """
-    found = (0, math.inf)
+    """Return the position below ``length`` with the smallest S, and this S in float32."""
+    u = math.log(base)
+    position = 0
+    smallest = math.inf
     for low, high in blocks(0, length, BLOCK):
-        sums = scan(similarity, math.log(base), low, high)
+        sums = scan(similarity, u, low, high)
         place = int(sums.argmin())
-        if sums[place] < found[1]:
-            found = (low + place, float(sums[place]))
-    return found
+        if sums[place] < smallest:
+            position = low + place
+            smallest = float(sums[place])
+    return position, smallest
 
 
 def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
@@ -134,17 +140,23 @@ def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     starts = np.arange(1, stop, RUN, dtype=np.float64)
     if len(starts) > RUNS:
         middles = starts + RUN // 2
-        starts = starts[_lowest(_slow_sums(similarity, u, middles, 1, RUN)[:, 0], RUNS)]
+        sums_of_runs = _slow_sums(similarity, u, middles, count=1, step=RUN)[:, 0]
+        starts = starts[_lowest(sums_of_runs, RUNS)]
     starts = np.minimum(starts, max(1, stop - RUN))
 
-    coarse = _slow_sums(similarity, u, starts + STRIDE // 2, RUN // STRIDE, STRIDE)
-    rows, columns = np.divmod(_lowest(coarse.ravel(), PLACES), RUN // STRIDE)
-    places = starts[rows] + STRIDE * columns
+    # The second look: strides in these runs.
+    strides = RUN // STRIDE
+    middles = starts + STRIDE // 2
+    sums_of_strides = _slow_sums(similarity, u, middles, strides, STRIDE)
+    chosen = _lowest(sums_of_strides.ravel(), PLACES)
+    runs, numbers = np.divmod(chosen, strides)
+    places = starts[runs] + STRIDE * numbers
 
+    # The third: every position of these strides.
     positions = (places[:, None] + np.arange(STRIDE)).ravel()
-    sums, slopes = (
-        part.ravel() for part in block_tangents(similarity, u, places, STRIDE)
-    )
+    sums, slopes = block_tangents(similarity, u, places, STRIDE)
+    sums = sums.ravel()
+    slopes = slopes.ravel()
 
     low = np.flatnonzero((sums < HIGHEST) & (positions < stop))
     return Tangents(positions[low], sums[low], slopes[low] * positions[low])
@@ -159,8 +171,9 @@ def _slow_sums(
 ) -> Singles:
     # Pairs slower than a radian in ``step`` tokens are about the same for that many
     # neighbours, and where the whole sum is negative theirs must already be low.
-    faster = int((similarity.inv_freq(u) > 1 / step).sum())
-    return block_sums(similarity, u, starts, count, step, faster)
+    is_fast = similarity.inv_freq(u) > 1 / step
+    first_slow = int(is_fast.sum())
+    return block_sums(similarity, u, starts, count, step, first_slow)
 
 
 def _lowest(sums: Singles, count: int) -> NDArray[np.intp]:
