@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ropelab.math.bounds import intervals as bounds
-from ropelab.math.bounds.boxes import find_threatened, intervals
+from ropelab.math.bounds.boxes import Boxes, find_threatened, intervals
 from ropelab.math.bounds.intervals import (
     EDGE,
     Undecided,
@@ -50,30 +50,35 @@ HELD = 1 << 14
 
 
 def certified_from(similarity: Similarity, context: int) -> float:
-    """Return the smallest u above which one bound shows every base to be admissible
-    (inf: none).
-    """
+    """Return the smallest u above which one bound shows all bases to be admissible.
 
-    def surely_positive(u: float) -> bool:
+    inf: there is none.
+    """
+    rounding = similarity.rounding_error(context)
+
+    def is_surely_positive(u: float) -> bool:
         # For u' >= u the angle of pair i stays in [0, context b^(-a_i)], so its cosine
         # is at least cos(min(that, pi)); a pair with a_i = 0 may be -1 anywhere.
-        farthest = np.minimum((context - 1) * similarity.inv_freq(u), math.pi)
-        worst = np.where(similarity.a == 0, -1.0, np.cos(farthest))
-        return bool(
-            worst.sum() + similarity.unrotated > similarity.rounding_error(context)
-        )
+        farthest = (context - 1) * similarity.inv_freq(u)
+        farthest = np.minimum(farthest, math.pi)
+        cosines = np.where(similarity.a == 0, -1.0, np.cos(farthest))
+        return bool(cosines.sum() + similarity.unrotated > rounding)
 
     # At u = 1e4 the angles of ordinary heads are 0 in float64 but for the pair with a =
     # 0.
-    if not surely_positive(1e4):
-        return math.inf
     low = 0.0
     high = 1e4
+    if not is_surely_positive(high):
+        return math.inf
+
     while high - low > 1e-3:
         middle = (low + high) / 2
         # ``high`` is certified at every step, so stopping early only makes it larger
         # than needed.
-        low, high = (low, middle) if surely_positive(middle) else (middle, high)
+        if is_surely_positive(middle):
+            high = middle
+        else:
+            low = middle
     return high
 
 
@@ -83,13 +88,11 @@ class Walk:
 
     similarity: Similarity
     context: int
-    # (u, m): from u on, positions below m are known not to fail
+    # (u, m): from u on, positions below m are known not to fail.
     settled: tuple[float, int] = (math.inf, 1)
 
     def windows(self, start: float) -> Iterator[Window]:
-        """Yield all admissible intervals of u from ``start`` on; the last ends at
-        inf.
-        """
+        """Yield the admissible intervals of u from ``start`` on; the last has no end."""
         return self._join_windows(start, self.stable(), HELD)
 
     def first(self, start: float) -> Window | None:
@@ -111,28 +114,15 @@ class Walk:
 
         while 0 < high < math.inf:
             low = max(0.0, high - width)
+            first = self._first_open_position(low)
             boxes = find_threatened(
-                self.similarity,
-                self._first_open_position(low),
-                self.context,
-                low,
-                high,
-                MOST,
+                self.similarity, first, self.context, low, high, MOST
             )
             if boxes is None:
                 width /= 2
                 continue
 
-            clear = [(low, high)]
-            if len(boxes):
-                # Everything between the boxes is admissible.
-                undecided = intervals(self.similarity, boxes, 1e-3 * self._turn(low, 1))
-                lows, highs = undecided.intervals[:2].tolist()
-                between = zip([low, *highs], [*lows, high], strict=True)
-                clear = [(start, end) for start, end in between if end - start > EDGE]
-                clear = sorted([*clear, *admissible(self.similarity, undecided)])
-
-            for piece in reversed(clear):
+            for piece in reversed(self._clear_pieces(boxes, low, high)):
                 # Some base between this piece and ``high`` fails.
                 if not _touch(piece, (high, high)):
                     return high
@@ -143,20 +133,39 @@ class Walk:
             width *= 1.3
         return high
 
+    def _clear_pieces(self, boxes: Boxes, low: float, high: float) -> list[Window]:
+        """Return the admissible pieces of [low, high], ascending."""
+        if not len(boxes):
+            return [(low, high)]
+
+        fine = 1e-3 * self._turn(low, 1)
+        undecided = intervals(self.similarity, boxes, fine)
+        pieces = admissible(self.similarity, undecided)
+
+        # Everything between the boxes is admissible.
+        lows, highs = undecided.intervals[:2].tolist()
+        for start, end in zip([low, *highs], [*lows, high], strict=True):
+            if end - start > EDGE:
+                pieces.append((start, end))
+        return sorted(pieces)
+
     def _first_open_position(self, u: float) -> int:
         """Return the first position that could fail from u on."""
-        return self.settled[1] if u >= self.settled[0] else 1
+        settled_from, position = self.settled
+        if u >= settled_from:
+            return position
+        return 1
 
     def _turn(self, u: float, share: float) -> float:
-        """Return the step in u in which the sum of a share of the context moves by
-        about one.
-        """
+        """Return the step in u in which the sum of a share of the context moves by 1."""
+        slope = share * self.context * self.similarity.slope_typical(u)
         # 1e-9: a head that rotates only its first pair does not change with the base.
-        return 1 / (share * self.context * self.similarity.slope_typical(u) + 1e-9)
+        return 1 / (slope + 1e-9)
 
     def _join_windows(self, start: float, end: float, held: int) -> Iterator[Window]:
-        """Yield admissible intervals; from ``end`` on all are. ``held`` = 0:
-        soonest.
+        """Yield admissible intervals; from ``end`` on all are.
+
+        ``held``: see `_pieces`.
         """
         window: Window | None = None
 
@@ -174,7 +183,10 @@ class Walk:
                 window = None
 
         if end < math.inf:
-            yield (window[0] if window else max(start, end), math.inf)
+            begin = max(start, end)
+            if window is not None:
+                begin = window[0]
+            yield begin, math.inf
         elif window is not None:
             yield window
 
@@ -184,8 +196,9 @@ class Walk:
         top: float,
         held: int,
     ) -> Iterator[tuple[float, list[Window]]]:
-        """Yield (how far the walk has come, admissible pieces since the last time),
-        ascending.
+        """Yield how far the walk has come, and the admissible pieces since the last time.
+
+        Pieces ascend. They are yielded once ``held`` positions threaten what is open.
         """
         u = start
         pace = _Pace()
@@ -195,36 +208,33 @@ class Walk:
             end = u
             if pace.hunting:
                 end = min(top, self._hunt(u, pace))
+
             if end == u:
                 # A slab narrower than EDGE could not be bisected.
-                end = min(top, u + max(EDGE, pace.turns * self._turn(u, 1)))
+                step = max(EDGE, pace.turns * self._turn(u, 1))
+                end = min(top, u + step)
                 width = self._resolve(slabs, u, end, pace)
                 pace.hunting = width <= (end - u) / 2
-                if pace.busy > 1:
-                    pace.turns *= 0.7
-                elif pace.busy < 0.3:
-                    pace.turns *= 1.3
-                pace.turns = max(pace.turns, NARROWEST)
-                pace.busy = 0.0
+                pace.adjust()
 
             u = end
             if slabs.threats >= held or u >= top:
+                pieces = slabs.clear
                 if slabs.undecided:
-                    slabs.clear += admissible(
-                        self.similarity, Undecided.join(slabs.undecided)
-                    )
-                yield u, sorted(slabs.clear)
+                    undecided = Undecided.join(slabs.undecided)
+                    pieces = [*pieces, *admissible(self.similarity, undecided)]
+                yield u, sorted(pieces)
                 slabs = _Slabs()
 
     def _hunt(self, u: float, pace: "_Pace") -> float:
-        """Return the end of the bases from u on that promising positions exclude; u:
-        none are.
+        """Return the end of the bases from u on that promising positions exclude.
+
+        u: they exclude none.
         """
         while True:
             centre = u + AHEAD * self._turn(u, pace.share)
-            tangents = promising(
-                self.similarity, centre, max(2, round(pace.share * self.context))
-            )
+            stop = max(2, round(pace.share * self.context))
+            tangents = promising(self.similarity, centre, stop)
             end = bounds.excluded_upto(self.similarity, tangents, u, centre)
             if end > u + LEAST * (centre - u):
                 pace.share = max(1 / 64, pace.share * 0.98)
@@ -240,27 +250,26 @@ class Walk:
         high: float,
         pace: "_Pace",
     ) -> float:
-        """Add [low, high] to the slabs, in few intervals, each with all that threatens
-        it.
+        """Add [low, high] to the slabs, in few intervals with all that threatens each.
+
+        Returns the width of the intervals whose middle is admissible.
         """
-        # Returns the width of the intervals whose middle is admissible.
         positions, lowest = self._threats(low, high)
+        count = len(positions)
 
         # Above this many threats, splitting the interval and scanning again is cheaper.
         too_many = 200 + self.context // 100
         # Wide slabs take more halvings for the same list.
-        pace.busy = max(
-            pace.busy, len(positions) * max(1.0, pace.turns / WIDE) / too_many
-        )
+        busy = count * max(1.0, pace.turns / WIDE) / too_many
+        pace.busy = max(pace.busy, busy)
 
-        if not len(positions):
+        if not count:
             slabs.clear.append((low, high))
-        elif len(positions) <= too_many or high - low <= EDGE:
+        elif count <= too_many or high - low <= EDGE:
             fine = 1e-3 * self._turn(low, 1)
-            slabs.undecided.append(
-                Undecided.one(self.similarity, positions, low, high, fine)
-            )
-            slabs.threats += len(positions)
+            interval = Undecided.one(self.similarity, positions, low, high, fine)
+            slabs.undecided.append(interval)
+            slabs.threats += count
         # The lowest sums come first: where 24 do not exclude an interval, others hardly
         # will.
         elif is_excluded(self.similarity, positions[:24], low, high):
@@ -269,39 +278,45 @@ class Walk:
             middle = (low + high) / 2
             below = self._resolve(slabs, low, middle, pace)
             return below + self._resolve(slabs, middle, high, pace)
-        return high - low if lowest >= 0 else 0.0
+        if lowest < 0:
+            return 0.0
+        return high - low
 
     def _threats(self, low: float, high: float) -> tuple[Floats, float]:
-        """Return what could fail in [low, high] by S in the middle, and the lowest S
-        there or 0.
+        """Return the positions that could fail in [low, high], lowest S first.
+
+        S in the middle decides; its least value is returned too, or 0.
         """
         similarity = self.similarity
+        middle = (low + high) / 2
 
         # Within the interval S differs from its value in the middle by at most m *
         # change.
         change = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)
         margin = similarity.single_error
 
-        found: list[tuple[Floats, Singles]] = []
-        for start, stop in blocks(self._first_open_position(low), self.context, BLOCK):
-            sums = scan(similarity, (low + high) / 2, start, stop)
+        parts_of_positions: list[Floats] = []
+        parts_of_values: list[Singles] = []
+        first = self._first_open_position(low)
+        for start, stop in blocks(first, self.context, BLOCK):
+            sums = scan(similarity, middle, start, stop)
             # The bound of the last position holds for the whole block and leaves few to
             # compare.
             near = np.flatnonzero(sums < change * stop + margin)
-            near = near[sums[near] < change * (near + float(start)) + margin]
-            found.append((near.astype(np.float64) + start, sums[near]))
+            bounds_of_near = change * (near + float(start)) + margin
+            near = near[sums[near] < bounds_of_near]
+            parts_of_positions.append(near.astype(np.float64) + start)
+            parts_of_values.append(sums[near])
 
-        positions, values = (
-            np.concatenate(parts) for parts in zip(*found, strict=True)
-        )
-        return positions[np.argsort(values)], float(values.min(initial=0.0))
+        positions = np.concatenate(parts_of_positions)
+        values = np.concatenate(parts_of_values)
+        order = np.argsort(values)
+        return positions[order], float(values.min(initial=0.0))
 
 
 @dataclass
 class _Slabs:
-    """The admissible pieces of a stretch of bases, and the intervals still to be
-    bisected.
-    """
+    """The admissible pieces of a stretch of bases, and the intervals to bisect."""
 
     clear: list[Window] = field(default_factory=list)
     undecided: list[Undecided] = field(default_factory=list)
@@ -316,6 +331,15 @@ class _Pace:
     share: float = 1.0  # the part of the context in which positions are sought
     turns: float = 0.5  # the width of the next slab
     busy: float = 0.0  # the longest list of threats, relative to a convenient one
+
+    def adjust(self) -> None:
+        """Make the next slab as wide as the last list of threats allows."""
+        if self.busy > 1:
+            self.turns *= 0.7
+        elif self.busy < 0.3:
+            self.turns *= 1.3
+        self.turns = max(self.turns, NARROWEST)
+        self.busy = 0.0
 
 
 def _touch(first: Window, second: Window) -> bool:

@@ -1,6 +1,6 @@
-"""The rules by which people choose a base, as their authors state them; lengths in
-tokens.
+"""The rules by which people choose a base, as their authors state them.
 
+Lengths are in tokens.
 d is the rotary width, b the trained base, L the trained length, L' the wanted one.
 Critical dimension and base, T_extra and small bases: Liu et al. 2023, arXiv:2310.05209,
 theorems 1 to 3. Aliasing, stability and precision: Liu 2026, arXiv:2602.10959, of which
@@ -18,8 +18,9 @@ CI_ZERO = 0.6165054856
 
 
 def su_asymptote(context: int) -> float:
-    """Return L' / x0 with Ci(x0) = 0, the bound for infinite d (Su,
-    kexue.fm/archives/10122).
+    """Return L' / x0 with Ci(x0) = 0, the bound for infinite d.
+
+    Su, kexue.fm/archives/10122.
     """
     # The sum becomes (Ci(m) - Ci(m/b)) / ln b, which is at least 0 about where Ci(m/b)
     # <= 0.
@@ -38,14 +39,16 @@ def critical_dimension(geometry: Geometry) -> int:
         raise InputError(
             f"the critical dimension needs more than 6 trained tokens, not {length}"
         )
-    return min(d, 2 * math.ceil(d / 2 * math.log(length / (2 * math.pi), b)))
+    pairs = math.ceil(d / 2 * math.log(length / (2 * math.pi), b))
+    return min(d, 2 * pairs)
 
 
 def critical_base(geometry: Geometry, context: int) -> float:
-    """Return b^(log_{L/2pi}(L'/2pi)); the pair that just rotates once in L then does so
-    in L'.
+    """Return b^(log_{L/2pi}(L'/2pi)).
+
+    The pair that just rotates once in L then does so in L'. It is the same number as
+    the logarithmic rule of koboldcpp (pull request 910).
     """
-    # The same number as the logarithmic rule of koboldcpp (pull request 910).
     length = geometry.trained_len
     if length <= 2 * math.pi:
         raise InputError(
@@ -59,15 +62,18 @@ def critical_base(geometry: Geometry, context: int) -> float:
 
 
 def extrapolation_limit(geometry: Geometry, base: float) -> float:
-    """Return T_extra = 2 pi base^(d_c/d), the context that tuning at a larger ``base``
-    supports.
+    """Return T_extra = 2 pi base^(d_c/d).
+
+    It is the context that tuning at a larger ``base`` supports.
     """
-    return 2 * math.pi * base ** (critical_dimension(geometry) / geometry.rotary_dim)
+    share = critical_dimension(geometry) / geometry.rotary_dim
+    return 2 * math.pi * base**share
 
 
 def small_bases(geometry: Geometry) -> tuple[float, float, float]:
-    """Return 2 T/pi, T/pi and T/(2 pi) for T trained tokens, which extrapolate when
-    tuned.
+    """Return 2 T/pi, T/pi and T/(2 pi) for T trained tokens.
+
+    Models extrapolate when they are tuned with them.
     """
     # With them the slowest pair's angle reaches pi/2, pi or 2 pi within T, so that
     # tuning has seen this part of every cosine.
@@ -77,31 +83,37 @@ def small_bases(geometry: Geometry) -> tuple[float, float, float]:
 
 def ntk_aware(geometry: Geometry, context: int) -> float:
     """Return b' = b (L'/L)^(d/(d-2)), b itself below L (arXiv:2309.00071, eq. 16)."""
-    return ntk_base(geometry, max(1.0, context / geometry.trained_len))
+    factor = max(1.0, context / geometry.trained_len)
+    return ntk_base(geometry, factor)
 
 
 def one_rotation_base(rotary_dim: int, context: int) -> float:
-    """Return (L'/2pi)^(d/(d-2)), at which the slowest pair rotates exactly once in
-    ``context``.
+    """Return (L'/2pi)^(d/(d-2)).
+
+    At this base the slowest pair rotates exactly once in ``context``.
     """
     if rotary_dim < 4:
-        # a single pair rotates by a radian per token, whatever the base
+        # A single pair rotates by a radian per token, whatever the base.
         return math.inf
-    return float((context / (2 * math.pi)) ** (rotary_dim / (rotary_dim - 2)))
+    exponent = rotary_dim / (rotary_dim - 2)
+    return float((context / (2 * math.pi)) ** exponent)
 
 
 def aliasing_base(context: int) -> float:
-    """Return L'/2pi, above which a pair of frequency 1/b rotates less than once in L'
-    tokens.
+    """Return L'/2pi.
+
+    Above it a pair of frequency 1/b rotates less than once in L' tokens. The slowest
+    pair has b^(-(d-2)/d), which is faster: `one_rotation_base` is its bound.
     """
-    # The slowest pair has b^(-(d-2)/d), which is faster: `one_rotation_base` is its
-    # bound.
     return context / (2 * math.pi)
 
 
 def stability_base(context: int, coherence: float, layers: int) -> float:
-    """Return L'/arccos(e^(1/N)): the cosine of a pair of frequency 1/b, to the power N,
-    is e.
+    """Return L'/arccos(e^(1/N)) with e = ``coherence`` and N = ``layers``.
+
+    The cosine of a pair of frequency 1/b, to the power N, is then e.
     """
     angle = math.acos(coherence ** (1 / layers))
-    return context / angle if angle else math.inf
+    if not angle:
+        return math.inf
+    return context / angle

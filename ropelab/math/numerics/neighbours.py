@@ -1,5 +1,4 @@
-"""Neighbouring positions of one frequency: how slow it may be, and what its cosine
-resolves.
+"""Neighbouring positions of one frequency, and what its cosine resolves.
 
 The stored cosine and sine of an angle stay the same between two breakpoints: angles at
 which the cosine or the sine is halfway between two numbers of the format. So a step
@@ -43,20 +42,23 @@ def widest_gap(fmt: FloatFormat) -> float:
 
     midway = _midpoints_below_one(fmt)
     angles = np.concatenate((np.arccos(midway), np.arcsin(midway)))
-    eighth = angles[angles <= math.pi / 4]
     # An eighth of the circle has all gaps but those across its ends, which reflections
     # continue.
-    ends = np.unique(np.concatenate((-eighth, eighth, math.pi / 2 - eighth)))
-    return float(np.diff(ends).max()) * MARGIN
+    eighth = angles[angles <= math.pi / 4]
+    breakpoints = np.concatenate((-eighth, eighth, math.pi / 2 - eighth))
+    gaps = np.diff(np.unique(breakpoints))
+    return float(gaps.max()) * MARGIN
 
 
 def _midpoints_below_one(fmt: FloatFormat) -> Float[np.ndarray, " midpoints"]:
     """Return the midpoints of neighbouring values of a format between 0 and 1."""
-    fractions = np.arange(2 ** (fmt.precision - 1)) * fmt.epsilon + fmt.epsilon / 2
+    count = 2 ** (fmt.precision - 1)
+    fractions = np.arange(count) * fmt.epsilon + fmt.epsilon / 2
     exponents = np.arange(fmt.min_exponent, 0)[:, None]
+
     subnormal = np.ldexp(fractions, fmt.min_exponent)
-    normal = np.ldexp(1 + fractions, exponents).ravel()
-    return np.concatenate((subnormal, normal))
+    normal = np.ldexp(1 + fractions, exponents)
+    return np.concatenate((subnormal, normal.ravel()))
 
 
 def longest_kept_period(fmt: FloatFormat, offset: int, length: int) -> float:
@@ -77,13 +79,17 @@ def shortest_losing_period(fmt: FloatFormat, offset: int, length: int) -> float 
     """
     period = longest_kept_period(fmt, offset, length)
     last = UP_TO * period
+    count = min(length, SEARCHED)
+    last_start = offset + length - count
+
     while period < last < math.inf:
-        count = min(length, SEARCHED)
         # Gaps are widest at 45 degrees, an eighth of the period away from 0.
-        start = min(
-            max(round(period / 8) - count // 2, offset), offset + length - count
-        )
-        if any(count_equal_neighbours(2 * math.pi / period, [fmt], start, count)):
+        middle = round(period / 8)
+        start = max(middle - count // 2, offset)
+        start = min(start, last_start)
+        theta = 2 * math.pi / period
+        (equal,) = count_equal_neighbours(theta, [fmt], start, count)
+        if equal:
             return period
         period *= FACTOR
     return None
@@ -101,15 +107,16 @@ def count_equal_neighbours(
     """
     step = abs(math.remainder(theta, 2 * math.pi))
     counts = dict.fromkeys(formats, 0)
-    doubtful = [
-        fmt
-        for fmt in counts
-        if step <= widest_gap(fmt)
-        and not (theta <= math.pi and _is_proved(fmt, offset, length))
-    ]
+    doubtful = []
+    for fmt in counts:
+        is_proved = theta <= math.pi and _is_proved(fmt, offset, length)
+        if step <= widest_gap(fmt) and not is_proved:
+            doubtful.append(fmt)
+    if not doubtful:
+        return [0] * len(formats)
 
-    stop = offset + length
-    for low, high in blocks(offset, stop - 1 if doubtful else offset, BLOCK):
+    last = offset + length - 1
+    for low, high in blocks(offset, last, BLOCK):
         angles = theta * span(low, high + 1)
         both = np.stack((np.cos(angles), np.sin(angles)))
         for fmt in doubtful:
@@ -126,30 +133,35 @@ def first_resolved_distance(
     offset: int,
     length: int,
 ) -> int | None:
-    """Return the distance in tokens from which on no two places have an equal cos (or
-    sin).
+    """Return the distance from which on no two places have an equal cos (or sin).
 
-    None where the positions span more than the half turn in which it only rises or only
-    falls.
+    In tokens. None where the positions span more than the half turn in which it only
+    rises or only falls.
     """
+    wave: np.ufunc
+    if component == "sin":
+        wave = np.sin
+        # A sine rises or falls for half a turn from a quarter turn on.
+        quarter = math.pi / 2
+    else:
+        wave = np.cos
+        quarter = 0.0
+
+    def half_turns(position: int) -> int:
+        return math.floor((theta * position + quarter) / math.pi)
+
     last = offset + length - 1
-    quarter = math.pi / 2 if component == "sin" else 0.0
-    halves = [
-        math.floor((theta * position + quarter) / math.pi)
-        for position in (offset, last)
-    ]
-    if theta == 0 or halves[0] != halves[1]:
+    if theta == 0 or half_turns(offset) != half_turns(last):
         return None
 
-    wave = np.sin if component == "sin" else np.cos
     longest = 0
     begin = offset
     value = math.nan
     for low, high in blocks(offset, offset + length, BLOCK):
         stored = round_to(wave(theta * span(low, high)), fmt)
-        changes = np.flatnonzero(np.diff(stored, prepend=value) != 0)
-        begins = np.concatenate(([begin], low + changes))
-        ends = np.concatenate((low + changes, [high]))
+        changes = low + np.flatnonzero(np.diff(stored, prepend=value) != 0)
+        begins = np.concatenate(([begin], changes))
+        ends = np.concatenate((changes, [high]))
         longest = max(longest, int((ends - begins).max()))
         begin = int(begins[-1])
         value = float(stored[-1])
