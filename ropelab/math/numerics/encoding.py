@@ -48,45 +48,54 @@ class PositionEncoding:
         positions: Positions,
         pairs: range,
     ) -> Float[np.ndarray, "features n"]:
-        """Return the numbers of some pairs, pair by pair, in float64, not rounded
-        yet.
-        """
+        """Return the numbers of some pairs, pair by pair, in float64 before rounding."""
         if self.component == "score":
-            # Pair after pair, so that no more than one row is held.
-            rows = (
-                np.cos(self.chain.angles(positions, slice(i, i + 1))[0]) for i in pairs
-            )
-            return (sum(rows, np.zeros_like(positions)) / len(pairs))[None]
+            return self._scores(positions, pairs)
+
         angles = self.chain.angles(positions, slice(pairs.start, pairs.stop))
         if self.component == "angle":
             return angles
-        found = np.stack([trig(angles) for trig in _TRIG[self.component]], 1)
-        return found.reshape(-1, len(positions))
+        waves = [trig(angles) for trig in _TRIG[self.component]]
+        return np.stack(waves, axis=1).reshape(-1, len(positions))
+
+    def _scores(
+        self,
+        positions: Positions,
+        pairs: range,
+    ) -> Float[np.ndarray, "1 n"]:
+        total = np.zeros_like(positions)
+        # Pair after pair, so that no more than one row is held.
+        for pair in pairs:
+            angles = self.chain.angles(positions, slice(pair, pair + 1))[0]
+            total = total + np.cos(angles)
+        return (total / len(pairs))[None]
 
     @property
     def per_pair(self) -> int:
         """Numbers that a pair contributes; 0: they are one number together."""
-        return (
-            0 if self.component == "score" else len(_TRIG.get(self.component, (None,)))
-        )
+        if self.component == "score":
+            return 0
+        if self.component == "angle":
+            return 1
+        return len(_TRIG[self.component])
 
     @property
     def single(self) -> bool:
         return self.per_pair == 0 or len(self.pairs) * self.per_pair == 1
 
     def packs(self, fmt: FloatFormat) -> bool:
-        """Return True if it has at most 64 bits: one number, or two of up to 32
-        bits.
-        """
-        return self.single or (
-            len(self.pairs) * self.per_pair == 2 and fmt.precision <= 24
-        )
+        """Return True if it has at most 64 bits: one number, or two of 32 bits."""
+        if self.single:
+            return True
+        numbers = len(self.pairs) * self.per_pair
+        return numbers == 2 and fmt.precision <= 24
 
     def leading(self, fmt: FloatFormat) -> range:
         """Return the pairs to compare first: enough bits to separate most positions."""
         if self.component == "score":
             return self.pairs
-        return self.pairs[: -(-48 // (fmt.precision + 2))]
+        count = math.ceil(48 / (fmt.precision + 2))
+        return self.pairs[:count]
 
 
 def neighbour_steps(
@@ -94,14 +103,16 @@ def neighbour_steps(
     fmt: FloatFormat,
     places: Positions,
 ) -> Positions:
-    """Return the largest change of a number from m to m+1, in units of the last place
-    of `fmt`.
+    """Return the largest change of a number from m to m + 1, before rounding.
+
+    In units of the last place of `fmt` at the larger of the two. Below one half,
+    neighbours mostly collide.
     """
-    # Before rounding, spacing at the larger of the two. Below one half, neighbours
-    # mostly collide.
-    here, there = (encoding.values(m, encoding.pairs) for m in (places, places + 1))
-    unit = spacing(np.maximum(np.abs(here), np.abs(there)), fmt)
-    return np.max(np.abs(there - here) / unit, axis=0)
+    here = encoding.values(places, encoding.pairs)
+    there = encoding.values(places + 1, encoding.pairs)
+    larger = np.maximum(np.abs(here), np.abs(there))
+    steps = np.abs(there - here) / spacing(larger, fmt)
+    return np.max(steps, axis=0)
 
 
 def whole_period(theta: float) -> int | None:
@@ -122,7 +133,9 @@ def whole_period(theta: float) -> int | None:
     if not denominators:
         return None
     fraction = Fraction(period).limit_denominator(denominators)
-    return fraction.numerator if abs(float(fraction) - period) <= near else None
+    if abs(float(fraction) - period) > near:
+        return None
+    return fraction.numerator
 
 
 def returns_after(inv_freq: Iterable[float]) -> int | None:
@@ -140,9 +153,7 @@ def returns_after(inv_freq: Iterable[float]) -> int | None:
 
 
 def first_repeat(period: int, component: str) -> int:
-    """Return the first position that repeats an earlier one, for a pair of that whole
-    period.
-    """
+    """Return the first position that repeats an earlier one, for a whole period."""
     # Within a period p cos alone has at m the value that it has at p - m, and sin
     # alone, where p is even, the value at p/2 - m. (For a period p/q too: q and p have
     # no common factor.)
@@ -159,12 +170,13 @@ def distinct_positions(
     offset: int,
     length: int,
 ) -> Int[np.ndarray, " distinct"]:
-    """Return one position per distinct value of a pair in offset .. offset + length -
-    1.
-    """
-    places = np.arange(offset, offset + min(length, period)) % period
+    """Return one position per distinct value of a pair, from ``offset`` on."""
+    count = min(length, period)
+    places = np.arange(offset, offset + count) % period
     if component == "cos":
-        places = np.minimum(places, -places % period)
+        mirrored = -places % period
+        places = np.minimum(places, mirrored)
     elif component == "sin" and period % 2 == 0:
-        places = np.minimum(places, (period // 2 - places) % period)
+        mirrored = (period // 2 - places) % period
+        places = np.minimum(places, mirrored)
     return np.unique(places)

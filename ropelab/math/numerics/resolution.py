@@ -1,5 +1,4 @@
-"""The positions that stay distinct: colliding neighbours and distinct encodings,
-exactly.
+"""The positions that stay distinct: colliding neighbours and distinct encodings.
 
 Two positions collide when all the stored numbers of their encodings are equal. Distinct
 encodings are counted in one of three ways.
@@ -28,7 +27,7 @@ from ropelab.math.numerics.casts import EXACT
 from ropelab.math.numerics.chain import BLOCK, Chain, Positions, blocks, octaves, span
 from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FloatFormat, round_to
-from ropelab.runs.arrays import Float, Int
+from ropelab.runs.arrays import Bool, Float, Int
 
 # Hashes held at once, 8 bytes each; a longer range is streamed several times, a share
 # each.
@@ -63,32 +62,37 @@ def take_census(
     held: int = HELD,
     neighbours: bool = True,
 ) -> list[Census]:
-    """Count collisions (if `neighbours`, slower; else 0) and distinct encodings for
-    every format.
+    """Count collisions and distinct encodings for every format.
 
-    At most about `held` hashes are held at once per format. `advance` gets shares that
-    add up to 1.
+    Collisions are counted if `neighbours` (slower), else 0. At most about `held` hashes
+    are held at once per format. `advance` gets shares that add up to 1.
     """
     stop = offset + length
-    edges = [*(start for start, _ in octaves(offset, stop)), stop]
-    counters = [
-        _Counter(encoding, fmt, edges, proves_distinct(encoding, fmt, offset, length))
-        for fmt in formats
-    ]
+    edges = [start for start, _ in octaves(offset, stop)]
+    edges.append(stop)
+
+    counters = []
+    for fmt in formats:
+        proved = proves_distinct(encoding, fmt, offset, length)
+        counters.append(_Counter(encoding, fmt, edges, proved))
 
     doubtful = [counter for counter in counters if not counter.proved]
-    leading = max(
-        (encoding.leading(each.fmt) for each in doubtful), key=len, default=range(0)
-    )
+    if not doubtful:
+        advance(1)
+        return [counter.census() for counter in counters]
+
+    leading = max((encoding.leading(each.fmt) for each in doubtful), key=len)
+    size = BLOCK // max(len(leading) * encoding.per_pair, 2)
 
     # Distinct angles follow from their collisions, as those of a single number mostly
     # do.
     hashed = encoding.component != "angle"
     neighbours = neighbours or encoding.single or not hashed
-    shares = -(-length // held) if hashed else 1
-    size = BLOCK // max(len(leading) * encoding.per_pair, 2)
+    shares = 1
+    if hashed:
+        shares = -(-length // held)
 
-    for share in range(shares if doubtful else 0):
+    for share in range(shares):
         for low, high in blocks(offset, stop, size):
             # One position more than the block, to compare its last one with its
             # neighbour.
@@ -105,7 +109,7 @@ def take_census(
         for counter in doubtful:
             counter.close_share()
 
-    advance(0 if doubtful else 1)
+    advance(0)
     return [counter.census() for counter in counters]
 
 
@@ -115,23 +119,25 @@ def count_distinct(
     offset: int,
     length: int,
 ) -> dict[FloatFormat, int]:
-    """Count the positions with distinct stored cos and sin, for each format of the
-    table.
-    """
-    found = {}
+    """Count the positions with distinct stored cos and sin, per format of the table."""
+    counts = {}
     pairs = range(chain.spectrum.pairs)
     if EXACT in tables:
         # An exact table distinguishes what the angles do: no two of these are the same
         # direction.
-        angles = PositionEncoding(chain, "angle", pairs)
-        steps = count_angles(chain, offset, length)
-        found[EXACT] = steps or take_census(angles, [EXACT], offset, length)[0].distinct
+        count = count_angles(chain, offset, length)
+        if count is None:
+            angles = PositionEncoding(chain, "angle", pairs)
+            (census,) = take_census(angles, [EXACT], offset, length)
+            count = census.distinct
+        counts[EXACT] = count
+
     rounded = [table for table in tables if table != EXACT]
     vector = PositionEncoding(chain, "vector", pairs)
-    counted = take_census(vector, rounded, offset, length, neighbours=False)
-    return found | {
-        fmt: each.distinct for fmt, each in zip(rounded, counted, strict=True)
-    }
+    censuses = take_census(vector, rounded, offset, length, neighbours=False)
+    for fmt, census in zip(rounded, censuses, strict=True):
+        counts[fmt] = census.distinct
+    return counts
 
 
 @dataclass(eq=False)
@@ -163,13 +169,21 @@ class _Counter:
             distinct = length
         elif monotone or self.encoding.component == "angle":
             distinct = length - sum(collisions)
-        octaves = tuple(zip(self.edges[:-1], self.edges[1:], collisions, strict=True))
-        return Census(length, distinct, sum(collisions), self.first_collision, octaves)
+
+        by_octave = zip(self.edges[:-1], self.edges[1:], collisions, strict=True)
+        return Census(
+            positions=length,
+            distinct=distinct,
+            adjacent_collisions=sum(collisions),
+            first_collision=self.first_collision,
+            by_octave=tuple(by_octave),
+        )
 
     def keys_of(self, values: Float[np.ndarray, "features n"]) -> Keys:
         """Return the stored numbers of the leading pairs."""
+        pairs = self.encoding.leading(self.fmt)
         # A score is one number for all pairs.
-        count = max(len(self.encoding.leading(self.fmt)) * self.encoding.per_pair, 1)
+        count = max(len(pairs) * self.encoding.per_pair, 1)
         return keys_of(values[:count], self.fmt)
 
     def compare(self, positions: Positions, keys: Keys, number: Positions) -> None:
@@ -193,14 +207,19 @@ class _Counter:
             # Each position is computed once, also where it is both a neighbour and has
             # one. Marking them is five times as quick as np.union1d.
             marked = np.zeros(positions.size, dtype=bool)
-            marked[doubtful] = marked[doubtful + 1] = True
+            marked[doubtful] = True
+            marked[doubtful + 1] = True
             needed = np.flatnonzero(marked)
+
             size = max(BLOCK // needed.size, 1)
             pairs = rest[:size]
             rest = rest[size:]
-            found = keys_of(encoding.values(positions[needed], pairs), self.fmt)
-            at = marked.cumsum()[doubtful] - 1
-            same = (found[:, 1:] == found[:, :-1]).all(0)[at]
+            keys = keys_of(encoding.values(positions[needed], pairs), self.fmt)
+            equals_next = (keys[:, 1:] == keys[:, :-1]).all(0)
+
+            # The column of each doubtful position among those needed.
+            columns = marked.cumsum()[doubtful] - 1
+            same = equals_next[columns]
             equal[doubtful[~same]] = False
             doubtful = doubtful[same]
 
@@ -210,24 +229,18 @@ class _Counter:
         self.collisions += np.diff(np.searchsorted(colliding, self.edges))
 
     def hold(self, positions: Positions, keys: Keys, share: int, shares: int) -> None:
+        """Keep the hashes of a share of the positions, and where needed the positions."""
         packs = self.encoding.packs(self.fmt)
         if packs and len(keys) == 2:
-            halves = (
-                keys.view(np.float64)
-                .astype(np.float32)
-                .view(np.uint32)
-                .astype(np.int64)
-            )
-            keys = ((halves[0] << 32) | halves[1])[None]
-
+            keys = _pack_two(keys)
         hashes = mix_bits(keys)
+
         # Leave out those that certainly equal the one before: by hashes that lose
         # nothing, else by stored positions.
-        decides = (
-            hashes if packs else self.encoding.chain.positions(positions).view(np.int64)
-        )
-
-        wanted = np.append(True, decides[1:] != decides[:-1])
+        decides = hashes
+        if not packs:
+            decides = self.encoding.chain.positions(positions).view(np.int64)
+        wanted = _starts_of_runs(decides)
         if shares > 1:
             wanted &= (hashes >> 17) % shares == share
 
@@ -236,19 +249,33 @@ class _Counter:
             self.positions.append(positions[wanted])
 
     def close_share(self) -> None:
+        """Count the distinct encodings among those held, and drop them."""
         if not self.hashes:
             return
+
         hashes = np.concatenate(self.hashes)
         self.hashes.clear()
         if self.encoding.packs(self.fmt):
             hashes.sort()
-            self.hashed += int((hashes[1:] != hashes[:-1]).sum()) + bool(hashes.size)
-        else:
-            positions = np.concatenate(self.positions)
-            self.positions.clear()
-            self.hashed += count_equal_hashes(
-                self.encoding, self.fmt, hashes, positions
-            )
+            if hashes.size:
+                self.hashed += int(_starts_of_runs(hashes).sum())
+            return
+
+        positions = np.concatenate(self.positions)
+        self.positions.clear()
+        self.hashed += count_equal_hashes(self.encoding, self.fmt, hashes, positions)
+
+
+def _pack_two(keys: Keys) -> Keys:
+    """Return two rows of numbers that float32 holds as one row of 64 bits."""
+    singles = keys.view(np.float64).astype(np.float32)
+    first, second = singles.view(np.uint32).astype(np.int64)
+    return ((first << 32) | second)[None]
+
+
+def _starts_of_runs(values: Integers) -> Bool[np.ndarray, " n"]:
+    """Return True at every value that differs from the one before it."""
+    return np.append(True, values[1:] != values[:-1])
 
 
 def proves_distinct(
@@ -257,10 +284,11 @@ def proves_distinct(
     offset: int,
     length: int,
 ) -> bool:
-    """Return True if all positions offset .. offset + length - 1 provably differ when
-    stored.
+    """Return True if all positions provably differ when stored.
+
+    They are offset .. offset + length - 1. False proves nothing; it is returned where
+    cos and sin are not both stored.
     """
-    # False proves nothing; it is returned where cos and sin are not both stored.
     if encoding.component not in ("pair", "vector"):
         return False
 
@@ -303,10 +331,11 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     midway = midway_values(fmt)
     rotating = np.flatnonzero(inv_freq)
     # Where the step after a position is: those after the first are found by division.
-    ends = np.searchsorted(
-        midway, np.outer(inv_freq[rotating], (max(offset - 1, 1), last + 1))
-    )
-    if 3 * WORTH * int(np.diff(ends).sum()) > length * rotating.size:
+    first_and_last = (max(offset - 1, 1), last + 1)
+    angles = np.outer(inv_freq[rotating], first_and_last)
+    ends = np.searchsorted(midway, angles)
+    candidates = 3 * int(np.diff(ends).sum())
+    if WORTH * candidates > length * rotating.size:
         return None
 
     changes = [np.empty(0)]
@@ -316,33 +345,32 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
         near = np.floor(midway[low:high] / inv_freq[pair])
         places = np.unique(np.concatenate(([offset], near - 1, near, near + 1)))
         places = places[(places >= offset) & (places < last)]
-        pairs = slice(pair, pair + 1)
 
         # Compared by their bits, for nan equals nan there.
-        here, there = (
-            chain.angles(m, pairs)[0].view(np.int64) for m in (places, places + 1)
-        )
+        chosen = slice(pair, pair + 1)
+        here = chain.angles(places, chosen)[0].view(np.int64)
+        there = chain.angles(places + 1, chosen)[0].view(np.int64)
         changes.append(places[here != there])
     return 1 + np.unique(np.concatenate(changes)).size
 
 
 def midway_values(fmt: FloatFormat) -> Positions:
-    """Return the midpoints of neighbouring values of a coarse format from 0 on,
-    ascending.
-    """
+    """Return the midpoints of neighbouring values of a coarse format, ascending from 0."""
     step = 2.0 ** (1 - fmt.precision)
-    fractions = np.arange(2 ** (fmt.precision - 1)) * step + step / 2
+    count = 2 ** (fmt.precision - 1)
+    fractions = np.arange(count) * step + step / 2
     exponents = np.arange(fmt.min_exponent, fmt.max_exponent + 1)[:, None]
+
     subnormal = np.ldexp(fractions, fmt.min_exponent)
-    return np.concatenate((subnormal, np.ldexp(1 + fractions, exponents).ravel()))
+    normal = np.ldexp(1 + fractions, exponents)
+    return np.concatenate((subnormal, normal.ravel()))
 
 
 def keys_of(values: Float[np.ndarray, "features n"], fmt: FloatFormat) -> Keys:
-    """Return the stored numbers as integers that are equal exactly when the numbers
-    are.
-    """
-    # + 0.0 makes -0 and 0 one number
-    return (round_to(values, fmt) + 0.0).view(np.int64)
+    """Return stored numbers as integers that are equal exactly when the numbers are."""
+    # + 0.0 makes -0 and 0 one number.
+    stored = round_to(values, fmt) + 0.0
+    return stored.view(np.int64)
 
 
 def distinct_among(
@@ -353,12 +381,17 @@ def distinct_among(
     """Count the distinct stored encodings of a few positions, by sorting them."""
     keys = keys_of(encoding.values(positions, encoding.pairs), fmt)
     ordered = keys[:, np.lexsort(keys)]
-    return 1 + int((ordered[:, 1:] != ordered[:, :-1]).any(0).sum())
+    differs = (ordered[:, 1:] != ordered[:, :-1]).any(0)
+    return 1 + int(differs.sum())
 
 
 def mix_bits(keys: Keys, seed: Integers | None = None) -> Integers:
     """Return a 64-bit hash of every column; a single number is hashed without loss."""
-    state = np.zeros_like(keys[0]) if seed is None else seed.copy()
+    if seed is None:
+        state = np.zeros_like(keys[0])
+    else:
+        state = seed.copy()
+
     # Every step is invertible: multiplication by an odd number, and xor with the upper
     # half, which must be shifted without its sign: with it x and ~x would become one.
     # The odd numbers are those of Fibonacci hashing (2^64 over the golden ratio) and
@@ -377,9 +410,7 @@ def count_equal_hashes(
     hashes: Integers,
     positions: Positions,
 ) -> int:
-    """Count the distinct encodings among positions whose leading pairs hash to
-    `hashes`.
-    """
+    """Count distinct encodings; the leading pairs of `positions` hash to `hashes`."""
     lead = encoding.leading(fmt)
     rest = encoding.pairs[len(lead) :]
     distinct = 0
@@ -393,34 +424,34 @@ def count_equal_hashes(
 
         pairs = rest[: len(lead)]
         rest = rest[len(lead) :]
-        parts = [
-            mix_bits(
-                keys_of(encoding.values(positions[low:high], pairs), fmt),
-                hashes[low:high],
-            )
-            for low, high in blocks(0, hashes.size, BLOCK // len(pairs))
-        ]
+        parts = []
+        for low, high in blocks(0, hashes.size, BLOCK // len(pairs)):
+            keys = keys_of(encoding.values(positions[low:high], pairs), fmt)
+            parts.append(mix_bits(keys, hashes[low:high]))
         hashes = np.concatenate(parts)
 
     if not hashes.size:
         return distinct
-    first = np.append(True, hashes[1:] != hashes[:-1])
+    first = _starts_of_runs(hashes)
     distinct += int(first.sum())
 
     # Each is compared with the first of its hash; those that differ from it although
     # their hashes are equal (chance: 2^-64 for two positions) are counted by comparing
     # them all.
-    leaders = positions[np.flatnonzero(first)[first.cumsum() - 1]]
+    numbers_of_runs = first.cumsum() - 1
+    leaders = positions[np.flatnonzero(first)[numbers_of_runs]]
     strangers = []
     for low, high in blocks(0, hashes.size, BLOCK // len(encoding.pairs)):
-        here, there = (
-            keys_of(encoding.values(each[low:high], encoding.pairs), fmt)
-            for each in (positions, leaders)
-        )
-        strangers.append(here[:, (here != there).any(0)])
+        own = encoding.values(positions[low:high], encoding.pairs)
+        of_leaders = encoding.values(leaders[low:high], encoding.pairs)
+        keys = keys_of(own, fmt)
+        differs = (keys != keys_of(of_leaders, fmt)).any(0)
+        strangers.append(keys[:, differs])
 
     different = np.concatenate(strangers, axis=1)
-    return distinct + (np.unique(different, axis=1).shape[1] if different.size else 0)
+    if not different.size:
+        return distinct
+    return distinct + np.unique(different, axis=1).shape[1]
 
 
 def _find_repeated(
