@@ -1,4 +1,4 @@
-"""Cast plans: which number format each stage of a rotary implementation rounds to.
+"""Cast plans: the number format that each stage of a rotary implementation rounds to.
 
     position   m, as it enters the product
     inv_freq   theta_i, as it is stored
@@ -38,9 +38,7 @@ EXACT = FORMATS["float64"]
 
 @dataclass(frozen=True, kw_only=True)
 class CastPlan:
-    """The format of every stage and the two rules; by default everything is float64 and
-    exact.
-    """
+    """The format of every stage and the two rules; all exact float64 by default."""
 
     position: FloatFormat = EXACT
     inv_freq: FloatFormat = EXACT
@@ -58,10 +56,14 @@ class CastPlan:
         >>> CastPlan(table=FORMATS["bfloat16"]).label
         'table=bfloat16'
         """
-        parts = [
-            f"{name}={getattr(value, 'name', value)}" for name, value in self.inexact()
-        ]
-        return ",".join(parts) or EXACT.name
+        parts = []
+        for name, value in self.inexact():
+            if isinstance(value, FloatFormat):
+                value = value.name
+            parts.append(f"{name}={value}")
+        if not parts:
+            return EXACT.name
+        return ",".join(parts)
 
     @property
     def phase(self) -> "CastPlan":
@@ -80,11 +82,12 @@ class CastPlan:
 
     def inexact(self) -> list[tuple[str, FloatFormat | str]]:
         """Return the stages and rules that are not exact, in the order of the chain."""
-        values = [
-            (field.name, getattr(self, field.name), field.default)
-            for field in fields(self)
-        ]
-        return [(name, value) for name, value, exact in values if value != exact]
+        inexact = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                inexact.append((field.name, value))
+        return inexact
 
     def repair(self, name: str) -> "CastPlan":
         """Return the same plan with one stage or rule made exact."""
@@ -92,10 +95,12 @@ class CastPlan:
 
 
 def parse_cast(text: str) -> CastPlan:
-    """Read `inv_freq=bfloat16,table=float16`; `all=...` sets every stage, later parts
-    win.
+    """Read `inv_freq=bfloat16,table=float16`; `all=...` sets every stage.
+
+    Later parts win.
     """
-    if text == EXACT.name:  # the label of the exact plan
+    # The label of the exact plan.
+    if text == EXACT.name:
         return CastPlan()
 
     values: dict[str, Any] = {}
@@ -108,39 +113,49 @@ def parse_cast(text: str) -> CastPlan:
 
         if name in RULES:
             values[name] = known(f"value of {name}", value, RULES[name])
+            continue
+
+        name = known("stage", name, ("all", *STAGES, *RULES))
+        fmt = format_named(value)
+        if name == "all":
+            values |= dict.fromkeys(STAGES, fmt)
         else:
-            stage = known("stage", name, ("all", *STAGES, *RULES))
-            values |= dict.fromkeys(
-                STAGES if stage == "all" else (stage,), format_named(value)
-            )
+            values[name] = fmt
     return CastPlan(**values)
 
 
 @dataclass(frozen=True)
-class Preset:
-    """A cast plan of a real implementation: the code it models, and a thread or file to
-    read.
-    """
+class CastPreset:
+    """A cast plan of a real implementation."""
 
     name: str
     plan: CastPlan
-    models: str
-    source: str
+    models: str  # the code that it is a model of
+    source: str  # a thread or file to read
 
 
-PRESETS = {
-    row["name"]: Preset(
-        row["name"], parse_cast(row["cast"]), row["models"], row["source"]
-    )
-    for row in table_beside(__file__)["preset"]
-}
+def _read_presets() -> dict[str, CastPreset]:
+    presets = {}
+    for row in table_beside(__file__)["preset"]:
+        name = row["name"]
+        plan = parse_cast(row["cast"])
+        presets[name] = CastPreset(name, plan, row["models"], row["source"])
+    return presets
 
 
-def preset_named(name: str) -> Preset:
-    if name not in PRESETS and isinstance(plan := find("casts", name), CastPlan):
-        if parse_cast(plan.label) != plan:  # the label is all that names its results
-            raise InputError(
-                f"{name}: formats of a cast plan are those of ropelab, as they are"
-            )
-        return Preset(name, plan, name, name)
-    return PRESETS[known("preset", name, PRESETS)]
+PRESETS = _read_presets()
+
+
+def preset_named(name: str) -> CastPreset:
+    if name in PRESETS:
+        return PRESETS[name]
+
+    plan = find("casts", name)
+    if not isinstance(plan, CastPlan):
+        return PRESETS[known("preset", name, PRESETS)]
+    # The label is all that names its results.
+    if parse_cast(plan.label) != plan:
+        raise InputError(
+            f"{name}: formats of a cast plan are those of ropelab, as they are"
+        )
+    return CastPreset(name, plan, models=name, source=name)

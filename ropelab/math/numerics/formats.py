@@ -1,5 +1,6 @@
-"""Floating-point formats, and exact rounding to them; their values are float64 values
-too.
+"""Floating-point formats, and exact rounding to them.
+
+Their values are float64 values too.
 """
 
 import math
@@ -15,18 +16,18 @@ from ropelab.runs.spelling import read_format
 
 _EXPONENT_FIELD = 0x7FF0_0000_0000_0000
 _FRACTION_BITS = 52
+_BIAS = 1023
 _HALF = 1 << (_FRACTION_BITS - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FloatFormat:
-    """A binary floating-point format with IEEE layout: sign, biased exponent, fraction,
-    subnormals.
+    """A binary floating-point format with IEEE layout.
 
-    Without infinity only the last code of the top exponent is NaN (the 'fn' of
-    arXiv:2209.05433 and the OCP FP8 specification). Values beyond the largest become
-    the largest where `saturating`, infinity included; else infinity, or NaN where there
-    is none.
+    Sign, biased exponent, fraction; with subnormals. Without infinity only the last
+    code of the top exponent is NaN (the 'fn' of arXiv:2209.05433 and the OCP FP8
+    specification). Values beyond the largest become the largest where `saturating`,
+    infinity included; else infinity, or NaN where there is none.
     """
 
     name: str
@@ -39,7 +40,9 @@ class FloatFormat:
     def max_exponent(self) -> int:
         # e of the largest finite value, written 1.f * 2^e.
         bias: int = 2 ** (self.exponent_bits - 1) - 1
-        return bias if self.has_infinity else bias + 1
+        if self.has_infinity:
+            return bias
+        return bias + 1
 
     @cached_property
     def min_exponent(self) -> int:
@@ -54,39 +57,46 @@ class FloatFormat:
     @cached_property
     def largest(self) -> float:
         missing = 1 if self.has_infinity else 2
-        return math.ldexp(2.0 - missing * self.epsilon, self.max_exponent)
+        significand = 2.0 - missing * self.epsilon
+        return math.ldexp(significand, self.max_exponent)
 
     @cached_property
     def overflow(self) -> float:
         """The rounded value of a positive number beyond the largest."""
         if self.saturating:
             return self.largest
-        return math.inf if self.has_infinity else math.nan
+        if self.has_infinity:
+            return math.inf
+        return math.nan
 
 
-FORMATS = {
-    name: FloatFormat(name=name, **row) for name, row in table_beside(__file__).items()
-}
-# The plain FP8 names overflow to NaN or infinity, '..._saturating' clamps to the
-# largest.
-FORMATS |= {
-    f"{name}_saturating": replace(
-        FORMATS[name], name=f"{name}_saturating", saturating=True
-    )
-    for name in ("float8_e4m3fn", "float8_e5m2")
-}
+def _read_formats() -> dict[str, FloatFormat]:
+    formats = {}
+    for name, row in table_beside(__file__).items():
+        formats[name] = FloatFormat(name=name, **row)
+
+    # The plain FP8 names overflow to NaN or infinity, '..._saturating' clamps to the
+    # largest.
+    for plain in ("float8_e4m3fn", "float8_e5m2"):
+        name = f"{plain}_saturating"
+        formats[name] = replace(formats[plain], name=name, saturating=True)
+    return formats
+
+
+FORMATS = _read_formats()
 
 
 def format_named(name: str) -> FloatFormat:
-    return FORMATS[known("format", str(read_format(name)), FORMATS)]
+    name = known("format", str(read_format(name)), FORMATS)
+    return FORMATS[name]
 
 
 def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:
-    """Round float64 values to the nearest value of `fmt`, ties to even, once and
-    exactly.
+    """Round float64 values to the nearest value of `fmt`, ties to even, once.
+
+    It is exact for subnormals, signed zeros, infinities, NaN and overflow, too. The
+    result may share memory with x.
     """
-    # Also subnormals, signed zeros, infinities, NaN and overflow. May share memory with
-    # x.
     if x.dtype != np.float64:
         raise TypeError(f"round_to takes float64 values, not {x.dtype}")
 
@@ -112,30 +122,33 @@ def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray,
     if not (low >= -fmt.largest and high <= fmt.largest):
         rounded[np.abs(rounded) > fmt.largest] = fmt.overflow
 
-    # the subtraction loses the sign of zero
+    # The subtraction loses the sign of zero.
     return np.copysign(rounded, x, out=rounded)
 
 
 def spacing(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:
-    """Return the unit in the last place of `fmt` at x; around zero, the smallest
-    subnormal.
+    """Return the unit in the last place of `fmt` at x.
+
+    Around zero it is the smallest subnormal.
     """
     if fmt.precision == 53:
-        return np.nextafter(np.abs(x), math.inf) - np.abs(x)
+        size = np.abs(x)
+        return np.nextafter(size, math.inf) - size
+
     bits = _binade(x, fmt)
     bits += (1 - fmt.precision) << _FRACTION_BITS
     return bits.view(np.float64)
 
 
 def _binade(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Int[np.ndarray, "..."]:
-    """Return the bits (int64) of 2^e for |x| in [2^e, 2^(e+1)), e within what `fmt`
-    rounds.
+    """Return the bits (int64) of 2^e for |x| in [2^e, 2^(e+1)).
+
+    e is kept within the exponents of `fmt`.
     """
-    bits = np.bitwise_and(
-        x.view(np.int64), _EXPONENT_FIELD, out=np.empty(x.shape, np.int64)
-    )
-    low, high = (
-        (e + 1023) << _FRACTION_BITS for e in (fmt.min_exponent, fmt.max_exponent + 1)
-    )
-    np.maximum(bits, low, out=bits)
-    return np.minimum(bits, high, out=bits)
+    bits = np.empty(x.shape, np.int64)
+    np.bitwise_and(x.view(np.int64), _EXPONENT_FIELD, out=bits)
+
+    lowest = (fmt.min_exponent + _BIAS) << _FRACTION_BITS
+    highest = (fmt.max_exponent + 1 + _BIAS) << _FRACTION_BITS
+    np.maximum(bits, lowest, out=bits)
+    return np.minimum(bits, highest, out=bits)

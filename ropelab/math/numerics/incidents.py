@@ -1,6 +1,4 @@
-"""Precision errors reported in issue trackers, with the printed numbers measured
-again.
-"""
+"""Precision errors from issue trackers: their printed numbers, measured again."""
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -36,9 +34,10 @@ INCIDENTS: list[dict[str, Any]] = _FILE["incident"]
 
 def incidents() -> pd.DataFrame:
     """Return a row per printed number, ours beside it (0.04 s)."""
-    return pd.DataFrame(
-        row for incident in INCIDENTS for row in _measure_incident(**incident)
-    )
+    rows: list[dict[str, Any]] = []
+    for incident in INCIDENTS:
+        rows.extend(_measure_incident(**incident))
+    return pd.DataFrame(rows)
 
 
 def _measure_incident(
@@ -56,46 +55,76 @@ def _measure_incident(
     chain = Chain(parse_cast(cast), spectrum)
     positions = span(offset, offset + length)
 
-    def angle(of: Chain, position: int, pair: int) -> float:
-        return float(of.angles(span(position, position + 1))[pair, 0])
+    # Measures of a position.
 
-    def census() -> Census:
+    def stored_position(m: int) -> float:
+        return float(chain.positions(span(m, m + 1))[0])
+
+    def position_step(m: int) -> float:
+        return float(spacing(span(m, m + 1), chain.plan.position)[0])
+
+    # Measures of a position and a pair.
+
+    def stored_angle(m: int, pair: int) -> float:
+        return float(chain.angles(span(m, m + 1))[pair, 0])
+
+    def exact_angle(m: int, pair: int) -> float:
+        return float(exact.angles(span(m, m + 1))[pair, 0])
+
+    def exact_cos(m: int, pair: int) -> float:
+        return float(np.cos(exact_angle(m, pair)))
+
+    # Measures of the whole range.
+
+    def take_census_of_range() -> Census:
         encoding = PositionEncoding(chain, "vector", range(spectrum.pairs))
-        return take_census(encoding, [chain.plan.table], offset, length)[0]
+        (census,) = take_census(encoding, [chain.plan.table], offset, length)
+        return census
 
-    def max_cos_error() -> float:
-        return float(
-            np.abs(chain.table(positions)[0] - exact.table(positions)[0]).max()
-        )
+    def distinct_positions() -> float:
+        return take_census_of_range().distinct
+
+    def adjacent_collisions() -> float:
+        return take_census_of_range().adjacent_collisions
+
+    def max_angle_error() -> float:
+        return worst(chain, offset, length).error_rad
 
     def max_phase_error() -> float:
         cos, sin = chain.table(positions)
-        return float(wrap_angle(np.arctan2(sin, cos) - exact.angles(positions)).max())
+        phases = np.arctan2(sin, cos)
+        errors = wrap_angle(phases - exact.angles(positions))
+        return float(errors.max())
 
-    # Of a position, of a position and a pair, or of the whole range.
+    def max_cos_error() -> float:
+        stored_cos, _ = chain.table(positions)
+        exact_cos, _ = exact.table(positions)
+        return float(np.abs(stored_cos - exact_cos).max())
+
     measures: dict[str, Callable[..., float]] = {
-        "stored_position": lambda m: float(chain.positions(span(m, m + 1))[0]),
-        "position_step": lambda m: float(
-            spacing(span(m, m + 1), chain.plan.position)[0]
-        ),
-        "stored_angle": lambda *at: angle(chain, *at),
-        "exact_angle": lambda *at: angle(exact, *at),
-        "exact_cos": lambda *at: float(np.cos(angle(exact, *at))),
-        "distinct_positions": lambda: census().distinct,
-        "adjacent_collisions": lambda: census().adjacent_collisions,
-        "max_angle_error": lambda: worst(chain, offset, length).error_rad,
+        "stored_position": stored_position,
+        "position_step": position_step,
+        "stored_angle": stored_angle,
+        "exact_angle": exact_angle,
+        "exact_cos": exact_cos,
+        "distinct_positions": distinct_positions,
+        "adjacent_collisions": adjacent_collisions,
+        "max_angle_error": max_angle_error,
         "max_phase_error": max_phase_error,
         "max_cos_error": max_cos_error,
     }
     for row in printed:
         name = row["measure"]
-        at = row["at"]
+        arguments = row["at"]
         digits = row["digits"]
-        ours = measures[name](*at)
+        ours = measures[name](*arguments)
+        label = name
+        if arguments:
+            label = f"{name}({','.join(map(str, arguments))})"
         yield {
             "source": source,
             "plan": chain.plan.label,
-            "measure": f"{name}({','.join(map(str, at))})" if at else name,
+            "measure": label,
             "meaning": _FILE["meaning"][name],
             "reported": float(digits),
             "ours": ours,

@@ -1,5 +1,4 @@
-"""The formats of stored keys: which numbers, which of them share a scale, and where
-RoPE acts.
+"""The formats of stored keys: numbers, what shares a scale, and where RoPE acts.
 
     fp8_e4m3, fp8_e5m2   x / scale rounded to float8, the largest |x| at the format's largest value;
                          one scale per tensor, head or block (32 neighbouring features of a key)
@@ -88,34 +87,39 @@ class KeyFormat:
             )
 
     def store(self, keys: Keys) -> Keys:
-        """Return float64 keys as they are read back; InputError for heads that do not
-        fit.
+        """Return float64 keys as they are read back.
+
+        InputError: heads of this width do not fit.
         """
         width = keys.shape[-1]
         self.check(width)
         if not self.rotated:
             return self._round_blocks(keys)
-        size = width & -width  # the largest power of two that divides it
-        matrix = np.ones((1, 1))
-        while len(matrix) < size:  # Sylvester's
-            matrix = np.kron([[1, 1], [1, -1]], matrix) / np.sqrt(2)
-        turned = keys.reshape(*keys.shape[:-1], -1, size) @ matrix
-        stored = self._round_blocks(turned.reshape(keys.shape)).reshape(turned.shape)
-        return np.asarray((stored @ matrix.T).reshape(keys.shape))
+
+        # The largest power of two that divides the width.
+        size = width & -width
+        matrix = hadamard_matrix(size)
+        rotated = keys.reshape(*keys.shape[:-1], -1, size) @ matrix
+        stored = self._round_blocks(rotated.reshape(keys.shape))
+        back = stored.reshape(rotated.shape) @ matrix.T
+        return np.asarray(back.reshape(keys.shape))
 
     def _round_blocks(self, keys: Keys) -> Keys:
         if self.shared == "block":
             blocks = keys.reshape(*keys.shape[:-1], -1, BLOCK)
-            return self._round_with_scale(blocks, (-1,)).reshape(keys.shape)
+            rounded = self._round_with_scale(blocks, (-1,))
+            return rounded.reshape(keys.shape)
+
         if self.shared == "group":
             tokens = keys.shape[-2]
+            width = keys.shape[-1]
             # The last token again fills the last group: the range stays what it is.
             last = np.repeat(keys[..., -1:, :], -tokens % BLOCK, axis=-2)
-            groups = np.concatenate((keys, last), axis=-2)
-            split = groups.reshape(*keys.shape[:-2], -1, BLOCK, keys.shape[-1])
-            return self._round_with_scale(split, (-2,)).reshape(groups.shape)[
-                ..., :tokens, :
-            ]
+            filled = np.concatenate((keys, last), axis=-2)
+            groups = filled.reshape(*keys.shape[:-2], -1, BLOCK, width)
+            rounded = self._round_with_scale(groups, (-2,))
+            return rounded.reshape(filled.shape)[..., :tokens, :]
+
         return self._round_with_scale(keys, AXES[self.shared])
 
     def _round_with_scale(
@@ -129,37 +133,58 @@ class KeyFormat:
             largest = np.abs(x).max(axes, keepdims=True)
             scale = np.where(largest == 0, 1.0, largest / fmt.largest)
             return round_to(x / scale, fmt) * scale
+
         if self.number.startswith("int"):
+            bits = int(self.number[3:])
             low = x.min(axes, keepdims=True)
             high = x.max(axes, keepdims=True)
-            step = np.where(
-                high == low, 1.0, (high - low) / (2 ** int(self.number[3:]) - 1)
-            )
-            return np.asarray(low + np.rint((x - low) / step) * step)
-        return _ggml(x.astype(np.float32), self.number).astype(np.float64)
+            step = (high - low) / (2**bits - 1)
+            step = np.where(high == low, 1.0, step)
+            steps = np.rint((x - low) / step)
+            return np.asarray(low + steps * step)
+
+        singles = x.astype(np.float32)
+        return _round_as_ggml(singles, self.number).astype(np.float64)
 
 
-def _ggml(x: Float[np.ndarray, "... 32"], number: str) -> Float[np.ndarray, "... 32"]:
-    """Round blocks as quantize_row_q8_0_ref and quantize_row_q4_0_ref of ggml-quants.c
-    do.
+def hadamard_matrix(size: int) -> Float[np.ndarray, "size size"]:
+    """Return the normalised Hadamard matrix of a power of two (Sylvester's)."""
+    matrix = np.ones((1, 1))
+    while len(matrix) < size:
+        matrix = np.kron([[1, 1], [1, -1]], matrix) / np.sqrt(2)
+    return matrix
+
+
+def _round_as_ggml(
+    x: Float[np.ndarray, "... 32"],
+    number: str,
+) -> Float[np.ndarray, "... 32"]:
+    """Round blocks as quantize_row_q8_0_ref and quantize_row_q4_0_ref do.
+
+    They are in ggml-quants.c.
     """
-    # with its sign
-    extreme = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)
+    # The number of the largest size, with its sign.
+    place = np.abs(x).argmax(-1)[..., None]
+    extreme = np.take_along_axis(x, place, -1)
     if number == "q8_0":
         scale = np.abs(extreme) / np.float32(127)
     else:
         scale = extreme / np.float32(-8)
     inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale != 0)
     product = x * inverse
-    if number == "q8_0":  # roundf: halves away from zero
+
+    if number == "q8_0":
+        # roundf rounds halves away from zero.
         size = np.abs(product)
         whole = np.floor(size)
-        code = np.sign(product) * (whole + np.floor(2 * (size - whole)))
+        half = np.floor(2 * (size - whole))
+        code = np.sign(product) * (whole + half)
     else:
-        code = np.minimum(np.trunc(product + np.float32(8.5)), 15) - 8
-    return np.asarray(
-        code * scale.astype(np.float16).astype(np.float32), dtype=np.float32
-    )
+        code = np.trunc(product + np.float32(8.5))
+        code = np.minimum(code, 15) - 8
+
+    stored_scale = scale.astype(np.float16).astype(np.float32)
+    return np.asarray(code * stored_scale, dtype=np.float32)
 
 
 def parse_keys(text: str) -> KeyFormat:
@@ -173,6 +198,7 @@ def parse_keys(text: str) -> KeyFormat:
     inside, closed, more = inside.partition(")")
     if bool(bracket) != bool(closed) or more.strip():
         raise InputError(f"{text}: its brackets do not match")
+
     words = split_list(inside)
     shared = [word for word in words if word in SHARED[number]]
     allowed = (*SHARED[number], "before", "hadamard", "moved=8x256")
@@ -193,10 +219,19 @@ def parse_keys(text: str) -> KeyFormat:
     if len(moved) > 1 or (moved and before):
         raise InputError(f"{text}: one moved=TIMESxTOKENS at most, and only after RoPE")
 
-    moves = int(moved[0][1]) if moved else 0
-    step = int(moved[0][2]) if moved else 0
-    chosen = shared[0] if shared else SHARED[number][0]
-    return KeyFormat(number, chosen, before, "hadamard" in words, moves, step)
+    moves = 0
+    step = 0
+    if moved:
+        moves = int(moved[0][1])
+        step = int(moved[0][2])
+    return KeyFormat(
+        number,
+        shared=shared[0] if shared else SHARED[number][0],
+        before=before,
+        rotated="hadamard" in words,
+        moves=moves,
+        step=step,
+    )
 
 
 class Rounding(NamedTuple):
@@ -227,21 +262,23 @@ class Rounding(NamedTuple):
 
 
 def parse_rounding(text: str) -> Rounding:
-    """Read a preset, or stages such as `angle:tf32` or
-    `position=bfloat16+table=float16`.
-    """
-    if not {":", "="} & {*text}:
+    """Read a preset, or stages: `angle:tf32`, `position=bfloat16+table=float16`."""
+    is_preset = ":" not in text and "=" not in text
+    if is_preset:
         return Rounding(text, preset_named(text).plan)
-    plan = parse_cast(text.replace(":", "=").replace("+", ","))
-    return Rounding(plan.label.replace(",", "+"), plan)
+
+    stages = text.replace(":", "=").replace("+", ",")
+    plan = parse_cast(stages)
+    name = plan.label.replace(",", "+")
+    return Rounding(name, plan)
 
 
 class KeyErrors(NamedTuple):
     """Root mean square errors of stored keys, with the interval of that of a score."""
 
-    # over the deviation of the features
+    # Over the deviation of the features.
     by_pair: Float[np.ndarray, " pairs"]
-    # scores of features without an offset have deviation 1
+    # Scores of features without an offset have deviation 1.
     score: float
     score_low: float
     score_high: float
@@ -254,13 +291,15 @@ def key_errors(
     seed: int,
     offset: float = 0.0,
 ) -> KeyErrors:
-    """Return the errors of keys at `length` positions; `offset` in deviations of a
-    feature.
+    """Return the errors of keys at `length` positions.
+
+    `offset` is in deviations of a feature.
     """
     random = np.random.default_rng(seed)
     pairs = spectrum.pairs
     key, query = random.standard_normal((2, COUNT, 2, pairs))
-    key[:, 0, pairs - max(1, pairs // 8) :] += offset
+    slowest = max(1, pairs // 8)
+    key[:, 0, -slowest:] += offset
     positions = np.floor(random.random(COUNT) * length)
     chain = Chain(CastPlan(), spectrum)
 
@@ -268,29 +307,34 @@ def key_errors(
         x: Float[np.ndarray, "n 2 pairs"],
         by: Float[np.ndarray, " n"],
     ) -> np.ndarray:
-        cos, sin = (part.T for part in chain.table(by))
+        cos, sin = chain.table(by)
         one = x[:, 0]
         two = x[:, 1]
-        return np.stack((one * cos - two * sin, one * sin + two * cos), axis=1)
+        rotated_one = one * cos.T - two * sin.T
+        rotated_two = one * sin.T + two * cos.T
+        return np.stack((rotated_one, rotated_two), axis=1)
 
     def store(x: Float[np.ndarray, "n 2 pairs"]) -> Float[np.ndarray, "n 2 pairs"]:
-        return fmt.store(x.reshape(1, COUNT, 2 * pairs)).reshape(x.shape)
+        heads = x.reshape(1, COUNT, 2 * pairs)
+        return fmt.store(heads).reshape(x.shape)
 
     exact = rotate(key, positions)
     if fmt.before:
-        error = rotate(store(key), positions) - exact
+        read = rotate(store(key), positions)
     else:
-        kept = store(rotate(key, positions + fmt.moves * fmt.step))
+        read = store(rotate(key, positions + fmt.moves * fmt.step))
+        back = np.full(COUNT, -float(fmt.step))
         for _ in range(fmt.moves):
-            kept = store(rotate(kept, np.full(COUNT, -float(fmt.step))))
-        error = kept - exact
+            read = store(rotate(read, back))
+    error = read - exact
+
     # Queries of random directions: their own rotation changes nothing.
     score = (query * error).sum((1, 2)) / np.sqrt(2 * pairs)
     squared = mean_interval(score**2)
     by_pair = np.sqrt((error**2).mean((0, 1)))
     return KeyErrors(
         by_pair,
-        float(np.sqrt(squared.value)),
-        float(np.sqrt(max(0.0, squared.low))),
-        float(np.sqrt(squared.high)),
+        score=float(np.sqrt(squared.value)),
+        score_low=float(np.sqrt(max(0.0, squared.low))),
+        score_high=float(np.sqrt(squared.high)),
     )
