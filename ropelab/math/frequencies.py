@@ -55,8 +55,9 @@ class Geometry:
 
 
 def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pairs"]:
-    """Return theta_i = base^(-2 i / rotary_dim) in radians per token (arXiv:2104.09864,
-    eq. 15).
+    """Return theta_i = base^(-2 i / rotary_dim) in radians per token.
+
+    arXiv:2104.09864, eq. 15.
     """
     check_rotary_dim(rotary_dim)
     check_base(base)
@@ -67,8 +68,9 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pai
 
 
 def wavelengths(inv_freq: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
-    """Return lambda_i = 2 pi / theta_i, tokens per rotation; infinite for a dropped
-    pair.
+    """Return lambda_i = 2 pi / theta_i, tokens per rotation.
+
+    It is infinite for a dropped pair.
     """
     with np.errstate(divide="ignore"):
         return 2 * math.pi / inv_freq
@@ -78,7 +80,5 @@ def rotations(
     inv_freq: Float[np.ndarray, " pairs"],
     length: float,
 ) -> Float[np.ndarray, " pairs"]:
-    """Return r_i = length / lambda_i, the rotations of each pair within ``length``
-    tokens.
-    """
+    """Return r_i = length / lambda_i, the rotations of each pair in ``length`` tokens."""
     return inv_freq * (length / (2 * math.pi))

@@ -33,9 +33,7 @@ DEEPEST = 20
 
 
 def canonical(name: str) -> str:
-    """Return the registered name for any spelling or alias of it; a reference as it
-    is.
-    """
+    """Return the registered name for any spelling or alias; a reference as it is."""
     if ":" in name:
         return name
     key = name.lower().replace("-", "_")
@@ -43,8 +41,9 @@ def canonical(name: str) -> str:
 
 
 def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scaling]":
-    """Return the class of a scaling method by name, alias or reference; `names` are for
-    errors.
+    """Return the class of a scaling method by name, alias or reference.
+
+    `names` are for errors.
     """
     key = canonical(name)
     if key in ON_MODELS:
@@ -68,8 +67,9 @@ def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scalin
 
 
 def unknown_method(name: str, names: Iterable[str]) -> InputError:
-    """Make an error for a method that does not exist; a factor beside a name is put
-    into brackets.
+    """Make an error for a method that does not exist.
+
+    It puts a factor that stands beside a name into brackets.
 
     >>> print(unknown_method("yarn:4", ["yarn"]))
     unknown method 'yarn:4'; type 'yarn(factor=4)'
@@ -102,11 +102,10 @@ def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
 
 
 def scaling_for(config: Any, length: int) -> tuple["Scaling", str | None]:
-    """Return the method of a config, and the quotient of lengths that its factor is if
-    not given.
+    """Return the method of a config, and the quotient of lengths that its factor is.
 
-    InputError: it needs a factor, and ``train_len`` was not given or is not below
-    ``length``.
+    None: the factor is given. InputError: it needs one, and ``train_len`` was not given
+    or is not below ``length``.
     """
     scaling = parse_scaling(config.method)
     if scaling == parse_scaling(config.method, factor=2):
@@ -126,10 +125,11 @@ def build_method(
     factor: float | None,
     parse_inner: Callable[[str, float | None], object],
 ) -> Any:
-    """Build a method, a dataclass with `name` and `default_factors`, from
-    ``beta_fast=16`` etc.
+    """Build a method from arguments such as ``beta_fast=16``.
+
+    It is a dataclass with `name` and `default_factors`; a parameter that is a method
+    itself is parsed by `parse_inner`.
     """
-    # A parameter that is a method itself is parsed by `parse_inner`.
     annotations = typing.get_type_hints(method)
     names = [field.name for field in fields(method)]
     values: dict[str, object] = {}
@@ -141,11 +141,12 @@ def build_method(
         if known(f"{method.name} parameter", name, names) in values:
             raise InputError(f"{method.name}: {name} is given twice")
 
+        def parse_with_factor(inner: str) -> object:
+            return parse_inner(inner, factor)
+
         label = f"{method.name}: {name}"
         kind = annotations[name]
-        values[name] = _value(
-            label, text, kind, lambda inner: parse_inner(inner, factor)
-        )
+        values[name] = _read_value(label, text, kind, parse_with_factor)
 
     # A factor among the arguments wins over the one derived from the test length.
     if factor is not None and method.default_factors:
@@ -178,7 +179,7 @@ def split_call(text: str) -> tuple[str, list[str]]:
     return name.strip(), split_list(rest[:-1])
 
 
-def _value(
+def _read_value(
     label: str,
     text: str,
     kind: object,
@@ -187,18 +188,18 @@ def _value(
     if isinstance(kind, types.UnionType):
         if text.lower() == "none":
             return None
-        kind = next(
-            part for part in typing.get_args(kind) if part is not types.NoneType
-        )
+        kinds = typing.get_args(kind)
+        kind = next(each for each in kinds if each is not types.NoneType)
 
     if kind == tuple[float, ...]:
-        return tuple(_number(label, item) for item in split_list(text.strip("[]()")))
+        items = split_list(text.strip("[]()"))
+        return tuple(_read_number(label, item) for item in items)
 
     if kind is float:
-        return _number(label, text)
+        return _read_number(label, text)
 
     if kind is int:
-        number = _number(label, text, read_number)
+        number = _read_number(label, text, read_number)
         if not number.is_integer():
             raise InputError(f"{label} must be a whole number, not '{text}'")
         return int(number)
@@ -216,7 +217,7 @@ def _value(
     return parse_inner(text)
 
 
-def _number(
+def _read_number(
     label: str,
     text: str,
     read: Callable[[object], object] = read_plain_number,

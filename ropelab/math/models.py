@@ -1,6 +1,4 @@
-"""Rotary geometry and scaling of well-known models, by name: the rows of
-models.toml.
-"""
+"""Rotary geometry and scaling of well-known models: the rows of models.toml."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,17 +16,20 @@ if TYPE_CHECKING:
 Layout = Literal["mrope", "mrope_interleaved", "axial"]
 
 # Fields of configs about the rotary embedding, and attributes of a `KnownModel`.
-EMBEDDING = {name: name for name in ("base", "head_dim", "rotary_dim", "method")}
-EMBEDDING |= {"train_len": "trained_len"}
+EMBEDDING = {
+    "base": "base",
+    "head_dim": "head_dim",
+    "rotary_dim": "rotary_dim",
+    "method": "method",
+    "train_len": "trained_len",
+}
 # Fields of configs from which a factor would follow.
 LENGTHS = ("context", "test_len", "train_len", "factor")
 
 
 @dataclass(frozen=True, kw_only=True)
 class KnownModel:
-    """The rotary embedding of a model, from its published configuration; see
-    models.toml.
-    """
+    """The rotary embedding of a model, from its published configuration."""
 
     name: str
     base: float
@@ -111,18 +112,19 @@ def fill(values: Any, others: Mapping[str, str]) -> Any:
     else:
         model = model_named(str(given["model"]))
 
-    if given.get("method") == model.method.partition("(")[
-        0
-    ] and given.keys().isdisjoint(LENGTHS):
+    own_method, _, _ = model.method.partition("(")
+    names_own_method = given.get("method") == own_method
+    if names_own_method and given.keys().isdisjoint(LENGTHS):
         # Its own method by name, without parameters: the model's are meant.
         del given["method"]
 
-    known = {
-        field: getattr(model, name) for field, name in {**EMBEDDING, **others}.items()
-    }
+    known = {}
+    for field, attribute in {**EMBEDDING, **others}.items():
+        known[field] = getattr(model, attribute)
 
-    if not given.keys().isdisjoint(known.keys() - {"test_len", "sections"}):
-        # The training after its own scaling says nothing about another one.
+    # The training after its own scaling says nothing about another one.
+    of_the_scaling = known.keys() - {"test_len", "sections"}
+    if not given.keys().isdisjoint(of_the_scaling):
         known.pop("extended_len", None)
 
     return known | given
@@ -133,8 +135,9 @@ def table() -> "pd.DataFrame":
     # needed.
     import pandas as pd
 
-    return pd.DataFrame(
-        {
+    rows = []
+    for model in MODELS.values():
+        row = {
             "name": model.name,
             "base": model.base,
             "head_dim": model.head_dim,
@@ -147,5 +150,5 @@ def table() -> "pd.DataFrame":
             "note": model.note,
             "source": model.source,
         }
-        for model in MODELS.values()
-    )
+        rows.append(row)
+    return pd.DataFrame(rows)

@@ -153,12 +153,13 @@ def score_margins(
 ) -> "pd.DataFrame":
     """Return how scores change from each distance (tokens) to the next.
 
-    There is a row per kind of vectors and format. Vectors are `aligned` (the query is the key); `aligned at 0` (so, from distance 0 to
-    1); `random`; `largest`: the two vectors of length sqrt(d) whose score changes most.
-    ``score_step``: nats, the root mean square over standard normal vectors and the
-    distances, exactly; ``rounding``: half the format's spacing at the root mean square
-    score, for `largest` at sqrt(d); ``weight_change``: exp(score_step) - 1, the relative
-    weight of neighbours. ``unchanged_fraction``: of the stored scores of `count` draws.
+    There is a row per kind of vectors and format. Vectors are `aligned` (the query is
+    the key); `aligned at 0` (so, from distance 0 to 1); `random`; `largest`: the two
+    vectors of length sqrt(d) whose score changes most. ``score_step``: nats, the root
+    mean square over standard normal vectors and the distances, exactly; ``rounding``:
+    half the format's spacing at the root mean square score, for `largest` at sqrt(d);
+    ``weight_change``: exp(score_step) - 1, the relative weight of neighbours.
+    ``unchanged_fraction``: of the stored scores of `count` draws.
     """
     import pandas as pd  # not needed for scores themselves
 

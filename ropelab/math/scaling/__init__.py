@@ -1,5 +1,6 @@
-"""Scaling methods: frequencies from a geometry and a length. By name:
-ropelab.math.methods.
+"""Scaling methods: frequencies from a geometry and a length.
+
+`ropelab.math.methods` has them by name.
 """
 
 from ropelab.math.scaling.pairs import LongRope as LongRope

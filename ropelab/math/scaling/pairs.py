@@ -1,6 +1,4 @@
-"""Methods that act on single pairs: drop, taper, round or divide them, or choose
-frequencies.
-"""
+"""Methods on single pairs: drop, taper, round or divide them, or choose frequencies."""
 # One, Spaced and Without test the use of many frequencies; none is meant for a longer
 # context.
 
@@ -44,9 +42,9 @@ class PRope(Scaling):
         # Unlike partial rotary (a smaller rotary_dim), this keeps the spacing of the
         # whole width.
         count = int(self.p * geometry.rotary_dim // 2)
-        return RopePlan(
-            np.where(np.arange(geometry.pairs) < count, geometry.inv_freq, 0.0)
-        )
+        inv_freq = geometry.inv_freq.copy()
+        inv_freq[count:] = 0.0
+        return RopePlan(inv_freq)
 
 
 @method("proportional", "Gemma 4; transformers rope type 'proportional'")
@@ -63,9 +61,8 @@ class Proportional(PRope):
     ranges: ClassVar = {"factor": FACTOR}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        return RopePlan(
-            super().plan(geometry, length).inv_freq / self.factor, stretch=self.factor
-        )
+        inv_freq = super().plan(geometry, length).inv_freq
+        return RopePlan(inv_freq / self.factor, stretch=self.factor)
 
 
 @method("clipped", "Li et al. 2026, arXiv:2602.05258; hrlics/CoPE")
@@ -82,10 +79,15 @@ class Clipped(Scaling):
     ranges: ClassVar = {"n": Range("at least 0 pairs", lambda x: x >= 0)}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        incomplete = int((rotations(geometry.inv_freq, geometry.trained_len) < 1).sum())
-        n = min(self.n or incomplete, geometry.pairs)
+        n = self.n
+        if n == 0:
+            rotations_in_training = rotations(geometry.inv_freq, geometry.trained_len)
+            n = int((rotations_in_training < 1).sum())
+        n = min(n, geometry.pairs)
+
+        angles = np.linspace(0, math.pi, n)
         taper = np.ones(geometry.pairs)
-        taper[geometry.pairs - n :] = (1 + np.cos(np.linspace(0, math.pi, n))) / 2
+        taper[geometry.pairs - n :] = (1 + np.cos(angles)) / 2
         return RopePlan(geometry.inv_freq * taper)
 
 
@@ -145,18 +147,20 @@ class LongRope(Scaling):
                     )
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        long = length > geometry.trained_len
-        divisors = (
-            self.long_factor if long else self.short_factor or (1.0,) * geometry.pairs
-        )
+        if length > geometry.trained_len:
+            parameter = "long_factor"
+            divisors = self.long_factor
+            stretch = self.factor
+        else:
+            parameter = "short_factor"
+            divisors = self.short_factor or (1.0,) * geometry.pairs
+            stretch = 1.0
+
         if len(divisors) != geometry.pairs:
             numbers = f"{len(divisors)} numbers for {geometry.pairs} pairs"
-            raise InputError(
-                f"longrope: {'long' if long else 'short'}_factor has {numbers}"
-            )
+            raise InputError(f"longrope: {parameter} has {numbers}")
         inv_freq = geometry.inv_freq / np.array(divisors, dtype=np.float64)
-        attention = self.attention(geometry.trained_len)
-        return RopePlan(inv_freq, attention, stretch=self.factor if long else 1.0)
+        return RopePlan(inv_freq, self.attention(geometry.trained_len), stretch)
 
     def attention(self, trained_len: int) -> float:
         if self.attention_factor is not None:
@@ -175,10 +179,9 @@ class One(Scaling):
     ranges: ClassVar = {"period": PERIOD}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        count = count_rotating(self.name, self.pairs, geometry)
         inv_freq = np.zeros(geometry.pairs)
-        inv_freq[: rotating(self.name, self.pairs, geometry)] = (
-            2 * math.pi / self.period
-        )
+        inv_freq[:count] = 2 * math.pi / self.period
         return RopePlan(inv_freq)
 
 
@@ -214,19 +217,26 @@ class Spaced(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the plan; InputError if there are fewer pairs than frequencies."""
-        count = rotating(self.name, self.pairs, geometry)
+        count = count_rotating(self.name, self.pairs, geometry)
         n = self.n
         if n > count:
             raise InputError(
                 f"spaced: n must be at most {count}, the number of pairs, not {n}"
             )
-        ends = 2 * math.pi / self.shortest, 2 * math.pi / self.longest
-        spread = np.linspace if self.uniform else np.geomspace
-        chosen: Float[np.ndarray, " n"] = spread(*ends, n)
-        inv_freq = np.zeros(geometry.pairs)
+
+        fastest = 2 * math.pi / self.shortest
+        slowest = 2 * math.pi / self.longest
+        frequencies: Float[np.ndarray, " n"]
+        if self.uniform:
+            frequencies = np.linspace(fastest, slowest, n)
+        else:
+            frequencies = np.geomspace(fastest, slowest, n)
+
         # Neighbouring pairs share a frequency, so that the fastest pair still comes
         # first.
-        inv_freq[:count] = chosen[np.arange(count) * n // count]
+        number_of_pair = np.arange(count) * n // count
+        inv_freq = np.zeros(geometry.pairs)
+        inv_freq[:count] = frequencies[number_of_pair]
         return RopePlan(inv_freq)
 
 
@@ -247,20 +257,22 @@ class Without(Scaling):
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         plan = self.inner.plan(geometry, length)
         third = BANDS.index(self.band)
-        start, stop = (
-            round(geometry.pairs * end / len(BANDS)) for end in (third, third + 1)
-        )
-        kept = plan.inv_freq.copy()
-        kept[start:stop] = 0.0
-        return RopePlan(kept, plan.attention_factor, plan.stretch)
+        start = round(geometry.pairs * third / len(BANDS))
+        stop = round(geometry.pairs * (third + 1) / len(BANDS))
+        inv_freq = plan.inv_freq.copy()
+        inv_freq[start:stop] = 0.0
+        return RopePlan(inv_freq, plan.attention_factor, plan.stretch)
 
 
-def rotating(method: str, pairs: int, geometry: Geometry) -> int:
-    """Return how many pairs rotate, all where ``pairs`` is 0; InputError if there are
-    fewer.
+def count_rotating(method: str, pairs: int, geometry: Geometry) -> int:
+    """Return how many pairs rotate, all where ``pairs`` is 0.
+
+    InputError: there are fewer.
     """
     if not 0 <= pairs <= geometry.pairs:
         raise InputError(
             f"{method}: pairs must be between 0 and {geometry.pairs}, not {pairs}"
         )
-    return pairs or geometry.pairs
+    if pairs == 0:
+        return geometry.pairs
+    return pairs

@@ -62,19 +62,19 @@ Ranges = Mapping[str, Range]
 
 @dataclass(frozen=True, kw_only=True)
 class Typed:
-    """A method as users type it: its fields are its parameters, checked when built
-    (InputError).
+    """A method as users type it: its fields are its parameters.
 
-    Each of ``default_factors``, multiples of test length over trained length, is a
-    factor where none is given; empty: its own default, as for methods that follow the
-    length. A class from outside this package is named by its module.
+    They are checked when it is built (InputError). Each of ``default_factors``,
+    multiples of test length over trained length, is a factor where none is given;
+    empty: its own default, as for methods that follow the length. A class from outside
+    this package is named by its module.
     """
 
     name: ClassVar[str]  # as users type it
     source: ClassVar[str]  # paper or code
     factor_means: ClassVar[str] = ""  # empty if it has no factor
     default_factors: ClassVar[tuple[float, ...]] = ()
-    # of parameters, beside those of the classes that it is below
+    # Ranges of parameters, beside those of the classes that it is below.
     ranges: ClassVar[Ranges] = {}
 
     def __init_subclass__(cls) -> None:
@@ -105,9 +105,7 @@ class Typed:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def method(name: str, source: str) -> Callable[[type[T]], type[T]]:
-    """Make a class of parameters a method: a frozen dataclass with a name, and a paper
-    or code.
-    """
+    """Make a class of parameters a method: a frozen dataclass with name and source."""
 
     def register(cls: type[T]) -> type[T]:
         cls.name = name
@@ -137,8 +135,9 @@ class Scaling(Typed):
         raise NotImplementedError
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float] | None:
-        """Return the first and last pair index of the blend, perhaps fractional; None:
-        no blend.
+        """Return the first and last pair index of the blend, perhaps fractional.
+
+        None: it does not blend.
         """
         return None
 
@@ -149,20 +148,17 @@ class Scaling(Typed):
 
 
 def _check_plans(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
-    """Return a `plan` that raises InputError where its numbers mean nothing, as those
-    of nan.
-    """
+    """Return a `plan` that raises InputError where its numbers mean nothing, as nan."""
 
     @wraps(plan)
     def plan_and_check(self: Scaling, geometry: Geometry, length: int) -> RopePlan:
         made = plan(self, geometry, length)
         inv_freq = np.asarray(made.inv_freq)
-        fits = np.isrealobj(inv_freq) and inv_freq.shape == (geometry.pairs,)
-        fits = fits and bool(np.isfinite(inv_freq).all() and (inv_freq >= 0).all())
-
-        for factor in (made.attention_factor, made.stretch):
-            fits = fits and 0 < factor < math.inf
-        if not fits:
+        if not (
+            _are_frequencies(inv_freq, geometry.pairs)
+            and 0 < made.attention_factor < math.inf
+            and 0 < made.stretch < math.inf
+        ):
             raise InputError(
                 f"{self.label}: plan() must return frequencies of {geometry.pairs}"
                 " pairs, at least 0, and positive factors"
@@ -170,6 +166,12 @@ def _check_plans(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
         return replace(made, inv_freq=inv_freq.astype(np.float64))
 
     return plan_and_check
+
+
+def _are_frequencies(numbers: np.ndarray, pairs: int) -> bool:
+    if not np.isrealobj(numbers) or numbers.shape != (pairs,):
+        return False
+    return bool(np.isfinite(numbers).all() and (numbers >= 0).all())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,9 +189,8 @@ class Stretching(Scaling):
         # Exactly the unscaled frequencies, which some formulas reach only up to
         # rounding. An attention factor that was given explicitly holds here too.
         if stretch == 1:
-            return RopePlan(
-                geometry.inv_freq, getattr(self, "attention_factor", None) or 1.0
-            )
+            attention_factor = getattr(self, "attention_factor", None) or 1.0
+            return RopePlan(geometry.inv_freq, attention_factor)
         return self.plan_stretch(geometry, stretch)
 
     def stretch(self, geometry: Geometry, length: int) -> float:
@@ -218,34 +219,44 @@ def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
             return "kept"
         if abs(ratio / interpolated - 1) < ROUNDING:
             return "interpolated"
-        return "ramp" if interpolated < ratio < 1 else "moved"
+        if interpolated < ratio < 1:
+            return "ramp"
+        return "moved"
 
-    return [role(ratio) for ratio in (plan.inv_freq / geometry.inv_freq).tolist()]
+    ratios = plan.inv_freq / geometry.inv_freq
+    return [role(ratio) for ratio in ratios.tolist()]
 
 
 def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
-    """Return w with theta' = w theta + (1 - w) theta/stretch; nan where nothing is
-    stretched.
+    """Return w with theta' = w theta + (1 - w) theta/stretch.
+
+    nan where nothing is stretched: every w solves the equation.
     """
     if plan.stretch == 1:
-        # Every w solves the equation.
         return np.full_like(plan.inv_freq, math.nan)
+
     ratio = plan.inv_freq / geometry.inv_freq
-    weight = (ratio - 1 / plan.stretch) / (1 - 1 / plan.stretch)
-    snapped = np.round(weight)
-    return np.where(np.abs(weight - snapped) < ROUNDING, snapped, weight)
+    interpolated = 1 / plan.stretch
+    weight = (ratio - interpolated) / (1 - interpolated)
+    whole = np.round(weight)
+    is_whole = np.abs(weight - whole) < ROUNDING
+    return np.where(is_whole, whole, weight)
 
 
 def as_typed(method: Any) -> str:
-    """Write a method, a dataclass with a name, as a user would type it, without
-    defaults.
+    """Write a method, a dataclass with a name, as a user would type it.
+
+    Parameters that have their defaults are left out.
     """
-    changed = [
-        f"{field.name}={parameter_text(getattr(method, field.name))}"
-        for field in fields(method)
-        if getattr(method, field.name) != field.default
-    ]
-    return f"{method.name}({', '.join(changed)})" if changed else method.name
+    changed = []
+    for field in fields(method):
+        value = getattr(method, field.name)
+        if value != field.default:
+            changed.append(f"{field.name}={parameter_text(value)}")
+
+    if not changed:
+        return str(method.name)
+    return f"{method.name}({', '.join(changed)})"
 
 
 def parameter_text(value: object) -> str:
@@ -257,13 +268,21 @@ def parameter_text(value: object) -> str:
     if isinstance(value, float):
         # Six digits where these are exact, so that 500000.0 is 500000 and no value is
         # changed.
-        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        short = f"{value:g}"
+        if float(short) == value:
+            return short
+        return repr(value)
+
     if isinstance(value, tuple):
-        return f"[{', '.join(map(parameter_text, value))}]"
-    if isinstance(value, str) and split_list(value) != [value]:
-        raise InputError(
-            f"{value!r} cannot be a parameter: it is not one word or phrase"
-        )
-    return (
-        value if isinstance(value, str) else getattr(value, "label", str(value).lower())
-    )
+        texts = [parameter_text(item) for item in value]
+        return f"[{', '.join(texts)}]"
+
+    if isinstance(value, str):
+        if split_list(value) != [value]:
+            raise InputError(
+                f"{value!r} cannot be a parameter: it is not one word or phrase"
+            )
+        return value
+
+    # A method is a parameter of others, under its label.
+    return getattr(value, "label", str(value).lower())

@@ -1,5 +1,4 @@
-"""Methods that stretch: all pairs by one rule, or slow pairs with a blend towards the
-fast ones.
+"""Methods that stretch all pairs by one rule, or slow ones and blend towards fast ones.
 
 Two different ramps go by the name of YaRN: linear in rotations r_i = L/lambda_i in the
 paper (``yarn_paper``), linear in the pair index in every runtime (``yarn``). Their ends
@@ -53,7 +52,8 @@ class NtkAware(Stretching):
 
     def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
         base = ntk_base(geometry, stretch)
-        return RopePlan(inverse_frequencies(geometry.rotary_dim, base), stretch=stretch)
+        inv_freq = inverse_frequencies(geometry.rotary_dim, base)
+        return RopePlan(inv_freq, stretch=stretch)
 
 
 @method("dynamic_ntk", "emozilla 2023; transformers rope type 'dynamic'")
@@ -71,9 +71,9 @@ class DynamicNtk(NtkAware):
     def stretch(self, geometry: Geometry, length: int) -> float:
         # Below L the bracket falls below 1, and further down becomes negative, where
         # the base would be complex. In this form it is exactly 1 at L.
-        return 1 + self.factor * (
-            max(length, geometry.trained_len) / geometry.trained_len - 1
-        )
+        longest = max(length, geometry.trained_len)
+        growth = longest / geometry.trained_len - 1
+        return 1 + self.factor * growth
 
 
 @method("abf", "Xiong et al. 2023, arXiv:2309.16039")
@@ -90,20 +90,20 @@ class AdjustedBase(Scaling):
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         inv_freq = inverse_frequencies(geometry.rotary_dim, self.base)
         # The slowest pair changes most.
-        return RopePlan(inv_freq, stretch=float(geometry.inv_freq[-1] / inv_freq[-1]))
+        stretch = geometry.inv_freq[-1] / inv_freq[-1]
+        return RopePlan(inv_freq, stretch=float(stretch))
 
 
 def ntk_base(geometry: Geometry, factor: float) -> float:
-    """Return base * factor^(d/(d-2)), by which the slowest frequency is divided by
-    ``factor``.
-    """
+    """Return base * factor^(d/(d-2)), which divides the slowest frequency by factor."""
     d = geometry.rotary_dim
     if d < 4:
         raise InputError(
             "NTK-aware scaling needs rotary_dim 4 or more: one pair ignores the base"
         )
     try:
-        return geometry.base * factor ** (d / (d - 2))
+        growth = factor ** (d / (d - 2))
+        return geometry.base * growth
     except OverflowError:
         raise InputError(
             f"NTK-aware scaling by {factor:g} needs a base beyond float64"
@@ -120,27 +120,23 @@ def blend(
 
 
 def pair_with_rotations(geometry: Geometry, r: float) -> float:
-    """Return d ln(L / (2 pi r)) / (2 ln base), the pair index with r rotations in
-    training.
-    """
+    """Return d ln(L / (2 pi r)) / (2 ln base), the pair that rotates r times in L."""
     d = geometry.rotary_dim
-    base = geometry.base
-    length = geometry.trained_len
-    return d * math.log(length / (r * 2 * math.pi)) / (2 * math.log(base))
+    wavelength = geometry.trained_len / (r * 2 * math.pi)
+    return d * math.log(wavelength) / (2 * math.log(geometry.base))
 
 
 def magnitude(factor: float, mscale: float = 1.0) -> float:
-    """Return 0.1 mscale ln(factor) + 1, YaRN's attention factor (arXiv:2309.00071, eq.
-    22).
+    """Return 0.1 mscale ln(factor) + 1, YaRN's attention factor.
+
+    arXiv:2309.00071, eq. 22.
     """
     return 0.1 * mscale * math.log(factor) + 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class _RotationsRamp(Stretching):
-    """theta' = (1 - g) theta/factor + g theta, g = clip((r - slow)/(fast - slow), 0,
-    1).
-    """
+    """theta' = (1 - g) theta/factor + g theta, g = (r - slow)/(fast - slow) in [0, 1]."""
 
     # The parameters that hold slow and fast, in rotations within the trained length.
     ends: ClassVar[tuple[str, str]]
@@ -150,18 +146,27 @@ class _RotationsRamp(Stretching):
         super().__post_init__()
         _check_order(self, *self.ends, step=self.step)
 
+    @property
+    def rotations_of_ends(self) -> tuple[float, float]:
+        slow_name, fast_name = self.ends
+        return getattr(self, slow_name), getattr(self, fast_name)
+
     def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
-        slow, fast = (getattr(self, end) for end in self.ends)
+        slow, fast = self.rotations_of_ends
+        width = fast - slow
+        if width == 0:
+            # Equal ends are a step.
+            width = 1e-200
         r = rotations(geometry.inv_freq, geometry.trained_len)
-        # equal ends are a step
-        kept = np.clip((r - slow) / (fast - slow or 1e-200), 0, 1)
-        return RopePlan(blend(geometry.inv_freq, kept, stretch), stretch=stretch)
+        kept = np.clip((r - slow) / width, 0, 1)
+        inv_freq = blend(geometry.inv_freq, kept, stretch)
+        return RopePlan(inv_freq, stretch=stretch)
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
-        slow, fast = (
-            pair_with_rotations(geometry, getattr(self, end)) for end in self.ends
-        )
-        return fast, slow
+        slow, fast = self.rotations_of_ends
+        first = pair_with_rotations(geometry, fast)
+        last = pair_with_rotations(geometry, slow)
+        return first, last
 
 
 @method("ntk_by_parts", "bloc97 2023; arXiv:2309.00071, eq. 17-20")
@@ -181,11 +186,10 @@ class YarnPaper(NtkByParts):
     attention_factor: float | None = None
 
     def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
-        given = self.attention_factor
-        factor = magnitude(stretch) if given is None else given
-        return RopePlan(
-            super().plan_stretch(geometry, stretch).inv_freq, factor, stretch
-        )
+        inv_freq = super().plan_stretch(geometry, stretch).inv_freq
+        if self.attention_factor is not None:
+            return RopePlan(inv_freq, self.attention_factor, stretch)
+        return RopePlan(inv_freq, magnitude(stretch), stretch)
 
 
 @method(
@@ -219,22 +223,25 @@ class _CodedRamp(Scaling):
         super().__post_init__()
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
-        low, high = (
-            pair_with_rotations(geometry, r) for r in (self.beta_fast, self.beta_slow)
-        )
+        low = pair_with_rotations(geometry, self.beta_fast)
+        high = pair_with_rotations(geometry, self.beta_slow)
         # d - 1 and not d/2 - 1: the runtimes' clamp counts features although the ramp
         # counts pairs.
         low = max(low, 0)
         high = min(high, geometry.rotary_dim - 1)
-        return (math.floor(low), math.ceil(high)) if self.truncate else (low, high)
+        if not self.truncate:
+            return low, high
+        return math.floor(low), math.ceil(high)
 
     def ramp(self, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
         """Return 0 for pairs up to the ramp, 1 for those behind it."""
         low, high = self.ramp_range(geometry)
-        width = high - low if high != low else 0.001  # the runtimes' guard
-        return np.clip(
-            (np.arange(geometry.pairs, dtype=np.float64) - low) / width, 0, 1
-        )
+        width = high - low
+        if high == low:
+            # The runtimes guard themselves in this way.
+            width = 0.001
+        pairs = np.arange(geometry.pairs, dtype=np.float64)
+        return np.clip((pairs - low) / width, 0, 1)
 
     def ramp_frequencies(
         self, geometry: Geometry, stretch: float
@@ -262,18 +269,16 @@ class Yarn(_CodedRamp, Stretching):
     def attention(self, stretch: float) -> float:
         if self.attention_factor is not None:
             return self.attention_factor
-        # By truth value as in transformers, where 0 counts as not given.
+        # In transformers 0 counts as not given.
         if self.mscale and self.mscale_all_dim:
-            return magnitude(stretch, self.mscale) / magnitude(
-                stretch, self.mscale_all_dim
-            )
+            numerator = magnitude(stretch, self.mscale)
+            denominator = magnitude(stretch, self.mscale_all_dim)
+            return numerator / denominator
         return magnitude(stretch)
 
     @property
     def softmax_factor(self) -> float | None:
-        """(0.1 mscale_all_dim ln f + 1)^2 where DeepSeek's code would apply it, else
-        None.
-        """
+        """(0.1 mscale_all_dim ln f + 1)^2 where DeepSeek's code applies it, else None."""
         # DeepSeek's model code multiplies whole scores by the square of the denominator
         # above.
         if not self.mscale_all_dim:
@@ -294,11 +299,13 @@ class MrRope(_CodedRamp, Stretching):
     uniform: bool = False
 
     def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
-        low, high = self.ramp_range(geometry)
-        power = ramp = self.ramp(geometry)
+        power = self.ramp(geometry)
         if not self.uniform:
-            power = ramp * ((high - low) * ramp + 1) / (high - low + 1)
-        return RopePlan(geometry.inv_freq / stretch**power, magnitude(stretch), stretch)
+            low, high = self.ramp_range(geometry)
+            width = high - low
+            power = power * (width * power + 1) / (width + 1)
+        inv_freq = geometry.inv_freq / stretch**power
+        return RopePlan(inv_freq, magnitude(stretch), stretch)
 
 
 @method("dynamic_yarn", "arXiv:2309.00071, appendix B.3; jquesnelle/yarn")
@@ -311,15 +318,16 @@ class DynamicYarn(_CodedRamp):
         stretch = length / geometry.trained_len
         if stretch <= 1:
             return RopePlan(geometry.inv_freq)
-        return RopePlan(
-            self.ramp_frequencies(geometry, stretch), magnitude(stretch), stretch
-        )
+        inv_freq = self.ramp_frequencies(geometry, stretch)
+        return RopePlan(inv_freq, magnitude(stretch), stretch)
 
 
 def _check_order(method: Scaling, low_name: str, high_name: str, *, step: bool) -> None:
     low = getattr(method, low_name)
     high = getattr(method, high_name)
-    if not (math.isfinite(high) and (0 < low < high or (step and 0 < low == high))):
+    is_step = step and low == high
+    is_ordered = low < high or is_step
+    if not (low > 0 and math.isfinite(high) and is_ordered):
         raise InputError(
             f"{method.name}: needs 0 < {low_name} < {high_name}, "
             f"not {low_name}={low:g}, {high_name}={high:g}"
