@@ -134,15 +134,15 @@ def build_method(
     names = [field.name for field in fields(method)]
     values: dict[str, object] = {}
 
+    def parse_with_factor(inner: str) -> object:
+        return parse_inner(inner, factor)
+
     for argument in arguments:
         name, _, text = (part.strip() for part in argument.partition("="))
         if not names:
             raise InputError(f"{method.name} takes no parameters, so not '{name}'")
         if known(f"{method.name} parameter", name, names) in values:
             raise InputError(f"{method.name}: {name} is given twice")
-
-        def parse_with_factor(inner: str) -> object:
-            return parse_inner(inner, factor)
 
         label = f"{method.name}: {name}"
         kind = annotations[name]
