@@ -68,8 +68,10 @@ class Windowed(Around):
         self.fused = False
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        hidden = at_q[:, None] - at_k[None, :] >= self.tokens
-        return super().scores(q, k, at_q, at_k).masked_fill(hidden, float("-inf"))
+        scores = super().scores(q, k, at_q, at_k)
+        distance = at_q[:, None] - at_k[None, :]
+        is_hidden = distance >= self.tokens
+        return scores.masked_fill(is_hidden, float("-inf"))
 
 
 class LogScaled(Around):
@@ -81,8 +83,9 @@ class LogScaled(Around):
 
     def query(self, q: Heads, positions: Positions) -> Heads:
         trained_lengths = (positions + 1) // self.trained_len
-        scale = 1 + TEMPERATURE * trained_lengths.float().log1p()
-        return super().query(q, positions) * scale[:, None].to(q.dtype)
+        growth = trained_lengths.float().log1p()[:, None]
+        scale = 1 + TEMPERATURE * growth
+        return super().query(q, positions) * scale.to(q.dtype)
 
 
 class ScalableSoftmax(Around):
@@ -91,10 +94,12 @@ class ScalableSoftmax(Around):
     def __init__(self, inner: Encoding, heads: int, trained_len: int) -> None:
         super().__init__(inner)
         # It begins as ordinary attention at the trained length.
-        self.s = nn.Parameter(torch.full((heads, 1, 1), 1 / math.log(trained_len)))
+        start = 1 / math.log(trained_len)
+        self.s = nn.Parameter(torch.full((heads, 1, 1), start))
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        scale = self.s * (positions + 1).float().log()[:, None]
+        seen = positions + 1
+        scale = self.s * seen.float().log()[:, None]
         return super().query(q, positions) * scale.to(q.dtype)
 
 
@@ -159,17 +164,22 @@ def _build_every(text: str, arguments: Sequence[str], shape: Shape) -> PerLayer:
     """Build `every`: one encoding in every so many layers, RoPE or another before."""
     count = _parse_whole(text, arguments[0])
     _check_count(text, count, shape)
-    others = arguments[2] if len(arguments) > 2 else "rope"
-    return _build_layers(text, [others] * (count - 1) + [arguments[1]], shape)
+    others = "rope"
+    if len(arguments) > 2:
+        others = arguments[2]
+    texts = [others] * (count - 1)
+    texts.append(arguments[1])
+    return _build_layers(text, texts, shape)
 
 
 def _build_layers(text: str, texts: Sequence[str], shape: Shape) -> PerLayer:
     """Build the encoding of each layer; a model of more layers repeats the texts."""
     count = len(texts)
     _check_count(text, count, shape)
-    return PerLayer(
-        _parse_for_layer(texts[layer % count], shape) for layer in range(shape.layers)
-    )
+    layers = []
+    for layer in range(shape.layers):
+        layers.append(_parse_for_layer(texts[layer % count], shape))
+    return PerLayer(layers)
 
 
 def _check_count(text: str, count: int, shape: Shape) -> None:
@@ -182,7 +192,8 @@ def _check_count(text: str, count: int, shape: Shape) -> None:
 
 def _parse_for_layer(text: str, shape: Shape) -> Encoding:
     """Build an encoding that stands in one layer; InputError if it cannot."""
-    if split_call(text)[0] in ("layers", "every"):
+    name, _ = split_call(text)
+    if name in ("layers", "every"):
         raise InputError(f"'{text}' is of several layers and stands for one")
 
     encoding = _parse(text, shape).for_layer(0)

@@ -43,7 +43,9 @@ def cos_sin(
     """Return the float64 tables of `ropelab.math.rotary`, on the positions' device."""
     cos, sin = rotary.cos_sin(positions.cpu().numpy(), plan)
     device = positions.device
-    return torch.from_numpy(cos).to(device), torch.from_numpy(sin).to(device)
+    cos_table = torch.from_numpy(cos).to(device)
+    sin_table = torch.from_numpy(sin).to(device)
+    return cos_table, sin_table
 
 
 def rotate(
@@ -66,11 +68,13 @@ def rotate(
     if pairing != "interleaved":
         raise unknown_name("pairing", pairing, ("half", "interleaved"))
     # Neighbours are complex numbers already: one product instead of four.
-    pairs = torch.view_as_complex(x.contiguous().unflatten(-1, (-1, 2)))
-    return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2)
+    neighbours = x.contiguous().unflatten(-1, (-1, 2))
+    pairs = torch.view_as_complex(neighbours)
+    rotated = pairs * torch.complex(cos, sin)
+    return torch.view_as_real(rotated).flatten(-2)
 
 
-class Rotation(Function):
+class RotationInFloat32(Function):
     """A rotation in float32 whose gradient is the inverse rotation.
 
     Results have the dtype of the input.
@@ -88,14 +92,15 @@ class Rotation(Function):
     ) -> Tensor:
         ctx.save_for_backward(cos, sin)
         ctx.pairing = pairing
-        return rotate(x.float(), cos, sin, pairing=pairing).to(x.dtype)
+        rotated = rotate(x.float(), cos, sin, pairing=pairing)
+        return rotated.to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         cos, sin = ctx.saved_tensors
         grad = grads[0]
-        back = rotate(grad.float(), cos, -sin, pairing=ctx.pairing).to(grad.dtype)
-        return back, None, None, None
+        back = rotate(grad.float(), cos, -sin, pairing=ctx.pairing)
+        return back.to(grad.dtype), None, None, None
 
 
 @encoding("rope", "rope_interleaved", "rope_partial")
@@ -142,9 +147,11 @@ class Rope(Encoding):
                 "RoPE needs a share above 0 and up to 1, a fast share from 0 to 1 and"
                 f" a base above 1, not {share:g}, {fast:g} and {base:g}"
             )
-        inv_freq = inverse_frequencies(2 * int(share * head_dim / 2), base)
+
+        pairs = int(share * head_dim / 2)
+        inv_freq = inverse_frequencies(2 * pairs, base)
         # Rounded down, as in PRope.
-        rotating = int(fast * len(inv_freq))
+        rotating = int(fast * pairs)
         inv_freq[rotating:] = 0.0
         return cls(RopePlan(inv_freq), **more)
 
@@ -161,12 +168,14 @@ class Rope(Encoding):
         """
         cos, sin = self._look_up(positions)
         front = x[..., : self.rotary_dim]
+        rest = x[..., self.rotary_dim :]
+
         # In float32 whatever the dtype of the queries: bfloat16 has no bits left for a
         # far angle.
-        front = Rotation.apply(front, cos, sign * sin, self.pairing)
+        rotated = RotationInFloat32.apply(front, cos, sign * sin, self.pairing)
         if self.rotary_dim == x.shape[-1]:
-            return front
-        return torch.cat([front, x[..., self.rotary_dim :]], dim=-1)
+            return rotated
+        return torch.cat([rotated, rest], dim=-1)
 
     def _look_up(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return cos and sin from tables that are kept and grow to powers of two."""
@@ -174,7 +183,8 @@ class Rope(Encoding):
         cos, sin = self._kept_tables
         if len(cos) < needed or cos.device != positions.device:
             length = 1 << (needed - 1).bit_length()
-            cos, sin = self._compute(torch.arange(length, device=positions.device))
+            rows = torch.arange(length, device=positions.device)
+            cos, sin = self._compute(rows)
             self._kept_tables = (cos, sin)
         return cos[positions], sin[positions]
 
@@ -185,7 +195,9 @@ class Rope(Encoding):
         cos, sin = cos_sin(positions, self.plan)
         # The factor is on the query and on the key, so that scores carry its square.
         factor = self.plan.attention_factor
-        return (cos * factor).float(), (sin * factor).float()
+        cos = cos * factor
+        sin = sin * factor
+        return cos.float(), sin.float()
 
 
 @encoding("mla")
@@ -202,18 +214,22 @@ class Decoupled(Encoding):
 
     def query(self, q: Heads, positions: Positions) -> Heads:
         content, rotary = self._split(q)
-        return torch.cat((content, self.rope.query(rotary, positions)), dim=-1)
+        rotated = self.rope.query(rotary, positions)
+        return torch.cat((content, rotated), dim=-1)
 
     def key(self, k: Heads, positions: Positions) -> Heads:
         content, rotary = self._split(k)
         # One rotary key serves all heads: that of the first; those of the others are
         # not used.
-        shared = self.rope.key(rotary[:, :1], positions).expand_as(rotary)
-        return torch.cat((content, shared), dim=-1)
+        shared = self.rope.key(rotary[:, :1], positions)
+        return torch.cat((content, shared.expand_as(rotary)), dim=-1)
 
     def _split(self, x: Heads) -> tuple[Tensor, Tensor]:
         """Return the features of content, and those that rotate."""
-        return x[..., : -self.rope.rotary_dim], x[..., -self.rope.rotary_dim :]
+        width = self.rope.rotary_dim
+        content = x[..., :-width]
+        rotary = x[..., -width:]
+        return content, rotary
 
 
 @encoding("rope_values", "rope_values_back")
@@ -235,10 +251,11 @@ class RopeValues(Rope):
         self.back = back
 
     def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
-        out = weights @ self.rotate_heads(v, at_k)
+        rotated = self.rotate_heads(v, at_k)
+        output = weights @ rotated
         if self.back:
-            return self.rotate_heads(out, at_q, sign=-1)
-        return out
+            return self.rotate_heads(output, at_q, sign=-1)
+        return output
 
 
 @encoding("xpos")
@@ -267,15 +284,19 @@ class XPos(Rope):
         self.log_zeta = zeta.log().repeat_interleave(2)
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        return self._decay(super().query(q, positions), positions / self.SCALE_BASE)
+        rotated = super().query(q, positions)
+        return self._decay(rotated, positions / self.SCALE_BASE)
 
     def key(self, k: Heads, positions: Positions) -> Heads:
-        return self._decay(super().key(k, positions), -positions / self.SCALE_BASE)
+        rotated = super().key(k, positions)
+        return self._decay(rotated, -positions / self.SCALE_BASE)
 
     def _decay(self, x: Heads, power: Tensor) -> Heads:
         """Multiply the features of each token by zeta^power."""
-        factor = torch.exp(power.double()[:, None] * self.log_zeta.to(power.device))
-        return (x.float() * factor.float()).to(x.dtype)
+        log_zeta = self.log_zeta.to(power.device)
+        factor = torch.exp(power.double()[:, None] * log_zeta)
+        decayed = x.float() * factor.float()
+        return decayed.to(x.dtype)
 
 
 @encoding("fope")
@@ -296,9 +317,10 @@ class Fope(Rope):
         base: float = BASE,
     ) -> None:
         inv_freq = inverse_frequencies(head_dim, base)
+        one_rotation = 2 * math.pi / trained_len
         # The authors' code gives these pairs cos = sin = 1 instead, which doubles their
         # products.
-        inv_freq[inv_freq < 2 * math.pi / trained_len] = 0.0
+        inv_freq[inv_freq < one_rotation] = 0.0
         super().__init__(RopePlan(inv_freq))
 
         # Weights are drawn and not learned, for cos and sin apart, with `sigma` as the
@@ -307,8 +329,10 @@ class Fope(Rope):
         pairs = len(inv_freq)
         mixed = int((inv_freq > 0).sum())
         weights = torch.eye(pairs).repeat(2, heads, 1, 1)
-        deviation = sigma * math.sqrt(2 / max(1, mixed * (mixed + heads)))
-        weights[..., :mixed, :mixed] += deviation * torch.randn(2, heads, mixed, mixed)
+        fan = max(1, mixed * (mixed + heads))
+        deviation = sigma * math.sqrt(2 / fan)
+        drawn = torch.randn(2, heads, mixed, mixed)
+        weights[..., :mixed, :mixed] += deviation * drawn
         self.weights: Tensor
         self.register_buffer("weights", weights)
 
@@ -336,9 +360,10 @@ class LogN(Around):
         self.trained_len = trained_len
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        growth = (positions + 1).float().log() / math.log(self.trained_len)
-        scale = growth.clamp(min=1.0)
-        return super().query(q, positions) * scale[:, None].to(q.dtype)
+        seen = positions + 1
+        growth = seen.float().log() / math.log(self.trained_len)
+        scale = growth.clamp(min=1.0)[:, None]
+        return super().query(q, positions) * scale.to(q.dtype)
 
 
 class Dropped(Encoding):
@@ -374,7 +399,8 @@ class Remapped(Encoding, ABC):
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         scores = self._score(q, k, at_q, at_k)
         for pairs, other_q, other_k in self.replacements(at_q, at_k):
-            scores = torch.where(pairs, self._score(q, k, other_q, other_k), scores)
+            other_scores = self._score(q, k, other_q, other_k)
+            scores = torch.where(pairs, other_scores, scores)
         return scores
 
     def _score(self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor) -> Tensor:
@@ -393,7 +419,9 @@ class SelfExtend(Remapped):
     def replacements(self, at_q: Positions, at_k: Positions) -> Iterator[Replacement]:
         window, group = self.sizes
         far = at_q[:, None] - at_k >= window
-        yield far, at_q // group + window - window // group, at_k // group
+        # The distances of far pairs go on where the exact ones end.
+        start = window - window // group
+        yield far, at_q // group + start, at_k // group
 
 
 class ReRope(Remapped):
@@ -405,7 +433,9 @@ class ReRope(Remapped):
     def replacements(self, at_q: Positions, at_k: Positions) -> Iterator[Replacement]:
         (window,) = self.sizes
         far = at_q[:, None] - at_k >= window
-        yield far, torch.full_like(at_q, window), torch.zeros_like(at_k)
+        other_q = torch.full_like(at_q, window)
+        other_k = torch.zeros_like(at_k)
+        yield far, other_q, other_k
 
 
 class DualChunk(Remapped):
@@ -423,7 +453,8 @@ class DualChunk(Remapped):
         within = at_k % chunk
         last = torch.full_like(at_q, trained - 1)
 
-        yield chunks_back == 1, torch.minimum(at_q % chunk + chunk, last), within
+        next_chunk = torch.minimum(at_q % chunk + chunk, last)
+        yield chunks_back == 1, next_chunk, within
         yield chunks_back > 1, last, within
 
 
@@ -437,4 +468,5 @@ class Shifted(Remapped):
         shift, window = self.sizes
         far = at_q[:, None] - at_k >= shift
         # A query in front of `shift` has no such keys, and no position below 0.
-        yield far, (at_q - shift + window).clamp(min=0), at_k
+        shifted = (at_q - shift + window).clamp(min=0)
+        yield far, shifted, at_k

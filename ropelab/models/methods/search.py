@@ -75,15 +75,19 @@ class LongRopeSearch(Method):
         # At factors below e a share of the logarithm would hardly move anything.
         step = STEP * math.log(max(self.factor, math.e))
 
+        largest = math.log(LARGEST * self.factor)
+
         def logs_of_divisors(number: int, parents: list[np.ndarray]) -> np.ndarray:
             if number < len(starts):
                 logs = starts[number]
             else:
                 logs = _cross(parents, random)
-                first, last = np.sort(random.integers(len(logs) + 1, size=2))
+                ends = random.integers(len(logs) + 1, size=2)
+                first, last = np.sort(ends)
                 logs[first:last] += random.normal(scale=step)
-            largest = math.log(LARGEST * self.factor)
-            bounded = np.where(is_free, logs, 0.0).clip(0.0, largest)
+
+            free_logs = np.where(is_free, logs, 0.0)
+            bounded = free_logs.clip(0.0, largest)
             return np.maximum.accumulate(bounded)
 
         def scaling(number: int, logs: np.ndarray) -> LongRope:
@@ -143,10 +147,12 @@ class Searched(Method):
                 return np.zeros(count)
             if number <= self.budget // 3:
                 return random.uniform(-1, 1, count)
+
             crossed = _cross(parents, random)
             changes = random.normal(scale=STEP, size=count)
             is_mutated = random.random(count) < 0.5
-            return (crossed + changes * is_mutated).clip(-1, 1)
+            mutated = np.where(is_mutated, crossed + changes, crossed)
+            return mutated.clip(-1, 1)
 
         def setting(number: int, point: np.ndarray) -> Scaling:
             if number == 0:
@@ -170,12 +176,16 @@ class Searched(Method):
 
 def _values_at(point: np.ndarray, published: dict[str, float]) -> dict[str, float]:
     """Return the parameters at a point of [-1, 1] for each."""
+    exponents = point.tolist()
     values = {}
-    for (name, value), exponent in zip(published.items(), point.tolist(), strict=True):
-        values[name] = value * SPREAD[name] ** exponent
+    for name, exponent in zip(published, exponents, strict=True):
+        values[name] = published[name] * SPREAD[name] ** exponent
+
     # There is no factor below 1; it is reflected there, so that no try is wasted.
     if "factor" in values:
-        values["factor"] = max(values["factor"], 1 / values["factor"])
+        factor = values["factor"]
+        values["factor"] = max(factor, 1 / factor)
+
     for low, high in ORDERED:
         if low in values:
             smaller, larger = sorted((values[low], values[high]))

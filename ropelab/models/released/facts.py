@@ -76,6 +76,7 @@ def _make_facts(text: Any, rope: dict[str, Any]) -> ModelFacts:
     if rope_type in SCALED:
         train_len = rope.get("original_max_position_embeddings") or train_len
     windows = layer_windows(text)
+
     return ModelFacts(
         model_type=text.model_type,
         train_len=int(train_len),

@@ -43,9 +43,11 @@ class ModelShape:
 
     @classmethod
     def read_config(cls, text: Any, element: int, fused: bool = True) -> "ModelShape":
+        """Read the sizes from a model's text configuration."""
         full = full_layers(text)
         heads = full.num_attention_heads
         kv_heads = getattr(full, "num_key_value_heads", None) or heads
+
         return cls(
             layers=text.num_hidden_layers,
             width=full.hidden_size,
@@ -76,12 +78,20 @@ class ModelShape:
         # Keys and values of all layers, the hidden states, the widest activations of
         # one layer, the scores of all heads where attention makes them at once, the
         # logits of a chunk.
-        at_once = min(length, self.longest()) if in_parts else length
-        needs_no_keys = self.room and at_once == length
-        kept = 0 if needs_no_keys else self.layers * self.kept
+        at_once = length
+        if in_parts:
+            at_once = min(length, self.longest())
+
+        kept = self.layers * self.kept
+        if self.room and at_once == length:
+            # One pass on a GPU needs no keys and values of earlier ones.
+            kept = 0
         tokens = length * (kept + 2 * self.width) * self.element
+
+        scores = 0
+        if not self.fused:
+            scores = 4 * self.heads * at_once * length
         activations = at_once * self.activations
-        scores = 0 if self.fused else 4 * self.heads * at_once * length
         logits = 4 * 4 * LOGITS_PER_CHUNK
         return tokens + activations + scores + logits
 
@@ -116,6 +126,7 @@ class Head:
         """Logits [..., vocabulary] of hidden states [..., width]."""
         rows = hidden.reshape(1, -1, hidden.shape[-1])
         tokens = torch.zeros(rows.shape[:2], dtype=torch.long, device=hidden.device)
+
         # Spread over devices, modules have a `forward` of their own.
         own = vars(self.layers).get("forward")
         self.layers.forward = lambda *_, **__: Output(last_hidden_state=rows)
@@ -125,6 +136,7 @@ class Head:
             del self.layers.forward
             if own is not None:
                 self.layers.forward = own
+
         logits: Tensor = output.logits
         return logits.reshape(*hidden.shape[:-1], -1)
 

@@ -168,15 +168,19 @@ class RotaryModule:
 
     def cosines(self, positions: list[int]) -> Tensor:
         """Return the module's cosines at positions, times its factor, one row each."""
-        at = torch.tensor([positions], device=self.inv_freq.device)
-        x = torch.zeros(1, len(positions), 1, device=at.device)
-        options = {"layer_type": FULL} if self.by_layer_type else {}
-        result = self.module(x, at, **options)
+        count = len(positions)
+        position_ids = torch.tensor([positions], device=self.inv_freq.device)
+        x = torch.zeros(1, count, 1, device=position_ids.device)
+        options = {}
+        if self.by_layer_type:
+            options["layer_type"] = FULL
+        result = self.module(x, position_ids, **options)
 
+        # Some modules return cos and sin, others complex numbers.
         cos: Tensor = result[0] if isinstance(result, tuple) else result
         if cos.is_complex():
             cos = cos.real
-        return cos.reshape(len(positions), -1)
+        return cos.reshape(count, -1)
 
 
 class SineTables:
@@ -223,7 +227,8 @@ class Positions:
         rotary = [module for module in modules if _is_rotary(module)]
         tables = [module for module in modules if _has_sine_table(module)]
         self.modules: list[RotaryModule | SineTables] = []
-        self.modules += [RotaryModule(module) for module in rotary]
+        for module in rotary:
+            self.modules.append(RotaryModule(module))
         if tables:
             self.modules.append(SineTables(tables))
 
@@ -241,9 +246,13 @@ class Positions:
                     self.softmax_factor = factor
                 self.unscaled.append((module, module.scaling / factor))
 
+        changed = [*rotary, *tables]
+        changed += [module for module, _ in self.unscaled]
         self.saved = []
-        for module in (*rotary, *tables, *(module for module, _ in self.unscaled)):
-            self.saved.append((module, dict(vars(module)), dict(module._buffers)))
+        for module in changed:
+            attributes = dict(vars(module))
+            buffers = dict(module._buffers)
+            self.saved.append((module, attributes, buffers))
 
     @contextmanager
     def apply(self, patch: Patch, length: int) -> Iterator[None]:
@@ -253,7 +262,9 @@ class Positions:
                 if patch.plan is None:
                     module.set_original(length)
                 else:
-                    module.patch(self._plan_for(module, patch, patch.plan), length)
+                    plan = self._plan_for(module, patch, patch.plan)
+                    module.patch(plan, length)
+
             if patch.plan is not None:
                 for scaled, scaling in self.unscaled:
                     scaled.scaling = scaling * patch.softmax
@@ -342,11 +353,14 @@ class Positions:
         self._restore()
 
         # Every column has to be that of a pair, and every pair has to have a column.
-        expected = 1.25 * torch.cos(torch.tensor(PROBED)[:, None] * inv_freq)
+        angles = torch.tensor(PROBED)[:, None] * inv_freq
+        expected = 1.25 * torch.cos(angles)
         differences = (cosines[:, :, None] - expected[:, None, :]).abs()
         is_equal = differences.amax(dim=0) < 1e-4
-        is_complete = is_equal.any(dim=0).all() and is_equal.any(dim=1).all()
-        return bool(is_complete) and cosines.shape[1] % pairs == 0
+        pairs_have_columns = bool(is_equal.any(dim=0).all())
+        columns_have_pairs = bool(is_equal.any(dim=1).all())
+        is_multiple = cosines.shape[1] % pairs == 0
+        return pairs_have_columns and columns_have_pairs and is_multiple
 
 
 def _is_rotary(module: Any) -> bool:
@@ -424,24 +438,32 @@ class PatchedAttention:
         if self.rotates_last:
             q = q.roll(self.rotation.rotary_dim, dims=-1)
             k = k.roll(self.rotation.rotary_dim, dims=-1)
-        before = k.shape[2] - q.shape[2]
+        queries = q.shape[2]
+        before = k.shape[2] - queries
         first_key = self.first - before
-        at_k = torch.arange(first_key, self.first + q.shape[2], device=q.device)
+        at_k = torch.arange(first_key, self.first + queries, device=q.device)
         q = self.rotation.query(q, at_k[before:])
         k = self.rotation.key(k, at_k)
         if self.rotation.fused:
             return original(module, q, k, v, mask, **more)
 
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-        v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
+        heads_per_key = q.shape[1] // k.shape[1]
+        k = k.repeat_interleave(heads_per_key, dim=1)
+        v = v.repeat_interleave(heads_per_key, dim=1)
         # The scores of an encoding are divided by sqrt(head_dim) already.
         width = q.shape[-1]
         scaling = more.get("scaling") or width**-0.5
         q = q * (scaling * width**0.5)
+
         masked = _MaskedScores(
-            self.rotation, mask, more.get("softcap"), before, first_key
+            self.rotation,
+            mask,
+            softcap=more.get("softcap"),
+            before=before,
+            first=first_key,
         )
-        return blocked_attention(masked, q, k, v).transpose(1, 2).contiguous(), None
+        output = blocked_attention(masked, q, k, v)
+        return output.transpose(1, 2).contiguous(), None
 
 
 def _with_pairing(
@@ -468,11 +490,13 @@ def _window_of(module: Any, options: Mapping[str, Any]) -> int | None:
 
 
 def _layer_type_of(module: Any, window: int | None) -> str:
-    kind = getattr(module, "layer_type", None)
-    kind = kind or getattr(module, "attention_type", None)
-    if isinstance(kind, str):
-        return kind
-    return "sliding_attention" if window else FULL
+    for name in ("layer_type", "attention_type"):
+        kind = getattr(module, name, None)
+        if kind and isinstance(kind, str):
+            return kind
+    if window:
+        return "sliding_attention"
+    return FULL
 
 
 class _MaskedScores(Encoding):
