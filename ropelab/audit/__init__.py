@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ropelab.audit.audited import Audit
 
 
-class _Callable(ModuleType):
+class _CallableAudit(ModuleType):
     def __call__(self, source: str, **options: Any) -> "Audit":
         """Return a configuration as each runtime reads it; see
         `ropelab.audit.audited.audit`.
@@ -26,4 +26,4 @@ class _Callable(ModuleType):
         return audit(source, **options)
 
 
-sys.modules[__name__].__class__ = _Callable
+sys.modules[__name__].__class__ = _CallableAudit

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 
-class _Callable(ModuleType):
+class _CallableClaims(ModuleType):
     # This room is called itself as `ropelab.claims(...)`: a function of that name would
     # be replaced as soon as anything imports the room.
     def __call__(self, **values: Any) -> Any:
@@ -19,4 +19,4 @@ class _Callable(ModuleType):
         return ropelab.command_of("claims")(**values)
 
 
-sys.modules[__name__].__class__ = _Callable
+sys.modules[__name__].__class__ = _CallableClaims

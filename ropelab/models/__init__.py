@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class _Callable(ModuleType):
+class _CallableModels(ModuleType):
     def __call__(self) -> "pd.DataFrame":
         """Return the models known by name: base, widths, lengths, method and source."""
         from ropelab.math.models import table
@@ -22,4 +22,4 @@ class _Callable(ModuleType):
         return table()
 
 
-sys.modules[__name__].__class__ = _Callable
+sys.modules[__name__].__class__ = _CallableModels

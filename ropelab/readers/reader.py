@@ -133,7 +133,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Method:
+class ScalingRule:
     """One scaling type as a runtime reads it."""
 
     make: Callable[[Settings], Made]
@@ -153,7 +153,7 @@ class Reader:
     them.
     """
 
-    methods: Mapping[str, Method] = {}
+    methods: Mapping[str, ScalingRule] = {}
     unknown = "unknown rope type '{}'"
     # Model types that are read, all if empty, and the reason for passing over the
     # others.
@@ -523,7 +523,7 @@ def proportional(settings: Settings, factor: float | None = None) -> Made:
     return scalings.Proportional(p=share), 1.0, settings.longest
 
 
-def methods_of(name: str) -> dict[str, Method]:
+def methods_of(name: str) -> dict[str, ScalingRule]:
     """Return a table of methods.toml with the functions that were registered for it."""
     methods = {}
     for kind, row in table("methods")[name].items():
@@ -531,7 +531,7 @@ def methods_of(name: str) -> dict[str, Method]:
         if "fixed" in row:
             make = partial(make, **row["fixed"])
         needs = tuple(row.get("needs", ()))
-        methods[kind] = Method(make, needs, row.get("defaults", {}))
+        methods[kind] = ScalingRule(make, needs, row.get("defaults", {}))
     return methods
 
 

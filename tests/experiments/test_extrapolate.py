@@ -15,7 +15,7 @@ from ropelab.experiments.extrapolate import ExtrapolateConfig, results
 from ropelab.experiments.extrapolate.results import adapt, trainings
 from ropelab.math.frequencies import Geometry
 from ropelab.models.lm.trained import Training
-from ropelab.models.methods.method import Reading
+from ropelab.models.methods.method import FixedMethod
 from ropelab.models.methods.registry import parse_methods
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import Evaluation
@@ -451,7 +451,7 @@ def test_what_is_trained_on_under_drope_was_recalibrated_first(config):
     given = config(finetune_steps=3)
     (base,) = trainings(given, GEOMETRY)
     drope, plain = parse_methods(["drope(steps=2)", "pi"], GEOMETRY, 256)
-    assert isinstance(drope, Reading) and isinstance(plain, Reading)
+    assert isinstance(drope, FixedMethod) and isinstance(plain, FixedMethod)
     recalibrated = adapt(given, base, GEOMETRY, drope, "zero_shot")
     tuned = adapt(given, base, GEOMETRY, drope, "finetuned")
     assert tuned.start is not None

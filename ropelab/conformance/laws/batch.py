@@ -5,7 +5,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ropelab.conformance.laws.law import TOKENS, Case, Law, Pair, Trial, join_passes
+from ropelab.conformance.laws.law import (
+    TOKENS,
+    Case,
+    Comparison,
+    Law,
+    Trial,
+    join_passes,
+)
 from ropelab.conformance.laws.subject import Stages, UnaskedError
 
 # Lengths of the rows of a padded batch; where the second packed text begins.
@@ -13,7 +20,7 @@ LENGTHS = (TOKENS, 31, 7)
 SECOND = 17
 
 
-def compare_shifted(case: Case, by: int) -> Pair:
+def compare_shifted(case: Case, by: int) -> Comparison:
     """Compare positions from `by` on with positions from 0."""
     got = case.subject.read(case.tokens, case.make_positions(by))
     # As it should be, or are positions not used?
@@ -23,10 +30,10 @@ def compare_shifted(case: Case, by: int) -> Pair:
             raise UnaskedError(
                 "its logits do not depend on the positions that are given"
             )
-    return Pair(got, case.whole, reach=by + TOKENS)
+    return Comparison(got, case.whole, reach=by + TOKENS)
 
 
-def compare_padded(case: Case, left: bool, positions: bool) -> Pair:
+def compare_padded(case: Case, left: bool, positions: bool) -> Comparison:
     """Compare a padded batch, with positions or its mask alone, with its rows."""
     tokens, segments, at = make_batch(case, left)
     given = at if positions else None
@@ -46,13 +53,13 @@ def make_batch(case: Case, left: bool) -> tuple[Tensor, Tensor, Tensor]:
     return tokens, segments, (segments.cumsum(dim=1) - 1).clamp(min=0)
 
 
-def compare_rows(case: Case, got: Stages, left: bool) -> Pair:
+def compare_rows(case: Case, got: Stages, left: bool) -> Comparison:
     """Compare a padded batch with each of its rows read by itself."""
     _, segments, at = make_batch(case, left)
     own = segments.bool()
     got = [stage[own.to(stage.device)] for stage in got]
     alone = [case.subject.read(case.tokens[:, :length]) for length in LENGTHS]
-    return Pair(got, join_passes(alone), at[own].tolist())
+    return Comparison(got, join_passes(alone), at[own].tolist())
 
 
 def compare_packed(
@@ -60,7 +67,7 @@ def compare_packed(
     restarted: bool,
     masked: bool,
     sink: bool = False,
-) -> Pair:
+) -> Comparison:
     """Read two texts in one row; with a sink both begin as texts do."""
     if restarted and not masked and not case.subject.masks:
         raise UnaskedError("it is always given a mask")
@@ -77,7 +84,7 @@ def compare_packed(
     got = case.subject.read(tokens, at, segments if masked else None)
 
     texts = tokens.split([SECOND, TOKENS - SECOND], dim=1)
-    return Pair(got, join_passes([case.subject.read(text) for text in texts]))
+    return Comparison(got, join_passes([case.subject.read(text) for text in texts]))
 
 
 SHIFT = Law(

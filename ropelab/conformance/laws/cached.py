@@ -8,7 +8,14 @@ from functools import partial
 import torch
 
 from ropelab.conformance.laws.batch import LENGTHS, compare_rows, make_batch
-from ropelab.conformance.laws.law import TOKENS, Case, Law, Pair, Trial, join_passes
+from ropelab.conformance.laws.law import (
+    TOKENS,
+    Case,
+    Comparison,
+    Law,
+    Trial,
+    join_passes,
+)
 from ropelab.conformance.laws.subject import Given, Stages, Tokens, UnaskedError
 
 PREFILLED = 24
@@ -18,10 +25,10 @@ BEFORE = 3
 BEYOND = 6
 
 
-def compare_parts(case: Case, sizes: Sequence[int], given: bool = False) -> Pair:
+def compare_parts(case: Case, sizes: Sequence[int], given: bool = False) -> Comparison:
     """Compare one text in parts with one pass; positions may be given or left out."""
     at = case.make_positions(0) if given else None
-    return Pair(read_in_parts(case, case.tokens, sizes, at), case.whole)
+    return Comparison(read_in_parts(case, case.tokens, sizes, at), case.whole)
 
 
 def read_in_parts(
@@ -44,7 +51,7 @@ def read_in_parts(
     return join_passes(passes)
 
 
-def compare_batched(case: Case) -> Pair:
+def compare_batched(case: Case) -> Comparison:
     """Read a left-padded batch, its last tokens one by one."""
     tokens, segments, at = make_batch(case, left=True)
     sizes = [TOKENS - GENERATED] + GENERATED * [1]
@@ -52,7 +59,7 @@ def compare_batched(case: Case) -> Pair:
     return compare_rows(case, stages, left=True)
 
 
-def compare_generated(case: Case) -> Pair:
+def compare_generated(case: Case) -> Comparison:
     """Compare the logits that chose each new token with one pass over the result."""
     tokens, segments, _ = make_batch(case, left=True)
     new, logits = case.subject.generate(tokens, segments, GENERATED)
@@ -66,10 +73,10 @@ def compare_generated(case: Case) -> Pair:
         chosen_by.append(logits_of_text[:, -GENERATED - 1 : -1])
         places += range(length, length + GENERATED)
     expected = torch.cat(chosen_by)
-    return Pair([logits.to(expected.device)], [expected], places)
+    return Comparison([logits.to(expected.device)], [expected], places)
 
 
-def compare_across(case: Case) -> Pair:
+def compare_across(case: Case) -> Comparison:
     """Compare token by token with one pass of each length, where scaling may change."""
     turn = case.subject.across
     if turn is None:
@@ -90,7 +97,7 @@ def compare_across(case: Case) -> Pair:
         )
         last_tokens.append([stage[:, -1:] for stage in stages])
     places = [first + length - 1 for length in lengths]
-    return Pair(got, join_passes(last_tokens), places, reach=turn + BEYOND)
+    return Comparison(got, join_passes(last_tokens), places, reach=turn + BEYOND)
 
 
 CHUNKS = (7, 7, 7, 7, 20)

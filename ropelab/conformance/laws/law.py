@@ -51,7 +51,7 @@ WIDER = "compute positions, angles, cosines and sines in float32, outside autoca
 KNOWN = table_beside(__file__, "explanations")["known"]
 
 
-class Pair(NamedTuple):
+class Comparison(NamedTuple):
     """Two computations of the same: hidden states after each layer and logits [...,
     width].
     """
@@ -79,7 +79,7 @@ class Trial(NamedTuple):
     """One way to ask a law. `cost`: the difference is a price to know, not a law."""
 
     name: str
-    ask: Callable[["Case"], Pair | Found]
+    ask: Callable[["Case"], Comparison | Found]
     cost: bool = False
     once: bool = False  # in float32 alone
 
@@ -161,7 +161,7 @@ def join_passes(parts: Sequence[Stages]) -> Stages:
     return [torch.cat(stages, dim=1) for stages in zip(*parts, strict=True)]
 
 
-def measure_violation(pair: Pair) -> Violation:
+def measure_violation(pair: Comparison) -> Violation:
     """Measure a pair; it begins where a tenth of the largest difference is reached."""
     apart = []
     for stages in zip(pair.got, pair.expected, strict=True):

@@ -10,7 +10,7 @@ import torch
 
 from ropelab.conformance.laws.subject import (
     Subject,
-    Transformers,
+    TransformersSubject,
     keep_tables,
     make_subject,
 )
@@ -62,14 +62,16 @@ def find_subject(
                 f" {size(free)} are free; its config.json alone is given smaller random"
                 " weights"
             )
-        return Transformers(loading.load(folder, device, dtype, None), folder.name)
+        return TransformersSubject(
+            loading.load(folder, device, dtype, None), folder.name
+        )
     with loading.refusing("cannot build a model from", folder):
         stated = loading.checkpoint_dtype(folder) if dtype == "auto" else dtype
         model, smaller = make_random_model(
             config, getattr(torch, stated, torch.float32)
         )
         words = "random weights, sizes reduced" if smaller else "random weights"
-        return Transformers(model.to(device), f"{folder.name} ({words})")
+        return TransformersSubject(model.to(device), f"{folder.name} ({words})")
 
 
 def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from ropelab.conformance.laws.cached import PREFILLED
-from ropelab.conformance.laws.law import TOKENS, Case, Found, Law, Pair, Trial
+from ropelab.conformance.laws.law import TOKENS, Case, Comparison, Found, Law, Trial
 from ropelab.conformance.laws.rotation import recover_turns
 from ropelab.conformance.laws.subject import (
     Function,
     Tokens,
-    Transformers,
+    TransformersSubject,
     UnaskedError,
 )
 from ropelab.models.released.loading import refusing
@@ -30,7 +30,7 @@ MOST_SAVED = 2**30
 HALF = 2.0**-7
 
 
-def compare_moved(case: Case, by: int, times: int = 1) -> Pair:
+def compare_moved(case: Case, by: int, times: int = 1) -> Comparison:
     """Move the keys of a prefix, read on, and compare with the prefix read there."""
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
     for _ in range(times):
@@ -64,7 +64,7 @@ def move_keys(case: Case, cache: Any, by: int) -> None:
         subject.set_entry(cache, layer, (parts[0], parts[1]))
 
 
-def compare_dropped(case: Case) -> Pair:
+def compare_dropped(case: Case) -> Comparison:
     """Forget the first tokens of a cache, move the rest back, and compare with a text
     without.
     """
@@ -76,7 +76,7 @@ def compare_dropped(case: Case) -> Pair:
     return continue_text(case, cache, case.tokens[:, DROPPED:])
 
 
-def compare_reused(case: Case) -> Pair:
+def compare_reused(case: Case) -> Comparison:
     """Put keys of a block that was read alone behind others, and compare with one
     pass.
     """
@@ -114,7 +114,7 @@ def list_whole_entries(
     return entries
 
 
-def continue_text(case: Case, cache: Any, text: Tokens, first: int = 0) -> Pair:
+def continue_text(case: Case, cache: Any, text: Tokens, first: int = 0) -> Comparison:
     """Read the rest of a text, which begins at `first`, and compare with one pass."""
     length = text.shape[1]
     places = range(length - (TOKENS - PREFILLED), length)
@@ -124,19 +124,19 @@ def continue_text(case: Case, cache: Any, text: Tokens, first: int = 0) -> Pair:
         text, case.make_positions(first, length) if first else None
     )
     expected = [stage[:, places.start :] for stage in whole]
-    return Pair(got, expected, places, reach=first + TOKENS)
+    return Comparison(got, expected, places, reach=first + TOKENS)
 
 
-def compare_short_after_long(case: Case) -> Pair:
+def compare_short_after_long(case: Case) -> Comparison:
     """Read the same before and after a text at positions beyond the trained length."""
     subject = case.subject
     before = case.whole
     if subject.across is not None:
         subject.read(case.tokens, case.make_positions(subject.across))
-    return Pair(subject.read(case.tokens), before, exact=True)
+    return Comparison(subject.read(case.tokens), before, exact=True)
 
 
-def compare_saved(case: Case) -> Pair:
+def compare_saved(case: Case) -> Comparison:
     """Save the model, load it (its skeleton is built without memory), and read the
     same.
     """
@@ -153,11 +153,11 @@ def compare_saved(case: Case) -> Pair:
     ):
         model.save_pretrained(folder)
         again = type(model).from_pretrained(folder, dtype=case.dtype)
-    loaded = Transformers(again.to(require_transformers(case).device))
-    return Pair(loaded.read(case.tokens), case.whole, exact=True)
+    loaded = TransformersSubject(again.to(require_transformers(case).device))
+    return Comparison(loaded.read(case.tokens), case.whole, exact=True)
 
 
-def compare_compiled(case: Case) -> Pair:
+def compare_compiled(case: Case) -> Comparison:
     """Read with torch.compile, near after short texts and then far, and compare with
     eager code.
     """
@@ -175,7 +175,9 @@ def compare_compiled(case: Case) -> Pair:
         plain.read(case.tokens, case.make_positions(first))[-1] for first in (0, FAR)
     ]
     places = [*range(TOKENS), *range(FAR, FAR + TOKENS)]
-    return Pair([torch.cat(got)], [torch.cat(expected)], places, reach=FAR + TOKENS)
+    return Comparison(
+        [torch.cat(got)], [torch.cat(expected)], places, reach=FAR + TOKENS
+    )
 
 
 def compare_autocast(case: Case) -> Found:
@@ -214,8 +216,8 @@ def compare_converted(case: Case) -> Found:
     return Found("rounding only" if off <= HALF else "broken", says, off)
 
 
-def require_transformers(case: Case) -> Transformers:
-    if not isinstance(case.subject, Transformers):
+def require_transformers(case: Case) -> TransformersSubject:
+    if not isinstance(case.subject, TransformersSubject):
         raise UnaskedError("it is no model of transformers")
     return case.subject
 

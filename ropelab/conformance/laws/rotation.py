@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ropelab.conformance.check import diagnose
 from ropelab.conformance.expected import PROBES, Expected
-from ropelab.conformance.laws.law import Case, Found, Law, Pair, Trial
-from ropelab.conformance.laws.subject import Transformers, UnaskedError
+from ropelab.conformance.laws.law import Case, Comparison, Found, Law, Trial
+from ropelab.conformance.laws.subject import TransformersSubject, UnaskedError
 from ropelab.conformance.observed import recover_frequencies
 from ropelab.conformance.rotations import Observed, observe_vectors
 from ropelab.math.rotary import axis_of_pairs
@@ -110,7 +110,7 @@ def probe_turns(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
 
 
 def find_text_config(case: Case) -> Any:
-    if not isinstance(case.subject, Transformers):
+    if not isinstance(case.subject, TransformersSubject):
         raise UnaskedError("it has no configuration to compare with")
     if why := unrotated(case.subject.text.to_dict()):
         raise UnaskedError(f"no RoPE: {why}")
@@ -251,11 +251,11 @@ def estimate_base(observed: Observed) -> float | None:
     return float(f"{np.exp(-slope * len(frequencies)):.4g}")
 
 
-def compare_equal_ids(case: Case) -> Pair:
+def compare_equal_ids(case: Case) -> Comparison:
     list_axes(case)
     at = case.make_positions(0)
     got = case.subject.read(case.tokens, at.expand(3, 1, -1))
-    return Pair(got, case.subject.read(case.tokens, at), exact=True)
+    return Comparison(got, case.subject.read(case.tokens, at), exact=True)
 
 
 def list_axes(case: Case) -> list[int]:

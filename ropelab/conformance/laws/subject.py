@@ -139,7 +139,7 @@ class Subject(ABC):
                 module.to(self.dtype)
 
 
-class Transformers(Subject):
+class TransformersSubject(Subject):
     """A model with the interface of transformers' causal language models."""
 
     masks = True
@@ -338,7 +338,7 @@ def make_mask(segments: Tokens, new: int) -> Tensor:
 def make_subject(made: Any, name: str = "") -> Subject:
     """Return what a factory made, a transformers model or a callable, as a subject."""
     if hasattr(getattr(made, "config", None), "get_text_config"):
-        return Transformers(made, name)
+        return TransformersSubject(made, name)
     if not callable(made):
         raise TypeError(f"a {type(made).__name__}, which cannot be called")
     try:

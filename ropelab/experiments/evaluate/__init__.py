@@ -118,7 +118,7 @@ class EvaluateConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        from ropelab.models.methods.method import Reading
+        from ropelab.models.methods.method import FixedMethod
 
         config.roundings(self)
         least = config.SHORTEST
@@ -130,7 +130,7 @@ class EvaluateConfig(Config):
             raise ValueError(f"context must be at least {least}, got {self.context}")
         config.check_depths(self.depths)
         for method in self.parsed_methods():
-            if not isinstance(method, Reading) or method.recalibration:
+            if not isinstance(method, FixedMethod) or method.recalibration:
                 raise ValueError(
                     f"a released model cannot be evaluated under {method.label}, which"
                     " trains or searches"

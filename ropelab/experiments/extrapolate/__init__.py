@@ -129,7 +129,7 @@ class ExtrapolateConfig(config.TaskConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        from ropelab.models.methods.method import Reading
+        from ropelab.models.methods.method import FixedMethod
 
         config.roundings(self, self.head_dim)
         if not self.train_len <= self.tuned_len <= self.test_len:
@@ -139,7 +139,9 @@ class ExtrapolateConfig(config.TaskConfig):
             )
 
         config.check_depths(self.depths)
-        tunable = any(isinstance(method, Reading) for method in self.parsed_methods())
+        tunable = any(
+            isinstance(method, FixedMethod) for method in self.parsed_methods()
+        )
         if set(self.arms) == {"finetuned"} and not tunable:
             raise ValueError(
                 "a method searched on the trained model has no finetuned arm"

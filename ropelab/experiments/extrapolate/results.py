@@ -20,7 +20,7 @@ from ropelab.models.lm.corpus import VOCABULARY
 from ropelab.models.lm.model import ModelSize
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import Recipe, operations_per_token
-from ropelab.models.methods.method import PAIRING, UNSCALED, Method, Reading, Scaled
+from ropelab.models.methods.method import PAIRING, UNSCALED, FixedMethod, Method, Scaled
 from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
 from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
@@ -156,7 +156,7 @@ def _method_rows(
             continue
         for method in methods:
             # A method that is searched has no other arm.
-            if isinstance(method, Reading):
+            if isinstance(method, FixedMethod):
                 model = adapt(config, base, geometry, method, arm)
                 name = (method.label, method.factor, arm)
                 yield name, WithMethod(method, geometry), model
@@ -192,7 +192,7 @@ def adapt(
     config: ExtrapolateConfig,
     base: Training,
     geometry: Geometry,
-    method: Reading,
+    method: FixedMethod,
     arm: str,
     tuned_len: int | None = None,
 ) -> Training:

@@ -37,7 +37,7 @@ SIZES = tuple(field.name for field in fields(Shape))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class EncodingRecord:
     """An encoding before it is measured; see encodings.toml."""
 
     label: str
@@ -56,14 +56,15 @@ class Record:
 
 
 ENCODINGS = {
-    name: Record(**row) for name, row in table_beside(__file__, "encodings").items()
+    name: EncodingRecord(**row)
+    for name, row in table_beside(__file__, "encodings").items()
 }
 # Those compared by default, and those compared only where they are named.
 STANDARD = {name: record for name, record in ENCODINGS.items() if not record.further}
 FURTHER = {name: record for name, record in ENCODINGS.items() if record.further}
 
 
-def record_of(name: str, *groups: str) -> Record:
+def record_of(name: str, *groups: str) -> EncodingRecord:
     """Return the record of an encoding, also of a composed one and of one's own.
 
     InputError if there is none; it suggests the names of `groups`, too.
@@ -72,12 +73,12 @@ def record_of(name: str, *groups: str) -> Record:
         return ENCODINGS[name]
     if "(" in name:
         source = "composed of encodings by name"
-        return Record(label=name, source=source, family="by layer")
+        return EncodingRecord(label=name, source=source, family="by layer")
 
     own_class = _find_own_class(name)
     if own_class is None:
         raise unknown_name("encoding", name, (*ENCODINGS, *groups))
-    return Record(
+    return EncodingRecord(
         label=own_class.__name__, source=name, family=_family_of_own(own_class)
     )
 

@@ -58,8 +58,8 @@ class Method(Typed, ABC):
     def search(
         self,
         geometry: Geometry,
-        loss_under: Callable[["Reading"], float],
-    ) -> "Reading":
+        loss_under: Callable[["FixedMethod"], float],
+    ) -> "FixedMethod":
         """Return the method with its searched parameters.
 
         `loss_under` is the loss of a model under a method.
@@ -67,7 +67,7 @@ class Method(Typed, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading(Method):
+class FixedMethod(Method):
     """A method that needs no search, so that a model can be fine-tuned under it."""
 
     @property
@@ -78,8 +78,8 @@ class Reading(Method):
     def search(
         self,
         geometry: Geometry,
-        loss_under: Callable[["Reading"], float],
-    ) -> "Reading":
+        loss_under: Callable[["FixedMethod"], float],
+    ) -> "FixedMethod":
         return self
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Reading(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaled(Reading):
+class Scaled(FixedMethod):
     """Rotary frequencies changed by a scaling method, typed by its name."""
 
     scaling: Scaling
@@ -142,15 +142,15 @@ UNSCALED = Scaled(scaling=Unscaled())
 
 
 @method("log_n", "Su 2021, kexue.fm/archives/8823")
-class SharpenedByLogN(Reading):
+class SharpenedByLogN(FixedMethod):
     """Logits times max(1, ln n / ln L) for n tokens read, on top of method `inner`."""
 
-    inner: Reading = UNSCALED
+    inner: FixedMethod = UNSCALED
 
     def __post_init__(self) -> None:
         # Any method may have been typed.
         inner: Method = self.inner
-        if not isinstance(inner, Reading):
+        if not isinstance(inner, FixedMethod):
             raise InputError(
                 f"log_n: inner must need no search, which {inner.name} does"
             )
@@ -176,7 +176,7 @@ class SharpenedByLogN(Reading):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remapping(Reading):
+class Remapping(FixedMethod):
     """A method that lets far tokens have other distances than their own."""
 
     def sizes(self, geometry: Geometry) -> tuple[int, ...]:
@@ -281,7 +281,7 @@ class ShiftedDown(Remapping):
 
 
 @method("drope", "DroPE, arXiv:2512.12167")
-class Unrotated(Reading):
+class Unrotated(FixedMethod):
     """No rotations, `steps` of training without them, logits times 1 + `sharpen` ln s.
 
     s is the context over the trained length, at least 1.

@@ -129,14 +129,14 @@ def _describe_parameter(
 def _describe_use(method: "type[Scaling] | type[Method]") -> tuple[str, str]:
     """Return the part of a model that a method acts on, and the commands it suits."""
     from ropelab.math.scaling import Scaling
-    from ropelab.models.methods.method import Reading
+    from ropelab.models.methods.method import FixedMethod
 
     if issubclass(method, Scaling):
         return "frequencies", "freqs, precision, extrapolate, evaluate"
     if method.acts_on == "attention":
         return "attention", "extrapolate, evaluate"
     # Weights of a released model stay as they are, and nothing is searched on it.
-    if issubclass(method, Reading):
+    if issubclass(method, FixedMethod):
         return method.acts_on, "extrapolate"
     return method.acts_on, "extrapolate (zero_shot)"
 

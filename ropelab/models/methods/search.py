@@ -22,7 +22,7 @@ from ropelab.math.scaling import (
     Scaling,
 )
 from ropelab.math.scaling.plan import FACTOR, Ranges, as_typed, method
-from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled
+from ropelab.models.methods.method import ActsOn, FixedMethod, Method, Scaled
 
 # The largest divisor that is tried, as a multiple of the factor.
 LARGEST = 2.0
@@ -65,7 +65,7 @@ class LongRopeSearch(Method):
     def search(
         self,
         geometry: Geometry,
-        loss_under: Callable[[Reading], float],
+        loss_under: Callable[[FixedMethod], float],
     ) -> Scaled:
         random = np.random.default_rng(0)
         starts = self._starts(geometry)
@@ -135,7 +135,7 @@ class Searched(Method):
     def search(
         self,
         geometry: Geometry,
-        loss_under: Callable[[Reading], float],
+        loss_under: Callable[[FixedMethod], float],
     ) -> Scaled:
         random = np.random.default_rng(0)
         published = self._published_values(geometry)
@@ -197,7 +197,7 @@ def _values_at(point: np.ndarray, published: dict[str, float]) -> dict[str, floa
 def _evolve(
     propose: Callable[[int, list[np.ndarray]], np.ndarray],
     candidate: Callable[[int, np.ndarray], Scaling],
-    loss: Callable[[Reading], float],
+    loss: Callable[[FixedMethod], float],
     budget: int,
 ) -> Scaled:
     """Return the candidate with the lowest loss.

@@ -18,7 +18,7 @@ from ropelab.models.lm import evaluation
 from ropelab.models.lm.evaluation import Readable
 from ropelab.models.lm.matcher import cached_predictions
 from ropelab.models.lm.source import Batch
-from ropelab.models.methods.method import Method, Reading, Scaled
+from ropelab.models.methods.method import FixedMethod, Method, Scaled
 from ropelab.runs.labels import AS_SHIPPED
 from ropelab.runs.own import sources
 
@@ -119,7 +119,7 @@ class WithMethod(Mode):
         }
 
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
-        assert isinstance(self.method, Reading), (
+        assert isinstance(self.method, FixedMethod), (
             "a method that is searched must be found first"
         )
         for encoding, served in self.method.passes(self.geometry, lengths):

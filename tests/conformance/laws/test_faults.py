@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ropelab.conformance.laws.doctor import examine
-from ropelab.conformance.laws.subject import Function, Transformers
+from ropelab.conformance.laws.subject import Function, TransformersSubject
 from tests.conformance.laws.faults import FAULTS, Fault, Kept
 from tests.models.released.tiny import untouched
 
@@ -24,7 +24,7 @@ def broken(subject: Any) -> dict[tuple[str, str], str]:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_found_and_named(fault: Fault) -> None:
-    found = broken(Transformers(fault.make()))
+    found = broken(TransformersSubject(fault.make()))
     assert (fault.law, fault.trial) in found
     assert fault.says in found[fault.law, fault.trial]
 
@@ -35,7 +35,9 @@ RIGHT = {str((f.model, f.changes)): f for f in FAULTS if f.name != "stale dynami
 
 @pytest.mark.parametrize("fault", RIGHT.values(), ids=lambda fault: fault.name)
 def test_nothing_is_found_in_the_same_model_without_it(fault: Fault) -> None:
-    assert broken(Transformers(untouched(fault.model, **dict(fault.changes)))) == {}
+    assert (
+        broken(TransformersSubject(untouched(fault.model, **dict(fault.changes)))) == {}
+    )
 
 
 def test_keys_shifted_by_the_wrong_sign_are_found() -> None:

@@ -15,7 +15,7 @@ from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.methods import ALIASES, FREQUENCIES, parse_scaling
 from ropelab.math.scaling import LongRope, Scaling
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.methods.method import Method, Reading, Scaled
+from ropelab.models.methods.method import FixedMethod, Method, Scaled
 from ropelab.models.methods.registry import (
     METHODS,
     catalogue,
@@ -49,9 +49,9 @@ def labels(*texts: str) -> list[tuple[str, float]]:
     ]
 
 
-def parsed(text: str) -> Reading:
+def parsed(text: str) -> FixedMethod:
     (method,) = parse_methods([text], GEOMETRY, 256)
-    assert isinstance(method, Reading)
+    assert isinstance(method, FixedMethod)
     return method
 
 
@@ -163,9 +163,9 @@ def test_longrope_is_given_or_searched_by_name() -> None:
     given = "longrope(long_factor=[1,1,1,1,2,2,4,4])"
     methods = parse_methods(["longrope_search(budget=7)", given], GEOMETRY, 256)
     assert [type(method).__name__ for method in methods] == ["LongRopeSearch", "Scaled"]
-    asked: list[Reading] = []
+    asked: list[FixedMethod] = []
 
-    def loss_under(method: Reading) -> float:
+    def loss_under(method: FixedMethod) -> float:
         asked.append(method)
         return float(len(asked))
 

@@ -9,7 +9,7 @@ from ropelab.models.encoding.absolute import Learned
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.model import LanguageModel, ModelSize
-from ropelab.models.methods.method import Reading
+from ropelab.models.methods.method import FixedMethod
 from ropelab.models.methods.registry import parse_methods
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.modes import AsTrained, SlidingWindow, WithMethod
@@ -36,7 +36,7 @@ def under(method: str) -> WithMethod:
 
 
 def encoding_at(mode: WithMethod, length: int) -> Encoding:
-    assert isinstance(mode.method, Reading)
+    assert isinstance(mode.method, FixedMethod)
     return mode.method.encoding(GEOMETRY, length)
 
 
