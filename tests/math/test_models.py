@@ -65,10 +65,10 @@ DEFAULTS = {
     "mistral-7b-v0.1": (MistralConfig, None),
     "mixtral-8x7b": (MixtralConfig, None),
     "gemma-2-9b": (Gemma2Config, "trained_len"),
-    "gemma-3-4b": (Gemma3TextConfig, "promised"),
+    "gemma-3-4b": (Gemma3TextConfig, "promised_len"),
     "phi-3-mini-4k": (Phi3Config, "trained_len"),
     "deepseek-v3": (DeepseekV3Config, "trained_len"),
-    "gpt-oss-20b": (GptOssConfig, "promised"),
+    "gpt-oss-20b": (GptOssConfig, "promised_len"),
 }
 
 

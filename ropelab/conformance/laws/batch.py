@@ -23,21 +23,27 @@ SECOND = 17
 def compare_shifted(case: Case, by: int) -> Comparison:
     """Compare positions from `by` on with positions from 0."""
     got = case.subject.read(case.tokens, case.make_positions(by))
-    # As it should be, or are positions not used?
-    if all(map(torch.equal, got, case.whole)):
-        spread = case.subject.read(case.tokens, case.make_positions(0) * 2)
-        if all(map(torch.equal, spread, case.whole)):
+    # Equal stages are as they should be, unless the model does not use positions.
+    if are_equal(got, case.whole):
+        spread_positions = 2 * case.make_positions(0)
+        spread = case.subject.read(case.tokens, spread_positions)
+        if are_equal(spread, case.whole):
             raise UnaskedError(
                 "its logits do not depend on the positions that are given"
             )
     return Comparison(got, case.whole, reach=by + TOKENS)
 
 
+def are_equal(first: Stages, second: Stages) -> bool:
+    return all(map(torch.equal, first, second))
+
+
 def compare_padded(case: Case, left: bool, positions: bool) -> Comparison:
     """Compare a padded batch, with positions or its mask alone, with its rows."""
-    tokens, segments, at = make_batch(case, left)
-    given = at if positions else None
-    return compare_rows(case, case.subject.read(tokens, given, segments), left)
+    tokens, segments, own_positions = make_batch(case, left)
+    given = own_positions if positions else None
+    stages = case.subject.read(tokens, given, segments)
+    return compare_rows(case, stages, left)
 
 
 def make_batch(case: Case, left: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,19 +53,28 @@ def make_batch(case: Case, left: bool) -> tuple[Tensor, Tensor, Tensor]:
     tokens = torch.zeros(len(LENGTHS), TOKENS, dtype=torch.long)
     segments = torch.zeros_like(tokens)
     for row, length in enumerate(LENGTHS):
-        own = slice(TOKENS - length, None) if left else slice(length)
+        if left:
+            own = slice(TOKENS - length, TOKENS)
+        else:
+            own = slice(0, length)
         tokens[row, own] = case.tokens[0, :length]
         segments[row, own] = 1
-    return tokens, segments, (segments.cumsum(dim=1) - 1).clamp(min=0)
+
+    positions = segments.cumsum(dim=1) - 1
+    return tokens, segments, positions.clamp(min=0)
 
 
 def compare_rows(case: Case, got: Stages, left: bool) -> Comparison:
     """Compare a padded batch with each of its rows read by itself."""
-    _, segments, at = make_batch(case, left)
-    own = segments.bool()
-    got = [stage[own.to(stage.device)] for stage in got]
-    alone = [case.subject.read(case.tokens[:, :length]) for length in LENGTHS]
-    return Comparison(got, join_passes(alone), at[own].tolist())
+    _, segments, positions = make_batch(case, left)
+    is_text = segments.bool()
+    got = [stage[is_text.to(stage.device)] for stage in got]
+
+    alone = []
+    for length in LENGTHS:
+        alone.append(case.subject.read(case.tokens[:, :length]))
+    places = positions[is_text].tolist()
+    return Comparison(got, join_passes(alone), places)
 
 
 def compare_packed(
@@ -71,20 +86,21 @@ def compare_packed(
     """Read two texts in one row; with a sink both begin as texts do."""
     if restarted and not masked and not case.subject.masks:
         raise UnaskedError("it is always given a mask")
-    at = case.make_positions(0)
-    segments = (at >= SECOND).long() + 1
+
+    lengths = [SECOND, TOKENS - SECOND]
+    positions = case.make_positions(0)
+    segments = 1 + (positions >= SECOND).long()
     if restarted:
-        at = torch.cat(
-            [case.make_positions(0, SECOND), case.make_positions(0, TOKENS - SECOND)],
-            dim=1,
-        )
+        parts = [case.make_positions(0, length) for length in lengths]
+        positions = torch.cat(parts, dim=1)
     tokens = case.tokens.clone()
     if sink:
         tokens[:, [0, SECOND]] = case.subject.first
-    got = case.subject.read(tokens, at, segments if masked else None)
 
-    texts = tokens.split([SECOND, TOKENS - SECOND], dim=1)
-    return Comparison(got, join_passes([case.subject.read(text) for text in texts]))
+    got = case.subject.read(tokens, positions, segments if masked else None)
+    texts = tokens.split(lengths, dim=1)
+    alone = [case.subject.read(text) for text in texts]
+    return Comparison(got, join_passes(alone))
 
 
 SHIFT = Law(

@@ -1,6 +1,4 @@
-"""Laws of a cache: one pass in parts, in a batch, by generation, and across a change of
-scaling.
-"""
+"""Laws of a cache: parts, batches, generation, and a change of scaling."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -27,15 +25,18 @@ BEYOND = 6
 
 def compare_parts(case: Case, sizes: Sequence[int], given: bool = False) -> Comparison:
     """Compare one text in parts with one pass; positions may be given or left out."""
-    at = case.make_positions(0) if given else None
-    return Comparison(read_in_parts(case, case.tokens, sizes, at), case.whole)
+    positions = None
+    if given:
+        positions = case.make_positions(0)
+    stages = read_in_parts(case, case.tokens, sizes, positions)
+    return Comparison(stages, case.whole)
 
 
 def read_in_parts(
     case: Case,
     tokens: Tokens,
     sizes: Sequence[int],
-    at: Given = None,
+    positions: Given = None,
     segments: Given = None,
 ) -> Stages:
     """Read tokens in parts of these sizes, with one cache."""
@@ -45,17 +46,21 @@ def read_in_parts(
     for size in sizes:
         part = slice(end, end + size)
         end += size
-        here = None if at is None else at[:, part]
-        seen = None if segments is None else segments[:, :end]
-        passes.append(case.subject.read(tokens[:, part], here, seen, cache))
+        own_positions = None if positions is None else positions[:, part]
+        segments_so_far = None if segments is None else segments[:, :end]
+        stages = case.subject.read(
+            tokens[:, part], own_positions, segments_so_far, cache
+        )
+        passes.append(stages)
     return join_passes(passes)
 
 
 def compare_batched(case: Case) -> Comparison:
     """Read a left-padded batch, its last tokens one by one."""
-    tokens, segments, at = make_batch(case, left=True)
-    sizes = [TOKENS - GENERATED] + GENERATED * [1]
-    stages = read_in_parts(case, tokens, sizes, at, segments)
+    tokens, segments, positions = make_batch(case, left=True)
+    prefilled = TOKENS - GENERATED
+    sizes = [prefilled] + GENERATED * [1]
+    stages = read_in_parts(case, tokens, sizes, positions, segments)
     return compare_rows(case, stages, left=True)
 
 
@@ -63,7 +68,8 @@ def compare_generated(case: Case) -> Comparison:
     """Compare the logits that chose each new token with one pass over the result."""
     tokens, segments, _ = make_batch(case, left=True)
     new, logits = case.subject.generate(tokens, segments, GENERATED)
-    rows = torch.cat([tokens, new.cpu()], dim=1).split(1)
+    texts = torch.cat([tokens, new.cpu()], dim=1)
+    rows = texts.split(1)
 
     chosen_by = []
     places: list[int] = []
@@ -86,17 +92,19 @@ def compare_across(case: Case) -> Comparison:
         raise UnaskedError(f"its trained length of {turn} is too short")
 
     lengths = range(PREFILLED - BEFORE, PREFILLED + BEYOND)
-    sizes = [PREFILLED - BEFORE - 1] + len(lengths) * [1]
-    steps = read_in_parts(case, case.tokens, sizes, case.make_positions(first))
-    got = [stage[:, -len(lengths) :] for stage in steps]
+    count = len(lengths)
+    sizes = [lengths.start - 1] + count * [1]
+    positions = case.make_positions(first)
+    steps = read_in_parts(case, case.tokens, sizes, positions)
+    got = [stage[:, -count:] for stage in steps]
 
     last_tokens = []
+    places = []
     for length in lengths:
-        stages = case.subject.read(
-            case.tokens[:, :length], case.make_positions(first, length)
-        )
+        positions = case.make_positions(first, length)
+        stages = case.subject.read(case.tokens[:, :length], positions)
         last_tokens.append([stage[:, -1:] for stage in stages])
-    places = [first + length - 1 for length in lengths]
+        places.append(first + length - 1)
     return Comparison(got, join_passes(last_tokens), places, reach=turn + BEYOND)
 
 

@@ -15,6 +15,7 @@ from ropelab.conformance.laws.law import TOKENS, Case, Comparison, Found, Law, T
 from ropelab.conformance.laws.rotation import recover_turns
 from ropelab.conformance.laws.subject import (
     Function,
+    Subject,
     Tokens,
     TransformersSubject,
     UnaskedError,
@@ -39,8 +40,9 @@ def compare_moved(case: Case, by: int, times: int = 1) -> Comparison:
 
 
 def move_keys(case: Case, cache: Any, by: int) -> None:
-    """Rotate cached keys to positions further on, by the model's own code or by its
-    rotation.
+    """Rotate cached keys to positions further on.
+
+    The model's own code does it, or its recovered rotation.
     """
     subject = case.subject
     if isinstance(subject, Function):
@@ -48,8 +50,9 @@ def move_keys(case: Case, cache: Any, by: int) -> None:
             raise UnaskedError("it has no shift_keys(cache, by)")
         subject.function.shift_keys(cache["held"], by)
         return
-    narrow = case.dtype in (torch.bfloat16, torch.float16)
-    with subject.computing(torch.float32) if narrow else nullcontext():
+
+    is_narrow = case.dtype in (torch.bfloat16, torch.float16)
+    with subject.computing(torch.float32) if is_narrow else nullcontext():
         turns = recover_turns(case, torch.tensor([by]))
 
     entries = subject.entries(cache)
@@ -58,28 +61,29 @@ def move_keys(case: Case, cache: Any, by: int) -> None:
         if turn is None or entry is None:
             continue
         image = turn.images[0]
-        parts = list(entry)
         rotated = entry[turn.part].to(image.dtype) @ image
+        parts = list(entry)
         parts[turn.part] = rotated.to(entry[0].dtype)
         subject.set_entry(cache, layer, (parts[0], parts[1]))
 
 
 def compare_dropped(case: Case) -> Comparison:
-    """Forget the first tokens of a cache, move the rest back, and compare with a text
-    without.
+    """Forget the first tokens of a cache, and move the rest back.
+
+    The other computation is of a text without these tokens.
     """
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
-    for layer, (keys, values) in enumerate(list_whole_entries(case, cache, PREFILLED)):
+    entries = list_whole_entries(case, cache, PREFILLED)
+    for layer, (keys, values) in enumerate(entries):
         rest = (keys[:, :, DROPPED:], values[:, :, DROPPED:])
         case.subject.set_entry(cache, layer, rest)
+
     move_keys(case, cache, -DROPPED)
     return continue_text(case, cache, case.tokens[:, DROPPED:])
 
 
 def compare_reused(case: Case) -> Comparison:
-    """Put keys of a block that was read alone behind others, and compare with one
-    pass.
-    """
+    """Put keys of a block that was read alone behind others; compare with one pass."""
     cache = fill_cache(case, case.tokens[:, :DROPPED])
     block = fill_cache(case, case.tokens[:, DROPPED:PREFILLED])
     before = list_whole_entries(case, cache, DROPPED)
@@ -104,27 +108,40 @@ def list_whole_entries(
     cache: Any,
     length: int,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return keys and values of all layers; UnaskedError if one keeps less than all of
-    them.
+    """Return keys and values of all layers.
+
+    UnaskedError: one keeps less than all of them.
     """
-    entries = [e for e in case.subject.entries(cache) if e and e[0].shape[2] == length]
-    windows = any(getattr(layer, "is_sliding", False) for layer in cache["held"].layers)
-    if windows or len(entries) != len(case.subject.entries(cache)):
+    whole = []
+    is_partial = False
+    for entry in case.subject.entries(cache):
+        if entry and entry[0].shape[2] == length:
+            whole.append(entry)
+        else:
+            is_partial = True
+
+    for layer in cache["held"].layers:
+        if getattr(layer, "is_sliding", False):
+            is_partial = True
+    if is_partial:
         raise UnaskedError("a layer keeps a window or a state instead of all keys")
-    return entries
+    return whole
 
 
 def continue_text(case: Case, cache: Any, text: Tokens, first: int = 0) -> Comparison:
     """Read the rest of a text, which begins at `first`, and compare with one pass."""
     length = text.shape[1]
-    places = range(length - (TOKENS - PREFILLED), length)
-    at = case.make_positions(first + places.start, len(places))
-    got = case.subject.read(text[:, places.start :], at, cache=cache)
-    whole = case.subject.read(
-        text, case.make_positions(first, length) if first else None
-    )
-    expected = [stage[:, places.start :] for stage in whole]
-    return Comparison(got, expected, places, reach=first + TOKENS)
+    rest = TOKENS - PREFILLED
+    start = length - rest
+    positions = case.make_positions(first + start, rest)
+    got = case.subject.read(text[:, start:], positions, cache=cache)
+
+    all_positions = None
+    if first:
+        all_positions = case.make_positions(first, length)
+    whole = case.subject.read(text, all_positions)
+    expected = [stage[:, start:] for stage in whole]
+    return Comparison(got, expected, range(start, length), reach=first + TOKENS)
 
 
 def compare_short_after_long(case: Case) -> Comparison:
@@ -132,17 +149,23 @@ def compare_short_after_long(case: Case) -> Comparison:
     subject = case.subject
     before = case.whole
     if subject.across is not None:
-        subject.read(case.tokens, case.make_positions(subject.across))
-    return Comparison(subject.read(case.tokens), before, exact=True)
+        far = case.make_positions(subject.across)
+        subject.read(case.tokens, far)
+    after = subject.read(case.tokens)
+    return Comparison(after, before, exact=True)
 
 
 def compare_saved(case: Case) -> Comparison:
-    """Save the model, load it (its skeleton is built without memory), and read the
-    same.
+    """Save the model, load it, and read the same.
+
+    The skeleton of a loaded model is built without memory.
     """
-    model = require_transformers(case).model
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    if weights > MOST_SAVED:
+    subject = require_transformers(case)
+    model = subject.model
+    weight_bytes = 0
+    for parameter in model.parameters():
+        weight_bytes += parameter.numel() * parameter.element_size()
+    if weight_bytes > MOST_SAVED:
         raise UnaskedError(
             f"more than {MOST_SAVED >> 30} GiB of weights are not saved again"
         )
@@ -153,67 +176,72 @@ def compare_saved(case: Case) -> Comparison:
     ):
         model.save_pretrained(folder)
         again = type(model).from_pretrained(folder, dtype=case.dtype)
-    loaded = TransformersSubject(again.to(require_transformers(case).device))
+    loaded = TransformersSubject(again.to(subject.device))
     return Comparison(loaded.read(case.tokens), case.whole, exact=True)
 
 
 def compare_compiled(case: Case) -> Comparison:
-    """Read with torch.compile, near after short texts and then far, and compare with
-    eager code.
-    """
+    """Read with torch.compile near and then far, and compare with eager code."""
     # What was compiled for one length or place may stay in the graph.
     torch.compiler.reset()
-    subject = case.subject.compile()
+    compiled = case.subject.compile()
     for length in (2, TOKENS // 2):
-        subject.read(case.tokens[:, :length], case.make_positions(0, length))
+        compiled.read(case.tokens[:, :length], case.make_positions(0, length))
 
-    got = [
-        subject.read(case.tokens, case.make_positions(first))[-1] for first in (0, FAR)
-    ]
-    plain = case.subject
-    expected = [
-        plain.read(case.tokens, case.make_positions(first))[-1] for first in (0, FAR)
-    ]
+    got = torch.cat(read_near_and_far(case, compiled))
+    expected = torch.cat(read_near_and_far(case, case.subject))
     places = [*range(TOKENS), *range(FAR, FAR + TOKENS)]
-    return Comparison(
-        [torch.cat(got)], [torch.cat(expected)], places, reach=FAR + TOKENS
-    )
+    return Comparison([got], [expected], places, reach=FAR + TOKENS)
+
+
+def read_near_and_far(case: Case, subject: Subject) -> list[Tensor]:
+    """Return the logits of the text at positions from 0 and from FAR."""
+    logits = []
+    for first in (0, FAR):
+        stages = subject.read(case.tokens, case.make_positions(first))
+        logits.append(stages[-1])
+    return logits
 
 
 def compare_autocast(case: Case) -> Found:
-    """Compare the rotary modules' cosines under autocast to bfloat16 with those
-    without.
-    """
-    at = [0, 1, (require_transformers(case).across or 2**12) - 1]
+    """Compare cosines of rotary modules under autocast to bfloat16 with those without."""
+    subject = require_transformers(case)
+    last = (subject.across or 2**12) - 1
+    positions = [0, 1, last]
+
     for number, module in enumerate(list_rotary_modules(case)):
-        plain = module.cosines(at)
-        with torch.autocast(require_transformers(case).device.type, torch.bfloat16):
-            apart = (module.cosines(at).double() - plain.double()).abs().max()
-        if apart > 0:
-            return Found(
-                "broken", f"rotary module {number}: cosines in bfloat16", float(apart)
-            )
+        plain = module.cosines(positions)
+        with torch.autocast(subject.device.type, torch.bfloat16):
+            under_autocast = module.cosines(positions)
+        difference = (under_autocast.double() - plain.double()).abs().max()
+        if difference > 0:
+            says = f"rotary module {number}: cosines in bfloat16"
+            return Found("broken", says, float(difference))
     return Found("holds", "cosines are the same bit for bit")
 
 
 def compare_converted(case: Case) -> Found:
-    """Convert copies of the rotary modules to bfloat16, and compare their
-    frequencies.
-    """
-    off = 0.0
+    """Convert copies of the rotary modules to bfloat16; compare their frequencies."""
+    largest = 0.0
     for module in list_rotary_modules(case):
         copied = deepcopy(module)
         if isinstance(copied, SineTables):
             copied = SineTables([copied.modules[0].to(torch.bfloat16)])
         else:
             copied.module.to(torch.bfloat16)
+
         before = module.inv_freq.double()
         after = copied.inv_freq.double()
-        off = max(off, float(((after - before) / before).abs().nan_to_num().max()))
-    if not off:
+        # A frequency of 0 stays 0: the quotient is nan, which counts as no change.
+        changes = ((after - before) / before).abs().nan_to_num()
+        largest = max(largest, float(changes.max()))
+
+    if not largest:
         return Found("holds", "inv_freq stays float32")
     says = "inv_freq is rounded to bfloat16; load with dtype= instead of .to()"
-    return Found("rounding only" if off <= HALF else "broken", says, off)
+    if largest <= HALF:
+        return Found("rounding only", says, largest)
+    return Found("broken", says, largest)
 
 
 def require_transformers(case: Case) -> TransformersSubject:

@@ -47,8 +47,9 @@ class Turn:
 
 
 def recover_turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
-    """Return rotations by distances [positions] or [axes, positions], by layer; None:
-    none.
+    """Return rotations by distances [positions] or [axes, positions], by layer.
+
+    None: the layer does not rotate.
     """
     # Some recurrent layers begin anew at position 0, so that no rotation starts there.
     start = torch.ones_like(positions[..., :1]) - min(0, int(positions.min()))
@@ -59,100 +60,115 @@ def recover_turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
     widest = max(part.shape[-1] for part in all_parts)
     fewest = min(part.shape[1] for part in all_parts)
 
-    at = torch.cat([start, start + positions], dim=-1)
+    all_positions = torch.cat([start, start + positions], dim=-1)
+    enough = 2 * widest
     # Heads that share a key need more tokens.
-    for count in dict.fromkeys([math.ceil(2 * widest / fewest), 2 * widest]):
+    for count in dict.fromkeys([math.ceil(enough / fewest), enough]):
         with suppress(np.linalg.LinAlgError):
-            return {
-                n: recover_turn(parts)
-                for n, parts in read_parts(case, at, count).items()
-            }
+            turns = {}
+            for layer, parts in read_parts(case, all_positions, count).items():
+                turns[layer] = recover_turn(parts)
+            return turns
     raise UnaskedError("keys of different tokens are too alike to tell rotations from")
 
 
 def recover_turn(parts: Sequence[Tensor]) -> Turn | None:
+    """Return the rotation of the first part of a cache that moves; None: none does.
+
+    LinAlgError: its tokens are too alike.
+    """
     for number, part in enumerate(parts):
-        if (part - part[:1]).abs().max() > STILL * part.std():
-            if torch.linalg.matrix_rank(part[0]) < part.shape[-1]:
-                raise np.linalg.LinAlgError
-            solved = torch.linalg.lstsq(part[:1].double(), part[1:].double()).solution
-            return Turn(number, solved.to(part.dtype))
+        moved = (part - part[:1]).abs().max()
+        if moved <= STILL * part.std():
+            continue
+        if torch.linalg.matrix_rank(part[0]) < part.shape[-1]:
+            raise np.linalg.LinAlgError
+        before = part[:1].double()
+        after = part[1:].double()
+        images = torch.linalg.lstsq(before, after).solution
+        return Turn(number, images.to(part.dtype))
     return None
 
 
 def read_parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tensor]]:
-    """Return keys and values [positions, samples, width] of `count` tokens alone at
-    positions.
-    """
+    """Return keys and values [positions, samples, width] of `count` lone tokens."""
     random = torch.Generator().manual_seed(1)
     tokens = torch.randint(case.subject.vocabulary, (count,), generator=random)
     places = positions.shape[-1]
-    cache = case.subject.new_cache()
-    at = positions.repeat_interleave(count, dim=-1)[..., None]
-    case.subject.read(tokens.repeat(places)[:, None], at, cache=cache)
 
-    parts = {}
+    # Each row has one token, at one position.
+    rows = tokens.repeat(places)[:, None]
+    positions_of_rows = positions.repeat_interleave(count, dim=-1)[..., None]
+    cache = case.subject.new_cache()
+    case.subject.read(rows, positions_of_rows, cache=cache)
+
+    parts_by_layer = {}
     for layer, entry in enumerate(case.subject.entries(cache)):
         if entry:
-            parts[layer] = [part.reshape(places, -1, part.shape[-1]) for part in entry]
-    return parts
+            parts_by_layer[layer] = [
+                part.reshape(places, -1, part.shape[-1]) for part in entry
+            ]
+    return parts_by_layer
 
 
 def probe_turns(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
-    """Return the rotations to positions that show every kind of mistake, and these
-    positions.
-    """
-    places = [p for p in PROBES if 0 < p < LARGEST]
-    with suppress(IndexError, RuntimeError):  # tables end
+    """Return rotations to positions that show every mistake, and these positions."""
+    places = [place for place in PROBES if 0 < place < LARGEST]
+    # Tables of the model may end before.
+    with suppress(IndexError, RuntimeError):
         return recover_turns(case, torch.tensor(places)), places
-    places = [p for p in places if p + 1 < (case.subject.across or LARGEST)]
+
+    last = (case.subject.across or LARGEST) - 1
+    places = [place for place in places if place < last]
     return recover_turns(case, torch.tensor(places)), places
 
 
 def find_text_config(case: Case) -> Any:
     if not isinstance(case.subject, TransformersSubject):
         raise UnaskedError("it has no configuration to compare with")
-    if why := unrotated(case.subject.text.to_dict()):
-        raise UnaskedError(f"no RoPE: {why}")
+    reason = unrotated(case.subject.text.to_dict())
+    if reason:
+        raise UnaskedError(f"no RoPE: {reason}")
     return case.subject.text
 
 
 def list_rotating(text: Any) -> list[bool]:
-    """Return for each layer whether the configuration, or its architecture, lets it
-    rotate.
-    """
-    layers = text.num_hidden_layers
-    if text.model_type in WINDOWED_ONLY and getattr(text, "sliding_window", None):
+    """Return True for each layer that the configuration or architecture lets rotate."""
+    has_window = bool(getattr(text, "sliding_window", None))
+    if text.model_type in WINDOWED_ONLY and has_window:
         return [kind == "sliding_attention" for kind in text.layer_types]
+
     flags = getattr(text, "no_rope_layers", None)
     if not flags:
-        return [True] * layers
+        return [True] * text.num_hidden_layers
     return [bool(flag) for flag in flags]
 
 
 def compare_layers(case: Case) -> Found:
     """Compare the layers that rotate with those that should."""
-    wanted = list_rotating(find_text_config(case))
+    should_rotate = list_rotating(find_text_config(case))
     turns, _ = probe_turns(case)
-    wrong = [layer for layer, turn in turns.items() if bool(turn) != wanted[layer]]
-    rotate = sum(map(bool, turns.values()))
-    count = f"{rotate} of {len(wanted)} layers rotate"
-    if not wrong:
-        return Found("holds", count)
-    first = wrong[0]
-    says = "does not rotate, and should"
-    if turns[first]:
-        says = "rotates, and should not"
-    return Found("broken", f"layer {first} {says}; {count}", layer=first)
+    rotating = [layer for layer, turn in turns.items() if turn is not None]
+    count = f"{len(rotating)} of {len(should_rotate)} layers rotate"
+
+    for layer, turn in turns.items():
+        if turn is None and should_rotate[layer]:
+            says = f"layer {layer} does not rotate, and should; {count}"
+            return Found("broken", says, layer=layer)
+        if turn is not None and not should_rotate[layer]:
+            says = f"layer {layer} rotates, and should not; {count}"
+            return Found("broken", says, layer=layer)
+    return Found("holds", count)
 
 
 def compare_frequencies(case: Case) -> Found:
     """Compare each layer's frequencies with those that the configuration asks for."""
-    rows = case.layers = list_rotations(case)
-    if not rows:
+    case.layers = list_rotations(case)
+    if not case.layers:
         raise UnaskedError("no layer rotates")
+
     kinds = set()
-    for row in rows:
+    for row in case.layers:
         if row["wrong"]:
             says = f"layer {row['layer']}: {row['says']}"
             return Found("broken", says, layer=row["layer"])
@@ -162,14 +178,13 @@ def compare_frequencies(case: Case) -> Found:
 
 
 def list_rotations(case: Case) -> list[dict[str, Any]]:
-    """Return a row per layer that rotates: its base, width, pairing, and what is wrong
-    with it.
-    """
+    """Return a row per layer that rotates, as `judge_layer` makes it."""
     text = find_text_config(case)
     reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
     if reading.main is None:
         raise UnaskedError(f"its configuration is not read: {reading.problem}")
     kinds = getattr(text, "layer_types", None) or ["all"] * text.num_hidden_layers
+
     turns, places = probe_turns(case)
     rows: list[dict[str, Any]] = []
     for layer, turn in turns.items():
@@ -195,13 +210,15 @@ def judge_layer(
     does: ``usual`` is the row of the first layer, which the others have to follow.
     """
     width = turn.images.shape[-1]
-    in_pairs = usual is not None and usual["pairing"] == "adjacent"
+    is_adjacent = usual is not None and usual["pairing"] == "adjacent"
     spec = replace(
         spec,
         head_dim=width,
-        rotary_dim=min(spec.rotary_dim, width),  # latents have narrow parts
-        pairing="interleaved" if in_pairs else "half",
-        attention_factor=1.0,  # two keys have it alike
+        # Latents have narrow parts.
+        rotary_dim=min(spec.rotary_dim, width),
+        pairing="interleaved" if is_adjacent else "half",
+        # Both keys have the factor alike.
+        attention_factor=1.0,
     )
     observed = observe_turn(turn.images, places, spec)
     if usual is None and observed.partner == "adjacent":
@@ -232,11 +249,14 @@ def judge_layer(
 
 
 def observe_turn(images: Tensor, places: Sequence[int], spec: RopeSpec) -> Observed:
+    """Return the rotation of unit vectors at position 0 and at the places."""
     positions = np.array([0, *places], dtype=np.int64)
-    after = np.concatenate([np.eye(spec.head_dim)[None], images.cpu().double().numpy()])
+    unit_vectors = np.eye(spec.head_dim)
+    rotated = images.cpu().double().numpy()
+    after = np.concatenate([unit_vectors[None], rotated])
     # Features that no pair has are noise of the solution.
     after[np.abs(after) <= STILL] = 0.0
-    return observe_vectors(np.eye(spec.head_dim), after, positions, spec)
+    return observe_vectors(unit_vectors, after, positions, spec)
 
 
 def estimate_base(observed: Observed) -> float | None:
@@ -247,20 +267,27 @@ def estimate_base(observed: Observed) -> float | None:
     moving = np.flatnonzero(frequencies > 0)
     if len(moving) < 2:
         return None
-    slope = np.polyfit(moving, np.log(frequencies[moving]), 1)[0]
-    return float(f"{np.exp(-slope * len(frequencies)):.4g}")
+
+    logarithms = np.log(frequencies[moving])
+    slope, _ = np.polyfit(moving, logarithms, 1)
+    base = np.exp(-slope * len(frequencies))
+    return float(f"{base:.4g}")
 
 
 def compare_equal_ids(case: Case) -> Comparison:
+    """Compare equal positions on all axes with plain positions."""
+    # This is an UnaskedError where positions have one axis.
     list_axes(case)
-    at = case.make_positions(0)
-    got = case.subject.read(case.tokens, at.expand(3, 1, -1))
-    return Comparison(got, case.subject.read(case.tokens, at), exact=True)
+    positions = case.make_positions(0)
+    got = case.subject.read(case.tokens, positions.expand(3, 1, -1))
+    expected = case.subject.read(case.tokens, positions)
+    return Comparison(got, expected, exact=True)
 
 
 def list_axes(case: Case) -> list[int]:
     """Return the axis that each pair should read."""
-    rope = getattr(getattr(case.subject, "text", None), "rope_parameters", None) or {}
+    text = getattr(case.subject, "text", None)
+    rope = getattr(text, "rope_parameters", None) or {}
     counts = rope.get("mrope_section")
     if not counts:
         raise UnaskedError("its positions have one axis")
@@ -270,28 +297,29 @@ def list_axes(case: Case) -> list[int]:
 
 
 def compare_axes(case: Case) -> Found:
-    """Move one axis at a time, and compare the pairs that rotate with the configured
-    sections.
-    """
-    wanted = list_axes(case)
-    expected = []
-    for axis in range(3):
-        expected.append([pair for pair, reads in enumerate(wanted) if reads == axis])
+    """Move one axis at a time, and compare the pairs that rotate with the sections."""
+    axis_of_pair = list_axes(case)
+    sections: list[list[int]] = [[], [], []]
+    for pair, axis in enumerate(axis_of_pair):
+        sections[axis].append(pair)
 
-    for layer, turn in recover_turns(case, torch.eye(3, dtype=torch.long)).items():
+    one_axis_moves = torch.eye(3, dtype=torch.long)
+    for layer, turn in recover_turns(case, one_axis_moves).items():
         if turn is None:
             continue
-        still = torch.eye(turn.images.shape[-1], dtype=turn.images.dtype)
-        moved = (turn.images - still).abs().amax(dim=1) > STILL
-        for axis, row in enumerate(moved[:, : len(wanted)]):
-            got = row.nonzero().flatten().tolist()
-            if got != expected[axis]:
+        unmoved = torch.eye(turn.images.shape[-1], dtype=turn.images.dtype)
+        moves = (turn.images - unmoved).abs().amax(dim=1) > STILL
+        for axis, row in enumerate(moves[:, : len(axis_of_pair)]):
+            pairs = row.nonzero().flatten().tolist()
+            if pairs != sections[axis]:
                 says = (
-                    f"layer {layer}: axis {axis} moves pairs {got}, not"
-                    f" {expected[axis]}"
+                    f"layer {layer}: axis {axis} moves pairs {pairs}, not"
+                    f" {sections[axis]}"
                 )
                 return Found("broken", says, layer=layer)
-    return Found("holds", f"sections {[len(pairs) for pairs in expected]}")
+
+    counts = [len(pairs) for pairs in sections]
+    return Found("holds", f"sections {counts}")
 
 
 ROTATION = Law(

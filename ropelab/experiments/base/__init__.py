@@ -106,7 +106,7 @@ class BaseConfig(Config):
     def _fill(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("test_len") is not None:
             values = {"context": (values["test_len"],)} | values
-        return fill(values, {"train_base": "base", "context": "promised"})
+        return fill(values, {"train_base": "base", "context": "promised_len"})
 
     @field_validator("context")
     @classmethod

@@ -89,7 +89,7 @@ class FreqsConfig(Config):
     def _fill(cls, values: Any) -> Any:
         filled = {name: name for name in ("factor", "sections", "extended_len")}
         if "factor" not in values:  # which says the length
-            filled["test_len"] = "promised"
+            filled["test_len"] = "promised_len"
         return fill(values, filled)
 
     @property

@@ -118,7 +118,7 @@ class PrecisionConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
-        return fill(values, {"length": "promised"})
+        return fill(values, {"length": "promised_len"})
 
     @property
     def scope(self) -> str:
