@@ -20,11 +20,15 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.arrays import Int
 from ropelab.runs.errors import InputError
 
-ROLES = {
-    name: role
-    for role, names in table("names")["roles"].items()
-    for name in names.split()
-}
+
+def _read_roles() -> dict[str, str]:
+    roles = {}
+    for role, names in table("names")["roles"].items():
+        roles |= dict.fromkeys(names.split(), role)
+    return roles
+
+
+ROLES = _read_roles()
 PLACES = ("positions", "offset", "length")
 TABLES = ("cos", "sin", "table")
 # Axes of vectors and positions: n of d features, all n at positions of their own. The
@@ -37,8 +41,8 @@ DENSE = 1024
 FURTHER = (2, 2048)
 # Of a function that names none.
 BARE = [
-    inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY)
-    for name in ("x", "positions")
+    inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY),
+    inspect.Parameter("positions", inspect.Parameter.POSITIONAL_ONLY),
 ]
 ASK = "call the parameters x, q, k, positions, offset, seq_len, cos, sin"
 EXCHANGED = ("another vector comes back in its place", "return each vector rotated")
@@ -50,18 +54,20 @@ UNUSED = (
 
 @dataclass(frozen=True)
 class Way:
-    """A function, the roles of its parameters, the axes of its arrays, and a maker of
-    tables.
-    """
+    """A function and what its parameters are given."""
 
     function: Callable[..., Any]
+    # The role of each parameter, and the axes of vectors and positions.
     roles: Mapping[str, str]
     shapes: tuple[str, str]
+    # A maker of the tables that the function takes.
     tables: "Way | None" = None
-    only: str = ""  # the parameter beside which all other vectors are zeros
+    # The parameter beside which all other vectors are zeros.
+    only: str = ""
 
     def __str__(self) -> str:
-        axes = {"vectors": self.shapes[0], "positions": self.shapes[1]}
+        axes_of_vectors, axes_of_positions = self.shapes
+        axes = {"vectors": axes_of_vectors, "positions": axes_of_positions}
         words = []
         for name, role in self.roles.items():
             word = name
@@ -70,7 +76,9 @@ class Way:
             if axes.get(role):
                 word += f" [{', '.join(axes[role])}]"
             words.append(word)
-        name = getattr(self.function, "__name__", type(self.function).__name__)
+
+        type_name = type(self.function).__name__
+        name = getattr(self.function, "__name__", type_name)
         call = f"{name}({', '.join(words)})"
         if self.tables:
             call += f", with tables from {self.tables}"
@@ -83,10 +91,10 @@ class Way:
 
     @property
     def takes_length(self) -> bool:
-        roles = {*self.roles.values()}
+        ways = [self]
         if self.tables:
-            roles |= {*self.tables.roles.values()}
-        return "length" in roles
+            ways.append(self.tables)
+        return any("length" in way.roles.values() for way in ways)
 
     def answer(
         self,
@@ -103,13 +111,20 @@ class Way:
                 given[name] = np.zeros_like(values[role])
 
         parts = name_parts(call(self.function, given), self.vectors)
+        if not self._gives_whole_tables(parts):
+            return parts
 
-        # Whole tables, of which the rows of the positions are taken.
-        by_length = {*self.roles.values()} <= {"length", "vectors"}
-        if by_length and ("cos" in parts or "table" in parts):
-            for name, table in parts.items():
-                parts[name] = table.reshape(-1, table.shape[-1])[places]
-        return parts
+        # The rows of the positions are taken of them.
+        rows_of_parts = {}
+        for name, whole in parts.items():
+            rows = whole.reshape(-1, whole.shape[-1])
+            rows_of_parts[name] = rows[places]
+        return rows_of_parts
+
+    def _gives_whole_tables(self, parts: Mapping[str, Any]) -> bool:
+        takes_places = not set(self.roles.values()) <= {"length", "vectors"}
+        has_tables = "cos" in parts or "table" in parts
+        return has_tables and not takes_places
 
     def values(
         self,
@@ -118,28 +133,39 @@ class Way:
         length: int,
     ) -> dict[str, Any]:
         """Return what a parameter of each role is given."""
-        sizes = {"n": len(vectors), "d": vectors.shape[1]}
-        shape, shape_of_places = (
-            tuple(sizes.get(axis, 1) for axis in axes) for axes in self.shapes
-        )
+        count, width = vectors.shape
+        sizes = {"n": count, "d": width, "1": 1}
+        axes_of_vectors, axes_of_positions = self.shapes
+        shape_of_vectors = [sizes[axis] for axis in axes_of_vectors]
+        shape_of_positions = [sizes[axis] for axis in axes_of_positions]
+
         last = int(places.max())
         positions: Any = last
-        if shape_of_places:
+        if shape_of_positions:
             # Several axes of positions come first.
-            positions = places.reshape(*places.shape[:-1], *shape_of_places)
+            positions = places.reshape(*places.shape[:-1], *shape_of_positions)
         values = {
-            "vectors": vectors.reshape(shape),
+            "vectors": vectors.reshape(shape_of_vectors),
             "positions": positions,
             "offset": last,
             "length": length or last + 1,
         }
         if self.tables:
-            rows = places
-            if {*PLACES} & {*self.roles.values()}:
-                # Code that takes positions, too, looks them up in the whole table.
-                rows = np.arange(last + 1)
-            values |= self.tables.answer(np.ones((len(rows), vectors.shape[1])), rows)
+            values |= self._ask_for_tables(self.tables, places, width)
         return values
+
+    def _ask_for_tables(
+        self,
+        maker: "Way",
+        places: Positions,
+        width: int,
+    ) -> dict[str, Any]:
+        takes_places = not set(PLACES).isdisjoint(self.roles.values())
+        if takes_places:
+            # Code that takes positions, too, looks them up in the whole table.
+            places = np.arange(int(places.max()) + 1)
+        ones = np.ones((len(places), width))
+        return maker.answer(ones, places)
 
     def rows(
         self,
@@ -150,15 +176,18 @@ class Way:
         """Return the parts as arrays with a row per position."""
         end = length or int(places.max()) + 1
         count = len(vectors)
-        if count > 1 and not self.shapes[1]:
+        _, axes_of_positions = self.shapes
+        if count > 1 and not axes_of_positions:
             return self.rows_one_by_one(vectors, places, end)
 
+        expected_axes = []
+        if count > 1:
+            expected_axes.append(count)
         parts = {}
         for name, part in self.answer(vectors, places, end).items():
             array = to_numbers(part)
             axes = [size for size in array.shape[:-1] if size > 1]
-            wanted = [count] if count > 1 else []
-            if axes != wanted:
+            if axes != expected_axes:
                 raise InputError(f"gives shape {array.shape} for {count} positions")
             parts[name] = array.reshape(count, -1)
         return split_complex_table(parts)
@@ -189,25 +218,30 @@ def join_rows(answers: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarr
 
 
 def name_parts(answer: Any, vectors: list[str]) -> dict[str, Any]:
-    """Return the parts of an answer: cos and sin, cos + i sin as `table`, or rotated
-    vectors.
+    """Return the parts of an answer by name.
+
+    They are cos and sin, cos + i sin as `table`, or rotated vectors.
     """
     if isinstance(answer, Mapping):
         parts = {str(name): part for name, part in answer.items()}
         if "cos" in parts:
             return {"cos": parts["cos"], "sin": parts["sin"]}
         return parts
+
+    names = ["cos", "sin"]
+    expected = "cos and sin"
+    if len(vectors) > 1:
+        names = vectors
+        expected = "a rotation of each of them"
+
     if isinstance(answer, tuple | list):
-        names = vectors if len(vectors) > 1 else ["cos", "sin"]
         if len(answer) == len(names):
             return dict(zip(names, answer, strict=True))
     elif np.iscomplexobj(to_numbers(answer)):
         return {"table": answer}
     elif len(vectors) == 1:
         return {"": answer}
-
-    wanted = "a rotation of each of them" if len(vectors) > 1 else "cos and sin"
-    raise InputError(f"answers with a {type(answer).__name__}, not with {wanted}")
+    raise InputError(f"answers with a {type(answer).__name__}, not with {expected}")
 
 
 def split_complex_table(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -219,18 +253,24 @@ def split_complex_table(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def list_parameters(function: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a function without *args and **kwargs."""
     code = getattr(function, "forward", function)
-    parameters = inspect.signature(code).parameters.values()
-    return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    parameters = []
+    for parameter in inspect.signature(code).parameters.values():
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            parameters.append(parameter)
+    return parameters
 
 
 def list_required(parameters: list[inspect.Parameter]) -> list[str]:
-    return [p.name for p in parameters if p.default is p.empty]
+    """Return the names of the parameters without a default."""
+    return [each.name for each in parameters if each.default is each.empty]
 
 
 def guess_roles(function: Any) -> Iterator[dict[str, str]]:
-    """Yield the role of each parameter that is given; several if the names do not
-    tell.
+    """Yield the role of each parameter that is given.
+
+    There are several answers if the names do not tell.
     """
     parameters = list_parameters(function) or BARE
     roles = {name: ROLES.get(name.lower(), "") for name in list_required(parameters)}
@@ -239,15 +279,16 @@ def guess_roles(function: Any) -> Iterator[dict[str, str]]:
         roles |= find_optional_place(parameters)
 
     unknown = [name for name, role in roles.items() if not role]
+    with_vectors = roles | dict.fromkeys(unknown, "vectors")
     if tells_places(roles):
-        yield roles | dict.fromkeys(unknown, "vectors")
+        yield with_vectors
     elif len(roles) == 1:
         (name,) = roles
         yield {name: "positions"}
         yield {name: "length"}
     if len(roles) > 1:
         for name in reversed(unknown):
-            yield roles | dict.fromkeys(unknown, "vectors") | {name: "positions"}
+            yield with_vectors | {name: "positions"}
 
 
 def tells_places(roles: Mapping[str, str]) -> bool:
@@ -270,9 +311,10 @@ def list_ways(function: Any, tables: Any = None) -> Iterator[Way]:
         makers = [*list_ways(tables)]
 
     for roles in guess_roles(function):
-        if [*roles.values()].count("vectors") > 2:
+        if list(roles.values()).count("vectors") > 2:
             continue
-        taken = {*roles.values()} - {"vectors"}
+
+        taken = set(roles.values()) - {"vectors"}
         if tables is None and not taken.isdisjoint(TABLES):
             raise InputError(
                 f"({', '.join(roles)}) takes tables: give a factory that returns"
@@ -297,11 +339,10 @@ def ask_function(
     spec: RopeSpec,
     positions: Positions,
 ) -> dict[str, Observed]:
-    """Ask a function, or a maker of tables and a function that uses them, in the way
-    that works.
+    """Ask a function in the way that works.
 
     Args:
-        made: the function, or both.
+        made: the function, or a maker of tables and the function that uses them.
         name: the words that an error begins with.
         spec: what it should rotate.
         positions: [n], or [axes, n] of a code that takes several axes.
@@ -311,22 +352,20 @@ def ask_function(
         raise problem or InputError(f"{name}: {ASK}")
 
     way, parts = working[0]
+    called = str(way)
     if not are_alike(working):
-        if not use_positions(working, spec):
-            nothing = np.empty((len(positions), 0))
-            unused = Observed(
-                positions, nothing, nothing, fault=UNUSED, called=str(way)
-            )
-            return {"": unused}
-        raise InputError(describe_difference(name, working))
+        if use_positions(working, spec):
+            raise InputError(describe_difference(name, working))
+        nothing = np.empty((len(positions), 0))
+        return {"": Observed(positions, nothing, nothing, fault=UNUSED, called=called)}
     if positions.ndim > 1:
-        return ask_axes(way, {*parts}, spec, positions)
+        return ask_axes(way, set(parts), spec, positions)
 
     if way.takes_length:
         positions = positions[positions < LONGEST]
-    observed = ask_at(way, [*parts], spec, positions)
-    for part, seen in observed.items():
-        observed[part] = replace(seen, called=str(way), told_length=way.takes_length)
+    observed = {}
+    for part, seen in ask_at(way, list(parts), spec, positions).items():
+        observed[part] = replace(seen, called=called, told_length=way.takes_length)
     if any(seen.fault for seen in observed.values()):
         return observed
     return add_further(observed, way, spec, int(positions[-1]))
@@ -337,20 +376,22 @@ def try_ways(
     name: str,
     spec: RopeSpec,
 ) -> tuple[list[Working], Exception | None]:
-    """Return the ways that work at position 1 with what they give, and what stopped the
-    first of the others.
+    """Return the ways that work at position 1 with what they give.
+
+    The second value is what stopped the first of the others.
     """
-    *maker, code = made if isinstance(made, tuple) and len(made) == 2 else (made,)
-    for function in (*maker, code):
-        if not callable(function):
-            kind = type(function).__name__
-            raise InputError(f"{name} made a {kind}, which cannot be called")
+    maker: Any = None
+    code = made
+    if isinstance(made, tuple) and len(made) == 2:
+        maker, code = made
+        check_callable(name, maker)
+    check_callable(name, code)
 
     vectors = np.eye(spec.head_dim)
     ones = np.ones(spec.head_dim, np.int64)
     working: list[Working] = []
     problem: Exception | None = None
-    for way in list_ways(code, *maker):
+    for way in list_ways(code, maker):
         try:
             working.append((way, way.rows(vectors, ones)))
         except InputError as error:
@@ -358,6 +399,12 @@ def try_ways(
         except Exception as error:  # the user's code may raise anything
             problem = problem or error
     return working, problem
+
+
+def check_callable(name: str, function: Any) -> None:
+    if not callable(function):
+        kind = type(function).__name__
+        raise InputError(f"{name} made a {kind}, which cannot be called")
 
 
 def are_alike(working: Sequence[Working]) -> bool:
@@ -369,14 +416,18 @@ def use_positions(working: Sequence[Working], spec: RopeSpec) -> bool:
     """Return True if a way gives other answers at position 2 than at position 1."""
     vectors = np.eye(spec.head_dim)
     twos = np.full(spec.head_dim, 2)
-    return not all(agree(parts, way.rows(vectors, twos)) for way, parts in working)
+    for way, at_1 in working:
+        at_2 = way.rows(vectors, twos)
+        if not agree(at_1, at_2):
+            return True
+    return False
 
 
 def describe_difference(name: str, working: Sequence[Working]) -> str:
     way, parts = working[0]
     other = next(other for other, others in working if not agree(parts, others))
     advice = ASK
-    if {*way.roles} <= {*ROLES}:
+    if way.roles.keys() <= ROLES.keys():
         advice = "take but one of them"
     return f"{name}: {way} and {other} both work and differ: {advice}"
 
@@ -390,7 +441,8 @@ def ask_at(
     """Ask for tables, or for rotated unit vectors, at the positions."""
     head = spec.head_dim
     if "cos" in parts:
-        tables = way.rows(np.ones((len(positions), head)), positions)
+        ones = np.ones((len(positions), head))
+        tables = way.rows(ones, positions)
         cos = tables["cos"]
         sin = tables["sin"]
         return {"": rotations.observe_tables(positions, cos, sin, spec)}
@@ -437,15 +489,19 @@ def ask_axes(
     positions: Int[np.ndarray, "axes n"],
 ) -> dict[str, Observed]:
     """Ask at positions of several axes, one vector of 1 and -1 at each."""
-    count = positions.shape[-1]
-    if not way.shapes[1]:
+    _, axes_of_positions = way.shapes
+    if not axes_of_positions:
         raise InputError(f"{way} takes one position at a time")
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], (count, spec.head_dim))
+
+    count = positions.shape[-1]
+    random = np.random.default_rng(0)
+    signs = random.choice([-1.0, 1.0], (count, spec.head_dim))
     rows = way.rows(signs, positions)
     order = np.arange(count)
     if {"cos", "sin"} <= parts:
         tables = rotations.observe_tables(order, rows["cos"], rows["sin"], spec)
         return {"": replace(tables, called=str(way))}
+
     observed = {}
     for part in sorted(parts):
         seen = rotations.observe_signs(signs, rows[part], order, spec, "")
@@ -458,19 +514,22 @@ def ask_further(
     width: int,
     last: int,
 ) -> tuple[Vectors, Positions, dict[str, np.ndarray]]:
-    """Ask at further positions, always the same: vectors of 1 and -1, positions and
-    answers.
+    """Ask at further positions, always the same.
+
+    Returns vectors of 1 and -1, positions and answers.
     """
     # Calls of one size, each up to the end: neither what is kept by size nor what
     # depends on the largest position may differ.
-    rng = np.random.default_rng(0)
+    random = np.random.default_rng(0)
     dense = np.arange(min(DENSE, last))
-    random = rng.integers(0, last, np.prod(FURTHER) - DENSE)
-    shuffled = rng.permutation(np.append(dense, random))
+    sparse = random.integers(0, last, np.prod(FURTHER) - DENSE)
+    shuffled = random.permutation(np.append(dense, sparse))
     calls = [np.append(places, last) for places in np.resize(shuffled, FURTHER)]
 
-    signs = rng.choice([-1.0, 1.0], (len(calls), len(calls[0]), width))
-    answers = [way.rows(*each) for each in zip(signs, calls, strict=True)]
+    signs = random.choice([-1.0, 1.0], (len(calls), len(calls[0]), width))
+    answers = []
+    for signs_of_call, places in zip(signs, calls, strict=True):
+        answers.append(way.rows(signs_of_call, places))
     return signs.reshape(-1, width), np.concatenate(calls), join_rows(answers)
 
 
@@ -496,6 +555,7 @@ def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
             if isinstance(value, np.ndarray):
                 kind = np.float32 if value.dtype == np.float64 else value.dtype
                 values[name] = convert(value.astype(kind))
+
         arguments = inspect.BoundArguments(signature, values)
         return function(*arguments.args, **arguments.kwargs)
 

@@ -54,24 +54,30 @@ class Rotation:
 
     def tables(self, positions: Positions) -> tuple[Table, Table]:
         """Return cos and sin, the factor included."""
-        angles = (positions + self.shift).astype(np.float64)[:, None] * self.inv_freq
+        shifted = (positions + self.shift).astype(np.float64)
+        angles = shifted[:, None] * self.inv_freq
         angles = round_to(angles, FORMATS[self.angle_format])
         cos = self.factor * np.cos(angles)
         sin = self.factor * np.sin(angles)
-        return (sin, cos) if self.swapped else (cos, sin)
+        if self.swapped:
+            return sin, cos
+        return cos, sin
 
     def apply(self, vectors: Vectors, positions: Positions) -> Rotated:
-        """Return the vectors rotated at each position; each position may have its
-        own.
-        """
-        first, second = pair_features(self.pairing, 2 * len(self.inv_freq), self.start)
+        """Return the vectors rotated at each position, which may have its own."""
+        width = 2 * len(self.inv_freq)
+        first, second = pair_features(self.pairing, width, self.start)
         if self.backwards:
             first, second = second, first
-        a, b, c, d = (part[:, None] for part in self.shape(*self.tables(positions)))
-        result = np.broadcast_to(vectors, (len(positions), *vectors.shape[-2:])).copy()
+
+        cos, sin = self.tables(positions)
+        a, b, c, d = (part[:, None] for part in self.shape(cos, sin))
         x = vectors[..., first]
         y = vectors[..., second]
-        result[:, :, first], result[:, :, second] = a * x + b * y, c * x + d * y
+        shape = (len(positions), *vectors.shape[-2:])
+        result = np.broadcast_to(vectors, shape).copy()
+        result[:, :, first] = a * x + b * y
+        result[:, :, second] = c * x + d * y
         return result
 
 
@@ -81,11 +87,12 @@ class Expected:
 
     spec: RopeSpec
     length: int
-    others: Mapping[str, RopeSpec]  # as other runtimes read the same file
-    # all types in this file
+    # The same file as other runtimes read it, and all layer types in it.
+    others: Mapping[str, RopeSpec]
     layers: Mapping[str, RopeSpec] = field(default_factory=dict)
-    note: str = ""  # on what is not judged
-    # of several axes of positions, how many pairs each has, and in which order
+    # A remark on what is not judged.
+    note: str = ""
+    # The pairs of each axis of positions, if there are several, and their order.
     sections: tuple[int, ...] = ()
     axis_layout: Layout = "mrope"
 
@@ -105,9 +112,7 @@ class Expected:
         )
 
     def scale(self, ladder: Pairs) -> Pairs:
-        """Return what the scaling makes of these frequencies instead of the plain
-        ones.
-        """
+        """Return what the scaling makes of frequencies other than the plain ones."""
         spec = self.spec
         method = spec.scaling
         # Its ramp follows the frequency, those of others the pair.
@@ -128,7 +133,8 @@ def choose_positions(expected: Expected) -> np.ndarray:
     trained = expected.spec.trained_len
     length = expected.length
     ends = (trained - 1, trained, trained + 1, length - 1)
-    places = sorted({p for p in (*PROBES, *ends) if 0 <= p < length})
+    candidates = {*PROBES, *ends}
+    places = sorted(place for place in candidates if 0 <= place < length)
     if 1 not in places:
         raise InputError(f"a length of {length} leaves no position to look at")
     return np.array(places, dtype=np.int64)
@@ -153,27 +159,38 @@ def expect_config(
             f"length must be a whole number of tokens from 2 to 2^40, not {length!r}"
         )
 
-    readings = {n: registry.read(r, config) for n, r in registry.RUNTIMES.items()}
-    others = {name: reading.main for name, reading in readings.items() if reading.main}
+    readings = {}
+    others = {}
+    for runtime, record in registry.RUNTIMES.items():
+        reading = registry.read(record, config)
+        readings[runtime] = reading
+        if reading.main:
+            others[runtime] = reading.main
     layers = readings[registry.REFERENCE].layers
     if not layers:
         layers = {"all": registry.reference(name, config)}
 
-    text = language_part(config)[1]
-    block = rope_block(text)[1]
-    note = AXES_NOT_JUDGED if block.get("mrope_section") else ""
-    expected = {}
+    _, text = language_part(config)
+    _, block = rope_block(text)
+    has_axes = bool(block.get("mrope_section"))
+    note = AXES_NOT_JUDGED if has_axes else ""
+    expected_layers = {}
     for kind, spec in layers.items():
-        one = Expected(spec, length or spec.length, others, layers, note)
-        if block.get("mrope_section"):
-            one = add_axes(one, text, block)
-        expected[kind] = one
-    if indexer := read_indexer(text, layers):
+        expected = Expected(spec, length or spec.length, others, layers, note)
+        if has_axes:
+            expected = add_axes(expected, text, block)
+        expected_layers[kind] = expected
+
+    indexer = read_indexer(text, layers)
+    if indexer:
         # No runtime is known to be compared with.
-        expected[INDEXER] = Expected(
-            indexer, length or indexer.length, {}, {INDEXER: indexer}
+        expected_layers[INDEXER] = Expected(
+            indexer,
+            length or indexer.length,
+            others={},
+            layers={INDEXER: indexer},
         )
-    return expected
+    return expected_layers
 
 
 def add_axes(
@@ -189,18 +206,21 @@ def add_axes(
         return expected
     if sum(sections) != len(expected.inv_freq):
         return expected
+
+    with_sections = replace(expected, sections=tuple(sections))
     if block.get("mrope_interleaved") is True:
-        return replace(
-            expected, sections=tuple(sections), axis_layout="mrope_interleaved"
-        )
-    if str(text.get("model_type")).removesuffix("_text") in RUNS_OF_AXES:
-        return replace(expected, sections=tuple(sections))
+        return replace(with_sections, axis_layout="mrope_interleaved")
+    model_type = str(text.get("model_type")).removesuffix("_text")
+    if model_type in RUNS_OF_AXES:
+        return with_sections
     return expected
 
 
 def find_main(layers: Mapping[str, Expected]) -> str:
     """Return the layer type that sees the whole context."""
-    return "full_attention" if "full_attention" in layers else next(iter(layers))
+    if "full_attention" in layers:
+        return "full_attention"
+    return next(iter(layers))
 
 
 def choose_layer(layers: Mapping[str, Expected], name: str = "") -> Expected:

@@ -71,9 +71,7 @@ class Observed:
 
 
 def are_bounded(array: np.ndarray) -> bool:
-    """Return True if every number is one, and none is so large that sums would
-    overflow.
-    """
+    """Return True if all are numbers, none so large that sums would overflow."""
     return bool((np.abs(array) < LARGEST_FACTOR).all())
 
 
@@ -83,8 +81,9 @@ def observe_tables(
     sin: Table,
     spec: RopeSpec,
 ) -> Observed:
-    """Return tables with a column per pair; given one per feature, each angle is there
-    twice.
+    """Return tables with a column per pair.
+
+    Given a column per feature, each angle is there twice.
     """
     if cos.shape != sin.shape or cos.ndim != 2 or len(cos) != len(positions):
         raise InputError(
@@ -110,9 +109,10 @@ def observe_tables(
 
 
 def are_equal(cos: Table, sin: Table, columns: Features, others: Features) -> bool:
-    return np.array_equal(cos[:, columns], cos[:, others]) and np.array_equal(
-        sin[:, columns], sin[:, others]
-    )
+    """Return True if two halves of the columns have equal cos and sin."""
+    same_cos = np.array_equal(cos[:, columns], cos[:, others])
+    same_sin = np.array_equal(sin[:, columns], sin[:, others])
+    return same_cos and same_sin
 
 
 def pair_features(
@@ -121,16 +121,29 @@ def pair_features(
     start: int = 0,
 ) -> tuple[Features, Features]:
     """Return the first and second features of pairs in a block of `width` features."""
+    features = np.arange(start, start + width)
     if pairing == "half":
-        return np.arange(width // 2) + start, np.arange(width // 2, width) + start
-    return np.arange(0, width, 2) + start, np.arange(1, width, 2) + start
+        middle = width // 2
+        return features[:middle], features[middle:]
+    return features[::2], features[1::2]
 
 
 def expect_pairs(spec: RopeSpec) -> tuple[Features, Features]:
     """Return the first and second features of the pairs that should rotate."""
     first, second = pair_features(spec.pairing, spec.rotary_dim, spec.place)
+    return order_pairs(first, second, spec)
+
+
+def order_pairs(
+    first: Features,
+    second: Features,
+    spec: RopeSpec,
+) -> tuple[Features, Features]:
+    """Return pairs in the order in which they rotate forwards."""
     # A pair the other way round rotates the other way.
-    return (second, first) if spec.backwards else (first, second)
+    if spec.backwards:
+        return second, first
+    return first, second
 
 
 def expect_rest(spec: RopeSpec) -> Features:
@@ -139,16 +152,16 @@ def expect_rest(spec: RopeSpec) -> Features:
 
 
 def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Observed:
-    """Rotate unit vectors at all positions in one call, and read off pairs, place and
-    blocks.
-    """
+    """Rotate unit vectors at all positions in one call; read pairs, place and blocks."""
     width = spec.head_dim
     count = len(positions)
     units = np.eye(width)
+
     # In one call, as some choose their table by the largest position; in mixed order,
     # but for the end, where some look for it.
     last_row = width * count - 1
-    order = np.append(np.random.default_rng(0).permutation(last_row), last_row)
+    mixed_rows = np.random.default_rng(0).permutation(last_row)
+    order = np.append(mixed_rows, last_row)
     mixed = rotate(units[order % width], positions[order // width])
     mixed = np.asarray(mixed, np.float64)
     if mixed.shape != (width * count, width):
@@ -159,16 +172,18 @@ def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Ob
     observed = observe_vectors(units, after, positions, spec)
 
     last = np.repeat(positions[-1:], width)
-    dense = 3 * np.cos(np.arange(width**2)).reshape(width, width)
     alone = np.asarray(rotate(units, last), np.float64)
-    dense_alone = np.asarray(rotate(dense, last), np.float64)
-    if np.abs(after[-1] - alone).max() > SHEARED * np.abs(alone).max():
+    difference = np.abs(after[-1] - alone).max()
+    if difference > SHEARED * np.abs(alone).max():
         return replace(observed, fault=NOT_ALONE)
+
     # A rotation of sums is the sum of rotations; of a norm inside, unit vectors show
     # nothing. Rounding to a few bits stays far below a fifth, and nan is no rotation.
+    dense = 3 * np.cos(np.arange(width**2)).reshape(width, width)
+    rotated_sums = np.asarray(rotate(dense, last), np.float64)
     sums = dense @ alone
-    is_linear = np.abs(dense_alone - sums).max() <= 0.2 * np.abs(sums).max()
-    if is_linear:
+    difference = np.abs(rotated_sums - sums).max()
+    if difference <= 0.2 * np.abs(sums).max():
         return observed
     return replace(observed, fault=observed.fault or NOT_LINEAR)
 
@@ -180,24 +195,28 @@ def observe_vectors(
     spec: RopeSpec,
     ordered: bool = False,
 ) -> Observed:
-    """Read off pairs, place and blocks from vectors and their rotations at each
-    position.
+    """Read pairs, place and blocks from vectors and their rotations at each position.
 
     Unless ``ordered``, adjacent pairs may come back as two halves, as DeepSeek's do.
     """
-    moving = positions > 0
-    if not moving.any():
+    is_moving = positions > 0
+    if not is_moving.any():
         raise InputError("no position above 0 to look at")
     empty = np.empty((len(positions), 0))
     nothing = Observed(positions, empty, empty)
+
     if not are_bounded(after):
-        finite = np.array([are_bounded(rows) for rows in after])
+        is_finite = np.array([are_bounded(rows) for rows in after])
         seen = nothing
-        if (finite & moving).any():  # what they do before may tell why
-            seen = observe_vectors(before, after[finite], positions[finite], spec)
+        # What they do at positions before may tell why.
+        if (is_finite & is_moving).any():
+            finite = after[is_finite]
+            seen = observe_vectors(before, finite, positions[is_finite], spec)
         return replace(seen, fault=NOT_FINITE)
+
     most = np.abs(before).max()
-    if np.abs((after - before)[moving]).max() <= ZERO * most:
+    changes = np.abs(after - before)
+    if changes[is_moving].max() <= ZERO * most:
         answer = "no rotation: the output equals the input"
         return replace(nothing, fault=(answer, "rotate queries and keys"))
 
@@ -213,8 +232,8 @@ def observe_vectors(
     blocks, _ = fit_blocks(before, after, *pairs)
     partner, fault = explain_place(*pairs, spec)
     rest = np.delete(np.arange(spec.head_dim), np.concatenate(pairs))
-    changed = np.abs((after - before)[..., rest]) > STILL * most
-    if fault is None and changed.any():
+    rest_changes = changes[..., rest] > STILL * most
+    if fault is None and rest_changes.any():
         answer = f"features {rest[0]} to {rest[-1]} do not rotate, but change"
         fault = (answer, "leave them alone")
     cos = blocks[..., 0, 0]
@@ -239,23 +258,26 @@ def observe_signs(
     spec: RopeSpec,
     note: str,
 ) -> Observed:
-    """Read cos and sin off one vector of 1 and -1 per position, in the pairs of the
-    others.
+    """Read cos and sin off one vector of 1 and -1 per position.
+
+    Its pairs are those of the other vectors.
     """
     first, second = expect_pairs(spec)
     if note == LEFT_IN_HALVES:
         after = restore_pairs(after, spec)
     x = before[:, first] + 1j * before[:, second]
     y = after[:, first] + 1j * after[:, second]
-    unit = y * x.conj() / 2
+    rotations = y * x.conj() / 2
 
     fault = None
-    changed = np.abs((after - before)[:, expect_rest(spec)]) > STILL
-    if changed.any():
-        where = positions[changed.any(axis=1)].min()
+    rest = expect_rest(spec)
+    changes = np.abs(after[:, rest] - before[:, rest])
+    is_changed = (changes > STILL).any(axis=1)
+    if is_changed.any():
+        where = positions[is_changed].min()
         answer = f"features that do not rotate change at position {where}"
         fault = (answer, "leave them alone")
-    return Observed(positions, unit.real, unit.imag, fault=fault, note=note)
+    return Observed(positions, rotations.real, rotations.imag, fault=fault, note=note)
 
 
 def find_pairs(
@@ -264,29 +286,36 @@ def find_pairs(
     positions: Positions,
     spec: RopeSpec,
 ) -> tuple[Features, Features] | None:
-    """Return first and second features of the pairs; features that mix with none do not
-    rotate.
+    """Return first and second features of the pairs.
+
+    Features that mix with none do not rotate.
     """
     if not np.array_equal(before, np.eye(spec.head_dim)):
         return find_best_layout(before, after, spec)
+
     mixed = np.abs(after[positions > 0]).max(axis=0)
-    off = mixed - np.diag(np.diag(mixed))
-    off = np.maximum(off, off.T)  # one of the two may have been forgotten
-    partners = off.argmax(axis=1)
-    rotated = np.flatnonzero(off.max(axis=1) > ZERO)
-    first = np.array([j for j in rotated if partners[j] > j], dtype=int)
+    off_diagonal = mixed - np.diag(np.diag(mixed))
+    # One of the two features may have been forgotten.
+    off_diagonal = np.maximum(off_diagonal, off_diagonal.T)
+    partners = off_diagonal.argmax(axis=1)
+    rotated = np.flatnonzero(off_diagonal.max(axis=1) > ZERO)
+    first = rotated[partners[rotated] > rotated]
     second = partners[first]
     if not len(first) or not np.array_equal(partners[second], first):
         return None
 
     # Pairs that are too slow or make whole rotations count as paired as they should be;
     # where the slow ones should be seen and are not, the block is narrower.
-    expected = np.sort(expect_pairs(spec), axis=0)
-    seen = np.flatnonzero(spec.inv_freq(spec.length) * positions.max() > ZERO)
-    inside = set(zip(first, second, strict=True)) <= set(zip(*expected, strict=True))
-    if inside and len(seen) and first[-1] == expected[0, seen[-1]]:
-        first, second = expected
-    return (second, first) if spec.backwards else (first, second)
+    expected_first, expected_second = np.sort(expect_pairs(spec), axis=0)
+    pairs = set(zip(first, second, strict=True))
+    expected = set(zip(expected_first, expected_second, strict=True))
+    angles = spec.inv_freq(spec.length) * positions.max()
+    visible = np.flatnonzero(angles > ZERO)
+    if pairs <= expected and len(visible):
+        last_visible = expected_first[visible[-1]]
+        if first[-1] == last_visible:
+            return order_pairs(expected_first, expected_second, spec)
+    return order_pairs(first, second, spec)
 
 
 def find_best_layout(
@@ -294,8 +323,9 @@ def find_best_layout(
     after: Rotated,
     spec: RopeSpec,
 ) -> tuple[Features, Features] | None:
-    """Return the layout that explains a few vectors best, which cannot tell by
-    themselves which features mix.
+    """Return the layout that explains a few vectors best.
+
+    Few vectors cannot tell by themselves which features mix.
     """
     best = np.inf
     chosen = None
@@ -304,20 +334,24 @@ def find_best_layout(
         if chosen is None or left_over < best:
             best = left_over
             chosen = pairs
-    return chosen if best <= SHEARED * np.abs(before).max() else None
+    if best <= SHEARED * np.abs(before).max():
+        return chosen
+    return None
 
 
 def list_layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
     """Yield the right layout of the pairs first, then the others that codes have."""
     width = spec.rotary_dim
     head = spec.head_dim
-    order = ("half", "adjacent") if spec.pairing == "half" else ("adjacent", "half")
-    blocks = dict.fromkeys(
-        [(width, spec.place), (width, 0), (width, head - width), (head, 0)]
-    )
-    for (size, start), pairing in product(blocks, order):
+    pairings = ["half", "adjacent"]
+    if spec.pairing != "half":
+        pairings.reverse()
+
+    # The width of a block and its first feature.
+    blocks = [(width, spec.place), (width, 0), (width, head - width), (head, 0)]
+    for (size, start), pairing in product(dict.fromkeys(blocks), pairings):
         first, second = pair_features(pairing, size, start)
-        yield (second, first) if spec.backwards else (first, second)
+        yield order_pairs(first, second, spec)
 
 
 def fit_blocks(
@@ -326,8 +360,9 @@ def fit_blocks(
     first: Features,
     second: Features,
 ) -> tuple[Float[np.ndarray, "n pairs 2 2"], float]:
-    """Return what pairs are multiplied by, by least squares, and the most that it
-    leaves over.
+    """Return the blocks that multiply pairs, and the most that they leave over.
+
+    They are found by least squares.
     """
     pairs = np.stack([first, second], axis=-1)
     x = np.broadcast_to(before, after.shape)[..., pairs]
@@ -335,10 +370,13 @@ def fit_blocks(
     gram = np.einsum("nvpi,nvpj->npij", x, x)
     if np.linalg.cond(gram).max() > 1e6:
         raise InputError("too few vectors to tell what each pair is multiplied by")
-    blocks = np.einsum("nvpo,nvpi->npoi", y, x) @ np.linalg.inv(gram)
+    products = np.einsum("nvpo,nvpi->npoi", y, x)
+    blocks = products @ np.linalg.inv(gram)
 
-    inside = np.abs(y - np.einsum("npoi,nvpi->nvpo", blocks, x)).max()
-    rest = np.delete(np.arange(before.shape[-1]), np.concatenate([first, second]))
+    explained = np.einsum("npoi,nvpi->nvpo", blocks, x)
+    inside = np.abs(y - explained).max()
+    features = np.arange(before.shape[-1])
+    rest = np.delete(features, np.concatenate([first, second]))
     outside = np.abs((after - before)[..., rest]).max(initial=0.0)
     return blocks, float(max(inside, outside))
 
@@ -350,14 +388,17 @@ def explain_place(
 ) -> tuple[Partner, Fault | None]:
     """Return the pairing, and a fault if it or the place of the block is another."""
     first, second = np.sort([first, second], axis=0)
-    wanted = "adjacent"
-    step = 1
-    fix = "pair 2i and 2i + 1"
     if spec.pairing == "half":
         wanted = "half"
         step = spec.rotary_dim // 2
         fix = "pair i and i + d/2"
-    if fault := explain_stride(first, second, spec):
+    else:
+        wanted = "adjacent"
+        step = 1
+        fix = "pair 2i and 2i + 1"
+
+    fault = explain_stride(first, second, spec)
+    if fault:
         return "irregular", fault
 
     gaps = np.unique(second - first)
@@ -366,36 +407,48 @@ def explain_place(
     other_partner = (
         f"features i and i + {gaps[0]} form a pair instead of i and i + {step}"
     )
+    has_right_gaps = np.array_equal(gaps, [step])
+
     # Where some pairs stand still, as in Gemma 4, those that move are fewer.
     moving = np.count_nonzero(spec.inv_freq(spec.length))
-    if len(first) == moving < spec.rotary_dim // 2 and not np.array_equal(gaps, [step]):
+    some_stand_still = moving < spec.rotary_dim // 2
+    if some_stand_still and len(first) == moving and not has_right_gaps:
         fix = f"{fix}; the exponent divides by {spec.rotary_dim}"
         return partner, (other_partner, fix)
-    if partner == "irregular" and np.array_equal(gaps, [step]):
+
+    if partner == "irregular" and has_right_gaps:
         return partner, explain_missing_pairs(first, spec)
     if partner == "irregular" and len(gaps) == 1:
         return partner, (other_partner, fix)
     if partner not in ("unknown", wanted):
         return partner, (f"{partner} pairing instead of {wanted}", fix)
-    return partner, explain_start(int(first.min()), int(second.max()), width, spec)
+
+    start = int(first.min())
+    end = int(second.max())
+    return partner, explain_start(start, end, width, spec)
 
 
 def name_partner(gaps: Features, width: int) -> Partner:
     """Return how far apart the features of a pair are, in a word."""
     if np.array_equal(gaps, [1]) and width > 2:
         return "adjacent"
-    if np.array_equal(gaps, [width // 2]):
-        return "half" if width > 2 else "unknown"
-    return "irregular"
+    if not np.array_equal(gaps, [width // 2]):
+        return "irregular"
+    if width > 2:
+        return "half"
+    # Of two features both pairings are one.
+    return "unknown"
 
 
 def explain_missing_pairs(first: Features, spec: RopeSpec) -> Fault:
     """Name the pairs that do not rotate, or the width of a block that is another."""
     width = 2 * len(first)
-    still = np.setdiff1d(np.minimum(*expect_pairs(spec)), first)
+    expected_first = np.minimum(*expect_pairs(spec))
+    still = np.setdiff1d(expected_first, first)
     if not len(still):
         answer = f"{width} features rotate instead of {spec.rotary_dim}"
         return answer, f"rotate {spec.rotary_dim} features"
+
     total = len(still) + len(first)
     answer = (
         f"{len(still)} of {total} pairs do not rotate, the first at feature {still[0]}"
@@ -417,22 +470,25 @@ def explain_start(start: int, end: int, width: int, spec: RopeSpec) -> Fault | N
 
 def explain_stride(first: Features, second: Features, spec: RopeSpec) -> Fault | None:
     """Name features that rotate with gaps between them."""
-    rotated = np.sort(np.concatenate([first, second]))
-    fix = f"rotate features {spec.place} to {spec.rotated[-1]}"
     if len(first) < 2 or spec.head_dim == spec.rotary_dim:
         return None
+    instead = f"instead of a block of {spec.rotary_dim}"
+    fix = f"rotate features {spec.place} to {spec.rotated[-1]}"
+
+    rotated = np.sort(np.concatenate([first, second]))
     steps = np.diff(rotated)
-    if (steps == steps[0]).all() and steps[0] > 1:
+    step = steps[0]
+    if (steps == step).all() and step > 1:
         which = "every second feature"
-        if steps[0] > 2:
-            which = f"one feature in {steps[0]}"
-        answer = f"{which} rotates, from {rotated[0]} on"
-        return f"{answer}, instead of a block of {spec.rotary_dim}", fix
+        if step > 2:
+            which = f"one feature in {step}"
+        return f"{which} rotates, from {rotated[0]} on, {instead}", fix
+
     gaps = np.diff(first)
-    neighbours = (second - first == 1).all() and (gaps == gaps[0]).all()
-    if neighbours and gaps[0] > 2:
-        answer = f"two features in {gaps[0]} rotate, from {first[0]} on"
-        return f"{answer}, instead of a block of {spec.rotary_dim}", fix
+    gap = gaps[0]
+    are_neighbours = (second - first == 1).all()
+    if are_neighbours and (gaps == gap).all() and gap > 2:
+        return f"two features in {gap} rotate, from {first[0]} on, {instead}", fix
     return None
 
 
@@ -446,7 +502,8 @@ SHAPES: dict[str, tuple[str, str, Shape]] = {}
 
 def add_shape(name: str, which: str, problem: str, shape: Shape) -> None:
     answer = f"the {which} feature of a pair {problem}"
-    SHAPES[name] = (answer, FIRST if which == "first" else SECOND, shape)
+    right = {"first": FIRST, "second": SECOND}[which]
+    SHAPES[name] = (answer, right, shape)
 
 
 WRONG_SIN = "has sin with the wrong sign"
@@ -485,8 +542,9 @@ def describe_crossed(order: str) -> Fault:
 def list_known_blocks(
     right: tuple[Table, Table],
 ) -> Iterator[tuple[Fault, tuple[Table, ...]]]:
-    """Yield mistakes, each with the blocks (a, b, c, d) that it makes of the right cos
-    and sin.
+    """Yield mistakes, each with the blocks (a, b, c, d) that it makes.
+
+    ``right``: the right cos and sin.
     """
     for answer, fix, shape in SHAPES.values():
         yield (answer, fix), shape(*right)
@@ -496,10 +554,11 @@ def list_known_blocks(
     cos, sin = right
     pairs = cos.shape[1]
     i = np.arange(pairs)
-    for order, first, second in (
-        ("adjacent", i // 2, (i + pairs) // 2),
-        ("half", 2 * i % pairs, (2 * i + 1) % pairs),
-    ):
+    columns = {
+        "adjacent": (i // 2, (i + pairs) // 2),
+        "half": (2 * i % pairs, (2 * i + 1) % pairs),
+    }
+    for order, (first, second) in columns.items():
         block = (cos[:, first], -sin[:, first], sin[:, second], cos[:, second])
         yield describe_crossed(order), block
 

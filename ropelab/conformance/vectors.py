@@ -1,6 +1,4 @@
-"""Vectors for tests of engines: what they must compute, and what the commonest mistakes
-give.
-"""
+"""Vectors for tests of engines: the right numbers, and those of common mistakes."""
 
 import io
 import json
@@ -37,9 +35,7 @@ FILES = ("vectors.npz", "vectors.safetensors", "vectors.json", ABOUT)
 
 @dataclass(frozen=True)
 class Written(Result):
-    """The folders that were written; ``tables`` has layer types, budgets and
-    mistakes.
-    """
+    """The folders that were written, with tables of layers, budgets and mistakes."""
 
     folders: tuple[str, ...]
     rows: Mapping[str, Rows]
@@ -53,22 +49,17 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
         out: the folder to write to; with several layer types, each has a folder in it.
         length: tokens in the context, the claimed length if None.
     """
+    # Without a folder the README.md of the working folder would be replaced.
     if not out:
-        raise InputError("--out names no folder")  # README.md here would be replaced
-    layers = expect_file(config, length)
-    whole = load(config).config
-    # A file from elsewhere may have chosen the names.
-    if odd := [name for name in layers if not re.fullmatch(r"[\w.-]*\w", name)]:
-        raise InputError(f"{config}: layer type '{odd[0]}' is no name for a folder")
-    for expected in layers.values():
-        if (size := expected.spec.head_dim) > LARGEST_HEAD:
-            raise InputError(f"{config}: heads of {size} features are too large")
+        raise InputError("--out names no folder")
 
-    rows: dict[str, list[dict[str, Any]]] = {
-        "layers": [],
-        "budgets": [],
-        "mistakes": [],
-    }
+    layers = expect_file(config, length)
+    _check_layers(config, layers)
+    whole = load(config).config
+
+    layer_rows: list[dict[str, Any]] = []
+    budget_rows: list[dict[str, Any]] = []
+    mistake_rows: list[dict[str, Any]] = []
     for name, expected in layers.items():
         folder = Path(out)
         if len(layers) > 1:
@@ -79,12 +70,28 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
             facts[key] = getattr(expected.spec, key)
         write(folder, arrays, {**facts, "mistakes": says}, whole)
 
-        rows["layers"].append(facts)
-        rows["budgets"] += list_budgets(name, arrays)
+        layer_rows.append(facts)
+        budget_rows += list_budgets(name, arrays)
         for mistake, sentence in says.items():
             row = {"layer_type": name, "name": mistake, "says": sentence}
-            rows["mistakes"].append(row)
-    return Written(tuple(row["folder"] for row in rows["layers"]), rows)
+            mistake_rows.append(row)
+
+    folders = tuple(row["folder"] for row in layer_rows)
+    rows = {"layers": layer_rows, "budgets": budget_rows, "mistakes": mistake_rows}
+    return Written(folders, rows)
+
+
+def _check_layers(config: str, layers: Mapping[str, Expected]) -> None:
+    """Raise InputError for names that are no folders, and for heads too large."""
+    # A file from elsewhere may have chosen the names.
+    for name in layers:
+        if not re.fullmatch(r"[\w.-]*\w", name):
+            raise InputError(f"{config}: layer type '{name}' is no name for a folder")
+
+    for expected in layers.values():
+        size = expected.spec.head_dim
+        if size > LARGEST_HEAD:
+            raise InputError(f"{config}: heads of {size} features are too large")
 
 
 def list_budgets(
@@ -92,9 +99,13 @@ def list_budgets(
     arrays: Mapping[str, np.ndarray],
 ) -> list[dict[str, Any]]:
     """Return a row per position with the budgets of honest codes."""
-    columns = [name for name in arrays if name.startswith(("budget", "posi"))]
+    columns = {}
+    for name, array in arrays.items():
+        if name == "positions" or name.startswith("budget"):
+            columns[name] = array.tolist()
+
     rows = []
-    for values in zip(*(arrays[name].tolist() for name in columns), strict=True):
+    for values in zip(*columns.values(), strict=True):
         row = {"layer_type": layer_type}
         row |= dict(zip(columns, values, strict=True))
         rows.append(row)
@@ -102,48 +113,51 @@ def list_budgets(
 
 
 def choose_places(expected: Expected) -> Positions:
-    lengths = (expected.spec.trained_len, expected.length)
-    ends = {length + side for length in lengths for side in (-1, 0, 1)}
-    return np.array(sorted({*PLACES, *ends}), dtype=np.int64)
+    """Return the usual positions and those around the ends of both lengths."""
+    places = set(PLACES)
+    for length in (expected.spec.trained_len, expected.length):
+        places |= {length - 1, length, length + 1}
+    return np.array(sorted(places), dtype=np.int64)
 
 
 def make_vectors(spec: RopeSpec) -> dict[str, Vectors]:
-    """Return unit vectors as queries, and keys in eighths, which all formats from 8
-    bits hold.
+    """Return unit vectors as queries, and keys in eighths.
+
+    All formats from 8 bits hold these.
     """
-    one, other = np.ogrid[1 : KEYS + 1, 1 : spec.head_dim + 1]
-    return {
-        "q": np.eye(spec.head_dim),
-        "k": ((5 * one * other + other * other + one) % 17 - 8) / 8,
-    }
+    key, feature = np.ogrid[1 : KEYS + 1, 1 : spec.head_dim + 1]
+    eighths = (5 * key * feature + feature * feature + key) % 17 - 8
+    return {"q": np.eye(spec.head_dim), "k": eighths / 8}
 
 
 def make_sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Return the arrays of one layer type, and a sentence for each mistake."""
     places = choose_places(expected)
-    given = make_vectors(expected.spec)
-    good = expected.rotation
-    cos, sin = good.tables(places)
+    vectors_by_name = make_vectors(expected.spec)
+    right = expected.rotation
+    cos, sin = right.tables(places)
     arrays = {
         "positions": places,
-        "inv_freq": good.inv_freq,
+        "inv_freq": right.inv_freq,
         "cos": cos,
         "sin": sin,
-        **given,
+        **vectors_by_name,
     }
-    for name, x in given.items():
-        arrays[f"{name}_rotated"] = good.apply(x, places)
+    for name, x in vectors_by_name.items():
+        arrays[f"{name}_rotated"] = right.apply(x, places)
 
     for kind in KINDS:
         tables = expected.budget(kind).tables(places.astype(np.float64))
-        bounds = [bound_rotated(expected, kind, x, places) for x in given.values()]
         arrays[f"budget_{kind}_tables"] = tables.max(axis=1)
+        bounds = []
+        for x in vectors_by_name.values():
+            bounds.append(bound_rotated(expected, kind, x, places))
         arrays[f"budget_{kind}_rotated"] = np.max(bounds, axis=0)
 
     says = {}
     for name, sentence, wrong in list_mistakes(expected):
         says[name] = sentence
-        arrays[f"mistake_{name}"] = wrong.apply(given["k"], places)
+        arrays[f"mistake_{name}"] = wrong.apply(vectors_by_name["k"], places)
     return arrays, says
 
 
@@ -161,9 +175,7 @@ def bound_rotated(
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Raise InputError for a folder in which a file that is not ours would be
-    replaced.
-    """
+    """Raise InputError for a folder where a file that is not ours would be replaced."""
     readme = folder / "README.md"
     check_own(readme, MARK)
     if not readme.exists():
@@ -178,48 +190,76 @@ def write(
     config: Facts,
 ) -> None:
     """Write the arrays in three formats, the facts about them, and a README."""
-    from safetensors.numpy import save
-
-    half = about["rotary_dim"] // 2
-    count = len(arrays["positions"])
-    start = about["place"]
-    pairs = f"i and i + {half}" if about["pairing"] == "half" else "2i and 2i + 1"
-    block = f"below {2 * half}"
-    turned = "x1 cos - x2 sin and\n   x2 cos + x1 sin"
-    if about["backwards"]:
-        turned = "x1 cos + x2 sin and\n   x2 cos - x1 sin"
-    if start:
-        pairs = pairs.replace("2i", f"{start} + 2i")
-        block = f"from {start} to {start + 2 * half - 1}"
-    flat = {n: a.ravel().tolist() for n, a in arrays.items()}
-    data = {
-        n: [x if isinstance(x, int) else x.hex() for x in values]
-        for n, values in flat.items()
+    # The README is first: it is what marks the others as ours.
+    contents = {
+        "README.md": write_readme(about, len(arrays["positions"])).encode(),
+        "vectors.npz": pack_as_npz(arrays),
+        "vectors.safetensors": pack_as_safetensors(arrays),
+        "vectors.json": json.dumps({**about, "arrays": list_as_hex(arrays)}).encode(),
+        # The configuration may hold `Infinity`, at which other readers of JSON stop.
+        ABOUT: json.dumps({**about, "config": config}, indent=2).encode(),
     }
-    plain = {n: {"shape": a.shape, "data": data[n]} for n, a in arrays.items()}
-    packed = save({n: np.ascontiguousarray(a) for n, a in arrays.items()})
-    words = {"half": half, "count": count, "keys": KEYS, "pairs": pairs}
-    readme = README.format(**about, **words, block=block, turned=turned)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _refuse_foreign(folder)
         # Gone until all are written: it must not stand beside vectors of another
         # configuration.
         (folder / ABOUT).unlink(missing_ok=True)
-        np.savez(archive := io.BytesIO(), allow_pickle=False, **arrays)
-        # The README is first: it is what marks the others as ours.
-        for name, content in {
-            "README.md": readme.encode(),
-            "vectors.npz": archive.getvalue(),
-            "vectors.safetensors": packed,
-            "vectors.json": json.dumps({**about, "arrays": plain}).encode(),
-            # The configuration may hold `Infinity`, at which other readers of JSON
-            # stop.
-            ABOUT: json.dumps({**about, "config": config}, indent=2).encode(),
-        }.items():
+        for name, content in contents.items():
             with replaced_file(folder / name) as fresh:
                 fresh.write_bytes(content)
     except OSError as error:
         raise InputError(
             f"cannot write to {folder}: {error.strerror or error}"
         ) from None
+
+
+def write_readme(about: Facts, count: int) -> str:
+    """Return the README for vectors at so many positions."""
+    half = about["rotary_dim"] // 2
+    pairs = "2i and 2i + 1"
+    if about["pairing"] == "half":
+        pairs = f"i and i + {half}"
+    rotated = "x1 cos - x2 sin and\n   x2 cos + x1 sin"
+    if about["backwards"]:
+        rotated = "x1 cos + x2 sin and\n   x2 cos - x1 sin"
+
+    start = about["place"]
+    block = f"below {2 * half}"
+    if start:
+        pairs = pairs.replace("2i", f"{start} + 2i")
+        block = f"from {start} to {start + 2 * half - 1}"
+    return README.format(
+        **about,
+        half=half,
+        count=count,
+        keys=KEYS,
+        pairs=pairs,
+        block=block,
+        turned=rotated,
+    )
+
+
+def pack_as_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    archive = io.BytesIO()
+    np.savez(archive, allow_pickle=False, **arrays)
+    return archive.getvalue()
+
+
+def pack_as_safetensors(arrays: Mapping[str, np.ndarray]) -> bytes:
+    from safetensors.numpy import save
+
+    contiguous = {}
+    for name, array in arrays.items():
+        contiguous[name] = np.ascontiguousarray(array)
+    return bytes(save(contiguous))
+
+
+def list_as_hex(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
+    """Return the shape and the numbers of each array, json-able without loss."""
+    plain = {}
+    for name, array in arrays.items():
+        numbers = array.ravel().tolist()
+        data = [x if isinstance(x, int) else x.hex() for x in numbers]
+        plain[name] = {"shape": array.shape, "data": data}
+    return plain
