@@ -170,10 +170,10 @@ def test_roformer_has_the_numbers_of_its_class():
     """Its base is a constant of the class, which rotates neighbouring features."""
     model = MODELS["roformer"]
     config = RoFormerConfig()
-    assert config.hidden_size // config.num_attention_heads == model.rotated
+    assert config.hidden_size // config.num_attention_heads == model.rotary_width
     assert config.max_position_embeddings == model.trained_len
 
     table = RoFormerSinusoidalPositionalEmbedding(1536, model.head_dim).create_weight()
-    inv_freq = Geometry(model.rotated, model.base, model.trained_len).inv_freq
+    inv_freq = Geometry(model.rotary_width, model.base, model.trained_len).inv_freq
     sines = np.sin(np.arange(1536)[:, None] * inv_freq)
-    np.testing.assert_allclose(table[:, : model.rotated // 2], sines, atol=1e-6)
+    np.testing.assert_allclose(table[:, : model.rotary_width // 2], sines, atol=1e-6)
