@@ -22,7 +22,7 @@ from ropelab.runs.errors import InputError
 
 
 def _read_roles() -> dict[str, str]:
-    roles = {}
+    roles: dict[str, str] = {}
     for role, names in table("names")["roles"].items():
         roles |= dict.fromkeys(names.split(), role)
     return roles
