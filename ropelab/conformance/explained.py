@@ -59,9 +59,12 @@ def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
             return answer, fix
 
     # What cos and sin are each multiplied by, by least squares.
-    times = (ours * right).sum(axis=(1, 2)) / (right**2).sum(axis=(1, 2))
-    fits = np.abs(ours - times[:, None, None] * right).max() <= SAME_POSITION * factor
-    if not fits or times.min() <= 0 or math.isclose(*times, rel_tol=SAME_POSITION):
+    products = (ours * right).sum(axis=(1, 2))
+    times = products / (right**2).sum(axis=(1, 2))
+    left_over = np.abs(ours - times[:, None, None] * right).max()
+    is_explained = left_over <= SAME_POSITION * factor
+    are_equal = math.isclose(*times, rel_tol=SAME_POSITION)
+    if not is_explained or times.min() <= 0 or are_equal:
         return None
     of_cos, of_sin = times * factor
     answer = f"cos is multiplied by {of_cos:.4g}, sin by {of_sin:.4g}"
@@ -118,18 +121,20 @@ def explain_axes(
         angles = positions[axes].T * inv_freq
         if observed.cos.shape != angles.shape:
             return False
-        off = np.abs(observed.cos - factor * np.cos(angles)).max()
-        off = max(off, np.abs(observed.sin - factor * np.sin(angles)).max())
-        return bool(off <= SAME_POSITION * factor)
+        cos_error = np.abs(observed.cos - factor * np.cos(angles)).max()
+        sin_error = np.abs(observed.sin - factor * np.sin(angles)).max()
+        return bool(max(cos_error, sin_error) <= SAME_POSITION * factor)
 
     if reads(wanted):
         return None
+
     runs = axis_of_pairs("mrope", expected.sections)
     turns = axis_of_pairs("mrope_interleaved", expected.sections)
     if reads(runs):
         return "axes of positions come in runs of pairs instead of taking turns", fix
     if reads(turns):
         return "axes of positions take turns instead of coming in runs of pairs", fix
+
     for axis, name in enumerate(names):
         if reads(np.full_like(wanted, axis)):
             return f"all pairs read the axis of {name}", fix
@@ -158,24 +163,31 @@ def explain_further(
     """Name the first further position at which cos and sin are others."""
     if observed.fault:
         return observed.fault
+
     places = observed.positions
-    right = np.stack(expected.rotation.tables(places))
-    off = np.full(len(places), np.inf)
-    if observed.cos.shape == right[0].shape:
-        ours = np.stack([observed.cos, observed.sin])
-        off = np.abs(ours - right).max(axis=(0, 2)) / expected.spec.attention_factor
+    right_cos, right_sin = expected.rotation.tables(places)
+    errors = np.full(len(places), np.inf)
+    if observed.cos.shape == right_cos.shape:
+        cos_errors = np.abs(observed.cos - right_cos).max(axis=1)
+        sin_errors = np.abs(observed.sin - right_sin).max(axis=1)
+        largest = np.maximum(cos_errors, sin_errors)
+        errors = largest / expected.spec.attention_factor
+
     # A sum of both features of a pair in bfloat16 loses more than its table.
     honest = expected.budget().angles(places).max(axis=1)
-    wrong = ~(off <= max(tolerance, SAME_POSITION) + honest)
-    if not wrong.any():
+    # An error that is no number is not within the allowed one either.
+    is_wrong = ~(errors <= max(tolerance, SAME_POSITION) + honest)
+    if not is_wrong.any():
         return None
 
-    first = places[wrong].min()
-    count = len(np.unique(places[wrong]))
+    wrong_places = places[is_wrong]
+    first = wrong_places.min()
+    count = len(np.unique(wrong_places))
     total = len(np.unique(places))
+    error = errors[places == first].max()
     answer = (
         f"{count} of {total} further positions are rotated otherwise: cos or sin off by"
-        f" {off[places == first].max():.3g} at position {first}"
+        f" {error:.3g} at position {first}"
     )
     return answer, "look for what is cached, clamped or interpolated"
 
@@ -186,8 +198,9 @@ def explain_period(
     expected: Expected,
     tolerance: float,
 ) -> str:
-    """Return what shows in pairs whose angles are exact in float32; nothing if they are
-    right.
+    """Return what shows in pairs whose angles are exact in float32.
+
+    It is empty if they are right.
     """
     exact = np.flatnonzero(expected.budget().exact_pairs)
     if not len(exact):
@@ -201,19 +214,19 @@ def explain_period(
 
     angles = expected.inv_freq[pair] * observed.positions
     for terms, reduction in REDUCTIONS.items():
-        for variant in (
-            reduction,
-            halve_period(reduction),
-            replace(reduction, fused=True),
-        ):
+        halved = halve_period(reduction)
+        fused = replace(reduction, fused=True)
+        for variant in (reduction, halved, fused):
             lost = reduction_errors(angles, variant)
             if np.abs(errors - lost).max() < most / 4:
                 return f"2 pi in {TERMS[terms]}"
-    far = angles > angles.max() / 64
-    shares = errors[far] / angles[far]
+
+    is_far = angles > angles.max() / 64
+    shares = errors[is_far] / angles[is_far]
+    mean = shares.mean()
     # A wrong period is lost again and again, evenly.
-    if np.ptp(shares) < abs(shares.mean()) / 4:
-        return f"2 pi is taken as {math.tau / (1 + shares.mean()):.7g}"
+    if np.ptp(shares) < abs(mean) / 4:
+        return f"2 pi is taken as {math.tau / (1 + mean):.7g}"
     return (
         f"pair {pair}, whose angle is exact, is off by {most:.3g} rad at position"
         f" {observed.positions[worst]}"
@@ -230,9 +243,14 @@ def explain_gain(gain: float, spec: RopeSpec) -> Fault | None:
     if math.isclose(gain, 1.0, rel_tol=CLOSE):
         answer = f"the attention factor {wanted:.6g} is missing"
         return answer, "multiply cos and sin"
-    for power, where in ((0.5, "1 / sqrt(d)"), (0.25, "the root of 1 / sqrt(d)")):
-        if math.isclose(gain, wanted * spec.head_dim**-power, rel_tol=CLOSE):
-            answer = f"{where} is folded into the vectors"
+
+    folded = {
+        "1 / sqrt(d)": spec.head_dim**-0.5,
+        "the root of 1 / sqrt(d)": spec.head_dim**-0.25,
+    }
+    for name, factor in folded.items():
+        if math.isclose(gain, wanted * factor, rel_tol=CLOSE):
+            answer = f"{name} is folded into the vectors"
             return answer, "leave it to attention, or divide by it before the check"
     answer = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
     return answer, f"attention factor {wanted:.6g}"
@@ -240,9 +258,10 @@ def explain_gain(gain: float, spec: RopeSpec) -> Fault | None:
 
 def explain_drift(observed: Observed) -> str:
     """Name factors that grow or fall by one share per token, each pair by its own."""
-    near_by = (observed.positions > 0) & (observed.positions <= 4096)
-    places = observed.positions[near_by]
-    factors = np.hypot(observed.cos, observed.sin)[near_by]
+    positions = observed.positions
+    is_near = (positions > 0) & (positions <= 4096)
+    places = positions[is_near]
+    factors = np.hypot(observed.cos, observed.sin)[is_near]
     if len(places) < 4 or not factors.size or not (factors > 0).all():
         return ""
 
@@ -250,46 +269,49 @@ def explain_drift(observed: Observed) -> str:
     rates = np.log(factors) / places[:, None]
     rate = np.median(rates, axis=0)
     fastest = np.abs(rate).max()
-    steady = np.abs(rates - rate).max() < 1e-2 * fastest
-    one_way = (rate > 0).all() or (rate < 0).all()
-    if not (steady and one_way and fastest * places.max() > 0.1):
+    is_steady = np.abs(rates - rate).max() < 1e-2 * fastest
+    is_visible = fastest * places.max() > 0.1
+    if not (is_steady and is_visible):
         return ""
-    does = "grow" if rate[0] > 0 else "fall"
-    return f"cos and sin {does} with the position, as xPos makes them"
+    if (rate > 0).all():
+        return "cos and sin grow with the position, as xPos makes them"
+    if (rate < 0).all():
+        return "cos and sin fall with the position, as xPos makes them"
+    return ""
 
 
 def explain_uneven_gain(observed: Observed) -> Fault | None:
-    """Return the place where cos and sin are multiplied by another factor than
-    elsewhere.
-    """
+    """Name the place where cos and sin have another factor than elsewhere."""
     if not observed.gain:
         return "most of cos and sin are zero", "see how they are made"
-    if answer := explain_drift(observed):
+    answer = explain_drift(observed)
+    if answer:
         return answer, NO_DRIFT
 
     factors = np.hypot(observed.cos, observed.sin) / observed.gain
-    place, pair = np.unravel_index(np.abs(factors - 1).argmax(), factors.shape)
-    if abs(factors[place, pair] - 1) <= UNEVEN:
+    deviations = np.abs(factors - 1)
+    place, pair = np.unravel_index(deviations.argmax(), factors.shape)
+    factor = factors[place, pair]
+    if abs(factor - 1) <= UNEVEN:
         return None
     where = f"pair {pair} at position {observed.positions[place]}"
-    answer = (
-        f"cos and sin of {where} are {factors[place, pair]:.3g} times as long as"
-        " elsewhere"
-    )
+    answer = f"cos and sin of {where} are {factor:.3g} times as long as elsewhere"
     return answer, "both of one angle, and one factor for all pairs and positions"
 
 
 def are_summed(observed: Observed, expected: Expected, tolerance: float) -> bool:
     """Return True for angles that are sums of float32 frequencies over the tokens."""
-    near_by = observed.positions < LONGEST_SUM
-    places = observed.positions[near_by]
-    if not places.max() > 1000:
+    is_near = observed.positions < LONGEST_SUM
+    places = observed.positions[is_near]
+    last = places.max()
+    if not last > 1000:
         return False
 
-    steps = np.broadcast_to(
-        expected.inv_freq.astype(np.float32), (places.max(), len(expected.inv_freq))
-    )
+    theta = expected.inv_freq.astype(np.float32)
+    steps = np.broadcast_to(theta, (last, len(theta)))
     sums = np.cumsum(steps, axis=0, dtype=np.float32)
-    sums = np.vstack([np.zeros_like(sums[:1]), sums]).astype(np.float64)
-    angles = np.arctan2(observed.sin, observed.cos)[near_by]
-    return bool(np.abs(wrap_angles(angles - sums[places])).max() <= tolerance)
+    sums_from_0 = np.vstack([np.zeros_like(sums[:1]), sums]).astype(np.float64)
+
+    angles = np.arctan2(observed.sin, observed.cos)[is_near]
+    errors = wrap_angles(angles - sums_from_0[places])
+    return bool(np.abs(errors).max() <= tolerance)

@@ -1,6 +1,4 @@
-"""A law: a question whose two computations must agree, and the size of their
-disagreement.
-"""
+"""A law: a question whose two computations must agree, and by how much they do not."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -52,9 +50,7 @@ KNOWN = table_beside(__file__, "explanations")["known"]
 
 
 class Comparison(NamedTuple):
-    """Two computations of the same: hidden states after each layer and logits [...,
-    width].
-    """
+    """Two computations of the same: hidden states after each layer, then logits."""
 
     got: Stages
     expected: Stages
@@ -127,8 +123,9 @@ class Case:
 
 @torch.inference_mode()
 def check_readable(case: Case) -> None:
-    """Raise InputError unless laws can be asked: the model reads the text, and twice
-    alike.
+    """Raise InputError unless laws can be asked.
+
+    The model has to read the text, and twice alike.
     """
     name = case.subject.name
     ids = case.subject.vocabulary
@@ -139,12 +136,12 @@ def check_readable(case: Case) -> None:
         again = case.subject.read(case.tokens)[-1].cpu().double()
         spread = float(once.std(dim=1).max())
         apart = float((once - again).abs().max())
-    except Exception as error:  # the user's code may raise anything
+    # The user's code may raise anything.
+    except Exception as error:
         said = " ".join(str(error).split())[:DESCRIBED]
         asked = f"{TOKENS} tokens with ids below {ids}"
-        raise InputError(
-            f"{name} cannot read {asked}: {type(error).__name__}: {said}"
-        ) from None
+        kind = type(error).__name__
+        raise InputError(f"{name} cannot read {asked}: {kind}: {said}") from None
 
     if spread <= STILL * float(once.abs().max()):
         raise InputError(
@@ -161,31 +158,47 @@ def join_passes(parts: Sequence[Stages]) -> Stages:
     return [torch.cat(stages, dim=1) for stages in zip(*parts, strict=True)]
 
 
-def measure_violation(pair: Comparison) -> Violation:
-    """Measure a pair; it begins where a tenth of the largest difference is reached."""
-    apart = []
-    for stages in zip(pair.got, pair.expected, strict=True):
-        got, expected = (each.double().flatten(0, -2) for each in stages)
-        spread = max(float(expected.std()), 1e-30)
-        off = (got - expected).abs().amax(dim=-1) / spread
-        apart.append(off.nan_to_num(nan=math.inf))
-    size = float(apart[-1].max())
-    explained = EXPLAINED * torch.finfo(torch.float32).eps * abs(pair.reach)
+def measure_violation(comparison: Comparison) -> Violation:
+    """Measure a violation.
+
+    It begins where a tenth of the largest difference is reached.
+    """
+    differences = []
+    for got, expected in zip(comparison.got, comparison.expected, strict=True):
+        differences.append(measure_differences(got, expected))
+    of_layers = differences[:-1]
+    of_logits = differences[-1]
+    size = float(of_logits.max())
     if not size > 0:
         return Violation(size)
 
-    first = int((~(apart[-1] < size / 10)).nonzero()[0])
+    is_large = ~(of_logits < size / 10)
+    first = int(is_large.nonzero()[0])
     begins = None
-    for layer, off in enumerate(apart[:-1]):
-        if begins is None and not float(off.max()) < size / 100:
+    for layer, of_layer in enumerate(of_layers):
+        if not float(of_layer.max()) < size / 100:
             begins = layer
-    return Violation(size, pair.places[first], begins, explained)
+            break
+
+    float32_step = torch.finfo(torch.float32).eps
+    explained = EXPLAINED * float32_step * abs(comparison.reach)
+    return Violation(size, comparison.places[first], begins, explained)
+
+
+def measure_differences(got: Tensor, expected: Tensor) -> Tensor:
+    """Return the largest difference of each token, over the spread of all."""
+    got = got.double().flatten(0, -2)
+    expected = expected.double().flatten(0, -2)
+    spread = max(float(expected.std()), 1e-30)
+    differences = (got - expected).abs().amax(dim=-1) / spread
+    return differences.nan_to_num(nan=math.inf)
 
 
 @torch.inference_mode()
 def ask_trial(trial: Trial, case: Case) -> Violation | Found:
-    """Ask one trial in one format; errors of the model's code say why it cannot be
-    asked.
+    """Ask one trial in one format.
+
+    Errors of the model's code say why it cannot be asked.
     """
     try:
         answer = trial.ask(case)
@@ -193,19 +206,21 @@ def ask_trial(trial: Trial, case: Case) -> Violation | Found:
         return Found("cannot be asked", str(error))
     except REFUSALS as error:
         said = " ".join(str(error).split()) or "no message"
-        return Found(
-            "cannot be asked", f"raises {type(error).__name__}: {said}"[:DESCRIBED]
-        )
+        says = f"raises {type(error).__name__}: {said}"
+        return Found("cannot be asked", says[:DESCRIBED])
 
     if isinstance(answer, Found):
         return answer
     violation = measure_violation(answer)
     if not answer.exact:
         return violation
-    if not violation.size:
+
+    size, position, layer, _ = violation
+    if not size:
         return Found("holds", "")
-    size = violation.size if math.isfinite(violation.size) else 0.0
-    return Found("broken", "not bit for bit", size, violation.layer, violation.position)
+    if not math.isfinite(size):
+        size = 0.0
+    return Found("broken", "not bit for bit", size, layer, position)
 
 
 def judge_violation(
@@ -214,16 +229,23 @@ def judge_violation(
     single: Violation,
     exact: float | None,
 ) -> tuple[Verdict, dict[str, str]]:
-    """Decide from a violation in the model's format, in float32 and, if it can be, in
+    """Decide from the sizes of a violation in several formats.
+
+    They are the model's own format, float32 and, where the model can be converted,
     float64.
     """
-    # Code that cannot be converted has only the step of float32 to go by.
     least = max(TABLE, single.size / SHRINKS)
     if exact is not None and not exact <= least:
         return "broken", words
+
     if not single.size <= single.explained:
-        return "broken", words if exact is None else {"says": SMALLER, "fix": WIDER}
-    return ("holds" if own <= ROUNDED else "rounding only"), {}
+        # Code that cannot be converted has only the step of float32 to go by.
+        if exact is None:
+            return "broken", words
+        return "broken", {"says": SMALLER, "fix": WIDER}
+    if own <= ROUNDED:
+        return "holds", {}
+    return "rounding only", {}
 
 
 def explain_violation(
@@ -231,12 +253,14 @@ def explain_violation(
     trial: str,
     kinds: Sequence[str] = ("any",),
 ) -> dict[str, str]:
-    """Return what a violation means and the way out, in general or as known of kinds of
-    models.
+    """Return what a violation means and the way out.
+
+    It is said in general, or as known of kinds of models.
     """
     for row in KNOWN:
-        here = set(kinds) & set(row["models"])
-        if here and law in row["laws"] and trial in row.get("trials", [trial]):
+        if set(kinds).isdisjoint(row["models"]) or law not in row["laws"]:
+            continue
+        if trial in row.get("trials", [trial]):
             return {name: row[name] for name in ("kind", "says", "fix") if name in row}
     return {}
 
@@ -245,36 +269,49 @@ def make_row(
     law: Law,
     trial: Trial,
     own: str,
-    found: dict[str, Violation | Found],
+    answers: dict[str, Violation | Found],
 ) -> dict[str, Any]:
-    """Return a row of the table: the answers of one trial in each format, and the
-    verdict.
-    """
+    """Return a row of the table: the answers of one trial in each format, judged."""
     row: dict[str, Any] = {
         "law": law.name,
         "trial": trial.name,
         "verdict": "",
         "size": None,
+        "float32": None,
+        "float64": None,
+        "layer": None,
+        "position": None,
+        "kind": "",
+        "says": "",
+        "fix": "",
     }
-    row |= {"float32": None, "float64": None, "layer": None, "position": None}
-    row |= {"kind": "", "says": "", "fix": ""}
     words = explain_violation(law.name, trial.name)
-    # Code whose kernels know no float64 is judged by float32 alone.
-    if own != "float64" and isinstance(found.get("float64"), Found):
-        found = {name: answer for name, answer in found.items() if name != "float64"}
-    findings = [answer for answer in found.values() if isinstance(answer, Found)]
+
+    findings = []
+    violations = {}
+    for name, answer in answers.items():
+        if isinstance(answer, Violation):
+            violations[name] = answer
+        # Code whose kernels know no float64 is judged by float32 alone.
+        elif name != "float64" or own == "float64":
+            findings.append(answer)
     if findings:
         return row | describe_findings(findings, words)
 
-    sizes = {name: v for name, v in found.items() if isinstance(v, Violation)}
-    single = sizes["float32"]
-    exact = sizes.get("float64")
-    size = sizes.get(own, single).size
-    verdict, said = judge_violation(words, size, single, exact.size if exact else None)
-    row |= {name: sizes[name].size for name in ("float32", "float64") if name in sizes}
-    row |= {"size": size, "verdict": "cost" if trial.cost else verdict}
+    single = violations["float32"]
+    exact = violations.get("float64")
+    size = violations.get(own, single).size
+    exact_size = exact.size if exact else None
+    verdict, said = judge_violation(words, size, single, exact_size)
+    for name in ("float32", "float64"):
+        if name in violations:
+            row[name] = violations[name].size
+    row["size"] = size
+    row["verdict"] = "cost" if trial.cost else verdict
+
     if row["verdict"] == "broken":
-        where = single if said != words or exact is None else exact
+        # Where float64 decided, it says where the violation begins.
+        where = exact if exact is not None and said == words else single
         row |= {"layer": where.layer, "position": where.position, **said}
     if not math.isfinite(size):
         row |= dict.fromkeys(("size", "float32", "float64"))
@@ -295,6 +332,7 @@ def describe_findings(
             break
     row = worst._asdict()
     if worst.verdict == "broken":
-        says = ": ".join(filter(None, (worst.says, words.get("says"))))
+        sentences = [worst.says, words.get("says", "")]
+        says = ": ".join(sentence for sentence in sentences if sentence)
         row |= words | {"says": says}
     return row

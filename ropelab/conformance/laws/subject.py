@@ -1,5 +1,6 @@
-"""The model under test: token ids, positions and segments in, hidden states and logits
-out.
+"""The model under test.
+
+Token ids, positions and segments go in, hidden states and logits come out.
 """
 
 import inspect
@@ -45,9 +46,11 @@ class Float64(TorchFunctionMode):
     ) -> Any:
         if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
             func = Tensor.double
-        wide = [widen_format(value) for value in args]
-        named = {name: widen_format(value) for name, value in (kwargs or {}).items()}
-        return func(*wide, **named)
+        wide_args = [widen_format(value) for value in args]
+        wide_kwargs = {}
+        for name, value in (kwargs or {}).items():
+            wide_kwargs[name] = widen_format(value)
+        return func(*wide_args, **wide_kwargs)
 
 
 def widen_format(value: Any) -> Any:
@@ -111,9 +114,7 @@ class Subject(ABC):
         segments: Tokens,
         new: int,
     ) -> tuple[Tensor, Tensor]:
-        """Return new tokens [rows, new] of greedy decoding, and the logits that chose
-        them.
-        """
+        """Return new tokens [rows, new] of greedy decoding, and their logits."""
         raise UnaskedError("it does not generate")
 
     def compile(self) -> "Subject":
@@ -122,18 +123,16 @@ class Subject(ABC):
 
     @contextmanager
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
-        """Compute in a number format in the block, as far as the code can be
-        converted.
-        """
+        """Compute in a number format in the block, as far as the code can be changed."""
         module = self.code if self.convertible else nn.Module()
-        wide = dtype == torch.float64
+        is_wide = dtype == torch.float64
         with keep_tables(module):
             try:
                 # In place, so that no second model is held; a wider format and back
                 # loses nothing.
-                with nullcontext() if wide else keep_tables(module):
+                with nullcontext() if is_wide else keep_tables(module):
                     module.to(dtype)
-                with Float64() if wide else nullcontext():
+                with Float64() if is_wide else nullcontext():
                     yield
             finally:
                 module.to(self.dtype)
@@ -154,24 +153,41 @@ class TransformersSubject(Subject):
         begin = getattr(self.text, "bos_token_id", None)
         if isinstance(begin, int) and begin < self.vocabulary:
             self.first = begin
-        self.dtype = next(model.parameters()).dtype
-        self.device = next(model.parameters()).device
+        first_weight = next(model.parameters())
+        self.dtype = first_weight.dtype
+        self.device = first_weight.device
 
         rope = getattr(self.text, "rope_parameters", None) or {}
-        places = [part for part in rope.values() if isinstance(part, dict)] or [rope]
-        scalings = [part.get("rope_type", "") for part in places]
-        window = ["window"] if layer_windows(self.text) else []
-        self.kinds = (self.text.model_type, *scalings, *window)
-        original = [part.get("original_max_position_embeddings") for part in places]
-        claimed = getattr(self.text, "max_position_embeddings", None)
-        self.across = next(filter(None, original), claimed)
+        by_layer_type = [part for part in rope.values() if isinstance(part, dict)]
+        all_parameters = by_layer_type or [rope]
+        self.kinds = self._list_kinds(all_parameters)
+        self.across = self._find_trained_length(all_parameters)
+        self.layers = self._find_layers()
 
-        self.layers: list[nn.Module] = []
-        for module in model.modules():
+    def _list_kinds(self, all_parameters: list[dict[str, Any]]) -> tuple[str, ...]:
+        kinds = [self.text.model_type]
+        for parameters in all_parameters:
+            kinds.append(parameters.get("rope_type", ""))
+        if layer_windows(self.text):
+            kinds.append("window")
+        return tuple(kinds)
+
+    def _find_trained_length(
+        self,
+        all_parameters: list[dict[str, Any]],
+    ) -> int | None:
+        for parameters in all_parameters:
+            original: int | None = parameters.get("original_max_position_embeddings")
+            if original:
+                return original
+        return getattr(self.text, "max_position_embeddings", None)
+
+    def _find_layers(self) -> list[nn.Module]:
+        for module in self.model.modules():
             is_list = isinstance(module, nn.ModuleList)
             if is_list and len(module) == self.text.num_hidden_layers:
-                self.layers = list(module)
-                break
+                return list(module)
+        return []
 
     def read(
         self,
@@ -184,12 +200,7 @@ class TransformersSubject(Subject):
         if positions is not None:
             given["position_ids"] = positions.to(self.device)
         if segments is not None:
-            mask = segments.to(self.device).long()
-            if segments.max() > 1:
-                seen = make_mask(mask, tokens.shape[1])[:, None]
-                mask = torch.zeros_like(seen, dtype=next(self.model.parameters()).dtype)
-                mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)
-            given["attention_mask"] = mask
+            given["attention_mask"] = self._make_mask(segments, tokens.shape[1])
         if cache is not None:
             given["past_key_values"] = cache["held"]
         stages: Stages = []
@@ -205,6 +216,17 @@ class TransformersSubject(Subject):
         if cache is not None:
             cache["held"] = output.get("past_key_values", cache["held"])
         return [*stages, output.logits.clone()]
+
+    def _make_mask(self, segments: Tokens, new: int) -> Tensor:
+        """Return a mask of padding, or of all pairs if there are several segments."""
+        segments = segments.to(self.device).long()
+        if segments.max() <= 1:
+            return segments
+        may_look = make_mask(segments, new)[:, None]
+        # The format in which the model computes at present.
+        dtype = next(self.model.parameters()).dtype
+        mask = torch.zeros_like(may_look, dtype=dtype)
+        return mask.masked_fill_(~may_look, torch.finfo(dtype).min)
 
     def new_cache(self) -> Any:
         from transformers import DynamicCache
@@ -259,7 +281,8 @@ class TransformersSubject(Subject):
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
         experts = self.config._experts_implementation
         try:
-            if dtype == torch.float64 and experts:  # its fused kernels know no float64
+            # Fused kernels of experts know no float64.
+            if dtype == torch.float64 and experts:
                 self.model.set_experts_implementation("eager")
             with super().computing(dtype):
                 yield
@@ -277,16 +300,20 @@ class Function(Subject):
     """
 
     def __init__(self, function: Any, name: str = "") -> None:
-        self.function = self.code = function
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.function = function
+        self.code = function
+        type_name = type(function).__name__
+        self.name = name or getattr(function, "__name__", type_name)
         self.vocabulary = int(getattr(function, "vocabulary", 64))
         self.cached = hasattr(function, "new_cache")
-        parameters = (
-            function.parameters() if isinstance(function, nn.Module) else iter(())
-        )
-        first = next(parameters, None)
-        self.convertible = first is not None
-        self.dtype = torch.float32 if first is None else first.dtype
+
+        first_weight = None
+        if isinstance(function, nn.Module):
+            first_weight = next(function.parameters(), None)
+        self.convertible = first_weight is not None
+        self.dtype = torch.float32
+        if first_weight is not None:
+            self.dtype = first_weight.dtype
 
     def read(
         self,
@@ -296,21 +323,27 @@ class Function(Subject):
         cache: Any = None,
     ) -> Stages:
         rows, new = tokens.shape
-        before = 0 if cache is None else cache["read"]
-        if segments is None:
-            segments = torch.ones(rows, before + new, dtype=torch.long)
-        if positions is None:
-            positions = torch.arange(before, before + new).expand(rows, -1)
-        more = {} if cache is None else {"cache": cache["held"]}
+        before = 0
+        more = {}
+        if cache is not None:
+            before = cache["read"]
+            more["cache"] = cache["held"]
 
-        logits = self.function(tokens, positions, make_mask(segments, new), **more)
+        after = before + new
+        if segments is None:
+            segments = torch.ones(rows, after, dtype=torch.long)
+        if positions is None:
+            positions = torch.arange(before, after).expand(rows, -1)
+        mask = make_mask(segments, new)
+
+        logits = self.function(tokens, positions, mask, **more)
         if not isinstance(logits, Tensor) or logits.shape[:2] != tokens.shape:
             raise UnaskedError(
                 "its answer is no tensor of logits [rows, tokens, vocabulary]"
             )
         if cache is not None:
             cache["read"] += new
-        # as it may be a buffer of the code, which the next call fills
+        # They may be a buffer of the code, which the next call fills.
         return [logits.clone()]
 
     def new_cache(self) -> Any:
@@ -327,12 +360,19 @@ class Function(Subject):
 def make_mask(segments: Tokens, new: int) -> Tensor:
     """Return True [rows, queries, keys] where the last `new` tokens may look."""
     length = segments.shape[1]
-    at = torch.arange(length, device=segments.device)
-    causal = at[None, :] <= at[length - new :, None]
-    same = segments[:, length - new :, None] == segments[:, None, :]
+    first = length - new
+    places = torch.arange(length, device=segments.device)
+    keys = places[None, :]
+    queries = places[first:, None]
+    segments_of_keys = segments[:, None, :]
+    segments_of_queries = segments[:, first:, None]
+
+    is_earlier = keys <= queries
+    is_same_segment = segments_of_queries == segments_of_keys
+    is_text = segments_of_keys > 0
     # Padding looks at itself, so that its softmax is defined.
-    own = at[None, :] == at[length - new :, None]
-    return (causal & same & (segments[:, None, :] > 0)) | own
+    is_itself = keys == queries
+    return (is_earlier & is_same_segment & is_text) | is_itself
 
 
 def make_subject(made: Any, name: str = "") -> Subject:
