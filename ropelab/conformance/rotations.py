@@ -108,7 +108,12 @@ def observe_tables(
     return Observed(positions, cos, sin, note=NOT_SHOWN)
 
 
-def are_equal(cos: Table, sin: Table, columns: Features, others: Features) -> bool:
+def are_equal(
+    cos: Table,
+    sin: Table,
+    columns: Features,
+    others: Features,
+) -> bool:
     """Return True if two halves of the columns have equal cos and sin."""
     same_cos = np.array_equal(cos[:, columns], cos[:, others])
     same_sin = np.array_equal(sin[:, columns], sin[:, others])
@@ -456,7 +461,12 @@ def explain_missing_pairs(first: Features, spec: RopeSpec) -> Fault:
     return answer, "rotate all pairs"
 
 
-def explain_start(start: int, end: int, width: int, spec: RopeSpec) -> Fault | None:
+def explain_start(
+    start: int,
+    end: int,
+    width: int,
+    spec: RopeSpec,
+) -> Fault | None:
     """Name a block of the head that is not the one that should rotate."""
     if start == spec.place:
         return None

@@ -128,7 +128,12 @@ def list_whole_entries(
     return whole
 
 
-def continue_text(case: Case, cache: Any, text: Tokens, first: int = 0) -> Comparison:
+def continue_text(
+    case: Case,
+    cache: Any,
+    text: Tokens,
+    first: int = 0,
+) -> Comparison:
     """Read the rest of a text, which begins at `first`, and compare with one pass."""
     length = text.shape[1]
     rest = TOKENS - PREFILLED

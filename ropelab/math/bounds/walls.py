@@ -50,7 +50,12 @@ def proved_below(plan: CastPlan) -> int:
 
 @cache  # some codes differ only in what comes after the table
 @np.errstate(invalid="ignore", over="ignore")
-def first_equal(plan: CastPlan, base: float, rotary_dim: int, stop: int) -> int | None:
+def first_equal(
+    plan: CastPlan,
+    base: float,
+    rotary_dim: int,
+    stop: int,
+) -> int | None:
     """Return the first position whose code the next one has too, in the slowest pair.
 
     The code is the stored cosine and sine. None: not below ``stop``.

@@ -119,7 +119,12 @@ def _lost_pairs(chain: Chain, position: int) -> Bool[np.ndarray, " pairs"]:
     return ~np.isfinite(angles[:, 0])
 
 
-def _report_overflow(chain: Chain, start: int, stop: int, limit: int) -> Worst:
+def _report_overflow(
+    chain: Chain,
+    start: int,
+    stop: int,
+    limit: int,
+) -> Worst:
     position = max(limit, start)
     pair = int(_lost_pairs(chain, position).argmax())
     return Worst(start, stop, math.nan, position, pair)

@@ -228,7 +228,13 @@ class _Counter:
             self.first_collision = int(colliding[0])
         self.collisions += np.diff(np.searchsorted(colliding, self.edges))
 
-    def hold(self, positions: Positions, keys: Keys, share: int, shares: int) -> None:
+    def hold(
+        self,
+        positions: Positions,
+        keys: Keys,
+        share: int,
+        shares: int,
+    ) -> None:
         """Keep the hashes of a share of the positions, and where needed the positions."""
         packs = self.encoding.packs(self.fmt)
         if packs and len(keys) == 2:

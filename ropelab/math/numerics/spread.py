@@ -53,7 +53,13 @@ class Spreads:
     stored angle or score overflows.
     """
 
-    def __init__(self, chain: Chain, offset: int, length: int, seed: int) -> None:
+    def __init__(
+        self,
+        chain: Chain,
+        offset: int,
+        length: int,
+        seed: int,
+    ) -> None:
         self.chain = chain
         self.offset = offset
         self.length = length

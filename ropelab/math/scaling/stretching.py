@@ -322,7 +322,13 @@ class DynamicYarn(_CodedRamp):
         return RopePlan(inv_freq, magnitude(stretch), stretch)
 
 
-def _check_order(method: Scaling, low_name: str, high_name: str, *, step: bool) -> None:
+def _check_order(
+    method: Scaling,
+    low_name: str,
+    high_name: str,
+    *,
+    step: bool,
+) -> None:
     low = getattr(method, low_name)
     high = getattr(method, high_name)
     is_step = step and low == high

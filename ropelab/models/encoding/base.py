@@ -82,7 +82,13 @@ class Encoding(nn.Module):
         # A cache keeps these, too: what depends on the text is stored once per token.
         return k
 
-    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+    def scores(
+        self,
+        q: Heads,
+        k: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Scores:
         """Return the unmasked scores, over sqrt(head_dim).
 
         `q` comes from `query` and `k` from `extend_key`. At later keys any finite value
@@ -90,7 +96,13 @@ class Encoding(nn.Module):
         """
         return q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
 
-    def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
+    def mix(
+        self,
+        weights: Scores,
+        v: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Heads:
         """Return the sum of the values under the weights, which are 0 at later keys."""
         return weights @ v
 
@@ -116,10 +128,22 @@ class Around(Encoding):
     def extend_key(self, k: Heads, x: Embeddings) -> Heads:
         return self.inner.extend_key(k, x)
 
-    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+    def scores(
+        self,
+        q: Heads,
+        k: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Scores:
         return self.inner.scores(q, k, at_q, at_k)
 
-    def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
+    def mix(
+        self,
+        weights: Scores,
+        v: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Heads:
         return self.inner.mix(weights, v, at_q, at_k)
 
 

@@ -21,7 +21,13 @@ class AdditiveBias(Encoding):
 
     fused: bool = False
 
-    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+    def scores(
+        self,
+        q: Heads,
+        k: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Scores:
         scaled_q = q * q.shape[-1] ** -0.5
         scores = scaled_q @ k.mT
 
@@ -233,7 +239,13 @@ class Tupe(AdditiveBias):
     `IndexError` past the table.
     """
 
-    def __init__(self, trained_len: int, width: int, heads: int, head_dim: int) -> None:
+    def __init__(
+        self,
+        trained_len: int,
+        width: int,
+        heads: int,
+        head_dim: int,
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.table = nn.Embedding(trained_len, width)

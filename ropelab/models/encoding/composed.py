@@ -67,7 +67,13 @@ class Windowed(Around):
         self.tokens = tokens
         self.fused = False
 
-    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+    def scores(
+        self,
+        q: Heads,
+        k: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Scores:
         scores = super().scores(q, k, at_q, at_k)
         distance = at_q[:, None] - at_k[None, :]
         is_hidden = distance >= self.tokens

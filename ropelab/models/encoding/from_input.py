@@ -55,7 +55,13 @@ class Forget(Around):
         extended = super().extend_key(k, x)
         return torch.cat((extended, log_gates), dim=-1)
 
-    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+    def scores(
+        self,
+        q: Heads,
+        k: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Scores:
         keys = k[..., :-1]
         log_gates = k[..., -1]
         scores = super().scores(q, keys.to(q.dtype), at_q, at_k)
@@ -107,7 +113,13 @@ class Path(Encoding):
         strength = self.strength(x).mT[..., None]
         return torch.cat((k, w_of_heads, strength), dim=-1)
 
-    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+    def scores(
+        self,
+        q: Heads,
+        k: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Scores:
         # Products of many matrices are not rounded to 16 bits.
         with torch.autocast(q.device.type, enabled=False):
             width = q.shape[-1]

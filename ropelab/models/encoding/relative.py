@@ -138,7 +138,13 @@ class Shaw(Encoding):
         self.keys = nn.Parameter(torch.randn(rows, head_dim) * deviation)
         self.values = nn.Parameter(torch.randn(rows, head_dim) * deviation)
 
-    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+    def scores(
+        self,
+        q: Heads,
+        k: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Scores:
         q = q * q.shape[-1] ** -0.5
         content = q @ k.mT
 
@@ -147,7 +153,13 @@ class Shaw(Encoding):
         by_column = self._to_columns(by_row, distances(at_q, at_k))
         return content + relative_shift(by_column, len(at_k))
 
-    def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
+    def mix(
+        self,
+        weights: Scores,
+        v: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Heads:
         by_column = relative_unshift(weights)
         falling = distances(at_q, at_k)
         far, near = self._far_and_near(falling)
@@ -210,7 +222,13 @@ class TransformerXL(Encoding):
         waves = waves.to(self.project.weight.dtype)
         return split_heads(self.project(waves), self.heads)
 
-    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+    def scores(
+        self,
+        q: Heads,
+        k: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Scores:
         scale = q.shape[-1] ** -0.5
         q_for_content = ((q + self.u) * scale).to(k.dtype)
         content = q_for_content @ k.mT
@@ -259,7 +277,13 @@ class DebertaLayer(Encoding):
         rows = projected[distance.clamp(max=last)]
         return split_heads(rows, self.heads)
 
-    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+    def scores(
+        self,
+        q: Heads,
+        k: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Scores:
         distance = distances(at_q, at_k)
         scale = (3 * q.shape[-1]) ** -0.5
         q = q * scale

@@ -250,7 +250,13 @@ class RopeValues(Rope):
         super().__init__(plan, pairing)
         self.back = back
 
-    def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
+    def mix(
+        self,
+        weights: Scores,
+        v: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Heads:
         rotated = self.rotate_heads(v, at_k)
         output = weights @ rotated
         if self.back:
@@ -396,14 +402,26 @@ class Remapped(Encoding, ABC):
     def replacements(self, at_q: Positions, at_k: Positions) -> Iterator[Replacement]:
         """Yield the pairs with other distances, and the positions that make these."""
 
-    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+    def scores(
+        self,
+        q: Heads,
+        k: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Scores:
         scores = self._score(q, k, at_q, at_k)
         for pairs, other_q, other_k in self.replacements(at_q, at_k):
             other_scores = self._score(q, k, other_q, other_k)
             scores = torch.where(pairs, other_scores, scores)
         return scores
 
-    def _score(self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor) -> Tensor:
+    def _score(
+        self,
+        q: Tensor,
+        k: Tensor,
+        at_q: Tensor,
+        at_k: Tensor,
+    ) -> Tensor:
         rotated_q = self.rope.query(q, at_q)
         rotated_k = self.rope.key(k, at_k)
         return super().scores(rotated_q, rotated_k, at_q, at_k)

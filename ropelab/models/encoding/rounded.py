@@ -61,7 +61,13 @@ class RoundedRope(Rope):
             stored = _apply(moved, keys.store)
         return stored
 
-    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+    def scores(
+        self,
+        q: Heads,
+        k: Heads,
+        at_q: Positions,
+        at_k: Positions,
+    ) -> Scores:
         scores = super().scores(q, k, at_q, at_k)
         return round_tensor(scores, self.chain.plan.score)
 

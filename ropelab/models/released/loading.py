@@ -143,7 +143,12 @@ def checkpoint_dtype(folder: Path) -> str:
     return str(getattr(configuration(folder), "dtype", None)).removeprefix("torch.")
 
 
-def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -> Any:
+def load(
+    folder: Path,
+    device: str,
+    dtype: ModelDtype,
+    device_map: str | None,
+) -> Any:
     """Return the model in evaluation mode, without gradients.
 
     It is on a device, or spread by a map. InputError: it is no causal language model,
@@ -195,7 +200,12 @@ def _check_complete(folder: Path, info: Mapping[str, Any]) -> None:
             raise InputError(f"{folder} {problem}: {listed}{more}")
 
 
-def _check_size(transformers: Any, config: Any, folder: Path, weights: int) -> str:
+def _check_size(
+    transformers: Any,
+    config: Any,
+    folder: Path,
+    weights: int,
+) -> str:
     """Build the model without memory and compare its size with that of its files.
 
     Return the attention that it takes.

@@ -518,7 +518,13 @@ class _MaskedScores(Encoding):
         self.before = before
         self.first = first
 
-    def scores(self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor) -> Tensor:
+    def scores(
+        self,
+        q: Tensor,
+        k: Tensor,
+        at_q: Tensor,
+        at_k: Tensor,
+    ) -> Tensor:
         scores = self.encoding.scores(q, k, at_q + self.first, at_k + self.first)
         scores = scores.float()
         if self.softcap is not None:
