@@ -17,7 +17,11 @@ import numpy as np
 
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import BLOCK, Chain, blocks, half_step, octaves, span
+from ropelab.math.numerics.formats import Values
 from ropelab.runs.arrays import Bool, Float
+
+PairMask = Bool[np.ndarray, " pairs"]
+PerStretch = Float[np.ndarray, " stretches"]
 
 # Positions that share one bound.
 STRETCH = 1 << 14
@@ -48,7 +52,7 @@ class Worst:
 
 
 @np.errstate(invalid="ignore")
-def wrap_angle(error: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+def wrap_angle(error: Values) -> Values:
     """Return |error| as an angle on the circle, in [0, pi]; changes its argument."""
     whole_turns = error * (1 / (2 * math.pi))
     np.rint(whole_turns, out=whole_turns)
@@ -114,7 +118,7 @@ def first_overflow(chain: Chain, offset: int, length: int) -> int | None:
     return positions[bisect_left(positions, True, key=is_lost)]
 
 
-def _lost_pairs(chain: Chain, position: int) -> Bool[np.ndarray, " pairs"]:
+def _lost_pairs(chain: Chain, position: int) -> PairMask:
     angles = chain.angles(span(position, position + 1))
     return ~np.isfinite(angles[:, 0])
 
@@ -172,7 +176,7 @@ def _search_pairs(
     best: Worst,
     chain: Chain,
     stretch: tuple[int, int],
-    pairs: Bool[np.ndarray, " pairs"],
+    pairs: PairMask,
 ) -> Worst:
     """Return the worst of `best` and some pairs of a stretch."""
     numbers = np.flatnonzero(pairs)
@@ -224,7 +228,8 @@ def worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
     for number in np.argsort(-bounds.max(0), kind="stable"):
         start, stop = stretches[number]
         while start < stop:
-            pairs = np.flatnonzero(bounds[:, number] > best * (1 + WITHIN))
+            worth_a_visit = best * (1 + WITHIN)
+            pairs = np.flatnonzero(bounds[:, number] > worth_a_visit)
             if not pairs.size:
                 break
 
@@ -242,8 +247,8 @@ def worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
 
 def _table_error_bounds(
     chain: Chain,
-    ends: Float[np.ndarray, " stretches"],
-    largest: Float[np.ndarray, " stretches"],
+    ends: PerStretch,
+    largest: PerStretch,
 ) -> Float[np.ndarray, "pairs stretches"]:
     """Bound the error of cos and sin of each pair in stretches of positions.
 

@@ -8,7 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from ropelab.math.numerics.casts import CastPlan
-from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
+from ropelab.math.numerics.formats import (
+    FORMATS,
+    FloatFormat,
+    Values,
+    round_to,
+    spacing,
+)
 from ropelab.runs.arrays import Float
 
 _FLOAT32 = FORMATS["float32"]
@@ -24,14 +30,17 @@ ALL = slice(None)
 def octaves(start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Cut [start, stop) at the powers of two; 0 belongs to the octave of 1."""
     while start < stop:
-        end = min(stop, 1 << max(start, 1).bit_length())
+        next_power = 1 << max(start, 1).bit_length()
+        end = min(stop, next_power)
         yield start, end
         start = end
 
 
 def blocks(start: int, stop: int, size: int = BLOCK) -> Iterator[tuple[int, int]]:
     """Cut [start, stop) into pieces of at most `size`, lazily: there may be many."""
-    return ((at, min(at + size, stop)) for at in range(start, stop, size))
+    for low in range(start, stop, size):
+        high = min(low + size, stop)
+        yield low, high
 
 
 def span(start: int, stop: int) -> Positions:
@@ -115,9 +124,11 @@ class Chain:
     def _ratio(self) -> tuple[float, np.ndarray]:
         """The ratio of neighbouring unscaled frequencies, exact and as stored."""
         spectrum = self.spectrum
-        assert spectrum.base is not None and spectrum.rotary_dim is not None
+        assert spectrum.base is not None
+        assert spectrum.rotary_dim is not None
         exact = spectrum.base ** (-2 / spectrum.rotary_dim)
-        return exact, round_to(np.array(exact), self.plan.inv_freq)
+        stored = round_to(np.array(exact), self.plan.inv_freq)
+        return exact, stored
 
     @cached_property
     def _factors(self) -> Float[np.ndarray, "pairs 1"]:
@@ -144,15 +155,16 @@ class Chain:
 
     def _recurrence_bounds(self, positions: Positions) -> PerPair:
         exact, scale = self._ratio
+        scale_error = abs(scale - exact)
         angle = self.plan.angle
+
         true = positions
         slip = half_step(positions, self.plan.position, whole=True)
         slip = slip + half_step(positions + slip, angle, whole=True)
-
         trues = [true]
         slips = [slip]
         for _ in range(self.spectrum.pairs - 1):
-            slip = scale * slip + abs(scale - exact) * true
+            slip = scale * slip + scale_error * true
             true = exact * true
             slip = slip + half_step(true + slip, angle)
             trues.append(true)
@@ -183,10 +195,12 @@ class Chain:
         # cancellation.
         error = (theta - exact) * positions
         if self.plan.position.precision < 53:
-            error += theta * (stored - positions)
+            position_error = stored - positions
+            error += theta * position_error
         if self.plan.angle.precision < 53:
             product = theta * stored
-            error += round_to(product, self.plan.angle) - product
+            rounded = round_to(product, self.plan.angle)
+            error += rounded - product
         return error
 
     @np.errstate(invalid="ignore", over="ignore")
@@ -231,12 +245,7 @@ class Chain:
         return moved + half_step(largest, self.plan.angle)
 
 
-def half_step(
-    x: Float[np.ndarray, "..."],
-    fmt: FloatFormat,
-    *,
-    whole: bool = False,
-) -> Float[np.ndarray, "..."]:
+def half_step(x: Values, fmt: FloatFormat, *, whole: bool = False) -> Values:
     """Bound the error of rounding anything in [0, x].
 
     `whole`: numbers up to 2^p have none.

@@ -14,6 +14,8 @@ from ropelab.runs.errors import known
 from ropelab.runs.files import table_beside
 from ropelab.runs.spelling import read_format
 
+Values = Float[np.ndarray, "..."]
+
 _EXPONENT_FIELD = 0x7FF0_0000_0000_0000
 _FRACTION_BITS = 52
 _BIAS = 1023
@@ -91,7 +93,7 @@ def format_named(name: str) -> FloatFormat:
     return FORMATS[name]
 
 
-def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:
+def round_to(x: Values, fmt: FloatFormat) -> Values:
     """Round float64 values to the nearest value of `fmt`, ties to even, once.
 
     It is exact for subnormals, signed zeros, infinities, NaN and overflow, too. The
@@ -110,10 +112,11 @@ def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray,
     # float64 adder drop all but p bits, ties to even; clamping e from below gives the
     # subnormals. Casts of libraries from float64 to a 16-bit format go through float32
     # and round twice.
-    anchor = _binade(x, fmt)
-    anchor += ((53 - fmt.precision) << _FRACTION_BITS) + _HALF
-    rounded = np.add(x, anchor.view(np.float64), out=np.empty_like(x))
-    rounded -= anchor.view(np.float64)
+    bits = _binade(x, fmt)
+    bits += ((53 - fmt.precision) << _FRACTION_BITS) + _HALF
+    anchor = bits.view(np.float64)
+    rounded = np.add(x, anchor, out=np.empty_like(x))
+    rounded -= anchor
 
     # min and max cost less than a mask where nothing overflows; NaN fails both
     # comparisons.
@@ -126,7 +129,7 @@ def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray,
     return np.copysign(rounded, x, out=rounded)
 
 
-def spacing(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:
+def spacing(x: Values, fmt: FloatFormat) -> Values:
     """Return the unit in the last place of `fmt` at x.
 
     Around zero it is the smallest subnormal.
@@ -140,7 +143,7 @@ def spacing(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, 
     return bits.view(np.float64)
 
 
-def _binade(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Int[np.ndarray, "..."]:
+def _binade(x: Values, fmt: FloatFormat) -> Int[np.ndarray, "..."]:
     """Return the bits (int64) of 2^e for |x| in [2^e, 2^(e+1)).
 
     e is kept within the exponents of `fmt`.

@@ -24,6 +24,9 @@ MIDDLE = float(np.float32(math.pi - HIGH))
 LOW = math.pi - HIGH - MIDDLE + 1.2246467991473532e-16
 
 
+Angles = Float[np.ndarray, "..."]
+
+
 @dataclass(frozen=True)
 class Reduction:
     """A period as a sum of float32 numbers, which are taken off one after the other.
@@ -70,10 +73,7 @@ def halve_period(reduction: Reduction) -> Reduction:
     return Reduction(terms, reduction.fused)
 
 
-def reduce_angles(
-    angles: Float[np.ndarray, "..."],
-    reduction: Reduction,
-) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+def reduce_angles(angles: Angles, reduction: Reduction) -> tuple[Angles, Angles]:
     """Return what is left of float32 angles and how many periods were taken off.
 
     Both are computed as float32 code does it, and returned in float64.
@@ -95,10 +95,7 @@ def reduce_angles(
     return left.astype(np.float64), periods.astype(np.float64)
 
 
-def reduced_tables(
-    angles: Float[np.ndarray, "..."],
-    reduction: Reduction,
-) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+def reduced_tables(angles: Angles, reduction: Reduction) -> tuple[Angles, Angles]:
     """Return cos and sin of float32 angles after a reduction.
 
     An odd number of half periods changes the sign of both.
@@ -109,10 +106,7 @@ def reduced_tables(
     return sign * np.cos(left), sign * np.sin(left)
 
 
-def reduction_errors(
-    angles: Float[np.ndarray, "..."],
-    reduction: Reduction,
-) -> Float[np.ndarray, "..."]:
+def reduction_errors(angles: Angles, reduction: Reduction) -> Angles:
     """Return what a reduction loses of float32 angles, in radians."""
     stored = np.asarray(angles, dtype=np.float32).astype(np.float64)
     left, periods = reduce_angles(stored, reduction)

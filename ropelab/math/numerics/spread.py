@@ -69,9 +69,14 @@ class Spreads:
         self._variances: Variances | None = None
 
     @property
+    def last(self) -> int:
+        """The last position."""
+        return self.offset + self.length - 1
+
+    @property
     def overflows(self) -> bool:
-        last = self.offset + self.length - 1
-        angles = self.stored.angles(span(last, last + 1))
+        last_position = span(self.last, self.last + 1)
+        angles = self.stored.angles(last_position)
         return not np.isfinite(angles).all()
 
     def overall(self) -> Interval:
@@ -172,39 +177,49 @@ class Spreads:
         if self._variances is not None:
             return self._variances
 
-        positions = span(self.offset, self.offset + self.length)
-        size = _fast_size(self.length + self.farthest)
-        distances = np.arange(1, self.farthest + 1)
-        counts = self.length - distances
+        positions = span(self.offset, self.last + 1)
         theta = self._reference()
-
         total = np.zeros(self.farthest)
         for pair in np.flatnonzero(theta).tolist():
             slip = self._slip(pair, theta[pair], positions)
             squares = slip.real**2 + slip.imag**2
-            if not squares.any():
-                continue
+            if squares.any():
+                total += self._variances_of_slip(slip, squares)
 
-            means = _window_sums(slip, distances).sum(0) / counts
-            together = _correlation(slip, size, self.farthest)
-            sums = _window_sums(squares, distances).sum(0)
-            sums -= 2 * together.real
-            if self.chain.plan.table.precision < 53:
-                # |z|^2 - 1, which is 0 but for rounded tables
-                excess = 2 * slip.real + squares
-                sums += _correlation(excess, size, self.farthest).real
-
-            offset = means + together / counts
-            variance = sums / counts - np.abs(offset) ** 2
-            total += variance
-        self._variances = np.maximum(total / self.chain.spectrum.pairs, 0.0)
+        means = total / self.chain.spectrum.pairs
+        self._variances = np.maximum(means, 0.0)
         return self._variances
 
-    def _slip(self, pair: int, theta: float, positions: Positions) -> np.ndarray:
+    def _variances_of_slip(self, slip: np.ndarray, squares: np.ndarray) -> Variances:
+        """Return the variance of one pair at each distance."""
+        size = _fast_size(self.length + self.farthest)
+        distances = np.arange(1, self.farthest + 1)
+        counts = self.length - distances
+
+        together = _correlation(slip, size, self.farthest)
+        sums = _window_sums(squares, distances).sum(0)
+        sums -= 2 * together.real
+        if self.chain.plan.table.precision < 53:
+            # |z|^2 - 1, which is 0 but for rounded tables.
+            excess = 2 * slip.real + squares
+            sums += _correlation(excess, size, self.farthest).real
+
+        means = _window_sums(slip, distances).sum(0) / counts
+        offset = means + together / counts
+        return np.asarray(sums / counts - np.abs(offset) ** 2)
+
+    def _slip(
+        self,
+        pair: int,
+        theta: float,
+        positions: Positions,
+    ) -> np.ndarray:
         """Return z exp(-i m theta) - 1 at every position, to its own precision."""
-        angles = self.stored.angles(positions, slice(pair, pair + 1))[0]
+        chosen = slice(pair, pair + 1)
+        angles = self.stored.angles(positions, chosen)[0]
         error = angles - theta * positions
-        slip = -2 * np.sin(error / 2) ** 2 + 1j * np.sin(error)
+        real = -2 * np.sin(error / 2) ** 2
+        slip = real + 1j * np.sin(error)
 
         table = self.stored.plan.table
         if table.precision < 53:
@@ -222,12 +237,13 @@ class Spreads:
         """Return the frequencies that stored angles follow."""
         if not self.stored.recurrent:
             return self.stored.inv_freq
-        last = max(self.offset + self.length - 1, 1)
-        return self.stored.angles(span(last, last + 1))[:, 0] / last
+        last = max(self.last, 1)
+        angles = self.stored.angles(span(last, last + 1))[:, 0]
+        return angles / last
 
     def _is_one_place(self) -> bool:
         # Stored positions grow with the position.
-        ends = np.array([self.offset, self.offset + self.length - 1], dtype=np.float64)
+        ends = np.array([self.offset, self.last], dtype=np.float64)
         first, last = self.stored.positions(ends)
         return bool(first == last)
 
@@ -245,17 +261,19 @@ class Spreads:
 
         added = []
         for group in range(GROUPS):
-            vectors = draw(DRAWS, pairs, "random", seed=self.seed * GROUPS + group)
+            seed = self.seed * GROUPS + group
+            vectors = draw(DRAWS, pairs, "random", seed)
             share = (group + random.random()) / GROUPS
             distance = 1 + math.floor(share * self.farthest)
             distance = min(distance, self.length - 1)
             keys = self._draw_places(random, distance, DRAWN_PLACES)
-
             queries = keys + distance
+
             before = scores(self.stored, vectors, queries, keys)
             rounded = scores(self.chain, vectors, queries, keys)
-            difference = rounded.var(axis=1, ddof=1) - before.var(axis=1, ddof=1)
-            added.append(float(difference.mean()))
+            variance_before = before.var(axis=1, ddof=1)
+            variance = rounded.var(axis=1, ddof=1)
+            added.append(float((variance - variance_before).mean()))
         return mean_interval(np.array(added))
 
 
@@ -275,7 +293,8 @@ def _take_roots(variance: Interval) -> Interval:
 
 def _fast_size(least: int) -> int:
     """Return a size of quick Fourier transforms: 5 to 8 times a power of two."""
-    power = 1 << max(0, (least - 1).bit_length() - 3)
+    bits = (least - 1).bit_length()
+    power = 1 << max(0, bits - 3)
     sizes = (5 * power, 6 * power, 7 * power, 8 * power)
     return next(size for size in sizes if size >= least)
 
@@ -298,4 +317,6 @@ def _correlation(values: np.ndarray, size: int, farthest: int) -> np.ndarray:
     transform = np.fft.fft(values.astype(single), size)
     power = transform.real**2 + transform.imag**2
     # The power is real, so that half of the inverse transform says all.
-    return np.asarray(np.fft.rfft(power)[1 : farthest + 1].conj() / size)
+    inverse = np.fft.rfft(power)
+    correlation = inverse[1 : farthest + 1].conj()
+    return np.asarray(correlation / size)
