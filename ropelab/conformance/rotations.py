@@ -157,7 +157,7 @@ def expect_rest(spec: RopeSpec) -> Features:
 
 
 def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Observed:
-    """Rotate unit vectors at all positions in one call; read pairs, place and blocks."""
+    """Rotate unit vectors at all positions in one call, and observe them."""
     width = spec.head_dim
     count = len(positions)
     units = np.eye(width)

@@ -12,6 +12,8 @@ import numpy as np
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 
+Frequencies = Float[np.ndarray, " pairs"]
+
 
 def check_rotary_dim(rotary_dim: int) -> None:
     if rotary_dim < 2 or rotary_dim % 2:
@@ -54,7 +56,7 @@ class Geometry:
         return inverse_frequencies(self.rotary_dim, self.base)
 
 
-def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pairs"]:
+def inverse_frequencies(rotary_dim: int, base: float) -> Frequencies:
     """Return theta_i = base^(-2 i / rotary_dim) in radians per token.
 
     arXiv:2104.09864, eq. 15.
@@ -63,11 +65,12 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pai
     check_base(base)
     # In float64, although model code computes it in float32: that rounding is a subject
     # of study.
-    exponent = np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim
+    first_features = np.arange(0, rotary_dim, 2, dtype=np.float64)
+    exponent = first_features / rotary_dim
     return np.power(np.float64(base), -exponent)
 
 
-def wavelengths(inv_freq: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
+def wavelengths(inv_freq: Frequencies) -> Frequencies:
     """Return lambda_i = 2 pi / theta_i, tokens per rotation.
 
     It is infinite for a dropped pair.
@@ -76,9 +79,6 @@ def wavelengths(inv_freq: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pa
         return 2 * math.pi / inv_freq
 
 
-def rotations(
-    inv_freq: Float[np.ndarray, " pairs"],
-    length: float,
-) -> Float[np.ndarray, " pairs"]:
-    """Return r_i = length / lambda_i, the rotations of each pair in ``length`` tokens."""
+def rotations(inv_freq: Frequencies, length: float) -> Frequencies:
+    """Return r_i = length / lambda_i, the rotations of pairs in ``length`` tokens."""
     return inv_freq * (length / (2 * math.pi))

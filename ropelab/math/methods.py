@@ -23,7 +23,14 @@ _TABLES = table_beside(__file__)
 FREQUENCIES: tuple[str, ...] = tuple(_TABLES["frequencies"])
 ON_MODELS = _TABLES["on_models"]
 ALIASES = _TABLES["aliases"]
-TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+TRUTH = {
+    "true": True,
+    "yes": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "0": False,
+}
 # A method and its factor as people write them: yarn:4, yarn x4, yarn factor=4.
 WITH_FACTOR = re.compile(
     r"([A-Za-z]\w*?)[\s:=@/×x*-]+((?:\w+\s*=\s*)?[\d.]+(?:[\s,;]+\w+=[\w.]+)*)"

@@ -21,13 +21,19 @@ from ropelab.runs.arrays import Float, Int, Shaped
 Pairing = Literal["half", "interleaved"]
 
 # Time first, then height and width, as in the sections of Qwen2-VL.
-AXES = {1: ("position",), 2: ("height", "width"), 3: ("time", "height", "width")}
+AXES = {
+    1: ("position",),
+    2: ("height", "width"),
+    3: ("time", "height", "width"),
+}
+
+Table = Float[np.ndarray, "tokens pairs"]
 
 
 def cos_sin(
     positions: Shaped[np.ndarray, " tokens"],
     plan: RopePlan,
-) -> tuple[Float[np.ndarray, "tokens pairs"], Float[np.ndarray, "tokens pairs"]]:
+) -> tuple[Table, Table]:
     """Return cos(m theta_i) and sin(m theta_i) in float64.
 
     ``plan.attention_factor`` is left out.

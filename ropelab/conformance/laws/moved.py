@@ -209,7 +209,7 @@ def read_near_and_far(case: Case, subject: Subject) -> list[Tensor]:
 
 
 def compare_autocast(case: Case) -> Found:
-    """Compare cosines of rotary modules under autocast to bfloat16 with those without."""
+    """Compare cosines of rotary modules under autocast to bfloat16 and without."""
     subject = require_transformers(case)
     last = (subject.across or 2**12) - 1
     positions = [0, 1, last]

@@ -123,7 +123,7 @@ class Subject(ABC):
 
     @contextmanager
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
-        """Compute in a number format in the block, as far as the code can be changed."""
+        """Compute in a number format in the block, if the code can be converted."""
         module = self.code if self.convertible else nn.Module()
         is_wide = dtype == torch.float64
         with keep_tables(module):

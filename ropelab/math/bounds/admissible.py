@@ -92,7 +92,7 @@ class Walk:
     settled: tuple[float, int] = (math.inf, 1)
 
     def windows(self, start: float) -> Iterator[Window]:
-        """Yield the admissible intervals of u from ``start`` on; the last has no end."""
+        """Yield the admissible intervals of u from ``start``; the last has no end."""
         return self._join_windows(start, self.stable(), HELD)
 
     def first(self, start: float) -> Window | None:
@@ -157,7 +157,7 @@ class Walk:
         return 1
 
     def _turn(self, u: float, share: float) -> float:
-        """Return the step in u in which the sum of a share of the context moves by 1."""
+        """Return the step in u in which the sum of a share of the context moves 1."""
         slope = share * self.context * self.similarity.slope_typical(u)
         # 1e-9: a head that rotates only its first pair does not change with the base.
         return 1 / (slope + 1e-9)
@@ -196,7 +196,7 @@ class Walk:
         top: float,
         held: int,
     ) -> Iterator[tuple[float, list[Window]]]:
-        """Yield how far the walk has come, and the admissible pieces since the last time.
+        """Yield how far the walk has come, and the admissible pieces on the way.
 
         Pieces ascend. They are yielded once ``held`` positions threaten what is open.
         """

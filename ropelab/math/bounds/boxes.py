@@ -41,7 +41,9 @@ class Boxes:
         return len(self.first)
 
     def select(self, which: NDArray[np.bool_]) -> "Boxes":
-        return Boxes(self.first[which], self.low[which], self.run, self.width)
+        first = self.first[which]
+        low = self.low[which]
+        return Boxes(first, low, self.run, self.width)
 
     def halves(self, shorter: bool, stop: int) -> "Boxes":
         """Cut each in two: `shorter` runs of positions, or narrower intervals."""
@@ -74,7 +76,8 @@ def find_threatened(
     longest = (stop - first) // RUNS
     run = 1 << max(0, longest.bit_length() - 1)
     starts = np.arange(first, stop, run, dtype=np.float64)
-    boxes = Boxes(starts, np.full(len(starts), low), run, high - low)
+    lows = np.full_like(starts, low)
+    boxes = Boxes(starts, lows, run, high - low)
 
     def spread(run: float, width: float) -> float:
         return _spread(similarity, low, stop, run, width)
@@ -109,7 +112,8 @@ def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
     along = half_run * turns.max(axis=0) * (1 + grown)
 
     # A pair that may rotate by half a turn in every box counts as -1.
-    across = boxes.first.min() * turns.min(axis=0) * grown
+    least_turns = boxes.first.min() * turns.min(axis=0)
+    across = least_turns * grown
     still = along + across < 0.5
     turns = turns[:, still]
     grown = grown[still]

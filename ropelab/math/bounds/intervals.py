@@ -199,7 +199,9 @@ def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
         # Below EDGE an interval is taken as a change of sign, not as a window.
         standing = ~(failing | (width < EDGE))
         clear = standing & ~threatened
-        windows += zip(low[clear].tolist(), high[clear].tolist(), strict=True)
+        lows = low[clear].tolist()
+        highs = high[clear].tolist()
+        windows += zip(lows, highs, strict=True)
         undecided = undecided.halves(standing & threatened, lowest < 0)
     return windows
 
@@ -235,7 +237,8 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
     error = np.full(len(low), similarity.single_error)
     if exact.any():
         # reduceat needs every interval to have a position, and owners to ascend.
-        longest = np.maximum.reduceat(m, owner.searchsorted(np.arange(len(low))))
+        firsts = owner.searchsorted(np.arange(len(low)))
+        longest = np.maximum.reduceat(m, firsts)
         error[exact] = similarity.rounding_error(longest[exact])
 
     # Rounded up, as a bound on a smaller interval would prove nothing at its ends.

@@ -39,7 +39,8 @@ def critical_dimension(geometry: Geometry) -> int:
         raise InputError(
             f"the critical dimension needs more than 6 trained tokens, not {length}"
         )
-    pairs = math.ceil(d / 2 * math.log(length / (2 * math.pi), b))
+    wavelength = length / (2 * math.pi)
+    pairs = math.ceil(d / 2 * math.log(wavelength, b))
     return min(d, 2 * pairs)
 
 
@@ -54,9 +55,11 @@ def critical_base(geometry: Geometry, context: int) -> float:
         raise InputError(
             f"the critical base needs more than 6 trained tokens, not {length}"
         )
-    grown = math.log(context / (2 * math.pi)) / math.log(length / (2 * math.pi))
+    new_logarithm = math.log(context / (2 * math.pi))
+    old_logarithm = math.log(length / (2 * math.pi))
+    growth = new_logarithm / old_logarithm
     try:
-        return float(geometry.base**grown)
+        return float(geometry.base**growth)
     except OverflowError:
         return math.inf
 

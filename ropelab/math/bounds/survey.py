@@ -54,7 +54,8 @@ def block_sums(
     steps = step * np.arange(columns, dtype=np.float64)
     cos, sin, wide = _grids(starts, steps, inv_freq)
 
-    sums: Singles = np.concatenate((cos, -sin), axis=1) @ wide
+    tall = np.concatenate((cos, -sin), axis=1)
+    sums: Singles = tall @ wide
     sums += np.float32(similarity.unrotated)
     return sums
 
@@ -74,13 +75,15 @@ def block_tangents(
     steps = np.arange(columns, dtype=np.float64)
     cos, sin, wide = _grids(starts, steps, inv_freq)
 
-    sums: Singles = np.concatenate((cos, -sin), axis=1) @ wide
+    tall = np.concatenate((cos, -sin), axis=1)
+    sums: Singles = tall @ wide
     sums = sums + np.float32(similarity.unrotated)
 
     # dS/du = m sum a_i b^(-a_i) sin(m b^(-a_i)), here without its factor m, which the
     # caller knows.
     weight = (similarity.a * inv_freq).astype(np.float32)
-    slopes: Singles = np.concatenate((sin * weight, cos * weight), axis=1) @ wide
+    tall = np.concatenate((sin * weight, cos * weight), axis=1)
+    slopes: Singles = tall @ wide
     return sums, slopes
 
 
@@ -90,10 +93,12 @@ def _grids(
     inv_freq: Floats,
 ) -> tuple[Singles, Singles, Singles]:
     """Return cos and sin at the starts, and both together at the steps."""
-    left = reduce_angle(np.multiply.outer(starts, inv_freq))
-    right = reduce_angle(np.multiply.outer(steps, inv_freq))
-    wide = np.concatenate((np.cos(right), np.sin(right)), axis=1)
-    return np.cos(left), np.sin(left), wide.T
+    at_starts = reduce_angle(np.multiply.outer(starts, inv_freq))
+    at_steps = reduce_angle(np.multiply.outer(steps, inv_freq))
+    cos = np.cos(at_steps)
+    sin = np.sin(at_steps)
+    wide = np.concatenate((cos, sin), axis=1).T
+    return np.cos(at_starts), np.sin(at_starts), wide
 
 
 def first_negative(similarity: Similarity, base: float, length: int) -> int | None:
@@ -120,7 +125,7 @@ def first_negative(similarity: Similarity, base: float, length: int) -> int | No
 
 
 def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float]:
-    """Return the position below ``length`` with the smallest S, and this S in float32."""
+    """Return the position below ``length`` with the smallest S, and S in float32."""
     u = math.log(base)
     position = 0
     smallest = math.inf
@@ -140,9 +145,11 @@ def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     starts = np.arange(1, stop, RUN, dtype=np.float64)
     if len(starts) > RUNS:
         middles = starts + RUN // 2
-        sums_of_runs = _slow_sums(similarity, u, middles, count=1, step=RUN)[:, 0]
-        starts = starts[_lowest(sums_of_runs, RUNS)]
-    starts = np.minimum(starts, max(1, stop - RUN))
+        sums_of_runs = _slow_sums(similarity, u, middles, count=1, step=RUN)
+        chosen = _lowest(sums_of_runs[:, 0], RUNS)
+        starts = starts[chosen]
+    last_start = max(1, stop - RUN)
+    starts = np.minimum(starts, last_start)
 
     # The second look: strides in these runs.
     strides = RUN // STRIDE
@@ -153,13 +160,15 @@ def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     places = starts[runs] + STRIDE * numbers
 
     # The third: every position of these strides.
-    positions = (places[:, None] + np.arange(STRIDE)).ravel()
+    positions = places[:, None] + np.arange(STRIDE)
+    positions = positions.ravel()
     sums, slopes = block_tangents(similarity, u, places, STRIDE)
     sums = sums.ravel()
     slopes = slopes.ravel()
 
-    low = np.flatnonzero((sums < HIGHEST) & (positions < stop))
-    return Tangents(positions[low], sums[low], slopes[low] * positions[low])
+    is_low = (sums < HIGHEST) & (positions < stop)
+    positions = positions[is_low]
+    return Tangents(positions, sums[is_low], slopes[is_low] * positions)
 
 
 def _slow_sums(

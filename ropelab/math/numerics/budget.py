@@ -32,11 +32,9 @@ _ANGLES = CastPlan(
 )
 
 
-def _is_exact(angles: Float[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
-    return angles == round_to(angles, _FLOAT32)
-
-
+Positions = Float[np.ndarray, " n"]
 PerPair = Float[np.ndarray, "n pairs"]
+PairVectors = Float[np.ndarray, "vectors pairs"]
 
 
 @dataclass(frozen=True)
@@ -54,13 +52,17 @@ class Budget:
             return FORMATS["bfloat16"]
         return FORMATS["float32"]
 
-    def angles(self, positions: Float[np.ndarray, " n"]) -> PerPair:
+    def angles(self, positions: Positions) -> PerPair:
         """Bound the error of each angle at these positions, in radians."""
         # The chain's bound takes powers as correctly rounded and the scaling as exact.
-        bounds = Chain(self._plan, self.spectrum).error_bounds(positions).T
+        chain = Chain(self._plan, self.spectrum)
+        bounds = chain.error_bounds(positions).T
         angles = np.abs(self.spectrum.inv_freq) * positions[:, None]
-        bounds = (bounds + self._frequency_errors() * angles) * (1 + 1e-3)
-        return np.where(self.exact_pairs & _is_exact(angles), 0.0, bounds)
+        lost = self._frequency_errors() * angles
+        bounds = (bounds + lost) * (1 + 1e-3)
+
+        is_stored_exactly = angles == round_to(angles, _FLOAT32)
+        return np.where(self.exact_pairs & is_stored_exactly, 0.0, bounds)
 
     @property
     def _plan(self) -> CastPlan:
@@ -92,18 +94,19 @@ class Budget:
         is_power_of_two = np.abs(mantissas) == 0.5
         return is_first & is_power_of_two
 
-    def tables(self, positions: Float[np.ndarray, " n"]) -> PerPair:
+    def tables(self, positions: Positions) -> PerPair:
         """Bound the error of each cos and sin."""
-        computed = np.minimum(self.angles(positions), 2.0) + COSINE + UNIT
+        chords = np.minimum(self.angles(positions), 2.0)
+        computed = chords + COSINE + UNIT
         scaled = self.factor * computed
         largest = self.factor * (1 + computed)
         return scaled + spacing(largest, self.table_format) / 2
 
     def features(
         self,
-        positions: Float[np.ndarray, " n"],
-        first: Float[np.ndarray, "vectors pairs"],
-        second: Float[np.ndarray, "vectors pairs"],
+        positions: Positions,
+        first: PairVectors,
+        second: PairVectors,
     ) -> Float[np.ndarray, " n"]:
         """Bound the error of any rotated feature of these vectors.
 

@@ -16,7 +16,9 @@ from ropelab.math.numerics.chain import Chain, Positions
 from ropelab.math.numerics.formats import FloatFormat, spacing
 from ropelab.runs.arrays import Float, Int
 
-_TRIG: dict[str, tuple[Callable[[np.ndarray], np.ndarray], ...]] = {
+Wave = Callable[[np.ndarray], np.ndarray]
+
+_WAVES: dict[str, tuple[Wave, ...]] = {
     "cos": (np.cos,),
     "sin": (np.sin,),
     "pair": (np.cos, np.sin),
@@ -48,15 +50,18 @@ class PositionEncoding:
         positions: Positions,
         pairs: range,
     ) -> Float[np.ndarray, "features n"]:
-        """Return the numbers of some pairs, pair by pair, in float64 before rounding."""
+        """Return the numbers of some pairs, pair by pair, before they are rounded."""
         if self.component == "score":
             return self._scores(positions, pairs)
 
-        angles = self.chain.angles(positions, slice(pairs.start, pairs.stop))
+        chosen = slice(pairs.start, pairs.stop)
+        angles = self.chain.angles(positions, chosen)
         if self.component == "angle":
             return angles
-        waves = [trig(angles) for trig in _TRIG[self.component]]
-        return np.stack(waves, axis=1).reshape(-1, len(positions))
+
+        waves = [wave(angles) for wave in _WAVES[self.component]]
+        by_pair = np.stack(waves, axis=1)
+        return by_pair.reshape(-1, len(positions))
 
     def _scores(
         self,
@@ -66,9 +71,12 @@ class PositionEncoding:
         total = np.zeros_like(positions)
         # Pair after pair, so that no more than one row is held.
         for pair in pairs:
-            angles = self.chain.angles(positions, slice(pair, pair + 1))[0]
+            chosen = slice(pair, pair + 1)
+            angles = self.chain.angles(positions, chosen)[0]
             total = total + np.cos(angles)
-        return (total / len(pairs))[None]
+
+        mean = total / len(pairs)
+        return mean[None]
 
     @property
     def per_pair(self) -> int:
@@ -77,7 +85,7 @@ class PositionEncoding:
             return 0
         if self.component == "angle":
             return 1
-        return len(_TRIG[self.component])
+        return len(_WAVES[self.component])
 
     @property
     def single(self) -> bool:

@@ -36,9 +36,13 @@ BLOCK = 32
 COUNT = 512
 # By number: the sets of keys that may share a scale, the usual one first.
 SHARED: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("fp8_e4m3", "fp8_e5m2"), ("tensor", "head", "block")),
-    **dict.fromkeys(("int8", "int4", "int3"), ("token", "channel", "group")),
-    **dict.fromkeys(("q8_0", "q4_0"), ("block",)),
+    "fp8_e4m3": ("tensor", "head", "block"),
+    "fp8_e5m2": ("tensor", "head", "block"),
+    "int8": ("token", "channel", "group"),
+    "int4": ("token", "channel", "group"),
+    "int3": ("token", "channel", "group"),
+    "q8_0": ("block",),
+    "q4_0": ("block",),
 }
 # The formats of numbers of 8 bits.
 SATURATING = {
@@ -47,7 +51,12 @@ SATURATING = {
 }
 # The axes of [head, tokens, features] in such a set; blocks are features on an axis of
 # their own.
-AXES = {"tensor": (-3, -2, -1), "head": (-2, -1), "channel": (-2,), "token": (-1,)}
+AXES = {
+    "tensor": (-3, -2, -1),
+    "head": (-2, -1),
+    "channel": (-2,),
+    "token": (-1,),
+}
 # Times and tokens of K-shifts.
 MOVED = re.compile(r"moved=([1-9]\d{0,3})x([1-9]\d{0,5})")
 
@@ -329,9 +338,12 @@ def key_errors(
     error = read - exact
 
     # Queries of random directions: their own rotation changes nothing.
-    score = (query * error).sum((1, 2)) / np.sqrt(2 * pairs)
+    products = (query * error).sum((1, 2))
+    score = products / np.sqrt(2 * pairs)
     squared = mean_interval(score**2)
-    by_pair = np.sqrt((error**2).mean((0, 1)))
+
+    squares = (error**2).mean((0, 1))
+    by_pair = np.sqrt(squares)
     return KeyErrors(
         by_pair,
         score=float(np.sqrt(squared.value)),

@@ -121,7 +121,9 @@ def count_equal_neighbours(
         both = np.stack((np.cos(angles), np.sin(angles)))
         for fmt in doubtful:
             stored = round_to(both, fmt)
-            equal = (stored[:, 1:] == stored[:, :-1]).all(0)
+            here = stored[:, :-1]
+            there = stored[:, 1:]
+            equal = (here == there).all(0)
             counts[fmt] += int(equal.sum())
     return [counts[fmt] for fmt in formats]
 
@@ -158,8 +160,10 @@ def first_resolved_distance(
     begin = offset
     value = math.nan
     for low, high in blocks(offset, offset + length, BLOCK):
-        stored = round_to(wave(theta * span(low, high)), fmt)
-        changes = low + np.flatnonzero(np.diff(stored, prepend=value) != 0)
+        angles = theta * span(low, high)
+        stored = round_to(wave(angles), fmt)
+        is_change = np.diff(stored, prepend=value) != 0
+        changes = low + np.flatnonzero(is_change)
         begins = np.concatenate(([begin], changes))
         ends = np.concatenate((changes, [high]))
         longest = max(longest, int((ends - begins).max()))

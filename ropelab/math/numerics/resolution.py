@@ -190,10 +190,12 @@ class _Counter:
         """Count the positions that collide with the next; `number`: before rounding."""
         encoding = self.encoding
         if encoding.single and (self.rising or self.falling):
-            self.rising &= bool((number[1:] >= number[:-1]).all())
-            self.falling &= bool((number[1:] <= number[:-1]).all())
+            here = number[:-1]
+            there = number[1:]
+            self.rising &= bool((there >= here).all())
+            self.falling &= bool((there <= here).all())
 
-        equal = (keys[:, 1:] == keys[:, :-1]).all(0)
+        equal = _equals_next(keys)
         if not equal.any():
             return
 
@@ -214,8 +216,8 @@ class _Counter:
             size = max(BLOCK // needed.size, 1)
             pairs = rest[:size]
             rest = rest[size:]
-            keys = keys_of(encoding.values(positions[needed], pairs), self.fmt)
-            equals_next = (keys[:, 1:] == keys[:, :-1]).all(0)
+            values = encoding.values(positions[needed], pairs)
+            equals_next = _equals_next(keys_of(values, self.fmt))
 
             # The column of each doubtful position among those needed.
             columns = marked.cumsum()[doubtful] - 1
@@ -235,7 +237,7 @@ class _Counter:
         share: int,
         shares: int,
     ) -> None:
-        """Keep the hashes of a share of the positions, and where needed the positions."""
+        """Keep the hashes of a share of the positions, and the positions if needed."""
         packs = self.encoding.packs(self.fmt)
         if packs and len(keys) == 2:
             keys = _pack_two(keys)
@@ -279,9 +281,17 @@ def _pack_two(keys: Keys) -> Keys:
     return ((first << 32) | second)[None]
 
 
+def _equals_next(keys: Keys) -> Bool[np.ndarray, " n-1"]:
+    """Return True at every column that equals the next one."""
+    here = keys[:, :-1]
+    there = keys[:, 1:]
+    return np.asarray((here == there).all(0))
+
+
 def _starts_of_runs(values: Integers) -> Bool[np.ndarray, " n"]:
     """Return True at every value that differs from the one before it."""
-    return np.append(True, values[1:] != values[:-1])
+    differs = values[1:] != values[:-1]
+    return np.append(True, differs)
 
 
 def proves_distinct(
@@ -302,7 +312,8 @@ def proves_distinct(
     last = offset + length - 1
     pairs = slice(encoding.pairs.start, encoding.pairs.stop)
     theta = chain.inv_freq[pairs]
-    errors = chain.rounding_bounds(np.array([last], dtype=np.float64))[pairs, 0]
+    bounds = chain.rounding_bounds(np.array([last], dtype=np.float64))
+    errors = bounds[pairs, 0]
 
     # Numbers up to 1 that round to the same value are at most one spacing below 1
     # apart, so a cell is a square of that side, and its diagonal the longest chord.
@@ -314,12 +325,13 @@ def proves_distinct(
     near = (diagonal + 2 * errors + own).tolist()
 
     for start, stop in blocks(1, length):
-        left = span(start, stop)
+        distances = span(start, stop)
         for frequency, bound in zip(theta, near, strict=True):
-            left = left[wrap_angle(left * frequency) <= bound]
-            if not left.size:
+            angles = wrap_angle(distances * frequency)
+            distances = distances[angles <= bound]
+            if not distances.size:
                 break
-        if left.size:
+        if distances.size:
             return False
     return True
 
@@ -329,9 +341,9 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     fmt = chain.plan.angle
     last = offset + length - 1
     inv_freq = chain.inv_freq
-    if chain.recurrent or chain.plan.position.precision < 53 or fmt.precision > COARSE:
+    if chain.recurrent or chain.plan.position.precision < 53:
         return None
-    if not np.isfinite(inv_freq).all():
+    if fmt.precision > COARSE or not np.isfinite(inv_freq).all():
         return None
 
     midway = midway_values(fmt)
@@ -349,7 +361,8 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
         # The quotient may be off by a rounding, so the positions beside it are tried
         # too.
         near = np.floor(midway[low:high] / inv_freq[pair])
-        places = np.unique(np.concatenate(([offset], near - 1, near, near + 1)))
+        candidates = np.concatenate(([offset], near - 1, near, near + 1))
+        places = np.unique(candidates)
         places = places[(places >= offset) & (places < last)]
 
         # Compared by their bits, for nan equals nan there.
@@ -361,7 +374,7 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
 
 
 def midway_values(fmt: FloatFormat) -> Positions:
-    """Return the midpoints of neighbouring values of a coarse format, ascending from 0."""
+    """Return the midpoints of neighbouring values of a coarse format from 0 on."""
     step = 2.0 ** (1 - fmt.precision)
     count = 2 ** (fmt.precision - 1)
     fractions = np.arange(count) * step + step / 2
@@ -386,8 +399,8 @@ def distinct_among(
 ) -> int:
     """Count the distinct stored encodings of a few positions, by sorting them."""
     keys = keys_of(encoding.values(positions, encoding.pairs), fmt)
-    ordered = keys[:, np.lexsort(keys)]
-    differs = (ordered[:, 1:] != ordered[:, :-1]).any(0)
+    order = np.lexsort(keys)
+    differs = ~_equals_next(keys[:, order])
     return 1 + int(differs.sum())
 
 
@@ -432,8 +445,9 @@ def count_equal_hashes(
         rest = rest[len(lead) :]
         parts = []
         for low, high in blocks(0, hashes.size, BLOCK // len(pairs)):
-            keys = keys_of(encoding.values(positions[low:high], pairs), fmt)
-            parts.append(mix_bits(keys, hashes[low:high]))
+            values = encoding.values(positions[low:high], pairs)
+            mixed = mix_bits(keys_of(values, fmt), hashes[low:high])
+            parts.append(mixed)
         hashes = np.concatenate(parts)
 
     if not hashes.size:

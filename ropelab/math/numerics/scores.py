@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 Alignment = Literal["random", "aligned"]
 Vectors = Literal["aligned at 0", "aligned", "random", "largest"]
 Features = tuple[np.ndarray, np.ndarray]
+Rotated = Float[np.ndarray, "draws pairs n"]
 Scores = Float[np.ndarray, "draws distances"]
+Frequencies = Float[np.ndarray, " pairs"]
+Distances = Float[np.ndarray, " distances"]
 
 
 def sample_positions(offset: int, length: int, samples: int) -> Positions:
@@ -48,7 +51,7 @@ def earlier_keys(queries: Positions, offset: int, seed: int) -> Positions:
 
 
 class Draws(NamedTuple):
-    """Unrotated queries and keys: features (x1, x2) of every pair, [draws, pairs, 1]."""
+    """Unrotated queries and keys: features x1, x2 of pairs, [draws, pairs, 1]."""
 
     query: Features
     key: Features
@@ -56,7 +59,8 @@ class Draws(NamedTuple):
 
 def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
     """Return `count` random queries and keys."""
-    features = np.random.default_rng(seed).standard_normal((4, count, pairs, 1))
+    random = np.random.default_rng(seed)
+    features = random.standard_normal((4, count, pairs, 1))
     a, b, c, d = round_to(features, FORMATS["bfloat16"])
     if alignment == "aligned":
         return Draws(query=(a, b), key=(a, b))
@@ -86,7 +90,7 @@ def _rotate(
     chain: Chain,
     features: Features,
     positions: Positions,
-) -> tuple[Float[np.ndarray, "draws pairs n"], Float[np.ndarray, "draws pairs n"]]:
+) -> tuple[Rotated, Rotated]:
     cos, sin = chain.table(positions)
     first, second = features
     inner = chain.plan.rotation
@@ -119,16 +123,18 @@ def shift_errors(
     queries = keys + deltas
 
     rows = scores(chain, draws, queries.ravel(), keys.ravel())
-    table = rows.reshape(rows.shape[0], *keys.shape)
+    count = rows.shape[0]
+    table = rows.reshape(count, *keys.shape)
     by_shift = table.swapaxes(0, 1)
-    return by_shift[1:] - by_shift[:1]
+    unshifted = by_shift[:1]
+    return by_shift[1:] - unshifted
 
 
 def score_steps(
     spectrum: Spectrum,
     draws: Draws,
     deltas: Positions,
-) -> tuple[Float[np.ndarray, "draws n"], Float[np.ndarray, "draws n"]]:
+) -> tuple[Scores, Scores]:
     """Return the exact scores at distance delta and at delta + 1."""
     exact = Chain(CastPlan(), spectrum)
     zero = np.zeros_like(deltas)
@@ -145,9 +151,9 @@ def rms_error(rounded: Scores, exact: Scores) -> float:
 
 
 def score_margins(
-    inv_freq: Float[np.ndarray, " pairs"],
+    inv_freq: Frequencies,
     formats: Sequence[FloatFormat],
-    distances: Float[np.ndarray, " distances"],
+    distances: Distances,
     count: int,
     seed: int,
 ) -> "pd.DataFrame":
@@ -175,7 +181,8 @@ def score_margins(
     for margin in margins:
         after = margin.scores + margin.steps
         for fmt in formats:
-            rounding = float(spacing(np.array(margin.scale), fmt)) / 2
+            scale = np.array(margin.scale)
+            rounding = float(spacing(scale, fmt)) / 2
             ratio = margin.step / rounding
             equal = round_to(margin.scores, fmt) == round_to(after, fmt)
             stays = float(equal.mean())
@@ -209,8 +216,8 @@ class _Margin(NamedTuple):
 
 def _drawn_margin(
     vectors: Vectors,
-    inv_freq: Float[np.ndarray, " pairs"],
-    distances: Float[np.ndarray, " distances"],
+    inv_freq: Frequencies,
+    distances: Distances,
     count: int,
     seed: int,
 ) -> _Margin:
@@ -225,7 +232,7 @@ def _drawn_margin(
     return _Margin(vectors, step, scale, rows, steps)
 
 
-def _largest_margin(inv_freq: Float[np.ndarray, " pairs"]) -> _Margin:
+def _largest_margin(inv_freq: Frequencies) -> _Margin:
     # The two vectors whose score changes most have scores of -step/2 and step/2.
     step = largest_step(inv_freq)
     steps = np.full((1, 1), step)
@@ -234,9 +241,9 @@ def _largest_margin(inv_freq: Float[np.ndarray, " pairs"]) -> _Margin:
 
 
 def score_and_step(
-    inv_freq: Float[np.ndarray, " pairs"],
+    inv_freq: Frequencies,
     draws: Draws,
-    distances: Float[np.ndarray, " distances"],
+    distances: Distances,
 ) -> tuple[Scores, Scores]:
     """Return exact scores at some distances, and their changes one token further."""
     q1, q2 = draws.query
@@ -256,7 +263,7 @@ def score_and_step(
     return score, changes.sum(1) / width
 
 
-def typical_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:
+def typical_step(inv_freq: Frequencies) -> float:
     """Return the root mean square change of a score over one token, for random vectors.
 
     Exact, and the same from every distance to the next: dot and cross products have
@@ -268,14 +275,14 @@ def typical_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:
 
 
 def aligned_step_and_score(
-    inv_freq: Float[np.ndarray, " pairs"], distances: Float[np.ndarray, " distances"]
+    inv_freq: Frequencies,
+    distances: Distances,
 ) -> tuple[float, float]:
-    """Return the root mean squares of the change over one token, and of the score, where
-    the key is the query.
+    """Return the root mean squares of a change over one token, and of the score.
 
-    Exact, for standard normal vectors: the squared length of a pair has mean 2 and
-    variance 4, so that the mean square of a sum of them, weighted by w, is
-    4 sum(w^2) + 4 sum(w)^2.
+    The key is the query. Exact, for standard normal vectors: the squared length of a
+    pair has mean 2 and variance 4, so that the mean square of a sum of them, weighted
+    by w, is 4 sum(w^2) + 4 sum(w)^2.
     """
     theta = inv_freq[:, None]
     angles = theta * distances
@@ -290,7 +297,7 @@ def aligned_step_and_score(
     return step, score
 
 
-def largest_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:
+def largest_step(inv_freq: Frequencies) -> float:
     """Return the largest change over one token, for two vectors of length sqrt(d)."""
     chords = np.abs(2 * np.sin(inv_freq / 2))
     width = math.sqrt(2 * len(inv_freq))

@@ -22,6 +22,8 @@ from ropelab.math.scaling.plan import RopePlan, Scaling, Stretching, method
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 
+PerPair = Float[np.ndarray, " pairs"]
+
 
 @method("unscaled", "Su et al. 2021, arXiv:2104.09864")
 class Unscaled(Scaling):
@@ -111,12 +113,13 @@ def ntk_base(geometry: Geometry, factor: float) -> float:
 
 
 def blend(
-    inv_freq: Float[np.ndarray, " pairs"],
-    kept: Float[np.ndarray, " pairs"],
+    inv_freq: PerPair,
+    kept: PerPair,
     stretch: float,
-) -> Float[np.ndarray, " pairs"]:
+) -> PerPair:
     """Return kept * theta + (1 - kept) * theta / stretch."""
-    return kept * inv_freq + (1 - kept) * inv_freq / stretch
+    divided = (1 - kept) * inv_freq / stretch
+    return kept * inv_freq + divided
 
 
 def pair_with_rotations(geometry: Geometry, r: float) -> float:
@@ -136,7 +139,7 @@ def magnitude(factor: float, mscale: float = 1.0) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class _RotationsRamp(Stretching):
-    """theta' = (1 - g) theta/factor + g theta, g = (r - slow)/(fast - slow) in [0, 1]."""
+    """theta' = (1 - g) theta/factor + g theta; g = (r - slow)/(fast - slow) in 0..1."""
 
     # The parameters that hold slow and fast, in rotations within the trained length.
     ends: ClassVar[tuple[str, str]]
@@ -233,7 +236,7 @@ class _CodedRamp(Scaling):
             return low, high
         return math.floor(low), math.ceil(high)
 
-    def ramp(self, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
+    def ramp(self, geometry: Geometry) -> PerPair:
         """Return 0 for pairs up to the ramp, 1 for those behind it."""
         low, high = self.ramp_range(geometry)
         width = high - low
@@ -278,7 +281,7 @@ class Yarn(_CodedRamp, Stretching):
 
     @property
     def softmax_factor(self) -> float | None:
-        """(0.1 mscale_all_dim ln f + 1)^2 where DeepSeek's code applies it, else None."""
+        """(0.1 mscale_all_dim ln f + 1)^2 where DeepSeek's code has it, else None."""
         # DeepSeek's model code multiplies whole scores by the square of the denominator
         # above.
         if not self.mscale_all_dim:
