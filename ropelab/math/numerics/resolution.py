@@ -361,8 +361,8 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
         # The quotient may be off by a rounding, so the positions beside it are tried
         # too.
         near = np.floor(midway[low:high] / inv_freq[pair])
-        candidates = np.concatenate(([offset], near - 1, near, near + 1))
-        places = np.unique(candidates)
+        beside = np.concatenate(([offset], near - 1, near, near + 1))
+        places = np.unique(beside)
         places = places[(places >= offset) & (places < last)]
 
         # Compared by their bits, for nan equals nan there.
