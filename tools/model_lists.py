@@ -92,7 +92,7 @@ def mlx(files: Files) -> set[str]:
     found: set[str] = set()
     for name, text in files:
         if "mlx_lm/models/" in name and re.search(
-            r"^class Model\b", text, re.MULTILINE
+            r"^(class|from .* import) Model\b", text, re.MULTILINE
         ):
             found.add(Path(name).stem)
         if name.endswith("mlx_lm/utils.py"):

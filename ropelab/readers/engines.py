@@ -1,12 +1,10 @@
-"""ExLlamaV3, TensorRT-LLM, TGI and MLX-LM: each reads config.json itself, for one layer
-type.
+"""ExLlamaV3, TensorRT-LLM and TGI: each reads config.json itself, for one layer type.
 
 Read from exllamav3/util/rope.py, model/config.py and architecture/*.py of exllamav3
 1.6.5; from RopeParams.from_config in
 tensorrt_llm/_torch/attention_backend/interface.py, in a copy of 2026 whose release is
 not known; from server/text_generation_server/layers/rotary.py of
-text-generation-inference db931fc (2026-01-08); from mlx_lm/models/rope_utils.py and the
-model files of mlx-lm 0.32.2.
+text-generation-inference db931fc (2026-01-08).
 """
 
 from collections.abc import Mapping
@@ -207,97 +205,3 @@ def tgi_longrope(settings: Settings) -> Made:
 
 
 Tgi.methods = reader.methods_of("tgi")
-
-
-FILES = table("mlx")
-
-
-class Mlx(Reader):
-    """MLX-LM: the model file decides which keys exist."""
-
-    unknown = "unsupported rope type '{}'"
-    types = FILES
-    other = "the model file for '{}' was not read"
-    lengths = (MAXIMUM,)  # only dynamic and longrope need it
-    allows_usual = False
-
-    def settings(self, trace: Trace) -> dict[str, Settings]:
-        file = FILES[trace.model_type]
-        base = trace.get(source := file.get("base_key", "rope_theta"))
-        block, where = trace.block("rope_scaling"), "rope_scaling"
-        if file.get("reads_parameters") and (
-            parameters := trace.block("rope_parameters")
-        ):
-            if base is None:
-                source = "rope_parameters.rope_theta"
-                base = trace.get(source)
-            if block is None:
-                block, where = parameters, "rope_parameters"
-        if base is None:
-            if file.get("insists"):
-                raise RefusedError(
-                    "rope_theta is missing, and the model file has no default"
-                )
-            base, source = (
-                file.get("base", 10000.0),
-                f"default of MLX-LM's {trace.model_type}.py",
-            )
-        settings = Settings(trace, {} if file.get("unscaled") else block, where)
-        if settings.get(ORIGINAL) is None:
-            settings.values.pop(ORIGINAL, None)  # null counts as missing
-        settings.put("rope_theta", base, source)
-        return {"all": settings}
-
-    def longest(self, trace: Trace) -> int:
-        bare = trace.model_type == "phi3" and trace.get(MAXIMUM) is None
-        return 131072 if bare else super().longest(trace)
-
-    def head_dim(self, trace: Trace) -> int:
-        return reader.head_dim_of(
-            trace, () if FILES[trace.model_type].get("headless") else None
-        )
-
-    def kind(self, settings: Settings) -> Any:
-        if settings.get("type"):
-            settings.mark("rope_type", "overridden", "type wins in MLX-LM")
-        return super().kind(settings)
-
-    def method(self, settings: Settings) -> Made:
-        if settings.trace.model_type != "phi3":
-            return super().method(settings)
-        # phi3.py has rules of its own: only `type`, only longrope and linear.
-        if len(settings.values) == 1:  # the base
-            return reader.unscaled(settings)
-        settings.needs("long_factor", "type")
-        if settings.read("type") == "linear":
-            return self.methods["linear"].made(settings)
-        if settings.get("type") not in ("longrope", "su"):
-            return reader.unscaled(settings)
-        # Its original length is at top level.
-        return long_table(settings, whole(settings.trace.get(ORIGINAL, 4096), ORIGINAL))
-
-    def width(self, settings: Settings, head_dim: int) -> int:
-        trace, reads = settings.trace, FILES[settings.trace.model_type].get("share")
-        share = trace.get("partial_rotary_factor", 1.0) if reads else 1.0
-        return reader.width_of(head_dim, number(share, "share"))
-
-    def pairing(self, trace: Trace) -> Any:
-        return "interleaved" if FILES[trace.model_type].get("interleaved") else "half"
-
-
-@reader.scaling_type("mlx-lm", "dynamic")
-def mlx_dynamic(settings: Settings) -> Made:
-    # The one method that insists on a maximum.
-    if not settings.trace.has(MAXIMUM):
-        raise RefusedError(f"dynamic without {MAXIMUM}")
-    return reader.dynamic(settings)
-
-
-@reader.scaling_type("mlx-lm", "longrope")
-def long_table(settings: Settings, trained: int | None = None) -> Made:
-    made = reader.one_table(settings, "long_factor", trained or settings.original())
-    settings.mark("short_factor", "ignored", "always the long table")
-    return made
-
-
-Mlx.methods = reader.methods_of("unscaled") | reader.methods_of("mlx-lm")

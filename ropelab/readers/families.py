@@ -71,6 +71,8 @@ class Family:
     base_keys: tuple[str, ...] = ("rope_theta",)
     fixed_base: float | None = None  # a server's model file takes no other
     unscaled: bool = False  # a server's model file passes no scaling on
+    # The keys of a block that vLLM's model file hands on, as YaRN; all if empty.
+    handed_on: tuple[str, ...] = ()
     partial_keys: tuple[str, ...] = ("partial_rotary_factor",)
     width_key: str = ""
     # What llama.cpp's converter writes in any case, and scaling types for which it was

@@ -328,6 +328,21 @@ def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     return width
 
 
+def widen_full_attention(
+    trace: Trace, specs: dict[str, RopeSpec]
+) -> dict[str, RopeSpec]:
+    """Return the specs with Gemma 4's larger heads in the layers of full attention."""
+    usual = trace.family.global_head_dim
+    if usual is None or "full_attention" not in specs:
+        return specs
+
+    head_dim = whole(trace.get("global_head_dim", usual), "global_head_dim")
+    full = specs["full_attention"]
+    width = width_of(head_dim, full.rotary_dim / full.head_dim)
+    wider = replace(full, head_dim=head_dim, rotary_dim=width).checked()
+    return {**specs, "full_attention": wider}
+
+
 def share_of(trace: Trace, head_dim: int) -> float | None:
     """Return the rotated share of families that give the rotated width itself."""
     key = trace.family.width_key

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-from ropelab.readers import families
+from ropelab.readers import families, mlx
 from ropelab.readers.families import RELEASE, RELEASES, table
 from ropelab.readers.reader import head_dim_of
 from ropelab.readers.served import CLASS_OF, LISTS, SERVED, find_served
@@ -344,7 +344,8 @@ def refuse_unread_class(
         raise NotModelledError(missing)
     if trace.served.unread:
         raise NotModelledError(trace.served.unread)
-    if not family.name:
+    # Each of these model files was read for itself, whatever its type.
+    if not family.name or (runtime.name == "mlx-lm" and trace.model_type in mlx.ROWS):
         return
     if not described(runtime, trace):
         raise NotModelledError(f"the class of '{name}' was not read")

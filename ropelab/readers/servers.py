@@ -118,6 +118,7 @@ class Vllm(Server):
             settings.put_first(
                 ORIGINAL, (ORIGINAL, f"rope_scaling.{ORIGINAL}", MAXIMUM), None, ""
             )
+        hand_on(settings)
         return super().spec(settings)
 
     def claimed(self, settings: Settings) -> tuple[int, int]:
@@ -133,6 +134,20 @@ class Vllm(Server):
         if kind in UNMULTIPLIED or factor is None or "gemma3" in trace.model_type:
             return length, 0
         return int(length * number(factor, "factor")), length
+
+
+def hand_on(settings: Settings) -> None:
+    """Drop the keys that a model file of vLLM does not hand on (gpt-oss)."""
+    handed_on = settings.trace.family.handed_on
+    if not handed_on:
+        return
+
+    settings.needs(*(name for name in handed_on if name != "truncate"))
+    for name in settings.values.keys() - {*handed_on, "rope_theta"}:
+        if name != "rope_type":
+            settings.mark(name, "ignored", "its model file does not hand it on")
+        del settings.values[name]
+    settings.values["rope_type"] = "yarn"
 
 
 class Sglang(Server):

@@ -74,17 +74,7 @@ class Transformers5(Transformers):
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         check_values(trace)
-        specs = super().read(trace)
-        wide = trace.family.global_head_dim
-        if wide is None or "full_attention" not in specs:
-            return specs
-
-        # Gemma 4: heads of another size in the layers of full attention.
-        head_dim = whole(trace.get("global_head_dim", wide), "global_head_dim")
-        full = specs["full_attention"]
-        width = reader.width_of(head_dim, full.rotary_dim / full.head_dim)
-        wider = replace(full, head_dim=head_dim, rotary_dim=width).checked()
-        return {**specs, "full_attention": wider}
+        return reader.widen_full_attention(trace, super().read(trace))
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         name = "rope_parameters"

@@ -442,7 +442,7 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         "LongcatFlashNgramForCausalLM",
         LATENT,
         (1e5, 64, 64),
-        {"vllm"},
+        {"vllm", "mlx-lm"},
     ),
     (
         "llada2_moe",
@@ -451,7 +451,7 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         (1e6, 64, 128),
         {"sglang"},
     ),
-    ("youtu_llm", "YoutuForCausalLM", LATENT, (1e5, 64, 64), {"llama.cpp"}),
+    ("youtu_llm", "YoutuForCausalLM", LATENT, (1e5, 64, 64), {"llama.cpp", "mlx-lm"}),
     (
         *("sarvam_mla", "SarvamMLAForCausalLM"),
         {**LATENT, "rope_scaling": DEEPSEEK | {"type": "deepseek_yarn"}},
@@ -459,7 +459,7 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
     ),
     (
         *("iquestcoder", "IQuestCoderForCausalLM", WIDE, (1e6, 128, 128)),
-        {"transformers-5", "vllm", "sglang", "llama.cpp"},
+        {"transformers-5", "mlx-lm", "vllm", "sglang", "llama.cpp"},
     ),
     (
         "telechat",
@@ -494,7 +494,7 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
     (
         *("openelm", "OpenELMForCausalLM"),
         {"head_dim": 64, "rope_freq_constant": 2e4, "max_context_length": 2048},
-        *((2e4, 64, 64), {"llama.cpp"}),
+        *((2e4, 64, 64), {"llama.cpp", "mlx-lm"}),
     ),
     (
         *(
@@ -532,7 +532,15 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
     (
         *("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", WIDE, (1e6, 128, 128)),
         OLD - {"transformers-4.48"}
-        | {"transformers-5", "vllm", "sglang", "llama.cpp", "tensorrt-llm", "tgi"},
+        | {
+            "transformers-5",
+            "vllm",
+            "sglang",
+            "llama.cpp",
+            "tensorrt-llm",
+            "tgi",
+            "mlx-lm",
+        },
     ),
     (
         "",

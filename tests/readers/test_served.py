@@ -111,3 +111,76 @@ def test_the_file_of_an_architecture() -> None:
     assert find_file("vllm", part) == ("LlamaForCausalLM", "llama")
     assert find_file("vllm", {"model_type": "qwen3"}) == ("Qwen3ForCausalLM", "qwen3")
     assert find_file("vllm", {"model_type": "odd"}) == ("", "")
+
+
+YARN = {
+    "rope_type": "yarn",
+    "factor": 32.0,
+    "original_max_position_embeddings": 4096,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "truncate": False,
+}
+
+
+@pytest.mark.parametrize(
+    "extra", [{"attention_factor": 1.0}, {"mscale": 1.0, "mscale_all_dim": 1.0}]
+)
+def test_vllms_gpt_oss_hands_no_factor_on_cos_and_sin_on(extra: dict[str, Any]) -> None:
+    block = {**YARN, **extra}
+    name = "GptOssForCausalLM"
+    keys = {"head_dim": 64, "rope_scaling": block}
+    factors = {
+        runtime: read(runtime, "gpt_oss", name, **keys).layers["all"].attention_factor
+        for runtime in ("transformers-5", "vllm")
+    }
+    assert factors["transformers-5"] == 1.0
+    assert factors["vllm"] == pytest.approx(1.3465735902799727)
+
+
+def test_vllms_gpt_oss_stops_without_a_key_that_it_hands_on() -> None:
+    block = {key: value for key, value in YARN.items() if key != "beta_fast"}
+    reading = read("vllm", "gpt_oss", "GptOssForCausalLM", rope_scaling=block)
+    assert reading.outcome == "refused"
+    assert "beta_fast" in reading.problem
+
+
+LINEAR = {"type": "linear", "rope_type": "linear", "factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "wanted"),
+    [
+        ("lfm2", "Lfm2ForCausalLM", (128, 5e5)),
+        ("lfm2_moe", "Lfm2MoeForCausalLM", (128, 5e5)),
+        ("hrm_text", "HrmTextForCausalLM", (128, 5e5)),
+        ("qwen2", "Qwen2ForSequenceClassification", (128, 5e5)),
+        ("llama", "LlamaForSequenceClassification", (128, 5e5)),
+        ("internlm2", "InternLM2ForCausalLM", (128, 5e5)),
+        ("granitemoehybrid", "GraniteMoeHybridForCausalLM", (128, 5e5)),
+        ("qwen3_next", "Qwen3NextForCausalLM", (32, 5e5)),
+    ],
+)
+def test_files_of_sglang_that_follow_the_usual_rule(
+    kind: str, name: str, wanted: tuple[int, float]
+) -> None:
+    sizes = {"head_dim": 128, "position_embedding_type": "rope"}
+    reading = read("sglang", kind, name, rope_scaling=LINEAR, **sizes)
+    spec = reading.layers["all"]
+    assert (spec.rotary_dim, spec.base) == wanted
+    assert spec.method == "pi(factor=4)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("granitemoehybrid", "GraniteMoeHybridForCausalLM"),
+        ("qwen3_next", "Qwen3NextForCausalLM"),
+    ],
+)
+def test_a_configuration_class_of_sglangs_own_passes_over_rope_parameters(
+    kind: str, name: str
+) -> None:
+    block = {"rope_type": "default", "rope_theta": 1e6}
+    reading = read("sglang", kind, name, rope_theta=None, rope_parameters=block)
+    assert reading.outcome == "not modelled"

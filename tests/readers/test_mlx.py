@@ -1,0 +1,83 @@
+"""The rows of MLX-LM's model files, against what these files built.
+
+oracles/observe_mlx_files.py asked them: mlx-lm 0.32.2, twenty configurations each.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ropelab.readers import registry
+from ropelab.readers.mlx import ROWS
+
+HERE = Path(__file__).parent
+BUILT: dict[str, dict[str, list]] = json.loads((HERE / "mlx.json").read_text())
+ASKED: dict[str, dict[str, Any]] = json.loads(
+    (HERE / "oracles" / "mlx_files.json").read_text()
+)
+# Its blocks of layers were not written for the oracle.
+NOT_BUILT = {"nemotron-nas"}
+# Files of which a reader says that it does not compute them.
+NOT_MODELLED = {
+    ("bailing_moe_linear", "larger head"),
+    ("qwen2_5_vl", "larger head"),
+    ("qwen2_vl", "larger head"),
+}
+LAYERS = ["sliding_attention", "full_attention"] * 3
+
+
+def read(kind: str, keys: dict[str, Any]) -> registry.Reading:
+    config = {"model_type": kind, "layer_types": LAYERS, "v_head_dim": 64, **keys}
+    return registry.read(registry.RUNTIMES["mlx-lm"], config)
+
+
+@pytest.mark.parametrize("kind", sorted(ROWS.keys() - NOT_BUILT))
+def test_a_row_says_what_the_model_file_builds(kind: str) -> None:
+    assert BUILT[kind]
+    for name, rotations in BUILT[kind].items():
+        if (kind, name) in NOT_MODELLED:
+            continue
+        reading = read(kind, ASKED[name])
+        assert reading.layers, f"{name}: {reading.problem}"
+
+        own = []
+        for spec in reading.layers.values():
+            angles = spec.inv_freq(64)
+            numbers = (angles[1], angles[-1], spec.attention_factor)
+            rotation = [spec.pairing, spec.rotary_dim, *numbers]
+            if rotation not in own:
+                own.append(rotation)
+        own.sort()
+        assert [one[:2] for one in own] == [one[:2] for one in rotations], name
+        for mine, built in zip(own, rotations, strict=True):
+            np.testing.assert_allclose(mine[2:], built[2:], rtol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", sorted(ROWS.keys() - NOT_BUILT))
+def test_where_the_model_file_stops_nothing_is_computed(kind: str) -> None:
+    for name in ASKED.keys() - BUILT[kind].keys():
+        # Granite's own layer types are attention and mamba.
+        if (kind, name) == ("granitemoehybrid", "by layer type"):
+            continue
+        reading = read(kind, ASKED[name])
+        assert reading.outcome in ("refused", "not modelled"), name
+
+
+def test_a_file_that_was_not_read_is_not_modelled() -> None:
+    reading = read("step3p5", ASKED["usual"])
+    assert reading.outcome == "not modelled"
+    assert "was not read" in reading.problem
+
+
+@pytest.mark.parametrize(
+    ("kind", "parallel"), [("qwen3_vl", "qwen3_vl_text"), ("gemma3", "gemma3_text")]
+)
+def test_a_language_part_goes_by_its_own_row(kind: str, parallel: str) -> None:
+    text = {"model_type": parallel, **ASKED["yarn"]}
+    whole = registry.read(
+        registry.RUNTIMES["mlx-lm"], {"model_type": kind, "text_config": text}
+    )
+    assert whole.layers == read(parallel, ASKED["yarn"]).layers
