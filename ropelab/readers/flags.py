@@ -1,5 +1,6 @@
 """The command line of a server, read for what it says about rotation."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +14,16 @@ from ropelab.readers.trainers import FLAGS, SWITCHES
 from ropelab.readers.transformers import loaded_block
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import parse
-from ropelab.runs.spelling import read_number
+from ropelab.runs.spelling import SUFFIXES, THOUSAND, read_number
 
 OVERRIDES = table("trainers")["overrides"]  # the runtimes of flags that replace keys
 SETTINGS = {**LLAMACPP, **FLAGS}
 KOBOLD = "--ropeconfig"
 KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD)
+# vLLM alone reads a suffix (engine/arg_utils.py, human_readable_int); llama.cpp's
+# std::stof takes 500k for 500, and Python's int and float stop at one.
+VLLM_LENGTH = "--max-model-len"
+SUFFIXED = re.compile(r"(\d+\.?\d*|\.\d+)([kmgKMG])")
 
 
 @dataclass(frozen=True)
@@ -153,8 +158,20 @@ def taken(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def setting(name: str, value: str) -> Any:
+    """Return the value that a server's flag sets; a suffix is read as it reads one."""
     if name == "--rope-scaling":
         return value
+    suffixed = SUFFIXED.fullmatch(value)
+    if suffixed and name != VLLM_LENGTH:
+        digits, suffix = suffixed.groups()
+        typed = f"{float(digits) * THOUSAND[suffix.lower()]:.15g}"
+        raise InputError(f"{name} takes digits alone; type {typed}, got '{value}'")
+    if suffixed:
+        # Small letters are thousands there, and capitals powers of two.
+        digits, suffix = suffixed.groups()
+        units = THOUSAND if suffix.islower() else SUFFIXES
+        return int(float(digits) * units[suffix.lower()])
+
     try:
         return read_number(value)
     except ValueError as error:

@@ -83,10 +83,8 @@ def test_layers_without_rotation_are_those_of_the_class(keys: dict[str, Any]) ->
     # every runtime that reads the file skips what the class does
     elif not found.strip():
         assert keys == {}
-    elif (
-        words
-        == "all 12 in transformers-5, transformers-4.57, transformers-4.55; every 4th"
-    ):
+    elif words.startswith("all 12 in transformers-5, transformers-4.57,"):
+        assert words.endswith("mlx-lm; every 4th")
         assert skipped == list(range(12))
     else:
         assert words.split(", ")[:6] == [str(layer) for layer in skipped]

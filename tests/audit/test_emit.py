@@ -451,10 +451,10 @@ def test_a_file_that_cannot_be_extended_has_status_3(tmp_path: Path, call: Any) 
 
 def test_a_target_that_was_not_read_back_is_not_said_to_lose(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    path.write_text(json.dumps({**SHAPE, "model_type": "qwen3_moe"}))
+    path.write_text(json.dumps({**SHAPE, "model_type": "minicpm3"}))
     mlx, hf5 = emit(str(path), context=262144, target="mlx,hf5").targets
     assert mlx.lost == (
-        "mlx-lm was not asked: the model file for 'qwen3_moe' was not read",
+        "mlx-lm was not asked: the model file for 'minicpm3' was not read",
     )
     assert hf5.lost == ()
     path.write_text(json.dumps({**SHAPE, "model_type": "ministral"}))

@@ -8,6 +8,8 @@ import pytest
 
 from ropelab.audit.audited import Audit, audit
 from ropelab.readers.document import Document
+from ropelab.readers.flags import parse_flags
+from ropelab.runs.errors import InputError
 from tests.test_cli import call
 
 __all__ = ["call"]  # a fixture
@@ -134,3 +136,28 @@ def test_runtimes_that_are_left_out_are_counted(tmp_path: Path, call: Any) -> No
     assert "N03" not in out
     assert "runtimes left out (--verbose)" in out
     assert "N03" in call("audit", str(path), "--verbose")[1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "typed"),
+    [
+        ("--rope-freq-base 500k", "500000"),
+        ("-c 32k", "32000"),
+        ("--yarn-orig-ctx=8K", "8000"),
+        ("--context-length 128k", "128000"),
+        ("--rotary-base 1M", "1000000"),
+        ("--ropeconfig 1.0 500k", "500000"),
+    ],
+)
+def test_a_suffix_at_which_a_server_stops_reading_is_refused(
+    flags: str, typed: str
+) -> None:
+    with pytest.raises(InputError, match=f"type {typed}, got"):
+        parse_flags(flags)
+
+
+@pytest.mark.parametrize(
+    ("value", "length"), [("128k", 128_000), ("128K", 131_072), ("131072", 131_072)]
+)
+def test_vllm_reads_a_suffix_by_its_case(value: str, length: int) -> None:
+    assert parse_flags(f"--max-model-len {value}").settings == {"length": length}

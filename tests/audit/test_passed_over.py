@@ -129,8 +129,8 @@ def test_emit_says_what_a_class_does_not_read(
         ),
         (
             {**LLAMA, "model_type": "minimax", "head_dim": 128, "rotary_dim": 64},
-            "W11",
-            "take 128",
+            "W06",
+            "mlx-lm rotates 64",
         ),
         (
             {**LLAMA, "model_type": "minimax", "head_dim": 128, "rotary_dim": 128},
