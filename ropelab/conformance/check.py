@@ -66,14 +66,13 @@ Part = tuple[str, Observed, Expected]
 
 @dataclass(frozen=True)
 class Check(Result):
-    """The answer, the advice, and the distance of each cast plan's tables from the
-    observed.
-    """
+    """The answer and the advice; a row per cast plan, by how near its tables are."""
 
     answer: str
     wrong: bool
     fix: str = ""
-    called: str = ""  # the user's function, with what it was given
+    # The user's function, with what it was given.
+    called: str = ""
     rows: Mapping[str, Rows] = field(default_factory=lambda: {"casts": ()})
 
 
@@ -115,9 +114,11 @@ def check(
     main = choose_layer(layers, layer_type)
     if is_folder:
         return check_folder(path, layers, main, dtype, tolerance)
-    return judge_code(
-        lambda spec, places: observe(target, spec, places), main, tolerance
-    )
+
+    def ask(spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
+        return observe(target, spec, positions)
+
+    return judge_code(ask, main, tolerance)
 
 
 def check_tolerance(tolerance: float) -> None:
@@ -150,16 +151,16 @@ def check_folder(
 
 
 def judge_code(ask: Ask, expected: Expected, tolerance: float) -> Check:
-    """Judge a code at its length, and at others, where its scaling is another or must
-    not be.
+    """Judge a code at its length, and at others.
+
+    There its scaling is another, or must not be.
     """
-    done = judge_parts(
-        [
-            (part, observed, limit_length(observed, expected))
-            for part, observed in ask(expected.spec, choose_positions(expected)).items()
-        ],
-        tolerance,
-    )
+    positions = choose_positions(expected)
+    parts = []
+    for part, observed in ask(expected.spec, positions).items():
+        parts.append((part, observed, limit_length(observed, expected)))
+    done = judge_parts(parts, tolerance)
+
     if not done.wrong and expected.sections:
         done = check_axes(done, ask, expected)
     if done.wrong or isinstance(expected.spec.scaling, Unscaled):
@@ -183,16 +184,22 @@ def judge_other_lengths(
 ) -> Check:
     """Judge a code that is right at its length at the others that its scaling has."""
     by_length = isinstance(expected.spec.scaling, LongRope | DynamicNtk)
-    follows = False  # it has had other frequencies at another length
+    # Whether it has had other frequencies at another length.
+    follows = False
     unseen = ""
     for length in list_lengths(expected):
         parts = ask_at_length(length, ask, expected)
+        is_told = False
         for _, observed, _ in parts:
-            follows |= judge(observed, expected, tolerance).wrong
-        here = judge_parts(parts, tolerance) if parts else done
+            if judge(observed, expected, tolerance).wrong:
+                follows = True
+            if by_length and observed.told_length:
+                is_told = True
 
-        told = by_length and any(observed.told_length for _, observed, _ in parts)
-        if here.wrong and (follows or told):
+        here = done
+        if parts:
+            here = judge_parts(parts, tolerance)
+        if here.wrong and (follows or is_told):
             return replace(here, answer=f"{here.answer} ({length} tokens)")
         if by_length and (here.wrong or not parts):
             unseen = f"; no other frequencies were seen at {length} tokens"
@@ -223,7 +230,8 @@ def check_axes(done: Check, ask: Ask, expected: Expected) -> Check:
     positions = np.random.default_rng(0).integers(1, 4096, (len(names), 64))
     try:
         parts = ask(expected.spec, positions)
-    except Exception:  # the user's code may raise anything
+    # The user's code may raise anything.
+    except Exception:
         return done
 
     for part, observed in parts.items():
@@ -240,14 +248,17 @@ def check_axes(done: Check, ask: Ask, expected: Expected) -> Check:
 
 
 def ask_at_length(length: int, ask: Ask, expected: Expected) -> list[Part]:
-    """Return what a code does among so many tokens, and what it should; nothing if it
-    stops.
+    """Return what a code does among so many tokens, and what it should.
+
+    It is empty if the code stops.
     """
     positions = choose_positions(expected)
-    inside = positions[positions < length - 1]
+    last = length - 1
+    inside = positions[positions < last]
     try:
-        answers = ask(expected.spec, np.append(inside, length - 1))
-    except Exception:  # a table may end before
+        answers = ask(expected.spec, np.append(inside, last))
+    # A table may end before.
+    except Exception:
         return []
 
     parts: list[Part] = []
@@ -278,8 +289,9 @@ def check_arrays(
     tolerance: float,
     layer_type: str = "",
 ) -> Check:
-    """Judge tables, or rotated queries and keys, beside what `ropelab vectors` wrote or
-    alone.
+    """Judge tables, or rotated queries and keys.
+
+    They stand beside what `ropelab vectors` wrote, or alone.
     """
     if config:
         expected = choose_layer(expect_file(config, length), layer_type)
@@ -292,6 +304,7 @@ def check_arrays(
     for name in list_rotated(path, arrays):
         before, after, positions = stored.read_rotated(path, arrays, name, expected)
         checks[name] = check_rotated(before, after, positions, expected, tolerance)
+
     if not checks or {"cos", "sin"} <= arrays.keys():
         if positions is not None:
             arrays = {**arrays, "positions": positions}
@@ -320,7 +333,8 @@ def list_rotated(path: Path, arrays: Mapping[str, np.ndarray]) -> list[str]:
     for name in arrays:
         if name[:1] in "qkQK" and name.endswith("_rotated"):
             names.add(name)
-    if strange := names - {"q_rotated", "k_rotated"}:
+    strange = names - {"q_rotated", "k_rotated"}
+    if strange:
         raise InputError(
             f"{path}: {min(strange)} is not read, call it q_rotated or k_rotated"
         )
@@ -328,23 +342,31 @@ def list_rotated(path: Path, arrays: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def combine(checks: Mapping[str, Check]) -> Check:
-    """Return one answer for queries and keys: only what is wrong, and equal answers
-    once.
-    """
-    wrong = {part: check for part, check in checks.items() if check.wrong}
-    if not wrong and (mixed := explain_mixed_orders(checks)):
-        return mixed
+    """Return one answer for queries and keys.
 
-    said = wrong or checks
-    parts = grouped((check.answer, part) for part, check in said.items() if part)
-    answers = [f"{' and '.join(names)}: {answer}" for answer, names in parts.items()]
-    first = next(iter(said.values()))
-    return replace(first, answer="; ".join(answers) or first.answer)
+    It has only what is wrong, and equal answers once.
+    """
+    reported = {part: check for part, check in checks.items() if check.wrong}
+    if not reported:
+        mixed = explain_mixed_orders(checks)
+        if mixed:
+            return mixed
+        reported = dict(checks)
+
+    first = next(iter(reported.values()))
+    named = [(check.answer, part) for part, check in reported.items() if part]
+    answers = []
+    for answer, parts in grouped(named).items():
+        answers.append(f"{' and '.join(parts)}: {answer}")
+    if not answers:
+        return first
+    return replace(first, answer="; ".join(answers))
 
 
 def explain_mixed_orders(checks: Mapping[str, Check]) -> Check | None:
-    """Name queries and keys in different orders of features, at which no score is
-    right.
+    """Name queries and keys in different orders of features.
+
+    No score of them is right.
     """
     halves: list[str] = []
     pairs: list[str] = []
@@ -372,8 +394,7 @@ def check_rotated(
     expected: Expected,
     tolerance: float,
 ) -> Check:
-    """Judge rotated vectors by what honest codes lose, then by the mistakes that
-    explain them.
+    """Judge rotated vectors by what honest codes lose, then by known mistakes.
 
     Args:
         before: [vectors, features], or such at each position.
@@ -390,10 +411,11 @@ def check_rotated(
         halves = rotations.restore_pairs(after, spec)
         orders = {f"; {rotations.LEFT_IN_HALVES}": halves, "": after}
 
-    # Of the last order and the widest bound all that follows is said.
+    # What follows the loops is said of the last order and the widest bound.
     for note, given in orders.items():
-        apart = np.abs(given - right).max(axis=2)
-        errors = np.nan_to_num(apart.max(axis=1), nan=math.inf)
+        errors_of_vectors = np.abs(given - right).max(axis=2)
+        errors = errors_of_vectors.max(axis=1)
+        errors = np.nan_to_num(errors, nan=math.inf)
         for kind, bound in bounds.items():
             worst = int((errors - bound).argmax())
             if (errors <= bound).all():
@@ -410,12 +432,14 @@ def check_rotated(
 
     try:
         observed = observe_vectors(before, after, places, spec)
-    except InputError as error:  # of vectors that are too few
+    # The vectors may be too few.
+    except InputError as error:
         return Check(f"{off}{error}", True, "compare position by position")
     if observed.fault == rotations.NOT_PAIRED:
-        wrong = (apart > bound[:, None]).any(axis=0)
-        if some := explain_some_vectors(before, after, wrong, expected):
-            return some
+        wrong = (errors_of_vectors > bound[:, None]).any(axis=0)
+        some_are_wrong = explain_some_vectors(before, after, wrong, expected)
+        if some_are_wrong:
+            return some_are_wrong
     if observed.fault is None and 1 not in places:
         answer = f"{off}without position 1 the mistake has no name"
         return Check(answer, True, "add position 1")
@@ -438,12 +462,14 @@ def explain_some_vectors(
     is_dense = (rotated != 0).mean(axis=-1).min() > 0.5
     if wrong.all() or not is_dense:
         return None
+
     how = "rotated otherwise than the others, which are right"
-    if np.abs((after - before)[:, wrong]).max() <= rotations.STILL:
+    changes = np.abs((after - before)[:, wrong])
+    if changes.max() <= rotations.STILL:
         how = "not rotated"
-    numbers = np.flatnonzero(wrong)
+    numbers = [str(number) for number in np.flatnonzero(wrong)]
     vectors = "vector" if len(numbers) == 1 else "vectors"
-    which = f"{vectors} {', '.join(map(str, numbers))} of {len(wrong)}"
+    which = f"{vectors} {', '.join(numbers)} of {len(wrong)}"
     return Check(f"{which}: {how}", True, "rotate all heads alike")
 
 
@@ -460,20 +486,25 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
 
 def judge(observed: Observed, expected: Expected, tolerance: float) -> Check:
     """Name the first thing that is wrong at the positions that are looked at."""
-    tables = (observed.cos, observed.sin)
-    if not all(map(rotations.are_bounded, tables)):
+    is_finite = rotations.are_bounded(observed.cos)
+    is_finite = is_finite and rotations.are_bounded(observed.sin)
+    if not is_finite:
         return Check(
             "tables hold numbers that are not finite", True, "see how they are made"
         )
-    if fault := explain_shape(observed, expected):
-        return Check(fault[0], True, fault[1])
+    fault = explain_shape(observed, expected)
+    if fault:
+        answer, fix = fault
+        return Check(answer, True, fix)
 
-    right = expected.rotation.tables(observed.positions)
+    right_cos, _ = expected.rotation.tables(observed.positions)
     rows = []
-    if observed.cos.shape == right[0].shape:
+    if observed.cos.shape == right_cos.shape:
         rows = compare_casts(observed, expected)
-    if fault := explain_numbers(observed, expected, rows):
-        return Check(fault[0], True, fault[1], rows={"casts": rows})
+    fault = explain_numbers(observed, expected, rows)
+    if fault:
+        answer, fix = fault
+        return Check(answer, True, fix, rows={"casts": rows})
     if not rows:
         answer = (
             f"cos and sin times {expected.spec.attention_factor:g} overflow float32"
@@ -488,7 +519,8 @@ def explain_shape(observed: Observed, expected: Expected) -> Fault | None:
     if fault == rotations.NOT_FINITE:
         # What it does before may tell why.
         drift = explained.explain_drift(observed)
-        fault = (drift, explained.NO_DRIFT) if drift else fault
+        if drift:
+            fault = (drift, explained.NO_DRIFT)
     if fault is None and observed.blocks is not None:
         right = expected.rotation.tables(observed.positions)
         fault = explain_blocks(observed.blocks, right)
@@ -506,13 +538,19 @@ def explain_numbers(
 ) -> Fault | None:
     """Name faults of factors and frequencies."""
     # Angles of tables with uneven factors say nothing.
-    if fault := explained.explain_uneven_gain(observed):
+    fault = explained.explain_uneven_gain(observed)
+    if fault:
         return fault
+
     # A cast that fits explains frequencies that are off, but for float32, which is no
     # mistake.
-    fits = bool(rows) and rows[0]["mean_difference"] < 1e-3
-    is_cast = fits and rows[0]["cast"] != "float32"
-    fault = None if is_cast else explain_frequencies(observed, expected)
+    is_cast = False
+    if rows:
+        nearest = rows[0]
+        fits = nearest["mean_difference"] < 1e-3
+        is_cast = fits and nearest["cast"] != "float32"
+    if not is_cast:
+        fault = explain_frequencies(observed, expected)
     return fault or explained.explain_gain(observed.gain, expected.spec)
 
 
@@ -527,13 +565,14 @@ def judge_angles(
     off = np.arctan2(observed.sin, observed.cos) - angles
     errors = np.abs(explained.wrap_angles(off))
     honest = expected.budget().angles(observed.positions)
-    beyond = np.flatnonzero((~(errors <= tolerance + honest)).any(axis=1))
+    is_within = (errors <= tolerance + honest).all(axis=1)
+    beyond = np.flatnonzero(~is_within)
     if not beyond.size:
         largest = max(tolerance, float(errors.max()))
         within = f"within {largest:.2g} rad up to position {observed.positions.max()}"
         nearest = f"nearest to {rows[0]['cast']}"
         parts = (within, nearest, observed.note, expected.note)
-        answer = "; ".join(filter(None, parts))
+        answer = "; ".join(part for part in parts if part)
         return Check(answer, False, rows={"casts": rows})
 
     first = int(observed.positions[beyond].min())
@@ -573,32 +612,32 @@ def name_stage(
 
 
 def compare_casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
-    """Return a row per cast plan, nearest first: mean distance of its tables from the
-    observed.
+    """Return the mean distance of each cast plan's tables from the observed ones.
+
+    There is a row per plan, the nearest first.
     """
     spectrum = expected.budget().spectrum
     gain = expected.spec.attention_factor
+    positions = observed.positions.astype(np.float64)
     rows: list[dict[str, Any]] = []
     for name, plan in list_plans().items():
-        angles = Chain(plan, spectrum).angles(observed.positions.astype(np.float64)).T
+        angles = Chain(plan, spectrum).angles(positions).T
         # Every observed number is finite, so that no plan overflows (float16 does at
         # 65520).
         if not np.isfinite(angles).all():
             continue
         cos = round_to(gain * np.cos(angles), plan.table)
         sin = round_to(gain * np.sin(angles), plan.table)
-        of_cos = np.abs(observed.cos - cos).mean()
-        of_sin = np.abs(observed.sin - sin).mean()
-        apart = float(of_cos + of_sin)
-        if math.isfinite(apart):
-            rows.append({"cast": name, "mean_difference": apart})
+        cos_difference = np.abs(observed.cos - cos).mean()
+        sin_difference = np.abs(observed.sin - sin).mean()
+        difference = float(cos_difference + sin_difference)
+        if math.isfinite(difference):
+            rows.append({"cast": name, "mean_difference": difference})
     return sorted(rows, key=lambda row: row["mean_difference"])
 
 
 def list_plans() -> dict[str, CastPlan]:
-    """Return float32 throughout, and the same with one or two stages in a smaller
-    format.
-    """
+    """Return float32 throughout, and the same with some stages in a smaller format."""
     stages: dict[str, Any] = dict.fromkeys(CASTS, FORMATS["float32"])
     clean = CastPlan(**stages, frequencies="float32_pow")
     plans = {"float32": clean}
@@ -609,6 +648,7 @@ def list_plans() -> dict[str, CastPlan]:
     for stage in CASTS[:-1]:
         rounded[f"{stage} and table"] = (stage, "table")
     rounded["everything"] = CASTS
+
     for name in explained.HALF_FORMATS:
         for what, parts in rounded.items():
             changes: dict[str, Any] = dict.fromkeys(parts, FORMATS[name])
