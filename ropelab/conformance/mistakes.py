@@ -15,8 +15,9 @@ from ropelab.runs.sentences import typed
 
 
 def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
-    """Yield name, sentence and rotation of each mistake that changes this
-    configuration's.
+    """Yield name, sentence and rotation of each mistake.
+
+    Mistakes that do not change the rotation of this configuration are left out.
     """
     spec = expected.spec
     good = expected.rotation
@@ -24,6 +25,7 @@ def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
     base = spec.base
     plain = inverse_frequencies(width, base)
     theta = good.inv_freq
+
     other: Pairing = "half"
     says = "half pairing instead of adjacent"
     if spec.pairing == "half":

@@ -1,5 +1,6 @@
-"""A rotary code's answers at given positions, from a function or from a class of
-transformers.
+"""A rotary code's answers at given positions.
+
+The code is a function, or a class of transformers.
 """
 
 import importlib.util
@@ -34,13 +35,12 @@ from ropelab.runs.errors import InputError, RopelabError, known, require, say
 from ropelab.runs.from_source import importing
 from ropelab.runs.temporary import TemporaryFolder
 
-LONGEST_SECONDS = 600  # that a factory and its function may take
+# A factory and its function may take so long.
+LONGEST_SECONDS = 600
 
 
 def recover_frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
-    """Return radians per token, from the smallest positions on and refined at larger
-    ones.
-    """
+    """Return radians per token, refined from small positions to large ones."""
     order = np.argsort(observed.positions)
     angles = np.arctan2(observed.sin, observed.cos)[order]
     places = observed.positions[order].astype(np.float64)
@@ -69,12 +69,14 @@ answer_job(*pickle.load(sys.stdin.buffer))
 
 
 def answer_job(answers: str, *job: Any) -> None:
+    """Write what a factory answers, or its error, and end the process."""
     me = os.getpid()
     try:
         answer: Any = ask_factory(*job)
     except RopelabError as error:
         answer = error
-    if os.getpid() == me:  # the factory may have forked
+    # The factory may have forked.
+    if os.getpid() == me:
         Path(answers).write_bytes(pickle.dumps(answer))
     os._exit(0)
 
@@ -95,7 +97,8 @@ def observe(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Obse
         problem = run_child(Path(place, "printed"), job)
         try:
             answer = pickle.loads(answers.read_bytes())
-        except Exception:  # nothing, or a part of it
+        # There is nothing, or a part of an answer.
+        except Exception:
             raise InputError(f"{target} {problem}") from None
     if isinstance(answer, RopelabError):
         raise answer
@@ -119,7 +122,9 @@ def run_child(printed: Path, job: tuple[Any, ...]) -> str:
             problem = f"ended with status {done.returncode}, no answer"
         except subprocess.TimeoutExpired:
             problem = f"gave no answer within {LONGEST_SECONDS} seconds"
-    if text := printed.read_bytes().decode(errors="replace").rstrip():
+
+    text = printed.read_bytes().decode(errors="replace").rstrip()
+    if text:
         say(text)
     return problem
 
@@ -130,8 +135,9 @@ def ask_factory(
     spec: RopeSpec,
     positions: Positions,
 ) -> dict[str, Observed]:
-    """Ask what the user's factory returns; a function that needs arguments is asked
-    itself.
+    """Ask what the user's factory returns.
+
+    A function that needs arguments is asked itself.
     """
     name = f"{module}:{factory}"
     try:
@@ -176,15 +182,17 @@ def ask_module(
     """Ask a rotary class of transformers, for layers of that type if it has several."""
     import torch
 
-    chosen = getattr(torch, known("--dtype", dtype, ("float32", "bfloat16", "float16")))
-    values = torch.zeros(1, dtype=chosen)  # of which it takes the format
+    name = known("--dtype", dtype, ("float32", "bfloat16", "float16"))
+    # The module takes the format of these values.
+    values = torch.zeros(1, dtype=getattr(torch, name))
     arguments: list[Any] = [values, torch.from_numpy(positions)[None]]
     if has_layer_types(module):
         arguments.append(layer)
     with torch.no_grad():
         try:
             answer = module(*arguments)
-        except RuntimeError as error:  # at sections of another sum
+        # Sections of positions may have another sum than its pairs.
+        except RuntimeError as error:
             raise InputError(f"{type(module).__name__} stops: {error}") from None
 
     parts = name_parts(answer, [])
@@ -194,8 +202,9 @@ def ask_module(
 
 
 def has_layer_types(module: Any) -> bool:
-    # ESM's is empty
-    return isinstance(getattr(module, "rope_type", None) or None, dict)
+    kinds = getattr(module, "rope_type", None)
+    # ESM's is empty.
+    return isinstance(kinds, dict) and bool(kinds)
 
 
 def build_rotary(folder: Path) -> Any:
@@ -207,31 +216,33 @@ def build_rotary(folder: Path) -> Any:
             " it as UTF-8, without a byte order mark"
         )
     config = document.config
-    trace, (_, text) = Trace(config), language_part(config)
+    _, text = language_part(config)
     # A class that has defaults of its own for its text is asked itself, or that names
     # its type.
-    if str(config.get("model_type")) in WHOLES or trace.model_type != text.get(
-        "model_type"
-    ):
+    has_defaults = str(config.get("model_type")) in WHOLES
+    if has_defaults or Trace(config).model_type != text.get("model_type"):
         text = config
+
     require("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
-    if (kind := str(text.get("model_type"))) not in CONFIG_MAPPING:
+    kind = str(text.get("model_type"))
+    if kind not in CONFIG_MAPPING:
         raise InputError(f"the installed transformers has no model type '{kind}'")
     try:
         made = CONFIG_MAPPING[kind].from_dict(dict(text)).get_text_config()
-        own = type(made)
-        if not importlib.util.find_spec(
-            own.__module__.replace("configuration", "modeling")
-        ):
-            model: Any = MODEL_MAPPING[own]  # InternLM3's are Llamas
-            own = model.config_class
-        return find_rotary_class(own)(config=made)
+        config_class = type(made)
+        module = config_class.__module__.replace("configuration", "modeling")
+        if not importlib.util.find_spec(module):
+            # InternLM3's models are Llamas.
+            model: Any = MODEL_MAPPING[config_class]
+            config_class = model.config_class
+        return find_rotary_class(config_class)(config=made)
     except InputError:
         raise
-    except Exception as error:  # of the class, or of what checks its fields
+    # The class, or what checks its fields, may raise anything.
+    except Exception as error:
         problem = " ".join(str(error).split())
         raise InputError(
             f"{kind}'s class refuses the configuration: {problem}"
@@ -247,15 +258,16 @@ def find_rotary_class(config_class: Any) -> Any:
         is_own = value.__module__ == module.__name__
         if is_own and value.__name__.endswith("RotaryEmbedding"):
             candidates.append(value)
-    # In the order of the file, in which the language model's comes first.
+    # The file has the language model's class first.
     candidates.sort(key=lambda value: inspect.getsourcelines(value)[1])
 
     # A model of several parts has a class for each; its annotation names the
     # configuration.
     for candidate in candidates:
-        given = inspect.signature(candidate.__init__).parameters["config"].annotation
-        words = re.findall(r"\w+", str(getattr(given, "__name__", given)))
-        if config_class.__name__ in words:
+        signature = inspect.signature(candidate.__init__)
+        annotation = signature.parameters["config"].annotation
+        name = str(getattr(annotation, "__name__", annotation))
+        if config_class.__name__ in re.findall(r"\w+", name):
             return candidate
     for candidate in candidates:
         if not any(part in candidate.__name__ for part in ("Vision", "Audio")):

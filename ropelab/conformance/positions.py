@@ -12,8 +12,10 @@ from ropelab.conformance.explained import (
 from ropelab.conformance.rotations import Fault, Observed, Pairs, Positions, Table
 from ropelab.math.numerics.formats import FORMATS, round_to
 
-ENOUGH_PAIRS = 8  # that fix a position: with fewer, another one may fit as well
-GROUPS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)  # of tokens, in Self-Extend
+# So many pairs fix a position: with fewer, another one may fit as well.
+ENOUGH_PAIRS = 8
+# Tokens that share a position in Self-Extend.
+GROUPS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
 FROM_ZERO = "count positions from 0"
 ENDS = "look at where the table ends and at what positions are counted from"
 
@@ -36,12 +38,14 @@ def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
         return None
 
     recovered = recover_positions(angles, positions, right)
-    if shift := find_broken_shift(recovered - positions, angles, positions, right):
+    shift = find_broken_shift(recovered - positions, angles, positions, right)
+    if shift:
         return f"positions are shifted by {shift:g}", FROM_ZERO
+
     recovered = np.round(recovered)
-    honest = SAME_POSITION + expected.budget().angles(np.maximum(recovered, 0))
-    off = np.abs(wrap_angles(angles - recovered[:, None] * right))
-    if (off < honest).all():
+    honest = expected.budget().angles(np.maximum(recovered, 0))
+    errors = np.abs(wrap_angles(angles - recovered[:, None] * right))
+    if (errors < SAME_POSITION + honest).all():
         return explain_recovered(positions, recovered, len(right))
     return explain_end(angles, positions)
 
@@ -50,11 +54,13 @@ def recover_positions(angles: Table, positions: Positions, inv_freq: Pairs) -> P
     """Return the positions by which a code rotated, not rounded to whole numbers."""
     recovered = positions.astype(np.float64)
     still = int((inv_freq <= 0).sum())
-    # From slow pairs to fast ones, each known up to whole rotations by those before.
-    for pair in np.argsort(inv_freq)[still:]:
-        ahead = recovered * inv_freq[pair] - angles[:, pair]
+    slow_to_fast = np.argsort(inv_freq)[still:]
+    # Each pair is known up to whole rotations by the slower ones.
+    for pair in slow_to_fast:
+        theta = inv_freq[pair]
+        ahead = recovered * theta - angles[:, pair]
         rotations = np.round(ahead / (2 * np.pi))
-        recovered = (angles[:, pair] + 2 * np.pi * rotations) / inv_freq[pair]
+        recovered = (angles[:, pair] + 2 * np.pi * rotations) / theta
     return recovered
 
 
@@ -71,6 +77,7 @@ def explain_recovered(
         if not moved[0]:
             answer += " from 1 on"
         return answer, FROM_ZERO
+
     for step in FACTORS:
         floored = positions // step
         answers = {
@@ -80,9 +87,12 @@ def explain_recovered(
         for how, wrong in answers.items():
             if np.array_equal(recovered, wrong):
                 return f"positions are {how}", "divide positions as real numbers"
-    if answer := explain_small_integers(positions, recovered):
+
+    answer = explain_small_integers(positions, recovered)
+    if answer:
         return answer, "keep positions in 32 bits or more"
-    if answer := explain_groups(positions, recovered):
+    answer = explain_groups(positions, recovered)
+    if answer:
         return answer, "give each token its own position"
     if recovered[0] > 0 and not np.ptp(recovered + positions):
         return f"positions are counted back from {recovered[0]:.0f}", FROM_ZERO
@@ -113,9 +123,10 @@ def explain_first_moved(
 
 def explain_end(angles: Table, positions: Positions) -> Fault | None:
     """Name the end of a table whose last row stands for all positions beyond."""
-    same = np.abs(wrap_angles(angles - angles[-1])).max(axis=1) < 1e-6
-    end = int(same.argmax())
-    if end < len(same) - 2 and same[end:].all():
+    differences = np.abs(wrap_angles(angles - angles[-1]))
+    is_last = differences.max(axis=1) < 1e-6
+    end = int(is_last.argmax())
+    if end < len(is_last) - 2 and is_last[end:].all():
         return f"position {positions[end + 1]} is rotated as {positions[end]}", ENDS
     return None
 
@@ -131,10 +142,14 @@ def find_broken_shift(
     shift = round(float(np.median(later)), 2)
     if shift == round(shift) or np.abs(later - shift).max() > SAME_POSITION:
         return 0.0
-    off = wrap_angles(angles - (positions + shift)[:, None] * right)
+
+    shifted = positions + shift
+    errors = np.abs(wrap_angles(angles - shifted[:, None] * right))
     # Far positions are left to the casts.
-    near_by = positions < 4096
-    return shift if np.abs(off[near_by]).max() < SAME_POSITION else 0.0
+    is_near = positions < 4096
+    if errors[is_near].max() < SAME_POSITION:
+        return shift
+    return 0.0
 
 
 def explain_small_integers(positions: Positions, recovered: Pairs) -> str:
@@ -142,12 +157,16 @@ def explain_small_integers(positions: Positions, recovered: Pairs) -> str:
     changed = np.flatnonzero(recovered != positions)
     if not len(changed):
         return ""
+
     first = changed[0]
     for bits in (8, 16):
         size = 2**bits
-        signed = (positions + size // 2) % size - size // 2
-        unsigned = positions % size
-        for kind, held in ((f"int{bits}", signed), (f"uint{bits}", unsigned)):
+        half = size // 2
+        numbers = {
+            f"int{bits}": (positions + half) % size - half,
+            f"uint{bits}": positions % size,
+        }
+        for kind, held in numbers.items():
             if np.array_equal(recovered, held):
                 return (
                     f"positions are held in {kind}: position {positions[first]} is"
@@ -161,20 +180,18 @@ def explain_groups(positions: Positions, recovered: Pairs) -> str:
     changed = np.flatnonzero(recovered != positions)
     if len(changed) < 3 or changed[0] < 2:
         return ""
-    far = changed[-1]
+
+    places = positions[changed]
     for group in GROUPS:
-        rests = recovered[changed] - positions[changed] // group
+        rests = recovered[changed] - places // group
         if np.ptp(rests):
             continue
-        begins = rests[-1]
-        if begins == 0:
-            return (
-                f"positions are divided by {group} from {positions[changed[0]]} on at"
-                " the latest"
-            )
+        added = rests[-1]
+        if added == 0:
+            return f"positions are divided by {group} from {places[0]} on at the latest"
         # Up to the window positions are kept: window - window // group is added.
-        window = begins * group / (group - 1)
-        if begins > 0 and positions[far] > window:
+        window = added * group / (group - 1)
+        if added > 0 and places[-1] > window:
             return (
                 f"positions are divided by {group} from about {window:.0f} on, as"
                 " Self-Extend does"

@@ -27,23 +27,26 @@ from ropelab.runs.files import check_regular
 SUFFIXES = (".npz", ".safetensors")
 # Over all arrays of a file: each takes 8 bytes once it is read.
 MOST_NUMBERS = 2**28
-# Of damaged files; a RuntimeError also for an encrypted one, and for an unknown
-# compression.
+# Damaged files raise these; an encrypted one, or one of unknown compression, a
+# RuntimeError.
 UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError)
-LARGEST_POSITION = 2**53  # positions beyond are not exact in float64
-LONG_TABLE = 4096  # rows, of which each is compared with each cast
+# Positions beyond are not exact in float64.
+LARGEST_POSITION = 2**53
+# Rows of a table, of which each is compared with each cast.
+LONG_TABLE = 4096
 Arrays = Mapping[str, np.ndarray]
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Return the arrays of an .npz or .safetensors file as float64; InputError if it is
-    neither.
+    """Return the arrays of an .npz or .safetensors file as float64.
+
+    InputError: it is neither.
     """
     try:
         check_regular(path)
-        return (
-            read_tensors(path) if path.suffix == ".safetensors" else read_archive(path)
-        )
+        if path.suffix == ".safetensors":
+            return read_tensors(path)
+        return read_archive(path)
     except (*UNREADABLE, zipfile.BadZipFile, zlib.error) as error:
         problem = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read {path}: {problem}") from None
@@ -51,17 +54,16 @@ def read_arrays(path: Path) -> Arrays:
 
 def read_archive(path: Path) -> Arrays:
     with zipfile.ZipFile(path) as parts:
-        check_shapes(
-            {
-                part.filename: read_declared_shape(parts, part)
-                for part in parts.infolist()
-            }
-        )
+        shapes = {}
+        for part in parts.infolist():
+            shapes[part.filename] = read_declared_shape(parts, part)
+        check_shapes(shapes)
 
     arrays = {}
     with path.open("rb") as file, NpzFile(file, allow_pickle=False) as stored:
         for name in stored.files:
-            array = np.asarray(stored[name])  # bytes, if it is no array
+            # A file that is no array is read as bytes.
+            array = np.asarray(stored[name])
             if array.dtype.kind == "c" and name.endswith("freqs_cis"):
                 arrays[name] = array.astype(np.complex128)
                 continue
@@ -79,12 +81,14 @@ def read_declared_shape(
     with parts.open(part) as file:
         try:
             version = npy.read_magic(file)
-        except ValueError:  # no array, which is refused by its kind
+        # It is no array, which is refused by its kind.
+        except ValueError:
             return (part.file_size,)
         if version == (1, 0):
             shape, _, kind = npy.read_array_header_1_0(file)
         else:
             shape, _, kind = npy.read_array_header_2_0(file)
+
     if any(isinstance(size, bool) or size < 0 for size in shape):
         raise ValueError(f"{part.filename} has the shape {shape}")
     if math.prod(shape) * kind.itemsize > part.file_size:
@@ -105,7 +109,7 @@ def check_shapes(shapes: Mapping[str, Sequence[int]]) -> None:
 
 
 def read_tensors(path: Path) -> Arrays:
-    # By way of torch: numpy has no bfloat16.
+    # torch reads them, since numpy has no bfloat16.
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -147,8 +151,9 @@ def read_rotated(
     name: str,
     expected: Expected,
 ) -> tuple[Vectors, Rotated, Positions]:
-    """Return vectors, their rotations and the positions; without vectors, those of
-    `vectors`.
+    """Return vectors, their rotations and the positions.
+
+    Without vectors they are those of `make_vectors`.
     """
     head = expected.spec.head_dim
     after = arrays[f"{name}_rotated"]
@@ -197,7 +202,8 @@ def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
     elif "inv_freq" in by_name:
         by_name["positions"] = choose_positions(expected).astype(np.float64)
         cos, sin = make_tables(path, by_name["inv_freq"], by_name["positions"])
-        cos, sin = spec.attention_factor * cos, spec.attention_factor * sin
+        cos = spec.attention_factor * cos
+        sin = spec.attention_factor * sin
         note = "inv_freq alone: tables, pairs and factors were not judged"
     else:
         raise InputError(
@@ -250,8 +256,9 @@ def thin(observed: Observed, expected: Expected) -> Observed:
     """Return a long table at the usual positions, and whole as further ones."""
     if len(observed.positions) <= LONG_TABLE or observed.fault:
         return observed
-    usual = {*choose_positions(expected).tolist(), int(observed.positions.max())}
-    rows = np.flatnonzero(np.isin(observed.positions, list(usual)))
+    usual = choose_positions(expected)
+    last = observed.positions.max()
+    rows = np.flatnonzero(np.isin(observed.positions, np.append(usual, last)))
     return replace(
         observed,
         positions=observed.positions[rows],

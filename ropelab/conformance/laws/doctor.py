@@ -79,9 +79,11 @@ def doctor(
     for row in trials:
         if row["verdict"] == "broken":
             row |= explain_violation(row["law"], row["trial"], subject.kinds)
-    laws = [
-        find_worst([row for row in trials if row["law"] == law.name]) for law in LAWS
-    ]
+
+    laws = []
+    for law in LAWS:
+        rows_of_law = [row for row in trials if row["law"] == law.name]
+        laws.append(find_worst(rows_of_law))
     return Diagnosis(
         name=subject.name,
         answer=make_answer(subject, laws),
@@ -98,25 +100,28 @@ def examine(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return a row per trial of each law, and one per layer that rotates."""
     # float32 first: some trials change what a faulty model remembers.
-    more = [subject.dtype, torch.float64] if subject.convertible else []
-    found: dict[tuple[Law, Trial], dict[str, Any]] = {}
+    dtypes = [torch.float32]
+    if subject.convertible:
+        dtypes += [subject.dtype, torch.float64]
+
+    answers_by_trial: dict[tuple[Law, Trial], dict[str, Any]] = {}
     layers: list[dict[str, Any]] = []
-    for dtype in dict.fromkeys([torch.float32, *more]):
+    for dtype in dict.fromkeys(dtypes):
         with evaluating(subject.code), subject.computing(dtype):
             case = Case(subject, dtype)
-            if not found:
+            if not answers_by_trial:
                 check_readable(case)
             for law in laws:
                 for trial in law.trials:
-                    if dtype == torch.float32 or not trial.once:
-                        found.setdefault((law, trial), {})[name_dtype(dtype)] = (
-                            ask_trial(trial, case)
-                        )
+                    if trial.once and dtype != torch.float32:
+                        continue
+                    answers = answers_by_trial.setdefault((law, trial), {})
+                    answers[name_dtype(dtype)] = ask_trial(trial, case)
             layers = layers or case.layers
 
     own = name_dtype(subject.dtype)
     rows = []
-    for (law, trial), answers in found.items():
+    for (law, trial), answers in answers_by_trial.items():
         rows.append(make_row(law, trial, own, answers))
     return rows, layers
 
@@ -136,38 +141,43 @@ def name_dtype(dtype: torch.dtype) -> str:
 
 
 def find_worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the trial that a law is judged by: the worst verdict, then the largest
-    size.
+    """Return the trial that a law is judged by.
+
+    It has the worst verdict, and of these the largest size.
     """
+
+    def rank(row: dict[str, Any]) -> tuple[int, float]:
+        size = row["size"] or 0.0
+        return ORDER.index(row["verdict"]), -size
+
     judged = [row for row in rows if row["verdict"] != "cost"]
-    return min(
-        judged, key=lambda row: (ORDER.index(row["verdict"]), -(row["size"] or 0.0))
-    )
+    return min(judged, key=rank)
 
 
 def make_answer(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
     """Return the verdict in one sentence, with its scope."""
-    by_verdict = {v: [row for row in laws if row["verdict"] == v] for v in ORDER}
-    kept = len(by_verdict["holds"]) + len(by_verdict["rounding only"])
+    kept = 0
+    rounded = 0.0
+    broken = []
+    for row in laws:
+        if row["verdict"] in ("holds", "rounding only"):
+            kept += 1
+        # What rounds frequencies alone has no size in float32.
+        if row["verdict"] == "rounding only" and row["float32"]:
+            rounded = max(rounded, row["size"])
+        if row["verdict"] == "broken":
+            broken.append(f"{row['law']} ({row['trial']})")
+
     scope = f"{TOKENS} tokens, {name_dtype(subject.dtype)}"
-    if not by_verdict["broken"]:
-        # Of logits: what rounds frequencies alone has no size in float32.
-        sizes = [row["size"] for row in by_verdict["rounding only"] if row["float32"]]
-        rounded = max(sizes, default=0.0)
-        more = (
-            f"; rounding reaches {rounded:.1e} of the spread of logits"
-            if rounded
-            else ""
-        )
-        kept_of = f"{kept} of {len(laws)}"
+    if broken:
         return (
-            f"{subject.name} keeps all laws that it can be asked,"
-            f" {kept_of} ({scope}){more}."
+            f"{subject.name} breaks {' and '.join(broken)}; it keeps {kept} of"
+            f" {len(laws)} laws ({scope})."
         )
-    broken = " and ".join(
-        f"{row['law']} ({row['trial']})" for row in by_verdict["broken"]
-    )
+    rounding = ""
+    if rounded:
+        rounding = f"; rounding reaches {rounded:.1e} of the spread of logits"
     return (
-        f"{subject.name} breaks {broken}; it keeps {kept} of {len(laws)} laws"
-        f" ({scope})."
+        f"{subject.name} keeps all laws that it can be asked,"
+        f" {kept} of {len(laws)} ({scope}){rounding}."
     )

@@ -1,6 +1,4 @@
-"""The model that a name stands for: a folder with or without weights, or a factory of
-own code.
-"""
+"""The model that a name stands for: a folder, or a factory of the user's code."""
 
 import importlib
 from pathlib import Path
@@ -41,54 +39,73 @@ def find_subject(
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: this machine has none; allowed here: cpu")
-    module, colon, factory = target.partition(":")
+    _, colon, _ = target.partition(":")
     if colon and not Path(target).exists():
-        try:
-            with importing(module):
-                make = getattr(importlib.import_module(module), factory)
-            return make_subject(make(), target)
-        except (Exception, SystemExit) as error:
-            # The user's code may raise anything.
-            raise InputError(
-                f"{target} gives no model: {type(error).__name__}: {error}"
-            ) from None
+        return ask_for_subject(target)
+
     folder = locate(Path(target))
     config = loading.configuration(folder)
     if any(path.name.endswith(WEIGHTS) for path in list_files(folder)):
-        needed = 8 * weight_count(folder)
-        if device == "cpu" and needed > (free := available_memory()):
-            raise InputError(
-                f"{folder} needs {size(needed)} for its weights in float64, and"
-                f" {size(free)} are free; its config.json alone is given smaller random"
-                " weights"
-            )
-        return TransformersSubject(
-            loading.load(folder, device, dtype, None), folder.name
-        )
+        if device == "cpu":
+            check_memory(folder)
+        model = loading.load(folder, device, dtype, None)
+        return TransformersSubject(model, folder.name)
+
     with loading.refusing("cannot build a model from", folder):
         stated = loading.checkpoint_dtype(folder) if dtype == "auto" else dtype
-        model, smaller = make_random_model(
-            config, getattr(torch, stated, torch.float32)
-        )
-        words = "random weights, sizes reduced" if smaller else "random weights"
+        torch_dtype = getattr(torch, stated, torch.float32)
+        model, is_smaller = make_random_model(config, torch_dtype)
+        words = "random weights"
+        if is_smaller:
+            words = "random weights, sizes reduced"
         return TransformersSubject(model.to(device), f"{folder.name} ({words})")
 
 
-def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
-    """Return a model with random weights that make positions tell; True if its sizes
-    are smaller.
+def ask_for_subject(target: str) -> Subject:
+    """Return the model that `package.module:factory` makes."""
+    module, _, factory = target.partition(":")
+    try:
+        with importing(module):
+            make = getattr(importlib.import_module(module), factory)
+        return make_subject(make(), target)
+    # The user's code may raise anything.
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"{target} gives no model: {type(error).__name__}: {error}"
+        ) from None
 
-    Norms differ between features, as trained ones do.
+
+def check_memory(folder: Path) -> None:
+    """Raise InputError for weights that memory does not hold in float64."""
+    needed = 8 * weight_count(folder)
+    free = available_memory()
+    if needed > free:
+        raise InputError(
+            f"{folder} needs {size(needed)} for its weights in float64, and"
+            f" {size(free)} are free; its config.json alone is given smaller random"
+            " weights"
+        )
+
+
+def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
+    """Return a model with random weights that make positions tell.
+
+    Norms differ between features, as trained ones do. The second value is True if its
+    sizes are smaller than configured.
     """
     transformers = loading.import_transformers()
     with torch.device("meta"):
         skeleton = transformers.AutoModelForCausalLM.from_config(config)
-    smaller = sum(parameter.numel() for parameter in skeleton.parameters()) > MOST
+    weights = sum(parameter.numel() for parameter in skeleton.parameters())
+    is_smaller = weights > MOST
+    if is_smaller:
+        config = reduce_sizes(config)
+
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         # Weights are drawn in float32, so that every format has the same ones, rounded.
         model = transformers.AutoModelForCausalLM.from_config(
-            reduce_sizes(config) if smaller else config, dtype=torch.float32
+            config, dtype=torch.float32
         )
         for name, parameter in model.named_parameters():
             noise = torch.randn_like(parameter)
@@ -96,11 +113,12 @@ def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
                 parameter.copy_(noise * 1.5 * parameter.shape[-1] ** -0.5)
             elif "norm" in name:
                 parameter.add_(0.2 * noise)
+
     # Tables of frequencies stay as they were made, as in a model that is loaded in a
     # format.
     with keep_tables(model):
         model.to(dtype)
-    return model.eval().requires_grad_(False), smaller
+    return model.eval().requires_grad_(False), is_smaller
 
 
 def reduce_sizes(config: Any) -> Any:
@@ -108,16 +126,17 @@ def reduce_sizes(config: Any) -> Any:
     text = config.get_text_config(decoder=True)
     values = text.to_dict()
     layers = text.num_hidden_layers
-    grouped = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    whole = grouped == text.num_attention_heads
+    heads = text.num_attention_heads
+    key_heads = getattr(text, "num_key_value_heads", None) or heads
 
     sizes = {"hidden_size": 2 * head_dim(text), "num_attention_heads": 2}
     for name, most in SMALLER.items():
         if values.get(name):
             sizes[name] = min(most, values[name])
     if "num_key_value_heads" in values:
-        sizes["num_key_value_heads"] = 2 if whole else 1
+        sizes["num_key_value_heads"] = 2 if key_heads == heads else 1
     values |= sizes | dict.fromkeys(SPECIAL)
+
     for name, value in values.items():
         if isinstance(value, list) and len(value) == layers:
             values[name] = value[: values["num_hidden_layers"]]
