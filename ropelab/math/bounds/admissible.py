@@ -60,9 +60,10 @@ def certified_from(similarity: Similarity, context: int) -> float:
         # For u' >= u the angle of pair i stays in [0, context b^(-a_i)], so its cosine
         # is at least cos(min(that, pi)); a pair with a_i = 0 may be -1 anywhere.
         farthest = (context - 1) * similarity.inv_freq(u)
-        farthest = np.minimum(farthest, math.pi)
-        cosines = np.where(similarity.a == 0, -1.0, np.cos(farthest))
-        return bool(cosines.sum() + similarity.unrotated > rounding)
+        cosines = np.cos(np.minimum(farthest, math.pi))
+        cosines[similarity.a == 0] = -1.0
+        least = cosines.sum() + similarity.unrotated
+        return bool(least > rounding)
 
     # At u = 1e4 the angles of ordinary heads are 0 in float64 but for the pair with a =
     # 0.
@@ -144,7 +145,9 @@ class Walk:
 
         # Everything between the boxes is admissible.
         lows, highs = undecided.intervals[:2].tolist()
-        for start, end in zip([low, *highs], [*lows, high], strict=True):
+        starts = [low, *highs]
+        ends = [*lows, high]
+        for start, end in zip(starts, ends, strict=True):
             if end - start > EDGE:
                 pieces.append((start, end))
         return sorted(pieces)
@@ -170,7 +173,8 @@ class Walk:
         window: Window | None = None
 
         # Where no base is certified below b = e^60 = 1e26, the walk ends there.
-        for reached, pieces in self._pieces(start, min(end, 60.0), held):
+        top = min(end, 60.0)
+        for reached, pieces in self._pieces(start, top, held):
             for piece in pieces:
                 if window is not None and _touch(window, piece):
                     window = (window[0], piece[1])
@@ -292,7 +296,8 @@ class Walk:
 
         # Within the interval S differs from its value in the middle by at most m *
         # change.
-        change = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)
+        steepest = similarity.slope_bound(low)
+        change = steepest * (high - low) / 2 * (1 + 1e-9)
         margin = similarity.single_error
 
         parts_of_positions: list[Floats] = []

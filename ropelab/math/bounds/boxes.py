@@ -83,7 +83,8 @@ def find_threatened(
         return _spread(similarity, low, stop, run, width)
 
     while 0 < len(boxes) <= most:
-        boxes = boxes.select(lowest_sums(similarity, boxes, stop) < 0)
+        sums = lowest_sums(similarity, boxes, stop)
+        boxes = boxes.select(sums < 0)
         if boxes.run == 1:
             if spread(1, boxes.width) < NARROW:
                 return boxes
@@ -105,7 +106,8 @@ def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
     # h) + n b^(-a) e^(a h), and shrinks by less. Angles are in turns. Frequencies are
     # computed once per interval, which many boxes share.
     lows, place = np.unique(boxes.low, return_inverse=True)
-    half_width = boxes.width * (0.5 + 1e-9) + np.spacing(lows[-1])
+    rounding = np.spacing(lows[-1])
+    half_width = boxes.width * (0.5 + 1e-9) + rounding
     half_run = (boxes.run - 1) / 2
     grown = np.expm1(similarity.a * half_width)
     turns = similarity.inv_freq(lows + boxes.width / 2) / TWO_PI
@@ -173,6 +175,8 @@ def _spread(
 
     Radians, added over pairs.
     """
-    distance = (run - 1) / 2 + stop * similarity.a * width / 2
-    differences = similarity.inv_freq(u) * distance
-    return float(np.minimum(math.pi, differences).sum())
+    along = (run - 1) / 2
+    across = stop * similarity.a * width / 2
+    differences = similarity.inv_freq(u) * (along + across)
+    differences = np.minimum(math.pi, differences)
+    return float(differences.sum())

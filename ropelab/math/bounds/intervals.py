@@ -93,8 +93,10 @@ def excluded_upto(
     far *= 1 - 1e-9
 
     left, right = (root > 0) & (far > near)
-    low = np.concatenate((-far[0, left], near[1, right]))
-    high = np.concatenate((-near[0, left], far[1, right]))
+    low_left = -far[0, left]
+    high_left = -near[0, left]
+    low = np.concatenate((low_left, near[1, right]))
+    high = np.concatenate((high_left, far[1, right]))
 
     # Stretches that meet at the centre itself still do.
     inward = np.spacing(centre)
@@ -242,7 +244,8 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
         error[exact] = similarity.rounding_error(longest[exact])
 
     # Rounded up, as a bound on a smaller interval would prove nothing at its ends.
-    half_widths = (high - low) * (0.5 * (1 + 1e-9)) + np.spacing(high)
+    rounded_up = 0.5 * (1 + 1e-9)
+    half_widths = (high - low) * rounded_up + np.spacing(high)
     half = half_widths[owner]
     slope_bounds = (similarity.a * inv_freq).sum(-1)
     steepest = m * slope_bounds[owner]

@@ -81,7 +81,10 @@ def small_bases(geometry: Geometry) -> tuple[float, float, float]:
     # With them the slowest pair's angle reaches pi/2, pi or 2 pi within T, so that
     # tuning has seen this part of every cosine.
     T = geometry.trained_len
-    return 2 * T / math.pi, T / math.pi, T / (2 * math.pi)
+    quarter_turn = 2 * T / math.pi
+    half_turn = T / math.pi
+    whole_turn = T / (2 * math.pi)
+    return quarter_turn, half_turn, whole_turn
 
 
 def ntk_aware(geometry: Geometry, context: int) -> float:
@@ -99,7 +102,8 @@ def one_rotation_base(rotary_dim: int, context: int) -> float:
         # A single pair rotates by a radian per token, whatever the base.
         return math.inf
     exponent = rotary_dim / (rotary_dim - 2)
-    return float((context / (2 * math.pi)) ** exponent)
+    tokens_per_radian = context / (2 * math.pi)
+    return float(tokens_per_radian**exponent)
 
 
 def aliasing_base(context: int) -> float:

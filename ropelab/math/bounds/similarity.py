@@ -80,7 +80,8 @@ class Similarity:
 
     def inv_freq(self, u: Floats | float) -> Floats:
         """Return b^(-a_i) for u = ln b; one row per entry of ``u``."""
-        return np.exp(-np.multiply.outer(u, self.a))
+        exponents = np.multiply.outer(u, self.a)
+        return np.exp(-exponents)
 
     def evaluate(self, positions: Floats, u: Floats | float) -> Floats:
         """Return S in float64; ``u`` is one value, or one per position."""
@@ -89,13 +90,15 @@ class Similarity:
 
     def slope_bound(self, u: float) -> float:
         """Return sum_i a_i b^(-a_i): |dS/du| <= m * this for every u' >= u."""
-        return float((self.a * self.inv_freq(u)).sum())
+        slopes = self.a * self.inv_freq(u)
+        return float(slopes.sum())
 
     def slope_typical(self, u: float) -> float:
         """Return the root mean square of dS/du over random phases, per unit of m."""
         amplitudes = self.a * self.inv_freq(u)
+        squares = float((amplitudes**2).sum())
         # The mean square of a sine is 1/2.
-        return math.sqrt(float((amplitudes**2).sum()) / 2)
+        return math.sqrt(squares / 2)
 
     def curvature_bounds(self, u: Floats) -> tuple[Floats, Floats]:
         """Return (c1, c2) with |d2S/du2| <= c1 m + c2 m^2 for every u' >= u."""

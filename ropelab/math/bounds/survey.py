@@ -35,7 +35,8 @@ def scan(similarity: Similarity, u: float, start: int, stop: int) -> Singles:
     columns = max(1, math.isqrt(count))
     rows = -(-count // columns)
     starts = start + columns * np.arange(rows, dtype=np.float64)
-    return block_sums(similarity, u, starts, columns).ravel()[:count]
+    sums = block_sums(similarity, u, starts, columns)
+    return sums.ravel()[:count]
 
 
 def block_sums(

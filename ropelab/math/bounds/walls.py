@@ -66,11 +66,13 @@ def first_equal(
     start = min(start, stop)
 
     for low, high in blocks(start, stop, BLOCK):
-        angles = chain.angles(span(low, high + 1), slowest)[0]
+        positions = span(low, high + 1)
+        angles = chain.angles(positions, slowest)[0]
         here = angles[:-1]
         there = angles[1:]
         # Angles further apart than two spacings have two roundings, as above; most are.
-        near = np.flatnonzero(there <= here + 2 * spacing(there, plan.table))
+        widest = 2 * spacing(there, plan.table)
+        near = np.flatnonzero(there <= here + widest)
 
         equal = np.ones(near.size, dtype=bool)
         for wave in (np.cos, np.sin):

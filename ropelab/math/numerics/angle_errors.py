@@ -187,7 +187,8 @@ def _search_pairs(
     for low, high in blocks(start, stop, BLOCK // numbers.size):
         if best.error_rad >= LOST_RAD:
             break
-        errors = wrap_angle(chain.angle_errors(span(low, high), pairs))
+        errors = chain.angle_errors(span(low, high), pairs)
+        errors = wrap_angle(errors)
         row, column = _largest_place(errors)
         error = float(errors[row, column])
         if error > best.error_rad:
@@ -238,9 +239,9 @@ def worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
             positions = span(start, end)
             stored_cos, stored_sin = chain.table(positions, pairs)
             exact_cos, exact_sin = exact.table(positions, pairs)
-            cos_error = float(np.abs(stored_cos - exact_cos).max())
-            sin_error = float(np.abs(stored_sin - exact_sin).max())
-            best = max(best, cos_error, sin_error)
+            cos_error = np.abs(stored_cos - exact_cos).max()
+            sin_error = np.abs(stored_sin - exact_sin).max()
+            best = max(best, float(cos_error), float(sin_error))
             start = end
     return best
 
@@ -265,9 +266,11 @@ def _table_error_bounds(
     angles = np.abs(np.outer(chain.spectrum.inv_freq, ends))
     near_cos = angles**2 / 2
     near_sin = np.minimum(half_step(angles, table), angles)
-    rounding_of_pairs = np.minimum(rounding, np.maximum(near_cos, near_sin))
+    near = np.maximum(near_cos, near_sin)
+    roundings = np.minimum(rounding, near)
 
     # The margin covers what float64 loses in computing a bound.
-    angle_errors = np.minimum(chain.error_bounds(ends), largest * (1 + 1e-9))
+    largest = largest * (1 + 1e-9)
+    angle_errors = np.minimum(chain.error_bounds(ends), largest)
     chords = 2 * np.sin(angle_errors / 2)
-    return chords + rounding_of_pairs
+    return chords + roundings

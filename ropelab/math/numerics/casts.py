@@ -31,7 +31,10 @@ Frequencies = Literal["exact", "float32_pow"]
 # product: m * theta_i. recurrence: start at m, multiply by base^(-2/d) from pair to
 # pair, each product rounded to the format of the angle (ggml's `theta *= theta_scale`).
 Angles = Literal["product", "recurrence"]
-RULES = {"frequencies": get_args(Frequencies), "angles": get_args(Angles)}
+RULES = {
+    "frequencies": get_args(Frequencies),
+    "angles": get_args(Angles),
+}
 
 EXACT = FORMATS["float64"]
 
@@ -91,7 +94,8 @@ class CastPlan:
 
     def repair(self, name: str) -> "CastPlan":
         """Return the same plan with one stage or rule made exact."""
-        return replace(self, **{name: getattr(CastPlan(), name)})
+        exact = getattr(CastPlan(), name)
+        return replace(self, **{name: exact})
 
 
 def parse_cast(text: str) -> CastPlan:

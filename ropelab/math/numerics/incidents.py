@@ -24,8 +24,10 @@ def agrees(printed: str, ours: float) -> bool:
     (True, False)
     """
     digits = Decimal(printed)
-    unit = Decimal(1).scaleb(int(digits.as_tuple().exponent))
-    return abs(Decimal(ours) - digits) <= unit / 2 * Decimal("1.001")
+    exponent = int(digits.as_tuple().exponent)
+    unit = Decimal(1).scaleb(exponent)
+    difference = abs(Decimal(ours) - digits)
+    return difference <= unit / 2 * Decimal("1.001")
 
 
 _FILE = table_beside(__file__)
@@ -58,18 +60,22 @@ def _measure_incident(
     # Measures of a position.
 
     def stored_position(m: int) -> float:
-        return float(chain.positions(span(m, m + 1))[0])
+        stored = chain.positions(span(m, m + 1))
+        return float(stored[0])
 
     def position_step(m: int) -> float:
-        return float(spacing(span(m, m + 1), chain.plan.position)[0])
+        steps = spacing(span(m, m + 1), chain.plan.position)
+        return float(steps[0])
 
     # Measures of a position and a pair.
 
     def stored_angle(m: int, pair: int) -> float:
-        return float(chain.angles(span(m, m + 1))[pair, 0])
+        angles = chain.angles(span(m, m + 1))
+        return float(angles[pair, 0])
 
     def exact_angle(m: int, pair: int) -> float:
-        return float(exact.angles(span(m, m + 1))[pair, 0])
+        angles = exact.angles(span(m, m + 1))
+        return float(angles[pair, 0])
 
     def exact_cos(m: int, pair: int) -> float:
         return float(np.cos(exact_angle(m, pair)))

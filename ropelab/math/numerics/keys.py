@@ -123,7 +123,8 @@ class KeyFormat:
             tokens = keys.shape[-2]
             width = keys.shape[-1]
             # The last token again fills the last group: the range stays what it is.
-            last = np.repeat(keys[..., -1:, :], -tokens % BLOCK, axis=-2)
+            missing = -tokens % BLOCK
+            last = np.repeat(keys[..., -1:, :], missing, axis=-2)
             filled = np.concatenate((keys, last), axis=-2)
             groups = filled.reshape(*keys.shape[:-2], -1, BLOCK, width)
             rounded = self._round_with_scale(groups, (-2,))
@@ -158,9 +159,10 @@ class KeyFormat:
 
 def hadamard_matrix(size: int) -> Float[np.ndarray, "size size"]:
     """Return the normalised Hadamard matrix of a power of two (Sylvester's)."""
+    smallest = np.array([[1, 1], [1, -1]])
     matrix = np.ones((1, 1))
     while len(matrix) < size:
-        matrix = np.kron([[1, 1], [1, -1]], matrix) / np.sqrt(2)
+        matrix = np.kron(smallest, matrix) / np.sqrt(2)
     return matrix
 
 
@@ -179,7 +181,9 @@ def _round_as_ggml(
         scale = np.abs(extreme) / np.float32(127)
     else:
         scale = extreme / np.float32(-8)
-    inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale != 0)
+    # A block of zeros stays one.
+    inverse = np.zeros_like(scale)
+    np.divide(1, scale, out=inverse, where=scale != 0)
     product = x * inverse
 
     if number == "q8_0":
@@ -331,7 +335,8 @@ def key_errors(
     if fmt.before:
         read = rotate(store(key), positions)
     else:
-        read = store(rotate(key, positions + fmt.moves * fmt.step))
+        first_positions = positions + fmt.moves * fmt.step
+        read = store(rotate(key, first_positions))
         back = np.full(COUNT, -float(fmt.step))
         for _ in range(fmt.moves):
             read = store(rotate(read, back))

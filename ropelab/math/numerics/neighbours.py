@@ -38,7 +38,8 @@ def widest_gap(fmt: FloatFormat) -> float:
     # Numbers from 1/2 to 1 are half an epsilon apart, smaller ones less.
     side = fmt.epsilon / 2
     if fmt.precision > LISTED:
-        return 2 * math.asin(side / math.sqrt(2)) * MARGIN
+        half_diagonal = side / math.sqrt(2)
+        return 2 * math.asin(half_diagonal) * MARGIN
 
     midway = _midpoints_below_one(fmt)
     angles = np.concatenate((np.arccos(midway), np.arcsin(midway)))
@@ -118,7 +119,9 @@ def count_equal_neighbours(
     last = offset + length - 1
     for low, high in blocks(offset, last, BLOCK):
         angles = theta * span(low, high + 1)
-        both = np.stack((np.cos(angles), np.sin(angles)))
+        cos = np.cos(angles)
+        sin = np.sin(angles)
+        both = np.stack((cos, sin))
         for fmt in doubtful:
             stored = round_to(both, fmt)
             here = stored[:, :-1]
@@ -166,7 +169,8 @@ def first_resolved_distance(
         changes = low + np.flatnonzero(is_change)
         begins = np.concatenate(([begin], changes))
         ends = np.concatenate((changes, [high]))
-        longest = max(longest, int((ends - begins).max()))
+        lengths = ends - begins
+        longest = max(longest, int(lengths.max()))
         begin = int(begins[-1])
         value = float(stored[-1])
     return longest

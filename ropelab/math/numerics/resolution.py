@@ -81,8 +81,10 @@ def take_census(
         advance(1)
         return [counter.census() for counter in counters]
 
-    leading = max((encoding.leading(each.fmt) for each in doubtful), key=len)
-    size = BLOCK // max(len(leading) * encoding.per_pair, 2)
+    all_leading = [encoding.leading(counter.fmt) for counter in doubtful]
+    leading = max(all_leading, key=len)
+    features = max(len(leading) * encoding.per_pair, 2)
+    size = BLOCK // features
 
     # Distinct angles follow from their collisions, as those of a single number mostly
     # do.
@@ -103,8 +105,8 @@ def take_census(
                 if share == 0 and neighbours:
                     counter.compare(positions, keys, values[0])
                 if hashed:
-                    own = high - low
-                    counter.hold(positions[:own], keys[:, :own], share, shares)
+                    own = slice(high - low)
+                    counter.hold(positions[own], keys[:, own], share, shares)
             advance((high - low) / length / shares)
         for counter in doubtful:
             counter.close_share()
@@ -170,7 +172,9 @@ class _Counter:
         elif monotone or self.encoding.component == "angle":
             distinct = length - sum(collisions)
 
-        by_octave = zip(self.edges[:-1], self.edges[1:], collisions, strict=True)
+        starts = self.edges[:-1]
+        stops = self.edges[1:]
+        by_octave = zip(starts, stops, collisions, strict=True)
         return Census(
             positions=length,
             distinct=distinct,
@@ -202,9 +206,11 @@ class _Counter:
         # Where even the stored positions are equal (bits, for nan), everything after
         # them is.
         stored = encoding.chain.positions(positions).view(np.int64)
-        doubtful = np.flatnonzero(equal & (stored[1:] != stored[:-1]))
+        moves = stored[1:] != stored[:-1]
+        doubtful = np.flatnonzero(equal & moves)
 
-        rest = encoding.pairs[len(encoding.leading(self.fmt)) :]
+        compared = len(encoding.leading(self.fmt))
+        rest = encoding.pairs[compared:]
         while rest and doubtful.size:
             # Each position is computed once, also where it is both a neighbour and has
             # one. Marking them is five times as quick as np.union1d.
@@ -228,7 +234,8 @@ class _Counter:
         colliding = positions[:-1][equal]
         if colliding.size and self.first_collision is None:
             self.first_collision = int(colliding[0])
-        self.collisions += np.diff(np.searchsorted(colliding, self.edges))
+        counts_before_edges = np.searchsorted(colliding, self.edges)
+        self.collisions += np.diff(counts_before_edges)
 
     def hold(
         self,
@@ -318,7 +325,8 @@ def proves_distinct(
     # Numbers up to 1 that round to the same value are at most one spacing below 1
     # apart, so a cell is a square of that side, and its diagonal the longest chord.
     cell = math.sqrt(2) * fmt.epsilon / 2
-    diagonal = 2 * math.asin(min(cell / 2, 1.0))
+    half_chord = min(cell / 2, 1.0)
+    diagonal = 2 * math.asin(half_chord)
     # The uncertainty of float64 itself in D * theta, in cos and in sin.
     own = last * theta * 2.0**-50 + 2.0**-50
     # The largest distance of D * theta from whole turns if two encodings are equal.
@@ -367,9 +375,10 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
 
         # Compared by their bits, for nan equals nan there.
         chosen = slice(pair, pair + 1)
-        here = chain.angles(places, chosen)[0].view(np.int64)
-        there = chain.angles(places + 1, chosen)[0].view(np.int64)
-        changes.append(places[here != there])
+        here = chain.angles(places, chosen)[0]
+        there = chain.angles(places + 1, chosen)[0]
+        changed = here.view(np.int64) != there.view(np.int64)
+        changes.append(places[changed])
     return 1 + np.unique(np.concatenate(changes)).size
 
 
@@ -378,10 +387,10 @@ def midway_values(fmt: FloatFormat) -> Positions:
     step = 2.0 ** (1 - fmt.precision)
     count = 2 ** (fmt.precision - 1)
     fractions = np.arange(count) * step + step / 2
-    exponents = np.arange(fmt.min_exponent, fmt.max_exponent + 1)[:, None]
+    exponents = np.arange(fmt.min_exponent, fmt.max_exponent + 1)
 
     subnormal = np.ldexp(fractions, fmt.min_exponent)
-    normal = np.ldexp(1 + fractions, exponents)
+    normal = np.ldexp(1 + fractions, exponents[:, None])
     return np.concatenate((subnormal, normal.ravel()))
 
 
@@ -418,7 +427,8 @@ def mix_bits(keys: Keys, seed: Integers | None = None) -> Integers:
     for row in keys:
         state ^= row
         state *= -0x61C8864680B583EB
-        state ^= (state.view(np.uint64) >> np.uint64(32)).view(np.int64)
+        upper_half = state.view(np.uint64) >> np.uint64(32)
+        state ^= upper_half.view(np.int64)
     state *= -0x40A7B892E31B1A47
     return state
 
@@ -461,11 +471,13 @@ def count_equal_hashes(
     numbers_of_runs = first.cumsum() - 1
     leaders = positions[np.flatnonzero(first)[numbers_of_runs]]
     strangers = []
-    for low, high in blocks(0, hashes.size, BLOCK // len(encoding.pairs)):
-        own = encoding.values(positions[low:high], encoding.pairs)
-        of_leaders = encoding.values(leaders[low:high], encoding.pairs)
+    pairs = encoding.pairs
+    for low, high in blocks(0, hashes.size, BLOCK // len(pairs)):
+        own = encoding.values(positions[low:high], pairs)
+        of_leaders = encoding.values(leaders[low:high], pairs)
         keys = keys_of(own, fmt)
-        differs = (keys != keys_of(of_leaders, fmt)).any(0)
+        keys_of_leaders = keys_of(of_leaders, fmt)
+        differs = (keys != keys_of_leaders).any(0)
         strangers.append(keys[:, differs])
 
     different = np.concatenate(strangers, axis=1)

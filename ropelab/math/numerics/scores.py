@@ -44,7 +44,8 @@ def sample_positions(offset: int, length: int, samples: int) -> Positions:
 
 def earlier_keys(queries: Positions, offset: int, seed: int) -> Positions:
     """Return a key before every query, at a distance log-uniform up to the largest."""
-    share = np.random.default_rng(seed).random(queries.shape)
+    random = np.random.default_rng(seed)
+    share = random.random(queries.shape)
     farthest = np.maximum(queries - offset, 1)
     distance = np.round(farthest**share)
     return np.maximum(queries - distance, offset)
@@ -118,6 +119,7 @@ def shift_errors(
 
     The key is at n = start, the query at m = start + delta. Exactly 0 but for rounding.
     """
+    # The first row is not shifted.
     places = start + np.concatenate(([0.0], shifts))
     keys = np.repeat(places[:, None], deltas.size, axis=1)
     queries = keys + deltas
@@ -286,13 +288,16 @@ def aligned_step_and_score(
     """
     theta = inv_freq[:, None]
     angles = theta * distances
-    moved = 2 * np.sin(theta / 2) * np.sin(angles + theta / 2)
+    middle = angles + theta / 2
+    moved = 2 * np.sin(theta / 2) * np.sin(middle)
     features = 2 * len(inv_freq)
 
     sizes = []
     for weights in (moved, np.cos(angles)):
-        squares = 4 * (weights**2).sum(0) + 4 * weights.sum(0) ** 2
-        sizes.append(math.sqrt(float(squares.mean()) / features))
+        of_each = 4 * (weights**2).sum(0)
+        of_sums = 4 * weights.sum(0) ** 2
+        mean_square = float((of_each + of_sums).mean())
+        sizes.append(math.sqrt(mean_square / features))
     step, score = sizes
     return step, score
 

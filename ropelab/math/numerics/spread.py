@@ -128,7 +128,8 @@ class Spreads:
 
         # One distance in each of as many equal parts.
         random = np.random.default_rng(self.seed)
-        shares = (np.arange(DISTANCES) + random.random(DISTANCES)) / DISTANCES
+        places = np.arange(DISTANCES) + random.random(DISTANCES)
+        shares = places / DISTANCES
         distances = 1 + np.floor(shares * self.farthest)
 
         variances = []
@@ -154,8 +155,9 @@ class Spreads:
         distance: int,
     ) -> Float[np.ndarray, "pairs places"]:
         """Return squared deviations from the mean, whose own mean is unbiased."""
-        queries = keys + distance
-        rotations = self._table(queries) * self._table(keys).conj()
+        of_queries = self._table(keys + distance)
+        of_keys = self._table(keys)
+        rotations = of_queries * of_keys.conj()
         deviations = rotations - rotations.mean(1, keepdims=True)
         squares = deviations.real**2 + deviations.imag**2
 

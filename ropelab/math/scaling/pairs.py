@@ -86,8 +86,9 @@ class Clipped(Scaling):
         n = min(n, geometry.pairs)
 
         angles = np.linspace(0, math.pi, n)
+        first = geometry.pairs - n
         taper = np.ones(geometry.pairs)
-        taper[geometry.pairs - n :] = (1 + np.cos(angles)) / 2
+        taper[first:] = (1 + np.cos(angles)) / 2
         return RopePlan(geometry.inv_freq * taper)
 
 
@@ -106,7 +107,8 @@ class Resonance(Scaling):
         plan = self.inner.plan(geometry, length)
         # A dropped pair has an infinite wavelength and stays at frequency 0.
         rounded = np.round(wavelengths(plan.inv_freq))
-        return RopePlan(2 * math.pi / rounded, plan.attention_factor, plan.stretch)
+        inv_freq = 2 * math.pi / rounded
+        return RopePlan(inv_freq, plan.attention_factor, plan.stretch)
 
 
 @method(
@@ -165,7 +167,8 @@ class LongRope(Scaling):
     def attention(self, trained_len: int) -> float:
         if self.attention_factor is not None:
             return self.attention_factor
-        return math.sqrt(1 + math.log(self.factor) / math.log(trained_len))
+        growth = math.log(self.factor) / math.log(trained_len)
+        return math.sqrt(1 + growth)
 
 
 @method("one", NO_PAPER)

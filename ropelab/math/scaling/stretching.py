@@ -249,7 +249,8 @@ class _CodedRamp(Scaling):
     def ramp_frequencies(
         self, geometry: Geometry, stretch: float
     ) -> Float[np.ndarray, " pairs"]:
-        return blend(geometry.inv_freq, 1 - self.ramp(geometry), stretch)
+        kept = 1 - self.ramp(geometry)
+        return blend(geometry.inv_freq, kept, stretch)
 
 
 @method("yarn", "jquesnelle/yarn; transformers rope type 'yarn'")
@@ -265,9 +266,8 @@ class Yarn(_CodedRamp, Stretching):
     mscale_all_dim: float | None = None
 
     def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
-        return RopePlan(
-            self.ramp_frequencies(geometry, stretch), self.attention(stretch), stretch
-        )
+        inv_freq = self.ramp_frequencies(geometry, stretch)
+        return RopePlan(inv_freq, self.attention(stretch), stretch)
 
     def attention(self, stretch: float) -> float:
         if self.attention_factor is not None:

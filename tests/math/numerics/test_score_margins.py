@@ -17,6 +17,7 @@ from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.scores import (
+    Alignment,
     draw,
     largest_step,
     score_and_step,
@@ -75,7 +76,7 @@ def test_steps_are_right_to_all_digits(alignment, inv_freq):
 @pytest.mark.parametrize("vectors", ["aligned at 0", "aligned", "random"])
 def test_steps_are_the_mean_squares_of_many_draws(vectors, inv_freq):
     places = np.zeros(1) if vectors == "aligned at 0" else DISTANCES
-    alignment = "random" if vectors == "random" else "aligned"
+    alignment: Alignment = "random" if vectors == "random" else "aligned"
     score, step = score_and_step(inv_freq, draw(20000, 16, alignment, seed=7), places)
     found = margins(inv_freq)[vectors, "float32"]
     assert found.score_step == pytest.approx(math.sqrt((step**2).mean()), rel=0.02)
