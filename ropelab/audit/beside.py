@@ -13,7 +13,7 @@ from ropelab.math.rotary import axis_of_pairs
 from ropelab.readers.indexer import read_indexer
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import RopeSpec
-from ropelab.readers.trace import language_part
+from ropelab.readers.trace import language_part, rope_paths
 from ropelab.runs.files import table_beside
 from ropelab.runs.rows import grouped
 from ropelab.runs.sentences import typed
@@ -87,6 +87,10 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Does]]:
         yield name, partial(describe_temperature, text=text)
     if case.block.get("llama_4_scaling_beta"):
         yield "factor on queries (llama_4_scaling_beta)", describe_beta
+
+    vision = case.document.config.get("vision_config")
+    if isinstance(vision, Mapping) and "rope" in " ".join(rope_paths(vision)):
+        yield "rotation of the vision part", describe_nothing
 
     for key in READ["unread"]:
         value = text.get(key) or case.document.config.get(key)
@@ -177,6 +181,11 @@ def describe_beta(reading: Reading) -> str:
         return ""
     by_position = reading.model_type in ("ministral3", "mistral4")
     return "1 + beta ln(1 + floor(p / original length))" if by_position else "none"
+
+
+def describe_nothing(reading: Reading) -> str:
+    """Say nothing: the positions of images have axes, and no reader was written."""
+    return ""
 
 
 def describe_unread(reading: Reading, key: str, value: Any) -> str:

@@ -332,7 +332,7 @@ def ask_for_context(
 ) -> str:
     """Return what to type where emit was given a factor, or no length at all."""
     from ropelab.audit.emit import read_trained_length
-    from ropelab.readers.flags import setting
+    from ropelab.readers.flags import read_option
 
     command = ["ropelab", "emit"]
     given = {"--from": from_, "--model": model, "--method": method}
@@ -344,7 +344,7 @@ def ask_for_context(
     if not factor:
         return f"emit needs a length; type: {shlex.join(command)} --context 131072"
 
-    times = float(setting("--factor", factor))
+    times = float(read_option("--factor", factor))
     if not (from_ or model):
         return "emit takes a length, not a factor; type: ropelab emit --help"
 
@@ -411,16 +411,19 @@ def check(
     Cannot show: the behaviour of a kernel on another device.
     """
     from ropelab.conformance.check import check as check_target
+    from ropelab.show.terminal import Delayed, progress_here
 
     seen = tokens(length)
-    done = check_target(
-        target,
-        config=config,
-        length=seen,
-        dtype=dtype,
-        tolerance=tolerance,
-        layer_type=layer_type,
-    )
+    # Code that builds its tables at every call takes a minute at a million tokens.
+    with Delayed(progress_here())(f"checking {target}"):
+        done = check_target(
+            target,
+            config=config,
+            length=seen,
+            dtype=dtype,
+            tolerance=tolerance,
+            layer_type=layer_type,
+        )
     if json:
         about = {
             name: getattr(done, name) for name in ("answer", "wrong", "fix", "called")
@@ -462,8 +465,10 @@ def vectors(
     a folder each.
     """
     from ropelab.conformance.vectors import vectors as write_vectors
+    from ropelab.show.terminal import Delayed, progress_here
 
-    done = write_vectors(config, out, length=tokens(length))
+    with Delayed(progress_here())(f"writing vectors into {out}"):
+        done = write_vectors(config, out, length=tokens(length))
     if json:
         print_document({"experiment": "vectors", "tables": done.rows})
         return 0
@@ -574,9 +579,9 @@ def tokens(text: str | None, flag: str = "--length") -> int | None:
     """Return a length as people type it."""
     if text is None:
         return None
-    from ropelab.readers.flags import setting
+    from ropelab.readers.flags import read_option
 
-    value = setting(flag, text)
+    value = read_option(flag, text)
     if not isinstance(value, int) or not 2 <= value <= 2**40:
         raise InputError(
             f"{flag} must be a whole number of tokens from 2 to 2^40, got '{text}'"

@@ -162,16 +162,22 @@ def setting(name: str, value: str) -> Any:
     if name == "--rope-scaling":
         return value
     suffixed = SUFFIXED.fullmatch(value)
-    if suffixed and name != VLLM_LENGTH:
-        digits, suffix = suffixed.groups()
-        typed = f"{float(digits) * THOUSAND[suffix.lower()]:.15g}"
-        raise InputError(f"{name} takes digits alone; type {typed}, got '{value}'")
-    if suffixed:
-        # Small letters are thousands there, and capitals powers of two.
-        digits, suffix = suffixed.groups()
-        units = THOUSAND if suffix.islower() else SUFFIXES
-        return int(float(digits) * units[suffix.lower()])
+    if suffixed is None:
+        return read_option(name, value)
 
+    digits, suffix = suffixed.groups()
+    thousands = float(digits) * THOUSAND[suffix.lower()]
+    if name != VLLM_LENGTH:
+        typed = f"{thousands:.15g}"
+        raise InputError(f"{name} takes digits alone; type {typed}, got '{value}'")
+    # Small letters are thousands there, and capitals powers of two.
+    if suffix.islower():
+        return int(thousands)
+    return int(float(digits) * SUFFIXES[suffix.lower()])
+
+
+def read_option(name: str, value: str) -> Any:
+    """Return the number that an option of this program has; InputError for others."""
     try:
         return read_number(value)
     except ValueError as error:

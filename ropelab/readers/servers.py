@@ -23,6 +23,8 @@ from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
 
 LATENT = "deepseek_yarn"
+# Types whose configuration class stops at scaling types, whoever runs the model.
+STRICT = ("phi", "dory")
 # they pass mrope_positions_factor=1, unless videos are pruned
 UNLENGTHENED = ("qwen3", "qwen4")
 
@@ -52,7 +54,7 @@ class Server(Transformers5):
             settings.needs(*Transformers5.methods[kind].needs)
         family = settings.trace.family
         # by its configuration class
-        if family.name.startswith("phi") and kind in family.refuses:
+        if family.name.startswith(STRICT) and kind in family.refuses:
             raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
         if (
             family.name == "deepseek_v4"

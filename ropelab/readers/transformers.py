@@ -4,7 +4,7 @@ keys.
 5 moves older files into `rope_parameters`. 4 has `rope_theta` and `rope_scaling` beside
 each other; its YaRN changed three times. Read from
 src/transformers/modeling_rope_utils.py and configuration_utils.py, the configuration
-classes of 5.23.0, and the Llama, Phi-3, Gemma 3 and GPT-NeoX classes of 4.44.2, 4.48.3,
+classes of 5.24.0, and the Llama, Phi-3, Gemma 3 and GPT-NeoX classes of 4.44.2, 4.48.3,
 4.51.3, 4.55.4 and 4.57.1.
 """
 
@@ -279,6 +279,10 @@ def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Se
         if settings.get("rope_type") == "su" and ORIGINAL not in block:
             raise RefusedError(f"su without {ORIGINAL} beside it")  # filled in too late
         settings.values["rope_type"] = "longrope"
+    if family.name == "sarvam_mla" and settings.get("rope_type") == "deepseek_yarn":
+        # Its class renames it, and drops the older key.
+        settings.values["rope_type"] = "yarn"
+        settings.values.pop("type", None)
     if family.name == "hunyuan_vl_text" and settings.get("rope_type") == "xdrope":
         settings.values["rope_type"] = "dynamic"  # its class renames it
     axes = family.name.startswith(WITH_AXES[:2]) or not family.known

@@ -274,7 +274,13 @@ OWN: dict[str, dict[str, Any]] = {
         "model_type": "gpt_oss",
         "head_dim": 64,
         "rope_theta": 150000,
-        "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "truncate": False},
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 32.0,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "truncate": False,
+        },
     },
     "deepseek-v3": {
         "model_type": "deepseek_v3",

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ropelab.audit.audited import audit
 from ropelab.audit.emit import emit
@@ -36,9 +37,11 @@ FOLDER = next(
 FILES = sorted(FOLDER.glob("*.json")) if FOLDER else []
 # Model types without a class in transformers, or whose class no reader computes.
 UNREAD = {
-    *("chatglm", "dbrx", "deepseek_ref", "exaone", "internlm2"),
+    *("chatglm", "dbrx", "deepseek_ref", "internlm2"),
     *("kimi_k2", "kimi_linear", "mimo", "nemotron_h", "phi3small", "qwen", "step3p7"),
 }
+# Read by a later release than the one that is installed.
+LATER = {"exaone"} - {*CONFIG_MAPPING.keys()}
 real = pytest.mark.skipif(
     not FILES, reason="no published configurations beside the checkout"
 )
@@ -65,7 +68,7 @@ def is_scaled(path: Path) -> bool:
     return kind not in ("default", "mrope")
 
 
-READ = [path for path in FILES if text_of(path).get("model_type") not in UNREAD]
+READ = [path for path in FILES if text_of(path).get("model_type") not in UNREAD | LATER]
 SCALED = [path for path in READ if is_scaled(path)]
 
 
@@ -218,7 +221,9 @@ def test_the_reader_of_transformers_computes_what_its_class_does(
 
 @real
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if path not in READ], ids=lambda path: path.stem
+    "path",
+    [path for path in FILES if text_of(path).get("model_type") in UNREAD],
+    ids=lambda path: path.stem,
 )
 def test_files_that_no_reader_computes_are_refused(path: Path) -> None:
     with pytest.raises(InputError):
@@ -455,7 +460,7 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
     (
         *("sarvam_mla", "SarvamMLAForCausalLM"),
         {**LATENT, "rope_scaling": DEEPSEEK | {"type": "deepseek_yarn"}},
-        *((1e5, 64, 64), {"vllm", "sglang"}),
+        *((1e5, 64, 64), {"transformers-5", "vllm", "sglang"}),
     ),
     (
         *("iquestcoder", "IQuestCoderForCausalLM", WIDE, (1e6, 128, 128)),

@@ -26,7 +26,6 @@ def read(runtime: str, kind: str, name: str, **keys: Any) -> registry.Reading:
 @pytest.mark.parametrize(
     ("runtime", "kind", "name"),
     [
-        ("vllm", "dory", "DoryForCausalLM"),
         ("vllm", "k2_horizon", "K2HorizonForCausalLM"),
         ("vllm", "deepseek_v41", "DeepseekV41ForCausalLM"),
         ("vllm", "bailing_moe_v3", "BailingMoeV3ForCausalLM"),
@@ -184,3 +183,58 @@ def test_a_configuration_class_of_sglangs_own_passes_over_rope_parameters(
     block = {"rope_type": "default", "rope_theta": 1e6}
     reading = read("sglang", kind, name, rope_theta=None, rope_parameters=block)
     assert reading.outcome == "not modelled"
+
+
+BOTH = {
+    "full_attention": {
+        "rope_type": "default",
+        "rope_theta": 1e7,
+        "partial_rotary_factor": 0.5,
+    },
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+}
+OLD_DORY = {
+    "attention_head_dim": 256,
+    "rope_theta": 10000,
+    "rope_theta_2": 10000000,
+    "partial_rotary_factor_2": 0.5,
+}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "keys", "full", "sliding"),
+    [
+        ("vllm", {"rope_parameters": BOTH}, (1e7, 128), (1e4, 256)),
+        ("transformers-5", {"rope_parameters": BOTH}, (1e7, 256), (1e4, 256)),
+        # Each release reads neither of the second keys.
+        ("vllm", OLD_DORY, (1e4, 256), (1e4, 256)),
+        ("transformers-5", OLD_DORY, (1e7, 256), (1e4, 256)),
+    ],
+)
+def test_dory_has_two_bases(
+    runtime: str,
+    keys: dict[str, Any],
+    full: tuple[float, int],
+    sliding: tuple[float, int],
+) -> None:
+    config = {
+        "model_type": "dory",
+        "architectures": ["DoryForCausalLM"],
+        "hidden_size": 2560,
+        "num_attention_heads": 16,
+        "max_position_embeddings": 8192,
+        **keys,
+    }
+    layers = registry.read(registry.RUNTIMES[runtime], config).layers
+    assert {name: (s.base, s.rotary_dim, s.head_dim) for name, s in layers.items()} == {
+        "full_attention": (*full, 256),
+        "sliding_attention": (*sliding, 256),
+    }
+
+
+def test_vllms_dory_is_never_scaled() -> None:
+    block = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0}
+    reading = read(
+        "vllm", "dory", "DoryForCausalLM", rope_parameters=dict.fromkeys(BOTH, block)
+    )
+    assert reading.outcome == "refused"
