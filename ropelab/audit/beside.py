@@ -115,6 +115,9 @@ def describe_indexer(reading: Reading, text: Mapping[str, Any]) -> str:
             return ""  # a class of its own, which was not read
         # It goes by the key alone, whatever the model.
         pairing = "interleaved" if text.get("indexer_rope_interleave") else "half"
+    given = text.get("indexer_rope_interleave")
+    if reading.runtime.name == "mlx-lm" and given is not None:
+        pairing = "interleaved" if given else "half"
     pairs = "adjacent pairs" if pairing == "interleaved" else "pairs of halves"
     end = "last" if indexer.place else "first"
     return f"the {end} {indexer.rotary_dim} of {indexer.head_dim} features in {pairs}"

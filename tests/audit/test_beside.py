@@ -306,3 +306,45 @@ def test_what_a_class_puts_into_its_block_is_known() -> None:
     config = {**INDEXED, "model_type": "mistral4", "rope_parameters": block}
     result = audit(Document("a", "config", config), precision=False)
     assert "W01" not in {one.code for one in result.findings}
+
+
+def test_mlx_lms_indexer_goes_by_the_key() -> None:
+    says = {}
+    for given in (None, True):
+        config = {**INDEXED, "model_type": "deepseek_v32"}
+        if given is not None:
+            config["indexer_rope_interleave"] = given
+        result = audit(Document("a", "config", config), precision=False)
+        (says[given],) = (one.says for one in result.findings if "indexer" in one.says)
+    assert "pairs of halves in transformers-5, sglang, mlx-lm" in says[None]
+    assert "adjacent pairs in sglang, mlx-lm" in says[True]
+
+
+MISTRAL4 = {
+    "model_type": "mistral3",
+    "architectures": ["Mistral3ForConditionalGeneration"],
+    "text_config": {
+        **INDEXED,
+        "model_type": "mistral4",
+        "head_dim": 128,
+        "qk_nope_head_dim": 64,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 1e4,
+            "factor": 128.0,
+            "original_max_position_embeddings": 8192,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "llama_4_scaling_beta": 0.1,
+        },
+    },
+}
+
+
+def test_runtimes_without_a_class_for_mistral_4_are_not_accused() -> None:
+    """SGLang and vLLM have none; llama.cpp's factor is the same."""
+    result = audit(Document("a", "config", MISTRAL4), precision=False)
+    assert not {"W01", "W04", "W05", "W06"} & {one.code for one in result.findings}
+    read = {each.runtime.name for each in result.readings if each.layers}
+    assert "transformers-5" in read
+    assert not {"vllm", "sglang"} & read
