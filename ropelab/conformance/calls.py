@@ -35,11 +35,12 @@ TABLES = ("cos", "sin", "table")
 # last are for one vector at a time, at a whole number.
 ARRAYS = tuple(product(("nd", "n1d", "1n1d", "11nd"), ("n", "1n")))
 SINGLE = (("1d", ""), ("11d", ""), ("111d", ""))
-LONGEST = 2**18  # tokens of which a whole table is asked
+# Tokens of the longest table that is asked for as a whole.
+LONGEST = 2**18
 # Further positions: all below the first number, and so many calls with so many of all.
 DENSE = 1024
 FURTHER = (2, 2048)
-# Of a function that names none.
+# The parameters of a function that names none.
 BARE = [
     inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY),
     inspect.Parameter("positions", inspect.Parameter.POSITIONAL_ONLY),
@@ -396,7 +397,8 @@ def try_ways(
             working.append((way, way.rows(vectors, ones)))
         except InputError as error:
             problem = problem or InputError(f"{name} {error}")
-        except Exception as error:  # the user's code may raise anything
+        # The user's code may raise anything.
+        except Exception as error:
             problem = problem or error
     return working, problem
 
@@ -455,7 +457,7 @@ def ask_at(
 
         seen = rotations.observe_rotation(rotate, spec, positions)
         if part in way.roles and seen.fault is None:
-            # Beside zeros its own vectors have to come back.
+            # Its own vectors have to come back, also beside zeros.
             alone = replace(way, only=part)
             rows = alone.rows(np.eye(head), np.ones(head, np.int64))
             if not rows[part].any():

@@ -35,7 +35,8 @@ AXES_NOT_JUDGED = "axes of positions were not judged"
 # Their classes give each axis pairs that follow one another.
 RUNS_OF_AXES = {"qwen2_vl", "qwen2_5_vl"}
 INDEXER = "indexer"
-PROBES = tuple(USUAL["positions"])  # at which errors show
+# Positions at which errors show.
+PROBES = tuple(USUAL["positions"])
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,16 @@ class Rotation:
     inv_freq: Pairs
     factor: float
     pairing: Pairing
-    start: int = 0  # first feature of the rotated block
-    backwards: bool = False  # the sine has the other sign, where vectors are rotated
-    shift: int = 0  # of positions
+    # The first feature of the rotated block.
+    start: int = 0
+    # True if the sine has the other sign, where vectors are rotated.
+    backwards: bool = False
+    # Tokens by which positions are shifted.
+    shift: int = 0
     angle_format: str = "float64"
-    swapped: bool = False  # cos and sin
+    # True if sin stands in the place of cos, and cos in that of sin.
+    swapped: bool = False
+    # The block (a, b, c, d) of a pair by its cos and sin.
     shape: Shape = field(default=lambda c, s: (c, -s, s, c))
 
     def tables(self, positions: Positions) -> tuple[Table, Table]:

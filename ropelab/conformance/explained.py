@@ -23,11 +23,14 @@ from ropelab.runs.files import table_beside
 # Relative: the part of a frequency that is lost where it is read from a table in
 # bfloat16.
 CLOSE = 2e-3
-SAME_POSITION = 2e-2  # rad; tables in bfloat16 are off by less
-UNEVEN = 0.1  # as a share of the gain; 8-bit formats round a factor by less
+# Radians; tables in bfloat16 are off by less.
+SAME_POSITION = 2e-2
+# A share of the gain; 8-bit formats round a factor by less.
+UNEVEN = 0.1
 NO_DRIFT = "rotate without a factor that depends on the position"
 TERMS = {1: "one term", 2: "two terms", 3: "three terms"}
-LONGEST_SUM = 2**18  # tokens, whose float32 sums are formed one by one
+# Tokens whose float32 sums are formed one by one.
+LONGEST_SUM = 2**18
 USUAL = table_beside(__file__)
 HALF_FORMATS = USUAL["formats"]
 FACTORS = USUAL["factors"]
@@ -40,7 +43,7 @@ def wrap_angles(angles: Table) -> Table:
 
 def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
     """Name tables that are swapped or negated, or whose factors differ."""
-    # By small positions, where all codes are precise.
+    # All codes are precise at small positions.
     small = observed.positions <= 4
     cos, sin = expected.rotation.tables(observed.positions[small])
     right = np.stack([cos, sin])

@@ -47,13 +47,15 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
     if len(ours) != len(right):
         answer = f"{2 * len(ours)} features rotate instead of {spec.rotary_dim}"
         return answer, f"rotate {spec.rotary_dim} features"
-    off = np.flatnonzero(~np.isclose(ours, right, rtol=CLOSE, atol=1e-12))
+    is_close = np.isclose(ours, right, rtol=CLOSE, atol=1e-12)
+    off = np.flatnonzero(~is_close)
     if not len(off):
         return None
 
     for answer, frequencies in list_explanations(expected, ours):
         if len(frequencies) == len(ours) and are_near(ours, frequencies):
             return answer, "compare ropelab audit on the configuration"
+
     if are_near(-ours[off], right[off]):
         answer = (
             f"{len(off)} of {len(right)} pairs rotate the wrong way, from pair"
@@ -75,12 +77,15 @@ def explain_rounded(ours: Pairs, expected: Expected) -> Fault | None:
     spec = expected.spec
     pairs = len(expected.inv_freq)
     steps = np.arange(pairs) / pairs
-    for name, *cuts in product(HALF_FORMATS, *[("float64", "")] * 3):
-        exponent, power, inverse = (FORMATS[cut or name] for cut in cuts)
-        powers = round_to(spec.base ** round_to(steps, exponent), power)
-        rounded = round_to(1 / powers, inverse)
-        if np.allclose(ours, expected.scale(rounded), rtol=2e-4, atol=1e-12):
-            return f"inv_freq is rounded to {name}", "compute it in float32"
+    exact = FORMATS["float64"]
+    for name in HALF_FORMATS:
+        choices = (exact, FORMATS[name])
+        for of_exponent, of_power, of_inverse in product(choices, repeat=3):
+            exponents = round_to(steps, of_exponent)
+            powers = round_to(spec.base**exponents, of_power)
+            rounded = round_to(1 / powers, of_inverse)
+            if np.allclose(ours, expected.scale(rounded), rtol=2e-4, atol=1e-12):
+                return f"inv_freq is rounded to {name}", "compute it in float32"
     return None
 
 
@@ -92,13 +97,15 @@ def explain_chosen_tables(
     """Name tokens that choose one of LongRoPE's tables each by its own position."""
     if not isinstance(expected.spec.scaling, scaling.LongRope):
         return None
+
     places = observed.positions
     start = expected.spec.trained_len
     short = replace(expected, length=start).rotation.tables(places)
     long = replace(expected, length=start + 1).rotation.tables(places)
-    inside = (places < start)[:, None]
-    cos, sin = np.where(inside, np.stack(short), np.stack(long))
-    if are_near(ours, recover_frequencies(replace(observed, cos=cos, sin=sin))):
+    is_inside = (places < start)[:, None]
+    cos, sin = np.where(is_inside, np.stack(short), np.stack(long))
+    mixed = replace(observed, cos=cos, sin=sin)
+    if are_near(ours, recover_frequencies(mixed)):
         return "each token's position chooses its table", "one table for all tokens"
     return None
 
@@ -137,9 +144,7 @@ def describe_unexplained(ours: Pairs, right: Pairs) -> Fault:
 
 
 def explain_ladder(ours: Pairs, spec: RopeSpec) -> Fault | None:
-    """Name the base, or the count, of frequencies that fall by one ratio from pair to
-    pair.
-    """
+    """Name the base, or the count, of frequencies that fall by one ratio."""
     if not (ours > 0).all() or len(ours) < 3:
         return None
     if are_near(ours, ours[:1]):
@@ -189,9 +194,10 @@ def explain_common_factor(ours: Pairs, right: Pairs) -> Fault | None:
         return None
     slow = order[: (len(order) + 1) // 2]
     factor = float(np.median(ours[slow] / right[slow]))
-    apart = np.abs(wrap_angles(ours - factor * right)).max()
-    fits = are_near(ours[slow], factor * right[slow]) and apart <= CLOSE
-    if not factor or math.isclose(factor, 1, rel_tol=CLOSE) or not fits:
+    if not factor or math.isclose(factor, 1, rel_tol=CLOSE):
+        return None
+    errors = np.abs(wrap_angles(ours - factor * right))
+    if not are_near(ours[slow], factor * right[slow]) or errors.max() > CLOSE:
         return None
 
     for reason, value in USUAL["reasons"].items():
@@ -202,8 +208,9 @@ def explain_common_factor(ours: Pairs, right: Pairs) -> Fault | None:
 
 
 def explain_ramp(ours: Pairs, spec: RopeSpec) -> Fault | None:
-    """Name other ends of YaRN's ramp, between which the share that is divided grows
-    evenly.
+    """Name other ends of YaRN's ramp.
+
+    Between them the share that is divided grows evenly.
     """
     if not isinstance(spec.scaling, scaling.Yarn):
         return None
@@ -367,7 +374,7 @@ def list_other_lengths(expected: Expected) -> Iterator[Explanation]:
         yield answer, replace(spec, trained_len=trained).inv_freq(expected.length)
 
 
-def with_base(expected: Expected, base: float) -> Explanation:
+def explain_base(expected: Expected, base: float) -> Explanation:
     spec = expected.spec
     answer = f"base {typed(base)} instead of {typed(spec.base)}"
     return answer, replace(spec, base=base).inv_freq(expected.length)
@@ -375,7 +382,7 @@ def with_base(expected: Expected, base: float) -> Explanation:
 
 def list_other_bases(expected: Expected) -> Iterator[Explanation]:
     for base in BASES:
-        yield with_base(expected, base)
+        yield explain_base(expected, base)
 
 
 def list_other_exponents(expected: Expected) -> Iterator[Explanation]:
@@ -395,7 +402,8 @@ def list_other_exponents(expected: Expected) -> Iterator[Explanation]:
     for divisor in divisors:
         power = width / divisor
         if isinstance(spec.scaling, scaling.DynamicNtk):
-            ladder = right**power  # it has another base at each length
+            # Its base is another one at each length.
+            ladder = right**power
         else:
             ladder = expected.scale(plain**power)
         yield f"the exponent divides by {divisor} instead of {width}", ladder
@@ -408,7 +416,8 @@ def list_recovered_base(expected: Expected, ours: Pairs) -> Iterator[Explanation
     second = max(abs(ours[:2].min()), 1e-300)
     digits = -expected.spec.rotary_dim / 2 * math.log10(second)
     if 1 < digits < 12:
-        yield with_base(expected, float(f"{10**digits:.3g}"))
+        base = float(f"{10**digits:.3g}")
+        yield explain_base(expected, base)
 
 
 def list_dynamic_slips(expected: Expected) -> Iterator[Explanation]:

@@ -26,16 +26,21 @@ Rotated = Float[np.ndarray, "n vectors head_dim"]
 Rotate = Callable[
     [Float[np.ndarray, "tokens head_dim"], Int[np.ndarray, " tokens"]], np.ndarray
 ]
-Fault = tuple[str, str]  # a sentence, and what to do instead
+# A sentence, and what to do instead.
+Fault = tuple[str, str]
 
-LARGEST_FACTOR = 1e100  # on cos and sin; sums of such numbers do not overflow
-ZERO = 1e-9  # a component below this share of the largest one counts as none
+# The largest factor on cos and sin; sums of such numbers do not overflow.
+LARGEST_FACTOR = 1e100
+# A component below this share of the largest one counts as none.
+ZERO = 1e-9
 LEFT_IN_HALVES = (
     "adjacent pairs come back as halves, which scores of q and k alike do not see"
 )
 NOT_SHOWN = "pairs were not judged, as tables do not show them"
-SHEARED = 0.1  # of the gain: so far apart 8-bit formats do not bring equal numbers
-# of the largest: features that only pass lose less, in bfloat16 or 8 bits
+# Formats of 8 bits bring equal numbers less far apart than this share of the gain.
+SHEARED = 0.1
+# Features that only pass lose less than this share of the largest, in bfloat16 or 8
+# bits.
 STILL = 2.0**-7
 NOT_FINITE = ("rotated vectors are not finite", "see how they are made")
 NOT_PAIRED = (
@@ -54,16 +59,22 @@ class Observed:
     """cos and sin of every pair at some positions, gain included, float64."""
 
     positions: Positions
-    cos: Float[np.ndarray, "n pairs"]
-    sin: Float[np.ndarray, "n pairs"]
-    partner: Partner = "unknown"  # of tables: the rotation that uses them decides
-    fault: Fault | None = None  # in pairs or place
-    # that multiply the pairs of vectors
+    cos: Table
+    sin: Table
+    # Tables do not show it: the rotation that uses them decides.
+    partner: Partner = "unknown"
+    # A fault in pairs or place.
+    fault: Fault | None = None
+    # The matrices that multiply the pairs of vectors.
     blocks: Float[np.ndarray, "n pairs 2 2"] | None = None
-    called: str = ""  # the function, with what it was given
-    told_length: bool = False  # it was given the number of tokens
-    note: str = ""  # on an order of features that scores or tables do not show
-    between: "Observed | None" = None  # at further positions
+    # The function, with what it was given.
+    called: str = ""
+    # True if it was given the number of tokens.
+    told_length: bool = False
+    # A remark on an order of features that scores or tables do not show.
+    note: str = ""
+    # The same code at further positions.
+    between: "Observed | None" = None
 
     @property
     def gain(self) -> float:
@@ -162,8 +173,8 @@ def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Ob
     count = len(positions)
     units = np.eye(width)
 
-    # In one call, as some choose their table by the largest position; in mixed order,
-    # but for the end, where some look for it.
+    # All are asked in one call, as some choose their table by the largest position; in
+    # mixed order, but for the end, where some look for it.
     last_row = width * count - 1
     mixed_rows = np.random.default_rng(0).permutation(last_row)
     order = np.append(mixed_rows, last_row)
@@ -441,7 +452,7 @@ def name_partner(gaps: Features, width: int) -> Partner:
         return "irregular"
     if width > 2:
         return "half"
-    # Of two features both pairings are one.
+    # Two features have one pairing only.
     return "unknown"
 
 
@@ -577,9 +588,7 @@ def explain_blocks(
     blocks: Float[np.ndarray, "n pairs 2 2"],
     right: tuple[Table, Table],
 ) -> Fault | None:
-    """Name blocks (a, b; c, d) that are no rotation, by what they should be: a = d and
-    b = -c.
-    """
+    """Name blocks (a, b; c, d) that are no rotation: a = d and b = -c in one."""
     (a, b), (c, d) = np.moveaxis(blocks, (-2, -1), (0, 1))
     lengths = np.maximum(np.hypot(a, b), np.hypot(c, d))
     near = SHEARED * float(np.median(lengths))

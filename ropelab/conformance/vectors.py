@@ -23,8 +23,10 @@ from ropelab.runs.rows import Result, Rows
 
 # Ends of formats and tables; the trained and the claimed length come on top.
 PLACES = (0, 1, 255, 256, 257, 4095, 4096, 4097, 131071, 1_000_000)
-KEYS = 4  # of each position
-LARGEST_HEAD = 1024  # features; the files grow with their square
+# Keys at each position.
+KEYS = 4
+# Features of a head; the files grow with their square.
+LARGEST_HEAD = 1024
 ABOUT = "about.json"
 Facts = Mapping[str, Any]
 README = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")

@@ -63,8 +63,8 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Frequencies:
     """
     check_rotary_dim(rotary_dim)
     check_base(base)
-    # In float64, although model code computes it in float32: that rounding is a subject
-    # of study.
+    # Model code computes it in float32; here it is float64, since that rounding is a
+    # subject of study.
     first_features = np.arange(0, rotary_dim, 2, dtype=np.float64)
     exponent = first_features / rotary_dim
     return np.power(np.float64(base), -exponent)

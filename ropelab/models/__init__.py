@@ -1,5 +1,4 @@
-"""Models: position encodings, the small language model, released models, and their
-tasks.
+"""Position encodings, the small language model, released models, and their tasks.
 
 `ropelab.models()` is the table of the models known by name. This package has the name
 of that function, so it answers the call itself: a function beside it would be replaced

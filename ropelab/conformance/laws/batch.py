@@ -47,9 +47,7 @@ def compare_padded(case: Case, left: bool, positions: bool) -> Comparison:
 
 
 def make_batch(case: Case, left: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the first tokens as rows of several lengths, padded; segments; and
-    positions.
-    """
+    """Return padded rows of the first tokens, their segments and their positions."""
     tokens = torch.zeros(len(LENGTHS), TOKENS, dtype=torch.long)
     segments = torch.zeros_like(tokens)
     for row, length in enumerate(LENGTHS):

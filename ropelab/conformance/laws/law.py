@@ -29,7 +29,8 @@ EXPLAINED = 64.0
 # from one reading to the next has dropout.
 STILL = 1e-6
 UNLIKE = 1e-2
-# Of the spread of logits: what one pass in float32 rounds is not worth a word.
+# What one pass in float32 rounds, as a share of the spread of logits, is not worth a
+# word.
 ROUNDED = 3e-5
 # Errors of code that a question does not suit: they are reported as such, with their
 # words.
@@ -58,7 +59,8 @@ class Comparison(NamedTuple):
     places: Sequence[int] = range(TOKENS)
     # Set where the two must agree bit for bit.
     exact: bool = False
-    reach: int = TOKENS  # the largest position
+    # The largest position.
+    reach: int = TOKENS
 
 
 class Found(NamedTuple):
@@ -77,7 +79,8 @@ class Trial(NamedTuple):
     name: str
     ask: Callable[["Case"], Comparison | Found]
     cost: bool = False
-    once: bool = False  # in float32 alone
+    # It is asked in float32 alone.
+    once: bool = False
 
 
 class Law(NamedTuple):
@@ -91,8 +94,10 @@ class Violation(NamedTuple):
 
     size: float
     position: int | None = None
-    layer: int | None = None  # None: in the logits only
-    explained: float = math.inf  # by rounding to float32
+    # None: it shows in the logits only.
+    layer: int | None = None
+    # The size that rounding to float32 explains.
+    explained: float = math.inf
 
 
 @dataclass

@@ -29,7 +29,7 @@ from ropelab.readers.spec import RopeSpec
 # Angles beyond are rounded by more than the tolerance, in radians, in float32.
 LARGEST = 2**13
 TOLERANCE = 0.01
-# Of what does not move, relative to its size: float32 leaves less.
+# What does not move changes by less than this, relative to its size, in float32.
 STILL = 1e-5
 # Architectures whose layers rotate only under a window, as their configuration does not
 # say.

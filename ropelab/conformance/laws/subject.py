@@ -70,12 +70,15 @@ class Subject(ABC):
     """
 
     name: str
-    code: Any  # what is called
+    # The object that is called.
+    code: Any
     vocabulary: int
     across: int | None = None
     masks = False
-    first = 0  # the token that texts begin with
-    kinds: tuple[str, ...] = ()  # its architecture and rope types
+    # The token that texts begin with.
+    first = 0
+    # Its architecture and rope types.
+    kinds: tuple[str, ...] = ()
     # The model's own number format, and whether it can be changed.
     dtype: torch.dtype = torch.float32
     convertible = True
@@ -128,8 +131,8 @@ class Subject(ABC):
         is_wide = dtype == torch.float64
         with keep_tables(module):
             try:
-                # In place, so that no second model is held; a wider format and back
-                # loses nothing.
+                # This is in place, so that no second model is held; a wider format and
+                # back loses nothing.
                 with nullcontext() if is_wide else keep_tables(module):
                     module.to(dtype)
                 with Float64() if is_wide else nullcontext():

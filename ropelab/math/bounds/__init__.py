@@ -1,6 +1,4 @@
-"""Lower bounds on the base: the exact one with a certificate, and the rules of
-thumb.
-"""
+"""Lower bounds on the base: the exact one with a certificate, and rules of thumb."""
 
 from ropelab.math.bounds.admissible import Walk, certified_from
 from ropelab.math.bounds.similarity import Fixed, Similarity

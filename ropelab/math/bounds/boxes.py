@@ -102,8 +102,8 @@ def find_threatened(
 
 def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
     """Bound S from below in each box."""
-    # With half a width h and half a run n, an angle grows from phi to at most phi e^(a
-    # h) + n b^(-a) e^(a h), and shrinks by less. Angles are in turns. Frequencies are
+    # Let h be half a width and n half a run: an angle grows from phi to at most phi
+    # e^(a h) + n b^(-a) e^(a h), and shrinks by less. Angles are in turns. Frequencies are
     # computed once per interval, which many boxes share.
     lows, place = np.unique(boxes.low, return_inverse=True)
     rounding = np.spacing(lows[-1])

@@ -74,7 +74,7 @@ def excluded_upto(
     positions = tangents.positions
     c1, c2 = similarity.curvature_bounds(np.array(u))
 
-    # On either side, at distance x from the centre, S is at most c + b x + a x^2:
+    # S is at most c + b x + a x^2 at distance x from the centre, on either side:
     # negative between the roots of that parabola. A larger a is still a bound, and
     # makes it never 0.
     a = (positions * c1 + positions**2 * c2) / 2 + 1e-9

@@ -28,8 +28,9 @@ def su_asymptote(context: int) -> float:
 
 
 def critical_dimension(geometry: Geometry) -> int:
-    """Return d_c = 2 ceil((d/2) log_b(L / 2 pi)), the features that rotate fully in
-    training.
+    """Return d_c = 2 ceil((d/2) log_b(L / 2 pi)).
+
+    These features rotate fully in training.
     """
     d = geometry.rotary_dim
     b = geometry.base
@@ -78,8 +79,8 @@ def small_bases(geometry: Geometry) -> tuple[float, float, float]:
 
     Models extrapolate when they are tuned with them.
     """
-    # With them the slowest pair's angle reaches pi/2, pi or 2 pi within T, so that
-    # tuning has seen this part of every cosine.
+    # The slowest pair's angle then reaches pi/2, pi or 2 pi within T, so that tuning
+    # has seen this part of every cosine.
     T = geometry.trained_len
     quarter_turn = 2 * T / math.pi
     half_turn = T / math.pi

@@ -19,9 +19,10 @@ from ropelab.runs.arrays import Bool, Float
 Kind = Literal["float32", "recurrence", "bfloat16"]
 KINDS: tuple[Kind, ...] = ("float32", "recurrence", "bfloat16")
 
-UNIT = FORMATS["float32"].epsilon / 2  # of one rounding, relative
-# Beyond a correctly rounded power; also of the recurrence's ratio, once for every pair
-# before.
+# The relative error of one rounding.
+UNIT = FORMATS["float32"].epsilon / 2
+# A power may be off by this beyond its rounding; so may the recurrence's ratio, once
+# for every pair before.
 POWER = UNIT
 SCALING = 4 * UNIT
 COSINE = 4 * UNIT

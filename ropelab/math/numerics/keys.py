@@ -34,7 +34,7 @@ from ropelab.runs.stats import mean_interval
 BLOCK = 32
 # Random keys, at drawn positions.
 COUNT = 512
-# By number: the sets of keys that may share a scale, the usual one first.
+# The sets of keys that may share a scale, by number; the usual one is first.
 SHARED: dict[str, tuple[str, ...]] = {
     "fp8_e4m3": ("tensor", "head", "block"),
     "fp8_e5m2": ("tensor", "head", "block"),
@@ -67,9 +67,11 @@ Keys = Float[np.ndarray, "*batch heads tokens width"]
 class KeyFormat:
     number: str
     shared: str
-    before: bool = False  # rounded before RoPE
-    rotated: bool = False  # by a Hadamard matrix
-    moves: int = 0  # times that they were moved back, each time by `step` positions
+    # Rounded before RoPE; rotated by a Hadamard matrix.
+    before: bool = False
+    rotated: bool = False
+    # Times that keys were moved back, each time by `step` positions.
+    moves: int = 0
     step: int = 0
 
     @property

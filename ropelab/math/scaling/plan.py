@@ -85,7 +85,7 @@ class Typed:
 
     def __post_init__(self) -> None:
         for kind in type(self).__mro__:
-            # Of this class alone: a class above may have another range of that name.
+            # Only those of this class: a class above may have another range of a name.
             ranges: Ranges = kind.__dict__.get("ranges", {})
             for name, allowed in ranges.items():
                 self._check_range(name, allowed)

@@ -206,7 +206,7 @@ class Llama3(_RotationsRamp):
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
 
-    # With r = L/lambda the blend of the reference code is the ramp of NTK-by-parts.
+    # The blend of the reference code is the ramp of NTK-by-parts with r = L/lambda.
     ends: ClassVar[tuple[str, str]] = ("low_freq_factor", "high_freq_factor")
     # Llama 4 Scout has both at 1: a step, which every runtime accepts.
     step: ClassVar[bool] = True
@@ -272,7 +272,7 @@ class Yarn(_CodedRamp, Stretching):
     def attention(self, stretch: float) -> float:
         if self.attention_factor is not None:
             return self.attention_factor
-        # In transformers 0 counts as not given.
+        # 0 counts as not given in transformers.
         if self.mscale and self.mscale_all_dim:
             numerator = magnitude(stretch, self.mscale)
             denominator = magnitude(stretch, self.mscale_all_dim)

@@ -170,9 +170,8 @@ class PerLayer(Encoding):
 
 def disable_fused_kernel(encoding: Encoding) -> Encoding:
     """Make an encoding ask for attention in separate products, and return it."""
-    # With narrow heads (32 features) torch's fused kernel for CPUs takes two to ten
-    # times as long as these at windows below 256 tokens, forward and backward in
-    # bfloat16.
+    # torch's fused kernel for CPUs takes two to ten times as long as these for narrow
+    # heads (32 features) at windows below 256 tokens, forward and backward in bfloat16.
     for part in list_parts(encoding):
         part.fused = False
     return encoding

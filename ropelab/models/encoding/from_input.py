@@ -129,8 +129,8 @@ class Path(Encoding):
             w = self._convolve(w)
             beta = 2 * strength.sigmoid()
 
-            # From the queries back, chunk by chunk: q takes the product of each chunk
-            # on to the earlier ones.
+            # The walk goes back from the queries, chunk by chunk: q takes the product
+            # of each chunk on to the earlier ones.
             first_query = int(at_q[0] - at_k[0])
             ends = [len(at_k), *range(first_query, 0, -self.CHUNK), 0]
             parts: list[Tensor] = []

@@ -42,7 +42,7 @@ def relative_shift(by_distance: ByColumn, keys: int) -> ByKey:
     A contiguous input is not copied.
     """
     queries, columns = by_distance.shape[-2:]
-    # In rows that are one column shorter, each row starts one column further left.
+    # Each row starts one column further left once rows are one column shorter.
     shorter = columns - 1
     start = queries - 1
     stop = start + queries * shorter
@@ -98,7 +98,7 @@ class DistanceTable:
 
     def _table(self, length: int, device: torch.device) -> Tensor:
         """Return the rows of length - 1, ..., 1, 0 and once more 0."""
-        # With gradients the table is made anew each time. Without, the last one is kept
+        # Gradients need a table made anew each time. Without them the last one is kept
         # until its length or a parameter changes, so that decoding a token does not
         # project all distances again.
         state: tuple[object, ...] = (length, device)

@@ -170,8 +170,8 @@ class Rope(Encoding):
         front = x[..., : self.rotary_dim]
         rest = x[..., self.rotary_dim :]
 
-        # In float32 whatever the dtype of the queries: bfloat16 has no bits left for a
-        # far angle.
+        # It is float32 whatever the dtype of the queries: bfloat16 has no bits left for
+        # a far angle.
         rotated = RotationInFloat32.apply(front, cos, sign * sin, self.pairing)
         if self.rotary_dim == x.shape[-1]:
             return rotated

@@ -1,3 +1,4 @@
-"""Language models of others, as transformers loads them from disk: no download, no
-foreign code.
+"""Language models of others, as transformers loads them from disk.
+
+Nothing is downloaded, and no foreign code runs.
 """

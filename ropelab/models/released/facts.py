@@ -40,7 +40,7 @@ class ModelFacts:
     rotary_dim: int
     # The scaling in the checkpoint, `default` for none.
     rope_type: str
-    # In tokens, of the layers that do not attend to the whole context.
+    # Tokens that the other layers attend to.
     windows: tuple[int, ...]
     windowed_layers: int
     layers: int

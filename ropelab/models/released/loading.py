@@ -215,7 +215,7 @@ def _check_size(
             config, trust_remote_code=False, attn_implementation="eager"
         )
     parameters = sum(parameter.numel() for parameter in skeleton.parameters())
-    # With so many parameters there is not even a bit for each.
+    # So many parameters would not even have a bit each.
     if parameters > 8 * weights:
         raise InputError(
             f"{folder}: config.json describes {parameters:.3g} weights, which do not"

@@ -111,7 +111,7 @@ class Capabilities:
     @cached_property
     def layout(self) -> PairLayout | None:
         """The features that rotate; None if the rotation cannot be taken over."""
-        # In such a window all distances are exact.
+        # All distances are exact in such a window.
         without_effect = SelfExtend(Rope(self.plan), 2**40, 1)
         for layout in LAYOUTS:
             patch = Patch(self.plan, rotation=without_effect, layout=layout)
@@ -194,7 +194,7 @@ class ReleasedModel:
         element = next(self.lm.parameters()).element_size()
         shape = ModelShape.read_config(self.text, element, is_fused)
 
-        # In parts a GPU has too little to do; windows make masks of the whole context.
+        # A GPU has too little to do in parts; windows make masks of the whole context.
         on_one_gpu = device == "cuda" and not device_map
         if is_fused and on_one_gpu and not layer_windows(self.text):
             shape = replace(shape, room=torch.cuda.mem_get_info()[0] // 2)
@@ -243,7 +243,7 @@ class ReleasedModel:
     def own_rotation(self, length: int) -> Rope:
         """Return the checkpoint's rotation of a context of that length."""
         if self.facts.rope_type == "default":
-            # In float64, not as the module stores it.
+            # This is float64, unlike what the module stores.
             return Rope(RopePlan(self.facts.geometry().inv_freq))
         return self.positions.own(length)
 
