@@ -36,6 +36,8 @@ OTHERS: dict[Callable[..., Any], str] = {
     results.models: panels.NAMES,
     results.schema: panels.RESULTS,
 }
+# The name of the index that `run` writes.
+INDEX = "index.md"
 # Options that are texts, or lists of which none is a choice.
 MAY_BE_EMPTY = (
     *("--title", "--flags", "--methods", "--schemes", "--components"),
@@ -126,9 +128,7 @@ def run(
             "any these are listed.",
         ),
     ] = None,
-    index: Annotated[
-        str, Option(metavar="NAME", help="The index in DIR.")
-    ] = "index.md",
+    index: Annotated[str, Option(metavar="NAME", help="The index in DIR.")] = INDEX,
     dry_run: Annotated[
         bool, Option("--dry-run", help="List what is to do, and its cost.")
     ] = False,
@@ -140,6 +140,9 @@ def run(
             help="Compute the I-th of N shares; a run without it then makes the tables.",
         ),
     ] = "",
+    explain: Annotated[
+        bool, Option("--explain", help="Say what the files ask and set; run nothing.")
+    ] = False,
     *,
     options: Options,
 ) -> None:
@@ -150,7 +153,16 @@ def run(
     table and one figure of all its runs. Finished runs are reused.
     """
     if not paths:
+        asked = explain or dry_run or shard or index != INDEX
+        if asked or options != Options():
+            raise InputError(
+                "run needs the names or paths of configs with these options; type"
+                " `ropelab run` alone for the list of names, or: ropelab run configs"
+            )
         results.list_configs()
+        return
+    if explain:
+        results.explain_configs(paths)
         return
     from ropelab.cli import runs
 

@@ -4,8 +4,9 @@ names.
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -14,6 +15,17 @@ from ropelab.cli.flags import Json, Options, Results
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.errors import InputError, known, printable
 
+# Columns of the list of models, which has a line for each.
+SHORT = {
+    "name": "name",
+    "base": "base",
+    "head_dim": "head dim",
+    "train_len_tokens": "trained",
+    "context_len_tokens": "context",
+    "method": "method",
+}
+# Spaces before the settings of a config.
+INDENT = 4
 # Rows of each table of a comparison that the terminal shows.
 MOST_ROWS = 12
 
@@ -158,44 +170,134 @@ def schema(
 def list_configs() -> None:
     """Print the configs that come with ropelab, each with what it asks."""
     from ropelab.runs import builtin
-    from ropelab.show.columns import GAP
-    from ropelab.show.terminal import show_paragraph
+    from ropelab.show.terminal import show_list, show_paragraph, show_places
 
-    configs = builtin.listed()
-    width = max(map(len, configs), default=0) + GAP
-    show_paragraph("Configs that come with ropelab; each is run by `ropelab run NAME`:")
+    configs = builtin.list_configs()
+    show_paragraph("Configs that come with ropelab, by the name that `run` takes:")
+    folder = ""
+    block: dict[str, str] = {}
     for name, about in configs.items():
-        show_paragraph(f"{name:<{width}}{about}", indent=GAP, hanging=width)
-    show_paragraph(
-        "Your own: `ropelab run PATH`. All but those in folders: `ropelab run configs`."
-    )
+        parent = name.rpartition("/")[0]
+        if parent != folder:
+            show_list(block)
+            print_line("")
+            block = {}
+            folder = parent
+        block[name] = about
+    show_list(block)
+    places = {
+        "in full": "ropelab run precision --explain",
+        "all": "ropelab run configs --dry-run",
+        "yours": "ropelab run PATH",
+    }
+    show_places(places)
 
 
-def methods(json: Json = False) -> None:
-    """Every method that --method and --methods take: parameters, meaning of the factor,
-    source.
+def explain_configs(paths: Sequence[Path]) -> None:
+    """Print what config files ask, and what they set; nothing is run."""
+    from ropelab.experiments import read_records
+    from ropelab.runs import builtin
+    from ropelab.runs.config import read_toml
+    from ropelab.show.terminal import show_paragraph, show_places
+
+    for number, path in enumerate(paths):
+        file = builtin.resolved(path)
+        if file.is_dir():
+            raise InputError(f"{path} is a folder; --explain takes the files in it")
+        experiment, values = read_toml(file)
+        known("experiment", experiment, read_records())
+
+        if number > 0:
+            print_line("")
+        comment = builtin.read_comment(file)
+        if comment:
+            show_paragraph(comment)
+            print_line("")
+        show_paragraph(f"{experiment}: {read_records()[experiment]['question']}")
+        for key, value in values.items():
+            show_paragraph(
+                f"{key}: {_write_setting(value)}", indent=INDENT, hanging=INDENT
+            )
+        cost = shlex.join(["ropelab", "run", str(path), "--dry-run"])
+        show_places({"file": str(file), "cost": cost})
+
+
+def _write_setting(value: Any) -> str:
+    """Write a value of a config file, of a grid or a list of cases too, in a line."""
+    if isinstance(value, dict):
+        parts = [f"{name} {_write_setting(each)}" for name, each in value.items()]
+        return "; ".join(parts)
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return " | ".join(map(_write_setting, value))
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
+
+
+def methods(
+    name: Annotated[
+        str, Argument(metavar="NAME", help="One of them, in full.", show_default=False)
+    ] = "",
+    json: Json = False,
+) -> None:
+    """List the methods that --method and --methods take; one of them in full, with
+    parameters, meaning of the factor, and source.
     """
+    from ropelab.math.methods import canonical
     from ropelab.models.methods.registry import catalogue
     from ropelab.runs.store import to_records
     from ropelab.show import terminal
 
     table = catalogue()
+    if name:
+        chosen = known("method", canonical(name), table["method"].tolist())
+        table = table[table["method"] == chosen]
     if json:
         print_document({"tables": {"methods": to_records(table)}})
-    else:
+        return
+    if name:
         terminal.show_records(table, title="method")
-        terminal.show_places({"next": "ropelab extrapolate --methods yarn,pi --quick"})
+        terminal.show_places({"next": f"ropelab freqs --method {chosen}"})
+        return
+    does = table["does"].str.replace("``", "`")
+    terminal.show_list(dict(zip(table["method"], does, strict=True)))
+    places = {
+        "in full": "ropelab methods yarn",
+        "next": "ropelab extrapolate --methods yarn,pi --quick",
+    }
+    terminal.show_places(places)
 
 
-def models(json: Json = False) -> None:
-    """Every model that --model takes: base, widths, lengths, scaling method, source."""
+def models(
+    name: Annotated[
+        str, Argument(metavar="NAME", help="One of them, in full.", show_default=False)
+    ] = "",
+    json: Json = False,
+) -> None:
+    """List the models that --model takes; one of them in full, with widths, notes and
+    source.
+    """
+    from ropelab.math.models import MODELS, OTHER_NAMES
     from ropelab.math.models import table as known_models
     from ropelab.runs.store import to_records
     from ropelab.show import terminal
 
     table = known_models()
+    if name:
+        given = name.lower()
+        chosen = known("model", OTHER_NAMES.get(given, given), MODELS)
+        table = table[table["name"] == chosen]
     if json:
         print_document({"tables": {"models": to_records(table)}})
-    else:
-        terminal.show_table(table, terminal.console())
-        terminal.show_places({"next": "ropelab freqs --model llama-3.1-8b"})
+        return
+    if name:
+        terminal.show_records(table, title="name")
+        terminal.show_places({"next": f"ropelab freqs --model {chosen}"})
+        return
+    short = table[[*SHORT]].rename(columns=SHORT)
+    terminal.show_table(short, terminal.console(), decisive=["base"])
+    places = {
+        "in full": "ropelab models llama-3.1-8b",
+        "next": "ropelab freqs --model llama-3.1-8b",
+    }
+    terminal.show_places(places)

@@ -104,7 +104,8 @@ def _print_run(experiment: Experiment, run: Run) -> None:
 
 
 def _show_run(run: Run) -> None:
-    terminal.show_answer(run.answer, run.summary(), *run.further().values())
+    tables = (run.summary(), *run.further().values())
+    terminal.show_answer(run.answer, *tables, decisive=run.experiment.decisive)
     if "explain" in run.tables:
         title = "Position by position, as asked with --explain:"
         terminal.show_more(title, run.tables["explain"])

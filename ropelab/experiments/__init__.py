@@ -18,7 +18,7 @@ BODY its body.
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -77,6 +77,8 @@ class Experiment:
     config: "type[Config]"
     body: str
     quick: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    # Beginnings of names of columns: the first one that a short table has decides.
+    decisive: Sequence[str] = field(default=(), compare=False)
 
     @property
     def options(self) -> Iterator[tuple[str, Any, Any, str]]:
@@ -221,4 +223,5 @@ def load(name: str) -> Experiment:
         config=getattr(face, config_name),
         body=face.BODY,
         quick=record.get("quick", {}),
+        decisive=record.get("decisive", ()),
     )

@@ -5,9 +5,9 @@ wheel.
 from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path
-from textwrap import shorten
 
 from ropelab.runs.errors import InputError
+from ropelab.runs.sentences import verdict_and_rest
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -40,15 +40,16 @@ def _named_files() -> dict[str, Path]:
     return {file.relative_to(top).with_suffix("").as_posix(): file for file in files}
 
 
-def listed() -> dict[str, str]:
-    """Return the configs by name, folder by folder, with the first comment of each."""
-    return {name: _about(file) for name, file in _named_files().items()}
+def list_configs() -> dict[str, str]:
+    """Return the configs by name, folder by folder, with the first sentence of each."""
+    sentences = {}
+    for name, file in _named_files().items():
+        sentences[name], _ = verdict_and_rest(read_comment(file))
+    return sentences
 
 
-def _about(file: Path) -> str:
-    # The comment at the head of a config, shortened to two lines of a terminal.
+def read_comment(file: Path) -> str:
+    """Return the comment at the head of a config as one paragraph."""
     lines = file.read_text(encoding="utf-8").splitlines()
     comment = takewhile(lambda line: line.startswith("#"), lines)
-    return shorten(
-        " ".join(line.lstrip("# ") for line in comment), 90, placeholder=" ..."
-    )
+    return " ".join(line.lstrip("# ") for line in comment)

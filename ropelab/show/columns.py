@@ -95,13 +95,19 @@ def _in_one_line(columns: Sequence[Column], width: int) -> list[Column]:
     if last.is_number or room < len(last.title):
         return list(columns)
 
-    cells = []
-    for cell in last.cells:
-        if cell_len(cell) > room:
-            cells.append(set_cell_size(cell, room - 1).rstrip() + "…")
-        else:
-            cells.append(cell)
+    cells = [end_at_edge(cell, room) for cell in last.cells]
     return [*others, Column(last.title, cells, False, last.is_decisive)]
+
+
+def end_at_edge(text: str, room: int) -> str:
+    """Cut a text that has no room, and mark where.
+
+    >>> end_at_edge("a list of names", 9), end_at_edge("a list", 9)
+    ('a list o…', 'a list')
+    """
+    if cell_len(text) <= room:
+        return text
+    return set_cell_size(text, max(room - 1, 0)).rstrip() + "…"
 
 
 def fold(

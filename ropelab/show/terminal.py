@@ -3,6 +3,7 @@ files.
 """
 
 import math
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,14 @@ from rich.text import Text
 from ropelab.runs.errors import printable, say
 from ropelab.runs.estimate import duration
 from ropelab.runs.sentences import verdict_and_rest
-from ropelab.show.columns import GAP, READABLE, Column, break_lines, print_columns
+from ropelab.show.columns import (
+    GAP,
+    READABLE,
+    Column,
+    break_lines,
+    end_at_edge,
+    print_columns,
+)
 
 # An answer without tables needs no pandas.
 if TYPE_CHECKING:
@@ -282,14 +290,26 @@ def show_records(table: "pd.DataFrame", title: str) -> None:
                 out.print(Padding(line, (0, 0, 0, 4), expand=False))
 
 
-def show_answer(answer: str, *tables: "pd.DataFrame") -> None:
+def show_list(rows: Mapping[str, str]) -> None:
+    """Print a line for each name and what it is; what is too long ends at the edge."""
+    out = console()
+    width = max(map(len, rows), default=0) + GAP
+    for name, text in rows.items():
+        line = Text(" " * GAP).append(f"{name:<{width}}", "bold")
+        line.append(end_at_edge(printable(text), out.width - GAP - width))
+        out.print(line, soft_wrap=True)
+
+
+def show_answer(
+    answer: str, *tables: "pd.DataFrame", decisive: Sequence[str] = ()
+) -> None:
     """Print the verdict, the tables, and what else the answer says."""
     out, (verdict, rest) = console(), verdict_and_rest(printable(answer))
     out.print(verdict)
     for table in tables:
         if len(table):
             out.print()
-            show_table(table, out)
+            show_table(table, out, decisive)
     if rest:
         out.print()
         out.print(rest)
@@ -301,13 +321,55 @@ def show_more(title: str, table: "pd.DataFrame") -> None:
 
 
 def show_places(places: Mapping[str, str]) -> None:
-    """Print names of files and commands under one another; a long one is never
-    broken.
+    """Print names of files and commands under one another.
+
+    A name is never broken; a terminal continues a command on lines of its own, which
+    can be pasted as they are.
     """
-    out, width = console(), max(map(len, places)) + GAP
+    out = console()
+    width = max(map(len, places)) + GAP
     out.print()
     for word, text in places.items():
-        out.print(f"{word:<{width}}{printable(text)}", soft_wrap=True)
+        shown = printable(text)
+        if text.startswith("ropelab "):
+            shown = _continue_lines(shown, out.width - width)
+        indented = shown.replace("\n", "\n" + " " * (width + GAP))
+        out.print(f"{word:<{width}}{indented}", soft_wrap=True)
+
+
+def _continue_lines(command: str, room: int) -> str:
+    r"""Break a command between its words, as a shell reads it back.
+
+    >>> _continue_lines("ropelab freqs --base 1e6 --method 'yarn(factor=4)'", 30)
+    "ropelab freqs --base 1e6 \\\n--method 'yarn(factor=4)'"
+    """
+    if len(command) <= room:
+        return command
+    lines = [""]
+    for part in _split_command(command):
+        line = f"{lines[-1]} {part}".lstrip()
+        # Further lines are indented, and all but the last end in a backslash.
+        if lines[-1] and len(line) + len(" \\") + GAP > room:
+            lines.append(part)
+        else:
+            lines[-1] = line
+    return " \\\n".join(lines)
+
+
+def _split_command(command: str) -> list[str]:
+    """Split a command into its words as they are quoted, options with their values.
+
+    >>> _split_command("ropelab freqs --base 1e6 --method 'yarn( factor=4)'")
+    ['ropelab', 'freqs', '--base 1e6', "--method 'yarn( factor=4)'"]
+    """
+    parts: list[str] = []
+    for word in re.findall(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""", command):
+        is_value = parts and parts[-1].startswith("-") and " " not in parts[-1]
+        if is_value and not word.startswith("-"):
+            parts[-1] += f" {word}"
+        else:
+            parts.append(word)
+    return parts
 
 
 def show_paragraph(text: str, indent: int = 0, hanging: int = 0) -> None:
