@@ -8,7 +8,13 @@ from typing import Any, Literal
 from ropelab.readers import families, mlx
 from ropelab.readers.families import RELEASE, RELEASES, table
 from ropelab.readers.reader import head_dim_of
-from ropelab.readers.served import CLASS_OF, LISTS, SERVED, find_served
+from ropelab.readers.served import (
+    CLASS_OF,
+    LISTS,
+    SERVED,
+    find_served,
+    list_architectures,
+)
 from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.readers.trace import (
     ABSENT,
@@ -67,13 +73,11 @@ def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -
         return True
     # The language part of a model of several parts has a class of the whole's.
     texts = families.CLASSES["texts"].items()
-    outer = {o for o, kind in texts if kind in kinds and kind.startswith(o)}
+    outer = {whole for whole, kind in texts if kind in kinds and kind.startswith(whole)}
+
     named = set(architectures)
     if not named:  # a model of text, and one of text and images
-        named = {
-            one for kind in {*kinds, *outer} for one in CLASS_OF.get(kind, "").split()
-        }
-        named |= {one.replace("CausalLM", "ConditionalGeneration") for one in named}
+        named = {*list_architectures({*kinds, *outer})}
     return bool(LISTS[name] & {*kinds, *outer, *named})
 
 
@@ -131,13 +135,14 @@ def _runtime(name: str, row: Mapping[str, Any]) -> Runtime:
     module.
     """
     file, _, kind = row["reader"].partition(".")
-    reader = import_module(f"{__package__}.{file}")
-    about = {
-        key: value for key, value in row.items() if key not in ("reader", "options")
-    }
-    about["read"] = (
-        getattr(reader, kind)(**row.get("options", {})) if kind else reader
-    ).read
+    reader: Any = import_module(f"{__package__}.{file}")
+    if kind:
+        reader = getattr(reader, kind)(**row.get("options", {}))
+
+    about = dict(row)
+    about.pop("reader")
+    about.pop("options", None)
+    about["read"] = reader.read
     about["compared"] = frozenset(row.get("compared", "").split())
     about["reads"] = tuple(row.get("reads", "config").split())
     return Runtime(name, **about)
@@ -156,39 +161,38 @@ def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
     """Return the runtimes of those names or prefixes that read such files, all without
     names.
     """
-    found: dict[str, Runtime] = {}
     every = RUNTIMES | TRAINERS
+    asked: dict[str, Runtime] = {}
     for name in names:
-        fitting = {
-            n: r for n, r in every.items() if n == name or n.startswith(f"{name}-")
-        }
+        prefix = f"{name}-"
+        fitting = {n: r for n, r in every.items() if n == name or n.startswith(prefix)}
         if not fitting:
             raise unknown_name("runtime", name, every)
-        found |= fitting
-    able = [
-        runtime for runtime in (found or RUNTIMES).values() if kind in runtime.reads
-    ]
+        asked |= fitting
+
+    able = [each for each in (asked or RUNTIMES).values() if kind in each.reads]
     if not able:
-        only = ", ".join(
-            name for name, runtime in every.items() if kind in runtime.reads
-        )
+        only = [name for name, each in every.items() if kind in each.reads]
         raise InputError(
-            f"{', '.join(found)} cannot read {kind} files, only {only} can"
+            f"{', '.join(asked)} cannot read {kind} files, only {', '.join(only)} can"
         )
     return able
 
 
 def untyped(config: Mapping[str, Any]) -> str:
     """Return why no class can be found by a configuration's model_type, or nothing."""
-    kind, named = config.get("model_type"), config.get("architectures")
+    kind = config.get("model_type")
     if not kind:
         return "the class is found by model_type, which is missing"
+
+    named = config.get("architectures")
     # Servers have classes of their own for types of which no list is here; for none of
     # these does a file name a class of transformers.
     own = isinstance(named, list) and {*CLASS_OF.values()}.issuperset(map(str, named))
     types = families.UNASKED | families.FAMILIES.keys() | families.ROTATED
     if str(kind) in types or not own or config.get("auto_map"):
         return ""
+
     return (
         f"'{short(kind)}' is no type of transformers, and no code of its own is named"
         " (auto_map)"
@@ -207,19 +211,23 @@ def read(
     _, text = language_part(config)
     served = find_served(runtime.name, config, text)
     trace = Trace(config, flags, runtime.release, served)
+
     layers: dict[str, RopeSpec] = {}
     outcome: Outcome = "not modelled"
     try:
         if unfound and not runtime.by_class:
             raise RefusedError(unfound)
         refuse_unread(runtime, trace)
-        layers, outcome, problem = runtime.read(trace), "read", ""
+        layers = runtime.read(trace)
+        outcome = "read"
+        problem = ""
     except RefusedError as error:
         outcome, problem = "refused", str(error)
     except (NotModelledError, InputError) as error:
         problem = str(error)
     except (ArithmeticError, ValueError) as error:  # lengths of 1, factors of 1e300
         problem = f"numbers out of range ({error})"
+
     problem = printable(problem[:300])  # a file can hold names of any length
     return Reading(runtime, layers, trace.uses(), outcome, problem, trace.model_type)
 
@@ -309,6 +317,7 @@ def refuse_missing_part(runtime: Runtime, trace: Trace, named: list[str]) -> Non
     outer = str(trace.whole.get("model_type") or "")
     if outer not in families.CLASSES["texts"]:
         return
+
     part = families.PARTS.get(outer)
     if part:
         has_part = trace.prefix.startswith(part)
@@ -362,12 +371,14 @@ def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
     """Return the reference's reading of the configuration ``name``; InputError without
     a spec.
     """
-    reading, trace = read(RUNTIMES[REFERENCE], config), Trace(config)
+    trace = Trace(config)
+    reading = read(RUNTIMES[REFERENCE], config)
     # The others are no answer where its class exists and the values are the problem.
     kinds = {trace.model_type, str(config.get("model_type") or "")} - {
         "",
         *RELEASES[RELEASE],
     }
+
     if reading.main is None and (kinds or trace.family.read_by):
         others = (read(runtime, config) for runtime in chosen(()))
         reading = next((other for other in others if other.main is not None), reading)

@@ -91,16 +91,15 @@ class Transformers5(Transformers):
 
         # Layer types are those that the configuration declares.
         declared = trace.text.get("layer_types")
-        labels = (
-            declared if isinstance(declared, list) and len(declared) < 2**16 else []
-        )
-        usual = trace.family.labels if trace.family.known else LAYER_TYPES
-        known = {label for label in labels if isinstance(label, str)} or usual
-        inner = {
-            k: v
-            for k, v in (block or {}).items()
-            if k in known and isinstance(v, Mapping)
-        }
+        labels: list[Any] = []
+        if isinstance(declared, list) and len(declared) < 2**16:
+            labels = declared
+        known: Collection[str] = {label for label in labels if isinstance(label, str)}
+        if not known:
+            known = trace.family.labels if trace.family.known else LAYER_TYPES
+        parts = {k: v for k, v in (block or {}).items() if isinstance(v, Mapping)}
+        inner = {label: part for label, part in parts.items() if label in known}
+
         if inner and trace.family.known:
             raise RefusedError(
                 f"'{trace.family.name}' has one rotation, not one per layer type"
@@ -132,11 +131,11 @@ class Transformers5(Transformers):
 
 def loaded_block(text: Mapping[str, Any]) -> dict[str, Any]:
     """Return the block as version 5 fills it in, or one for each layer type."""
-    found = {
-        label: made.values
-        for label, made in Transformers5().settings(Trace(text)).items()
+    blocks = {
+        label: settings.values
+        for label, settings in Transformers5().settings(Trace(text)).items()
     }
-    return found.get("all", found)
+    return blocks.get("all", blocks)
 
 
 def nested(
@@ -153,82 +152,126 @@ def of_layers(
     trace: Trace, block: Block | None, scaling: Block | None
 ) -> dict[str, Settings]:
     """Return the settings of classes that have a dict per layer type."""
-    family, name = trace.family, "rope_parameters"
+    family = trace.family
     given = {k: v for k, v in (block or {}).items() if k in family.layers}
     if family.name == "deepseek_v4" and not given:
-        return compressed(
-            trace, name if scaling is None else "rope_scaling", scaling or block
-        )
+        if scaling is None:
+            return compressed(trace, "rope_parameters", block)
+        return compressed(trace, "rope_scaling", scaling or block)
+
     labels = set(family.layers)
-    if family.declares:  # a dict for each of the file's own layer types, or none counts
-        types = trace.text.get("layer_types")
-        labels = {*map(str, types)} if isinstance(types, list) else {"full_attention"}
-        if labels - family.layers.keys():
-            raise NotModelledError("layer types of their own")
-        share = {"partial_rotary_factor": 1.0}
-        own = {
-            k: share | v if isinstance(v, dict) else v
-            for k, v in given.items()
-            if k in labels
-        }
-        given, scaling = (own, None) if labels == own.keys() else ({}, scaling)
+    if family.declares:
+        labels = list_declared(trace)
+        given = complete_declared(given, labels)
+        if given:
+            scaling = None
         block = given or None
+
     flat = block is not None and not given
-    if (scaling and not family.scaled) or (
-        flat and (scaling or family.refuses_flat or not family.scaled)
-    ):
-        raise RefusedError(
-            f"'{family.name}' needs a dict for each of {', '.join(family.layers)}"
-        )
-    parts: dict[str, Any] = dict(nested(trace, name, block, given))
+    unfit = bool(scaling) and not family.scaled
+    if flat:
+        unfit = bool(scaling) or family.refuses_flat or not family.scaled
+    if unfit:
+        layers = ", ".join(family.layers)
+        raise RefusedError(f"'{family.name}' needs a dict for each of {layers}")
+
+    parts: dict[str, Any] = dict(nested(trace, "rope_parameters", block, given))
     if not parts:
-        # A base in the class's own dict yields to a key beside it, where there is one.
-        passed = dict.fromkeys(family.layer_base_keys, ("rope_theta",))
-        parts = {
-            label: part
-            and {k: v for k, v in part.items() if k not in passed.get(label, ())}
-            for label, part in family.layers.items()
-            if label in labels
-        }
+        parts = list_usual_parts(trace, labels)
     elif family.scaled:  # missing layer types are filled in
         parts = dict.fromkeys(family.layers, DEFAULT) | parts
-    found = {}
-    for label, part in sorted(parts.items()):  # full attention first
+    return fill_parts(trace, parts, scaling)
+
+
+def list_declared(trace: Trace) -> set[str]:
+    """Return the layer types that a file has, of those that its class knows."""
+    types = trace.text.get("layer_types")
+    if not isinstance(types, list):
+        return {"full_attention"}
+    labels = {str(label) for label in types}
+    if labels - trace.family.layers.keys():
+        raise NotModelledError("layer types of their own")
+    return labels
+
+
+def complete_declared(given: Block, labels: Collection[str]) -> dict[str, Any]:
+    """Return a dict for each of the file's own layer types, or none at all."""
+    complete = {}
+    for label, part in given.items():
+        if label not in labels:
+            continue
+        if isinstance(part, dict):
+            part = {"partial_rotary_factor": 1.0} | part
+        complete[label] = part
+    if complete.keys() != set(labels):
+        return {}
+    return complete
+
+
+def list_usual_parts(trace: Trace, labels: Collection[str]) -> dict[str, Any]:
+    """Return the dicts that a class has where a file gives none."""
+    family = trace.family
+    parts = {}
+    for label, usual in family.layers.items():
+        if label not in labels:
+            continue
+        part = usual
+        # A base in the class's own dict yields to a key beside it, where there is one.
+        if usual and label in family.layer_base_keys:
+            part = {k: v for k, v in usual.items() if k != "rope_theta"}
+        parts[label] = part
+    return parts
+
+
+def fill_parts(
+    trace: Trace, parts: Mapping[str, Any], scaling: Block | None
+) -> dict[str, Settings]:
+    """Return the settings of each layer type, full attention first."""
+    settings = {}
+    for label, part in sorted(parts.items()):
         if part is None:
             continue  # layers without positions
+        where = f"rope_parameters.{label}"
         if not isinstance(part, Mapping):
-            raise RefusedError(f"{name}.{label} must be a dict")
-        merged = bool(scaling) and label in family.scaled
-        where = "rope_scaling" if merged else f"{name}.{label}"
-        found[label] = filled(
-            trace, where, {**part, **(scaling or {})} if merged else part, label
-        )
-    if not found:
+            raise RefusedError(f"{where} must be a dict")
+        if scaling and label in trace.family.scaled:
+            where = "rope_scaling"
+            part = {**part, **scaling}
+        settings[label] = filled(trace, where, part, label)
+
+    if not settings:
         raise NotModelledError("no layer type has a rotation")
-    return found
+    return settings
 
 
 def compressed(trace: Trace, name: str, block: Block | None) -> dict[str, Settings]:
     """Return DeepSeek-V4's settings: only layers with a compressor are scaled."""
-    family, head_dim = trace.family, reader.head_dim_of(trace)
-    given, _ = trace.first(("partial_rotary_factor",))
-    if given is None and (wide := trace.get("qk_rope_head_dim")) is not None:
-        given = whole(wide, "qk_rope_head_dim") / head_dim
-    found = {}
+    family = trace.family
+    head_dim = reader.head_dim_of(trace)
+    share, _ = trace.first(("partial_rotary_factor",))
+    wide = trace.get("qk_rope_head_dim") if share is None else None
+    if wide is not None:
+        share = whole(wide, "qk_rope_head_dim") / head_dim
+
+    settings = {}
     for label, key in (("compress", "compress_rope_theta"), ("main", "rope_theta")):
         usual = family.layers[label]
         own = {
             "rope_theta": trace.get(key, usual["rope_theta"]),
-            "partial_rotary_factor": usual["partial_rotary_factor"]
-            if given is None
-            else given,
+            "partial_rotary_factor": usual["partial_rotary_factor"],
         }
-        # The base beside the block wins over one inside.
-        inner = {**(block or {}), **own} if label == "compress" else own
-        if "yarn" in (inner.get("rope_type"), inner.get("type")):
-            inner.setdefault("attention_factor", 1.0)  # none unless it is given
-        found[label] = filled(trace, name if label == "compress" else key, inner, label)
-    return found
+        if share is not None:
+            own["partial_rotary_factor"] = share
+
+        where = key
+        if label == "compress":
+            # The base beside the block wins over one inside.
+            own = {**(block or {}), **own}
+            where = name
+        if "yarn" in (own.get("rope_type"), own.get("type")):
+            own.setdefault("attention_factor", 1.0)  # none unless it is given
+        settings[label] = filled(trace, where, own, label)
+    return settings
 
 
 def refuse_null(trace: Trace, keys: Iterable[str]) -> None:
@@ -243,13 +286,11 @@ def of_layer(trace: Trace, value: Any, layer: str) -> Any:
     3.5).
     """
     types = trace.text.get("layer_types")
-    if (
-        isinstance(value, list)
-        and isinstance(types, list)
-        and layer in types[: len(value)]
-    ):
-        return value[types.index(layer)]
-    return value
+    if not isinstance(value, list) or not isinstance(types, list):
+        return value
+    if layer not in types[: len(value)]:
+        return value
+    return value[types.index(layer)]
 
 
 def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Settings:
@@ -257,84 +298,109 @@ def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Se
     family = trace.family
     usual = f"default of the {family.name or 'model'} class"
     silent = block is None
-    block = dict(family.rope if block is None else block)
-    settings = Settings(trace, block, where)
+    values = dict(family.rope if block is None else block)
+    settings = Settings(trace, values, where)
     settings.layer = layer
-    settings.sources = {
-        k: p if trace.has(p) else usual for k, p in settings.sources.items()
-    }
+    for name, path in settings.sources.items():
+        if not trace.has(path):
+            settings.sources[name] = usual
 
-    if "rope_type" in block:
+    fill_type(settings, where)
+    fill_base_and_share(settings, where, usual)
+    if family.width_key and (silent or "partial_rotary_factor" not in values):
+        share = reader.share_of(trace, reader.head_dim_of(trace))
+        if share is not None and not trace.has("partial_rotary_factor"):
+            settings.put("partial_rotary_factor", share, family.width_key)
+    if settings.get("rope_type") in SCALED:
+        fill_original(settings, where, usual)
+    return settings
+
+
+def fill_type(settings: Settings, where: str) -> None:
+    """Set the scaling type, by the names that the classes of some models change."""
+    trace = settings.trace
+    family = trace.family
+    if "rope_type" in settings.values:
         trace.get(f"{where}.rope_type")
-        if "type" in block:
-            trace.mark(
-                f"{where}.type", "overridden", "rope_type wins in transformers 5"
-            )
+        if "type" in settings.values:
+            note = "rope_type wins in transformers 5"
+            trace.mark(f"{where}.type", "overridden", note)
     else:
         kind = trace.get(f"{where}.type", "default", "translated")
-        settings.put(
-            "rope_type", kind, f"{where}.type" if "type" in block else "default"
-        )
-    if family.name == "phi3" and settings.get("rope_type") in ("su", "yarn"):
-        if settings.get("rope_type") == "su" and ORIGINAL not in block:
+        source = f"{where}.type" if "type" in settings.values else "default"
+        settings.put("rope_type", kind, source)
+
+    kind = settings.get("rope_type")
+    if family.name == "phi3" and kind in ("su", "yarn"):
+        if kind == "su" and ORIGINAL not in settings.values:
             raise RefusedError(f"su without {ORIGINAL} beside it")  # filled in too late
         settings.values["rope_type"] = "longrope"
-    if family.name == "sarvam_mla" and settings.get("rope_type") == "deepseek_yarn":
+    if family.name == "sarvam_mla" and kind == "deepseek_yarn":
         # Its class renames it, and drops the older key.
         settings.values["rope_type"] = "yarn"
         settings.values.pop("type", None)
-    if family.name == "hunyuan_vl_text" and settings.get("rope_type") == "xdrope":
+    if family.name == "hunyuan_vl_text" and kind == "xdrope":
         settings.values["rope_type"] = "dynamic"  # its class renames it
     axes = family.name.startswith(WITH_AXES[:2]) or not family.known
-    if settings.get("rope_type") == "mrope" and axes:
+    if kind == "mrope" and axes:
         settings.values["rope_type"] = "default"
 
+
+def fill_base_and_share(settings: Settings, where: str, usual: str) -> None:
+    """Set base and rotated share from the block, keys beside it, or the class."""
+    trace = settings.trace
+    family = trace.family
+    layer = settings.layer
     own: Block = family.filled.get(layer) or {}
-    bases = (family.layer_base_keys[layer],) if layer in family.layer_base_keys else ()
+    base_keys = family.base_keys
+    if family.layers:
+        base_keys = ()
+        if layer in family.layer_base_keys:
+            base_keys = (family.layer_base_keys[layer],)
+
     for name, keys, default in (
-        ("rope_theta", bases if family.layers else family.base_keys, family.base),
+        ("rope_theta", base_keys, family.base),
         ("partial_rotary_factor", family.partial_keys, family.partial),
     ):
-        if name in block:
+        is_base = name == "rope_theta"
+        if name in settings.values:
             trace.get(f"{where}.{name}")
-            for key in keys if name == "rope_theta" else ():
-                if trace.has(key):
+            for key in keys:
+                if is_base and trace.has(key):
                     trace.mark(key, "overridden", f"{where}.rope_theta wins")
             continue
+
         value, path = trace.first(keys, own.get(name, default))
-        if name == "rope_theta" and not path:
+        if is_base and not path:
             refuse_null(trace, keys)
         value = of_layer(trace, value, layer)
-        if name == "rope_theta" and family.ratio_key:
+        if is_base and family.ratio_key:
             value = value * number(trace.get(family.ratio_key, 1.0), family.ratio_key)
         if path:
             trace.mark(path, "translated", "moved into rope_parameters")
         if value is not None:
             settings.put(name, value, path or usual)
 
-    if family.width_key and (silent or "partial_rotary_factor" not in block):
-        share = reader.share_of(trace, reader.head_dim_of(trace))
-        if share is not None and not trace.has("partial_rotary_factor"):
-            settings.put("partial_rotary_factor", share, family.width_key)
-    if settings.get("rope_type") in SCALED:
-        # A top-level original length wins in a flat dict, also one that the class has
-        # as its default; without any it is the maximum.
-        top = (
-            trace.get(ORIGINAL, family.original_max_position_embeddings)
-            if not layer
-            else None
-        )
-        if top is not None:
-            if ORIGINAL in block:
-                trace.mark(
-                    f"{where}.{ORIGINAL}", "overridden", "the top-level key wins"
-                )
-            settings.put(ORIGINAL, top, ORIGINAL if trace.has(ORIGINAL) else usual)
-        elif ORIGINAL in block:
-            trace.get(f"{where}.{ORIGINAL}")
-        else:
-            settings.put(ORIGINAL, Transformers5().longest(trace), MAXIMUM)
-    return settings
+
+def fill_original(settings: Settings, where: str, usual: str) -> None:
+    """Set the length that a scaling starts from; without any it is the maximum.
+
+    A top-level one wins in a flat dict, also one that the class has as its default.
+    """
+    trace = settings.trace
+    top = None
+    if not settings.layer:
+        top = trace.get(ORIGINAL, trace.family.original_max_position_embeddings)
+
+    if top is not None:
+        if ORIGINAL in settings.values:
+            note = "the top-level key wins"
+            trace.mark(f"{where}.{ORIGINAL}", "overridden", note)
+        settings.put(ORIGINAL, top, ORIGINAL if trace.has(ORIGINAL) else usual)
+    elif ORIGINAL in settings.values:
+        trace.get(f"{where}.{ORIGINAL}")
+    else:
+        settings.put(ORIGINAL, Transformers5().longest(trace), MAXIMUM)
 
 
 def factor_or_ratio(settings: Settings, trained: int) -> float:
@@ -349,15 +415,16 @@ def yarn(settings: Settings) -> Made:
     trained = settings.original()
     factor = factor_or_ratio(settings, trained)
     attention = reader.stated_attention(settings, factor)
+
     # `rope_parameters_dict.get(..) or 32`
     settings.drop_empty("beta_fast", "beta_slow")
     # truncate is read from the outer dict, so that inside a layer type's dict it does
     # nothing.
+    truncate = None
     if settings.layer:
         settings.mark("truncate", "ignored", "read from the outer dict only")
-    return reader.coded_yarn(
-        settings, factor, attention, trained, bool(settings.layer) or None
-    )
+        truncate = True
+    return reader.coded_yarn(settings, factor, attention, trained, truncate)
 
 
 def own_attention(settings: Settings) -> Any:
@@ -365,9 +432,12 @@ def own_attention(settings: Settings) -> Any:
     table.
     """
     keys = settings.trace.family.attention_keys
-    if len(given := {settings.number(key) for key in keys}) > 1:
+    given = {settings.number(key) for key in keys}
+    if len(given) > 1:
         raise NotModelledError(f"{' and '.join(keys)} that differ")
-    return given.pop() if given else settings.read("attention_factor")
+    if given:
+        return given.pop()
+    return settings.read("attention_factor")
 
 
 @reader.scaling_type("transformers-5", "longrope")
@@ -413,29 +483,33 @@ class Transformers4(Transformers):
     def settings(self, trace: Trace) -> dict[str, Settings]:
         # Base and share are beside rope_scaling; rope_parameters is not known to these
         # releases.
-        family, block = trace.family, trace.block("rope_scaling") or {}
+        family = trace.family
+        block = trace.block("rope_scaling") or {}
         if not trace.has("rope_scaling"):  # null is no scaling
             block = family.rope
         settings = Settings(trace, block, "rope_scaling")
+
         usual = block.get("rope_type", "default")
         names = ("rope_scaling.type", "rope_scaling.rope_type", "rotary.type")
         kind, path = trace.first(names, usual)
         if path == "rope_scaling.type" and "rope_type" in block:
-            trace.mark(
-                "rope_scaling.rope_type", "overridden", "type wins in transformers 4"
-            )
+            note = "type wins in transformers 4"
+            trace.mark("rope_scaling.rope_type", "overridden", note)
         # Phi3Config._rope_scaling_adjustment renames both on loading.
         if family.name == "phi3" and kind in ("su", "yarn"):
             kind = "longrope"
-        axes = kind == "mrope" and family.name.startswith(WITH_AXES)
-        settings.put("rope_type", "default" if axes else kind, path)
+        if kind == "mrope" and family.name.startswith(WITH_AXES):
+            kind = "default"
+        settings.put("rope_type", kind, path)
+
         usual = f"default of the {family.name or 'model'} class"
         if not trace.first(family.base_keys)[1]:
             refuse_null(trace, family.base_keys)
         settings.put_first("rope_theta", family.base_keys, family.base, usual)
         share, source = trace.first(family.partial_keys, family.partial or 1.0)
-        if (width := reader.share_of(trace, reader.head_dim_of(trace))) is not None:
-            share = width
+        by_width = reader.share_of(trace, reader.head_dim_of(trace))
+        if by_width is not None:
+            share = by_width
         settings.put("partial_rotary_factor", share, source)
         return {"all": settings}
 
@@ -448,18 +522,20 @@ class Transformers4(Transformers):
 
     @reader.scaling_type("transformers-4", "yarn")
     def yarn(self, settings: Settings) -> Made:
-        trained, rule = settings.longest, self.yarn_rule
+        trained = settings.longest
+        rule = self.yarn_rule
         if rule == "ratio" and ORIGINAL in settings.values:
             trained = settings.original()
-            settings.mark(
-                "factor", "overridden", "max_position_embeddings / original wins"
-            )
+            note = "max_position_embeddings / original wins"
+            settings.mark("factor", "overridden", note)
             factor = settings.longest / trained
         else:
             factor = settings.number("factor")
             if rule == "factor" and settings.get(ORIGINAL):
                 trained = settings.original()
-        attention = reader.stated_attention(settings, factor, mscales=rule != "maximum")
+
+        mscales = rule != "maximum"
+        attention = reader.stated_attention(settings, factor, mscales=mscales)
         # `config.rope_scaling.get(..) or 32`
         settings.drop_empty("beta_fast", "beta_slow")
         truncate = None if self.truncate else True
@@ -467,13 +543,16 @@ class Transformers4(Transformers):
 
     @reader.scaling_type("transformers-4", "longrope")
     def longrope(self, settings: Settings) -> Made:
-        static, attention = self.longrope_rule == "static", own_attention(settings)
+        static = self.longrope_rule == "static"
+        attention = own_attention(settings)
         short, long = settings.lists()
         if static and attention is None:
             raise RefusedError(
                 "longrope without attention_factor: its check compares None with 0"
             )
-        trained, given = settings.longest, settings.get("factor")
+
+        trained = settings.longest
+        given = settings.get("factor")
         # Only an original length at top level counts, not the one in the block.
         family = settings.trace.family
         own = settings.read(ORIGINAL) if family.attention_keys else None
@@ -488,9 +567,14 @@ class Transformers4(Transformers):
             )
         else:
             settings.read("factor")
-        factor = 1.0 if given is None else number(given, "factor") or 1.0
-        if static:
-            short = long = long if factor > 1 else short
-        elif self.longrope_rule == "short" and settings.trace.model_type != "phi3":
+
+        factor = 1.0
+        if given is not None:
+            factor = number(given, "factor") or 1.0
+        own_switch = settings.trace.model_type == "phi3"
+        never_long = self.longrope_rule == "short" and not own_switch
+        if static and factor > 1:
+            short = long
+        elif static or never_long:
             long = short
         return reader.longrope((short, long), factor, trained, attention)
