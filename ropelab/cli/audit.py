@@ -193,9 +193,9 @@ def print_audits(
 
 def list_flags(text: str) -> list[str]:
     """Return the flags of a server that were read, each with its value."""
-    from ropelab.readers.flags import taken
+    from ropelab.readers.flags import take_known
 
-    flags, _ = taken(split_words(text))
+    flags, _ = take_known(split_words(text))
     return [f"{name} {value}".rstrip() for name, value in flags]
 
 

@@ -221,14 +221,14 @@ def _is_model_file(word: str) -> bool:
 def _for_audit(rest: Sequence[str]) -> list[str]:
     """Return the words of audit with the flags of a server in quotes."""
     # The readers of configurations are not needed to start.
-    from ropelab.readers.flags import taken
+    from ropelab.readers.flags import take_known
 
     for flag in ("-o", "--out", "--output"):
         if flag in rest[:-1]:
             place = rest.index(flag)
             others = [*rest[:place], *rest[place + 2 :]]
             return [*others, "--json", ">", rest[place + 1]]
-    settings, meant = taken(rest)
+    settings, meant = take_known(rest)
     flags: list[str] = []
     for flag, value in settings:
         flags.append(flag)

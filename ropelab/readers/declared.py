@@ -2,6 +2,9 @@
 names.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ropelab.readers.families import table
 from ropelab.readers.spec import RefusedError, short
 from ropelab.readers.trace import ABSENT, Trace, value_in
@@ -13,33 +16,40 @@ def check_values(trace: Trace) -> None:
     """Raise RefusedError for a value that the class of a known model type does not
     take.
     """
-    family, text = trace.family, trace.text
+    family = trace.family
+    text = trace.text
     for key, kinds in family.types.items():
         value = value_in(text, key)
         kind = "null" if value is None else type(value).__name__
         if kinds and value is not ABSENT and kind not in kinds.split():
             raise RefusedError(f"{key} must be of type {kinds}, not {short(value)}")
+
     hidden = text.get("hidden_size", family.hidden_size)
     heads = text.get("num_attention_heads", family.num_attention_heads)
     if family.divides and heads and hidden % heads:
         raise RefusedError(f"hidden_size {hidden} is not a multiple of {heads} heads")
-    layers, count = text.get("layer_types"), text.get("num_hidden_layers")
-    if (
-        family.types
-        and layers is not None
-        and family.name not in NAMES["own_layer_types"]
-    ):
-        names = {*map(str, layers)} if isinstance(layers, list) else {""}
-        if not names or names - {*NAMES["layer_types"].split()}:
-            given = ", ".join(sorted(names)) or layers
-            raise RefusedError(
-                f"layer_types must be a list of known names, not {short(given)}"
-            )
-        if count not in (None, len(layers)):
-            raise RefusedError(
-                f"layer_types has {len(layers)} names for {count} layers"
-            )
-    for part in (text, trace.whole) if family.types else ():
+
+    if not family.types:
+        return
+    if family.name not in NAMES["own_layer_types"]:
+        check_layer_types(text)
+    for part in (text, trace.whole):
         name = part.get("dtype") or part.get("torch_dtype")
         if isinstance(name, str) and name not in NAMES["dtypes"].split():
             raise RefusedError(f"dtype '{short(name)}' is no number format of torch")
+
+
+def check_layer_types(text: Mapping[str, Any]) -> None:
+    """Raise RefusedError for layer types that are no list of known names, one each."""
+    layers = text.get("layer_types")
+    if layers is None:
+        return
+    names = {*map(str, layers)} if isinstance(layers, list) else {""}
+    if not names or names - {*NAMES["layer_types"].split()}:
+        given = ", ".join(sorted(names)) or layers
+        raise RefusedError(
+            f"layer_types must be a list of known names, not {short(given)}"
+        )
+    count = text.get("num_hidden_layers")
+    if count not in (None, len(layers)):
+        raise RefusedError(f"layer_types has {len(layers)} names for {count} layers")

@@ -50,20 +50,27 @@ def load(source: str) -> Document:
         if read_bytes(path, 4) == b"GGUF":
             return from_gguf(path)
         return from_json(source, read_bytes(path))
+
     for name in ("config.json", "params.json"):
         if (path / name).is_file():
-            document, limits = load(str(path / name)), path / "tokenizer_config.json"
-            given = parse(str(limits), read_bytes(limits)) if limits.is_file() else {}
-            length = given.get("model_max_length")
-            # transformers writes a huge number for 'no limit'.
-            sane = isinstance(length, int | float) and 0 < length < 2**40
-            return replace(
-                document, tokenizer_length=int(length or 0) if sane else None
-            )
-    found = sorted(path.glob("*.gguf"))
-    if len(found) != 1:
+            document = load(str(path / name))
+            return replace(document, tokenizer_length=read_tokenizer_length(path))
+    files = sorted(path.glob("*.gguf"))
+    if len(files) != 1:
         raise InputError(f"{path} holds neither config.json nor params.json")
-    return load(str(found[0]))
+    return load(str(files[0]))
+
+
+def read_tokenizer_length(folder: Path) -> int | None:
+    """Return the length that the tokenizer of a model folder allows, None without."""
+    limits = folder / "tokenizer_config.json"
+    if not limits.is_file():
+        return None
+    length = parse(str(limits), read_bytes(limits)).get("model_max_length")
+    # transformers writes a huge number for 'no limit'.
+    if isinstance(length, int | float) and 0 < length < 2**40:
+        return int(length)
+    return None
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
@@ -76,23 +83,21 @@ def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
 
 
 def from_json(name: str, raw: bytes) -> Document:
-    found = json.detect_encoding(raw)
-    encoding = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}.get(
-        found, found.upper()
-    )
+    detected = json.detect_encoding(raw)
+    names = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}
+    encoding = names.get(detected, detected.upper())
     # transformers writes `Infinity` for a limit that is none (Nemotron's
     # time_step_limit).
     config = parse(name, raw, finite=False)
-    if (
-        "n_heads" in config
-        and "dim" in config
-        and str(config.get("model_type")) not in UNROTATED
-    ):
+
+    rotates = str(config.get("model_type")) not in UNROTATED
+    if rotates and {"n_heads", "dim"} <= config.keys():
         if META.keys() & config.keys():
             raise InputError(
                 f"{name} is Meta's params.json: runtimes read config.json beside it"
             )
         return Document(name, "params", from_params(config), encoding=encoding)
+
     _, text = language_part(config)
     for part in (config, text):
         if not isinstance(part.get("model_type"), str | None):
@@ -100,8 +105,10 @@ def from_json(name: str, raw: bytes) -> Document:
                 f"{name}: model_type must be a name, not {short(part['model_type'])}"
             )
     refuse_images(name, config, text)
-    if why := unrotated(text):
-        raise InputError(f"{name} has no rotary positions: {why}")
+    reason = unrotated(text)
+    if reason:
+        raise InputError(f"{name} has no rotary positions: {reason}")
+
     sized = any(
         key in text for key in ("num_attention_heads", "n_head", "n_heads", "head_dim")
     )
@@ -122,6 +129,7 @@ def refuse_images(
             f"{name} is a file of diffusers ({short(kind)}), which rotates by axes of an"
             " image; ask ropelab freqs about each axis by its width and base"
         )
+
     sized = {"patch_size", "image_size", "patch_embed"} & text.keys()
     if sized and "vocab_size" not in text and MAXIMUM not in text:
         raise InputError(
@@ -134,31 +142,26 @@ def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a params.json under the names of a config.json, as vLLM
     does.
     """
-    moe, others = params.get("moe"), {"yarn", "sliding_window"}
+    moe = params.get("moe")
+    others = {"yarn", "sliding_window"}
     shared = moe.get("num_shared_experts") if isinstance(moe, Mapping) else None
     latent = bool(shared if moe else params.get("qk_nope_head_dim"))  # Mistral Large 3
     if latent:
         others.add("head_dim")
-    config = {
-        PARAMS.get(key, key): value
-        for key, value in params.items()
-        if key not in others
-    }
+
+    kept = {key: value for key, value in params.items() if key not in others}
+    config = {PARAMS.get(key, key): value for key, value in kept.items()}
     config.setdefault("max_position_embeddings", 128000)
     config.setdefault("model_type", "deepseek_v3" if latent else "mistral")
-    if isinstance(yarn := params.get("yarn"), Mapping):
-        block = {
-            PARAMS_YARN.get(n, n): v for n, v in yarn.items() if n != "apply_scale"
-        }
-        attention = (
-            {"attention_factor": 1.0} if yarn.get("apply_scale") is False else {}
-        )
-        config["rope_scaling"] = {
-            **block,
-            "rope_type": "yarn",
-            "mscale_all_dim": 1,
-            **attention,
-        }
+
+    yarn = params.get("yarn")
+    if isinstance(yarn, Mapping):
+        block = {PARAMS_YARN.get(key, key): value for key, value in yarn.items()}
+        block.pop("apply_scale", None)
+        block |= {"rope_type": "yarn", "mscale_all_dim": 1}
+        if yarn.get("apply_scale") is False:
+            block["attention_factor"] = 1.0
+        config["rope_scaling"] = block
     return config
 
 
@@ -167,14 +170,11 @@ def from_gguf(path: Path) -> Document:
     header = read_header(path)
     architecture = header.fields.get("general.architecture", "")
     prefix = f"{architecture}." if isinstance(architecture, str) else "."
-    own = {
-        n.removeprefix(prefix): v
-        for n, v in header.fields.items()
-        if n.startswith(prefix)
-    }
-    fields = {
-        name: value for name, value in own.items() if not isinstance(value, Length)
-    }
+
+    fields = {}
+    for name, value in header.fields.items():
+        if name.startswith(prefix) and not isinstance(value, Length):
+            fields[name.removeprefix(prefix)] = value
     if not {"attention.head_count", "embedding_length"} <= fields.keys():
         raise InputError(
             f"{path} has no attention heads: no model with rotary positions"

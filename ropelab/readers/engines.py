@@ -29,11 +29,9 @@ class Exllama(Reader):
     multiplies_unscaled = False
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        where = (
-            "rope_scaling"
-            if trace.block("rope_scaling") is not None
-            else "rope_parameters"
-        )
+        where = "rope_parameters"
+        if trace.block("rope_scaling") is not None:
+            where = "rope_scaling"
         settings = Settings(trace, trace.block(where), where)
         for name, usual in (("rope_theta", 10000.0), ("partial_rotary_factor", 1.0)):
             keys = (name, f"rope_parameters.{name}")
@@ -46,7 +44,8 @@ class Exllama(Reader):
         return "default" if kind is None else kind
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        if (given := settings.trace.get("rotary_dim")) is not None:
+        given = settings.trace.get("rotary_dim")
+        if given is not None:
             return whole(given, "rotary_dim")
         if settings.get("rope_type") == "proportional":
             return head_dim
@@ -69,15 +68,15 @@ def exllama_yarn(settings: Settings) -> Made:
         trained = settings.original()
         factor = settings.longest / trained
         settings.mark("factor", "overridden", "max / original wins")
+
     if settings.read("attention_factor") is not None:
         attention = settings.number("attention_factor")
     elif settings.trace.family.latent and all(settings.get(name) for name in MSCALES):
         attention = reader.mscale_ratio(settings, factor)  # for DeepSeek only
     else:
         # Beside llama_4_scaling_beta the factor on cos and sin is 1.
-        attention = (
-            1.0 if settings.get("llama_4_scaling_beta") else reader.magnitude(factor)
-        )
+        beta = settings.get("llama_4_scaling_beta")
+        attention = 1.0 if beta else reader.magnitude(factor)
     return reader.coded_yarn(settings, factor, attention, trained)
 
 
@@ -112,7 +111,8 @@ class TensorRt(Reader):
                 "DeepSeek-V4's bases by layer, with a rule of its own"
             )
         # The original length at top level wins; one that is missing or 0 is 1024.
-        top, source = trace.get(ORIGINAL), loaded.sources.get(ORIGINAL, "")
+        top = trace.get(ORIGINAL)
+        source = loaded.sources.get(ORIGINAL, "")
         inside = 0 if source == MAXIMUM else loaded.get(ORIGINAL)
         loaded.put(ORIGINAL, top or inside or 1024, ORIGINAL if top else source)
         return {"all": loaded}
@@ -124,7 +124,8 @@ class TensorRt(Reader):
         trace = settings.trace
         # rotary_emb_base, GPT-NeoX's base, is taken for a width.
         for name in ("rotary_dim", "rotary_emb_base", "qk_rope_head_dim"):
-            if given := trace.get(name):
+            given = trace.get(name)
+            if given:
                 return reader.width_of(head_dim, whole(given, name) / head_dim)
         share = trace.get("rotary_pct") or settings.read("partial_rotary_factor") or 1.0
         return reader.width_of(head_dim, number(share, "share"))
@@ -169,12 +170,11 @@ class Tgi(Reader):
     def width(self, settings: Settings, head_dim: int) -> int:
         # flash_phi, flash_neox and flash_gptj read the share, the others rotate the
         # whole head.
-        family, share = (
-            settings.trace.family,
-            reader.share_of(settings.trace, head_dim) or 1.0,
-        )
+        trace = settings.trace
+        family = trace.family
+        share = reader.share_of(trace, head_dim) or 1.0
         if family.name in ("phi", "gpt_neox"):
-            share, _ = settings.trace.first(family.partial_keys, family.partial or 1.0)
+            share, _ = trace.first(family.partial_keys, family.partial or 1.0)
         return reader.width_of(head_dim, number(share, "share"))
 
 
@@ -190,11 +190,8 @@ def tgi_yarn(settings: Settings) -> Made:
     # are not read.
     factor = settings.number("factor")
     attention = reader.mscale_ratio(settings, factor)
-    return (
-        Yarn(factor=factor, attention_factor=attention),
-        attention,
-        settings.original(),
-    )
+    scaling = Yarn(factor=factor, attention_factor=attention)
+    return scaling, attention, settings.original()
 
 
 @reader.scaling_type("tgi", "longrope", "su")

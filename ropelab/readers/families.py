@@ -114,11 +114,13 @@ def family_of(
     """Return the facts of a model type; an unknown one has base 10000 and rotates
     everything. What ``served`` says, the facts of a server's model file, wins.
     """
-    outer, model_type = model_type, CLASSES["texts"].get(model_type, model_type)
+    outer = model_type
+    model_type = CLASSES["texts"].get(outer, outer)
     row = dict(CLASSES["classes"].get(model_type, {}))
-    row |= (
-        {"known": True, "types": CLASSES["types"] | row.get("types", {})} if row else {}
-    )
+    if row:
+        row["known"] = True
+        row["types"] = CLASSES["types"] | row.get("types", {})
+
     older = CLASSES["older"].get(release, {}).get(model_type)
     if older:
         # A default that is no literal there is None, and computed from the sizes.
@@ -130,39 +132,39 @@ def family_of(
             "original_max_position_embeddings",
         }
         row = {name: value for name, value in row.items() if name not in silent}
-        row |= {
-            _TYPES["older_names"].get(name, name): value
-            for name, value in older.items()
-        }
-    row |= (
-        FAMILIES.get(outer, {}) | FAMILIES.get(model_type, {}) | WHOLES.get(whole, {})
-    )
+        renamed = _TYPES["older_names"]
+        row |= {renamed.get(name, name): value for name, value in older.items()}
+
+    row |= FAMILIES.get(outer, {})
+    row |= FAMILIES.get(model_type, {})
+    row |= WHOLES.get(whole, {})
     # there the share beside the block counts for nearly all
     if release in _TYPES["stops"]:
         if row.get("partial_keys") == [] and model_type != "bamba":
             del row["partial_keys"]
         for kind in (outer, model_type):
             row |= _TYPES["stops"][release].get(kind, {})
+
     row |= served or {}
-    lists = {
-        name: tuple(value) for name, value in row.items() if isinstance(value, list)
-    }
-    return Family(model_type, **{**row, **lists})
+    for name, value in row.items():
+        if isinstance(value, list):
+            row[name] = tuple(value)
+    return Family(model_type, **row)
 
 
 def _releases() -> dict[str, frozenset[str]]:
     """Return the model types of each release of transformers, from the differences in
     the file.
     """
-    found, known = {}, frozenset[str]()
+    releases = {}
+    known = frozenset[str]()
     for version, text in _TYPES["releases"].items():
         words = frozenset(text.split())
-        gone = frozenset(
-            word.removeprefix("-") for word in words if word.startswith("-")
-        )
-        known = (known | {word for word in words if not word.startswith("-")}) - gone
-        found[version] = known
-    return found
+        dashed = frozenset(word for word in words if word.startswith("-"))
+        gone = {word.removeprefix("-") for word in dashed}
+        known = (known | words) - dashed - gone
+        releases[version] = known
+    return releases
 
 
 RELEASES = _releases()
@@ -204,7 +206,6 @@ def near(path: str) -> str:
     """Return the known key whose name is nearest to an unknown one, or nothing."""
     name = path.rsplit(".", 1)[-1]
     known = {**KEYS["block"], **KEYS["top"]}
-    found = get_close_matches(
-        name, [key for key in known if key != name], n=1, cutoff=0.7
-    )
-    return found[0] if found else ""
+    known.pop(name, None)
+    matches = get_close_matches(name, known, n=1, cutoff=0.7)
+    return matches[0] if matches else ""

@@ -42,12 +42,11 @@ class Flags:
         if not isinstance(changes, Mapping):
             return config
         if is_moved(config) and not self.nested:
-            inner = Flags(
-                overrides={runtime: changes.get("text_config", {})}, nested=True
-            )
-            return inner.applied(runtime, config)
+            inside = {runtime: changes.get("text_config", {})}
+            return Flags(overrides=inside, nested=True).applied(runtime, config)
         if runtime == "axolotl":
             return set_on_loaded(config, changes)
+
         result = {**config, **changes}
         if "rope_parameters" in changes and "rope_scaling" not in changes:
             result.pop("rope_scaling", None)
@@ -56,12 +55,13 @@ class Flags:
         for name in BLOCKS if (runtime == "sglang") is not self.nested else ():
             if isinstance(changes.get(name), Mapping):
                 result[name] = merged(config, changes[name])
+
         for part in NESTS:
-            if isinstance(changes.get(part), Mapping) and isinstance(
-                config.get(part), Mapping
-            ):
-                inner = Flags(overrides={runtime: changes[part]}, nested=True)
-                result[part] = inner.applied(runtime, config[part])
+            own = config.get(part)
+            change = changes.get(part)
+            if isinstance(own, Mapping) and isinstance(change, Mapping):
+                inner = Flags(overrides={runtime: change}, nested=True)
+                result[part] = inner.applied(runtime, own)
         return result
 
 
@@ -79,10 +79,12 @@ def merged(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any
     except (RefusedError, NotModelledError, ArithmeticError, ValueError):
         return dict(block)
     old.pop("type", None)  # it counts in loading only
-    parts = [
-        k for k in old.keys() & block.keys() if {type(old[k]), type(block[k])} == {dict}
-    ]
-    return {**old, **block, **{k: {**old[k], **block[k]} for k in parts}}
+
+    both = {**old, **block}
+    for key in old.keys() & block.keys():
+        if isinstance(old[key], dict) and isinstance(block[key], dict):
+            both[key] = {**old[key], **block[key]}
+    return both
 
 
 def set_on_loaded(
@@ -94,15 +96,13 @@ def set_on_loaded(
     blocks = [changes[name] for name in BLOCKS if name in changes]
     # the base is in the block by then, and a key beside that is not read
     if not blocks:
-        return {
-            **config,
-            **{key: changes[key] for key in changes.keys() - {"rope_theta"}},
-        }
-    kept = {
-        k: v
-        for k, v in {**config, **changes}.items()
-        if k not in (*BLOCKS, "rope_theta")
-    }
+        others = dict(changes)
+        others.pop("rope_theta", None)
+        return {**config, **others}
+
+    kept = {**config, **changes}
+    for name in (*BLOCKS, "rope_theta"):
+        kept.pop(name, None)
     given = blocks[-1] if isinstance(blocks[-1], Mapping) else {}
     # the file's went with its block, and nothing fills in a type
     base = changes.get("rope_theta")
@@ -117,44 +117,50 @@ def parse_flags(text: str) -> Flags:
         raise InputError(f"--flags cannot be read: {error}") from None
     settings: dict[str, Any] = {}
     overrides: dict[str, Mapping[str, Any]] = {}
-    found, others = taken(words)
+    given, others = take_known(words)
     if others:
         raise unknown_name("flag", others[0].partition("=")[0], KNOWN)
-    for name, value in found:
+
+    for name, value in given:
         if name in OVERRIDES:
             overrides[OVERRIDES[name]] = parse(name, value.encode())
         elif name == KOBOLD:
             scale, _, base = value.partition(" ")
-            settings |= {"rope_freq_scale": setting(name, scale)}
-            settings |= {"rope_freq_base": setting(name, base)} if base else {}
+            settings["rope_freq_scale"] = setting(name, scale)
+            if base:
+                settings["rope_freq_base"] = setting(name, base)
         elif name in SWITCHES:
             settings[SWITCHES[name]] = True
         else:
             settings[SETTINGS[name]] = setting(name, value)
+
     if settings.get("rope_scale", 1) <= 0:
         raise InputError("--rope-scale must be above 0: frequencies are divided by it")
     return Flags(settings, overrides)
 
 
-def taken(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+def take_known(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Return the known flags among some words, each with its value, and the other
     words.
     """
-    found, others, rest = [], [], list(words)
+    given = []
+    others = []
+    rest = list(words)
     while rest:
         word = rest.pop(0)
         name, equals, value = word.partition("=")
         if name not in KNOWN:
             others.append(word)
             continue
+
         if not equals and name not in SWITCHES:
             if not rest:
                 raise InputError(f"{name} needs a value")
             value = rest.pop(0)
             if name == KOBOLD and rest and not rest[0].startswith("-"):
                 value = f"{value} {rest.pop(0)}"
-        found.append((name, value))
-    return found, others
+        given.append((name, value))
+    return given, others
 
 
 def setting(name: str, value: str) -> Any:

@@ -58,7 +58,9 @@ class _Cursor:
     """A file that refuses to be read beyond its end."""
 
     def __init__(self, file: BinaryIO, size: int, name: str) -> None:
-        self.file, self.size, self.name = file, size, name
+        self.file = file
+        self.size = size
+        self.name = name
         self.entries = 0  # of arrays that are stepped over
 
     def fail(self, problem: str) -> InputError:
@@ -99,33 +101,34 @@ def read_header(path: Path) -> Header:
             raise cursor.fail(
                 f"version {version} or another byte order; known are 2 and 3"
             )
-        tensors, keys = cursor.scalar("Q"), cursor.scalar("Q")
+        tensors = cursor.scalar("Q")
+        keys = cursor.scalar("Q")
         if keys > MOST_KEYS or tensors > MOST_TENSORS:
             raise cursor.fail(
                 f"{keys} keys and {tensors} tensors are more than any model has"
             )
+
         fields: dict[str, Any] = {}
         for _ in range(keys):
             name = cursor.text(LONGEST_NAME)
             fields[name] = _value(cursor, cursor.scalar("I"), name.endswith(PER_LAYER))
+
         places = {}
         for _ in range(tensors):
-            name, dimensions, elements = (
-                cursor.text(LONGEST_NAME),
-                cursor.scalar("I"),
-                1,
-            )
+            name = cursor.text(LONGEST_NAME)
+            dimensions = cursor.scalar("I")
+            elements = 1
             if dimensions > 4:
                 raise cursor.fail(f"a tensor with {dimensions} dimensions")
             for _ in range(dimensions):
                 elements *= cursor.scalar("Q")
             # with type and offset
             places[name] = elements, cursor.scalar("I"), cursor.scalar("Q")
-        alignment = fields.get("general.alignment", 32)
-        found = _rope_tensors(
-            cursor, places, alignment if isinstance(alignment, int) else 32
-        )
-        return Header(fields, found)
+
+        alignment = fields.get("general.alignment")
+        if not isinstance(alignment, int):
+            alignment = 32
+        return Header(fields, _rope_tensors(cursor, places, alignment))
 
 
 def _value(cursor: _Cursor, kind: int, kept: bool = False, depth: int = 0) -> Any:
@@ -138,16 +141,18 @@ def _value(cursor: _Cursor, kind: int, kept: bool = False, depth: int = 0) -> An
         return cursor.text()
     if kind != ARRAY or depth > MOST_DEPTH:
         raise cursor.fail(f"unknown value type {kind}")
-    inner, count = cursor.scalar("I"), cursor.scalar("Q")
+
+    inner = cursor.scalar("I")
+    count = cursor.scalar("Q")
     if inner in SCALARS:
         if kept and count <= MOST_LAYERS:
             return [cursor.scalar(SCALARS[inner]) for _ in range(count)]
         cursor.skip(count * struct.calcsize(SCALARS[inner]))
         return Length(count)
+
     # A string begins with its length, an array with a type and a length.
-    cursor.require(
-        count * (8 if inner == STRING else 12), "an array is longer than the file"
-    )
+    least = 8 if inner == STRING else 12
+    cursor.require(count * least, "an array is longer than the file")
     cursor.entries += count
     if cursor.entries > MOST_ENTRIES:
         raise cursor.fail(
@@ -167,7 +172,8 @@ def _rope_tensors(
     if not 1 <= alignment <= 2**20:
         raise cursor.fail(f"an alignment of {alignment}")
     start = -(-cursor.file.tell() // alignment) * alignment
-    found = {}
+
+    tensors = {}
     for name in ROPE_TENSORS:
         if name not in places:
             continue
@@ -176,6 +182,8 @@ def _rope_tensors(
             raise cursor.fail(f"{name} is not a short list of float32")
         if start + offset > cursor.size:
             raise cursor.fail(f"{name} begins beyond the end")
+
         cursor.file.seek(start + offset)
-        found[name] = np.frombuffer(cursor.take(4 * elements), "<f4").astype(np.float64)
-    return found
+        raw = np.frombuffer(cursor.take(4 * elements), "<f4")
+        tensors[name] = raw.astype(np.float64)
+    return tensors

@@ -18,6 +18,7 @@ def read_indexer(
     facts = INDEXERS.get(str(text.get("model_type")))
     if facts is None:
         return None
+
     spec = layers[facts.get("layer") or next(iter(layers))]
     head_dim = whole(text.get("index_head_dim", INDEX_HEAD_DIM), "index_head_dim")
     pairing = facts["pairing"]

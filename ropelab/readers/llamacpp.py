@@ -128,17 +128,17 @@ def factor_of(fields: Fields, flags: Mapping[str, Any]) -> float:
 def scaling_of(
     fields: Fields, flags: Mapping[str, Any], kind: str, factor: float, width: int
 ) -> tuple[Scaling, float]:
-    # The one factor on cos and sin that a file can set: yarn_attn_factor is computed
-    # anew.
-    own = number(
-        fields.get("rope.scaling.attn_factor", 1.0), "rope.scaling.attn_factor"
-    )
+    """Return the scaling and the factor on cos and sin."""
+    # The one such factor that a file can set: yarn_attn_factor is computed anew.
+    key = "rope.scaling.attn_factor"
+    own = number(fields.get(key, 1.0), key)
     weight = flags.get("yarn_ext_factor", fields.get("rope.scaling.yarn_ext_factor"))
     weight = -1.0 if weight is None else number(weight, "yarn_ext_factor")
     if weight < 0:  # not set
         weight = 1.0 if kind == "yarn" else 0.0
     if weight not in (0.0, 1.0):
         raise NotModelledError(f"a ramp weighted by {weight:g}")
+
     if FREQS in fields or LONG in fields:
         if weight and factor != 1:
             raise NotModelledError("the yarn ramp on top of a tensor of divisors")
@@ -147,24 +147,23 @@ def scaling_of(
         if len(short) != width // 2 or len(long) != width // 2:
             raise RefusedError(f"{len(short)} divisors for {width // 2} pairs")
         # ops.cpp divides by the tensor and multiplies by freq_scale: both apply.
-        short, long = (
-            tuple(factor * value for value in table) for table in (short, long)
+        made = values.FrequencyFactors if FREQS in fields else LongRope
+        divided = made(
+            long_factor=tuple(factor * value for value in long),
+            short_factor=tuple(factor * value for value in short),
+            factor=1.0,
+            attention_factor=own,
         )
-        one = values.FrequencyFactors if FREQS in fields else LongRope
-        return one(
-            long_factor=long, short_factor=short, factor=1.0, attention_factor=own
-        ), own
+        return divided, own
+
     if not weight:
         return PositionInterpolation(factor=factor), own
     fast = flags.get("yarn_beta_fast", fields.get("rope.scaling.yarn_beta_fast", 32.0))
     slow = flags.get("yarn_beta_slow", fields.get("rope.scaling.yarn_beta_slow", 1.0))
     # DeepSeek's log multiplier (both mscales taken as equal) replaces the usual factor.
-    usual = (
-        1.0
-        if fields.get("rope.scaling.yarn_log_multiplier")
-        else reader.magnitude(factor)
-    )
-    attention = usual * own
+    attention = own
+    if not fields.get("rope.scaling.yarn_log_multiplier"):
+        attention = reader.magnitude(factor) * own
     scaling = Yarn(
         factor=factor,
         beta_fast=number(fast, "yarn_beta_fast"),

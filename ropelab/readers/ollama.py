@@ -38,17 +38,15 @@ def writes(architecture: str) -> Callable[[Writer], Writer]:
 
 def read(trace: Trace) -> dict[str, RopeSpec]:
     """Return the spec of the file that the first architecture's converter writes."""
-    named = trace.whole.get("architectures") or [
-        ARCHITECTURES.get(str(trace.whole.get("model_type")))
-    ]
+    model_type = trace.whole.get("model_type", "")
+    named = trace.whole.get("architectures")
+    if not named:
+        named = [ARCHITECTURES.get(str(model_type))]
     first = named[0] if isinstance(named, list) else None
+
     writer = WRITERS.get(first) if isinstance(first, str) else None
     if writer is None:
-        kind = (
-            short(first)
-            if first
-            else f"model type {short(trace.whole.get('model_type', ''))}"
-        )
+        kind = short(first) if first else f"model type {short(model_type)}"
         raise NotModelledError(f"no converter for {kind}, or one that was not read")
     return llamacpp.of_fields(Trace(trace.whole), writer(trace))
 
@@ -61,11 +59,9 @@ def size(trace: Trace, *paths: str) -> int:
         value = trace.get(path)
         if value is None:
             continue
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or not 0 <= value < 2**32
-        ):
+
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if not is_whole or not 0 <= value < 2**32:
             trace.mark(path, "refused")
             raise RefusedError(
                 f"{path} must be written as a whole number, not {short(value)}"
@@ -94,11 +90,13 @@ def typed(
     """
     if trace.text.get(BLOCK) is not None and trace.block(BLOCK) is None:
         raise RefusedError("rope_scaling must be a dict")
+
     path = f"{BLOCK}.{key}"
     kind = trace.get(path, status="ignored")
     if kind is not None and not isinstance(kind, str):
         trace.mark(path, "refused")
         raise RefusedError(f"{path} must be a string, not {short(kind)}")
+
     if kind in known:
         trace.mark(path, "translated", "written into the file")
     elif kind:
@@ -109,7 +107,8 @@ def typed(
 
 
 def head_width(trace: Trace, *heads: str) -> int:
-    hidden, count = size(trace, "hidden_size"), size(trace, *heads)
+    hidden = size(trace, "hidden_size")
+    count = size(trace, *heads)
     if not hidden or not count or hidden < count:
         raise RefusedError("hidden_size or the number of heads is missing")
     if hidden // count > reader.MOST_FEATURES:
@@ -162,17 +161,19 @@ def llama(trace: Trace) -> Fields:
         raise RefusedError(
             f"a width of {width} is written for heads of {head_dim} features"
         )
+
     fields: Fields = {
         "context_length": context(trace, "max_position_embeddings", "n_ctx"),
         "attention.key_length": head_dim,
         "rope.dimension_count": width,
     }
-    if base := base_of(trace, always=False):
+    base = base_of(trace, always=False)
+    if base:
         fields["rope.freq_base"] = base
-    older = typed(trace, "type", ("linear",), "only linear is read under this name")
-    newer = typed(
-        trace, "rope_type", ("llama3",), "only llama3 is read under this name"
-    )
+
+    note = "only {} is read under this name"
+    older = typed(trace, "type", ("linear",), note.format("linear"))
+    newer = typed(trace, "rope_type", ("llama3",), note.format("llama3"))
     if older == "linear":
         fields["rope.scaling.type"] = "linear"
         fields["rope.scaling.factor"] = from_block(trace, "factor")
@@ -190,6 +191,7 @@ def llama(trace: Trace) -> Fields:
 def qwen2(trace: Trace) -> Fields:
     width = head_width(trace, "num_attention_heads")
     typed(trace, "type", ("mrope", "default"), refusal="cannot be written for Qwen2")
+
     # The factor is declared as a list, which no file gives. yarn without a factor fails
     # as well: the list has a type of its own that cannot be written.
     factor = trace.get(f"{BLOCK}.factor", status="ignored")
@@ -209,9 +211,8 @@ def qwen2(trace: Trace) -> Fields:
 def phi3(trace: Trace) -> Fields:
     """Write two tables, empty or not."""
     width = head_width(trace, "num_attention_heads", "n_head")
-    kind = typed(
-        trace, "type", ("su", "longrope", "yarn"), refusal="is unknown for Phi-3"
-    )
+    known = ("su", "longrope", "yarn")
+    kind = typed(trace, "type", known, refusal="is unknown for Phi-3")
     fields: Fields = {
         "context_length": context(trace, "max_position_embeddings"),
         "attention.key_length": width,
@@ -221,6 +222,7 @@ def phi3(trace: Trace) -> Fields:
     for name, field in (("long_factor", LONG), ("short_factor", SHORT)):
         table = trace.get(f"{BLOCK}.{name}", status="translated")
         fields[field] = () if table is None else values.numbers(table, name)
+
     trained = size(trace, ORIGINAL)  # at top level only
     if trained:
         fields["rope.scaling.original_context_length"] = trained
@@ -228,9 +230,11 @@ def phi3(trace: Trace) -> Fields:
         return fields
     if trained < 2:
         raise NotModelledError(f"an attention factor without {ORIGINAL}")
+
     stretch = fields["context_length"] / trained
-    usual = reader.magnitude(stretch)
-    attention = usual if kind == "yarn" else reader.longrope_attention(stretch, trained)
+    attention = reader.longrope_attention(stretch, trained)
+    if kind == "yarn":
+        attention = reader.magnitude(stretch)
     return {**fields, "rope.scaling.attn_factor": attention}
 
 
@@ -238,9 +242,11 @@ def phi3(trace: Trace) -> Fields:
 def gptoss(trace: Trace) -> Fields:
     """Write yarn unless another type is named; the factor at top level wins."""
     kind = typed(trace, "rope_type", ("yarn", "linear", "none", "longrope"))
-    at_top, inside = real(trace, "rope_scaling_factor"), from_block(trace, "factor")
+    at_top = real(trace, "rope_scaling_factor")
+    inside = from_block(trace, "factor")
     if at_top and inside:
         trace.mark(f"{BLOCK}.factor", "overridden", "by rope_scaling_factor")
+
     start = size(trace, "initial_context_length")
     length = size(trace, "max_position_embeddings") or int(at_top * start)
     trained = size(trace, f"{BLOCK}.{ORIGINAL}") or start or length
@@ -248,6 +254,7 @@ def gptoss(trace: Trace) -> Fields:
         raise RefusedError(
             "max_position_embeddings is missing, and llama.cpp needs one"
         )
+
     fields: Fields = {
         "context_length": length,
         "attention.key_length": size(trace, "head_dim"),
@@ -257,6 +264,7 @@ def gptoss(trace: Trace) -> Fields:
         "rope.scaling.original_context_length": trained,
     }
     for name in ("beta_fast", "beta_slow"):
-        if value := from_block(trace, name):
+        value = from_block(trace, name)
+        if value:
             fields[f"rope.scaling.yarn_{name}"] = value
     return fields

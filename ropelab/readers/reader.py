@@ -435,11 +435,8 @@ def unscaled(settings: Settings) -> Made:
 @scaling_type("tensorrt-llm", "linear")
 @scaling_type("mlx-lm", "linear")
 def linear(settings: Settings) -> Made:
-    return (
-        scalings.PositionInterpolation(factor=settings.number("factor")),
-        1.0,
-        settings.longest,
-    )
+    scaling = scalings.PositionInterpolation(factor=settings.number("factor"))
+    return scaling, 1.0, settings.longest
 
 
 @scaling_type("common", "dynamic")
@@ -447,7 +444,8 @@ def linear(settings: Settings) -> Made:
 def dynamic(settings: Settings) -> Made:
     if settings.trace.family.name.startswith("hunyuan") and settings.get("alpha"):
         return of_alpha(settings)
-    return scalings.DynamicNtk(factor=settings.number("factor")), 1.0, settings.longest
+    scaling = scalings.DynamicNtk(factor=settings.number("factor"))
+    return scaling, 1.0, settings.longest
 
 
 @scaling_type("tensorrt-llm", "dynamic")
@@ -455,7 +453,8 @@ def of_alpha(settings: Settings) -> Made:
     """Raise the base by Hunyuan's alpha, at every length; the factor beside it is not
     read.
     """
-    return scalings.NtkAware(factor=settings.number("alpha")), 1.0, settings.longest
+    scaling = scalings.NtkAware(factor=settings.number("alpha"))
+    return scaling, 1.0, settings.longest
 
 
 @scaling_type("transformers-5", "llama3")

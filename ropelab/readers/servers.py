@@ -37,9 +37,11 @@ def lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
     """Yield the lengths of the loaded configuration, where the class fills in a
     maximum.
     """
-    usual = trace.first((MAXIMUM,), trace.family.max_position_embeddings)[0]
-    given = ((name, usual if name == MAXIMUM else trace.get(name)) for name in names)
-    return (whole(value, name) for name, value in given if value is not None)
+    usual, _ = trace.first((MAXIMUM,), trace.family.max_position_embeddings)
+    for name in names:
+        value = usual if name == MAXIMUM else trace.get(name)
+        if value is not None:
+            yield whole(value, name)
 
 
 class Server(Transformers5):
@@ -52,15 +54,13 @@ class Server(Transformers5):
         kind = Transformers5.kind(self, settings)
         if isinstance(kind, str) and kind in Transformers5.methods:
             settings.needs(*Transformers5.methods[kind].needs)
+
         family = settings.trace.family
         # by its configuration class
         if family.name.startswith(STRICT) and kind in family.refuses:
             raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
-        if (
-            family.name == "deepseek_v4"
-            and settings.layer == "compress"
-            and kind != "yarn"
-        ):
+        is_compressed = family.name == "deepseek_v4" and settings.layer == "compress"
+        if is_compressed and kind != "yarn":
             raise NotModelledError(
                 "DeepSeek-V4's compressed layers with anything but yarn"
             )
@@ -83,17 +83,17 @@ class Server(Transformers5):
 
     def kind(self, settings: Settings) -> Any:
         # Every scaled model with latent attention but MiniCPM3 gets its type replaced.
-        kind, family = settings.get("rope_type"), settings.trace.family
-        return (
-            LATENT
-            if family.latent and kind != "default" and family.name != "minicpm3"
-            else kind
-        )
+        kind = settings.get("rope_type")
+        family = settings.trace.family
+        if family.latent and kind != "default" and family.name != "minicpm3":
+            return LATENT
+        return kind
 
     def width(self, settings: Settings, head_dim: int) -> int:
         # The share in the block counts also where transformers' class rotates the whole
         # head.
-        kind, family = settings.get("rope_type"), settings.trace.family
+        kind = settings.get("rope_type")
+        family = settings.trace.family
         # its share is another part's
         if kind == "proportional" or family.name == "bailing_hybrid":
             return head_dim
@@ -102,24 +102,22 @@ class Server(Transformers5):
 
     def softmax_factor(self, settings: Settings) -> float:
         # `attention_factor: 1` switches DeepSeek's factor on whole scores off.
-        return (
-            1.0
-            if settings.get("attention_factor") == 1.0
-            else super().softmax_factor(settings)
-        )
+        if settings.get("attention_factor") == 1.0:
+            return 1.0
+        return super().softmax_factor(settings)
 
 
 class Vllm(Server):
     def spec(self, settings: Settings) -> RopeSpec:
         # Two type names may differ only where they mean the same.
-        old, new = settings.get("type"), settings.get("rope_type")
+        old = settings.get("type")
+        new = settings.get("rope_type")
         if old not in (None, new) and (old, new) not in reader.SAME_TYPES:
             raise RefusedError(f"conflict between rope_type={new} and type={old}")
         if new == "su":  # renamed after loading, and then filled in as by transformers
             settings.values["rope_type"] = "longrope"
-            settings.put_first(
-                ORIGINAL, (ORIGINAL, f"rope_scaling.{ORIGINAL}", MAXIMUM), None, ""
-            )
+            paths = (ORIGINAL, f"rope_scaling.{ORIGINAL}", MAXIMUM)
+            settings.put_first(ORIGINAL, paths, None, "")
         hand_on(settings)
         return super().spec(settings)
 
@@ -128,8 +126,11 @@ class Vllm(Server):
         length = min(lengths(trace, VLLM_LENGTHS), default=2048)
         if trace.text.get("model_max_length"):
             length = whole(trace.get("model_max_length"), "model_max_length")
-        kind, factor = settings.get("rope_type"), settings.get("factor")
-        if kind == "longrope" and (original := trace.get(ORIGINAL)) is not None:
+
+        kind = settings.get("rope_type")
+        factor = settings.get("factor")
+        original = trace.get(ORIGINAL) if kind == "longrope" else None
+        if original is not None:
             return whole(original, "original length"), 0
         # Gemma 3 files state the length after scaling: _get_and_verify_max_len leaves
         # them alone.
@@ -155,20 +156,18 @@ def hand_on(settings: Settings) -> None:
 class Sglang(Server):
     def kind(self, settings: Settings) -> Any:
         family = settings.trace.family
-        return (
-            "default"
-            if family.name in UNSCALED or family.unscaled
-            else super().kind(settings)
-        )
+        if family.name in UNSCALED or family.unscaled:
+            return "default"
+        return super().kind(settings)
 
     def claimed(self, settings: Settings) -> tuple[int, int]:
-        trace, factor = settings.trace, settings.get("factor")
+        trace = settings.trace
+        factor = settings.get("factor")
         length = next(lengths(trace, SGLANG_LENGTHS), 2048)
         # The factor multiplies in a flat block only, and only without an original
         # length.
-        nested = (
-            trace.family.layers or settings.sources.get("rope_type", "").count(".") > 1
-        )
+        depth = settings.sources.get("rope_type", "").count(".")
+        nested = trace.family.layers or depth > 1
         known = ORIGINAL in settings.values or settings.get("rope_type") == "llama3"
         if nested or known or factor is None:
             return length, 0
@@ -177,10 +176,8 @@ class Sglang(Server):
     def width(self, settings: Settings, head_dim: int) -> int:
         # SGLang's Llama takes the share from an attribute of the class, not from the
         # block.
-        if (
-            not settings.trace.family.shares
-            and settings.get("rope_type") != "proportional"
-        ):
+        proportional = settings.get("rope_type") == "proportional"
+        if not settings.trace.family.shares and not proportional:
             return reader.width_of(head_dim, 1.0)
         return super().width(settings, head_dim)
 
@@ -196,18 +193,17 @@ def linear_of_float(settings: Settings) -> Made:
 @reader.scaling_type("vllm", "yarn", "telechat3-yarn")
 def vllm_yarn(settings: Settings) -> Made:
     # attention_factor counts, as in transformers.
-    factor, trained = settings.number("factor"), settings.original()
+    factor = settings.number("factor")
+    trained = settings.original()
     if settings.get("rope_type") == "telechat3-yarn":
         return reader.coded_yarn(settings, factor, reader.magnitude(factor, 0.7))
     # The table of models with position axes is longer, and the ramp comes from its
     # length.
-    if settings.get("mrope_section") and not settings.trace.model_type.startswith(
-        UNLENGTHENED
-    ):
+    shorter = settings.trace.model_type.startswith(UNLENGTHENED)
+    if settings.get("mrope_section") and not shorter:
         trained *= 4
-    return reader.coded_yarn(
-        settings, factor, reader.stated_attention(settings, factor), trained
-    )
+    attention = reader.stated_attention(settings, factor)
+    return reader.coded_yarn(settings, factor, attention, trained)
 
 
 @reader.scaling_type("vllm", "ntk")
@@ -215,7 +211,8 @@ def vllm_ntk(settings: Settings) -> Made:
     # The base times the factor, and each frequency divided by factor^(2/width) on top.
     if settings.get("mixed_b") is not None:
         raise NotModelledError("ntk with mixed_b")
-    server, factor = Vllm(), settings.number("factor")
+    server = Vllm()
+    factor = settings.number("factor")
     pairs = server.width(settings, server.head_dim(settings.trace)) // 2
     divisors = tuple(factor ** (pair / pairs) for pair in range(1, pairs + 1))
     return reader.longrope((divisors, divisors), 1.0, settings.longest)
@@ -229,14 +226,14 @@ def sglang_yarn(settings: Settings) -> Made:
     if settings.trace.family.name == "deepseek_v4":
         # Its class rotates by a table of its own, without a factor on cos and sin.
         return reader.coded_yarn(settings, factor, 1.0)
+
     attention = reader.magnitude(factor)
     # Unlike in transformers, mscales of 0 count.
     if all(settings.get(name) is not None for name in MSCALES):
         attention = reader.mscale_ratio(settings, factor)
     # attention_factor is not read; attn_factor multiplies.
-    return reader.coded_yarn(
-        settings, factor, attention * settings.number("attn_factor", 1.0)
-    )
+    attention *= settings.number("attn_factor", 1.0)
+    return reader.coded_yarn(settings, factor, attention)
 
 
 @reader.scaling_type("sglang", "deepseek_yarn")
@@ -249,7 +246,8 @@ def sglang_latent_yarn(settings: Settings) -> Made:
 @reader.scaling_type("servers", "longrope")
 def longrope(settings: Settings) -> Made:
     # factor and attention_factor are not read; the ratio of the lengths decides.
-    tables, trained = settings.lists(), settings.original()
+    tables = settings.lists()
+    trained = settings.original()
     ratio = settings.longest / trained
     attention = reader.longrope_attention(ratio, trained)
     for name in ("short_mscale", "long_mscale"):
@@ -265,10 +263,10 @@ def vllm_dynamic(settings: Settings) -> Made:
     if "alpha" in settings.values:
         return reader.of_alpha(settings)
     # Static, and without max_trained_positions the multiplier is 1: nothing is scaled.
-    longest, factor = settings.longest, settings.number("factor")
-    trained = whole(
-        settings.get("max_trained_positions", longest), "max_trained_positions"
-    )
+    longest = settings.longest
+    factor = settings.number("factor")
+    key = "max_trained_positions"
+    trained = whole(settings.get(key, longest), key)
     if trained == longest:
         settings.mark("factor", "ignored", "the multiplier is 1 at this length")
     return NtkAware(factor=factor * longest / trained - (factor - 1)), 1.0, longest

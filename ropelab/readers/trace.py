@@ -50,6 +50,7 @@ class Trace:
         self.served = served  # the server's model file
         # of transformers, whose classes fill in what the file omits
         self.release = release
+
         self.prefix, self.text = language_part(config)
         for key, values in self.family.switches.items():
             if self.text.get(key) is True:
@@ -87,8 +88,9 @@ class Trace:
         """Return value and path of the first key that is present and not null, or of
         its alias.
         """
-        aliases = (self.family.aliases.get(path) for path in paths)
-        for path in (*paths, *filter(None, aliases)):
+        known = self.family.aliases
+        aliases = tuple(known[path] for path in paths if path in known)
+        for path in paths + aliases:
             value = self.get(path)
             if value is not None:
                 return value, path

@@ -7,6 +7,7 @@ models/gpt) with Megatron-LM's arguments, and from llamafactory 0.9.5
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from ropelab.math.scaling import Unscaled
@@ -35,15 +36,15 @@ class Megatron(Reader):
     def settings(self, trace: Trace) -> dict[str, Settings]:
         if trace.family.latent:
             raise NotModelledError("Megatron-LM's latent attention")
-        settings, flags = Settings(trace), trace.flags
+        settings = Settings(trace)
+        flags = trace.flags
+
         base = "--rotary-base" if "rotary_base" in flags else "default of --rotary-base"
         settings.put("rope_theta", flags.get("rotary_base", 10000), base)
-        settings.put(
-            "partial_rotary_factor",
-            flags.get("rotary_percent", 1.0),
-            "--rotary-percent",
-        )
+        share = flags.get("rotary_percent", 1.0)
+        settings.put("partial_rotary_factor", share, "--rotary-percent")
         settings.put("rope_type", "default", "flags")
+
         # the other three numbers are constants in its code
         if flags.get("use_rope_scaling"):
             factor = flags.get("rope_scaling_factor", 8.0)
@@ -92,19 +93,20 @@ def replaced(trace: Trace, kind: str) -> dict[str, Any]:
     """Return the keys that it sets for training; none if its cutoff is not beyond the
     length.
     """
-    own = rope_block(trace.text)[1] if trace.has("rope_scaling") else {}
+    own: Mapping[str, Any] = {}
+    if trace.has("rope_scaling"):
+        _, own = rope_block(trace.text)
     old = whole(own.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM)
-    factor = math.ceil(
-        number(trace.flags.get("cutoff_len", 2048), "--cutoff-len") / old
-    )
+    cutoff = number(trace.flags.get("cutoff_len", 2048), "--cutoff-len")
+    factor = math.ceil(cutoff / old)
     if factor <= 1:
         return {}
-    block = {
-        "rope_type": kind,
-        "factor": float(factor),
-        **(KEPT if kind == "llama3" else {}),
-    }
-    block |= {} if kind == "linear" else {ORIGINAL: old}
+
+    block = {"rope_type": kind, "factor": float(factor)}
+    if kind == "llama3":
+        block |= KEPT
+    if kind != "linear":
+        block[ORIGINAL] = old
     return {MAXIMUM: old * factor, "rope_scaling": block}
 
 
@@ -126,7 +128,8 @@ class MegatronBridge(Reader):
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         settings = Transformers4("factor", "switch").settings(trace)["all"]
-        model, kind = trace.model_type, settings.get("rope_type")
+        model = trace.model_type
+        kind = settings.get("rope_type")
         if model == "gpt_oss":
             settings.values |= table("trainers")["bridged_gpt_oss"]
         elif (model, kind) == ("llama", "llama3"):
@@ -143,9 +146,9 @@ def bridged_yarn(settings: Settings) -> Made:
     """Keep YaRN's factor on cos and sin; only two bridges keep its frequencies."""
     factor = settings.number("factor")
     both = all(settings.get(name) is not None for name in MSCALES)
-    attention = (
-        reader.mscale_ratio(settings, factor) if both else reader.magnitude(factor)
-    )
+    attention = reader.magnitude(factor)
+    if both:
+        attention = reader.mscale_ratio(settings, factor)
     if settings.trace.model_type in ("gpt_oss", "deepseek_v3"):
         return reader.coded_yarn(settings, factor, attention)
     # The bridge sets position_embedding_type to 'rope' after YaRN's numbers, and the
@@ -169,13 +172,13 @@ class TorchTitan(Transformers5):
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         sizes = [trace.text.get(key) for key in self.sizes]
-        for row in (row for row in self.models if trace.model_type in row["types"]):
-            for size in (name for name, one in row["sizes"].items() if one == sizes):
-                return {
-                    "all": Settings(
-                        trace, row["rope"], f"torchtitan's {row['name']} {size}"
-                    )
-                }
+        for row in self.models:
+            if trace.model_type not in row["types"]:
+                continue
+            for size, known in row["sizes"].items():
+                if known == sizes:
+                    name = f"torchtitan's {row['name']} {size}"
+                    return {"all": Settings(trace, row["rope"], name)}
         raise NotModelledError("torchtitan has no model of these sizes")
 
 
@@ -194,7 +197,8 @@ class Unsloth(Transformers5):
         )
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        settings, longest = super().settings(trace)["all"], self.longest(trace)
+        settings = super().settings(trace)["all"]
+        longest = self.longest(trace)
         wanted = whole(trace.flags.get("max_seq_length", longest), "--max-seq-length")
         if wanted > longest:
             trace.text = {**trace.text, MAXIMUM: wanted}
