@@ -1,6 +1,7 @@
 """Configs: every way in, and the sentence for every wrong way."""
 
 import re
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -14,11 +15,13 @@ from ropelab.runs.config import (
     Device,
     EvenCount,
     Names,
+    Naturals,
     Positive,
     build,
     read_toml,
 )
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import parse
 from ropelab.runs.spelling import command_of, read_list, read_number
 
 
@@ -104,6 +107,19 @@ def test_numbers_read_as_people_write_them(text, number):
     assert type(read_number(text)) is type(number)
 
 
+@pytest.mark.parametrize(
+    "text", ["1__0", "1_", "_1", "1_.5", "1_e3", "1e-400", "-1e-400", "5e", "1e5.5"]
+)
+def test_what_is_no_number_is_not_read_as_a_near_one(text: str) -> None:
+    with pytest.raises(ValueError, match=r"must be a number|too close to 0"):
+        read_number(text)
+
+
+@pytest.mark.parametrize("text", ["0", "0.0", "-0", "0e-400", "0_0", "٠"])
+def test_zero_is_zero_however_it_is_written(text: str) -> None:
+    assert read_number(text) == 0
+
+
 def test_lists_split_outside_parentheses_only():
     assert read_list("yarn(factor=4,beta_fast=8), pi,") == (
         "yarn(factor=4,beta_fast=8)",
@@ -127,6 +143,26 @@ def test_lists_split_outside_parentheses_only():
 def test_a_number_that_could_mean_two_is_refused_with_what_to_type(values, typed):
     with pytest.raises(InputError, match=re.escape(typed)):
         build(Sample, values)
+
+
+class Seeded(Config):
+    """A list of whole numbers that may be 0, such as seeds and first positions."""
+
+    seeds: Naturals = (0,)
+
+
+@pytest.mark.parametrize("text", ["1,000", "32,768", "10,000,000"])
+def test_a_seed_that_could_be_two_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="could be one number or several"):
+        build(Seeded, {"seeds": text})
+    apart = text.replace(",", ", ")
+    numbers = tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    assert build(Seeded, {"seeds": apart}).seeds == numbers
+
+
+def test_seeds_are_listed_as_before() -> None:
+    assert build(Seeded, {"seeds": "0,1,2,100"}).seeds == (0, 1, 2, 100)
+    assert build(Seeded, {"seeds": [1, 0]}).seeds == (1, 0)
 
 
 @pytest.mark.parametrize("text", [",".join(map(str, range(1001))), list(range(1001))])
@@ -294,3 +330,37 @@ def test_bad_toml_is_one_line(tmp_path, text, sentence):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match="no config file at"):
         read_toml(tmp_path / "missing.toml")
+
+
+FREQS = b'experiment = "freqs"\nbase = 1e5\n'
+MERGED = b"<<<<<<< HEAD\nbase = 1e4\n=======\nbase = 1e5\n>>>>>>> other\n"
+
+
+def test_a_byte_order_mark_and_line_ends_of_windows_are_read_over(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "c.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + FREQS.replace(b"\n", b"\r\n"))
+    assert read_toml(path) == ("freqs", {"base": 1e5})
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (FREQS + MERGED, "a merge"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+        (b"<!DOCTYPE html>\n<html>", "HTML"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["toml", "json"])
+def test_a_file_that_is_something_else_is_named(
+    tmp_path: Path, content: bytes, says: str, kind: str
+) -> None:
+    path = tmp_path / "c.toml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=says) as error:
+        if kind == "toml":
+            read_toml(path)
+        else:
+            parse("c.json", content)
+    assert "\n" not in str(error.value)

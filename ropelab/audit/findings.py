@@ -18,7 +18,8 @@ from ropelab.math.scaling import (
     Unscaled,
     Yarn,
 )
-from ropelab.readers.families import TRAINED, family_of, meaning, near
+from ropelab.readers.document import ROTATING
+from ropelab.readers.families import TRAINED, family_of, meaning, meant, near
 from ropelab.readers.reader import SAME_TYPES
 from ropelab.readers.registry import untyped
 from ropelab.readers.servers import VLLM_LENGTHS
@@ -39,6 +40,8 @@ LEVELS: tuple[Level, ...] = ("error", "warn", "note")
 # In config.json and in a GGUF file.
 SIZES = (("num_hidden_layers", "block_count"), ("hidden_size", "embedding_length"))
 CODES = table_beside(__file__, "codes")
+# Repeated keys that a finding names.
+MOST_NAMED = 5
 VERB = re.compile(r"\[(\w*)\|(\w*)\]")
 _BESIDE = table_beside(__file__, "beside")
 STOPS_BEYOND = _BESIDE["stops_beyond"]
@@ -285,6 +288,13 @@ def find_scaling_not_applied(case: AuditCase) -> Iterator[Finding]:
         yield blame_runtimes(case, "E08", others, kind=case.kind, why="", fix=instead)
 
 
+def show_key(path: str) -> str:
+    """Return a key as text in which no blank and no foreign letter is overlooked."""
+    if path.isascii() and not re.search(r"\s", path):
+        return path
+    return ascii(path)
+
+
 def find_contradictions(case: AuditCase) -> Iterator[Finding]:
     """Find keys that contradict each other, or that few or no runtimes read."""
     _, text = language_part(case.document.config)
@@ -304,8 +314,9 @@ def find_contradictions(case: AuditCase) -> Iterator[Finding]:
             continue  # the class itself puts it into the block
         close = near(use.path)
         # A name that holds a known one is a key of its own: rope_interleave_factor.
-        if not meaning(use.path) and close and close not in use.path:
-            yield make_finding("W01", "unknown", path=use.path, close=close)
+        is_own = close in use.path and not meant(key)
+        if not meaning(use.path) and close and not is_own:
+            yield make_finding("W01", "unknown", path=show_key(use.path), close=close)
         elif use.path.endswith(".attn_factor"):
             yield make_finding("W01", "one", path=use.path)
 
@@ -485,6 +496,9 @@ def check_file(case: AuditCase) -> Iterator[Finding]:
         yield make_finding("W11", "outside", paths=", ".join(outside))
     yield from find_unread_values(case, outside)
 
+    if case.document.repeated:
+        yield make_finding("W19", names=case.document.repeated[:MOST_NAMED])
+
     if case.document.kind == "gguf":
         fields = case.document.config
         if "rope.freq_base" not in fields:
@@ -493,6 +507,9 @@ def check_file(case: AuditCase) -> Iterator[Finding]:
             yield make_finding("W12", "untyped")
         if "rope.scaling.yarn_attn_factor" in fields:
             yield make_finding("W12", "dead")
+        architecture = fields["model_type"]
+        if architecture not in ROTATING:
+            yield make_finding("W12", "architecture", name=short(architecture))
 
     limit = case.document.tokenizer_length
     claimed = case.spec.claimed_len

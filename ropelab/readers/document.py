@@ -13,15 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.readers.families import ROTATED, UNROTATED, table, unrotated
-from ropelab.readers.gguf import Length, read_header
+from ropelab.readers.gguf import ARRAY, PER_LAYER, Length, read_header
 from ropelab.readers.spec import short
-from ropelab.readers.trace import MAXIMUM, language_part, rope_paths
+from ropelab.readers.trace import MAXIMUM, language_part, rope_block, rope_paths
 from ropelab.runs.errors import InputError
-from ropelab.runs.files import MOST_BYTES, check_regular, parse
+from ropelab.runs.files import MOST_BYTES, check_regular, parse, repeated_keys
 
 PARAMS, PARAMS_YARN, META = (
     table("names")[name] for name in ("params", "params_yarn", "meta")
 )
+# Keys of one object; real files have a few hundred, and each is looked at for each
+# runtime.
+MOST_KEYS = 2**13
+GGUF = table("names")["gguf"]
+# Architectures of llama.cpp whose layers rotate nothing.
+WITHOUT_ROTATION = frozenset(GGUF["unrotated"].split())
+ROTATING = frozenset(GGUF["rotated"].split())
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,7 @@ class Document:
     config: Mapping[str, Any]
     tokenizer_length: int | None = None  # model_max_length of tokenizer_config.json
     encoding: str = ""  # if not plain UTF-8, which is all that runtimes read
+    repeated: tuple[str, ...] = ()  # keys of which a JSON file has two values
 
 
 def load(source: str) -> Document:
@@ -96,10 +104,18 @@ def from_json(name: str, raw: bytes) -> Document:
             raise InputError(
                 f"{name} is Meta's params.json: runtimes read config.json beside it"
             )
-        return Document(name, "params", from_params(config), encoding=encoding)
+        params = from_params(config)
+        repeated = tuple(repeated_keys(raw))
+        return Document(name, "params", params, encoding=encoding, repeated=repeated)
 
     _, text = language_part(config)
-    for part in (config, text):
+    _, block = rope_block(text)
+    for part in (config, text, block):
+        if len(part) > MOST_KEYS:
+            raise InputError(
+                f"{name} has {len(part)} keys in one object; no model has more than"
+                f" {MOST_KEYS}"
+            )
         if not isinstance(part.get("model_type"), str | None):
             raise InputError(
                 f"{name}: model_type must be a name, not {short(part['model_type'])}"
@@ -116,7 +132,8 @@ def from_json(name: str, raw: bytes) -> Document:
     rotates = "max_position_embeddings" in text or "rope" in paths or "rotary" in paths
     if text.get("model_type") not in ROTATED and not (sized and rotates):
         raise InputError(f"{name} has no keys of a model with rotary positions")
-    return Document(name, "config", config, encoding=encoding)
+    repeated = tuple(repeated_keys(raw))
+    return Document(name, "config", config, encoding=encoding, repeated=repeated)
 
 
 def refuse_images(
@@ -165,11 +182,36 @@ def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
+def check_types(name: str, prefix: str, kinds: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise InputError where the value of a key has a type for which llama.cpp refuses
+    the file: it converts none.
+    """
+    for kind, keys in GGUF["types"].items():
+        usual: tuple[int, ...] = (GGUF["numbers"][kind],)
+        for key in keys:
+            wanted = [usual]
+            if key == PER_LAYER.removeprefix("."):
+                for number in GGUF["numbers_per_layer"]:
+                    wanted.append((ARRAY, number))
+
+            full = f"{prefix}{key}"
+            if kinds.get(full, usual) not in wanted:
+                raise InputError(
+                    f"{name} is refused by llama.cpp: {full} is not of type {kind}"
+                )
+
+
 def from_gguf(path: Path) -> Document:
     """Return a GGUF file's header; its keys lose the architecture's prefix."""
     header = read_header(path)
     architecture = header.fields.get("general.architecture", "")
+    if architecture in WITHOUT_ROTATION:
+        raise InputError(
+            f"{path} has no rotary positions: the layers of '{architecture}' rotate"
+            " nothing in llama.cpp"
+        )
     prefix = f"{architecture}." if isinstance(architecture, str) else "."
+    check_types(str(path), prefix, header.kinds)
 
     fields = {}
     for name, value in header.fields.items():

@@ -3,9 +3,11 @@ beside it.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -29,6 +31,12 @@ KEYS: dict[str, dict[str, str]] = table("keys")
 # Written by tools/class_defaults.py.
 CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))
 RELEASE: str = CLASSES["release"]
+# The dicts of a file about rotation, and the similarity of a name that means one of
+# them: rope_scalling, ropeScaling; not rope_scaling_factor, a key of its own.
+BLOCKS = ("rope_scaling", "rope_parameters")
+LIKE_A_BLOCK = 0.9
+# Blanks and what has no width.
+UNSEEN = re.compile(r"[\s\u200b-\u200f\ufeff]")
 
 
 @dataclass(frozen=True)
@@ -190,8 +198,9 @@ def unrotated(text: Mapping[str, Any]) -> str:
 
 
 def concerns_rope(name: str) -> bool:
-    known = name in KEYS["top"] or name in KEYS["gguf"]
-    return known or "rope" in name.lower() or "rotary" in name.lower()
+    if name in KEYS["top"] or name in KEYS["gguf"]:
+        return True
+    return "rope" in name.lower() or "rotary" in name.lower() or bool(meant(name))
 
 
 def meaning(path: str) -> str:
@@ -202,9 +211,40 @@ def meaning(path: str) -> str:
     return KEYS["block" if in_block else "top"].get(name, "")
 
 
+@lru_cache(maxsize=4096)
+def meant(name: str) -> str:
+    """Return the known key that a name looks like to a person, or nothing.
+
+    It differs in blanks, case, dashes or letters of another alphabet; the name of a
+    block may differ in any letter.
+
+    >>> meant("rope_theta "), meant("Rope-Scaling"), meant("rope_theta")
+    ('rope_theta', 'rope_scaling', '')
+    """
+    known = (*BLOCKS, *KEYS["top"], *KEYS["block"])
+    if name in known:
+        return ""
+    seen = UNSEEN.sub("", name).replace("-", "_").lower()
+    for key in known:
+        if _looks_like(seen, key):
+            return key
+    blocks = get_close_matches(seen, BLOCKS, n=1, cutoff=LIKE_A_BLOCK)
+    return blocks[0] if blocks else ""
+
+
+def _looks_like(name: str, key: str) -> bool:
+    """Return True if the letters of a name are those of a key, or of no Latin alphabet."""
+    if len(name) != len(key) or not any(map(str.isascii, name)):
+        return False
+    pairs = zip(name, key, strict=True)
+    return all(letter == wanted or not letter.isascii() for letter, wanted in pairs)
+
+
 def near(path: str) -> str:
     """Return the known key whose name is nearest to an unknown one, or nothing."""
     name = path.rsplit(".", 1)[-1]
+    if meant(name):
+        return meant(name)
     known = {**KEYS["block"], **KEYS["top"]}
     known.pop(name, None)
     matches = get_close_matches(name, known, n=1, cutoff=0.7)

@@ -2,7 +2,7 @@
 tensors.
 """
 # Vocabularies are stepped over. Source: docs/gguf.md in ggml (versions 2 and 3,
-# little-endian).
+# little-endian); what is refused, ggml/src/gguf.cpp of llama.cpp refuses too.
 
 import os
 import struct
@@ -22,10 +22,8 @@ STRING, ARRAY = 8, 9
 # Bytes of a string that are kept (templates may be longer and are cut); keys, and
 # tensors.
 LONGEST_STRING = MOST_KEYS = MOST_TENSORS = 2**16
-# Strings and arrays inside arrays, which are stepped over one by one; vocabularies have
-# 2^18.
+# Strings inside arrays, which are stepped over one by one; vocabularies have 2^18.
 MOST_ENTRIES = 2**22
-MOST_DEPTH = 4
 # The array of numbers that is kept: models differ in it from layer to layer.
 PER_LAYER, MOST_LAYERS = ".attention.head_count", 2**12
 LONGEST_NAME = 2**12
@@ -35,6 +33,9 @@ ROPE_TENSORS = (
     "rope_factors_short.weight",
 )
 FLOAT32 = 0
+# The number of this type among the scalars, and the alignment of a file that names none.
+UINT32 = 4
+USUAL_ALIGNMENT = 32
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Header:
     # Scalars and strings by key; heads per layer are a list, of other arrays there is a
     # `Length`.
     fields: Mapping[str, Any]
+    # The number of each key's type; for an array also that of its entries.
+    kinds: Mapping[str, tuple[int, ...]]
     tensors: Mapping[str, Float[np.ndarray, " pairs"]]  # the rope tensors, float64
 
 
@@ -73,6 +76,11 @@ class _Cursor:
     def take(self, count: int) -> bytes:
         self.require(count, "it ends before its header does")
         return self.file.read(count)
+
+    def peek(self, code: str) -> Any:
+        value = self.scalar(code)
+        self.file.seek(-struct.calcsize(f"<{code}"), os.SEEK_CUR)
+        return value
 
     def skip(self, count: int) -> None:
         self.require(count, "an array or a string is longer than the file")
@@ -108,30 +116,83 @@ def read_header(path: Path) -> Header:
                 f"{keys} keys and {tensors} tensors are more than any model has"
             )
 
-        fields: dict[str, Any] = {}
-        for _ in range(keys):
-            name = cursor.text(LONGEST_NAME)
-            fields[name] = _value(cursor, cursor.scalar("I"), name.endswith(PER_LAYER))
-
-        places = {}
-        for _ in range(tensors):
-            name = cursor.text(LONGEST_NAME)
-            dimensions = cursor.scalar("I")
-            elements = 1
-            if dimensions > 4:
-                raise cursor.fail(f"a tensor with {dimensions} dimensions")
-            for _ in range(dimensions):
-                elements *= cursor.scalar("Q")
-            # with type and offset
-            places[name] = elements, cursor.scalar("I"), cursor.scalar("Q")
-
-        alignment = fields.get("general.alignment")
-        if not isinstance(alignment, int):
-            alignment = 32
-        return Header(fields, _rope_tensors(cursor, places, alignment))
+        fields, kinds = _read_fields(cursor, keys)
+        alignment = _alignment_of(cursor, fields, kinds)
+        places = _read_places(cursor, tensors, alignment)
+        found = _rope_tensors(cursor, places, alignment)
+        return Header(fields, kinds, found)
 
 
-def _value(cursor: _Cursor, kind: int, kept: bool = False, depth: int = 0) -> Any:
+def _read_fields(
+    cursor: _Cursor, count: int
+) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """Read the keys; return their values and their types. llama.cpp reads no file that
+    has one twice.
+    """
+    fields: dict[str, Any] = {}
+    kinds: dict[str, tuple[int, ...]] = {}
+    for _ in range(count):
+        name = cursor.text(LONGEST_NAME)
+        if not name:
+            raise cursor.fail("a key without a name")
+        if name in fields:
+            raise cursor.fail(f"the key {name} is there twice")
+        kind = cursor.scalar("I")
+        kinds[name] = (kind,)
+        if kind == ARRAY:
+            kinds[name] = (kind, cursor.peek("I"))
+        fields[name] = _value(cursor, kind, name.endswith(PER_LAYER))
+    return fields, kinds
+
+
+def _alignment_of(
+    cursor: _Cursor, fields: Mapping[str, Any], kinds: Mapping[str, tuple[int, ...]]
+) -> int:
+    """Return the bytes whose multiple every offset is; InputError for one that
+    llama.cpp refuses.
+    """
+    name = "general.alignment"
+    if name not in fields:
+        return USUAL_ALIGNMENT
+    alignment = fields[name]
+    if kinds[name] != (UINT32,):
+        raise cursor.fail(f"{name} is not a number of type uint32")
+    if alignment.bit_count() != 1:
+        raise cursor.fail(f"an alignment of {alignment}, which is no power of 2")
+    return int(alignment)
+
+
+def _read_places(
+    cursor: _Cursor, count: int, alignment: int
+) -> dict[str, tuple[int, int, int]]:
+    """Read elements, type and offset of each tensor; InputError where one does not
+    follow the other, as llama.cpp asks for.
+    """
+    places: dict[str, tuple[int, int, int]] = {}
+    last = 0
+    for _ in range(count):
+        name = cursor.text(LONGEST_NAME)
+        if name in places:
+            raise cursor.fail(f"the tensor {name} is there twice")
+        dimensions = cursor.scalar("I")
+        if dimensions > 4:
+            raise cursor.fail(f"a tensor with {dimensions} dimensions")
+        elements = 1
+        for _ in range(dimensions):
+            elements *= cursor.scalar("Q")
+        kind = cursor.scalar("I")
+        offset = cursor.scalar("Q")
+        is_misplaced = offset % alignment or offset < last or (offset and not places)
+        if is_misplaced:
+            raise cursor.fail(f"{name} does not begin where the tensor before it ends")
+        places[name] = elements, kind, offset
+        last = offset
+        if kind == FLOAT32:
+            last += -(-4 * elements // alignment) * alignment
+    return places
+
+
+def _value(cursor: _Cursor, kind: int, kept: bool) -> Any:
     """Read a value; of an array only the length, unless it is to be kept and has
     numbers.
     """
@@ -139,7 +200,7 @@ def _value(cursor: _Cursor, kind: int, kept: bool = False, depth: int = 0) -> An
         return cursor.scalar(SCALARS[kind])
     if kind == STRING:
         return cursor.text()
-    if kind != ARRAY or depth > MOST_DEPTH:
+    if kind != ARRAY:
         raise cursor.fail(f"unknown value type {kind}")
 
     inner = cursor.scalar("I")
@@ -150,27 +211,24 @@ def _value(cursor: _Cursor, kind: int, kept: bool = False, depth: int = 0) -> An
         cursor.skip(count * struct.calcsize(SCALARS[inner]))
         return Length(count)
 
-    # A string begins with its length, an array with a type and a length.
-    least = 8 if inner == STRING else 12
-    cursor.require(count * least, "an array is longer than the file")
+    if inner != STRING:
+        raise cursor.fail(f"an array of value type {inner}, which nothing reads")
+
+    # Each string begins with its length.
+    cursor.require(8 * count, "an array is longer than the file")
     cursor.entries += count
     if cursor.entries > MOST_ENTRIES:
         raise cursor.fail(
             f"arrays of {cursor.entries} entries are more than any model has"
         )
     for _ in range(count):
-        if inner == STRING:
-            cursor.skip(cursor.scalar("Q"))
-        else:
-            _value(cursor, inner, depth=depth + 1)
+        cursor.skip(cursor.scalar("Q"))
     return Length(count)
 
 
 def _rope_tensors(
     cursor: _Cursor, places: Mapping[str, tuple[int, int, int]], alignment: int
 ) -> dict[str, Float[np.ndarray, " pairs"]]:
-    if not 1 <= alignment <= 2**20:
-        raise cursor.fail(f"an alignment of {alignment}")
     start = -(-cursor.file.tell() // alignment) * alignment
 
     tensors = {}

@@ -139,7 +139,9 @@ def scaling_of(
     if weight not in (0.0, 1.0):
         raise NotModelledError(f"a ramp weighted by {weight:g}")
 
-    if FREQS in fields or LONG in fields:
+    if FREQS in fields or LONG in fields or SHORT in fields:
+        if FREQS not in fields and not (LONG in fields and SHORT in fields):
+            raise NotModelledError(f"only one of {LONG} and {SHORT}")
         if weight and factor != 1:
             raise NotModelledError("the yarn ramp on top of a tensor of divisors")
         names = (FREQS, FREQS) if FREQS in fields else (SHORT, LONG)

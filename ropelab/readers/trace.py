@@ -14,10 +14,10 @@ Config = Mapping[str, Any]
 # read. overridden: another key wins. refused: the runtime stops because of it.
 Status = Literal["used", "translated", "ignored", "overridden", "refused"]
 
+BLOCKS = families.BLOCKS
 # The parts of multimodal configurations that hold their language model.
 NESTS = ("text_config", "llm_config", "language_config", "thinker_config")
 
-BLOCKS = ("rope_scaling", "rope_parameters")
 ORIGINAL = "original_max_position_embeddings"
 MAXIMUM = "max_position_embeddings"
 BANDS = ("factor", "low_freq_factor", "high_freq_factor")  # of llama3
@@ -159,7 +159,11 @@ def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
                     yield from (f"{name}.{key}.{last}" for last in inner)
                 else:
                     yield f"{name}.{key}"
-        elif not isinstance(value, Mapping) and families.concerns_rope(name):
+        elif isinstance(value, Mapping):
+            # A block under another name is read by nobody.
+            if families.meant(name) in BLOCKS:
+                yield name
+        elif families.concerns_rope(name):
             yield name
 
 

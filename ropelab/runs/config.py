@@ -28,7 +28,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ropelab.runs.errors import InputError, unknown_name
-from ropelab.runs.files import check_name, read_regular, table_beside
+from ropelab.runs.files import (
+    check_name,
+    explain_content,
+    read_regular,
+    table_beside,
+)
 from ropelab.runs.machine import DtypeName, resolve_device, resolve_dtype
 from ropelab.runs.own import typed
 from ropelab.runs.spelling import (
@@ -111,7 +116,7 @@ Names = Annotated[tuple[str, ...], AsList]
 Formats = Annotated[tuple[str, ...], _as_distinct(read_formats)]
 Some = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
 Counts = Annotated[tuple[Count, ...], AsLengths, Field(min_length=1)]
-Naturals = Some[Natural]
+Naturals = Annotated[tuple[Natural, ...], AsLengths, Field(min_length=1)]
 Bases = Annotated[tuple[Base, ...], AsLengths, Field(min_length=1)]
 Device = Annotated[Literal["auto", "cpu", "cuda"], AfterValidator(resolve_device)]
 # The number format of training and evaluation; `auto` is resolved by `device`, a field
@@ -381,8 +386,11 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     """Read a config file: the `experiment` it names, and its other keys."""
     check_name(path)
     _check_suffix(path)
+    raw = b""
     try:
-        values = tomllib.loads(read_regular(path, LARGEST_FILE).decode())
+        raw = read_regular(path, LARGEST_FILE)
+        # Editors on Windows put a mark in front of UTF-8.
+        values = tomllib.loads(raw.decode("utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"no config file at {path}") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -390,7 +398,8 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         raise InputError(f"cannot read the config file {path}: {reason}") from None
     # A TOMLDecodeError, or a number of more digits than Python reads.
     except ValueError as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from None
+        why = explain_content(raw) or str(error)
+        raise InputError(f"{path} is not valid TOML: {why}") from None
     except RecursionError:
         raise InputError(f"{path} is nested too deeply for a config") from None
 

@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import re
 import stat
 import tomllib
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 from ropelab.runs.errors import InputError
 
 MOST_BYTES = 16 * 2**20
+# The lines that a merge leaves where both sides changed.
+CONFLICT = re.compile(rb"^(<<<<<<< |>>>>>>> )", re.MULTILINE)
 DEEPEST = 64  # dicts and lists inside each other; real files have fewer than ten
 
 
@@ -77,7 +80,8 @@ def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
     except RecursionError:
         raise InputError(f"{name} is nested too deeply") from None
     except (ValueError, UnicodeDecodeError) as error:
-        raise InputError(f"{name} is not valid JSON: {error}") from None
+        why = explain_content(raw) or str(error)
+        raise InputError(f"{name} is not valid JSON: {why}") from None
     if not isinstance(value, dict):
         raise InputError(
             f"{name} must hold a JSON object, not a {type(value).__name__}"
@@ -94,6 +98,38 @@ def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
     if level:
         raise InputError(f"{name} is nested too deeply")
     return value
+
+
+def explain_content(raw: bytes) -> str:
+    """Return what a file holds in the place of its own text; empty: none of what is
+    known.
+    """
+    start = raw[:1000].lstrip()
+    if start.startswith(b"version https://git-lfs"):
+        return "it is a pointer of Git LFS; type: git lfs pull"
+    if start[:14].lower().startswith((b"<!doctype html", b"<html")):
+        return "it is an HTML page; fetch the file itself"
+    if CONFLICT.search(raw):
+        return "it has the marks of a merge (<<<<<<<, >>>>>>>) that was not finished"
+    return ""
+
+
+def repeated_keys(raw: bytes) -> list[str]:
+    """Return the keys that an object of a JSON text has twice, in the order of the
+    text; of each json.loads keeps the last value.
+    """
+    repeated: dict[str, None] = {}
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in pairs]
+        if len(names) == len(set(names)):
+            return
+        for name in names:
+            if names.count(name) > 1:
+                repeated.setdefault(name)
+
+    json.loads(raw, object_pairs_hook=note)
+    return list(repeated)
 
 
 def _finite(text: str) -> float:

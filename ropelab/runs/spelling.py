@@ -27,7 +27,7 @@ THOUSAND = {"k": 1000, "m": 1000**2, "g": 1000**3}
 THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 NUMBER = re.compile(
-    r"(?i)\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*"
+    r"(?i)\s*([+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*"
 )
 
 
@@ -58,6 +58,9 @@ def read_number(value: object) -> object:
         raise ValueError(f"must have either an exponent or '{suffix}', not both")
     unit = SUFFIXES[suffix]
     number = float(text) * unit
+    digits = text.lower().partition("e")[0]
+    if number == 0 and float(digits) != 0:
+        raise ValueError("is too close to 0 for a float64")
     if not math.isfinite(number) or number != int(number):
         return number
     # Beyond 2^53 a float64 would be a neighbour.

@@ -879,6 +879,49 @@ def test_keys_of_published_files_are_not_called_misspelt() -> None:
     assert "W01" not in codes(audited(config))
 
 
+LIKE_KNOWN_KEYS = {
+    "rope_theta ": "rope_theta",
+    " rope_theta": "rope_theta",
+    "Rope_Theta": "rope_theta",
+    "rope-theta": "rope_theta",
+    "r\u043epe_theta": "rope_theta",
+    "rope_th\u0435ta\u200b": "rope_theta",
+    "max_position_embeddings\n": "max_position_embeddings",
+    "rope_scalling": "rope_scaling",
+    "ropeScaling": "rope_scaling",
+    "Rope_Scaling": "rope_scaling",
+    "rope_scaling ": "rope_scaling",
+    "r\u043epe_scaling": "rope_scaling",
+    "rope_parameter": "rope_parameters",
+}
+
+
+@pytest.mark.parametrize("name", LIKE_KNOWN_KEYS)
+def test_a_key_that_only_looks_like_a_known_one_is_said(name: str) -> None:
+    meant = LIKE_KNOWN_KEYS[name]
+    value: object = 5e5
+    if meant in ("rope_scaling", "rope_parameters"):
+        value = {"rope_type": "yarn", "factor": 4.0}
+    result = audited({**LLAMA, **LENGTH, name: value})
+    said = [each for each in result.findings if each.code == "W01"]
+    assert [each.do for each in said] == [f"did you mean {meant}?"]
+    assert all(each.says.isascii() and "\n" not in each.says for each in said)
+
+
+@pytest.mark.parametrize("name", ["factor ", "Factor", "f\u0430ctor"])
+def test_so_is_one_inside_the_block(name: str) -> None:
+    block = {"rope_type": "linear", "factor": 2.0, name: 4.0}
+    result = audited({**LLAMA, **LENGTH, "rope_scaling": block})
+    said = [each for each in result.findings if each.code == "W01"]
+    assert [each.do for each in said] == ["did you mean factor?"]
+
+
+@pytest.mark.parametrize("name", ["rope_scaling_factor", "rope_scaling_config"])
+def test_a_name_that_holds_that_of_a_block_is_one_of_its_own(name: str) -> None:
+    result = audited({**LLAMA, **LENGTH, name: {"factor": 4.0}})
+    assert "W01" not in {each.code for each in result.findings}
+
+
 PHI_2 = {"model_type": "phi-msft", "n_embd": 2560, "n_head": 32, "n_positions": 2048}
 
 

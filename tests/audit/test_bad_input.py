@@ -319,3 +319,29 @@ def test_layer_types_that_are_no_dicts_are_refused_by_who_reads_them(model_type,
         assert "must be a dict" in " ".join(
             finding.says for finding in audit(document).findings
         )
+
+
+REPEATED = {
+    "rope_theta": '"rope_theta": 1e4, "rope_theta": 5e5',
+    "factor": '"rope_scaling": {"type": "linear", "factor": 2, "factor": 4}',
+    "rope_scaling": '"rope_scaling": {"type": "linear", "factor": 2}, "rope_scaling": null',
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_key_with_two_values_is_said(name: str) -> None:
+    plain = json.dumps({**LLAMA, "max_position_embeddings": 4096})
+    assert "W19" not in {f.code for f in audit(from_json("x", plain.encode())).findings}
+    text = f"{plain[:-1]}, {REPEATED[name]}}}"
+    said = [f for f in audit(from_json("x", text.encode())).findings if f.code == "W19"]
+    assert len(said) == 1
+    assert name in said[0].says
+
+
+def test_more_keys_than_any_model_has_are_refused() -> None:
+    many = {f"key{i}": i for i in range(20_000)}
+    for config in ({**LLAMA, **many}, {**LLAMA, "rope_scaling": many}):
+        with pytest.raises(InputError, match="keys in one object"):
+            from_json(
+                "x", json.dumps({**config, "max_position_embeddings": 1}).encode()
+            )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ropelab.audit.audited import audit
-from ropelab.readers.document import load
+from ropelab.readers.document import ROTATING, WITHOUT_ROTATION, load
 from ropelab.readers.gguf import Length, read_header
 from ropelab.readers.registry import RUNTIMES, read
 from ropelab.runs.errors import InputError
@@ -173,7 +173,7 @@ def test_a_lying_header_is_one_line(tmp_path, raw, says):
 def test_arrays_longer_than_the_file_are_refused_at_once(tmp_path):
     name = b"llama.list"
     start = b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(name)) + name
-    for kind in (4, 8, 9):
+    for kind in (4, 8):
         path = tmp_path / f"{kind}.gguf"
         path.write_bytes(start + struct.pack("<IIQ", 9, kind, 2**40))
         with pytest.raises(InputError, match="longer than the file"):
@@ -190,6 +190,170 @@ def test_more_strings_than_any_vocabulary_has_are_refused_at_once(
         file.truncate(2**30)
     with pytest.raises(InputError, match="entries are more than any model has"):
         read_header(path)
+
+
+TYPES = {"uint32": 4, "int32": 5, "float32": 6, "string": 8, "float64": 12}
+CODES = {"uint32": "I", "int32": "i", "float32": "f", "float64": "d"}
+
+
+def as_text(text: str) -> bytes:
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+def as_field(name: str, kind: str, value: float | str) -> bytes:
+    """A key of a GGUF file with its type, which no writer has to get right."""
+    if isinstance(value, str):
+        written = as_text(value)
+    else:
+        written = struct.pack(f"<{CODES[kind]}", value)
+    return as_text(name) + struct.pack("<I", TYPES[kind]) + written
+
+
+def as_array(name: str, kind: int, entries: bytes, count: int) -> bytes:
+    return as_text(name) + struct.pack("<IIQ", 9, kind, count) + entries
+
+
+def as_tensor(name: str, elements: int, offset: int) -> bytes:
+    return as_text(name) + struct.pack("<IQIQ", 1, elements, 0, offset)
+
+
+FIELDS = {
+    "general.architecture": as_field("general.architecture", "string", "llama"),
+    "context_length": as_field("llama.context_length", "uint32", 4096),
+    "embedding_length": as_field("llama.embedding_length", "uint32", 256),
+    "head_count": as_field("llama.attention.head_count", "uint32", 4),
+    "freq_base": as_field("llama.rope.freq_base", "float32", 5e5),
+}
+
+
+def write_raw(
+    path: Path,
+    changes: dict[str, bytes],
+    tensors: tuple[bytes, ...] = (),
+    data: bytes = b"",
+) -> Path:
+    """A file of fields as bytes, with some in the place of others, or after them."""
+    fields = {**FIELDS, **changes}
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(fields))
+    head += b"".join(fields.values()) + b"".join(tensors)
+    path.write_bytes(head + bytes(-len(head) % 32) + data)
+    return path
+
+
+DIVISORS = np.full(32, 2, "<f4").tobytes()
+
+
+def test_fields_as_bytes_are_read(tmp_path: Path) -> None:
+    tensors = (as_tensor("rope_freqs.weight", 32, 0), as_tensor("output", 8, 128))
+    path = write_raw(tmp_path / "raw.gguf", {}, tensors, 2 * DIVISORS)
+    spec = read(RUNTIMES["llama.cpp"], load(str(path)).config).main
+    assert spec is not None
+    plain = 5e5 ** (-np.arange(0, 64, 2) / 64)
+    np.testing.assert_allclose(spec.inv_freq(9), plain / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"again": FIELDS["freq_base"]},
+        {"again": as_field("llama.rope.freq_base", "float32", 1e4)},
+        {"freq_base": as_field("llama.rope.freq_base", "float64", 5e5)},
+        {"freq_base": as_field("llama.rope.freq_base", "uint32", 500000)},
+        {"freq_base": as_field("llama.rope.freq_base", "string", "500000")},
+        {"freq_base": as_array("llama.rope.freq_base", 6, bytes(4), 1)},
+        {"context_length": as_field("llama.context_length", "int32", 4096)},
+        {"context_length": as_field("llama.context_length", "float32", 4096)},
+        {"head_count": as_array("llama.attention.head_count", 6, bytes(8), 2)},
+        {"more": as_field("llama.rope.scaling.factor", "uint32", 4)},
+        {"more": as_field("llama.rope.scaling.type", "uint32", 1)},
+        {"more": as_array("other.list", 9, struct.pack("<IQI", 4, 1, 7), 1)},
+        {"more": as_array("other.list", 99, bytes(8), 1)},
+        {"more": as_field("", "uint32", 1)},
+        {"more": as_field("general.alignment", "uint32", 0)},
+        {"more": as_field("general.alignment", "uint32", 7)},
+        {"more": as_field("general.alignment", "uint32", 2**31 - 1)},
+        {"more": as_field("general.alignment", "int32", 32)},
+        {"more": as_field("general.alignment", "string", "32")},
+    ],
+)
+def test_fields_that_llamacpp_refuses_are_refused(
+    tmp_path: Path, changes: dict[str, bytes]
+) -> None:
+    """Sources: ggml/src/gguf.cpp, and GGUFMeta in src/llama-model-loader.cpp."""
+    path = write_raw(tmp_path / "raw.gguf", changes)
+    with pytest.raises(InputError) as error:
+        load(str(path))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        (as_tensor("rope_freqs.weight", 32, 1),),
+        (as_tensor("rope_freqs.weight", 32, 32),),
+        (as_tensor("rope_freqs.weight", 32, 2**63),),
+        (as_tensor("rope_freqs.weight", 32, 0), as_tensor("output", 8, 64)),
+        (as_tensor("rope_freqs.weight", 32, 0), as_tensor("output", 8, 0)),
+        (as_tensor("rope_freqs.weight", 32, 0), as_tensor("output", 8, 130)),
+        (
+            as_tensor("rope_freqs.weight", 32, 0),
+            as_tensor("rope_freqs.weight", 32, 128),
+        ),
+    ],
+)
+def test_tensors_that_do_not_follow_each_other_are_refused(
+    tmp_path: Path, tensors: tuple[bytes, ...]
+) -> None:
+    path = write_raw(tmp_path / "raw.gguf", {}, tensors, 4 * DIVISORS)
+    with pytest.raises(InputError):
+        load(str(path))
+
+
+@pytest.mark.parametrize(
+    "name", ["rope_factors_long.weight", "rope_factors_short.weight"]
+)
+def test_one_of_two_tables_is_not_modelled(tmp_path: Path, name: str) -> None:
+    path = write_raw(tmp_path / "raw.gguf", {}, (as_tensor(name, 32, 0),), DIVISORS)
+    reading = read(RUNTIMES["llama.cpp"], load(str(path)).config)
+    assert (reading.main, reading.outcome) == (None, "not modelled")
+
+
+def of_architecture(path: Path, name: str) -> Path:
+    fields = {
+        key: value.replace(as_text("llama"), as_text(name))
+        for key, value in FIELDS.items()
+    }
+    for key in ("context_length", "embedding_length", "head_count", "freq_base"):
+        kind = FIELDS[key][8:].split(b".", 1)
+        length = struct.unpack("<Q", FIELDS[key][:8])[0] + len(name) - len("llama")
+        fields[key] = struct.pack("<Q", length) + name.encode() + b"." + kind[1]
+    return write_raw(path, fields)
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt2", "bloom", "mpt", "t5", "mamba2", "rwkv7", "bert", "starcoder"]
+)
+def test_architectures_that_rotate_nothing_are_refused(
+    tmp_path: Path, name: str
+) -> None:
+    path = of_architecture(tmp_path / "raw.gguf", name)
+    with pytest.raises(InputError, match="no rotary positions"):
+        load(str(path))
+
+
+@pytest.mark.parametrize(("name", "is_known"), [("qwen3", True), ("zzzzz", False)])
+def test_an_unknown_architecture_is_said(
+    tmp_path: Path, name: str, is_known: bool
+) -> None:
+    path = of_architecture(tmp_path / "raw.gguf", name)
+    findings = audit(load(str(path))).findings
+    said = [each for each in findings if "not known here" in each.says]
+    assert [each.code for each in said] == ([] if is_known else ["W12"])
+
+
+def test_every_architecture_of_the_package_is_known() -> None:
+    assert set(gguf.MODEL_ARCH_NAMES.values()) <= ROTATING | WITHOUT_ROTATION
+    assert not ROTATING & WITHOUT_ROTATION
 
 
 @pytest.mark.parametrize(
