@@ -101,19 +101,26 @@ class CastPlan:
 def parse_cast(text: str) -> CastPlan:
     """Read `inv_freq=bfloat16,table=float16`; `all=...` sets every stage.
 
-    Later parts win.
+    It comes first, and other parts win.
     """
     # The label of the exact plan.
     if text == EXACT.name:
         return CastPlan()
 
     values: dict[str, Any] = {}
+    given: set[str] = set()
     for part in split_list(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             raise InputError(
                 f"cannot read cast '{part}': write stage=format, such as angle=tf32"
             )
+
+        if name in given:
+            raise InputError(f"'{text}': {name} is given twice")
+        if name == "all" and given:
+            raise InputError(f"'{text}': all= sets every stage; write it first")
+        given.add(name)
 
         if name in RULES:
             values[name] = known(f"value of {name}", value, RULES[name])

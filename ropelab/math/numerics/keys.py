@@ -229,6 +229,9 @@ def parse_keys(text: str) -> KeyFormat:
         raise InputError(
             f"{text}: keys share one kind of scale, not {' and '.join(shared)}"
         )
+    repeated = [word for word in words if words.count(word) > 1]
+    if repeated:
+        raise InputError(f"{text}: {repeated[0]} is given twice")
     before = "before" in words
     # Keys that are stored before RoPE are not rotated back by a shift.
     if len(moved) > 1 or (moved and before):

@@ -26,6 +26,22 @@ def test_all_sets_every_stage_and_later_parts_win():
     assert all(getattr(plan, stage) == FORMATS["bfloat16"] for stage in STAGES[1:])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "table=bfloat16,table=float16",
+        "table=float16, table = float16",
+        "all=float16,all=bfloat16",
+        "position=float32,all=bfloat16",
+        "angles=recurrence,angles=recurrence",
+        "all=float16,table=bfloat16,table=float16",
+    ],
+)
+def test_a_stage_has_one_format(text: str) -> None:
+    with pytest.raises(InputError, match=r"given twice|write it first"):
+        parse_cast(text)
+
+
 def test_a_plan_differs_from_exact_in_what_it_names():
     assert parse_cast("angle=tf32").inexact() == [("angle", FORMATS["tf32"])]
     assert [name for name, _ in parse_cast("all=float16").inexact()] == list(STAGES)

@@ -159,3 +159,9 @@ def test_offsets_in_slow_pairs_round_all_pairs_by_a_scale_per_tensor_after_the_r
     )
     assert before.score < after.score / 1.2
     assert before.by_pair[-1] < after.by_pair[-1] / 2
+
+
+@pytest.mark.parametrize("text", ["int4(before,before)", "int4(channel,channel)"])
+def test_a_word_of_keys_is_given_once(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_keys(text)
