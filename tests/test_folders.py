@@ -54,6 +54,41 @@ def test_replacing_keeps_nothing_of_the_old(tmp_path):
     assert contents(target) == ["second"]
 
 
+def test_what_is_not_ours_stays_in_the_folder(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    (target / "notes/inside").mkdir(parents=True)
+    (target / "notes/inside/a.txt").write_text("mine")
+    (target / "mine.md").write_text("mine")
+    (target / "link").symlink_to("nowhere")
+    os.mkfifo(target / "pipe")
+    (target / "ours").write_text("old")
+    (target / "gone").write_text("old")
+    for text in ("first", "second"):
+        with locked(target), replaced(target, ("ours", "gone")) as fresh:
+            (fresh / "ours").write_text(text)
+    assert contents(target) == ["link", "mine.md", "notes", "ours", "pipe"]
+    assert (target / "ours").read_text() == "second"
+    assert (target / "mine.md").read_text() == "mine"
+    assert (target / "notes/inside/a.txt").read_text() == "mine"
+    assert (target / "link").readlink() == Path("nowhere")
+    assert contents(tmp_path) == ["run"]
+
+
+def test_what_is_not_ours_is_copied_where_files_have_one_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    target = tmp_path / "run"
+    (target / "notes").mkdir(parents=True)
+    (target / "notes/a.txt").write_text("mine")
+    with locked(target), replaced(target, ("ours",)) as fresh:
+        (fresh / "ours").write_text("new")
+    assert (target / "notes/a.txt").read_text() == "mine"
+
+
 @pytest.mark.parametrize("moment", ["writing", "between the renames"])
 def test_a_dead_writer_is_cleaned_up_by_the_next(tmp_path, moment):
     target = tmp_path / "run"

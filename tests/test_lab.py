@@ -694,6 +694,17 @@ def test_cells_of_a_failed_run_are_not_computed_again(lab, monkeypatch):
     assert Toy.cells_computed == 1
 
 
+@pytest.mark.parametrize("asked", [{"force": True}, {"redraw": True}])
+def test_files_of_the_user_stay_in_a_run_that_is_made_again(lab, asked):
+    folder = lab.run(plan()).folder
+    (folder / "notes.md").write_text("mine")
+    inner = replace(lab, results=folder).run(plan()).folder
+    replace(lab, **asked).run(plan())
+    assert (folder / "notes.md").read_text() == "mine"
+    assert replace(lab, results=folder).run(plan()).reused
+    assert inner.is_dir()
+
+
 def test_force_computes_cells_again_once_for_all_runs(lab):
     lab.run(plan())
     forced = replace(lab, force=True)

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -104,12 +104,13 @@ def _alone(
 
 
 @contextmanager
-def replaced(folder: Path) -> Iterator[Path]:
+def replaced(folder: Path, ours: Collection[str] | None = None) -> Iterator[Path]:
     """Yield an empty sibling folder that takes the place of `folder` when the block
     succeeds.
 
     The caller holds `locked(folder)`. Readers see the old folder or the new one, never
-    a mixture.
+    a mixture. What has another name than `ours` in the old folder is somebody else's:
+    it is in the new one too.
     """
     # After a crash between the two renames `_recover` puts the old one back.
     fresh, old = _siblings(folder)
@@ -119,6 +120,8 @@ def replaced(folder: Path) -> Iterator[Path]:
         yield fresh
         for path in files_below(fresh):
             _flush(path)
+        if ours is not None:
+            _link_others(folder, fresh, ours)
         if os.path.lexists(folder):
             folder.rename(old)
         fresh.rename(folder)
@@ -126,6 +129,34 @@ def replaced(folder: Path) -> Iterator[Path]:
         _recover(folder)
         raise
     remove(old)
+
+
+def _link_others(folder: Path, fresh: Path, ours: Collection[str]) -> None:
+    """Give what is not ours in a folder a second place in its successor: it is lost in
+    neither if the process ends.
+    """
+    if not folder.is_dir():
+        return
+    for other in folder.iterdir():
+        copy = fresh / other.name
+        if other.name in ours or os.path.lexists(copy):
+            continue
+        if other.is_dir() and not other.is_symlink():
+            try:
+                shutil.copytree(other, copy, symlinks=True, copy_function=_link)
+            except shutil.Error as error:
+                text = "Cannot be kept beside what is made again; move it away"
+                raise OSError(errno.EACCES, text, str(other)) from error
+        else:
+            _link(other, copy)
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    # A second name takes no room; a file system without them gets a copy.
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def files_below(folder: Path) -> list[Path]:

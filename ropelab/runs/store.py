@@ -99,6 +99,9 @@ class Manifest:
 
 
 RUN = Format("manifest.json", "tables", TypeAdapter(Manifest))
+# The contents of a run's folder; whatever else is there is the user's.
+WRITTEN = (RUN.file, RUN.inside, "config.toml", "metrics.json")
+FIGURES = "figures"
 
 
 class Made(NamedTuple):
@@ -222,7 +225,7 @@ class RunFolder:
         hashes = {name: sha256(content).hexdigest() for name, content in files.items()}
         about = {**self.facts, **made.about, **surroundings(), "files": hashes}
 
-        with replaced(self.path) as fresh:
+        with replaced(self.path, (*WRITTEN, FIGURES)) as fresh:
             for name, content in files.items():
                 (fresh / name).write_bytes(content)
             about["figures"] = None
@@ -246,12 +249,14 @@ class RunFolder:
             say(f"figures are not drawn: {error}")
             return
 
-        with locked(self.path, waiting), replaced(self.path) as fresh:
+        ours = (*WRITTEN, FIGURES)
+        with locked(self.path, waiting), replaced(self.path, ours) as fresh:
             if (manifest := RUN.description(self.path)) is None:
                 raise DamagedError(f"{self.path / RUN.file} cannot be read any more")
             for path in files_below(self.path):
-                if path.is_file() and self.path / "figures" not in path.parents:
-                    copy = fresh / path.relative_to(self.path)
+                place = path.relative_to(self.path)
+                if path.is_file() and place.parts[0] in WRITTEN:
+                    copy = fresh / place
                     copy.parent.mkdir(exist_ok=True, parents=True)
                     shutil.copyfile(path, copy)
 
@@ -287,11 +292,11 @@ def check_writable(folder: Path, name: str = "results") -> None:
 
 
 def _save_figures(figures: Mapping[str, bytes], folder: Path) -> list[str]:
-    (folder / "figures").mkdir()
+    (folder / FIGURES).mkdir()
     for name, content in figures.items():
-        (folder / "figures" / name).write_bytes(content)
-        check_written(folder / "figures" / name, sha256(content).hexdigest())
-    return [f"figures/{name}" for name in figures]
+        (folder / FIGURES / name).write_bytes(content)
+        check_written(folder / FIGURES / name, sha256(content).hexdigest())
+    return [f"{FIGURES}/{name}" for name in figures]
 
 
 def has_whole_figures(folder: Path) -> bool:
