@@ -790,3 +790,50 @@ def test_a_module_that_ends_the_process_is_one_line(mymodule, capsys) -> None:
     status, out, err = typed(capsys, "freqs", "--method", "mymodule:MyRoPE")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "SystemExit" in err
+
+
+PRINTS = MODULE.replace(
+    "        slow = ", '        print("from the method")\n        slow = '
+)
+
+
+def test_what_own_code_prints_is_no_part_of_a_document(
+    mymodule, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mymodule(f'print("from the module")\n{PRINTS}')
+    with pytest.raises(SystemExit) as stop:
+        main(["freqs", "--method", "mymodule:MyRoPE(factor=2)", "--json"])
+    out, err = capsys.readouterr()
+    assert stop.value.code == 0
+    assert json.loads(out)["experiment"] == "freqs"
+    assert {"from the module", "from the method"} <= {*err.splitlines()}
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "open('/nowhere/at/all')",
+        "raise BrokenPipeError(32, 'x')",
+        "raise SystemExit(0)",
+        "raise GeneratorExit",
+        "raise type('Odd', (BaseException,), {})('x')",
+        "raise MemoryError('x')",
+        "f = lambda: f(); f()",
+        "raise StopIteration",
+    ],
+)
+@pytest.mark.parametrize("place", ["module", "method"])
+def test_own_code_may_fail_in_any_way(
+    mymodule, capsys: pytest.CaptureFixture[str], failure: str, place: str
+) -> None:
+    if place == "module":
+        mymodule(f"{failure}\n{MODULE}")
+    else:
+        mymodule(
+            MODULE.replace("        slow = ", f"        {failure}\n        slow = ")
+        )
+    with pytest.raises(SystemExit) as stop:
+        main(["freqs", "--method", "mymodule:MyRoPE(factor=2)"])
+    out, err = capsys.readouterr()
+    assert (stop.value.code, out, err.count("\n")) == (2, "", 1)
+    assert "mymodule" in err

@@ -8,6 +8,7 @@ needs them.
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from inspect import getdoc
 from itertools import pairwise
@@ -22,7 +23,7 @@ from ropelab import experiments
 from ropelab.cli import audit, flags, panels, results
 from ropelab.cli.flags import Options
 from ropelab.cli.mistakes import explain
-from ropelab.cli.outcome import status_of
+from ropelab.cli.outcome import nothing_but_documents, status_of
 from ropelab.experiments import Experiment
 from ropelab.runs.errors import InputError, needing_packages
 from ropelab.runs.files import check_name
@@ -234,6 +235,11 @@ def _refuse_flags_as_values(app: typer.Typer, name: str, words: Sequence[str]) -
             )
 
 
+def output_of(words: Sequence[str]) -> AbstractContextManager[None]:
+    """Keep stdout for one document where the words ask for one."""
+    return nothing_but_documents() if "--json" in words else nullcontext()
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: errors are one line on stderr, never a
     traceback.
@@ -251,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
         _refuse_flags_as_values(app, name, words)
         try:
-            with needing_packages():
+            with needing_packages(), output_of(words):
                 return app(words, prog_name="ropelab", standalone_mode=False)
         except typer.TyperException as error:
             if error.exit_code != InputError.exit_status:

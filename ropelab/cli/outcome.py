@@ -8,10 +8,10 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
@@ -38,6 +38,9 @@ def status_of(command: Callable[[], Any]) -> int:
     except KeyboardInterrupt:
         return _end_interrupted()
     except OSError as error:
+        place = _place_in_own_code(error)
+        if place:
+            return _fail_in_own_code(place, error)
         return _machine_failure(error)
     except BaseException as error:
         if interrupts.received:
@@ -46,8 +49,7 @@ def status_of(command: Callable[[], Any]) -> int:
             return _end_interrupted()
         place = _place_in_own_code(error)
         if place:
-            text = f"{place}: {type(error).__name__}: {error}"
-            return _fail(text, InputError.exit_status)
+            return _fail_in_own_code(place, error)
         if isinstance(error, SystemExit):
             raise
         return defect(error)
@@ -64,6 +66,11 @@ def _place_in_own_code(error: BaseException) -> str:
     # Without the module nothing of one's own was asked for.
     own = sys.modules.get("ropelab.runs.own")
     return own.place_of(error) if own else ""
+
+
+def _fail_in_own_code(place: str, error: BaseException) -> int:
+    text = f"{place}: {type(error).__name__}: {error}"
+    return _fail(text, InputError.exit_status)
 
 
 def _end_interrupted() -> int:
@@ -123,11 +130,29 @@ def print_line(text: object) -> None:
     print(printable(str(text)))
 
 
+# Where documents go while all else that is printed goes to stderr.
+_streams_of_documents: list[TextIO] = []
+
+
+@contextmanager
+def nothing_but_documents() -> Iterator[None]:
+    """Keep stdout for documents while the block runs: code of the user's may print."""
+    _streams_of_documents.append(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _streams_of_documents.pop()
+
+
 def print_document(document: Mapping[str, Any]) -> None:
     """One JSON document on stdout, in letters that the stream has and a terminal
     shows.
     """
-    ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
+    stream = sys.stdout
+    if _streams_of_documents:
+        stream = _streams_of_documents[-1]
+    ascii_only = not (stream.encoding or "").lower().startswith("utf")
     text = json.dumps(document, ensure_ascii=ascii_only, allow_nan=False)
     # JSON escapes what is below a blank; a terminal is steered by more than that.
     for letter in unseen_in(text):
@@ -135,4 +160,4 @@ def print_document(document: Mapping[str, Any]) -> None:
         pairs = zip(units[::2], units[1::2], strict=True)
         escaped = "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs)
         text = text.replace(letter, escaped)
-    print(text)
+    print(text, file=stream)

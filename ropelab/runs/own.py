@@ -77,7 +77,9 @@ def _import(reference: str) -> Any:
             return resolve_name(reference)
     except RopelabError:
         raise
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         # No closed set: the module may do anything.
         kind = type(error).__name__
         raise InputError(

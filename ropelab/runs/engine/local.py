@@ -9,6 +9,7 @@ ended.
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -183,6 +184,8 @@ def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
     """Prepare a worker: Ctrl-C is its parent's to handle, and without a parent it
     ends.
     """
+    # A document of the parent's is all that goes to stdout; code of the user's prints.
+    sys.stdout = sys.stderr
     global _send, _sources
     _send = queue.put
     _sources = sources
