@@ -26,6 +26,7 @@ IDEAS = (
     "corpora",
     "mutations",
     "workers",
+    "forms",
 )
 TALLY = Path(__file__).parent / "tally.csv"
 PAGE = Path(__file__).parents[2] / "docs" / "promises.md"

@@ -126,8 +126,11 @@ def install() -> None:
     experiments.load = lambda name: bench if name == NAME else load(name)
     app = cli.application()
     cli._add_command(app, bench)
-    built: Any = typer.main.get_command(app)
+    make = typer.main.get_command
+    built: Any = make(app)
     cli.application = lambda word="": built
+    # The command line asks again for what is built already.
+    typer.main.get_command = lambda app: built if app is built else make(app)
 
 
 @dataclass(frozen=True)
