@@ -129,8 +129,12 @@ def install() -> None:
     make = typer.main.get_command
     built: Any = make(app)
     cli.application = lambda word="": built
-    # The command line asks again for what is built already.
-    typer.main.get_command = lambda app: built if app is built else make(app)
+
+    def get_command(app: Any) -> Any:
+        # The command line asks again for what is built already.
+        return built if app is built else make(app)
+
+    typer.main.get_command = get_command
 
 
 @dataclass(frozen=True)
