@@ -16,6 +16,7 @@ from ropelab.readers.flags import Flags
 from ropelab.readers.registry import chosen, read, reading_of
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES
+from tests.texts import mentions
 
 MUTATIONS = 10_000
 VALUES: tuple[Any, ...] = (
@@ -247,10 +248,8 @@ def test_layer_types_that_are_all_null_are_said_to_rotate_nothing() -> None:
     blocks = dict.fromkeys(("full_attention", "sliding_attention"))
     (runtime,) = chosen(["transformers-5"])
     reading = read(runtime, {"model_type": "gemma3_text", "rope_parameters": blocks})
-    assert (reading.outcome, reading.problem) == (
-        "not modelled",
-        "no layer type has a rotation",
-    )
+    assert reading.outcome == "not modelled"
+    assert mentions(reading.problem, "no layer type")
 
 
 def test_values_that_the_reference_does_not_model_are_not_those_of_another_runtime() -> (

@@ -11,6 +11,7 @@ from ropelab.readers.document import Document
 from ropelab.readers.flags import parse_flags
 from ropelab.runs.errors import InputError
 from tests.test_cli import call
+from tests.texts import mentions
 
 __all__ = ["call"]  # a fixture
 
@@ -54,7 +55,7 @@ def test_a_length_beyond_the_file_is_refused_or_warned_of(
 def test_a_flag_of_llama_cpp_asks_llama_cpp_alone() -> None:
     found = audited(LLAMA, flags="-c 32768").findings
     (warning,) = (finding for finding in found if finding.code == "W18")
-    assert " in llama.cpp, which goes on" in warning.says
+    assert mentions(warning.says, "in llama.cpp", "goes on")
     assert "E10" not in {finding.code for finding in found}
 
 
@@ -97,7 +98,7 @@ def test_windows_of_layers_that_rotate_are_in_the_first_line() -> None:
         "sliding_window_pattern": 4,
     }
     result = audited(config)
-    assert "in 6 of 8 layers, which see 512 tokens" in result.answer
+    assert mentions(result.answer, "6 of 8 layers", 512)
     whole = audited({**config, "model_type": "exaone4", "sliding_window": None})
     assert "layers" not in whole.answer.partition("(")[2]
 
@@ -105,7 +106,7 @@ def test_windows_of_layers_that_rotate_are_in_the_first_line() -> None:
 def test_keys_that_name_layers_are_used_where_they_are_read() -> None:
     config = {**LLAMA, "model_type": "smollm3", "num_hidden_layers": 8}
     result = audited({**config, "no_rope_layers": [1, 1, 1, 0] * 2})
-    assert "in 6 of 8 layers" in result.answer
+    assert mentions(result.answer, "6 of 8 layers")
     (row,) = (row for row in result.rows["keys"] if row["key"] == "no_rope_layers")
     assert row["status"]["transformers-5"] == "used"
     assert row["status"]["vllm"] == "ignored"

@@ -19,6 +19,7 @@ from ropelab.readers.flags import parse_flags
 from ropelab.readers.registry import RUNTIMES, read
 from ropelab.runs.errors import InputError
 from tests.test_cli import call
+from tests.texts import mentions
 
 __all__ = ["call"]  # a fixture
 
@@ -179,7 +180,7 @@ def test_mistrals_params_are_read_as_vllm_reads_them(
     spec = result.spec
     assert (spec.rotary_dim, spec.pairing, spec.trained_len, spec.claimed_len) == facts
     assert [reading.runtime.name for reading in result.readings] == ["vllm"]
-    assert "llama_4_scaling: not looked at in vllm" in says(result, "N04")
+    assert mentions(says(result, "N04"), "llama_4_scaling", "vllm")
 
 
 @pytest.mark.parametrize(
@@ -263,14 +264,13 @@ def test_an_encoder_beside_the_decoder_is_named(
         parts[0]: text,
         parts[1]: {"max_position_embeddings": 4096},
     }
-    assert f"{parts[1]}: not looked at in transformers-5" in says(
-        audited(config), "N04"
-    )
+    aside = says(audited(config), "N04")
+    assert mentions(aside, parts[1], "not looked at", "transformers-5")
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
     for context, loss in ((8192, True), (4096, False)):
         (target,) = emit(str(path), context=context, target="hf5").targets
-        assert ("it leaves the rotation of the encoder as it is" in target.lost) == loss
+        assert any("encoder" in words for words in target.lost) == loss
 
 
 @pytest.mark.parametrize("scale", ["0", "-4", "0.0"])
@@ -291,6 +291,4 @@ def test_figures_that_cannot_be_written_are_bad_input(call, tmp_path):
         "audit", tmp_path / "config.json", "--figures", tmp_path / "file"
     )
     assert (status, out) == (2, "")
-    assert err.startswith(
-        f"ropelab: cannot write to the figures folder {tmp_path / 'file'}: "
-    )
+    assert mentions(err, "cannot write", tmp_path / "file")

@@ -18,6 +18,7 @@ from ropelab.readers.document import Document
 from ropelab.readers.registry import RUNTIMES, read
 from ropelab.runs.errors import InputError
 from tests.test_cli import call
+from tests.texts import mentions
 
 __all__ = ["call"]  # a fixture
 
@@ -117,7 +118,7 @@ def test_the_classes_of_transformers_5_are_strict(
 def test_one_runtime_reads_and_does_not_agree() -> None:
     config = {**LLAMA, "rope_scaling": MROPE}
     answer = audited(config, runtime="transformers-5,vllm").answer
-    assert "one runtime reads it; not looked at" in answer
+    assert mentions(answer, "one runtime", "not looked at")
 
 
 @pytest.mark.parametrize("kind", [None, ""])
@@ -179,10 +180,8 @@ def test_a_file_in_another_encoding_is_refused_and_said_so(
     for source in ("config.json", "."):
         status, out, _ = call("audit", source)
         assert status == 3
-        assert f"E09 error: the file is {says}: transformers refuses it" in " ".join(
-            out.split()
-        )
-        assert f"refused as {says}; saved as UTF-8, all 14" in " ".join(out.split())
+        assert mentions(out, "E09 error", says, "transformers refuses")
+        assert mentions(out, "refused as", says, "UTF-8", "all 14")
     status, _, notes = call("emit", "--from", "config.json", "--context", "262144")
     assert f"transformers refuses {says}" in " ".join(notes.split())
 
@@ -195,10 +194,7 @@ def test_lengths_that_differ_are_no_agreement() -> None:
         ({**LLAMA, "rope_scaling": {"factor": 2.0}}, "claims 131072 or 262144"),
     ):
         answer = audited(config).answer
-        assert (
-            "runtimes that read it agree on the frequencies, not on the length"
-            in answer
-        )
+        assert mentions(answer, "not on the length")
         assert claims in answer
     assert "agree (llama" in audited(LLAMA).answer
 
@@ -211,7 +207,7 @@ def test_the_length_that_qwen3_was_trained_with_is_noted() -> None:
         "max_position_embeddings": 40960,
     }
     (found,) = (f for f in audited(qwen).findings if f.code == "N07")
-    assert "trained with 32768 of the 40960 tokens" in found.says
+    assert mentions(found.says, 32768, 40960)
     scaled = {
         "rope_type": "yarn",
         "factor": 4.0,
@@ -269,13 +265,10 @@ def test_divisors_of_a_gguf_are_no_longrope(tmp_path: Path) -> None:
     config = {**LLAMA, "rope_scaling": LLAMA31}
     reading = read(RUNTIMES["llama.cpp"], config)
     assert reading.main is not None
-    assert reading.main.method == "frequency factors in one table"
+    assert mentions(reading.main.method, "one table")
     (tmp_path / "config.json").write_text(json.dumps(config))
     (emission,) = emit(str(tmp_path), context=1048576, target="llama.cpp").targets
-    assert (
-        "frequency factors in one table instead of llama3(factor=64)"
-        in emission.lost[0]
-    )
+    assert mentions(emission.lost[0], "one table", "llama3(factor=64)")
 
 
 @pytest.mark.parametrize("name", ["audit", "emit"])

@@ -8,6 +8,7 @@ import pytest
 from ropelab.conformance.calls import ask_function
 from ropelab.conformance.check import Check, judge_code
 from ropelab.conformance.expected import expect_config
+from tests.texts import mentions
 
 SIZES: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 8}
 SIZES |= {"max_position_embeddings": 32768, "rope_theta": 1e6, "head_dim": 64}
@@ -53,7 +54,7 @@ def test_the_configured_axes_are_right(
 ) -> None:
     done = checked(config, reading(axes, vectors))
     assert not done.wrong
-    assert done.answer.endswith("axes of positions are right")
+    assert mentions(done.answer, "axes of positions", "right")
 
 
 @pytest.mark.parametrize("vectors", [False, True])
@@ -83,4 +84,4 @@ def test_code_that_takes_one_axis_is_not_accused() -> None:
 
     done = checked(TURNS, tables)
     assert not done.wrong
-    assert done.answer.endswith("axes of positions were not judged")
+    assert mentions(done.answer, "axes of positions", "not judged")

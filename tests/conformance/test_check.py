@@ -16,6 +16,7 @@ from ropelab.conformance.observed import recover_frequencies
 from ropelab.conformance.rotations import observe_rotation
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.errors import InputError
+from tests.texts import mentions
 
 LLAMA = {
     "model_type": "llama",
@@ -65,7 +66,7 @@ def test_right_tables_are_right(tmp_path):
     for table in (None, "bfloat16"):
         done = checked(tmp_path, ladder(), table=table)
         assert not done.wrong, done.answer
-    assert "nearest to table in bfloat16" in done.answer
+    assert mentions(done.answer, "table in bfloat16")
 
 
 @pytest.mark.parametrize(
@@ -93,10 +94,7 @@ def test_numbers_in_order_are_not_taken_for_uninitialised_memory(
     done = checked(tmp_path, ladder() * (1 - 0.4 * ramp))
     assert done.wrong
     assert "uninitialised" not in done.answer
-    assert (
-        "23 of 32 frequencies are wrong, pairs 9 to 31, by factors from 0.6 to"
-        in done.answer
-    )
+    assert mentions(done.answer, "23 of 32", "9 to 31", 0.6)
     assert "uninitialised" in checked(tmp_path, np.zeros(PAIRS)).answer
     assert "wrong sign" in checked(tmp_path, -ladder()).answer
 
@@ -110,7 +108,7 @@ def test_shifted_positions_and_swapped_tables_are_named(tmp_path: Path) -> None:
         ).answer
 
     angles = POSITIONS[:, None] * ladder()
-    assert says(np.sin(angles), np.cos(angles)) == "cos and sin are swapped"
+    assert mentions(says(np.sin(angles), np.cos(angles)), "cos", "sin", "swapped")
     for shift in (1, -1, 2):
         moved = angles + shift * ladder()
         assert says(np.cos(moved), np.sin(moved)) == f"positions are shifted by {shift}"
@@ -146,7 +144,7 @@ def test_wrong_yarn_is_named(tmp_path):
 def test_a_factor_of_two_that_is_missing_is_not_taken_for_a_second_rotation(tmp_path):
     config = {**LLAMA, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
     done = checked(tmp_path, ladder(), config=config)
-    assert done.answer == "the scaling is not applied: pi(factor=2) is missing"
+    assert mentions(done.answer, "not applied", "pi(factor=2)", "missing")
 
 
 def test_the_wrong_longrope_table_is_named(tmp_path):
@@ -154,7 +152,7 @@ def test_the_wrong_longrope_table_is_named(tmp_path):
     block = {"rope_type": "longrope", "long_factor": long, "short_factor": short}
     block |= {"original_max_position_embeddings": 8192, "attention_factor": 1.0}
     done = checked(tmp_path, ladder(), config={**LLAMA, "rope_scaling": block})
-    assert "the short table is used at 32768 tokens" in done.answer
+    assert mentions(done.answer, "short table", 32768)
 
 
 @pytest.mark.parametrize("fmt", ["bfloat16", "float16"])
@@ -211,10 +209,10 @@ def test_code_is_looked_at_by_rotating_unit_vectors(module):
 
     assert not says("right").wrong
     assert not says("with_torch").wrong
-    assert says("other_way").answer == "the rotation has the wrong sign"
-    assert says("adjacent").answer == "adjacent pairing instead of half"
+    assert mentions(says("other_way").answer, "wrong sign")
+    assert mentions(says("adjacent").answer, "adjacent", "instead of half")
     assert "rotated twice" in says("twice").answer
-    assert says("nothing").answer == "no rotation: the output equals the input"
+    assert mentions(says("nothing").answer, "no rotation")
     with pytest.raises(InputError, match="cannot load users_rope:missing"):
         says("missing")
 
@@ -252,10 +250,8 @@ def test_formats_that_end_before_the_attention_factor_does_are_left_out(tmp_path
 def test_an_attention_factor_that_no_format_holds_is_named(tmp_path):
     config = {**LLAMA, "rope_scaling": {**YARN, "attention_factor": 1e40}}
     done = checked(tmp_path, spec(config).inv_freq(1), 1e40, config=config)
-    assert (done.wrong, done.answer) == (
-        True,
-        "cos and sin times 1e+40 overflow float32",
-    )
+    assert done.wrong
+    assert mentions(done.answer, "1e+40", "overflow float32")
 
 
 def test_frequencies_are_refined_at_larger_positions():
@@ -305,10 +301,7 @@ def test_one_pair_with_a_factor_of_its_own_is_named(tmp_path: Path) -> None:
     gains[5] = 2.0
     done = checked(tmp_path, ladder(), gains)
     assert done.wrong
-    assert (
-        done.answer
-        == "cos and sin of pair 5 at position 0 are 2 times as long as elsewhere"
-    )
+    assert mentions(done.answer, "pair 5", "position 0", "2 times")
 
 
 @pytest.mark.parametrize("tolerance", [math.inf, math.nan, -1.0, 0.0])
@@ -324,7 +317,7 @@ def test_the_command_and_its_statuses(tmp_path):
     config = ["--config", str(tmp_path / "config.json")]
     done = subprocess.run([*command, *config], capture_output=True, text=True)
     assert done.returncode == 3
-    assert "base 10000 instead of 500000" in done.stdout
+    assert mentions(done.stdout, "base 10000", "instead of 500000")
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert "give --config" in done.stderr

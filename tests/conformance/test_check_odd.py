@@ -21,6 +21,7 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.errors import InputError
 from tests.conformance.test_check import LLAMA
 from tests.test_cli import call
+from tests.texts import mentions
 
 __all__ = ["call"]  # a fixture
 
@@ -142,10 +143,8 @@ def test_a_file_that_is_not_there_is_said_so_once(here):
 def test_numbers_beyond_all_factors_are_said_to_be_wrong(here, factor):
     np.savez("t.npz", cos=np.full_like(COS, factor), sin=SIN)
     done = check("t.npz", config="config.json")
-    assert (done.wrong, done.answer) == (
-        True,
-        "tables hold numbers that are not finite",
-    )
+    assert done.wrong
+    assert mentions(done.answer, "not finite")
 
 
 CODE = """

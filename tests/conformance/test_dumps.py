@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from ropelab.conformance.check import Check, check
 from ropelab.runs.errors import InputError
 from tests.conformance.test_planted import PLAIN, YARN
+from tests.texts import mentions
 
 THETA = 500000.0 ** (-np.arange(32) / 32)
 Arrays = dict[str, np.ndarray]
@@ -59,14 +60,13 @@ def test_a_dump_is_judged(tmp_path: Path, name: str) -> None:
     assert not checked(tmp_path, DUMPS[name](THETA)).wrong
     done = checked(tmp_path, DUMPS[name](1e4 ** (-np.arange(32) / 32)))
     assert done.wrong
-    assert "base 10000 instead of 500000" in done.answer
+    assert mentions(done.answer, "base 10000", "instead of 500000")
 
 
 def test_inv_freq_alone_says_what_it_does_not_show(tmp_path: Path) -> None:
     done = checked(tmp_path, {"inv_freq": THETA})
-    assert done.answer.endswith(
-        "inv_freq alone: tables, pairs and factors were not judged"
-    )
+    apart = "tables", "pairs", "factors"
+    assert mentions(done.answer, "inv_freq alone", *apart, "not judged")
 
 
 def test_the_attention_factor_is_in_a_cache_and_not_in_frequencies(
@@ -79,7 +79,7 @@ def test_the_attention_factor_is_in_a_cache_and_not_in_frequencies(
     right = {"cos_sin_cache": cache(theta, gain=factor)}
     assert not checked(tmp_path, right, YARN).wrong
     done = checked(tmp_path, {"cos_sin_cache": cache(theta)}, YARN)
-    assert done.answer == "the attention factor 1.13863 is missing"
+    assert mentions(done.answer, "attention factor 1.13863", "missing")
 
 
 def test_a_long_table_is_judged_in_all_its_rows(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_long_table_is_judged_in_all_its_rows(tmp_path: Path) -> None:
     table[5000] = table[4999]
     done = checked(tmp_path, {"cos_sin_cache": table})
     assert done.wrong
-    assert "1 of 8192 further positions are rotated otherwise" in done.answer
+    assert mentions(done.answer, "1 of 8192")
     assert "at position 5000" in done.answer
 
 

@@ -21,6 +21,7 @@ from ropelab.conformance.rotations import (
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.readers.registry import RUNTIMES, read
 from ropelab.runs.errors import InputError
+from tests.texts import mentions
 
 HEAD = 64
 PLAIN = {
@@ -647,7 +648,7 @@ def test_a_shift_is_named_of_codes_in_float32_at_far_positions() -> None:
     places = np.array([0, 1, 2, 255, 4096, 131071, 1_000_000])
     code = rotating(place=lambda p: p + 1, cast=np.float32)
     done = diagnose(observe_rotation(code, wanted.spec, places), wanted, 0.01)
-    assert done.answer == "positions are shifted by 1"
+    assert mentions(done.answer, "shifted by 1")
 
 
 def test_neighbours_that_come_back_as_halves_give_the_same_scores() -> None:
@@ -659,7 +660,7 @@ def test_neighbours_that_come_back_as_halves_give_the_same_scores() -> None:
     done = judged({**PLAIN, "model_type": "cohere"}, rotate)
     assert not done.wrong
     assert "come back as halves" in done.answer
-    assert judged(PLAIN, rotate).answer == "adjacent pairing instead of half"
+    assert mentions(judged(PLAIN, rotate).answer, "adjacent", "instead of half")
 
 
 def test_tables_in_halves_say_nothing_about_adjacent_pairs() -> None:
@@ -787,9 +788,10 @@ def test_a_rest_that_rotates_or_grows_is_named() -> None:
     def rotated(rest: np.ndarray, positions: np.ndarray) -> np.ndarray:
         return rotating(HALF)(rest, positions)
 
-    assert judged(PARTIAL, rope(rotated)).answer == "64 features rotate instead of 32"
+    answer = judged(PARTIAL, rope(rotated)).answer
+    assert mentions(answer, "64 features", "instead of 32")
     answer = judged(PARTIAL, rope(lambda rest, _: 1.05 * rest)).answer
-    assert answer == "features 32 to 63 do not rotate, but change"
+    assert mentions(answer, "32 to 63", "do not rotate", "change")
     assert not judged(PARTIAL, rope(lambda rest, _: 1.002 * rest)).wrong
 
 

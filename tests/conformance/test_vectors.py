@@ -20,6 +20,7 @@ from tests.conformance.test_planted import HEAD, LLAMA3, PLAIN
 from tests.models.released.architectures import ARCHITECTURES
 from tests.models.released.tiny import config as tiny
 from tests.test_cli import call
+from tests.texts import mentions
 
 __all__ = ["call"]  # a fixture
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
@@ -189,7 +190,7 @@ def test_honest_codes_stay_within_a_budget_that_is_not_loose(
     )
     done = check(str(folder / "mine.safetensors"))
     assert not done.wrong, done.answer
-    assert done.answer.startswith("q: right, as an honest ")
+    assert mentions(done.answer, "q: right")
 
 
 @every
@@ -221,10 +222,8 @@ def test_layer_types_have_a_folder_each_and_their_own_answers(tmp_path: Path) ->
     with np.load(local / "vectors.npz") as one, np.load(whole / "vectors.npz") as other:
         wrong = {"k_rotated": one["k_rotated"], "q_rotated": other["q_rotated"]}
     np.savez(whole / "mine.npz", **wrong)
-    assert (
-        check(str(whole / "mine.npz")).answer
-        == "k: rotates as sliding_attention layers should (base 10000, unscaled)"
-    )
+    answer = check(str(whole / "mine.npz")).answer
+    assert mentions(answer, "k: rotates", "sliding_attention", "base 10000, unscaled")
     assert not check(str(whole / "vectors.npz")).wrong
 
 
@@ -319,7 +318,7 @@ def test_the_example_of_the_page(
     assert "q: right" in check("kit/mine.npz").answer
     exec(code.replace("a * s + b * c", "b * c - a * s"), {})
     answer = check("kit/mine.npz").answer
-    assert answer == "q and k: the second feature of a pair has sin with the wrong sign"
+    assert mentions(answer, "q and k:", "second feature", "sin", "wrong sign")
     assert f"kit/mine.npz: {answer}" in " ".join(PAGE.read_text().split())
 
 
@@ -339,7 +338,7 @@ def test_vectors_that_tell_nothing_are_refused(tmp_path: Path) -> None:
         ):
             check(str(mine))
     np.savez(mine, k=given, k_rotated=rotated * 1e308)
-    assert check(str(mine)).answer == "k: rotated vectors are not finite"
+    assert mentions(check(str(mine)).answer, "k:", "not finite")
 
 
 @pytest.mark.parametrize("length", [float("inf"), -5, 2.5, True, 10**400, 1e300])
@@ -445,13 +444,13 @@ def test_each_position_may_have_vectors_of_its_own(
         np.savez(tmp_path / "own.npz", q=given, q_rotated=rotated, positions=places)
         return check(str(tmp_path / "own.npz"), config=str(tmp_path / "config.json"))
 
-    assert answer(rotations(given, angles)).answer.startswith("q: right, as an honest")
+    assert mentions(answer(rotations(given, angles)).answer, "q: right")
     wrong = answer(rotations(given, -angles))
     assert wrong.wrong
     few = len(shape) < 2 or shape[0] < 3
     reason = "too few vectors" if few else "without position 1 the mistake has no name"
     named = first == 1 and not few
-    assert ("the rotation has the wrong sign" if named else reason) in wrong.answer
+    assert ("wrong sign" if named else reason) in wrong.answer
     if not few:  # a mistake in the pairs needs no position
         moved = rotations(given[..., ::-1], angles)[..., ::-1]
         assert answer(moved).wrong
@@ -477,13 +476,11 @@ def test_vectors_of_each_position_in_another_order_or_with_a_head_left_out(
             np.concatenate([given[..., ::2], given[..., 1::2]], -1), angles
         )
         pairs = np.stack(np.split(halves, 2, axis=-1), -1).reshape(given.shape)
-        assert answer(given, pairs).startswith("k: right, as an honest float32 code")
-        assert answer(given, halves).endswith(
-            "which scores of q and k alike do not see"
-        )
+        assert mentions(answer(given, pairs), "k: right", "float32")
+        assert mentions(answer(given, halves), "scores", "do not see")
         assert "right" not in answer(given, rotations(given, angles))
     pairs[:, 5] = given[:, 5]
-    assert answer(given, pairs) == "k: vector 5 of 8: not rotated"
+    assert mentions(answer(given, pairs), "k:", "vector 5 of 8", "not rotated")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from ropelab.conformance.laws.law import KNOWN, explain_violation
 from ropelab.runs.errors import InputError
 from ropelab.testing import assert_positions
 from tests.models.released.tiny import saved, untouched
+from tests.texts import mentions
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
@@ -39,7 +40,7 @@ def test_a_llama_keeps_every_law_that_it_can_be_asked(tmp_path, capsys):
     assert [line.split()[0] for line in said.splitlines()[3:11]] == [
         law.name for law in LAWS
     ]
-    assert "2 of 2 layers rotate; base 10000, 16 features, half" in said
+    assert mentions(said, "2 of 2 layers", "base 10000", "16 features", "half")
 
 
 def test_a_falcon_that_leaks_between_packed_texts_ends_with_status_3(tmp_path, capsys):
@@ -189,8 +190,8 @@ def test_a_broken_law_of_own_code_is_told_what_it_means_and_what_to_do(
     assert status == 3
     assert json.loads(said)["broken"]
     status, said = run(capsys, "deaf:make")
-    assert "fix: apply the mask and the positions of each row" in said
-    assert said.count("it has no configuration to compare with") == 1
+    assert mentions(said, "fix:", "mask", "positions of each row")
+    assert said.count("no configuration") == 1
 
 
 class Dropped(Own):
@@ -286,7 +287,7 @@ def test_a_vocabulary_of_one_is_refused():
 def test_rounding_of_frequencies_is_not_called_rounding_of_logits(tmp_path):
     done = ropelab.doctor(str(saved(tmp_path, "llama", num_hidden_layers=0)))
     assert verdicts(done)["state"] == "rounding only"
-    assert "of the spread of logits" not in done.answer
+    assert "spread of logits" not in done.answer
 
 
 @pytest.mark.parametrize(
@@ -345,7 +346,7 @@ def test_a_model_that_cannot_be_saved_is_asked_all_else(monkeypatch):
     monkeypatch.setattr(model, "save_pretrained", refused)
     trials = ropelab.doctor(model).tables["trials"].set_index("trial")
     assert trials.verdict["saved and loaded"] == "cannot be asked"
-    assert trials.says["saved and loaded"] == "cannot save it: no room"
+    assert mentions(trials.says["saved and loaded"], "cannot save", "no room")
     assert trials.verdict["by 1"].iloc[0] == "holds"
 
 
@@ -389,11 +390,8 @@ def test_logits_that_are_no_numbers_are_broken_and_have_no_size(
     monkeypatch.chdir(tmp_path)
     status, said = run(capsys, "odd:make", "--json")
     first = json.loads(said)["tables"]["trials"][0]
-    assert (status, first["size"], first["says"]) == (
-        3,
-        None,
-        "its logits are no numbers",
-    )
+    assert (status, first["size"]) == (3, None)
+    assert mentions(first["says"], "no numbers")
 
 
 def test_unknown_formats_are_refused(capsys, tmp_path):
