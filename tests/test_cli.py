@@ -23,6 +23,7 @@ from ropelab.runs import store
 from ropelab.runs.config import group_of
 from ropelab.runs.spelling import Group, flag_of
 from tests.processes import started
+from tests.texts import mentions
 
 SMOKE = Path(__file__).parents[1] / "configs/smoke"
 QUICK = ["precision", "--config", str(SMOKE / "precision.toml")]
@@ -252,7 +253,7 @@ def test_a_config_with_an_unknown_key_names_the_nearest(call):
     Path("x.toml").write_text('experiment = "precision"\nhed_dim = 64\n')
     status, _, err = call("precision", "--config", "x.toml")
     assert status == 2
-    assert "unknown key 'hed_dim'; did you mean 'head_dim'?" in err
+    assert mentions(err, "'hed_dim'", "'head_dim'")
 
 
 @pytest.mark.parametrize(
@@ -282,10 +283,8 @@ def test_odd_values_in_a_file_are_one_line_that_names_it(call, text, sentence):
 def test_a_config_for_another_experiment_is_refused(call):
     Path("x.toml").write_text('experiment = "claims"\n')
     status, _, err = call("precision", "--config", "x.toml")
-    assert (status, err.strip()) == (
-        2,
-        "ropelab: x.toml is a config for 'claims', not for 'precision'",
-    )
+    assert (status, err.count("\n")) == (2, 1)
+    assert mentions(err, "x.toml", "'claims'", "not for 'precision'")
 
 
 def test_all_configs_are_checked_before_the_first_runs(call):
@@ -293,7 +292,7 @@ def test_all_configs_are_checked_before_the_first_runs(call):
     Path("b.toml").write_text('experiment = "precision"\nbase = 0.5\n')
     status, _, err = call("run", ".")
     assert status == 2
-    assert "b.toml: base must be greater than 1, got 0.5" in err
+    assert mentions(err, "b.toml:", "base", "greater than 1", 0.5)
     assert not Path("results").exists()
 
 
@@ -320,10 +319,7 @@ def test_methods_are_listed_with_what_their_factor_means(call):
         row["method"]: row
         for row in json.loads(call("methods", "--json")[1])["tables"]["methods"]
     }
-    assert (
-        rows["dynamic_ntk"]["factor"]
-        == "factor on length/L - 1; 1 stretches by length/L"
-    )
+    assert mentions(rows["dynamic_ntk"]["factor"], "length/L - 1", "length/L")
     assert f"\n{rows['rerope']['method']}\n    parameters: window=..." in out
 
 
@@ -374,7 +370,7 @@ def test_a_results_folder_that_cannot_be_written_is_named(call):
     Path("file").write_text("")
     status, _, err = call(*QUICK, "--results", "file")
     assert status == 2
-    assert err.startswith("ropelab: cannot write to the results folder file")
+    assert mentions(err, "cannot write", "results folder file")
 
 
 @pytest.mark.slow
@@ -386,7 +382,7 @@ def test_a_full_disk_is_one_line_status_1_and_nothing_half_written(call, monkeyp
         patched.setattr(store, "metrics_of", full)  # inside of a run's new folder
         status, _, err = call(*QUICK, "--quiet")
     assert status == 1
-    assert err.startswith("ropelab: No space left on device")
+    assert mentions(err, "ropelab:", os.strerror(errno.ENOSPC))
     assert err.count("\n") == 1
     # Finished cells are kept, and the same command continues from them.
     assert not list(Path("results").glob("precision/*/*"))
@@ -408,10 +404,7 @@ def test_an_interrupted_run_leaves_no_results(tmp_path, stop, status):
         _, err = process.communicate(timeout=60)
     assert process.returncode == status
     assert "Traceback" not in err
-    assert (
-        "ropelab: interrupted; finished parts are kept and the same command continues"
-        in err
-    )
+    assert mentions(err, "ropelab: interrupted", "the same command continues")
     assert not list((tmp_path / "results").glob("*/*/*"))
 
 

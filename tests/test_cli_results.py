@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ropelab.cli import app as cli
+from tests.texts import mentions
 
 FREQS = ("freqs", "--head-dim", "8", "--quiet")
 
@@ -47,7 +48,7 @@ def test_run_writes_a_page_and_report_another(call):
 def test_report_without_runs_is_one_line(call):
     status, out, err = call("report")
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert "no finished run in results" in err
+    assert mentions(err, "no finished run", "results")
     assert not Path("results").exists()
 
 

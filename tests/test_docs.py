@@ -185,7 +185,7 @@ def test_methods_states_the_shares_of_the_source():
     ):
         assert f"| {share:.2f} | {words}" in text
     assert f"{mixture.far} of them uniform" in text
-    assert f"The first {mixture.periodic_steps} steps show periodic rows of" in text
+    assert f"{mixture.periodic_steps} steps show periodic" in text
 
 
 def test_no_committed_run_stores_verdicts():

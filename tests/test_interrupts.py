@@ -14,6 +14,7 @@ from ropelab.cli import outcome
 from ropelab.runs import interrupts
 from tests import processes
 from tests.processes import wait_until
+from tests.texts import mentions
 
 LONG = """
 import hashlib, sys
@@ -53,10 +54,8 @@ def test_a_second_signal_ends_what_python_cannot_interrupt(which):
         wait_until(ends)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 128 + which
-    assert err.splitlines() == [
-        "ropelab: stopped at once; finished parts are kept and the same command"
-        " continues"
-    ]
+    (line,) = err.splitlines()
+    assert mentions(line, "ropelab:", "stopped at once", "the same command continues")
 
 
 INTERRUPTED_IMPORT = """
@@ -121,9 +120,7 @@ def test_a_held_signal_is_told_and_its_status_kept(which, status, capsys):
         raise KeyboardInterrupt
 
     assert outcome.status_of(command) == status
-    assert capsys.readouterr().err.startswith(
-        "ropelab: interrupted; finished parts are kept"
-    )
+    assert capsys.readouterr().err.startswith("ropelab: interrupted;")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
@@ -146,9 +143,7 @@ def test_an_error_that_an_interrupt_ended_in_is_an_interrupt(capsys):
             raise RuntimeError("Error calling __set_name__") from interrupt
 
     assert outcome.status_of(command) == 130
-    assert capsys.readouterr().err.startswith(
-        "ropelab: interrupted; finished parts are kept"
-    )
+    assert capsys.readouterr().err.startswith("ropelab: interrupted;")
 
 
 @pytest.mark.processes
@@ -163,9 +158,7 @@ def test_ctrl_c_in_training_keeps_the_step(tmp_path, corpora):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.splitlines()[-1].startswith(
-        "ropelab: interrupted; finished parts are kept"
-    )
+    assert err.splitlines()[-1].startswith("ropelab: interrupted;")
     assert (
         len(list(tmp_path.glob("results/.cells/model/*/checkpoint.safetensors"))) == 1
     )

@@ -14,6 +14,7 @@ import pytest
 
 from ropelab.cli import outcome
 from ropelab.runs.errors import InputError, printable
+from tests.texts import mentions
 
 ERRORS = [
     *(errno.ENOSPC, errno.EFBIG, errno.EMFILE, errno.ENAMETOOLONG, errno.EISDIR),
@@ -27,11 +28,9 @@ def test_an_error_of_the_system_is_one_line(number, capsys):
         raise OSError(number, os.strerror(number), "tables/x.csv")
 
     assert outcome.status_of(command) == 1
-    assert (
-        capsys.readouterr().err
-        == f"ropelab: {os.strerror(number)} (tables/x.csv); nothing half-written was"
-        " left behind\n"
-    )
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert mentions(said, "ropelab:", os.strerror(number), "(tables/x.csv)")
 
 
 @pytest.mark.parametrize(
@@ -51,10 +50,9 @@ def test_a_defect_is_one_line_and_its_traceback_a_file(
     assert outcome.status_of(command) == 1
     (file,) = tmp_path.iterdir()
     name = type(error).__name__
-    assert (
-        capsys.readouterr().err
-        == f"ropelab: a defect, please report it with its traceback, {file}: {name}\n"
-    )
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert mentions(said, "ropelab: a defect", file, name)
     assert file.read_text().startswith("Traceback")
     assert name in file.read_text()
 
@@ -105,10 +103,9 @@ def test_what_steers_a_terminal_is_written_out(capsys):
     assert outcome.status_of(command) == 2
     outcome.print_line(STEERING)
     out, err = capsys.readouterr()
-    assert (out, err) == (
-        "\\x1b[2J\\x9b31m\\u202ename\\x7f\\udcff\n",
-        "ropelab: no such corpus \\x1b[2J\\x9b31m\\u202ename\\x7f\\udcff\n",
-    )
+    plain = r"\x1b[2J\x9b31m\u202ename\x7f\udcff"
+    assert out == f"{plain}\n"
+    assert err == f"ropelab: no such corpus {plain}\n"
 
 
 def ropelab(*arguments, **options):
@@ -193,7 +190,7 @@ def test_a_full_stdout_is_one_line():
 def test_an_index_outside_the_results_is_refused(tmp_path, name):
     done = ropelab("run", "x.toml", "--index", name, cwd=tmp_path, capture_output=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--index must be the name of a file in the results folder" in done.stderr
+    assert mentions(done.stderr, "--index", "in the results folder")
     assert (done.stderr.count("\n"), "\x1b" in done.stderr) == (1, False)
     assert list(tmp_path.iterdir()) == []
 
@@ -249,7 +246,7 @@ def test_a_name_that_is_not_utf_8_is_refused_at_the_start(
     before = sorted(tmp_path.rglob("*"))
     done = ropelab(*arguments, cwd=tmp_path, capture_output=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith("is not a name in UTF-8; rename it\n")
+    assert mentions(done.stderr, "not a name", "UTF-8")
     assert done.stderr.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -261,7 +258,7 @@ def test_a_run_whose_name_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
     shutil.copytree(run, run.with_name("\udcff-1"))
     done = ropelab("run", "freqs", cwd=tmp_path, capture_output=True)
     assert done.returncode == 0
-    assert "left out: results/freqs/\\udcff-1 is not a name in UTF-8" in done.stderr
+    assert mentions(done.stderr, "left out:", r"results/freqs/\udcff-1", "UTF-8")
 
 
 @pytest.mark.processes

@@ -29,6 +29,7 @@ from ropelab.runs.engine import on_ray
 from ropelab.runs.engine.local import Workers
 from ropelab.runs.errors import InputError, MachineError
 from tests.models.released.tiny import reader_of_bytes
+from tests.texts import mentions
 
 PAGE = (Path(__file__).parents[1] / "docs/own.md").read_text()
 MODULE = re.findall(r"```python\n(.+?)```", PAGE, re.DOTALL)[0]
@@ -185,7 +186,8 @@ def test_two_tasks_of_ones_own_with_one_name_are_refused(
     Path("mymodule2.py").write_text(MODULE + MORE)
     tasks = "mymodule:my_task,mymodule2:my_task"
     status, out, err = typed(capsys, "extrapolate", "--tasks", tasks)
-    assert (status, out, err) == (2, "", "ropelab: two tasks are called my_task\n")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert mentions(err, "two tasks", "my_task")
 
 
 def test_evaluations_of_a_changed_method_are_other_cells_and_those_of_yarn_the_same(
@@ -356,7 +358,7 @@ def test_what_other_code_has_made_is_refused(
     name = name if "," in name else f"mymodule:{name}"
     status, out, err = typed(capsys, command, flag, name)
     assert (status, out) == (2, "")
-    assert err.endswith("define it at the top level of a module or notebook\n")
+    assert mentions(err, "at the top level")
     assert name.rpartition(",")[2] in err
 
 
@@ -551,7 +553,7 @@ def test_a_worker_refuses_a_module_that_changed_since_the_run_began(
     finally:
         engine.stop()
     assert isinstance(error, MachineError)
-    assert "mymodule:MyRoPE has changed since this run began" in str(error)
+    assert mentions(str(error), "mymodule:MyRoPE", "has changed")
 
 
 def test_so_does_a_worker_on_ray(mymodule) -> None:
@@ -734,7 +736,7 @@ def test_a_class_that_only_stretches_is_checked_too(mymodule, capsys) -> None:
         capsys, "freqs", "--method", "mymodule:Stretched(factor=4)"
     )
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert "plan() must return frequencies of" in err
+    assert mentions(err, "plan()", "frequencies")
 
 
 @pytest.mark.parametrize(
@@ -744,7 +746,8 @@ def test_an_error_in_ones_own_code_is_its_line(mymodule, capsys, command: str) -
     mymodule(MODULE.replace("geometry.trained_len < 6.283", "geometry.nothing < 6.283"))
     status, _, err = typed(capsys, *command.split(), "mymodule:MyRoPE(factor=4)")
     assert (status, err.count("\n")) == (2, 1)
-    assert re.search(r"mymodule.py, line 1\d: AttributeError: .*'nothing'", err)
+    assert re.search(r"mymodule\.py, line 1\d:", err)
+    assert mentions(err, "AttributeError:", "'nothing'")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from ropelab.cli.app import main
 from ropelab.cli.schema import SHAPES
 from ropelab.show import compare
 from ropelab.show.page.shown import Shown
+from tests.texts import mentions
 
 ROOT = Path(__file__).parents[1]
 CONFIG = {
@@ -183,7 +184,8 @@ def test_an_unknown_format_is_refused(call: Any) -> None:
 
 def test_one_format_is_asked_for_at_a_time(call: Any) -> None:
     status, out, err = call("audit config.json --format sarif --json")
-    assert (status, out, err) == (2, "", "ropelab: give --format or --json, not both\n")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert mentions(err, "--format", "--json", "not both")
 
 
 def test_two_runs_are_compared(call: Any) -> None:
@@ -223,7 +225,7 @@ def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_n
     rows: dict[str, list[Any]] = {"method": ["yarn", "yarn"], "factor": [1.5, 2.5]}
     first, second = {**rows, "loss": [0.5, 0.5]}, {**rows, "loss": [0.5, 0.25]}
     answer, tables = compare.compared(run(first), run(second, "no"))
-    assert answer.startswith("1 of 1 columns of values differ")
+    assert mentions(answer, "1 of 1 columns", "differ")
     assert "not compared: u" in answer
     # Words that are the same in both were compared.
     assert "not compared" not in compare.compared(run(first), run(second))[0]
@@ -242,8 +244,8 @@ def test_measured_words_are_compared_and_identify_no_row() -> None:
         measured=["0.9 apart", "same", "new"], id=["a", "b", "c"], value=[0.9, 1.0, 2.0]
     )
     answer, tables = compare.compared(one, two)
-    assert answer.startswith("2 of 2 columns of values differ")
-    assert "rows of one run alone in t" in answer
+    assert mentions(answer, "2 of 2 columns", "differ")
+    assert mentions(answer, "one run alone", "t")
     values = tables["values"].set_index("value")
     assert values["rows"].tolist() == [2, 2]
     assert values["alone"].tolist() == [1, 1]
@@ -287,7 +289,7 @@ def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another
         share=[0.5, 0.5],
     )
     answer, tables = compare.compared(one, two)
-    assert answer.startswith("2 of 3 columns of values differ")
+    assert mentions(answer, "2 of 3 columns", "differ")
     values = tables["values"].set_index("value")
     assert values.loc["source", "largest"] == "1 -> x"
     assert (values.loc["lost", "largest"], values.loc["lost", "where"]) == (
@@ -313,8 +315,8 @@ def test_truth_values_words_and_columns_of_one_run_alone_are_not_passed_over() -
     )
     two = run(admissible=[True, False], sign=[None, "-"], says=["yes", "no"])
     answer, tables = compare.compared(one, two)
-    assert answer.startswith("3 of 3 columns of values differ")
-    assert "only one run has t.old" in answer
+    assert mentions(answer, "3 of 3 columns", "differ")
+    assert mentions(answer, "only one run", "t.old")
     largest = tables["values"].set_index("value")["largest"]
     assert largest.to_dict() == {
         "admissible": "True -> False",

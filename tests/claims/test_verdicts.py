@@ -23,6 +23,7 @@ from ropelab.runs.files import table_beside
 from ropelab.show.figures import claims as figures
 from ropelab.show.figures.style import use_style
 from ropelab.show.terminal import show_table
+from tests.texts import mentions
 
 
 def run(config: ClaimsConfig, **values) -> dict[str, pd.DataFrame]:
@@ -81,10 +82,10 @@ def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(
         assert claims.loc[id_, "verdict"] == found.verdict(find(id_).kind)
         assert claims.loc[id_, "measured"] == found.measured
     said = verdicts.answer(tables)
-    assert f"No run stored here decides {elsewhere.sum()} of them" in said
-    assert "`ropelab claims --run` decides them anew" in said
+    assert mentions(said, "No run", f"{elsewhere.sum()} of them")
+    assert mentions(said, "`ropelab claims --run`")
     one = verdicts.answer(run(ClaimsConfig(id="yarn-extends")))
-    assert "These are the committed results; `ropelab run reference/extrapolate`" in one
+    assert mentions(one, "committed results", "`ropelab run reference/extrapolate`")
 
 
 def test_without_torch_committed_findings_decide_and_are_those_of_the_checks(
@@ -287,11 +288,12 @@ def test_the_answer_counts_the_two_kinds_apart(tables):
 
 def test_one_claim_prints_quotations_as_quotations_and_our_words_as_ours():
     said = verdicts.answer(run(ClaimsConfig(id="sinusoid-smooth")))
-    assert "in our words: The sinusoidal code changes smoothly" in said
+    assert mentions(said, "in our words:", "The sinusoidal code")
     assert "“Positional Embedding”" in said
-    assert "“编码向量的变化是平滑连续的” (the code vector changes" in said
+    assert mentions(said, "“编码向量的变化是平滑连续的”", "(the code vector")
     unquoted = verdicts.answer(run(ClaimsConfig(id="script-two-periods")))
-    assert "Said in “rope_multi_frequency.py” (Joye 2025). Verdict: wrong." in unquoted
+    assert mentions(unquoted, "Said in", "rope_multi_frequency.py", "Joye 2025")
+    assert mentions(unquoted, "Verdict: wrong")
     assert "0 and 100 agree" in unquoted
 
 
@@ -339,9 +341,8 @@ def test_titles_say_what_the_tables_say(tables):
         figure = figures.resolution(tables["resolution"])
         changed = tables["resolution"].assign(adjacent_collisions=0)
         other = figures.resolution(changed)
-    assert "0% of neighbours lost in float32, 98.9% in bfloat16" in figure.axes[
-        0
-    ].get_title("left")
+    title = figure.axes[0].get_title("left")
+    assert mentions(title, "0%", "in float32", "98.9% in bfloat16")
     assert "0% in bfloat16" in other.axes[0].get_title("left")
 
 
@@ -358,10 +359,7 @@ def test_titles_of_the_sinusoidal_code_say_what_the_tables_say(tables):
     right = turned.copy()
     right.loc[2, ["x", "y"]] = code_of_x_and_delta
     with use_style():
-        assert (
-            "the Transformer's code is not"
-            in figures.sinusoid_sum(summed).get_suptitle()
-        )
+        assert "code is not" in figures.sinusoid_sum(summed).get_suptitle()
         assert "is not" not in figures.sinusoid_sum(same).get_suptitle()
         assert "comes back" in figures.sinusoid_distance(product).axes[0].get_title(
             "left"

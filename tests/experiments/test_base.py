@@ -34,6 +34,7 @@ from ropelab.runs.cell import Values, name_of
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from ropelab.show.figures.base import draw
+from tests.texts import mentions
 
 
 def config_of(**values: Any) -> BaseConfig:
@@ -109,7 +110,8 @@ def test_theories_of_phase_modulation_are_judged_too():
     deep = 4096 / math.acos(0.5 ** (1 / 8))
     assert table.loc["DC stability, 8 layers", "base"] == pytest.approx(deep)
     assert table.loc["DC stability, 8 layers", "verdict"] == "below the bound"
-    assert table.loc["DC stability, 8 layers", "assumes"] == "cosine 0.5, d to inf"
+    assumed = str(table.loc["DC stability, 8 layers", "assumes"])
+    assert mentions(assumed, "cosine 0.5", "d to inf")
     assert table.loc["float32: base below 1/eps", "base"] == 2.0**23
     assert table.loc["float32: base below 1/eps", "verdict"] == "leaves room"
     # bfloat16 would allow bases below 128.
@@ -170,14 +172,11 @@ def test_a_context_without_a_stable_base_hands_on_where_it_ended():
 
 def test_answer_and_summary(tables):
     text = answer(tables)
-    assert text.startswith(
-        "Base 59000 and every larger one keep the sum of cosines at or above 0, by"
-        " proof (4096 tokens, heads of 128 features)."
-    )
-    assert "The smallest admissible base is 26952.4, but from" in text
-    assert "How far trained models reach is another question" in text
-    assert "the recommended bases as context^(1.64 ± 0.16)" in text
-    assert "fails first at position 1707" in text
+    assert mentions(text, "Base 59000", "every larger one", 4096, 128)
+    assert mentions(text, "smallest admissible base", 26952.4)
+    assert mentions(text, "another question")
+    assert mentions(text, "context^(1.64 ± 0.16)")
+    assert mentions(text, "fails first", 1707)
     assert len(summary(tables)) == 3
 
 
@@ -240,7 +239,7 @@ def test_a_base_that_is_given_is_judged_in_every_answer(values, says) -> None:
     fast = run(**values, base=10.0, method="one(period=2.5)")
     assert says in answer(fast)
     assert "do not rotate" not in answer(fast)
-    assert "Base 10 with one(period=2.5) fails first at position 1." in answer(fast)
+    assert mentions(answer(fast), "Base 10", "one(period=2.5)", "position 1.")
     assert following(config_of(**values), fast) == "ropelab base-empirical"
 
 
@@ -284,7 +283,7 @@ def test_of_two_pairs_only_the_first_window_is_known():
     assert bound["status"] == "first window only"
     assert math.isnan(bound["stable_base"])
     assert math.isnan(bound["recommended_base"])
-    assert "no stable base was found" in answer(tables)
+    assert mentions(answer(tables), "no stable base")
 
 
 def test_the_usable_base_is_the_stable_one_rounded_up():
@@ -343,7 +342,7 @@ def test_a_factor_that_is_not_given_comes_from_the_lengths() -> None:
         "32768 / 8192 tokens",
         "65536 / 8192 tokens",
     ]
-    assert "with llama3(factor=8), its factor 65536 / 8192 tokens, " in answer(found)
+    assert mentions(answer(found), "llama3(factor=8)", "65536 / 8192 tokens")
     refused: tuple[dict[str, Any], ...] = ({}, {"train_len": "32k"})
     for more in refused:
         with pytest.raises(InputError, match="llama3 has no factor: write factor="):
@@ -454,9 +453,9 @@ def test_the_smallest_base_in_the_answer_is_admissible(tables):
     )
     # At 629978 the sum is negative.
     text = answer({**tables, "bound": bound, "windows": wide})
-    assert "The smallest admissible base is 629979, but from 630984 on" in text
+    assert mentions(text, "smallest admissible base", 629979, 630984)
     text = answer({**tables, "bound": bound, "windows": narrow})
-    assert "is 629978.3, but from 629979 on" in text
+    assert mentions(text, 629978.3, 629979)
 
 
 @pytest.mark.parametrize(

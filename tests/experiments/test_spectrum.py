@@ -22,6 +22,7 @@ from ropelab.runs.store import to_records
 from ropelab.show.figures.spectrum import called, draw
 from ropelab.show.figures.style import use_style
 from tests.small import SMALL
+from tests.texts import mentions
 
 SMOKE = {**SMALL, "test_len": 128, "draws": 20, "seeds": "0,1"}
 FEW = (
@@ -219,8 +220,8 @@ def test_the_answer_keeps_the_two_kinds_of_evidence_apart(
 ) -> None:
     text = body.answer(found)
     arithmetic, trained = text.index("Arithmetic: "), text.index("Trained: ")
-    assert trained < text.index("copy inside the trained length") < arithmetic
-    assert arithmetic < text.index("a score of random vectors changes by a root")
+    assert trained < text.index("inside the trained length") < arithmetic
+    assert arithmetic < text.index("score of random vectors changes")
     assert text.startswith("Trained: ")
     assert text.count(". ") == 2
 
@@ -360,7 +361,7 @@ def test_one_frequency_is_called_by_its_period() -> None:
     )
     assert called(row) == "1, period 256"
     few = {"scheme": "one(period=256, pairs=8)", "rotating_pairs": 8, "pairs": 16}
-    assert called(pd.Series({**row, **few})) == "1, period 256, in 8 of 16 pairs"
+    assert mentions(called(pd.Series({**row, **few})), "period 256", "8 of 16 pairs")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from ropelab.audit.audited import audit
 from ropelab.readers.document import Document
 from ropelab.readers.registry import RUNTIMES, read
+from tests.texts import mentions
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -139,7 +140,7 @@ def test_dropped_yarn_is_an_error_of_the_audit():
     config = {**LLAMA, "rope_scaling": {"rope_type": "yarn", **YARN}}
     found = audit(Document("yarn", "config", config), runtime="transformers-5,ollama")
     (finding,) = [finding for finding in found.findings if finding.code == "E08"]
-    assert finding.says == "yarn is declared, but not applied by ollama"
+    assert mentions(finding.says, "yarn", "not applied", "ollama")
 
 
 def test_a_file_of_version_5_loses_base_and_scaling():
@@ -245,10 +246,10 @@ def test_phi3s_refusals():
     """
     lists = {"short_factor": [1.5] * 36, "long_factor": [6.0] * 36}
     assert scaled(PHI3, type="linear", factor=2.0).outcome == "refused"
-    assert reading(PHI3).problem == "0 divisors for 48 pairs"
+    assert mentions(reading(PHI3).problem, "0 divisors", "48 pairs")
     block = {"type": "longrope", **lists}
     partial = reading(PHI3, partial_rotary_factor=0.75, rope_scaling=block)
-    assert partial.problem == "36 divisors for 48 pairs"
+    assert mentions(partial.problem, "36 divisors", "48 pairs")
     assert statuses(partial)["partial_rotary_factor"] == "ignored"
 
 
@@ -292,4 +293,4 @@ def test_llama_cpps_flags_are_not_ollamas():
 
 def test_the_output_says_that_it_was_only_read():
     result = audit(Document("llama", "config", LLAMA), runtime="ollama")
-    assert result.rows["runtimes"][0]["proof"] == "read from source, not run"
+    assert mentions(result.rows["runtimes"][0]["proof"], "source", "not run")

@@ -33,6 +33,7 @@ from tests.runs.cells_of_tests import (
     Waits,
     Within,
 )
+from tests.texts import mentions
 
 
 @pytest.fixture(autouse=True)
@@ -171,7 +172,7 @@ def test_a_cell_that_always_kills_its_worker_is_given_up_and_takes_no_other_with
     killed = Killed(0, folder=str(begun), times=99)
     beside, after = Slow(1, folder=str(begun)), Sequel(2, starts=(killed,))
     found = computed(workers, [killed, beside, after], context)
-    assert "'sum 0' ended 3 times" in str(found[killed])
+    assert mentions(str(found[killed]), "'sum 0'", "3 times")
     assert "fewer --workers" in str(found[killed])
     assert found[after] is found[killed]
     assert found[beside] is None
@@ -183,7 +184,7 @@ def test_workers_that_cannot_start_are_an_error(workers, context, monkeypatch):
     monkeypatch.setattr(local, "begin_work", _refuse)
     error = computed(workers, [Sum(0)], context)[Sum(0)]
     assert isinstance(error, MachineError)
-    assert "ended 3 times without a result" in str(error)
+    assert mentions(str(error), "3 times", "without a result")
 
 
 def _refuse(*arguments: object) -> None:

@@ -23,6 +23,7 @@ from tests.processes import descendants, is_alive, started, wait_until
 from tests.runs.cells_of_tests import Disk, Fails, Killed, Sequel, Sum, Waits
 from tests.runs.test_engines import COMPUTING, executed_in, shadow_modules
 from tests.small import SMALL
+from tests.texts import mentions
 
 pytestmark = [
     pytest.mark.ray,
@@ -143,7 +144,7 @@ def test_a_cell_that_always_kills_its_worker_is_given_up_in_one_sentence(
     killed = Killed(0, folder=str(begun), times=99)
     found = computed(engine, [killed, Sum(1)], tmp_path / "cells")
     assert isinstance(found[killed], MachineError)
-    assert "lost 3 times with its worker" in str(found[killed])
+    assert mentions(str(found[killed]), "3 times", "its worker")
     assert len(list(begun.iterdir())) == 3
     assert found[Sum(1)] is None
 
@@ -379,7 +380,7 @@ def test_a_worker_with_another_version_is_one_clear_error(
     monkeypatch.setattr("ropelab.runs.engine.on_ray.VERSION", "0.0.1")
     error = computed(engine, [Sum(0)], tmp_path)[Sum(0)]
     assert isinstance(error, MachineError)
-    assert "this is 0.0.1; install the same version" in str(error)
+    assert mentions(str(error), "0.0.1", "same version")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.show.page import explore
 from ropelab.show.page.explore import NOT_HERE, TOLERANCE, write_explore
+from tests.texts import mentions
 
 pytestmark = pytest.mark.browser
 
@@ -274,10 +275,8 @@ def test_a_method_brings_its_parameters_and_refuses_what_it_cannot_take(visit, p
     assert page.locator("#parameters input").count() == 3
     page.locator("#parameter-low_freq_factor").fill("9")
     page.locator("#parameter-low_freq_factor").press("Enter")
-    assert (
-        "needs 0 < low_freq_factor < high_freq_factor"
-        in page.locator("#said").inner_text()
-    )
+    said = page.locator("#said").inner_text()
+    assert mentions(said, "low_freq_factor", "high_freq_factor")
 
 
 @pytest.mark.parametrize(
@@ -296,7 +295,7 @@ def test_a_ramp_may_be_a_step_where_the_package_allows_it(
     page.locator(f"#parameter-{high}").fill("1")
     page.locator(f"#parameter-{high}").press("Enter")
     said = page.locator("#said").inner_text()
-    assert ("rotation in the trained length" in said) == allowed
+    assert ("in the trained length" in said) == allowed
     assert (f"{method} needs 0 < {low} < {high}" in said) != allowed
 
 
@@ -320,7 +319,8 @@ def test_a_config_is_read(visit, path):
     page.locator("#config").fill(json.dumps(CONFIG))
     page.get_by_role("button", name="Use it").click()
     said = page.locator("#config-said").inner_text()
-    assert "head_dim 128, rotary_dim 128, trained length 8192, method llama3" in said
+    shape = "head_dim 128", "rotary_dim 128", "trained length 8192"
+    assert mentions(said, *shape, "method llama3")
     assert page.locator("#parameter-factor").input_value() == "8"
     assert page.locator("#set-target").input_value() == "131072"
 

@@ -22,6 +22,7 @@ from ropelab.runs.store import RUN
 from ropelab.show import drawn
 from ropelab.show.figures.shapes import label_points, note, token_axis
 from ropelab.show.figures.style import for_paper, use_style
+from tests.texts import mentions
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 FOLDERS = [path.parent for path in sorted(REFERENCE.glob("*/*/manifest.json"))]
@@ -168,23 +169,23 @@ def test_a_headline_says_that_frequencies_do_no_harm_only_where_they_do_none(sta
         title = headline(
             "precision", {**stages, "casts": changed}, "per_stage_rounding"
         )
-        assert title == "Errors of the angle and of the score by stage"
+        assert mentions(title, "by stage")
 
 
 def test_a_headline_names_the_stages_whose_errors_grow(stages):
     growth = stages["growth"]
     title = headline("precision", stages, "angle_error")
-    assert (
-        title == "Rounding a position, a frequency or an angle costs a phase that grows"
-    )
+    assert mentions(title, "position, a frequency", "an angle", "grows")
     angle = growth[growth["stage"] == "angle"]
     title = headline("precision", {**stages, "growth": angle}, "angle_error")
-    assert title == "Rounding an angle costs a phase that grows"
+    assert mentions(title, "an angle", "grows")
+    assert "position" not in title
     constant = growth[growth["stage"].isin(["position", "angle"])].assign(
         max_angle_error_rad=0.01
     )
     title = headline("precision", {**stages, "growth": constant}, "angle_error")
-    assert title == "Rounding a position or an angle: worst errors"
+    assert mentions(title, "position or an angle")
+    assert "grows" not in title
 
 
 def test_a_headline_says_that_shifts_hide_a_frequency_only_where_they_do(stages):
@@ -198,12 +199,12 @@ def test_a_headline_says_that_bases_are_not_one_interval_only_where_they_are_not
     windows = base.tables["windows"]
     assert windows["context_tokens"].duplicated().any()
     title = headline("base", base.tables, "windows")
-    assert title == "Admissible bases (filled) are not one interval"
+    assert mentions(title, "not one interval")
     one = {
         **base.tables,
         "windows": windows.drop_duplicates("context_tokens", keep="last"),
     }
-    assert headline("base", one, "windows") == "Admissible bases (filled) by context"
+    assert "interval" not in headline("base", one, "windows")
 
 
 @pytest.mark.parametrize("style", drawn.STYLES)

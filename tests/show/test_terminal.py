@@ -13,6 +13,7 @@ from rich.console import Console
 from ropelab.show import terminal
 from ropelab.show.columns import split_word
 from ropelab.show.verdicts import mark_verdict
+from tests.texts import mentions
 
 
 @pytest.mark.parametrize(
@@ -61,8 +62,8 @@ def test_plain_progress_speaks_at_the_start_and_then_sparsely(capsys, monkeypatc
             advance(1, note="loss 2.5")
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "training ..."
-    assert lines[1] == "training: 3%, 2 minutes left, loss 2.5"
-    assert lines[2] == "training: 33%, 1 minute left, loss 2.5"
+    assert mentions(lines[1], "training: 3%", "2 minutes left", "loss 2.5")
+    assert mentions(lines[2], "training: 33%", "1 minute left", "loss 2.5")
     assert len(lines) == 5
 
 
@@ -99,7 +100,8 @@ def test_plain_progress_prefers_the_time_left_that_it_is_told(capsys, monkeypatc
     monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
     with terminal.PlainLines()("3 models", total=3) as advance:
         advance(0.001, left=1380.0)
-    assert capsys.readouterr().err.splitlines()[1] == "3 models: 0%, 23 minutes left"
+    line = capsys.readouterr().err.splitlines()[1]
+    assert mentions(line, "3 models: 0%", "23 minutes left")
 
 
 def test_a_first_bit_of_progress_promises_no_end(capsys, monkeypatch):
@@ -109,7 +111,9 @@ def test_a_first_bit_of_progress_promises_no_end(capsys, monkeypatch):
         advance(0.001)
         advance(0.3)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[1:] == ["3 models: 0%", "3 models: 10%, 12 minutes left"]
+    assert lines[1] == "3 models: 0%"
+    assert mentions(lines[2], "3 models: 10%", "12 minutes left")
+    assert len(lines) == 3
 
 
 def test_a_bar_counts_down_the_time_left_that_it_is_told(monkeypatch):
@@ -301,7 +305,4 @@ def test_a_pipe_is_not_wrapped(capsys):
     terminal.show_more("more", WIDE)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].strip() == ("word " * 60).strip()
-    assert (
-        sum("a long sentence about where this can be read" in line for line in lines)
-        == 2
-    )
+    assert sum("a long sentence about" in line for line in lines) == 2

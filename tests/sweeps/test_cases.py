@@ -10,6 +10,7 @@ from ropelab.lab import Lab
 from ropelab.runs.errors import InputError
 from ropelab.sweeps.cases import MOST, read_sweep, read_sweeps
 from tests.test_cli import call, visible
+from tests.texts import mentions
 
 __all__ = ["call"]  # a fixture
 FREQS = 'experiment = "freqs"\n'
@@ -135,7 +136,7 @@ def test_everything_is_checked_before_the_first_run(call):
     )
     status, out, err = call("run", "a.toml", "b.toml")
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith("ropelab: b.toml, case 1 (corpus=/no/such): ")
+    assert mentions(err, "b.toml, case 1 (corpus=/no/such):")
     assert [Path(path).name for path in visible(Path.cwd())] == ["a.toml", "b.toml"]
 
 
@@ -143,7 +144,7 @@ def test_a_case_beyond_the_limits_is_refused_before_the_first_run(call):
     Path("a.toml").write_text('experiment = "base"\n[grid]\ncontext = [1024, 1e14]\n')
     status, _, err = call("run", "a.toml")
     assert status == 2
-    assert err.startswith("ropelab: a.toml, case 2 (context=1e14): this needs about ")
+    assert mentions(err, "a.toml, case 2 (context=1e14):")
     assert "--no-limits allows it" in err
     assert not Path("results").exists()
 
@@ -151,10 +152,8 @@ def test_a_case_beyond_the_limits_is_refused_before_the_first_run(call):
 def test_a_single_command_says_who_takes_many_runs(call):
     Path("a.toml").write_text(FREQS + "[grid]\nbase = [1e4, 1e5]\n")
     status, _, err = call("freqs", "--config", "a.toml")
-    assert (status, err) == (
-        2,
-        "ropelab: a.toml asks for many runs: ropelab run a.toml\n",
-    )
+    assert status == 2
+    assert mentions(err, "a.toml", "ropelab run a.toml")
 
 
 def test_folders_are_read_file_by_file(tmp_path):

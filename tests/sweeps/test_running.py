@@ -23,6 +23,7 @@ from ropelab.sweeps.cases import read_sweeps
 from ropelab.sweeps.combined import make_tables
 from ropelab.sweeps.shares import look_ahead, share_of
 from tests.test_cli import call, visible
+from tests.texts import mentions
 
 __all__ = ["call"]  # a fixture
 unrendered = pytest.mark.usefixtures("unrendered")
@@ -89,19 +90,14 @@ def test_a_dry_run_lists_runs_and_cells_with_costs_and_leaves_nothing(call, file
     assert status == 0
     assert not Path("results").exists()
     lines = out.splitlines()
-    assert (
-        f"{files / 'freqs.toml'}, case 1 (base=10000): freqs, to do, 1 of 1 cells,"
-        " about 1 s" in lines[0]
-    )
-    assert (
-        sum(": base-empirical, to do, 6 of 6 cells, about" in line for line in lines)
-        == 2
-    )
+    assert mentions(lines[0], files / "freqs.toml", "case 1 (base=10000):")
+    assert mentions(lines[0], "freqs, to do", "1 of 1 cells", "about 1 s")
+    measured = [line for line in lines if "base-empirical, to do" in line]
+    assert len(measured) == 2
+    assert all(mentions(line, "6 of 6 cells", "about") for line in measured)
     assert sum(line.startswith("    training: base 30,") for line in lines) == 2
-    assert lines[-1].startswith(
-        f"in all 5 runs (0 finished), {ALL_CELLS} cells (0 finished): about"
-    )
-    assert lines[-1].endswith("on 2 workers, 3.0 GB each")
+    assert mentions(lines[-1], "5 runs (0 finished)", f"{ALL_CELLS} cells (0 finished)")
+    assert mentions(lines[-1], "2 workers", "3.0 GB each")
     assert "not known" not in out
 
 
@@ -192,7 +188,7 @@ NO_SHARDS = [
 def test_a_shard_that_is_none_is_refused(call, files, shard):
     status, _, err = call("run", files, "--shard", shard)
     assert (status, err.count("\n")) == (2, 1)
-    assert f"--shard takes I/N, 1 <= I <= N <= 10000, such as 2/4, not '{shard}'" in err
+    assert mentions(err, "--shard", "1 <= I", "10000", f"'{shard}'")
 
 
 def test_force_does_not_go_with_shards(call, files):
@@ -204,8 +200,8 @@ def test_force_does_not_go_with_shards(call, files):
 def test_what_is_not_known_before_is_said(call, files, monkeypatch):
     monkeypatch.setattr(Resources, "estimate", lambda resources: Estimate(parts=1))
     lines = call("run", files / "freqs.toml", "--dry-run")[1].splitlines()
-    assert lines[0].endswith("freqs, to do, 1 of 1 cells, time not known before")
-    assert lines[-1].endswith("3 cells (0 finished): time not known before")
+    assert mentions(lines[0], "1 of 1 cells", "not known")
+    assert mentions(lines[-1], "3 cells (0 finished)", "not known")
 
 
 def test_what_is_finished_is_not_computed_again(files, tmp_path):
@@ -369,9 +365,8 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(call, files, monkeypa
     monkeypatch.setattr(pairs, "tables", fails)
     status, _, err = call("run", files / "freqs.toml", "--quiet")
     assert status == 1
-    assert (
-        err == f"ropelab: {files / 'freqs.toml'}, case 2 (base=100000): no space left\n"
-    )
+    assert err.count("\n") == 1
+    assert mentions(err, files / "freqs.toml", "case 2 (base=100000):", "no space left")
     assert len(list(store.finished(Path("results")))) == 2
     assert not any(
         json.loads(Path(path).read_text())["experiment"] == "sweep"

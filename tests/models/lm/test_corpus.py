@@ -19,6 +19,7 @@ from ropelab.models.lm.corpus import (
     read_documents,
 )
 from ropelab.runs.errors import InputError
+from tests.texts import mentions
 
 
 def documents(count: int, length: int = 200) -> list[TextDocument]:
@@ -199,7 +200,8 @@ def test_of_the_library_of_a_python_without_tests_fewer_documents_are_read(
     texts = (TextDocument(b"%04d" % n * (30 if n < 12 else 10)) for n in range(30))
     library = Corpus(STANDARD, (b"abcd" * 50,), tuple(texts), "")
     library.check(50, 100, 20)
-    assert "has 12 documents of 100 bytes, not 20" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert mentions(said, "12 documents", "100 bytes", "not 20")
     assert len(library.held_out_windows(100, 20)) == 12
     with pytest.raises(
         InputError, match="12 held-out documents of at least 100 bytes, 20 are"

@@ -339,10 +339,8 @@ def test_every_model_is_trained_once_and_after_the_one_it_starts_from(
     # The model as it was trained; it without rotations, three fine-tuned, and the
     # window's.
     of_models = [line for line in lines if line.endswith("model, seed 0")]
-    assert of_models == [
-        "training a model, seed 0",
-        *["fine-tuning a model, seed 0"] * 5,
-    ]
+    kinds = [line.split()[0] for line in of_models]
+    assert kinds == ["training", *["fine-tuning"] * 5]
 
 
 def test_text_that_changed_since_is_not_taken_for_what_it_was(corpora):
