@@ -89,3 +89,14 @@ def test_a_package_index_has_something_to_show():
     assert {"description", "readme", "license", "keywords", "classifiers"} <= set(
         project
     )
+
+
+def test_every_file_that_is_no_code_is_installed_with_the_package():
+    """A data file that the wheel lacks ends each installed command with a defect."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    patterns = tool["setuptools"]["package-data"]["ropelab"]
+    package = ROOT / "ropelab"
+    packed = {file for pattern in patterns for file in package.glob(pattern)}
+    ours = {file for file in package.rglob("*") if file.is_file()}
+    no_data = {file for file in ours if file.suffix in (".py", ".pyc")}
+    assert ours - no_data == packed
