@@ -253,3 +253,9 @@ def test_minimind_formulas_against_loops(formula, oracle, geometry):
     ours = published.minimind_frequencies(formula, geometry, 8.0, 16.0)
     loop = oracle(geometry.rotary_dim, geometry.base, geometry.trained_len, 8.0, 16.0)
     np.testing.assert_allclose(ours, loop, rtol=1e-12)
+
+
+def test_each_layer_reads_one_segment_further_back() -> None:
+    layers = 3
+    segment = 8
+    assert value("segments-reach-further") == (layers + 1) * segment - 1

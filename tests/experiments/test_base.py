@@ -404,6 +404,9 @@ def test_longer_contexts_need_more():
     ]
     assert sorted(resources, key=lambda each: each.seconds) == resources
     assert sorted(resources, key=lambda each: each.memory_bytes) == resources
+    # A number is held for every token.
+    more = resources[-1].memory_bytes - resources[-2].memory_bytes
+    assert more >= 8 * (sizes[-1] - sizes[-2])
 
 
 def test_a_format_loses_the_cosine_before_the_sine():

@@ -510,6 +510,9 @@ def test_every_method_with_knobs_is_searched_with_one_budget_and_shown_apart(
     assert searched["chosen"].str.match(r"(pi|ntk|yarn|longrope)\(").all()
     figures = draw(tables)
     assert {"copy_by_distance", "copy_by_distance_searched"} <= set(figures)
+    # A share is drawn from 0 to 1, whatever the values.
+    low, high = figures["copy_by_distance"].axes[0].get_ylim()
+    assert -0.1 < low < 0 < 1 < high < 1.1
     assert "searched" in results.answer(tables) or "no verdict" in results.answer(
         tables
     )

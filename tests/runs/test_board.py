@@ -11,7 +11,7 @@ import pytest
 from ropelab.runs import estimate
 from ropelab.runs.cell import Context, Resources
 from ropelab.runs.engine import Here
-from ropelab.runs.engine.board import Board, Message
+from ropelab.runs.engine.board import Board, Message, report
 from tests.runs.cells_of_tests import Sum
 
 
@@ -139,3 +139,15 @@ def test_in_one_process_cells_that_took_no_time_correct_what_is_expected_of_othe
     assert told[0] is None
     assert told[1] < 600
     assert shown.left[WHOLE] == 0.0
+
+
+def test_a_cell_speaks_seldom_and_no_step_is_lost(monkeypatch):
+    seconds = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: seconds[0])
+    messages: list[Message] = []
+    with report(messages.append, 0, "long") as advance:
+        for _ in range(10):
+            seconds[0] += 1 / 16
+            advance()
+    steps = [each.content[0] for each in messages if each.kind == "advance"]
+    assert steps == [4, 4, 2]
