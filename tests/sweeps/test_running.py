@@ -91,7 +91,7 @@ def test_a_dry_run_lists_runs_and_cells_with_costs_and_leaves_nothing(call, file
     assert not Path("results").exists()
     lines = out.splitlines()
     assert mentions(lines[0], files / "freqs.toml", "case 1 (base=10000):")
-    assert mentions(lines[0], "freqs, to do", "1 of 1 cells", "about 1 s")
+    assert mentions(lines[0], "freqs, to do", "1 of 1 cells", "about 1")
     measured = [line for line in lines if "base-empirical, to do" in line]
     assert len(measured) == 2
     assert all(mentions(line, "6 of 6 cells", "about") for line in measured)
