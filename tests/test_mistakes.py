@@ -169,3 +169,27 @@ def test_an_option_is_no_value_of_the_one_before(call, words):
 
 def test_flags_without_values_may_follow_each_other(call):
     assert call("freqs", "--quiet", "--json", "--no-figures")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("vectors --model q.json", "ropelab vectors --config q.json --out vectors"),
+        ("vectors --model q.json -o v", "ropelab vectors --config q.json --out v"),
+        (
+            "emit --from q.json --context 64k -o out.json",
+            "ropelab emit --from q.json --context 64k > out.json",
+        ),
+    ],
+)
+def test_a_suggested_command_can_be_run(line, meant, capsys):
+    file = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
+    file |= {"max_position_embeddings": 2048, "rope_theta": 10000.0}
+    Path("q.json").write_text(json.dumps(file))
+    with pytest.raises(SystemExit, match="2"):
+        main(line.split())
+    assert capsys.readouterr().err.rstrip().endswith(f"type: {meant}")
+    words = meant.partition(" > ")[0].split()[1:]
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code in (0, 3)

@@ -275,7 +275,7 @@ def answer(tables: Tables) -> str:
     if closed := int((claims["decided_from"] == CLOSED).sum()):
         sentences.append(
             f"{closed} of arithmetic need torch, which is not installed: theirs are"
-            " those of the committed results (pip install 'ropelab[train]')."
+            " those of the committed results (pip install '.[train]')."
         )
     if is_page(tables) and "questions" in tables:
         asked = tables["questions"].itertuples()
@@ -333,7 +333,7 @@ def _one(claim: pd.Series, passages: pd.DataFrame) -> str:
 
     anew = ""
     if claim["decided_from"] == CLOSED:
-        way = "its check needs torch (pip install 'ropelab[train]')"
+        way = "its check needs torch (pip install '.[train]')"
         anew = f" These are the committed results; {way}."
     elif claim["decided_from"] == COMMITTED:
         way = f"`{claim['command']}` makes a run that decides anew"

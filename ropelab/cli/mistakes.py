@@ -240,7 +240,15 @@ def _for_audit(rest: Sequence[str]) -> list[str]:
 
 
 def _for_emit(rest: Sequence[str]) -> list[str]:
-    """Return the words of emit: a file behind its flag, and the length by our name."""
+    """Return the words of emit: a file behind its flag, and the length by our name.
+
+    What it prints goes into a file by a redirection, not by a flag.
+    """
+    for flag in ("-o", "--out", "--output"):
+        if flag in rest[:-1]:
+            place = rest.index(flag)
+            others = [*rest[:place], *rest[place + 2 :]]
+            return [*_for_emit(others), ">", rest[place + 1]]
     longest = r"^--(max-model-len|max-position-embeddings|length|test-len)"
     words = [re.sub(longest, "--context", word) for word in rest]
     meant = _with_file(words, "--from", _first(words, _is_named_file))
@@ -300,10 +308,13 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
     return str(round(float(str(read_number(factor))) * model.trained_len))
 
 
+# Flags of other commands for what vectors reads and writes.
+FLAGS_OF_VECTORS = {"-o": "--out", "--output": "--out", "--model": "--config"}
+
+
 def _for_vectors(rest: Sequence[str]) -> list[str]:
-    meant = _with_file(rest, "--config", _first(rest, _is_model_file))
-    if "-o" in meant:
-        meant[meant.index("-o")] = "--out"
+    words = [FLAGS_OF_VECTORS.get(word, word) for word in rest]
+    meant = _with_file(words, "--config", _first(words, _is_model_file))
     if meant and "--out" not in meant:
         meant += ["--out", "vectors"]
     return meant

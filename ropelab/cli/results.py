@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from ropelab.cli.flags import Json, Options, Results
 from ropelab.cli.outcome import print_document, print_line
-from ropelab.runs.errors import InputError, known, printable
+from ropelab.runs.errors import InputError, known, printable, say
 
 # Columns of the list of models, which has a line for each.
 SHORT = {
@@ -92,7 +92,8 @@ def export(
         Option(
             "--table",
             metavar="NAME",
-            help="A table; may be given again  [default: all]",
+            help="A table; may be given again  [default: all, the summary first; of LaTeX"
+            " on stdout the summary alone]",
         ),
     ] = None,
     output: Annotated[
@@ -113,6 +114,11 @@ def export(
     if others:
         raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
     tables = export.chosen(shown, table or ())
+    rest = [name for name in tables if name != export.SUMMARY]
+    if kind == "latex" and not table and output is None and export.SUMMARY in tables:
+        # A paper shows the summary; all tables have hundreds of lines.
+        tables = {export.SUMMARY: tables[export.SUMMARY]}
+        say(f"the summary alone; others by --table: {', '.join(rest)}")
     if output is None:
         text = export.text_of(tables, kind)
         typer.echo(printable(text) if sys.stdout.isatty() else text, nl=False)

@@ -104,8 +104,22 @@ def require(package: str) -> None:
     there.
     """
     if not is_installed(package):
-        extra = f"pip install 'ropelab[{EXTRAS[package]}]'"
-        raise InputError(f"this needs {package}, which is not installed; type: {extra}")
+        command = write_install(EXTRAS[package])
+        raise InputError(
+            f"this needs {package}, which is not installed; in the checkout, type:"
+            f" {command}"
+        )
+
+
+def write_install(extra: str) -> str:
+    """Write the command that installs packages of an extra, as it works in a checkout.
+
+    No index has ropelab, so its name alone would not be found.
+
+    >>> write_install("train")
+    "pip install '.[train]'"
+    """
+    return f"pip install '.[{extra}]'"
 
 
 @contextmanager

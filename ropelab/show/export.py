@@ -84,10 +84,10 @@ ENCODERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
 
 
 def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """Return the tables of those names, all if none is given; raise InputError for a
-    wrong one.
+    """Return the tables of those names, all if none is given, the summary first; raise
+    InputError for a wrong one.
     """
-    tables = {**run.tables}
+    tables: dict[str, pd.DataFrame] = {}
     if summary := run.manifest.get("summary"):
         tables[SUMMARY] = pd.DataFrame(summary)
         tables[SUMMARY].attrs["caption"] = verdict_and_rest(run.manifest["answer"])[0]
@@ -96,6 +96,7 @@ def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
         tables[SUMMARY].attrs["leaders"] = {
             column: lead.names for column, lead in leads.items()
         }
+    tables |= run.tables
     return {name: tables[known("table", name, tables)] for name in names or tables}
 
 
@@ -114,6 +115,4 @@ def as_files(tables: Tables, kind: str) -> dict[str, bytes]:
             for name, table in tables.items()
         }
     except ImportError:
-        raise InputError(
-            "parquet needs pyarrow: pip install 'ropelab[parquet]'"
-        ) from None
+        raise InputError("parquet needs pyarrow: pip install '.[parquet]'") from None

@@ -153,7 +153,7 @@ def test_what_needs_torch_says_in_one_line_what_to_type(
     done = call(command)
     assert (done.status, done.out) == (2, "")
     assert done.err.count("\n") == 1
-    assert done.err.endswith(f"type: pip install 'ropelab[{extra}]'\n")
+    assert done.err.endswith(f"type: pip install '.[{extra}]'\n")
 
 
 def test_a_model_folder_is_not_checked_without_transformers(call) -> None:
@@ -176,4 +176,4 @@ def test_from_python_the_same_sentence_is_an_input_error(installed: Path) -> Non
     )
     python = installed / "environment" / "bin" / "python"
     done = ran(python, "-c", code, at=installed)
-    assert "type: pip install 'ropelab[train]'" in done.out, done.err
+    assert "type: pip install '.[train]'" in done.out, done.err

@@ -96,7 +96,7 @@ class PrecisionConfig(Config):
         ),
     )
     tolerance: OfEvaluation[Positive] = Field(
-        0.01, lt=3.14, description="largest right angle error, in radians"
+        0.01, lt=3.14, description="an angle is wrong if it is off by more, in radians"
     )
     long_lengths: OfEvaluation[Annotated[tuple[Count, ...], AsLengths]] = Field(
         (1048576, 10_000_000), description="further lengths for float32 angles"

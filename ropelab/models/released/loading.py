@@ -41,7 +41,7 @@ def import_transformers() -> Any:
         import transformers
     except ImportError:
         raise InputError(
-            "released models need transformers: pip install 'ropelab[hf]'"
+            "released models need transformers: pip install '.[hf]'"
         ) from None
     return transformers
 

@@ -316,7 +316,7 @@ def _first_line(error: Exception) -> str:
 def check_ray(address: str | None) -> None:
     """Raise InputError unless Ray is installed and something listens at the address."""
     if not is_installed("ray"):
-        raise InputError("--engine ray needs Ray: pip install 'ropelab[ray]'")
+        raise InputError("--engine ray needs Ray: pip install '.[ray]'")
     if address is None or address == "auto":
         return
 
