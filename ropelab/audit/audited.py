@@ -119,10 +119,10 @@ def read_by_runtimes(
     """Return a document as each of some runtimes reads it behind its flags."""
     unfound = ""
     if document.kind == "config":
-        unfound = registry.untyped(document.config)
+        unfound = registry.explain_untyped(document.config)
 
     readings = []
-    for runtime in registry.chosen(names, document.kind):
+    for runtime in registry.choose_runtimes(names, document.kind):
         config = settings.applied(runtime.name, document.config)
         readings.append(registry.read(runtime, config, settings.settings, unfound))
     return tuple(readings)

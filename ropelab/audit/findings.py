@@ -21,7 +21,7 @@ from ropelab.math.scaling import (
 from ropelab.readers.document import ROTATING
 from ropelab.readers.families import TRAINED, family_of, meaning, meant, near
 from ropelab.readers.reader import SAME_TYPES
-from ropelab.readers.registry import untyped
+from ropelab.readers.registry import explain_untyped
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RefusedError, RopeSpec, number, short, whole
 from ropelab.readers.trace import (
@@ -100,7 +100,7 @@ def blame_runtimes(
             level = "error"
 
     # Finding no class is a rule for all model types.
-    if values.get("reason") == untyped(case.document.config):
+    if values.get("reason") == explain_untyped(case.document.config):
         level = "error"
     return make_finding(code, which, level, names=names, **values)
 

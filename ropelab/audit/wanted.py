@@ -21,7 +21,7 @@ from ropelab.readers.trace import (
     language_part,
     rope_block,
 )
-from ropelab.readers.transformers import loaded_block
+from ropelab.readers.transformers import load_block
 from ropelab.runs.errors import InputError
 
 Fragment = dict[str, Any]  # keys of a configuration
@@ -164,7 +164,7 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
     beside = {}
     if by_reference:
         beside = {k: layer for k, layer in reading.layers.items() if k != main}
-    layers = loaded_block(text) if main != "all" else {}
+    layers = load_block(text) if main != "all" else {}
     file = ModelFile(
         config,
         nest=prefix.split(".")[:-1],

@@ -77,7 +77,7 @@ def exllama_yarn(settings: Settings) -> Made:
         # Beside llama_4_scaling_beta the factor on cos and sin is 1.
         beta = settings.get("llama_4_scaling_beta")
         attention = 1.0 if beta else reader.magnitude(factor)
-    return reader.coded_yarn(settings, factor, attention, trained)
+    return reader.make_yarn(settings, factor, attention, trained)
 
 
 @reader.scaling_type("exllamav3", "longrope", "su")

@@ -11,7 +11,7 @@ from ropelab.readers.llamacpp import FLAGS as LLAMACPP
 from ropelab.readers.spec import NotModelledError, RefusedError
 from ropelab.readers.trace import BLOCKS, NESTS, language_part
 from ropelab.readers.trainers import FLAGS, SWITCHES
-from ropelab.readers.transformers import loaded_block
+from ropelab.readers.transformers import load_block
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import parse
 from ropelab.runs.spelling import SUFFIXES, THOUSAND, read_number
@@ -54,7 +54,7 @@ class Flags:
         # the reverse.
         for name in BLOCKS if (runtime == "sglang") is not self.nested else ():
             if isinstance(changes.get(name), Mapping):
-                result[name] = merged(config, changes[name])
+                result[name] = merge_block(config, changes[name])
 
         for part in NESTS:
             own = config.get(part)
@@ -70,12 +70,12 @@ def is_moved(config: Mapping[str, Any]) -> bool:
     return config.get("model_type") in CLASSES["flat"] and not language_part(config)[0]
 
 
-def merged(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
+def merge_block(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
     """Return the block that transformers 5 has loaded, with other values of some
     keys.
     """
     try:
-        old = loaded_block(config)
+        old = load_block(config)
     except (RefusedError, NotModelledError, ArithmeticError, ValueError):
         return dict(block)
     old.pop("type", None)  # it counts in loading only

@@ -29,4 +29,4 @@ def read_indexer(
     # Factors on its scores choose the same tokens, so that only cos and sin count.
     return replace(
         spec, head_dim=head_dim, pairing=pairing, place=place, softmax_factor=1.0
-    ).checked()
+    ).check()

@@ -43,16 +43,16 @@ FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {
 def read(trace: Trace) -> dict[str, RopeSpec]:
     """Return the specs of a GGUF file, or of a configuration after conversion."""
     if "attention.head_count" not in trace.text and FREQS not in trace.text:
-        return of_fields(trace, convert(trace))
+        return read_fields(trace, convert(trace))
     fields, dead = dict(trace.text), "rope.scaling.yarn_attn_factor"
     for name in fields:
         trace.mark(name, "used")
     if dead in fields:
         trace.mark(dead, "overridden", "computed anew from the factor")
-    return of_fields(trace, fields)
+    return read_fields(trace, fields)
 
 
-def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
+def read_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
     """Return what the runtime computes from the fields of a file and the flags of its
     server.
     """
@@ -109,10 +109,10 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
         softmax_factor=softmax,
         pairing="half" if is_ocr(trace) else trace.family.pairing,
         base_source=source,
-    ).checked()
+    ).check()
     if (local := fields.get("rope.freq_base_swa")) is None:
         return {"all": spec}
-    sliding = spec.unscaled(number(local, "rope.freq_base_swa")).checked()
+    sliding = spec.unscaled(number(local, "rope.freq_base_swa")).check()
     return {"full_attention": spec, "sliding_attention": sliding}
 
 

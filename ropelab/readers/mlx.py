@@ -115,7 +115,7 @@ class Mlx(Reader):
             return reader.unscaled(settings)
         settings.needs("long_factor", "type")
         if settings.read("type") == "linear":
-            return self.methods["linear"].made(settings)
+            return self.methods["linear"].make_scaling(settings)
         if settings.get("type") not in ("longrope", "su"):
             return reader.unscaled(settings)
         # Its original length is at top level.

@@ -48,7 +48,7 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
     if writer is None:
         kind = short(first) if first else f"model type {short(model_type)}"
         raise NotModelledError(f"no converter for {kind}, or one that was not read")
-    return llamacpp.of_fields(Trace(trace.whole), writer(trace))
+    return llamacpp.read_fields(Trace(trace.whole), writer(trace))
 
 
 def size(trace: Trace, *paths: str) -> int:
@@ -82,7 +82,7 @@ def real(trace: Trace, path: str) -> float:
     return float(np.float32(given))
 
 
-def typed(
+def read_type(
     trace: Trace, key: str, known: tuple[str, ...], note: str = "", refusal: str = ""
 ) -> str:
     """Return the scaling type under one of its two names, marked by its effect
@@ -140,7 +140,7 @@ def context(trace: Trace, *paths: str) -> int:
     return length
 
 
-def from_block(trace: Trace, name: str) -> float:
+def take_number(trace: Trace, name: str) -> float:
     value = real(trace, f"{BLOCK}.{name}")
     trace.mark(f"{BLOCK}.{name}", "translated", "written into the file")
     return value
@@ -172,14 +172,14 @@ def llama(trace: Trace) -> Fields:
         fields["rope.freq_base"] = base
 
     note = "only {} is read under this name"
-    older = typed(trace, "type", ("linear",), note.format("linear"))
-    newer = typed(trace, "rope_type", ("llama3",), note.format("llama3"))
+    older = read_type(trace, "type", ("linear",), note.format("linear"))
+    newer = read_type(trace, "rope_type", ("llama3",), note.format("llama3"))
     if older == "linear":
         fields["rope.scaling.type"] = "linear"
-        fields["rope.scaling.factor"] = from_block(trace, "factor")
+        fields["rope.scaling.factor"] = take_number(trace, "factor")
     if newer == "llama3" and base:
         # Numbers that are missing or 0 have the defaults of llama.cpp's converter.
-        given = {name: from_block(trace, name) for name in BANDS}
+        given = {name: take_number(trace, name) for name in BANDS}
         block = {name: value for name, value in given.items() if value}
         original = size(trace, f"{BLOCK}.{ORIGINAL}") or 8192
         trace.mark(f"{BLOCK}.{ORIGINAL}", "translated", "written into the file")
@@ -190,7 +190,9 @@ def llama(trace: Trace) -> Fields:
 @writes("Qwen2ForCausalLM")
 def qwen2(trace: Trace) -> Fields:
     width = head_width(trace, "num_attention_heads")
-    typed(trace, "type", ("mrope", "default"), refusal="cannot be written for Qwen2")
+    read_type(
+        trace, "type", ("mrope", "default"), refusal="cannot be written for Qwen2"
+    )
 
     # The factor is declared as a list, which no file gives. yarn without a factor fails
     # as well: the list has a type of its own that cannot be written.
@@ -212,7 +214,7 @@ def phi3(trace: Trace) -> Fields:
     """Write two tables, empty or not."""
     width = head_width(trace, "num_attention_heads", "n_head")
     known = ("su", "longrope", "yarn")
-    kind = typed(trace, "type", known, refusal="is unknown for Phi-3")
+    kind = read_type(trace, "type", known, refusal="is unknown for Phi-3")
     fields: Fields = {
         "context_length": context(trace, "max_position_embeddings"),
         "attention.key_length": width,
@@ -241,9 +243,9 @@ def phi3(trace: Trace) -> Fields:
 @writes("GptOssForCausalLM")
 def gptoss(trace: Trace) -> Fields:
     """Write yarn unless another type is named; the factor at top level wins."""
-    kind = typed(trace, "rope_type", ("yarn", "linear", "none", "longrope"))
+    kind = read_type(trace, "rope_type", ("yarn", "linear", "none", "longrope"))
     at_top = real(trace, "rope_scaling_factor")
-    inside = from_block(trace, "factor")
+    inside = take_number(trace, "factor")
     if at_top and inside:
         trace.mark(f"{BLOCK}.factor", "overridden", "by rope_scaling_factor")
 
@@ -264,7 +266,7 @@ def gptoss(trace: Trace) -> Fields:
         "rope.scaling.original_context_length": trained,
     }
     for name in ("beta_fast", "beta_slow"):
-        value = from_block(trace, name)
+        value = take_number(trace, name)
         if value:
             fields[f"rope.scaling.yarn_{name}"] = value
     return fields

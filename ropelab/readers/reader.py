@@ -140,7 +140,7 @@ class ScalingRule:
     needs: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def made(self, settings: Settings) -> Made:
+    def make_scaling(self, settings: Settings) -> Made:
         settings.needs(*self.needs)
         settings.defaults = self.defaults
         made = self.make(settings)
@@ -207,7 +207,7 @@ class Reader:
     def spec(self, settings: Settings) -> RopeSpec:
         trace = settings.trace
         settings.longest = self.longest(trace)
-        claimed, multiplied = self.claimed(settings)
+        claimed, multiplied = self.limit_length(settings)
         head_dim = self.head_dim(trace)
         scaling, attention, trained = self.method(settings)
         stated = trace.family.max_position_embeddings or trace.first(self.lengths)[1]
@@ -229,7 +229,7 @@ class Reader:
             base_source=settings.sources.get("rope_theta", ""),
             multiplied=multiplied,
             stated=bool(stated) or trained != settings.longest,
-        ).checked()
+        ).check()
 
     def longest(self, trace: Trace) -> int:
         keys = self.lengths
@@ -244,7 +244,7 @@ class Reader:
             raise RefusedError(f"{MAXIMUM} is missing")
         return whole(given, path or MAXIMUM)
 
-    def claimed(self, settings: Settings) -> tuple[int | None, int]:
+    def limit_length(self, settings: Settings) -> tuple[int | None, int]:
         """Return the length that the runtime allows, and the one that it is the factor
         times.
         """
@@ -263,7 +263,7 @@ class Reader:
         if not isinstance(kind, str) or kind not in self.methods:
             raise RefusedError(self.unknown.format(kind))
         settings.values["rope_type"] = kind
-        return self.methods[kind].made(settings)
+        return self.methods[kind].make_scaling(settings)
 
     def width(self, settings: Settings, head_dim: int) -> int:
         return width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
@@ -339,7 +339,7 @@ def widen_full_attention(
     head_dim = whole(trace.get("global_head_dim", usual), "global_head_dim")
     full = specs["full_attention"]
     width = width_of(head_dim, full.rotary_dim / full.head_dim)
-    wider = replace(full, head_dim=head_dim, rotary_dim=width).checked()
+    wider = replace(full, head_dim=head_dim, rotary_dim=width).check()
     return {**specs, "full_attention": wider}
 
 
@@ -375,7 +375,7 @@ def mscale_ratio(settings: Settings, factor: float) -> float:
     return over / magnitude(factor, settings.number("mscale_all_dim", 0.0))
 
 
-def stated_attention(settings: Settings, factor: float, mscales: bool = True) -> float:
+def find_attention(settings: Settings, factor: float, mscales: bool = True) -> float:
     """Return attention_factor, else the ratio of two mscales if read, else from the
     factor.
     """
@@ -443,13 +443,13 @@ def linear(settings: Settings) -> Made:
 @scaling_type("tgi", "dynamic")
 def dynamic(settings: Settings) -> Made:
     if settings.trace.family.name.startswith("hunyuan") and settings.get("alpha"):
-        return of_alpha(settings)
+        return raise_base(settings)
     scaling = scalings.DynamicNtk(factor=settings.number("factor"))
     return scaling, 1.0, settings.longest
 
 
 @scaling_type("tensorrt-llm", "dynamic")
-def of_alpha(settings: Settings) -> Made:
+def raise_base(settings: Settings) -> Made:
     """Raise the base by Hunyuan's alpha, at every length; the factor beside it is not
     read.
     """
@@ -479,7 +479,7 @@ def divisible(bands: dict[str, float]) -> dict[str, float]:
     return bands
 
 
-def coded_yarn(
+def make_yarn(
     settings: Settings,
     factor: float,
     attention: float,
@@ -509,7 +509,7 @@ def coded_yarn(
 @scaling_type("mlx-lm", "yarn", "deepseek_yarn", "telechat3-yarn")
 def mscale_yarn(settings: Settings) -> Made:
     factor = settings.number("factor")
-    return coded_yarn(settings, factor, mscale_ratio(settings, factor), truncate=True)
+    return make_yarn(settings, factor, mscale_ratio(settings, factor), truncate=True)
 
 
 def one_table(settings: Settings, name: str, trained: int) -> Made:

@@ -65,7 +65,9 @@ class Runtime:
         return "compared with what it computed"
 
 
-def listed(name: str, kinds: Iterable[str], architectures: Iterable[str] = ()) -> bool:
+def is_listed(
+    name: str, kinds: Iterable[str], architectures: Iterable[str] = ()
+) -> bool:
     """Return True if a runtime has a class for a model; True, too, if its list is not
     known.
     """
@@ -157,7 +159,7 @@ RUNTIMES, TRAINERS = (
 REFERENCE = "transformers-5"
 
 
-def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
+def choose_runtimes(names: Iterable[str], kind: str = "config") -> list[Runtime]:
     """Return the runtimes of those names or prefixes that read such files, all without
     names.
     """
@@ -179,7 +181,7 @@ def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
     return able
 
 
-def untyped(config: Mapping[str, Any]) -> str:
+def explain_untyped(config: Mapping[str, Any]) -> str:
     """Return why no class can be found by a configuration's model_type, or nothing."""
     kind = config.get("model_type")
     if not kind:
@@ -232,7 +234,7 @@ def read(
     return Reading(runtime, layers, trace.uses(), outcome, problem, trace.model_type)
 
 
-def described(runtime: Runtime, trace: Trace) -> bool:
+def is_described(runtime: Runtime, trace: Trace) -> bool:
     """Return True if the code that gives a model type its rotation was read.
 
     That is its class in transformers, a row of families.toml, or, for a server, its
@@ -346,7 +348,7 @@ def refuse_unread_class(
     if family.name in families.UNASKED and not family.known:
         raise NotModelledError(f"the class of '{name}' was not read")
 
-    if (kinds or named) and not listed(runtime.name, kinds[:1], named):
+    if (kinds or named) and not is_listed(runtime.name, kinds[:1], named):
         missing = f"'{short([*kinds, *named][0])}' is not in that release"
         if runtime.backed:
             missing += "; where transformers has a class, that one runs"
@@ -356,7 +358,7 @@ def refuse_unread_class(
     # Each of these model files was read for itself, whatever its type.
     if not family.name or (runtime.name == "mlx-lm" and trace.model_type in mlx.ROWS):
         return
-    if not described(runtime, trace):
+    if not is_described(runtime, trace):
         raise NotModelledError(f"the class of '{name}' was not read")
 
     if family.known:
@@ -380,7 +382,7 @@ def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
     }
 
     if reading.main is None and (kinds or trace.family.read_by):
-        others = (read(runtime, config) for runtime in chosen(()))
+        others = (read(runtime, config) for runtime in choose_runtimes(()))
         reading = next((other for other in others if other.main is not None), reading)
     if reading.main is None:
         raise InputError(f"{name}: {reading.stopped}")

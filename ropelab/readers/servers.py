@@ -121,7 +121,7 @@ class Vllm(Server):
         hand_on(settings)
         return super().spec(settings)
 
-    def claimed(self, settings: Settings) -> tuple[int, int]:
+    def limit_length(self, settings: Settings) -> tuple[int, int]:
         trace = settings.trace
         length = min(lengths(trace, VLLM_LENGTHS), default=2048)
         if trace.text.get("model_max_length"):
@@ -160,7 +160,7 @@ class Sglang(Server):
             return "default"
         return super().kind(settings)
 
-    def claimed(self, settings: Settings) -> tuple[int, int]:
+    def limit_length(self, settings: Settings) -> tuple[int, int]:
         trace = settings.trace
         factor = settings.get("factor")
         length = next(lengths(trace, SGLANG_LENGTHS), 2048)
@@ -196,14 +196,14 @@ def vllm_yarn(settings: Settings) -> Made:
     factor = settings.number("factor")
     trained = settings.original()
     if settings.get("rope_type") == "telechat3-yarn":
-        return reader.coded_yarn(settings, factor, reader.magnitude(factor, 0.7))
+        return reader.make_yarn(settings, factor, reader.magnitude(factor, 0.7))
     # The table of models with position axes is longer, and the ramp comes from its
     # length.
     shorter = settings.trace.model_type.startswith(UNLENGTHENED)
     if settings.get("mrope_section") and not shorter:
         trained *= 4
-    attention = reader.stated_attention(settings, factor)
-    return reader.coded_yarn(settings, factor, attention, trained)
+    attention = reader.find_attention(settings, factor)
+    return reader.make_yarn(settings, factor, attention, trained)
 
 
 @reader.scaling_type("vllm", "ntk")
@@ -225,7 +225,7 @@ def sglang_yarn(settings: Settings) -> Made:
     factor = settings.number("factor")
     if settings.trace.family.name == "deepseek_v4":
         # Its class rotates by a table of its own, without a factor on cos and sin.
-        return reader.coded_yarn(settings, factor, 1.0)
+        return reader.make_yarn(settings, factor, 1.0)
 
     attention = reader.magnitude(factor)
     # Unlike in transformers, mscales of 0 count.
@@ -233,7 +233,7 @@ def sglang_yarn(settings: Settings) -> Made:
         attention = reader.mscale_ratio(settings, factor)
     # attention_factor is not read; attn_factor multiplies.
     attention *= settings.number("attn_factor", 1.0)
-    return reader.coded_yarn(settings, factor, attention)
+    return reader.make_yarn(settings, factor, attention)
 
 
 @reader.scaling_type("sglang", "deepseek_yarn")
@@ -261,7 +261,7 @@ def longrope(settings: Settings) -> Made:
 @reader.scaling_type("vllm", "dynamic")
 def vllm_dynamic(settings: Settings) -> Made:
     if "alpha" in settings.values:
-        return reader.of_alpha(settings)
+        return reader.raise_base(settings)
     # Static, and without max_trained_positions the multiplier is 1: nothing is scaled.
     longest = settings.longest
     factor = settings.number("factor")
@@ -275,7 +275,7 @@ def vllm_dynamic(settings: Settings) -> Made:
 @reader.scaling_type("sglang", "dynamic")
 def sglang_dynamic(settings: Settings) -> Made:
     if "alpha" in settings.values:
-        return reader.of_alpha(settings)
+        return reader.raise_base(settings)
     # Static: the base of the longest sequence from position 0 on.
     factor = settings.number("factor")
     return NtkAware(factor=factor * factor - (factor - 1)), 1.0, settings.longest

@@ -98,7 +98,7 @@ class RopeSpec:
         )
         return replace(plain, attention_factor=1.0, softmax_factor=1.0)
 
-    def checked(self) -> "RopeSpec":
+    def check(self) -> "RopeSpec":
         """Return the spec itself if its plans exist; RefusedError for lists of another
         length.
         """

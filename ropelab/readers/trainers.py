@@ -85,11 +85,11 @@ class LlamaFactory(Transformers4):
         if kind not in (*LLAMAFACTORY, "null"):
             raise RefusedError(f"rope_scaling must be one of {', '.join(LLAMAFACTORY)}")
         if kind != "null":
-            trace.text = {**trace.text, **replaced(trace, kind)}
+            trace.text = {**trace.text, **extend_length(trace, kind)}
         return super().read(trace)
 
 
-def replaced(trace: Trace, kind: str) -> dict[str, Any]:
+def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
     """Return the keys that it sets for training; none if its cutoff is not beyond the
     length.
     """
@@ -142,7 +142,7 @@ class MegatronBridge(Reader):
 
 
 @reader.scaling_type("megatron-bridge", "yarn")
-def bridged_yarn(settings: Settings) -> Made:
+def make_bridged_yarn(settings: Settings) -> Made:
     """Keep YaRN's factor on cos and sin; only two bridges keep its frequencies."""
     factor = settings.number("factor")
     both = all(settings.get(name) is not None for name in MSCALES)
@@ -150,7 +150,7 @@ def bridged_yarn(settings: Settings) -> Made:
     if both:
         attention = reader.mscale_ratio(settings, factor)
     if settings.trace.model_type in ("gpt_oss", "deepseek_v3"):
-        return reader.coded_yarn(settings, factor, attention)
+        return reader.make_yarn(settings, factor, attention)
     # The bridge sets position_embedding_type to 'rope' after YaRN's numbers, and the
     # attention multiplies by the factor wherever these are there.
     return Unscaled(), attention, settings.longest

@@ -81,7 +81,7 @@ class Transformers5(Transformers):
         block = trace.block(name)
         scaling = trace.block("rope_scaling")
         if trace.family.layers:
-            return of_layers(trace, block, scaling)
+            return read_layers(trace, block, scaling)
         if scaling:
             for key in block or ():
                 note = "rope_scaling replaces the whole dict"
@@ -105,10 +105,10 @@ class Transformers5(Transformers):
                 f"'{trace.family.name}' has one rotation, not one per layer type"
             )
         if not inner:
-            return {"all": filled(trace, name, block)}
+            return {"all": fill_block(trace, name, block)}
         return {
-            k: filled(trace, f"{name}.{k}", v, k)
-            for k, v in nested(trace, name, block, inner)
+            k: fill_block(trace, f"{name}.{k}", v, k)
+            for k, v in list_parts(trace, name, block, inner)
         }
 
     def width(self, settings: Settings, head_dim: int) -> int:
@@ -129,7 +129,7 @@ class Transformers5(Transformers):
         return reader.width_of(head_dim, share)
 
 
-def loaded_block(text: Mapping[str, Any]) -> dict[str, Any]:
+def load_block(text: Mapping[str, Any]) -> dict[str, Any]:
     """Return the block as version 5 fills it in, or one for each layer type."""
     blocks = {
         label: settings.values
@@ -138,7 +138,7 @@ def loaded_block(text: Mapping[str, Any]) -> dict[str, Any]:
     return blocks.get("all", blocks)
 
 
-def nested(
+def list_parts(
     trace: Trace, at: str, block: Block | None, inner: Block
 ) -> Iterable[tuple[str, Block]]:
     """Return the dicts of the layer types; keys beside them are passed over."""
@@ -148,7 +148,7 @@ def nested(
     return inner.items()
 
 
-def of_layers(
+def read_layers(
     trace: Trace, block: Block | None, scaling: Block | None
 ) -> dict[str, Settings]:
     """Return the settings of classes that have a dict per layer type."""
@@ -156,8 +156,8 @@ def of_layers(
     given = {k: v for k, v in (block or {}).items() if k in family.layers}
     if family.name == "deepseek_v4" and not given:
         if scaling is None:
-            return compressed(trace, "rope_parameters", block)
-        return compressed(trace, "rope_scaling", scaling or block)
+            return read_compressed(trace, "rope_parameters", block)
+        return read_compressed(trace, "rope_scaling", scaling or block)
 
     labels = set(family.layers)
     if family.declares:
@@ -175,7 +175,7 @@ def of_layers(
         layers = ", ".join(family.layers)
         raise RefusedError(f"'{family.name}' needs a dict for each of {layers}")
 
-    parts: dict[str, Any] = dict(nested(trace, "rope_parameters", block, given))
+    parts: dict[str, Any] = dict(list_parts(trace, "rope_parameters", block, given))
     if not parts:
         parts = list_usual_parts(trace, labels)
     elif family.scaled:  # missing layer types are filled in
@@ -237,14 +237,16 @@ def fill_parts(
         if scaling and label in trace.family.scaled:
             where = "rope_scaling"
             part = {**part, **scaling}
-        settings[label] = filled(trace, where, part, label)
+        settings[label] = fill_block(trace, where, part, label)
 
     if not settings:
         raise NotModelledError("no layer type has a rotation")
     return settings
 
 
-def compressed(trace: Trace, name: str, block: Block | None) -> dict[str, Settings]:
+def read_compressed(
+    trace: Trace, name: str, block: Block | None
+) -> dict[str, Settings]:
     """Return DeepSeek-V4's settings: only layers with a compressor are scaled."""
     family = trace.family
     head_dim = reader.head_dim_of(trace)
@@ -270,7 +272,7 @@ def compressed(trace: Trace, name: str, block: Block | None) -> dict[str, Settin
             where = name
         if "yarn" in (own.get("rope_type"), own.get("type")):
             own.setdefault("attention_factor", 1.0)  # none unless it is given
-        settings[label] = filled(trace, where, own, label)
+        settings[label] = fill_block(trace, where, own, label)
     return settings
 
 
@@ -281,7 +283,7 @@ def refuse_null(trace: Trace, keys: Iterable[str]) -> None:
             raise RefusedError(f"{key} is null")
 
 
-def of_layer(trace: Trace, value: Any, layer: str) -> Any:
+def choose_for_layer(trace: Trace, value: Any, layer: str) -> Any:
     """Return the value of a layer type where a file has one for each layer (Step
     3.5).
     """
@@ -293,7 +295,9 @@ def of_layer(trace: Trace, value: Any, layer: str) -> Any:
     return value[types.index(layer)]
 
 
-def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Settings:
+def fill_block(
+    trace: Trace, where: str, block: Block | None, layer: str = ""
+) -> Settings:
     """Return a block with type, base, rotated share and original length filled in."""
     family = trace.family
     usual = f"default of the {family.name or 'model'} class"
@@ -373,7 +377,7 @@ def fill_base_and_share(settings: Settings, where: str, usual: str) -> None:
         value, path = trace.first(keys, own.get(name, default))
         if is_base and not path:
             refuse_null(trace, keys)
-        value = of_layer(trace, value, layer)
+        value = choose_for_layer(trace, value, layer)
         if is_base and family.ratio_key:
             value = value * number(trace.get(family.ratio_key, 1.0), family.ratio_key)
         if path:
@@ -414,7 +418,7 @@ def factor_or_ratio(settings: Settings, trained: int) -> float:
 def yarn(settings: Settings) -> Made:
     trained = settings.original()
     factor = factor_or_ratio(settings, trained)
-    attention = reader.stated_attention(settings, factor)
+    attention = reader.find_attention(settings, factor)
 
     # `rope_parameters_dict.get(..) or 32`
     settings.drop_empty("beta_fast", "beta_slow")
@@ -424,10 +428,10 @@ def yarn(settings: Settings) -> Made:
     if settings.layer:
         settings.mark("truncate", "ignored", "read from the outer dict only")
         truncate = True
-    return reader.coded_yarn(settings, factor, attention, trained, truncate)
+    return reader.make_yarn(settings, factor, attention, trained, truncate)
 
 
-def own_attention(settings: Settings) -> Any:
+def find_own_attention(settings: Settings) -> Any:
     """Return the factor on cos and sin that a file gives; PhiMoE has one for each
     table.
     """
@@ -446,7 +450,7 @@ def longrope(settings: Settings, switches: bool = True) -> Made:
     trained = settings.original()
     short, long = settings.lists()
     factor = factor_or_ratio(settings, trained)
-    attention = own_attention(settings)
+    attention = find_own_attention(settings)
 
     # PhiMoE's class asks for a table without a length, and so never gets the long one.
     if not switches or settings.trace.family.name == "phimoe":
@@ -535,16 +539,16 @@ class Transformers4(Transformers):
                 trained = settings.original()
 
         mscales = rule != "maximum"
-        attention = reader.stated_attention(settings, factor, mscales=mscales)
+        attention = reader.find_attention(settings, factor, mscales=mscales)
         # `config.rope_scaling.get(..) or 32`
         settings.drop_empty("beta_fast", "beta_slow")
         truncate = None if self.truncate else True
-        return reader.coded_yarn(settings, factor, attention, trained, truncate)
+        return reader.make_yarn(settings, factor, attention, trained, truncate)
 
     @reader.scaling_type("transformers-4", "longrope")
     def longrope(self, settings: Settings) -> Made:
         static = self.longrope_rule == "static"
-        attention = own_attention(settings)
+        attention = find_own_attention(settings)
         short, long = settings.lists()
         if static and attention is None:
             raise RefusedError(

@@ -13,7 +13,7 @@ from ropelab.audit.audited import audit, shorten_tables
 from ropelab.readers.document import Document, from_json, load
 from ropelab.readers.families import unrotated
 from ropelab.readers.flags import Flags
-from ropelab.readers.registry import chosen, read, reading_of
+from ropelab.readers.registry import choose_runtimes, read, reading_of
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES
 from tests.texts import mentions
@@ -182,7 +182,7 @@ def test_divisors_that_no_frequency_survives_are_out_of_range():
         "original_max_position_embeddings": 2048,
     }
     config["rope_scaling"] = {"type": "longrope", "factor": 4.0, **tables}
-    (reading,) = (read(r, config) for r in chosen(["transformers-5"]))
+    (reading,) = (read(r, config) for r in choose_runtimes(["transformers-5"]))
     assert (reading.outcome, "out of range" in reading.problem) == (
         "not modelled",
         True,
@@ -237,7 +237,7 @@ LLAMA = {
 
 def test_a_negative_factor_of_dynamic_scaling_has_no_real_base() -> None:
     block = {"rope_type": "dynamic", "factor": -2.0}
-    (runtime,) = chosen(["transformers-5"])
+    (runtime,) = choose_runtimes(["transformers-5"])
     assert read(runtime, {**LLAMA, "rope_scaling": block}).outcome == "not modelled"
     # Servers would allow a negative number of tokens.
     done = audit(Document("config.json", "config", {**LLAMA, "rope_scaling": block}))
@@ -246,7 +246,7 @@ def test_a_negative_factor_of_dynamic_scaling_has_no_real_base() -> None:
 
 def test_layer_types_that_are_all_null_are_said_to_rotate_nothing() -> None:
     blocks = dict.fromkeys(("full_attention", "sliding_attention"))
-    (runtime,) = chosen(["transformers-5"])
+    (runtime,) = choose_runtimes(["transformers-5"])
     reading = read(runtime, {"model_type": "gemma3_text", "rope_parameters": blocks})
     assert reading.outcome == "not modelled"
     assert mentions(reading.problem, "no layer type")
@@ -281,7 +281,7 @@ def test_overrides_of_a_part_leave_its_other_keys() -> None:
     for name, key in (("vllm", "rope_parameters"), ("sglang", "rope_scaling")):
         changes = {"text_config": {"max_position_embeddings": 16384, key: block}}
         applied = Flags(overrides={name: changes}).applied(name, config)
-        (runtime,) = chosen([name])
+        (runtime,) = choose_runtimes([name])
         spec = read(runtime, applied).main
         assert spec is not None
         assert (spec.head_dim, spec.claimed_len, spec.scaling.name) == (

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ropelab.readers.registry import RUNTIMES, listed, read
+from ropelab.readers.registry import RUNTIMES, is_listed, read
 
 BUILT = json.loads((Path(__file__).parent / "mlx.json").read_text())
 RUN = [name for name, runtime in RUNTIMES.items() if runtime.proof == "run"]
@@ -117,7 +117,7 @@ def test_the_stated_model_types_are_those_that_were_compared(name, golden):
         golden.configs[config]["model_type"]
         for config, answer in golden.answers[name].items()
         if isinstance(answer, dict)
-        and listed(name, (golden.configs[config]["model_type"],))
+        and is_listed(name, (golden.configs[config]["model_type"],))
     }
     if name == "mlx-lm":
         # Its model files were asked, too: test_mlx.py.

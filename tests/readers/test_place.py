@@ -60,4 +60,4 @@ def test_vllm_rotates_the_last_features_too() -> None:
 def test_a_place_has_to_fit_into_the_head() -> None:
     spec = read_spec({**SIZES, "model_type": "llama"}, "all")
     with pytest.raises(NotModelledError):
-        RopeSpec(**{**vars(spec), "place": 2}).checked()
+        RopeSpec(**{**vars(spec), "place": 2}).check()

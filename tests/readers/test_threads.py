@@ -11,7 +11,7 @@ from ropelab.audit.audited import audit
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import NtkAware
 from ropelab.readers.document import Document, load
-from ropelab.readers.registry import chosen
+from ropelab.readers.registry import choose_runtimes
 from ropelab.runs.errors import InputError
 
 
@@ -71,7 +71,7 @@ def test_ntk_of_one_axis_divides_its_own_slowest_pair(
 @pytest.mark.parametrize("name", ["onnxruntime-genai", "ort", "executorch"])
 def test_a_runtime_that_was_not_read_is_named_in_one_line(name: str) -> None:
     with pytest.raises(InputError, match=f"unknown runtime '{name}'; allowed: "):
-        chosen([name])
+        choose_runtimes([name])
 
 
 QWEN = {

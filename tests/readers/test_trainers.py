@@ -15,7 +15,7 @@ from ropelab.readers.flags import parse_flags
 from ropelab.readers.registry import TRAINERS, read
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import Trace
-from ropelab.readers.trainers import TorchTitan, replaced
+from ropelab.readers.trainers import TorchTitan, extend_length
 from tests.texts import mentions
 
 HERE = Path(__file__).parent
@@ -56,7 +56,7 @@ def test_llamafactory_replaces_the_block_by_this(row: dict[str, Any]) -> None:
     config = {**LLAMA, "max_position_embeddings": 8192, "rope_scaling": row["own"]}
     flags = {"rope_scaling": row["kind"], "cutoff_len": row["cutoff"]}
     names = ("rope_scaling", "max_position_embeddings")
-    done = {**config, **replaced(Trace(config, flags), row["kind"])}
+    done = {**config, **extend_length(Trace(config, flags), row["kind"])}
     assert {name: done[name] for name in names} == {name: row[name] for name in names}
 
 
