@@ -130,9 +130,9 @@ def install() -> None:
     built: Any = make(app)
     cli.application = lambda word="": built
 
-    def get_command(app: Any) -> Any:
+    def get_command(typer_instance: Any) -> Any:
         # The command line asks again for what is built already.
-        return built if app is built else make(app)
+        return built if typer_instance is built else make(typer_instance)
 
     typer.main.get_command = get_command
 
