@@ -234,6 +234,15 @@ def test_quick_is_estimated_below_a_minute_and_keeps_what_is_given(
     assert all(f"{field} " in less for field in experiment.quick if field not in given)
 
 
+def test_a_quick_run_names_what_it_gives_up_unless_it_was_given():
+    experiment = load("encodings")
+    _, words = experiment.quickly({})
+    assert all(name in words for name in experiment.quick)
+    _, nothing = experiment.quickly(experiment.quick)
+    assert nothing
+    assert not any(name in nothing for name in experiment.quick)
+
+
 def test_arithmetic_has_no_quick_way(call):
     with pytest.raises(InputError, match="freqs takes seconds"):
         load("freqs").quickly({})

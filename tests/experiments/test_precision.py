@@ -5,7 +5,8 @@ implementation.
 import json
 import math
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import pytest
 import torch
 from matplotlib import pyplot as plt
 
-from ropelab.experiments.precision import PrecisionConfig
+from ropelab.experiments.precision import PrecisionConfig, stages
 from ropelab.experiments.precision import answer as body
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.models import MODELS
@@ -667,3 +668,17 @@ def test_formats_of_stored_keys_are_predicted_by_pair() -> None:
     assert "int4(channel) 0.1" in body.answer(tables)
     with pytest.raises(InputError, match="unknown format of keys 'q5'"):
         body.check(config_of(cache="q5"))
+
+
+@pytest.mark.parametrize(
+    ("errors", "grows"),
+    [
+        ([], False),
+        ([0.0, 1.0, 2.0], False),
+        ([1.0, 2.5], True),
+        ([1.0, math.nan], True),
+    ],
+)
+def test_errors_grow_from_twice_those_of_the_first_octave(errors, grows) -> None:
+    octaves = [SimpleNamespace(error_rad=error) for error in errors]
+    assert stages._grows(cast(Any, octaves)) is grows

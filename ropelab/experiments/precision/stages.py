@@ -355,8 +355,8 @@ def _grows(octaves: Sequence[Worst]) -> bool:
     has any.
     """
     errors = [found.error_rad for found in octaves if found.error_rad != 0]
-    # `not ... <=`, for an overflow is nan.
-    return bool(errors) and not max(errors) <= 2 * errors[0]
+    # `not ... <=`, for an overflow is nan, which max may pass over.
+    return any(not error <= 2 * errors[0] for error in errors)
 
 
 def measure_long(config: PrecisionConfig, *, further: int, advance: Advance) -> Tables:
