@@ -102,15 +102,15 @@ class Run:
         """Draw the figures from the tables; `paper` for a printed column, 3.3 in of 8
         pt.
         """
-        from ropelab.show.drawn import finished
+        from ropelab.show.drawn import draw_figures
 
-        return finished(self.experiment.draw, self.tables, style)
+        return draw_figures(self.experiment.draw, self.tables, style)
 
     def pictures(self) -> dict[str, bytes]:
         """Return the figures as PNG files by name."""
-        from ropelab.show.drawn import as_files
+        from ropelab.show.drawn import encode_figures
 
-        return as_files(self.figures())
+        return encode_figures(self.figures())
 
 
 @dataclass(frozen=True)

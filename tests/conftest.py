@@ -125,12 +125,12 @@ def unrendered(monkeypatch):
     Image.new("RGB", (1, 1)).save(png, format="PNG")
     blank = {"png": png.getvalue(), "svg": b"<svg/>"}
 
-    def as_files(figures, formats=("png",), style="screen", letters=False):
+    def encode_figures(figures, formats=("png",), style="screen", letters=False):
         return {f"{name}.{kind}": blank[kind] for name in figures for kind in formats}
 
     for module in ("drawn", "page.report"):
-        monkeypatch.setattr(f"ropelab.show.{module}.as_files", as_files)
-    monkeypatch.setattr("ropelab.sweeps.combined.as_files", as_files)
+        monkeypatch.setattr(f"ropelab.show.{module}.encode_figures", encode_figures)
+    monkeypatch.setattr("ropelab.sweeps.combined.encode_figures", encode_figures)
 
 
 @pytest.fixture(scope="session")

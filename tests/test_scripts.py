@@ -224,11 +224,11 @@ def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_n
 
     rows: dict[str, list[Any]] = {"method": ["yarn", "yarn"], "factor": [1.5, 2.5]}
     first, second = {**rows, "loss": [0.5, 0.5]}, {**rows, "loss": [0.5, 0.25]}
-    answer, tables = compare.compared(run(first), run(second, "no"))
+    answer, tables = compare.compare_runs(run(first), run(second, "no"))
     assert mentions(answer, "1 of 1 columns", "differ")
     assert "not compared: u" in answer
     # Words that are the same in both were compared.
-    assert "not compared" not in compare.compared(run(first), run(second))[0]
+    assert "not compared" not in compare.compare_runs(run(first), run(second))[0]
     assert tables["values"]["where"].tolist() == ["yarn, 2.5"]
 
 
@@ -243,7 +243,7 @@ def test_measured_words_are_compared_and_identify_no_row() -> None:
     two = run(
         measured=["0.9 apart", "same", "new"], id=["a", "b", "c"], value=[0.9, 1.0, 2.0]
     )
-    answer, tables = compare.compared(one, two)
+    answer, tables = compare.compare_runs(one, two)
     assert mentions(answer, "2 of 2 columns", "differ")
     assert mentions(answer, "one run alone", "t")
     values = tables["values"].set_index("value")
@@ -262,7 +262,7 @@ def test_what_two_runs_have_read_and_their_versions_are_compared_as_settings() -
     two = Shown(Path("two"), {**about, "inputs": {"corpus": "bbbb"}, "version": 2})
     for run in (one, two):
         run.__dict__["stored"] = {}
-    answer, tables = compare.compared(one, two)
+    answer, tables = compare.compare_runs(one, two)
     assert "2 settings differ" in answer
     assert tables["settings"].values.tolist() == [
         ["corpus", "aaaa", "bbbb"],
@@ -288,7 +288,7 @@ def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another
         lost=[3, 300_000],
         share=[0.5, 0.5],
     )
-    answer, tables = compare.compared(one, two)
+    answer, tables = compare.compare_runs(one, two)
     assert mentions(answer, "2 of 3 columns", "differ")
     values = tables["values"].set_index("value")
     assert values.loc["source", "largest"] == "1 -> x"
@@ -298,7 +298,7 @@ def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another
     )
     assert tables["settings"]["setting"].tolist() == ["old", "new"]
     apart = run({}, source=[8, 9], name=["c", "d"], lost=[9, 9], share=[0.1, 0.2])
-    assert compare.compared(one, apart)[0].startswith("0 of 0 columns")
+    assert compare.compare_runs(one, apart)[0].startswith("0 of 0 columns")
 
 
 def test_truth_values_words_and_columns_of_one_run_alone_are_not_passed_over() -> None:
@@ -314,7 +314,7 @@ def test_truth_values_words_and_columns_of_one_run_alone_are_not_passed_over() -
         admissible=[True, True], sign=[None, None], says=["yes", "yes"], old=[1, 2]
     )
     two = run(admissible=[True, False], sign=[None, "-"], says=["yes", "no"])
-    answer, tables = compare.compared(one, two)
+    answer, tables = compare.compare_runs(one, two)
     assert mentions(answer, "3 of 3 columns", "differ")
     assert mentions(answer, "only one run", "t.old")
     largest = tables["values"].set_index("value")["largest"]

@@ -161,7 +161,7 @@ def draw_audits(audits: "Sequence[Audit]", folder: Path) -> None:
     check_writable(folder, "figures")
     for number, audit in enumerate(audits, 1):
         place = folder if len(audits) == 1 else folder / str(number)
-        drawn.write(drawn.as_files(drawn.finished(draw, audit.tables)), place)
+        drawn.write(drawn.encode_figures(drawn.draw_figures(draw, audit.tables)), place)
 
 
 def print_audits(

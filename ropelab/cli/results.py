@@ -113,17 +113,17 @@ def export(
     shown, *others = find_runs([run], judge_run)
     if others:
         raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
-    tables = export.chosen(shown, table or ())
+    tables = export.choose_tables(shown, table or ())
     rest = [name for name in tables if name != export.SUMMARY]
     if kind == "latex" and not table and output is None and export.SUMMARY in tables:
         # A paper shows the summary; all tables have hundreds of lines.
         tables = {export.SUMMARY: tables[export.SUMMARY]}
         say(f"the summary alone; others by --table: {', '.join(rest)}")
     if output is None:
-        text = export.text_of(tables, kind)
+        text = export.encode_text(tables, kind)
         typer.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
         return
-    for path in write(export.as_files(tables, kind), output):
+    for path in write(export.encode_tables(tables, kind), output):
         print_line(path)
 
 
@@ -150,7 +150,7 @@ def compare(
                 "compare takes the folders of two runs, each with a manifest.json"
             )
         runs.append(shown)
-    answer, tables = compare.compared(*runs)
+    answer, tables = compare.compare_runs(*runs)
 
     if json:
         rows = {name: to_records(table) for name, table in tables.items()}

@@ -242,7 +242,7 @@ def _more_figures(options: Options) -> Callable[[Run], object]:
         # Those that every run has.
         usual = names == ("png",) and kind == "screen"
         if run.folder and not usual:
-            files = drawn.as_files(run.figures(kind), names, kind)
+            files = drawn.encode_figures(run.figures(kind), names, kind)
             drawn.write_own(files, run.folder / "figures")
 
     return draw

@@ -190,9 +190,9 @@ class Experiment:
 
     def draw(self, tables: "Tables") -> "dict[str, Figure]":
         """Draw the figures, the most telling one first."""
-        from ropelab.show.drawn import draw_of
+        from ropelab.show.drawn import find_draw
 
-        return draw_of(self.name)(tables)
+        return find_draw(self.name)(tables)
 
 
 @cache

@@ -1,5 +1,6 @@
 """Two runs of one experiment side by side: settings, and the values that both have."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,100 +12,163 @@ from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import OUTCOMES, is_number
 
+COLUMNS = ["table", "value", "rows", "alone", "differ", "largest", "where"]
 
-def compared(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]:
+
+def compare_runs(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]:
     """Return a sentence; the settings that differ, and per value the count and largest
     change.
     """
-    experiment, other = (run.manifest["experiment"] for run in (first, second))
+    experiment = first.manifest["experiment"]
+    other = second.manifest["experiment"]
     if experiment != other:
         raise InputError(f"{experiment} and {other} measure different things")
-    manifests = (run.manifest for run in (first, second))
-    here, there = (
-        {**m["config"], **m["inputs"], "version": m["version"]} for m in manifests
-    )
-    differing = [name for name in here | there if here.get(name) != there.get(name)]
-    rows = [(name, str(here.get(name)), str(there.get(name))) for name in differing]
-    settings = pd.DataFrame(rows, columns=["setting", "first", "second"])
-    values, unmatched = _values(first.tables, second.tables)
+
+    settings = _compare_settings(first, second)
+    values, unmatched = _compare_values(first.tables, second.tables)
     moved = int((values["differ"] > 0).sum())
-    alone = set(first.tables) ^ set(second.tables)
-    both = (
-        (name, first.tables[name], second.tables[name])
-        for name in {*first.tables} - alone
-    )
-    alone |= {
-        f"{name}.{column}" for name, one, two in both for column in {*one} ^ {*two}
-    }
-    unpaired = values.drop_duplicates("table").set_index("table")["alone"]
-    unpaired = unpaired[unpaired > 0]
+    about = [experiment, f"{len(settings)} settings differ"]
+    alone = _list_alone(first.tables, second.tables)
+    if alone:
+        about.append(f"only one run has {listed(alone)}")
+    unpaired = sorted(set(values.loc[values["alone"] > 0, "table"]))
+    if unpaired:
+        about.append(f"rows of one run alone in {listed(unpaired)}")
+    if unmatched:
+        about.append(f"not compared: {listed(unmatched)}")
     answer = (
         f"{moved} of {len(values)} columns of values differ in rows that both runs"
-        " have "
-        f"({experiment}, {len(settings)} settings differ"
-        f"{f', only one run has {listed(sorted(alone))}' if alone else ''}"
-        f"{f', rows of one run alone in {listed(sorted(unpaired.index))}' if len(unpaired) else ''}"
-        f"{f', not compared: {listed(unmatched)}' if unmatched else ''})."
+        f" have ({', '.join(about)})."
     )
     return answer, {"settings": settings, "values": values}
 
 
-def _values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[str]]:
+def _compare_settings(first: Shown, second: Shown) -> pd.DataFrame:
+    """Return a row for each setting, input or version that differs."""
+    here = _list_settings(first)
+    there = _list_settings(second)
+    rows = []
+    for name in here | there:
+        if here.get(name) != there.get(name):
+            rows.append((name, str(here.get(name)), str(there.get(name))))
+    return pd.DataFrame(rows, columns=["setting", "first", "second"])
+
+
+def _list_settings(run: Shown) -> dict[str, Any]:
+    manifest = run.manifest
+    version = {"version": manifest["version"]}
+    return {**manifest["config"], **manifest["inputs"], **version}
+
+
+def _list_alone(first: Tables, second: Tables) -> list[str]:
+    """Return the tables, and the columns of the others, that only one run has."""
+    alone = set(first) ^ set(second)
+    for name in set(first) & set(second):
+        columns = set(first[name]) ^ set(second[name])
+        alone |= {f"{name}.{column}" for column in columns}
+    return sorted(alone)
+
+
+def _compare_values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[str]]:
     """Return a row per column of values, and the tables whose rows cannot be
     matched.
     """
-    rows, unmatched = list[dict[str, Any]](), list[str]()
-    for name in [name for name in first if name in second]:
-        one, two = first[name], second[name]
-        # Columns of whole numbers can identify rows, floats only where nothing else
-        # does.
-        shared = [
-            str(c) for c in one if c in two and is_number(one[c]) == is_number(two[c])
-        ]
-        floats = [
-            c for c in shared if is_float_dtype(one[c]) and is_float_dtype(two[c])
-        ]
-        # The first columns that tell all rows of each table apart.
-        rest = [column for column in shared if column not in (*floats, *OUTCOMES)]
-        known = (*rest, "factor", "base")
-        more = [
-            c for c in shared if c in known or (c in floats and not (one[c] % 1).any())
-        ]
-        parts = (
-            some[:count] for some in (rest, more) for count in range(1, len(some) + 1)
-        )
-        keys = next(
-            (k for k in parts if not any(t.duplicated(k).any() for t in (one, two))),
-            None,
-        )
-        if (
-            keys is None
-            or (both := one.merge(two, on=keys, suffixes=(" first", " second"))).empty
-        ):
-            unmatched.append(name)
+    rows: list[dict[str, Any]] = []
+    unmatched: list[str] = []
+    for name in first:
+        if name not in second:
             continue
-        alone = len(one) + len(two) - 2 * len(both)
-        for column in (c for c in one if c in two and c not in keys):
-            a, b = both[f"{column} first"], both[f"{column} second"]
-            differ = a.ne(b) & ~(a.isna() & b.isna())
-            # Words say what a row is about, and are values where they differ.
-            if not (is_number(one[column]) or column in OUTCOMES or differ.any()):
-                continue
-            row = {"table": name, "value": column, "rows": len(both), "alone": alone}
-            row |= {"differ": int(differ.sum())}
-            change = (
-                (b - a).abs()
-                if is_number(a) and is_number(b)
-                else differ[differ].astype(int)
-            )
-            if change.notna().any():
-                at: Any = change.idxmax()
-                where = ", ".join(str(key) for key in both.loc[at, keys])
-                text = "{:.4g} -> {:.4g}" if column in floats else "{} -> {}"
-                row |= {"largest": text.format(a[at], b[at]), "where": where}
-            rows.append(row)
-    columns = ["table", "value", "rows", "alone", "differ", "largest", "where"]
-    return (
-        pd.DataFrame(rows, columns=columns).sort_values("differ", ascending=False),
-        unmatched,
-    )
+        keys = _find_keys(first[name], second[name])
+        changes = None
+        if keys is not None:
+            changes = _compare_tables(first[name], second[name], keys)
+        if changes is None:
+            unmatched.append(name)
+        else:
+            rows += [{"table": name, **change} for change in changes]
+    values = pd.DataFrame(rows, columns=COLUMNS)
+    return values.sort_values("differ", ascending=False), unmatched
+
+
+def _find_keys(first: pd.DataFrame, second: pd.DataFrame) -> list[str] | None:
+    """Return the columns that tell all rows of each table apart, as few of the first as
+    possible; None if there are none.
+    """
+    words = []
+    # Columns of whole numbers can identify rows, floats only where nothing else does.
+    further = []
+    for column in _list_shared(first, second):
+        is_float = _is_float(column, first, second)
+        is_word = not is_float and column not in OUTCOMES
+        if is_word:
+            words.append(column)
+        is_whole = is_float and not (first[column] % 1).any()
+        if is_word or is_whole or column in ("factor", "base"):
+            further.append(column)
+
+    for columns in (words, further):
+        for count in range(1, len(columns) + 1):
+            keys = columns[:count]
+            is_ambiguous = first.duplicated(keys).any() or second.duplicated(keys).any()
+            if not is_ambiguous:
+                return keys
+    return None
+
+
+def _list_shared(first: pd.DataFrame, second: pd.DataFrame) -> Iterator[str]:
+    """Yield the columns that are numbers in both tables, or words in both."""
+    for column in first:
+        if column in second and is_number(first[column]) == is_number(second[column]):
+            yield str(column)
+
+
+def _is_float(column: str, first: pd.DataFrame, second: pd.DataFrame) -> bool:
+    return is_float_dtype(first[column]) and is_float_dtype(second[column])
+
+
+def _compare_tables(
+    first: pd.DataFrame, second: pd.DataFrame, keys: Sequence[str]
+) -> list[dict[str, Any]] | None:
+    """Return a row for each column of values; None if the tables share no row."""
+    both = first.merge(second, on=list(keys), suffixes=(" first", " second"))
+    if both.empty:
+        return None
+    alone = len(first) + len(second) - 2 * len(both)
+    changes = []
+    for column in first:
+        if column not in second or column in keys:
+            continue
+        before = both[f"{column} first"]
+        after = both[f"{column} second"]
+        differs = before.ne(after) & ~(before.isna() & after.isna())
+        # Words say what a row is about, and are values where they differ.
+        is_value = is_number(first[column]) or column in OUTCOMES or differs.any()
+        if not is_value:
+            continue
+
+        change: dict[str, Any] = {
+            "value": column,
+            "rows": len(both),
+            "alone": alone,
+            "differ": int(differs.sum()),
+        }
+        row = _find_largest(before, after, differs)
+        if row is not None:
+            pair = "{} -> {}"
+            if _is_float(str(column), first, second):
+                pair = "{:.4g} -> {:.4g}"
+            change["largest"] = pair.format(before[row], after[row])
+            change["where"] = ", ".join(str(key) for key in both.loc[row, list(keys)])
+        changes.append(change)
+    return changes
+
+
+def _find_largest(before: pd.Series, after: pd.Series, differs: pd.Series) -> Any:
+    """Return the index of the largest change, of words the first; None without one."""
+    if is_number(before) and is_number(after):
+        change = (after - before).abs()
+    else:
+        change = differs[differs].astype(int)
+    if not change.notna().any():
+        return None
+    return change.idxmax()

@@ -33,12 +33,17 @@ DATELESS: dict[str, dict[str, Any]] = {
 
 def read_formats(text: str) -> tuple[str, ...]:
     """Read the names of formats in a text such as `png,pdf`."""
-    names = [part.strip().lower() for part in text.split(",") if part.strip()]
-    if not names:
+    formats = []
+    for part in text.split(","):
+        name = part.strip().lower()
+        if name:
+            formats.append(known("figure format", name, FORMATS))
+    if not formats:
         raise InputError(
             f"no figure format given; the formats are {', '.join(FORMATS)}"
         )
-    return tuple(dict.fromkeys(known("figure format", name, FORMATS) for name in names))
+    # One that is given twice is written once.
+    return tuple(dict.fromkeys(formats))
 
 
 def load_matplotlib() -> None:
@@ -52,7 +57,7 @@ def load_matplotlib() -> None:
         ) from None
 
 
-def draw_of(experiment: str) -> "Draw":
+def find_draw(experiment: str) -> "Draw":
     """Return the function that draws an experiment's tables; ImportError if there is
     none.
     """
@@ -60,23 +65,26 @@ def draw_of(experiment: str) -> "Draw":
     return import_module(f"ropelab.show.figures.{name}").draw
 
 
-def finished(
+def draw_figures(
     draw: "Draw", tables: "Tables", style: str = "screen"
 ) -> "dict[str, Figure]":
     """Draw the figures of some tables, with titles that fit, for a screen or a printed
     column.
     """
     load_matplotlib()
-    from ropelab.show.figures.style import fit_titles, for_paper, use_style
+    from ropelab.show.figures.style import fit_paper, fit_titles, use_style
 
     with use_style():
         figures = draw(tables)
         for figure in figures.values():
-            (for_paper if style == "paper" else fit_titles)(figure)
+            if style == "paper":
+                fit_paper(figure)
+            else:
+                fit_titles(figure)
     return figures
 
 
-def as_files(
+def encode_figures(
     figures: "Mapping[str, Figure]",
     formats: Sequence[str] = ("png",),
     style: str = "screen",
@@ -92,34 +100,50 @@ def as_files(
         letters: keep letters as text in SVG, which needs the font where it is shown.
     """
     from matplotlib import rc_context
-    from matplotlib.backend_bases import get_registered_canvas_class
 
     from ropelab.show.figures.style import use_style
 
     dpi = DOTS_PER_INCH[style]
     ending = "" if style == "screen" else f"-{style}"
-    fonts: Any = {
-        "pdf.fonttype": 42,
+    settings: dict[Any, Any] = {
+        "pdf.fonttype": 42,  # fonts as TrueType, which can be searched
         "svg.fonttype": "none" if letters else "path",
     }
     files = {}
     for name, figure in figures.items():
-        # Room for labels is found once; `savefig` would do it twice more, and draw once
-        # in vain.
-        figure.set_dpi(dpi)
-        if figure.axes and (engine := figure.get_layout_engine()):
-            with use_style():
-                engine.execute(figure)
-            figure.set_layout_engine("none")
+        _find_room(figure, dpi)
+        settings["svg.hashsalt"] = f"{name}{ending}"
         for kind in formats:
-            # In memory first: the writer of PDF hides a full disk behind an error of
-            # its own.
-            content, canvas = BytesIO(), get_registered_canvas_class(kind)(figure)
-            figure.set_dpi(dpi)  # that of SVG leaves its own behind
-            with use_style(), rc_context({**fonts, "svg.hashsalt": f"{name}{ending}"}):
-                getattr(canvas, f"print_{kind}")(content, metadata=DATELESS[kind])
-            files[f"{name}{ending}.{kind}"] = content.getvalue()
+            with use_style(), rc_context(settings):
+                files[f"{name}{ending}.{kind}"] = _encode_figure(figure, kind, dpi)
     return files
+
+
+def _find_room(figure: "Figure", dpi: int) -> None:
+    """Find room for labels once; `savefig` would do it twice more, and draw once in
+    vain.
+    """
+    from ropelab.show.figures.style import use_style
+
+    figure.set_dpi(dpi)
+    engine = figure.get_layout_engine()
+    if figure.axes and engine:
+        with use_style():
+            engine.execute(figure)
+        figure.set_layout_engine("none")
+
+
+def _encode_figure(figure: "Figure", kind: str, dpi: int) -> bytes:
+    from matplotlib.backend_bases import get_registered_canvas_class
+
+    canvas = get_registered_canvas_class(kind)(figure)
+    # The canvas of SVG leaves its own behind.
+    figure.set_dpi(dpi)
+    # In memory first: the writer of PDF hides a full disk behind an error of its own.
+    content = BytesIO()
+    write = getattr(canvas, f"print_{kind}")
+    write(content, metadata=DATELESS[kind])
+    return content.getvalue()
 
 
 def check_place(path: Path, mark: str = "") -> None:
@@ -159,13 +183,14 @@ def write_own(files: Mapping[str, bytes], folder: Path) -> list[Path]:
     """Write encoded files into a folder of ours, each whole or not at all; InputError
     if one cannot be.
     """
+    paths = []
     for name, content in files.items():
+        path = folder / name
         try:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            with replaced_file(folder / name) as fresh:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replaced_file(path) as fresh:
                 fresh.write_bytes(content)
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-            raise InputError(
-                f"cannot write {folder / name}: {error.strerror}"
-            ) from None
-    return [folder / name for name in files]
+            raise InputError(f"cannot write {path}: {error.strerror}") from None
+        paths.append(path)
+    return paths

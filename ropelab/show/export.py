@@ -48,15 +48,15 @@ def as_latex(table: pd.DataFrame, caption: str = "") -> str:
         where = pd.IndexSlice[rows, name.replace("_", " ")]
         styler = styler.set_properties(subset=where, textbf="--rwrap")
     about: dict[str, Any] = (
-        {"caption": latex_of(caption), "position": "t"} if caption else {}
+        {"caption": escape_latex(caption), "position": "t"} if caption else {}
     )
     return str(styler.to_latex(column_format="".join(sides), hrules=True, **about))
 
 
-def latex_of(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Escape a text for LaTeX.
 
-    >>> latex_of("50 % of a_b")
+    >>> escape_latex("50 % of a_b")
     '50 \\\\% of a\\\\_b'
     """
     return re.sub(r"([&%$#_{}])", r"\\\1", text)
@@ -83,7 +83,7 @@ ENCODERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
 }
 
 
-def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
+def choose_tables(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Return the tables of those names, all if none is given, the summary first; raise
     InputError for a wrong one.
     """
@@ -100,14 +100,16 @@ def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     return {name: tables[known("table", name, tables)] for name in names or tables}
 
 
-def text_of(tables: Tables, kind: str) -> str:
+def encode_text(tables: Tables, kind: str) -> str:
     """Return the tables as text to print; InputError if that is not text."""
     if kind == "parquet":
         raise InputError(f"{kind} is not text: give --output FOLDER")
-    return "\n".join(content.decode() for content in as_files(tables, kind).values())
+    return "\n".join(
+        content.decode() for content in encode_tables(tables, kind).values()
+    )
 
 
-def as_files(tables: Tables, kind: str) -> dict[str, bytes]:
+def encode_tables(tables: Tables, kind: str) -> dict[str, bytes]:
     """Encode a file per table."""
     try:
         return {

@@ -16,17 +16,17 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_regular
 from ropelab.runs.tables import as_markdown
 from ropelab.show.drawn import write
-from ropelab.show.page.document import rendered
+from ropelab.show.page.document import render
 from ropelab.show.terminal import format_value
 
 LONGEST_NAME = 80
+# Bytes of a .gitignore that are read at most.
+MOST_BYTES = 2**20
 # What Markdown reads as more than a letter; `_` inside a word and `|` (as_markdown) are
 # not.
 SPECIAL = re.compile(r"([\\`*\[\]<>&~]|(?<!\w)_|_(?!\w))")
 # Characters of a folder's name that stay themselves in a link.
 SAFE = "/+"
-
-
 # A line of every index.
 MARK = "Each run: the question, the answer computed from its tables,"
 
@@ -36,62 +36,87 @@ def check_index(name: str) -> None:
     runs.
     """
     path = Path(name)
-    plain = path.name == name and name.isprintable() and len(name) <= LONGEST_NAME
-    if not plain or path.suffix != ".md":
-        wanted = "the name of a file in the results folder that ends in .md"
-        raise InputError(
-            f"--index must be {wanted}, got '{shorten(name, LONGEST_NAME)}'"
-        )
+    is_plain = path.name == name and name.isprintable()
+    is_short = len(name) <= LONGEST_NAME
+    if is_plain and is_short and path.suffix == ".md":
+        return
+    raise InputError(
+        "--index must be the name of a file in the results folder that ends in .md,"
+        f" got '{shorten(name, LONGEST_NAME)}'"
+    )
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Write text of a manifest, which anybody may have written, as plain words of
     Markdown.
 
-    >>> escaped("<b> [x](y)\\n# copy_in_text")
+    >>> escape("<b> [x](y)\\n# copy_in_text")
     '\\\\<b\\\\> \\\\[x\\\\](y) # copy_in_text'
     """
     return SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
-def code(text: str) -> str:
+def write_code(text: str) -> str:
     """Write text as code of one line, between more backticks than it has itself."""
-    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    runs_of_backticks = re.findall("`+", text)
+    longest = max(map(len, runs_of_backticks), default=0)
+    fence = "`" * (longest + 1)
     return f"{fence}{' '.join(text.split())}{fence}"
 
 
-def table_lines(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    table = pd.DataFrame(records, dtype=object).rename(columns=escaped)
-    return as_markdown(table, lambda value: escaped(format_value(value)))
+def write_table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Return the lines of a table in Markdown."""
+    table = pd.DataFrame(records, dtype=object).rename(columns=escape)
+    return as_markdown(table, lambda value: escape(format_value(value)))
+
+
+def _write_address(path: str) -> str:
+    return quote(path, SAFE)
+
+
+def _write_anchor(title: str) -> str:
+    """Return the anchor that Markdown gives to a heading."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+def _write_stem(path: str) -> str:
+    return Path(path).stem.replace("_", " ")
 
 
 FILTERS: dict[str, Callable[[Any], Any]] = {
-    "plain": escaped,
-    "code": code,
-    "table": table_lines,
-    "address": lambda path: quote(path, SAFE),
-    "anchor": lambda title: re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-"),
-    "stem": lambda path: Path(path).stem.replace("_", " "),
+    "plain": escape,
+    "code": write_code,
+    "table": write_table,
+    "address": _write_address,
+    "anchor": _write_anchor,
+    "stem": _write_stem,
 }
 
 
 def write_index(results: Path, name: str = "index.md", title: str = "Results") -> Path:
     """Write the index of all finished runs below `results`, and return its path."""
-    about = {
-        "results": results,
-        "runs": list(store.finished(results)),
-        "kept": _kept(results),
-    }
-    text = rendered("index.md.j2", FILTERS, title=title, **about)
-    return write({name: text.encode()}, results, MARK)[0]
+    text = render(
+        "index.md.j2",
+        FILTERS,
+        title=title,
+        results=results,
+        runs=list(store.finished(results)),
+        kept=_read_kept(results),
+    )
+    (written,) = write({name: text.encode()}, results, MARK)
+    return written
 
 
-def _kept(results: Path) -> set[str] | None:
+def _read_kept(results: Path) -> set[str] | None:
     """Return the figures that the folder's .gitignore excepts; None without one: all
     are kept.
     """
     try:
-        lines = read_regular(results / ".gitignore", 2**20).decode().splitlines()
+        text = read_regular(results / ".gitignore", MOST_BYTES).decode()
     except (OSError, UnicodeDecodeError):
         return None
-    return {line.removeprefix("!/") for line in lines if line.startswith("!/")}
+    kept = set()
+    for line in text.splitlines():
+        if line.startswith("!/"):
+            kept.add(line.removeprefix("!/"))
+    return kept

@@ -9,13 +9,31 @@ from zlib import crc32
 from ropelab.runs.files import table_beside
 from ropelab.runs.labels import name_in
 
-# Okabe and Ito's palette, safe for colour-blind readers; markers and lines tell greys
-# apart.
-COLORS = {"BLUE": "#0072B2", "ORANGE": "#D55E00", "GREEN": "#009E73", "PINK": "#CC79A7"}
-COLORS |= {"AMBER": "#E69F00", "SKY": "#56B4E9", "BLACK": "#000000", "GREY": "#7F7F7F"}
-BLUE, ORANGE, GREEN, PINK, AMBER, SKY, BLACK, GREY = PALETTE = tuple(COLORS.values())
+# Okabe and Ito's palette, safe for colour-blind readers.
+BLUE = "#0072B2"
+ORANGE = "#D55E00"
+GREEN = "#009E73"
+PINK = "#CC79A7"
+AMBER = "#E69F00"
+SKY = "#56B4E9"
+BLACK = "#000000"
+GREY = "#7F7F7F"
+COLORS = {
+    "BLUE": BLUE,
+    "ORANGE": ORANGE,
+    "GREEN": GREEN,
+    "PINK": PINK,
+    "AMBER": AMBER,
+    "SKY": SKY,
+    "BLACK": BLACK,
+    "GREY": GREY,
+}
+PALETTE = tuple(COLORS.values())
+# Markers and lines distinguish names where print is grey.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
+# Words of figures, and the looks of names in a single one.
+FIGURES = table_beside(__file__, "figures")
 
 
 @dataclass(frozen=True)
@@ -27,26 +45,28 @@ class Look:
     line: str = "-"
 
 
-LOOKS = {
-    name: Look(COLORS[color], marker, line)
-    for group in table_beside(__file__).values()
-    for name, (color, marker, line) in group.items()
-}
-# Words of figures, and the looks of names in a single one.
-FIGURES = table_beside(__file__, "figures")
+def _read_all_looks() -> dict[str, Look]:
+    looks: dict[str, Look] = {}
+    for group in table_beside(__file__).values():
+        for name, (color, marker, line) in group.items():
+            looks[name] = Look(COLORS[color], marker, line)
+    return looks
 
 
-def labelled(rows: Mapping[str, Iterable[str]]) -> dict[str, tuple[Look, str]]:
+LOOKS = _read_all_looks()
+
+
+def read_looks(rows: Mapping[str, Iterable[str]]) -> dict[str, tuple[Look, str]]:
     """Return looks with their labels from rows of a colour, a marker, a line and a
     label.
     """
-    return {
-        name: (Look(COLORS[color], marker, line), label)
-        for name, (color, marker, line, label) in rows.items()
-    }
+    looks = {}
+    for name, (color, marker, line, label) in rows.items():
+        looks[name] = (Look(COLORS[color], marker, line), label)
+    return looks
 
 
-def look(name: str) -> Look:
+def find_look(name: str) -> Look:
     """Return the look of a name, by its letters if LOOKS has none; `yarn ×8` looks like
     `yarn`.
     """
@@ -54,17 +74,20 @@ def look(name: str) -> Look:
     if plain in LOOKS:
         return LOOKS[plain]
     code = crc32(plain.encode())
-    return Look(PALETTE[code % 8], MARKERS[code // 8 % 8], LINES[code // 64 % 4])
+    color = PALETTE[code % 8]
+    marker = MARKERS[code // 8 % 8]
+    line = LINES[code // 64 % 4]
+    return Look(color, marker, line)
+
+
+def pick_look(number: int) -> Look:
+    """Return a look for the lines of a figure whose names have none."""
+    return Look(PALETTE[number % 8], MARKERS[number % 8], LINES[number % 4])
 
 
 def looks_for_script() -> dict[str, list[int | str]]:
     """Return every look by its name: the number of its colour, its marker, its line."""
-    return {
-        name: [PALETTE.index(own.color), own.marker, own.line]
-        for name, own in LOOKS.items()
-    }
-
-
-def numbered(number: int) -> Look:
-    """Return a look for the lines of a figure whose names have none."""
-    return Look(PALETTE[number % 8], MARKERS[number % 8], LINES[number % 4])
+    looks: dict[str, list[int | str]] = {}
+    for name, look in LOOKS.items():
+        looks[name] = [PALETTE.index(look.color), look.marker, look.line]
+    return looks

@@ -19,8 +19,8 @@ from ropelab.runs import store
 from ropelab.runs.config import Config, Label
 from ropelab.runs.spelling import command_of, plain
 from ropelab.runs.tables import Tables
-from ropelab.show.drawn import as_files, finished
-from ropelab.show.figures.sweep import draw, parts_of
+from ropelab.show.drawn import draw_figures, encode_figures
+from ropelab.show.figures.sweep import choose_parts, draw
 from ropelab.show.terminal import format_value
 from ropelab.sweeps.cases import Sweep
 
@@ -52,7 +52,7 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
     def make() -> store.Made:
         tables = make_tables(sweep, runs, list(inputs))
         about = _describe(sweep, runs, tables)
-        return store.Made(tables, as_files(finished(draw, tables)), about)
+        return store.Made(tables, encode_figures(draw_figures(draw, tables)), about)
 
     # Looked at before it is locked, which a folder that is only read does not allow.
     if lab.redraw or place.find() is None:
@@ -196,7 +196,7 @@ def _describe_extremes(tables: Tables) -> str:
     """Name the settings with the lowest and highest first result; empty where none was
     found.
     """
-    parts = parts_of(tables)
+    parts = choose_parts(tables)
     table = tables[EXPERIMENT]
     results = [name for name in parts.results if table[name].notna().any()]
     if not results:

@@ -22,6 +22,7 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 from ropelab.show.figures import claims as figures
 from ropelab.show.figures.style import use_style
+from ropelab.show.page.joins import find_caption
 from ropelab.show.terminal import show_table
 from tests.texts import mentions
 
@@ -323,15 +324,34 @@ def test_figures_follow_the_tables(tables):
         one = figures.draw(run(ClaimsConfig(id="thirty-degrees")))
         none = figures.draw(run(ClaimsConfig(id="gpt-3-rope")))
         note = figures.draw(run(ClaimsConfig(source="004")))
-    assert list(drawn) == ["ledger", *figures.EXPLAINED]
+    assert list(drawn) == ["ledger", *figures.EXPLANATIONS]
     assert list(one) == ["rotation"]
     assert none == {}
     assert list(note) == ["ledger"]
 
 
+def test_each_table_that_explains_a_claim_has_its_function(tables):
+    functions = {
+        "permutation": figures.draw_permutation,
+        "rotation": figures.draw_rotation,
+        "resolution": figures.draw_resolution,
+        "decay": figures.draw_decay,
+        "worked_example": figures.draw_worked_example,
+        "sinusoid_code": figures.draw_sinusoid_code,
+        "sinusoid_shift": figures.draw_sinusoid_shift,
+        "sinusoid_sum": figures.draw_sinusoid_sum,
+        "sinusoid_distance": figures.draw_sinusoid_distance,
+    }
+    assert list(figures.EXPLANATIONS) == list(functions)
+    for name, draw in functions.items():
+        assert figures.EXPLANATIONS[name] is draw
+        assert name in tables
+        assert find_caption(name)
+
+
 def test_the_ledger_figure_names_every_claim_under_its_kind(tables):
     with use_style():
-        figure = figures.ledger(tables["claims"])
+        figure = figures.draw_ledger(tables["claims"])
     for panel, kind in zip(figure.subfigs, Kind, strict=True):
         written = {text.get_text() for ax in panel.axes for text in ax.texts}
         assert {claim.id for claim in CLAIMS if claim.kind is kind} <= written
@@ -340,9 +360,9 @@ def test_the_ledger_figure_names_every_claim_under_its_kind(tables):
 
 def test_titles_say_what_the_tables_say(tables):
     with use_style():
-        figure = figures.resolution(tables["resolution"])
+        figure = figures.draw_resolution(tables["resolution"])
         changed = tables["resolution"].assign(adjacent_collisions=0)
-        other = figures.resolution(changed)
+        other = figures.draw_resolution(changed)
     title = figure.axes[0].get_title("left")
     assert mentions(title, "0%", "in float32", "98.9% in bfloat16")
     assert "0% in bfloat16" in other.axes[0].get_title("left")
@@ -361,17 +381,19 @@ def test_titles_of_the_sinusoidal_code_say_what_the_tables_say(tables):
     right = turned.copy()
     right.loc[2, ["x", "y"]] = code_of_x_and_delta
     with use_style():
-        assert "code is not" in figures.sinusoid_sum(summed).get_suptitle()
-        assert "is not" not in figures.sinusoid_sum(same).get_suptitle()
-        assert "comes back" in figures.sinusoid_distance(product).axes[0].get_title(
-            "left"
-        )
-        low = figures.sinusoid_distance(product.assign(value=0.5))
+        assert "code is not" in figures.draw_sinusoid_sum(summed).get_suptitle()
+        assert "is not" not in figures.draw_sinusoid_sum(same).get_suptitle()
+        assert "comes back" in figures.draw_sinusoid_distance(product).axes[
+            0
+        ].get_title("left")
+        low = figures.draw_sinusoid_distance(product.assign(value=0.5))
         assert "comes back" not in low.axes[0].get_title("left")
-        assert "back by" in figures.sinusoid_shift(turned).axes[0].get_title("left")
-        assert "where it belongs" in figures.sinusoid_shift(right).axes[0].get_title(
+        assert "back by" in figures.draw_sinusoid_shift(turned).axes[0].get_title(
             "left"
         )
+        assert "where it belongs" in figures.draw_sinusoid_shift(right).axes[
+            0
+        ].get_title("left")
 
 
 def test_the_series_of_the_code_are_the_code(tables):

@@ -24,10 +24,10 @@ from ropelab.runs.cell import Advance, Context, silent
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from ropelab.show.figures.extrapolate import (
-    against_window,
-    against_zero_shot,
     draw,
-    kinds_title,
+    draw_against_zero_shot,
+    subtract_window,
+    write_kinds_title,
 )
 from tests.models.tasks.running import made
 from tests.small import SMALL
@@ -169,7 +169,7 @@ def test_what_context_is_worth_is_told_by_kind(tables):
 
 
 def test_documents_are_drawn_against_the_window(tables):
-    above = against_window(tables["text_by_document"])
+    above = subtract_window(tables["text_by_document"])
     unscaled = above[above["label"] == "unscaled"]
     assert len(unscaled) == 3
     last = tables["last_window"].query("context_tokens == 256").set_index("method")[NLL]
@@ -186,9 +186,9 @@ def test_a_kind_of_one_document_names_no_end_of_the_span():
         ("table", -9.0),
     ]
     best = pd.DataFrame(rows, columns=["kind", "above"])
-    title = kinds_title(best, "yarn ×4")
+    title = write_kinds_title(best, "yarn ×4")
     assert mentions(title, "+0.200 (code)", "+0.600 (prose)")
-    assert "-9.000 (table) nats" in kinds_title(
+    assert "-9.000 (table) nats" in write_kinds_title(
         best[best["kind"] == "table"], "yarn ×4"
     )
 
@@ -398,7 +398,7 @@ def test_losses_beyond_the_edge_of_the_figure_are_written_there():
             for arm, value in zip(("zero_shot", "finetuned"), values, strict=True)
         ]
     ).assign(context_tokens=8192, seed=0)
-    (axes,) = against_zero_shot({"last_window": table}).axes
+    (axes,) = draw_against_zero_shot({"last_window": table}).axes
     assert [text.get_text() for text in axes.texts] == ["2.40", "2.70 → 2.08"]
 
 

@@ -19,7 +19,7 @@ from ropelab.runs.cell import Values
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from ropelab.runs.store import to_records
-from ropelab.show.figures.spectrum import called, draw
+from ropelab.show.figures.spectrum import draw, name_scheme
 from ropelab.show.figures.style import use_style
 from tests.small import SMALL
 from tests.texts import mentions
@@ -359,9 +359,11 @@ def test_one_frequency_is_called_by_its_period() -> None:
     row = pd.Series(
         {"frequencies": 1, "longest_period_tokens": 256.0, "scheme": "one(period=256)"}
     )
-    assert called(row) == "1, period 256"
+    assert name_scheme(row) == "1, period 256"
     few = {"scheme": "one(period=256, pairs=8)", "rotating_pairs": 8, "pairs": 16}
-    assert mentions(called(pd.Series({**row, **few})), "period 256", "8 of 16 pairs")
+    assert mentions(
+        name_scheme(pd.Series({**row, **few})), "period 256", "8 of 16 pairs"
+    )
 
 
 @pytest.mark.parametrize(

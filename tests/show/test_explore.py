@@ -41,11 +41,11 @@ def test_the_script_takes_parameters_that_the_method_has(name):
 def test_types_of_a_config_are_methods_of_the_page():
     script = (STATIC / "sliders.js").read_text()
     (table,) = re.findall(r"const ROPE_TYPES = {([^}]*)}", script)
-    assert set(re.findall(r': "(\w+)"', table)) <= set(explore.known()["methods"])
+    assert set(re.findall(r': "(\w+)"', table)) <= set(explore.list_known()["methods"])
 
 
 def test_models_are_set_as_the_package_knows_them():
-    found = explore.known()["models"]
+    found = explore.list_known()["models"]
     assert set(found) == set(MODELS)
     for name, model in MODELS.items():
         assert (found[name]["base"], found[name]["rotary_dim"]) == (

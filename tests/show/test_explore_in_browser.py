@@ -411,7 +411,7 @@ def test_a_pasted_config_is_read_at_once(visit, path):
 
 
 def test_methods_without_a_formula_break_nothing(visit, tmp_path, monkeypatch):
-    known = explore.known()
+    known = explore.list_known()
     known["methods"] = {"newcomer": known["methods"].pop("yarn"), **known["methods"]}
     known["models"]["own"] = {**known["models"]["llama-2-7b"], "method": "newcomer"}
     monkeypatch.setattr(explore, "known", lambda: known)

@@ -29,7 +29,7 @@ def run():
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_tables_read_back_the_same(run, tmp_path, kind):
-    paths = write(export.as_files(run.tables, kind), tmp_path)
+    paths = write(export.encode_tables(run.tables, kind), tmp_path)
     read = pd.read_parquet if kind == "parquet" else pd.read_csv
     assert {path.stem for path in paths} == set(run.tables)
     for path in paths:
@@ -48,7 +48,7 @@ def test_latex_is_escaped_and_aligned(run):
 
 
 def test_latex_has_a_caption_bold_leaders_and_intervals(run):
-    text = export.text_of(export.chosen(run, ["summary"]), "latex")
+    text = export.encode_text(export.choose_tables(run, ["summary"]), "latex")
     assert text.startswith("\\begin{table}[t]\n\\caption{")
     assert run.manifest["answer"].split(". ")[0][:40].replace("_", "\\_") in text
     rows = [row.split(" & ") for row in text.splitlines() if row.endswith("\\\\")]
@@ -73,19 +73,19 @@ def test_latex_has_a_caption_bold_leaders_and_intervals(run):
 
 
 def test_markdown_has_a_row_per_row(run):
-    tables = export.chosen(run, ["literature"])
-    lines = export.text_of(tables, "markdown").splitlines()
+    tables = export.choose_tables(run, ["literature"])
+    lines = export.encode_text(tables, "markdown").splitlines()
     assert len(lines) == 2 + len(tables["literature"])
     assert all(line.count("|") == 8 for line in lines)
 
 
 def test_what_is_not_there_is_refused(run):
     with pytest.raises(InputError, match="copy_accuracy"):
-        export.chosen(run, ["copy_acuracy"])
+        export.choose_tables(run, ["copy_acuracy"])
     with pytest.raises(InputError, match="latex"):
         known("export format", "latx", export.ENDINGS)
     with pytest.raises(InputError, match="not text"):
-        export.text_of(run.tables, "parquet")
+        export.encode_text(run.tables, "parquet")
 
 
 def test_metrics_are_flat_numbers():

@@ -20,8 +20,8 @@ from ropelab import experiments
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.store import RUN
 from ropelab.show import drawn
-from ropelab.show.figures.shapes import label_points, note, token_axis
-from ropelab.show.figures.style import for_paper, use_style
+from ropelab.show.figures.shapes import label_points, set_token_axis, write_note
+from ropelab.show.figures.style import fit_paper, use_style
 from tests.texts import mentions
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
@@ -41,7 +41,7 @@ def test_titles_stay_inside_and_no_figure_is_empty(folder):
     experiment = experiments.load(manifest["experiment"])
     if manifest["version"] != experiment.version:
         pytest.skip(f"the reference of {experiment.name} is of an earlier version")
-    for figure in drawn.finished(
+    for figure in drawn.draw_figures(
         experiment.draw, RUN.tables(folder, manifest)
     ).values():
         figure.draw_without_rendering()
@@ -65,7 +65,7 @@ def test_figures_leave_nothing_open_and_the_backend_alone(base):
 
 
 def test_settings_of_the_user_change_no_figure(base):
-    drawn_before = drawn.as_files(base.figures(), ("png", "svg"))
+    drawn_before = drawn.encode_figures(base.figures(), ("png", "svg"))
     settings: Any = {
         "font.size": 30,
         "figure.facecolor": "red",
@@ -74,7 +74,7 @@ def test_settings_of_the_user_change_no_figure(base):
         "lines.linewidth": 9,
     }
     with rc_context(settings):
-        assert drawn.as_files(base.figures(), ("png", "svg")) == drawn_before
+        assert drawn.encode_figures(base.figures(), ("png", "svg")) == drawn_before
 
 
 @pytest.mark.processes
@@ -99,7 +99,7 @@ def test_names_of_points_do_not_cover_each_other():
     with use_style():
         figure, ax = plt.subplots()
         points = [(0.1 * i, 0.01 * (i % 2), f"a long name {i}") for i in range(6)]
-        note(ax, "a limit", (0.12, 0.01), (3, 3))
+        write_note(ax, "a limit", (0.12, 0.01), (3, 3))
         ax.plot([x for x, _, _ in points], [y for _, y, _ in points], "o")
         label_points(ax, points)
         figure.draw_without_rendering()
@@ -119,7 +119,7 @@ def test_the_last_point_of_a_token_axis_has_a_tick(last, labels):
     with use_style():
         figure, ax = plt.subplots()
         ax.plot([512, 1024, 2048, 4096, last], range(5))
-        token_axis(ax)
+        set_token_axis(ax)
         figure.draw_without_rendering()
         low, high = ax.get_xlim()
         shown = [
@@ -149,7 +149,7 @@ def stages():
 
 def headline(experiment, tables, name):
     """The title of a figure of some tables."""
-    figure = drawn.finished(drawn.draw_of(experiment), tables)[name]
+    figure = drawn.draw_figures(drawn.find_draw(experiment), tables)[name]
     return figure.get_suptitle() or figure.axes[0].get_title(loc="left")
 
 
@@ -212,7 +212,7 @@ def test_the_same_figure_is_the_same_file(tmp_path, style, base):
     contents, formats = [], ("pdf", "svg", "png")
     for name in ("one", "two"):
         paths = drawn.write(
-            drawn.as_files(base.figures(style), formats, style), tmp_path / name
+            drawn.encode_figures(base.figures(style), formats, style), tmp_path / name
         )
         contents.append([path.read_bytes() for path in paths])
     assert contents[0] == contents[1]
@@ -231,7 +231,7 @@ def test_a_paper_figure_is_one_column_of_small_letters_without_title(base):
 
 
 def test_a_paper_heat_map_takes_both_columns(stages):
-    figure = drawn.finished(drawn.draw_of("precision"), stages, "paper")[
+    figure = drawn.draw_figures(drawn.find_draw("precision"), stages, "paper")[
         "per_stage_rounding"
     ]
     assert figure.get_figwidth() == 6.9
@@ -245,12 +245,12 @@ def test_nothing_on_a_paper_figure_covers_another_word():
         figure, ax = plt.subplots()
         ends = [2**power for power in range(8, 22)]
         ax.plot(ends, range(14))
-        token_axis(ax)
+        set_token_axis(ax)
         label_points(
             ax, [(2**10 + i, 3 + 0.05 * i, f"a long name {i}") for i in range(4)]
         )
         ax.set(xlabel=f"{'a long label ' * 6}\nabove the scale: some", title="a title")
-        for_paper(figure)
+        fit_paper(figure)
     figure.draw_without_rendering()
     assert figure.get_figwidth() == 3.3
     low, high = ax.get_xlim()

@@ -21,9 +21,9 @@ from ropelab.claims.ledger import judge_run
 from ropelab.runs.errors import InputError
 from ropelab.runs.leading import leads_by_column
 from ropelab.runs.store import RUN
-from ropelab.show.drawn import draw_of, finished
+from ropelab.show.drawn import draw_figures, find_draw
 from ropelab.show.page import shown
-from ropelab.show.page.document import as_data, write_page
+from ropelab.show.page.document import encode_data, write_page
 from ropelab.show.page.joins import (
     CITED,
     HEADLINES,
@@ -34,21 +34,21 @@ from ropelab.show.page.joins import (
     RECORDS,
     UNDRAWN,
     View,
-    caption_of,
-    disagreements,
-    headline_of,
-    notes_of,
+    find_caption,
+    find_disagreements,
+    find_headline,
+    read_notes,
 )
 from ropelab.show.page.report import write_report
 from ropelab.show.page.shown import Shown, find_runs
 from ropelab.show.page.views import (
     FIXED,
     OUTCOMES,
-    for_script,
-    intervals,
-    kinds_of,
-    labelled,
-    view_of,
+    add_labels,
+    choose_view,
+    describe_table,
+    find_intervals,
+    find_kinds,
 )
 from tests.show.made import NASTY, accuracies, claims, write_run
 from tests.texts import mentions
@@ -57,7 +57,7 @@ REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 
 
 def test_columns_are_told_apart():
-    kinds = kinds_of(accuracies(0.0))
+    kinds = find_kinds(accuracies(0.0))
     assert kinds["distance_tokens"] == "key"
     assert kinds["accuracy"] == "measure"
     assert kinds["seed"] == "repeat"
@@ -67,8 +67,8 @@ def test_columns_are_told_apart():
 
 
 def with_kinds(table):
-    table = labelled(table)
-    return table, kinds_of(table)
+    table = add_labels(table)
+    return table, find_kinds(table)
 
 
 def test_a_table_without_a_hint_is_drawn_over_its_tokens():
@@ -76,7 +76,7 @@ def test_a_table_without_a_hint_is_drawn_over_its_tokens():
         columns={"distance_tokens": "maximum_distance_tokens"}
     )
     wanted = View("maximum_distance_tokens", ("accuracy",), ("label",))
-    assert view_of("something_new", *with_kinds(table)) == wanted
+    assert choose_view("something_new", *with_kinds(table)) == wanted
 
 
 def test_rows_that_differ_in_more_than_the_axes_are_narrowed_to_one_kind():
@@ -84,13 +84,15 @@ def test_rows_that_differ_in_more_than_the_axes_are_narrowed_to_one_kind():
         [accuracies(0.0).assign(task=task) for task in ("copy", "associative_recall")]
     )
     view = View("distance_tokens", ("accuracy",), ("label",))
-    assert view_of("copy_accuracy", *with_kinds(accuracies(0.0))) == view
+    assert choose_view("copy_accuracy", *with_kinds(accuracies(0.0))) == view
     narrowed = replace(view, where={"task": "copy"})
-    assert view_of("copy_accuracy", *with_kinds(table)) == narrowed
+    assert choose_view("copy_accuracy", *with_kinds(table)) == narrowed
 
 
 def test_a_table_of_words_is_not_drawn():
-    assert view_of("findings", *with_kinds(claims()[["statement", "source"]])) is None
+    assert (
+        choose_view("findings", *with_kinds(claims()[["statement", "source"]])) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_a_table_of_words_is_not_drawn():
 )
 def test_every_reference_view_names_columns_that_are_there(path):
     table, kinds = with_kinds(pd.read_csv(path))
-    view = view_of(path.stem, table, kinds)
+    view = choose_view(path.stem, table, kinds)
     assert view is None or view.columns() <= set(table.columns)
 
 
@@ -158,24 +160,24 @@ def test_every_fact_of_the_provenance_is_in_the_manifests_of_the_reference():
 def test_every_headline_finds_its_number_in_the_reference():
     runs, found = find_runs([REFERENCE]), set()
     for run in runs:
-        if headline_of(run) is None:
+        if find_headline(run) is None:
             # Comparisons do not show who leads, so that no number stands alone.
             assert "comparisons" in run.tables, run.key
             continue
         own = [row for row in HEADLINES if row.experiment == run.manifest["experiment"]]
-        found.add(next(row.said for row in own if row.of(run)))
+        found.add(next(row.said for row in own if row.find_number(run)))
     # What the reference does not decide is no headline of it.
     assert {row.column for row in HEADLINES if row.said not in found} <= {"passkey @"}
 
 
 def test_the_number_of_a_card_is_the_best_of_its_table():
     (run,) = find_runs([*REFERENCE.glob("extrapolate/extrapolate-e474a58d")])
-    number = headline_of(run)
+    number = find_headline(run)
     assert number is not None
     table = run.tables["copy_accuracy"].query(
         "distance_tokens == 6144 and context_tokens == 8192"
     )
-    shares = labelled(table).groupby("label")["accuracy"].mean()
+    shares = add_labels(table).groupby("label")["accuracy"].mean()
     assert number.value == f"{shares.max():.0%}"
     assert f"6144 tokens back with {shares.idxmax()}" in number.said
     # All that are not significantly different from the best are bold.
@@ -193,7 +195,7 @@ def test_every_figure_of_the_reference_has_a_caption():
         figure for run in find_runs([REFERENCE]) for figure in run.manifest["figures"]
     }
     missing = {
-        Path(figure).stem for figure in figures if not caption_of(Path(figure).stem)
+        Path(figure).stem for figure in figures if not find_caption(Path(figure).stem)
     }
     # As figures of earlier versions were called.
     assert {name.split("_")[0] for name in missing} <= {"hidden", "recall"}
@@ -207,7 +209,7 @@ def drawn_of(
     """
     runs = find_runs([*REFERENCE.glob(f"{experiment}/*")])
     run = next(run for run in runs if f"figures/{name}.png" in run.manifest["figures"])
-    return finished(draw_of(experiment), run.stored)[name].axes, run.stored
+    return draw_figures(find_draw(experiment), run.stored)[name].axes, run.stored
 
 
 def test_captions_name_the_lines_that_are_drawn() -> None:
@@ -216,10 +218,10 @@ def test_captions_name_the_lines_that_are_drawn() -> None:
     assert {line.get_markerfacecolor() for line in lines} >= {"white"}
     joined = [line for line in lines if line.get_linestyle() != "None"]
     assert all(len(np.unique(line.get_xdata())) > 1 for line in joined)
-    assert "hollow" in caption_of("retrieval_and_text")
-    assert "vertical" not in caption_of("retrieval_and_text")
+    assert "hollow" in find_caption("retrieval_and_text")
+    assert "vertical" not in find_caption("retrieval_and_text")
     panels, _ = drawn_of("claims", "sinusoid_code")
-    assert "four of the features" in caption_of("sinusoid_code")
+    assert "four of the features" in find_caption("sinusoid_code")
     assert (
         sum(str(line.get_label()).startswith("feature ") for line in panels[1].lines)
         == 4
@@ -236,8 +238,8 @@ def test_captions_name_the_bands_that_are_drawn() -> None:
     panels, tables = drawn_of("spectrum", "bands")
     first = tables["learned"].query("metric == 'copy accuracy'").iloc[0]
     assert {first["ci_low"], first["ci_high"]} <= ends_of_the_first_band(panels)
-    assert "95 % intervals" in caption_of("bands")
-    assert "95 % intervals" in caption_of("one_or_many")
+    assert "95 % intervals" in find_caption("bands")
+    assert "95 % intervals" in find_caption("one_or_many")
     panels, tables = drawn_of("encodings", "loss_by_position")
     losses = tables["text_nll"]
     near = losses[losses["bucket_end_tokens"] == losses["bucket_end_tokens"].min()]
@@ -246,13 +248,13 @@ def test_captions_name_the_bands_that_are_drawn() -> None:
     assert any(
         low < high and {low, high} <= band for low, high in seeds.to_numpy().tolist()
     )
-    assert "range of the seeds" in caption_of("loss_by_position")
+    assert "range of the seeds" in find_caption("loss_by_position")
 
 
 def test_disagreements_of_the_reference_reach_the_page(tmp_path):
     folders = [*REFERENCE.glob("base-empirical/*"), *REFERENCE.glob("encodings/*")]
     runs = find_runs(folders, judge_run)
-    found = disagreements(runs)
+    found = find_disagreements(runs)
     titles = {record.table: record.title for record in RECORDS}
     assert set(found) == {titles["predictions"], titles["literature"]}
     assert any("copy with base 30" in one.said for one in found[titles["predictions"]])
@@ -285,7 +287,7 @@ def test_figures_are_drawn_although_a_table_is_empty(tmp_path, capsys):
 
 def test_the_notes_are_read_sentence_by_sentence_in_the_page(tmp_path):
     (ledger,) = find_runs(sorted((REFERENCE / "claims").glob("*")))
-    notes = notes_of(ledger)
+    notes = read_notes(ledger)
     assert [note["key"] for note in notes] == ["000", "001", "002", "003", "004"]
     cited = ledger.tables["passages"]["source"].astype(str).str.isdecimal().sum()
     assert sum(len(note["sentences"]) for note in notes) == cited
@@ -299,7 +301,7 @@ def test_the_notes_are_read_sentence_by_sentence_in_the_page(tmp_path):
 
 def test_a_ledger_without_passages_has_no_notes(tmp_path):
     folder = write_run(tmp_path, "a-00000001", {"claims": claims()}, "ropelab claims")
-    assert notes_of(*find_runs([folder])) == []
+    assert read_notes(*find_runs([folder])) == []
 
 
 def test_bounds_belong_to_the_column_before_them():
@@ -311,7 +313,7 @@ def test_bounds_belong_to_the_column_before_them():
         "text_ci_low_rad",
         "text_ci_high_rad",
     ]
-    assert intervals(names) == {
+    assert find_intervals(names) == {
         "value": ("ci_low", "ci_high"),
         "text": ("text_ci_low_rad", "text_ci_high_rad"),
     }
@@ -321,7 +323,7 @@ def test_tables_reach_the_script_whole():
     table = pd.DataFrame(
         {"a": [1.5, float("nan"), float("inf")], "b": ["x", None, "x"]}
     )
-    told = json.loads(as_data(for_script("t", table)))
+    told = json.loads(encode_data(describe_table("t", table)))
     assert told["columns"][0]["values"] == [1.5, None, "inf"]
     assert (told["columns"][1]["words"], told["columns"][1]["codes"]) == (
         ["x"],
@@ -330,7 +332,7 @@ def test_tables_reach_the_script_whole():
 
 
 def test_data_cannot_end_its_element():
-    text = as_data({"name": "</script><!--" + NASTY})
+    text = encode_data({"name": "</script><!--" + NASTY})
     assert "<" not in text
     assert json.loads(text)["name"].startswith("</script>")
 
@@ -356,7 +358,7 @@ def test_settings_are_the_flags_of_the_command():
 def test_disagreements_are_the_rows_a_table_marks(tmp_path):
     write_run(tmp_path, "one-1", {"claims": claims()}, "ropelab claims")
     write_run(tmp_path, "two-2", {"claims": claims()}, "ropelab claims --seed 1")
-    ((title, rows),) = disagreements(find_runs([tmp_path])).items()
+    ((title, rows),) = find_disagreements(find_runs([tmp_path])).items()
     assert "wrong" in title
     assert [row.found for row in rows] == ["turns: 0"]
 
@@ -364,7 +366,7 @@ def test_disagreements_are_the_rows_a_table_marks(tmp_path):
 def test_a_table_without_the_columns_is_passed_over(tmp_path):
     tables = {"claims": claims().drop(columns="decided_at")}
     write_run(tmp_path, "one-1", tables, "ropelab claims")
-    assert disagreements(find_runs([tmp_path])) == {}
+    assert find_disagreements(find_runs([tmp_path])) == {}
     assert (
         "What disagrees"
         not in write_report(find_runs([tmp_path]), tmp_path / "i").read_text()
@@ -407,11 +409,11 @@ def test_choices_are_written_as_the_script_writes_them():
             "fused": [True, True, False, False],
         }
     )
-    told = for_script("t", table)
+    told = describe_table("t", table)
     assert told["view"]["series"] == ("fused",)
     assert told["columns"][2]["words"] == ["yes", "no"]
     narrowed = pd.concat([table.assign(factor=factor) for factor in (4.0, 8.0)])
-    assert for_script("t", narrowed)["view"]["where"] == {"factor": "4"}
+    assert describe_table("t", narrowed)["view"]["where"] == {"factor": "4"}
 
 
 @pytest.mark.parametrize(

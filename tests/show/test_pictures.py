@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from ropelab.show.looks import PALETTE
-from ropelab.show.page.report import WIDTH, embedded
+from ropelab.show.page.report import WIDTH, embed_png
 
 
 def drawn(path: Path, inches: float) -> Path:
@@ -30,7 +30,7 @@ def drawn(path: Path, inches: float) -> Path:
 
 
 def shown(path: Path) -> Image.Image:
-    kind, _, data = embedded(path.read_bytes()).partition(",")
+    kind, _, data = embed_png(path.read_bytes()).partition(",")
     assert kind == "data:image/webp;base64"
     return Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
 

@@ -42,7 +42,7 @@ def cells(page, column, key=FIRST):
 
 
 def test_every_reference_run_and_table_opens(visit, tmp_path, monkeypatch):
-    monkeypatch.setattr("ropelab.show.page.report._paths", lambda run: [])
+    monkeypatch.setattr("ropelab.show.page.report._list_paths", lambda run: [])
     path = write_report(find_runs([REFERENCE]), tmp_path / "index.html")
     assert path.stat().st_size < MOST_BYTES
     page = visit(path)

@@ -17,7 +17,7 @@ from ropelab.runs.engine import Here
 from ropelab.runs.errors import MachineError
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.store import read_manifest
-from ropelab.show.figures.sweep import Parts, draw, parts_of
+from ropelab.show.figures.sweep import Parts, choose_parts, draw
 from ropelab.show.page.shown import find_runs
 from ropelab.sweeps.cases import read_sweeps
 from ropelab.sweeps.combined import make_tables
@@ -384,7 +384,7 @@ def test_rows_of_a_run_are_told_apart_by_as_many_columns_as_it_takes():
     ]
     table = pd.DataFrame(rows, columns=["steps", "task", "base", "accuracy"])
     runs = pd.DataFrame({"case": [1, 2], "steps": [2, 4], "answer": "", "folder": ""})
-    parts = parts_of({"sweep": table, "runs": runs})
+    parts = choose_parts({"sweep": table, "runs": runs})
     assert parts == Parts("steps", ("task", "base"), ("accuracy",))
     (figure,) = draw({"sweep": table, "runs": runs}).values()
     (panel,) = figure.axes
@@ -403,7 +403,7 @@ def test_settings_that_change_together_make_no_lines():
     runs = pd.DataFrame(sizes, columns=["preset", "heads"]).assign(
         case=range(3), answer=""
     )
-    parts = parts_of({"sweep": table, "runs": runs})
+    parts = choose_parts({"sweep": table, "runs": runs})
     assert parts == Parts("heads", ("method",), ("nll",))
 
 

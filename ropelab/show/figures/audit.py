@@ -3,6 +3,7 @@ lengths.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,51 +14,82 @@ from ropelab.show.figures import shapes
 from ropelab.show.looks import LINES, PALETTE, Look
 
 
+class Group(NamedTuple):
+    """Runtimes that rotate alike, and the pairs as the first of them rotates them."""
+
+    runtimes: list[str]
+    pairs: pd.DataFrame
+
+
 def draw(tables: Tables) -> dict[str, Figure]:
-    # Full attention if there is such a layer type, else the first that was read.
-    runtimes, pairs, context = tables["runtimes"], tables["pairs"], tables["context"]
+    """Draw the frequencies of one layer type beside the reference, and its
+    wavelengths.
+    """
+    runtimes = tables["runtimes"]
     layers = runtimes.loc[runtimes["outcome"] == "read", "layers"].tolist()
-    layer = "full_attention" if "full_attention" in layers else layers[0]
-    # Runtimes whose frequencies are the same to nine digits are one line.
-    groups: dict[tuple[str, ...], list[tuple[str, pd.DataFrame]]] = {}
-    for name, mine in shapes.each(
-        pairs[pairs["layers"].isin([layer, "all"])], "runtime"
-    ):
-        same = tuple(f"{value:.9g}" for value in mine["inv_freq"])
-        groups.setdefault(same, []).append((name, mine))
-    ratios, ax = _lines(groups.values(), "ratio")
-    ways = f"The runtimes rotate the pairs in {len(groups)} different ways"
-    title = "Every runtime rotates every pair alike" if len(groups) == 1 else ways
+    # Full attention if there is such a layer type, else the first that was read.
+    layer = layers[0]
+    if "full_attention" in layers:
+        layer = "full_attention"
+
+    pairs = tables["pairs"]
+    groups = _group_by_frequencies(pairs[pairs["layers"].isin([layer, "all"])])
+    context = tables["context"]
+    lengths = context[context["layers"] == layer].iloc[0]
+    return {
+        "ratios": _draw_ratios(groups),
+        "wavelengths": _draw_wavelengths(groups, lengths),
+    }
+
+
+def _group_by_frequencies(pairs: pd.DataFrame) -> list[Group]:
+    """Group the runtimes whose frequencies are the same to nine digits."""
+    groups: dict[tuple[str, ...], Group] = {}
+    for runtime, own in shapes.split_by(pairs, "runtime"):
+        digits = tuple(f"{value:.9g}" for value in own["inv_freq"])
+        group = groups.setdefault(digits, Group([], own))
+        group.runtimes.append(runtime)
+    return list(groups.values())
+
+
+def _draw_ratios(groups: list[Group]) -> Figure:
+    figure, ax = _draw_lines(groups, "ratio")
+    title = "Every runtime rotates every pair alike"
+    if len(groups) > 1:
+        title = f"The runtimes rotate the pairs in {len(groups)} different ways"
     ax.set(yscale="log", ylabel="frequency / reference", title=title)
-    for set_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
-        set_formatter("{x:g}")
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_formatter("{x:g}")
+    return figure
 
-    wavelengths, ax = _lines(groups.values(), "wavelength_tokens")
-    about = context[context["layers"] == layer].iloc[0]
-    trained, claimed = about["trained_tokens"], about["claimed_tokens"]
-    shapes.mark(ax, trained, "trained length", up=-11)
+
+def _draw_wavelengths(groups: list[Group], lengths: pd.Series) -> Figure:
+    figure, ax = _draw_lines(groups, "wavelength_tokens")
+    trained = lengths["trained_tokens"]
+    claimed = lengths["claimed_tokens"]
+    shapes.mark_value(ax, trained, "trained length", up=-11)
     if pd.notna(claimed) and claimed != trained:
-        shapes.mark(ax, claimed, "claimed length")
-    shapes.token_axis(ax, "y")
+        shapes.mark_value(ax, claimed, "claimed length")
+    shapes.set_token_axis(ax, "y")
+
     title = "Every pair completes a rotation in training"
-    if pd.notna(about["critical_pair"]):
-        title = (
-            f"From pair {about['critical_pair']:.0f} on, training shows no whole"
-            " rotation"
-        )
+    critical = lengths["critical_pair"]
+    if pd.notna(critical):
+        title = f"From pair {critical:.0f} on, training shows no whole rotation"
     ax.set(ylabel="wavelength, tokens", title=title)
-    return {"ratios": ratios, "wavelengths": wavelengths}
+    return figure
 
 
-def _lines(
-    groups: Iterable[list[tuple[str, pd.DataFrame]]], column: str
-) -> tuple[Figure, Axes]:
-    figure, ax = shapes.new_axes()
-    for number, ((name, mine), *others) in enumerate(groups):
-        known = mine.dropna(subset=column)
-        style = Look(PALETTE[number % len(PALETTE)], "none", LINES[number % len(LINES)])
-        label = f"{name} and {len(others)} more" if others else name
-        shapes.line(ax, known["pair"], known[column].astype(float), style, label)
+def _draw_lines(groups: Iterable[Group], column: str) -> tuple[Figure, Axes]:
+    figure, ax = shapes.make_axes()
+    for number, (runtimes, pairs) in enumerate(groups):
+        known = pairs.dropna(subset=column)
+        color = PALETTE[number % len(PALETTE)]
+        look = Look(color, "none", LINES[number % len(LINES)])
+        label = runtimes[0]
+        if len(runtimes) > 1:
+            label += f" and {len(runtimes) - 1} more"
+        shapes.draw_line(ax, known["pair"], known[column].astype(float), look, label)
     ax.set_xlabel("pair, fastest first")
-    shapes.legend_outside(ax)
+    shapes.put_legend_outside(ax)
     return figure, ax

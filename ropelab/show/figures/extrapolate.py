@@ -4,6 +4,8 @@ kind.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,12 +18,14 @@ from ropelab.runs.leading import find_lead
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.show.figures import rounded, shapes
-from ropelab.show.figures.shapes import tokens_label
-from ropelab.show.looks import FIGURES, GREY, Look, labelled, look
+from ropelab.show.figures.shapes import format_tokens
+from ropelab.show.looks import FIGURES, GREY, Look, find_look, read_looks
 
 NLL = "nll_nats_per_byte"
-SAID = FIGURES["extrapolate"]
-FOUND, HOW = SAID["found"], SAID["arms"]
+WORDS = FIGURES["extrapolate"]
+# What is found in the tasks that are drawn by depth and length, by the table's name.
+FOUND = WORDS["found"]
+ARMS = WORDS["arms"]
 # Losses so far above the best (nats per byte) are named, not drawn: the rest would be
 # one line.
 CEILING = 0.3
@@ -29,11 +33,33 @@ CEILING = 0.3
 WIDEST = 0.6
 # Methods drawn by kind of text, the best ones; more would cover each other.
 MOST_BY_KIND = 6
+# Panels beside each other in the figure of depth by length.
+MOST_ACROSS = 4
 
 
-def words_of(task: str) -> tuple[str, str]:
+@dataclass(frozen=True)
+class Lines:
+    """What is drawn over tokens: axes, a line per method, and the sliding window's."""
+
+    methods: Mapping[str, pd.DataFrame]
+    x: str
+    y: str
+    xlabel: str
+    ylabel: str
+    title: str
+    trained: int  # tokens
+    # The columns of the lower and the upper bound; without them there is no band.
+    bounds: tuple[str, str] | None = None
+    # The losses of the sliding window, each a horizontal line.
+    window: Iterable[float] = ()
+    lowest: float | None = None
+    # Methods that are above this everywhere are named with their last values.
+    highest: float = math.inf
+
+
+def find_words(task: str) -> tuple[str, str]:
     """Return the words for what is found in a task, and for a method that finds it."""
-    found, finds = SAID["tasks"].get(task, (f"answers of {task}", f"solves {task}"))
+    found, finds = WORDS["tasks"].get(task, (f"answers of {task}", f"solves {task}"))
     return found, finds
 
 
@@ -41,54 +67,80 @@ def draw(tables: Tables) -> dict[str, Figure]:
     """Draw the figures that the tables have rows for, for each arm that methods were
     tried in.
     """
-    retrieval = [
-        name for name in tables if name.endswith("_accuracy") and name not in FOUND
-    ]
-    # A task that the model does not do at all at its trained length decides nothing.
-    measured = {
-        name: tables[name]
-        for name in (*retrieval, "text_nll", "last_window")
-        if name in tables and _is_ok(tables[name]) and _is_compared(tables[name])
-    }
-    tried = {
-        a
-        for table in measured.values()
-        for a in table["arm"][table["method"] != WINDOW]
-    }
-    # Baselines alone are drawn as the zero-shot arm would be.
-    arms = [arm for arm in HOW if arm in tried] or ["zero_shot"]
-    figures: dict[str, Figure] = (
-        rounded.draw(tables["casts"]) if "casts" in tables else {}
-    )
+    measured = _select_measured(tables)
+    arms = _list_arms(measured)
+    figures: dict[str, Figure] = {}
+    if "casts" in tables:
+        figures |= rounded.draw(tables["casts"])
     for arm in arms:
-        shown = {name: _of_arm(table, arm) for name, table in measured.items()}
-        suffix = "" if arm == "zero_shot" else f"_{arm}"
-        for name in (name for name in retrieval if name in shown):
-            task, table = name.removesuffix("_accuracy"), shown[name]
-            title = _retrieval_title(table, tables["comparisons"], task, arm)
-            figures[f"{task}_by_distance{suffix}"] = _by_distance(table, task, title)
-            figures[f"{task}_heatmap{suffix}"] = _heatmap(table, task, title)
-        if "text_nll" in shown:
-            # Up to its trained length a released model has no sliding window to compare
-            # with.
-            if WINDOW in shown["text_nll"]["method"].values:
-                by_position = _loss_by_position(
-                    shown["text_nll"], tables["comparisons"], arm
-                )
-                figures[f"loss_by_position{suffix}"] = by_position
-            last = shown["last_window"]
-            figures[f"loss_by_context{suffix}"] = _loss_by_context(last, arm)
-            if arm == "zero_shot" and {AS_SHIPPED, "unscaled"} & {*row_labels(last)}:
-                figures["tax_and_gain"] = _tax_and_gain(last, tables["comparisons"])
+        in_arm = {name: _select_arm(table, arm) for name, table in measured.items()}
+        figures |= _draw_arm(in_arm, tables["comparisons"], arm)
+
     if "text_by_document" in tables and _is_compared(tables["text_by_document"]):
         by_document = tables["text_by_document"]
-        own = ~by_document["arm"].isin((CACHE, ROUNDED))
-        figures["loss_by_kind"] = _loss_by_kind(by_document[own])
-    for name in (name for name in FOUND if name in tables):
-        figure = f"{name.removesuffix('_accuracy')}_depth_by_length"
-        figures[figure] = _depth_by_length(tables[name], FOUND[name])
+        is_derived = by_document["arm"].isin((CACHE, ROUNDED))
+        figures["loss_by_kind"] = _draw_loss_by_kind(by_document[~is_derived])
+    for name, words in FOUND.items():
+        if name in tables:
+            figure = f"{name.removesuffix('_accuracy')}_depth_by_length"
+            figures[figure] = _draw_depth_by_length(tables[name], words)
     if {"zero_shot", "finetuned"} <= set(arms):
-        figures["finetuned_against_zero_shot"] = against_zero_shot(measured)
+        figures["finetuned_against_zero_shot"] = draw_against_zero_shot(measured)
+    return figures
+
+
+def _select_measured(tables: Tables) -> dict[str, pd.DataFrame]:
+    """Return the tables of tasks that compare methods: retrieval first, then loss."""
+    retrieval = [name for name in tables if _is_retrieval(name)]
+    measured = {}
+    for name in (*retrieval, "text_nll", "last_window"):
+        # A task that the model does not do at all at its trained length decides
+        # nothing.
+        if name in tables and _is_ok(tables[name]) and _is_compared(tables[name]):
+            measured[name] = tables[name]
+    return measured
+
+
+def _is_retrieval(name: str) -> bool:
+    return name.endswith("_accuracy") and name not in FOUND
+
+
+def _list_arms(measured: Mapping[str, pd.DataFrame]) -> list[str]:
+    """Return the arms that methods were tried in, in the order of ARMS."""
+    tried = set()
+    for table in measured.values():
+        is_method = table["method"] != WINDOW
+        tried |= set(table.loc[is_method, "arm"])
+    arms = [arm for arm in ARMS if arm in tried]
+    # Baselines alone are drawn as the zero-shot arm would be.
+    return arms or ["zero_shot"]
+
+
+def _draw_arm(
+    measured: Mapping[str, pd.DataFrame], comparisons: pd.DataFrame, arm: str
+) -> dict[str, Figure]:
+    suffix = "" if arm == "zero_shot" else f"_{arm}"
+    figures = {}
+    for name, table in measured.items():
+        if not _is_retrieval(name):
+            continue
+        task = name.removesuffix("_accuracy")
+        title = _write_retrieval_title(table, comparisons, task, arm)
+        figures[f"{task}_by_distance{suffix}"] = _draw_by_distance(table, task, title)
+        figures[f"{task}_heatmap{suffix}"] = _draw_heatmap(table, task, title)
+    if "text_nll" not in measured:
+        return figures
+
+    text = measured["text_nll"]
+    # Up to its trained length a released model has no sliding window to compare with.
+    if (text["method"] == WINDOW).any():
+        by_position = _draw_loss_by_position(text, comparisons, arm)
+        figures[f"loss_by_position{suffix}"] = by_position
+    last = measured["last_window"]
+    figures[f"loss_by_context{suffix}"] = _draw_loss_by_context(last, arm)
+    has_baseline = bool({AS_SHIPPED, "unscaled"} & set(row_labels(last)))
+    if arm == "zero_shot" and has_baseline:
+        figures["tax_and_gain"] = _draw_tax_and_gain(last, comparisons)
     return figures
 
 
@@ -98,256 +150,317 @@ def _is_ok(table: pd.DataFrame) -> bool:
 
 def _is_compared(table: pd.DataFrame) -> bool:
     """Return True if there is more than one row besides those with roundings."""
-    return len({*row_labels(table[table["arm"] != ROUNDED])}) > 1
+    plain = table[table["arm"] != ROUNDED]
+    return len(set(row_labels(plain))) > 1
 
 
-def _of_arm(table: pd.DataFrame, arm: str) -> pd.DataFrame:
+def _select_arm(table: pd.DataFrame, arm: str) -> pd.DataFrame:
     """Select an arm with rows that no method was applied to, and one window: that of
     the arm.
     """
-    chosen, window = table["arm"].isin([arm, "ceiling"]), table["method"] == WINDOW
-    if not (chosen & window).any():
-        chosen |= window & (table["arm"] == "zero_shot")
+    chosen = table["arm"].isin([arm, "ceiling"])
+    is_window = table["method"] == WINDOW
+    if not (chosen & is_window).any():
+        chosen |= is_window & (table["arm"] == "zero_shot")
     return table[chosen]
 
 
-def _labelled(table: pd.DataFrame) -> pd.DataFrame:
+def _add_labels(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(label=row_labels(table))
 
 
-def _methods(table: pd.DataFrame, x: str, value: str) -> dict[str, pd.DataFrame]:
+def _average_methods(
+    table: pd.DataFrame, x: str, value: str
+) -> dict[str, pd.DataFrame]:
     """Average each method over seeds, with its band, in the order of the table."""
-    labelled = shapes.each(_labelled(table), "label")
-    return {label: shapes.over_seeds(rows, x, value) for label, rows in labelled}
+    methods = {}
+    for label, rows in shapes.split_by(_add_labels(table), "label"):
+        methods[label] = shapes.average_over_seeds(rows, x, value)
+    return methods
 
 
-def _means(table: pd.DataFrame, along: str, value: str) -> pd.DataFrame:
+def _spread_means(table: pd.DataFrame, along: str, value: str) -> pd.DataFrame:
     """Average over seeds: a row per method, in their order, and a column per length."""
-    labelled = _labelled(table).groupby(["label", along], sort=False)[value]
-    return labelled.mean().unstack(sort=False).sort_index(axis=1)
+    groups = _add_labels(table).groupby(["label", along], sort=False)
+    return groups[value].mean().unstack(sort=False).sort_index(axis=1)
 
 
-def _ends(table: pd.DataFrame) -> tuple[int, int]:
+def _find_trained_and_longest(table: pd.DataFrame) -> tuple[int, int]:
     return table["train_len_tokens"].iloc[0], table["context_tokens"].max()
 
 
-def _line_figure(
-    table: pd.DataFrame,
-    methods: Mapping[str, pd.DataFrame],
-    columns: Sequence[str],
-    labels: tuple[str, str, str],
-    window: Iterable[float],
-    limits: tuple[float | None, float],
-) -> Figure:
-    """Draw a line per method with the columns x, y and, if there is a band, its bounds.
+def _draw_lines(lines: Lines) -> Figure:
+    """Draw a line per method, with its band if there is one.
 
     The second factor of a method is dotted, with hollow markers. Methods above the
-    limits are named with their last values. `labels` are those of the axes and the
-    title, `window` the losses of the sliding window.
+    limits are named with their last values.
     """
-    figure, ax = shapes.new_axes()
-    ax.set(**dict(zip(("xlabel", "ylabel", "title"), labels, strict=True)))
-    (x, y, *band), seen, above = columns, set(), {}
-    for label, rows in methods.items():
-        if rows[y].min() > limits[1]:
-            above[label] = rows[y].iloc[-1]
+    figure, ax = shapes.make_axes()
+    ax.set(xlabel=lines.xlabel, ylabel=lines.ylabel, title=lines.title)
+    names = set()
+    above = {}
+    for label, rows in lines.methods.items():
+        values = rows[lines.y]
+        if values.min() > lines.highest:
+            above[label] = values.iloc[-1]
             continue
+
+        style: dict[str, Any] = {"markersize": 5}
         name = name_in(label)
-        second = {"markerfacecolor": "white", "linestyle": ":"} if name in seen else {}
-        seen.add(name)
-        bounds = (rows[band[0]], rows[band[1]]) if band else None
-        shapes.line(
-            ax, rows[x], rows[y], look(name), label, bounds, markersize=5, **second
+        if name in names:
+            style |= {"markerfacecolor": "white", "linestyle": ":"}
+        names.add(name)
+        band = None
+        if lines.bounds:
+            low, high = lines.bounds
+            band = (rows[low], rows[high])
+        shapes.draw_line(
+            ax, rows[lines.x], values, find_look(name), label, band, **style
         )
-    for loss in window:
-        ax.axhline(
-            loss, color=look(WINDOW).color, linestyle=look(WINDOW).line, label=WINDOW
-        )
-    _say_outside(ax, above)
-    ax.set_ylim(*limits)
-    shapes.token_axis(ax)
-    shapes.mark(ax, table["train_len_tokens"].iloc[0], "trained length", "x")
-    shapes.legend_outside(ax)
+
+    window = find_look(WINDOW)
+    for loss in lines.window:
+        ax.axhline(loss, color=window.color, linestyle=window.line, label=WINDOW)
+    _name_outside(ax, above)
+    ax.set_ylim(lines.lowest, lines.highest)
+    shapes.set_token_axis(ax)
+    shapes.mark_value(ax, lines.trained, "trained length", "x")
+    shapes.put_legend_outside(ax)
     return figure
 
 
-def _say_outside(ax: Axes, values: Mapping[str, float]) -> None:
+def _name_outside(ax: Axes, values: Mapping[str, float]) -> None:
+    """Name methods with their values that are above the scale."""
     if values:
         text = ", ".join(f"{label} ({value:.2f})" for label, value in values.items())
         ax.set_xlabel(f"{ax.get_xlabel()}\nabove the scale: {text}")
 
 
-def _retrieval_title(
+def _write_retrieval_title(
     table: pd.DataFrame, comparisons: pd.DataFrame, task: str, arm: str
 ) -> str:
     """Name the method that finds most from twice the trained length back in the longest
     context.
     """
-    trained, context = _ends(table)
+    trained, context = _find_trained_and_longest(table)
     table = in_longest_context(table)
     distances = table["distance_tokens"].unique().tolist()
+    # Of two distances that are as near, the shorter one.
     at = min(distances, key=lambda distance: (abs(distance - 2 * trained), distance))
-    means = _means(table, "distance_tokens", "accuracy")[at].dropna()
+    means = _spread_means(table, "distance_tokens", "accuracy")[at].dropna()
+
     about = {"at_tokens": at, "context_tokens": context, "metric": f"{task}_accuracy"}
-    where = f"{tokens_label(at)} back in {tokens_label(context)} tokens"
     lead = find_lead(means, comparisons, about, lower_is_better=False)
+    where = f"{format_tokens(at)} back in {format_tokens(context)} tokens"
     if lead is None or (len(means) > 1 and not lead.is_shown):
-        return f"From {where} no method is shown to be better\n({HOW[arm]})"
-    plain = ""
+        return f"From {where} no method is shown to be better\n({ARMS[arm]})"
+
+    share = f"{lead.value:.2f}{tied_with(lead.tied)}"
     if "unscaled" in means.drop(lead.first):
-        plain = f"; unscaled {means['unscaled']:.2f}"
-    share = f"{lead.value:.2f}{tied_with(lead.tied)}{plain}"
-    verb = words_of(task)[1]
-    return f"From {where} {lead.first} {verb} best:\n{share} ({HOW[arm]})"
+        share += f"; unscaled {means['unscaled']:.2f}"
+    _, finds = find_words(task)
+    return f"From {where} {lead.first} {finds} best:\n{share} ({ARMS[arm]})"
 
 
-def _by_distance(table: pd.DataFrame, task: str, title: str) -> Figure:
-    methods = _methods(in_longest_context(table), "distance_tokens", "accuracy")
-    labels = (
-        f"distance of the {words_of(task)[0]} (tokens)",
-        "share found correctly",
-        title,
+def _draw_by_distance(table: pd.DataFrame, task: str, title: str) -> Figure:
+    found, _ = find_words(task)
+    longest = in_longest_context(table)
+    lines = Lines(
+        _average_methods(longest, "distance_tokens", "accuracy"),
+        x="distance_tokens",
+        y="accuracy",
+        bounds=("low", "high"),
+        xlabel=f"distance of the {found} (tokens)",
+        ylabel="share found correctly",
+        title=title,
+        trained=table["train_len_tokens"].iloc[0],
+        lowest=-0.03,
+        highest=1.05,
     )
-    columns = ("distance_tokens", "accuracy", "low", "high")
-    return _line_figure(table, methods, columns, labels, [], (-0.03, 1.05))
+    return _draw_lines(lines)
 
 
-def _heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
-    contexts = [rows for _, rows in table.groupby("context_tokens")]
-    lines = table.groupby(["method", "factor", "arm"]).ngroups
-    height = 0.6 + len(contexts) * (0.9 + 0.3 * lines)
-    figure, axes = shapes.panels(len(contexts), 1, (8.0, height))
-    for ax, rows in zip(axes.flat, contexts, strict=True):
-        wide = _means(rows, "distance_tokens", "accuracy").rename(columns=tokens_label)
-        shapes.heat_map(ax, wide, shapes.shares(wide))
-        ax.set_title(
-            f"in {tokens_label(rows['context_tokens'].iloc[0])} tokens", size=9
-        )
-    axes[-1, 0].set_xlabel(f"distance of the {words_of(task)[0]} (tokens)")
-    shapes.headline(figure, title)
+def _draw_heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
+    """Draw a panel per context: a row per method, a column per distance."""
+    contexts = sorted(table["context_tokens"].unique())
+    count = table.groupby(["method", "factor", "arm"]).ngroups
+    height = 0.6 + len(contexts) * (0.9 + 0.3 * count)
+    figure, axes = shapes.make_panels(len(contexts), 1, (8.0, height))
+    for ax, context in zip(axes.flat, contexts, strict=True):
+        rows = table[table["context_tokens"] == context]
+        means = _spread_means(rows, "distance_tokens", "accuracy")
+        means = means.rename(columns=format_tokens)
+        shapes.draw_heat_map(ax, means, shapes.format_shares(means))
+        ax.set_title(f"in {format_tokens(context)} tokens", size=9)
+    found, _ = find_words(task)
+    axes[-1, 0].set_xlabel(f"distance of the {found} (tokens)")
+    shapes.set_headline(figure, title)
     return figure
 
 
-def _loss_by_position(
+def _draw_loss_by_position(
     table: pd.DataFrame, comparisons: pd.DataFrame, arm: str
 ) -> Figure:
+    """Draw the loss of each method above that of the sliding window."""
     (window,) = set(row_labels(table[table["method"] == WINDOW]))
-    pairs = (comparisons["metric"] == "nll_bucket") & (
+    is_pair = (comparisons["metric"] == "nll_bucket") & (
         comparisons["method_b"] == window
     )
-    rows = comparisons[pairs & comparisons["method_a"].isin(row_labels(table))]
-    last = rows[rows["at_tokens"] == rows["at_tokens"].max()]
+    is_shown = comparisons["method_a"].isin(row_labels(table))
+    rows = comparisons[is_pair & is_shown]
+    end = rows["at_tokens"].max()
+    better = _write_better(rows[rows["at_tokens"] == end])
+    lines = Lines(
+        dict(shapes.split_by(rows, "method_a")),
+        x="at_tokens",
+        y="difference",
+        bounds=("ci_low", "ci_high"),
+        xlabel="position in the text (tokens, end of bucket)",
+        ylabel="loss above the sliding window (nats per byte)",
+        title=(
+            f"At {format_tokens(end)} {better} a significantly lower loss\n"
+            f"than a sliding window ({ARMS[arm]})"
+        ),
+        trained=table["train_len_tokens"].iloc[0],
+        window=[0],
+        highest=CEILING,
+    )
+    return _draw_lines(lines)
+
+
+def _write_better(last: pd.DataFrame) -> str:
+    """Say which methods have a lower loss than the sliding window, with the verb."""
     better = last.loc[last["ci_high"] < 0, "method_a"].astype(str).tolist()
-    who = (
-        f"{better[0]} has" if len(better) == 1 else f"{len(better)} of {len(last)} have"
+    if not better:
+        return "no method has"
+    if len(better) == 1:
+        return f"{better[0]} has"
+    return f"{len(better)} of {len(last)} have"
+
+
+def _draw_loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
+    is_window = table["method"] == WINDOW
+    lines = Lines(
+        _average_methods(table[~is_window], "context_tokens", NLL),
+        x="context_tokens",
+        y=NLL,
+        xlabel="context that ends with the same tokens (tokens)",
+        ylabel="loss (nats per byte)",
+        title=_write_context_title(table, ARMS[arm]),
+        trained=table["train_len_tokens"].iloc[0],
+        window=table[is_window].groupby("context_tokens")[NLL].mean(),
+        highest=table[NLL].min() + CEILING,
     )
-    at = f"At {tokens_label(rows['at_tokens'].max())} {who if better else 'no method has'}"
-    title = f"{at} a significantly lower loss\nthan a sliding window ({HOW[arm]})"
-    position = "position in the text (tokens, end of bucket)"
-    labels = position, "loss above the sliding window (nats per byte)", title
-    methods = dict(shapes.each(rows, "method_a"))
-    columns = ("at_tokens", "difference", "ci_low", "ci_high")
-    return _line_figure(table, methods, columns, labels, [0], (None, CEILING))
+    return _draw_lines(lines)
 
 
-def _loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
-    methods = _methods(table[table["method"] != WINDOW], "context_tokens", NLL)
-    window = table.loc[table["method"] == WINDOW].groupby("context_tokens")[NLL].mean()
-    title = _context_title(table, HOW[arm])
-    labels = (
-        "context that ends with the same tokens (tokens)",
-        "loss (nats per byte)",
-        title,
-    )
-    limits = None, table[NLL].min() + CEILING
-    return _line_figure(table, methods, ("context_tokens", NLL), labels, window, limits)
-
-
-def _context_title(table: pd.DataFrame, how: str) -> str:
-    trained, longest = _ends(table)
-    wide = _means(table[table["method"] != WINDOW], "context_tokens", NLL)
-    if trained not in wide or longest == trained:
+def _write_context_title(table: pd.DataFrame, how: str) -> str:
+    """Say which method gains most from a longer context."""
+    trained, longest = _find_trained_and_longest(table)
+    losses = _spread_means(table[table["method"] != WINDOW], "context_tokens", NLL)
+    if trained not in losses or longest == trained:
         return f"Loss of the same last tokens by the length of their context ({how})"
+
     # The gain of a method that is far behind the best says nothing.
-    readable = wide[wide[longest] <= wide[longest].min() + CEILING]
-    gains = (readable[longest] - readable[trained]).dropna()
-    span = f"{tokens_label(longest)} instead of {tokens_label(trained)}"
+    is_near = losses[longest] <= losses[longest].min() + CEILING
+    near = losses[is_near]
+    gains = (near[longest] - near[trained]).dropna()
+    span = f"{format_tokens(longest)} instead of {format_tokens(trained)}"
     if not (gains < 0).any():
         return f"A context of {span} helps no method with the same last tokens\n({how})"
     gain = f"{gains.min():+.3f} nats per byte"
     return f"A context of {span} helps {gains.idxmin()} most: {gain}\n({how})"
 
 
-def _tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
-    figure, ax = shapes.new_axes()
-    trained, longest = _ends(table)
-    wide = _means(table, "context_tokens", NLL).reindex(
-        columns=sorted({trained, longest})
-    )
-    baseline = AS_SHIPPED if AS_SHIPPED in wide.index else "unscaled"
+def _draw_tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
+    """Draw each method at its loss within the trained length, and beyond it."""
+    trained, longest = _find_trained_and_longest(table)
+    losses = _spread_means(table, "context_tokens", NLL)
+    losses = losses.reindex(columns=sorted({trained, longest}))
+    baseline = AS_SHIPPED if AS_SHIPPED in losses.index else "unscaled"
     # Without the baseline at its trained length there is nothing to compare with.
-    above = (wide - wide[trained].get(baseline, math.nan)).dropna()
-    outside = above.max(axis=1) > CEILING
-    shown = above.loc[~outside, [trained, longest]].set_axis(["x", "y"], axis=1)
-    for point in shapes.records(shown):
-        shapes.dots(
-            ax, [point.x], [point.y], look(name_in(str(point.Index))), markersize=8
-        )
+    above = (losses - losses[trained].get(baseline, math.nan)).dropna()
+    is_outside = above.max(axis=1) > CEILING
+    shown = above.loc[~is_outside, [trained, longest]].set_axis(["x", "y"], axis=1)
+
+    figure, ax = shapes.make_axes()
+    points = []
+    for point in shapes.iterate_rows(shown):
+        look = find_look(name_in(str(point.Index)))
+        shapes.draw_dots(ax, [point.x], [point.y], look, markersize=8)
+        points.append((point.x, point.y, point.Index))
     ax.axhline(0, color=GREY, linewidth=1)
     ax.axvline(0, color=GREY, linewidth=1)
     ax.margins(x=0.15, y=0.25)
-    inside, beyond = tokens_label(trained), tokens_label(longest)
-    scaled = wide.drop(["unscaled", AS_SHIPPED, WINDOW], errors="ignore").dropna()
-    title = "Loss at the trained length against the loss at the tested length"
-    leads = []
-    for length in (trained, longest):
-        about = {"metric": "nll_last_window", "context_tokens": length}
-        leads.append(
-            find_lead(scaled[length], comparisons, about, lower_is_better=True)
-        )
-    short, long = (lead.names if lead else () for lead in leads)
-    if len(short) == len(long) == 1:
-        then = " and" if short == long else f", {long[0]}"
-        title = f"{short[0]} costs least at {inside}{then} is best at {beyond}"
+
+    inside = format_tokens(trained)
+    beyond = format_tokens(longest)
     ax.set(
         xlabel=f"short-context tax: loss at {inside} above {baseline}",
         ylabel=f"loss at {beyond} above\n{baseline} at {inside}",
-        title=title,
+        title=_write_tax_title(losses, comparisons, trained, longest),
     )
-    _say_outside(ax, above.loc[outside, longest].to_dict())
-    shapes.label_points(
-        ax, [(point.x, point.y, point.Index) for point in shapes.records(shown)]
-    )
+    _name_outside(ax, above.loc[is_outside, longest].to_dict())
+    shapes.label_points(ax, points)
     return figure
 
 
-def _depth_by_length(table: pd.DataFrame, found: str) -> Figure:
+def _write_tax_title(
+    losses: pd.DataFrame, comparisons: pd.DataFrame, trained: int, longest: int
+) -> str:
+    """Name the methods that lead at both lengths, if there is one at each."""
+    scaled = losses.drop(["unscaled", AS_SHIPPED, WINDOW], errors="ignore").dropna()
+
+    def find_best(length: int) -> Sequence[str]:
+        about = {"metric": "nll_last_window", "context_tokens": length}
+        lead = find_lead(scaled[length], comparisons, about, lower_is_better=True)
+        return lead.names if lead else ()
+
+    best_inside = find_best(trained)
+    best_beyond = find_best(longest)
+    if not len(best_inside) == len(best_beyond) == 1:
+        return "Loss at the trained length against the loss at the tested length"
+    costs_least = f"{best_inside[0]} costs least at {format_tokens(trained)}"
+    is_best = f"is best at {format_tokens(longest)}"
+    if best_inside == best_beyond:
+        return f"{costs_least} and {is_best}"
+    return f"{costs_least}, {best_beyond[0]} {is_best}"
+
+
+def _draw_depth_by_length(table: pd.DataFrame, found: str) -> Figure:
+    """Draw a panel per method: a row per depth, a column per context."""
     contexts = sorted(table["context_tokens"].unique().tolist())
-    methods = list(shapes.each(_labelled(table), "label"))
-    down, across = math.ceil(len(methods) / 4), min(4, len(methods))
-    size, shared = (8.0, 0.9 + 2.1 * down), {"sharex": True, "sharey": True}
-    figure, axes = shapes.panels(down, across, size, len(methods), **shared)
-    for ax, (label, rows) in zip(axes.flat, methods, strict=False):
-        wide = rows.pivot_table(
+    methods = dict(shapes.split_by(_add_labels(table), "label"))
+    down = math.ceil(len(methods) / MOST_ACROSS)
+    across = min(MOST_ACROSS, len(methods))
+    size = (8.0, 0.9 + 2.1 * down)
+    figure, axes = shapes.make_panels(
+        down, across, size, len(methods), sharex=True, sharey=True
+    )
+    for ax, (label, rows) in zip(axes.flat, methods.items(), strict=False):
+        shares = rows.pivot_table(
             index="depth_percent", columns="context_tokens", values="accuracy"
         )
         # A context in which a method was not evaluated stays empty.
-        wide = wide.reindex(columns=contexts).rename(
-            index="{:g}".format, columns=tokens_label
-        )
-        shapes.heat_map(ax, wide, shapes.shares(wide, ".2g"))
+        shares = shares.reindex(columns=contexts)
+        shares = shares.rename(index="{:g}".format, columns=format_tokens)
+        shapes.draw_heat_map(ax, shares, shapes.format_shares(shares, ".2g"))
         ax.set_title(label, size=9)
+
     # One label for all panels: each is too narrow for its own.
     figure.supxlabel("context (tokens)")
     figure.supylabel("depth of the key (% of the text)")
-    means = _means(table, "context_tokens", "accuracy")[contexts[-1]].dropna()
-    where = f"{found} in {tokens_label(contexts[-1])} tokens"
-    undecided = f"The model does not find {where}: no verdict"
-    shapes.headline(figure, _depth_title(means, where) if _is_ok(table) else undecided)
+    longest = contexts[-1]
+    where = f"{found} in {format_tokens(longest)} tokens"
+    if _is_ok(table):
+        means = _spread_means(table, "context_tokens", "accuracy")[longest].dropna()
+        shapes.set_headline(figure, _write_depth_title(means, where))
+    else:
+        shapes.set_headline(figure, f"The model does not find {where}: no verdict")
     return figure
 
 
-def _depth_title(means: pd.Series, where: str) -> str:
+def _write_depth_title(means: pd.Series, where: str) -> str:
     # A released model is compared with itself, one trained here with the best method.
     baseline = AS_SHIPPED if AS_SHIPPED in means else "unscaled"
     others = means.drop(baseline, errors="ignore")
@@ -359,64 +472,80 @@ def _depth_title(means: pd.Series, where: str) -> str:
     return f"Methods find {where} with up to {others.max():.2f}, {share}"
 
 
-def _loss_by_kind(table: pd.DataFrame) -> Figure:
-    above = against_window(table)
-    labels = above.groupby("label")["above"].mean().sort_values().index[:MOST_BY_KIND]
-    kinds = above.drop_duplicates(["name", "kind"])["kind"].value_counts()
-    figure, ax = shapes.new_axes((8.0, 1.5 + 0.6 * len(kinds)))
+def _draw_loss_by_kind(table: pd.DataFrame) -> Figure:
+    """Draw the loss of the best methods above the sliding window, by kind of text."""
+    above = subtract_window(table)
+    means = above.groupby("label")["above"].mean()
+    labels = means.sort_values().index[:MOST_BY_KIND]
+    documents = above.drop_duplicates(["name", "kind"])
+    kinds = documents["kind"].value_counts()
+    figure, ax = shapes.make_axes((8.0, 1.5 + 0.6 * len(kinds)))
+    names = set()
     for number, label in enumerate(labels):
-        rows = above[above["label"] == label].groupby("kind")["above"]
-        means = [mean_interval(rows.get_group(kind)) for kind in kinds.index]
-        values, low, high = zip(
-            *((mean.value, mean.low, mean.high) for mean in means), strict=True
-        )
+        by_kind = above[above["label"] == label].groupby("kind")["above"]
+        intervals = [mean_interval(by_kind.get_group(kind)) for kind in kinds.index]
+        low = tuple(interval.low for interval in intervals)
+        high = tuple(interval.high for interval in intervals)
+        # The dots of a kind share 0.8 of its row.
         places = np.arange(len(kinds)) + (number + 0.5) / len(labels) * 0.8 - 0.4
-        style = {
-            "hollow": name_in(label) in map(name_in, labels[:number]),
-            "markersize": 5,
-        }
-        shapes.dots(
-            ax, values, places, look(name_in(label)), label, (low, high), **style
+        name = name_in(label)
+        shapes.draw_dots(
+            ax,
+            tuple(interval.value for interval in intervals),
+            places,
+            find_look(name),
+            label,
+            (low, high),
+            hollow=name in names,
+            markersize=5,
         )
-    ax.axvline(0, color=look(WINDOW).color, linestyle=look(WINDOW).line, label=WINDOW)
+        names.add(name)
+
+    window = find_look(WINDOW)
+    ax.axvline(0, color=window.color, linestyle=window.line, label=WINDOW)
     shapes.name_rows(ax, [f"{kind} ({count})" for kind, count in kinds.items()])
+    best = above[above["label"] == labels[0]]
     ax.set(
         xlabel="loss at the end of the text above the sliding window (nats per byte)",
-        title=kinds_title(above[above["label"] == labels[0]], labels[0]),
+        title=write_kinds_title(best, labels[0]),
     )
-    shapes.legend_outside(ax)
+    shapes.put_legend_outside(ax)
     return figure
 
 
-def against_window(table: pd.DataFrame) -> pd.DataFrame:
+def subtract_window(table: pd.DataFrame) -> pd.DataFrame:
     """Return every document's loss above that of the sliding window, as the column
     `above`.
     """
-    named, about = _labelled(table), ["name", "kind"]
-    windows = named[named["method"] == WINDOW]
-    # Of a model that was trained as long, where there is one.
-    arm = named["arm"].where(named["arm"].isin(windows["arm"]), "zero_shot")
-    window = windows.set_index([*about, "arm"])[NLL].rename("window")
-    others = named.assign(own=arm)[named["method"] != WINDOW].join(
-        window, on=[*about, "own"]
-    )
+    rows = _add_labels(table)
+    is_window = rows["method"] == WINDOW
+    windows = rows[is_window]
+    # The window of a model that was trained as long, where there is one.
+    has_own = rows["arm"].isin(windows["arm"])
+    rows["own"] = rows["arm"].where(has_own, "zero_shot")
+
+    losses = windows.set_index(["name", "kind", "arm"])[NLL].rename("window")
+    others = rows[~is_window].join(losses, on=["name", "kind", "own"])
     return others.assign(above=others[NLL] - others["window"])
 
 
-def kinds_title(best: pd.DataFrame, label: str) -> str:
+def write_kinds_title(best: pd.DataFrame, label: str) -> str:
     """Say the span of the best method, from the kind that it reads best to the worst
     one.
     """
     by_kind = best.groupby("kind")["above"].agg(["mean", "count"])
     # A kind of a single document names no end of the span, unless every kind is one.
     several = by_kind[by_kind["count"] > 1]
-    means = (by_kind if several.empty else several)["mean"].sort_values()
+    if not several.empty:
+        by_kind = several
+    means = by_kind["mean"].sort_values()
     ends = [f"{value:+.3f} ({kind})" for kind, value in means.iloc[[0, -1]].items()]
+    # With a single kind both ends are the same, and it is named once.
     span = " to ".join(dict.fromkeys(ends))
     return f"{label} against a sliding window, by kind of text:\n{span} nats per byte"
 
 
-def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw_against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel per task, a row per method: hollow before fine-tuning, filled after
     it.
 
@@ -424,81 +553,108 @@ def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
     all distances beyond the trained length, both averaged over seeds; bars are the
     range of the seeds.
     """
-    arms = {
-        name: _by_arm(table) for name, table in tables.items() if name != "text_nll"
-    }
-    names = list(next(iter(arms.values()))["zero_shot"].index)
-    size = (4.6 * len(arms), 1.6 + 0.34 * len(names))
-    figure, axes = shapes.panels(1, len(arms), size, sharey=True)
-    for ax, (name, found) in zip(axes[0], arms.items(), strict=True):
+    tasks = {name: table for name, table in tables.items() if name != "text_nll"}
+    spreads = {name: _average_by_arm(table) for name, table in tasks.items()}
+    first = next(iter(spreads.values()))
+    names = list(first["zero_shot"].index)
+    size = (4.6 * len(tasks), 1.6 + 0.34 * len(names))
+    figure, axes = shapes.make_panels(1, len(tasks), size, sharey=True)
+    for ax, (name, table) in zip(axes[0], tasks.items(), strict=True):
         is_loss = name == "last_window"
-        _before_and_after(ax, found, is_loss)
+        _draw_before_and_after(ax, spreads[name], is_loss)
+        trained, longest = _find_trained_and_longest(table)
         if is_loss:
-            at = tokens_label(tables[name]["context_tokens"].max())
-            ax.set_xlabel(f"loss after {at} tokens (nats per byte)")
+            ax.set_xlabel(f"loss after {format_tokens(longest)} tokens (nats per byte)")
         else:
-            trained = tokens_label(tables[name]["train_len_tokens"].max())
-            ax.set(
-                xlabel=f"{name.replace('_', ' ')} beyond {trained}", xlim=(-0.04, 1.04)
-            )
+            metric = name.replace("_", " ")
+            ax.set_xlabel(f"{metric} beyond {format_tokens(trained)}")
+            ax.set_xlim(-0.04, 1.04)
+
     shapes.name_rows(axes[0][0], names)
-    shapes.legend_below(figure, axes[0], 4)
-    shown = "last_window" if "last_window" in arms else next(iter(arms))
-    # The lowest loss is the best, and the highest accuracy.
-    sign = 1 if shown == "last_window" else -1
-    before, after = (
-        sign * arms[shown][arm]["mean"] for arm in ("zero_shot", "finetuned")
-    )
-    helped = (
-        f"Fine-tuning helps {(after < before.reindex(after.index)).sum()} of"
-        f" {len(after)}"
-    )
-    shapes.headline(figure, f"{helped} methods")
+    shapes.put_legend_below(figure, axes[0], 4)
+    if "last_window" in spreads:
+        helped = _count_helped(spreads["last_window"], is_loss=True)
+    else:
+        helped = _count_helped(first, is_loss=False)
+    shapes.set_headline(figure, f"Fine-tuning helps {helped} methods")
     return figure
 
 
-def _by_arm(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def _count_helped(arms: Mapping[str, pd.DataFrame], is_loss: bool) -> str:
+    """Count the methods that fine-tuning made better: `3 of 5`."""
+    after = arms["finetuned"]["mean"]
+    before = arms["zero_shot"]["mean"].reindex(after.index)
+    is_better = after < before if is_loss else after > before
+    return f"{is_better.sum()} of {len(after)}"
+
+
+def _average_by_arm(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Average over distances and seeds: arm to mean, min and max by method with its
     factor.
     """
-    column = "accuracy" if "accuracy" in table else NLL
     rows = in_longest_context(table)
-    if column == "accuracy":
+    column = NLL
+    if "accuracy" in table:
+        column = "accuracy"
         rows = rows[rows["distance_tokens"] > rows["train_len_tokens"]]
+
+    # Windows are an arm of their own, as no method was applied to them.
+    is_window = rows["method"] == WINDOW
+    kind = rows["arm"].mask(is_window, "window " + rows["arm"])
     # The label is that of the method, whatever its arm, so that the arms share a row.
-    rows = _labelled(rows.assign(arm="")).assign(
-        kind=rows["arm"].where(rows["method"] != WINDOW, "window " + rows["arm"])
-    )
+    rows = _add_labels(rows.assign(arm="")).assign(kind=kind)
     seeds = rows.groupby(["kind", "label", "seed"], sort=False)[column].mean()
     spreads = seeds.groupby(["kind", "label"], sort=False).agg(["mean", "min", "max"])
-    return {
-        str(kind): part.droplevel(0)
-        for kind, part in spreads.groupby("kind", sort=False)
-    }
+    arms = {}
+    for arm, part in spreads.groupby("kind", sort=False):
+        arms[str(arm)] = part.droplevel(0)
+    return arms
 
 
-def _before_and_after(
+def _draw_before_and_after(
     ax: Axes, arms: Mapping[str, pd.DataFrame], is_loss: bool
 ) -> None:
     before = arms["zero_shot"]
-    both = pd.concat(
-        [before, arms.get("finetuned", before.iloc[:0])], keys=["before", "after"]
-    )
-    edge = both["mean"].min() + WIDEST if is_loss else 1.05
+    after = arms.get("finetuned", before.iloc[:0])
+    both = pd.concat([before, after], keys=["before", "after"])
+    edge = 1.05
+    if is_loss:
+        edge = both["mean"].min() + WIDEST
     for row, name in enumerate(before.index):
-        spreads, style = both.xs(name, level=1), look(name_in(name))
-        shown = spreads.clip(upper=edge)
-        for when, (mean, low, high) in shown.iterrows():
-            size = {"hollow": when == "before", "markersize": 7, "zorder": 3}
-            shapes.dots(ax, [mean], [row], style, "", ([low], [high]), **size)
-        ends = shown["mean"].iloc[[0, -1]]
-        ax.plot(ends, [row, row], color=style.color, linewidth=1.5, alpha=0.5)
-        outside = [f"{mean:.2f}" for mean in spreads["mean"] if mean > edge]
-        if outside:
-            shapes.note(ax, " → ".join(outside), (edge, row), (0, 7), ha="center")
-    for arm, (style, label) in labelled(SAID["plain"]).items():
-        for mean in arms[arm]["mean"] if arm in arms else ():
-            ax.axvline(mean, color=style.color, linestyle=style.line, label=label)
-    for hollow, label in ((True, "as trained"), (False, "fine-tuned")):
-        shapes.dots(ax, [], [], Look(GREY, "o"), label, hollow=hollow)
+        own = both[both.index.get_level_values(1) == name].droplevel(1)
+        _draw_method(ax, row, name, own, edge)
+
+    for arm, (look, label) in read_looks(WORDS["plain"]).items():
+        if arm in arms:
+            for mean in arms[arm]["mean"]:
+                ax.axvline(mean, color=look.color, linestyle=look.line, label=label)
+    # The legend explains the markers of all methods.
+    shapes.draw_dots(ax, [], [], Look(GREY, "o"), "as trained", hollow=True)
+    shapes.draw_dots(ax, [], [], Look(GREY, "o"), "fine-tuned")
     ax.grid(visible=False, axis="x")
+
+
+def _draw_method(
+    ax: Axes, row: int, name: str, spreads: pd.DataFrame, edge: float
+) -> None:
+    """Draw a method before and after fine-tuning; values beyond the edge are written
+    there.
+    """
+    look = find_look(name_in(name))
+    shown = spreads.clip(upper=edge)
+    for when, (mean, low, high) in shown.iterrows():
+        shapes.draw_dots(
+            ax,
+            [mean],
+            [row],
+            look,
+            bars=([low], [high]),
+            hollow=when == "before",
+            markersize=7,
+            zorder=3,
+        )
+    ends = shown["mean"].iloc[[0, -1]]
+    ax.plot(ends, [row, row], color=look.color, linewidth=1.5, alpha=0.5)
+    outside = [f"{mean:.2f}" for mean in spreads["mean"] if mean > edge]
+    if outside:
+        shapes.write_note(ax, " → ".join(outside), (edge, row), (0, 7), ha="center")

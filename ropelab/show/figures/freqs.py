@@ -10,64 +10,84 @@ from matplotlib.figure import Figure
 
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import BLACK, ORANGE, Look, look
+from ropelab.show.looks import BLACK, ORANGE, Look, find_look
 
 SHADES = {"kept": "#dfeee8", "ramp": "#fbf0d5", "interpolated": "#dceaf5"}
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    pairs, scaling = tables["pairs"], tables["scaling"].iloc[0]
-    figures = {}
-    for name, draw_on in (("wavelengths", _wavelengths), ("phases", _phases)):
-        figures[name], ax = shapes.new_axes()
-        draw_on(ax, pairs, scaling, look(scaling["method"]))
-        ax.set_xlabel("pair, fastest first")
-        shapes.legend_outside(ax)
-    return figures
+    """Draw wavelengths, and the angles at the end of the text, over pairs."""
+    pairs = tables["pairs"]
+    scaling = tables["scaling"].iloc[0]
+    return {
+        "wavelengths": _draw_wavelengths(pairs, scaling),
+        "phases": _draw_phases(pairs, scaling),
+    }
 
 
-def _wavelengths(
-    ax: Axes, pairs: pd.DataFrame, scaling: pd.Series, style: Look
-) -> None:
-    # A band behind each stretch of pairs with the same role; the legend names a role
-    # once.
-    shades = dict(SHADES)
-    for _, part in pairs.groupby((pairs["role"] != pairs["role"].shift()).cumsum()):
-        role, (first, last) = part["role"].iloc[0], part["pair"].iloc[[0, -1]]
-        if role in SHADES:
-            label = role if shades.pop(role, None) else None
-            ax.axvspan(
-                first - 0.5, last + 0.5, color=SHADES[role], linewidth=0, label=label
-            )
-    after = Look(style.color, style.marker, "none")
-    shapes.line(
-        ax, pairs["pair"], pairs["wavelength_tokens"], Look(BLACK, ""), "before"
-    )
-    shapes.line(ax, pairs["pair"], pairs["scaled_wavelength_tokens"], after, "after")
-    shapes.mark(ax, scaling["train_len_tokens"], "trained length")
-    shapes.mark(ax, scaling["test_len_tokens"], "tested length")
-    shapes.token_axis(ax, "y")
+def _draw_wavelengths(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
+    figure, ax = shapes.make_axes()
+    _shade_roles(ax, pairs)
+    before = pairs["wavelength_tokens"]
+    shapes.draw_line(ax, pairs["pair"], before, Look(BLACK, ""), "before")
+    after = pairs["scaled_wavelength_tokens"]
+    look = find_look(scaling["method"])
+    points = Look(look.color, look.marker, "none")
+    shapes.draw_line(ax, pairs["pair"], after, points, "after")
+    shapes.mark_value(ax, scaling["train_len_tokens"], "trained length")
+    shapes.mark_value(ax, scaling["test_len_tokens"], "tested length")
+    shapes.set_token_axis(ax, "y")
+
     counts = pairs["role"].value_counts(sort=False)
     roles = ", ".join(f"{count} {role}" for role, count in counts.items())
-    ax.set(ylabel="wavelength, tokens", title=f"{scaling['method']}: {roles}")
+    ax.set(xlabel="pair, fastest first", ylabel="wavelength, tokens")
+    ax.set_title(f"{scaling['method']}: {roles}")
+    shapes.put_legend_outside(ax)
+    return figure
 
 
-def _phases(ax: Axes, pairs: pd.DataFrame, scaling: pd.Series, style: Look) -> None:
-    new = pairs["unseen_extended"] == "new angles"
-    before = pairs["trained_phase_rad"]
-    shapes.line(ax, pairs["pair"], before, Look(BLACK, ""), "trained, at its end")
-    for part, color, marker, label in (
-        (pairs[~new], style.color, "o", "scaled, at the tested length"),
-        (pairs[new], ORANGE, "X", "the same, angles not seen in training"),
-    ):
-        if len(part):
-            of = Look(color, marker, "none")
-            shapes.line(ax, part["pair"], part["test_phase_rad"], of, label)
-    shapes.mark(ax, 2 * math.pi, "a full rotation")
+def _shade_roles(ax: Axes, pairs: pd.DataFrame) -> None:
+    """Draw a band behind each stretch of pairs with the same role."""
+    is_start = pairs["role"] != pairs["role"].shift()
+    stretches = pairs.groupby(is_start.cumsum())
+    named = set()
+    for _, stretch in stretches:
+        role = stretch["role"].iloc[0]
+        if role not in SHADES:
+            continue
+        # The legend names a role once.
+        label = None if role in named else role
+        named.add(role)
+        first = stretch["pair"].iloc[0]
+        last = stretch["pair"].iloc[-1]
+        ax.axvspan(
+            first - 0.5, last + 0.5, color=SHADES[role], linewidth=0, label=label
+        )
+
+
+def _draw_phases(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
+    figure, ax = shapes.make_axes()
+    trained = pairs["trained_phase_rad"]
+    shapes.draw_line(ax, pairs["pair"], trained, Look(BLACK, ""), "trained, at its end")
+
+    is_new = pairs["unseen_extended"] == "new angles"
+    seen = pairs[~is_new]
+    unseen = pairs[is_new]
+    color = find_look(scaling["method"]).color
+    if len(seen):
+        look = Look(color, "o", "none")
+        label = "scaled, at the tested length"
+        shapes.draw_line(ax, seen["pair"], seen["test_phase_rad"], look, label)
+    if len(unseen):
+        look = Look(ORANGE, "X", "none")
+        label = "the same, angles not seen in training"
+        shapes.draw_line(ax, unseen["pair"], unseen["test_phase_rad"], look, label)
+    shapes.mark_value(ax, 2 * math.pi, "a full rotation")
+
     lengths = scaling[["train_len_tokens", "extended_len_tokens"]].dropna()
-    trained = " and ".join(map(shapes.tokens_label, lengths))
-    title = (
-        f"{new.sum()} of {len(pairs)} pairs meet angles not seen in training at"
-        f" {trained}"
-    )
-    ax.set(yscale="log", ylabel="angle, rad", title=title)
+    tokens = " and ".join(map(shapes.format_tokens, lengths))
+    count = f"{len(unseen)} of {len(pairs)}"
+    ax.set(yscale="log", xlabel="pair, fastest first", ylabel="angle, rad")
+    ax.set_title(f"{count} pairs meet angles not seen in training at {tokens}")
+    shapes.put_legend_outside(ax)
+    return figure

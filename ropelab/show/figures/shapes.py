@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -29,16 +30,27 @@ ABOVE = ("data", "axes fraction")
 NAME = "name"
 # A name further up or down than so many points has a line to its point.
 NEAR = 12
-# Where the name of a point may be, in points from it; the best place first.
-PLACES = [
-    ((8 * sign, up), side)
-    for heights in ((3, -10), (14, -21, 25, -32), (36, -43, 47, -54, 58, -65))
-    for sign, side in ((1, "left"), (-1, "right"))
-    for up in heights
-]
+# Points to the left and right of a point, and up from it, where its name may be; the
+# nearest heights first.
+BESIDE = 8
+HEIGHTS = ((3, -10), (14, -21, 25, -32), (36, -43, 47, -54, 58, -65))
 
 
-def new_figure(size: tuple[float, float] | None = None) -> Figure:
+def _list_places() -> list[tuple[tuple[int, int], str]]:
+    """Return offsets from a point with the end of the name that is there, the best
+    first.
+    """
+    places = []
+    for heights in HEIGHTS:
+        places += [((BESIDE, up), "left") for up in heights]
+        places += [((-BESIDE, up), "right") for up in heights]
+    return places
+
+
+PLACES = _list_places()
+
+
+def make_figure(size: tuple[float, float] | None = None) -> Figure:
     """Return an empty figure, `size` inches wide and high.
 
     Pyplot is not asked: it would load the backend that the user has chosen for windows
@@ -49,13 +61,13 @@ def new_figure(size: tuple[float, float] | None = None) -> Figure:
     return figure
 
 
-def new_axes(size: tuple[float, float] | None = None) -> tuple[Figure, Axes]:
+def make_axes(size: tuple[float, float] | None = None) -> tuple[Figure, Axes]:
     """Return a figure of `size` inches with a single panel."""
-    figure = new_figure(size)
+    figure = make_figure(size)
     return figure, figure.subplots()
 
 
-def panels(
+def make_panels(
     rows: int,
     columns: int,
     size: tuple[float, float],
@@ -65,14 +77,15 @@ def panels(
     """Make panels, always in an array of two dimensions; those beyond the used ones are
     hidden.
     """
-    figure = new_figure(size)
+    figure = make_figure(size)
     axes = figure.subplots(rows, columns, squeeze=False, **options)
-    for ax in axes.flat[used:] if used else ():
-        ax.set_visible(False)
+    if used:
+        for ax in axes.flat[used:]:
+            ax.set_visible(False)
     return figure, axes
 
 
-def line(
+def draw_line(
     ax: Axes,
     x: Any,
     y: Any,
@@ -93,13 +106,14 @@ def line(
         ax.fill_between(x, *band, color=look.color, alpha=0.15, linewidth=0)
 
 
-def dots(
+def draw_dots(
     ax: Axes,
     x: Any,
     y: Any,
     look: Look,
     label: str = "",
     bars: Band = None,
+    hollow: bool = False,
     **options: Any,
 ) -> None:
     """Draw a dot for each row, at its value along the axis, with its interval as a
@@ -108,7 +122,7 @@ def dots(
     if bars is not None:
         ax.hlines(y, *bars, color=look.color, linewidth=3, alpha=0.35)
     style = {"color": look.color, "markersize": 6, "label": label}
-    if options.pop("hollow", False):
+    if hollow:
         style["markerfacecolor"] = "white"
     ax.plot(x, y, look.marker, **{**style, **options})
 
@@ -119,7 +133,7 @@ def name_rows(ax: Axes, names: Sequence[str]) -> None:
     ax.set_ylim(len(names) - 0.5, -0.5)
 
 
-def heat_map(
+def draw_heat_map(
     ax: Axes,
     shades: pd.DataFrame,
     texts: pd.DataFrame,
@@ -134,58 +148,78 @@ def heat_map(
     ax.set_facecolor("white")
     values = shades.to_numpy(dtype=float)
     ax.imshow(np.ma.masked_invalid(values), cmap=colors, vmin=0, vmax=1, aspect="auto")
+
     for (row, column), shade in np.ndenumerate(values):
-        color = GREY if np.isnan(shade) else "black" if shade > dark_until else "white"
+        if np.isnan(shade):
+            color = GREY
+        elif shade > dark_until:
+            color = "black"
+        else:
+            color = "white"
         text = str(texts.iat[row, column])
         ax.text(column, row, text, ha="center", va="center", color=color, fontsize=size)
+
     ax.set_xticks(range(len(shades.columns)), [str(name) for name in shades.columns])
     ax.set_yticks(range(len(shades)), [str(name) for name in shades.index])
     ax.grid(visible=False)
 
 
-def shares(table: pd.DataFrame, digits: str = ".2f", missing: str = "") -> pd.DataFrame:
-    return table.map(
-        lambda value: missing if np.isnan(value) else format(value, digits)
-    )
+def format_shares(
+    table: pd.DataFrame, digits: str = ".2f", missing: str = ""
+) -> pd.DataFrame:
+    """Write the numbers of a table as texts; `missing` stands for those that are not
+    known.
+    """
+
+    def write(value: float) -> str:
+        if np.isnan(value):
+            return missing
+        return format(value, digits)
+
+    return table.map(write)
 
 
-def over_seeds(rows: pd.DataFrame, x: str, value: str) -> pd.DataFrame:
+def average_over_seeds(rows: pd.DataFrame, x: str, value: str) -> pd.DataFrame:
     """Average over seeds at every x: columns x, value, low, high.
 
     The band is the range of the seeds if there are several, the interval over documents
     for one.
     """
     by_x = rows.groupby(x)
-    many = rows["seed"].nunique() > 1
-    low = by_x[value].min() if many else by_x["ci_low"].mean()
-    high = by_x[value].max() if many else by_x["ci_high"].mean()
-    return pd.DataFrame(
-        {value: by_x[value].mean(), "low": low, "high": high}
-    ).reset_index()
+    if rows["seed"].nunique() > 1:
+        low = by_x[value].min()
+        high = by_x[value].max()
+    else:
+        low = by_x["ci_low"].mean()
+        high = by_x["ci_high"].mean()
+    columns = {value: by_x[value].mean(), "low": low, "high": high}
+    return pd.DataFrame(columns).reset_index()
 
 
-def each(table: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
+def split_by(table: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield every value of a column, in its order, with its rows."""
-    return ((str(name), rows) for name, rows in table.groupby(column, sort=False))
+    for name, rows in table.groupby(column, sort=False):
+        yield str(name), rows
 
 
-def records(table: pd.DataFrame) -> Iterable[Any]:
+def iterate_rows(table: pd.DataFrame) -> Iterable[Any]:
     """Return the rows of a table, their values as attributes, the first one `Index`."""
     return table.itertuples()
 
 
-def arrow(ax: Axes, x: float, y: float, look: Look) -> None:
+def draw_arrow(ax: Axes, x: float, y: float, look: Look) -> None:
     """Draw an arrow from the origin."""
     style = {
         "arrowstyle": "-|>",
         "color": look.color,
         "linewidth": 2,
         "linestyle": look.line,
+        "shrinkA": 0,
     }
-    ax.annotate("", (x, y), (0, 0), arrowprops={**style, "shrinkA": 0})
+    ax.annotate("", (x, y), (0, 0), arrowprops=style)
 
 
-def unit_circle(ax: Axes, **limits: Any) -> None:
+def draw_unit_circle(ax: Axes, **limits: Any) -> None:
     """Draw the unit circle on axes without a frame."""
     around = np.linspace(0, 2 * np.pi, 200)
     ax.plot(np.cos(around), np.sin(around), color="#cccccc", linewidth=1)
@@ -194,19 +228,21 @@ def unit_circle(ax: Axes, **limits: Any) -> None:
     ax.grid(False)
 
 
-def headline(figure: FigureBase, text: str) -> None:
+def set_headline(figure: FigureBase, text: str) -> None:
     """Give a figure, or a part of one, of several panels its title."""
     figure.suptitle(text, x=0.01, ha="left", wrap=True)
 
 
-def tokens_label(tokens: float) -> str:
+def format_tokens(tokens: float) -> str:
     """Write a number of tokens as people say it.
 
-    >>> tokens_label(2048), tokens_label(1048576), tokens_label(1536), tokens_label(100)
-    ('2k', '1M', '1.5k', '100')
+    >>> [format_tokens(tokens) for tokens in (2048, 1048576, 1536, 100)]
+    ['2k', '1M', '1.5k', '100']
     """
     for size, suffix in ((1024**2, "M"), (1024, "k")):
-        if tokens >= size and (tokens * 8 / size) % 1 == 0:
+        # Eighths are the finest parts that are still short to read: 1.125k.
+        has_few_digits = (tokens * 8 / size) % 1 == 0
+        if tokens >= size and has_few_digits:
             return f"{tokens / size:g}{suffix}"
     return f"{tokens:g}"
 
@@ -218,41 +254,45 @@ class PowersAndLast(LogLocator):
         ticks = np.asarray(super().tick_values(vmin, vmax))
         assert self.axis is not None
         last = self.axis.get_data_interval()[1]
-        shown = ticks[(ticks >= vmin) & (ticks <= vmax)]
-        apart = (
-            np.abs(np.log2(shown / last)) > LEAST_APART
-            if last > 0
-            else np.array([False])
-        )
-        return [*ticks, last] if last <= vmax and apart.all() else list(ticks)
+        if not 0 < last <= vmax:
+            return list(ticks)
+
+        visible = ticks[(ticks >= vmin) & (ticks <= vmax)]
+        octaves_apart = np.abs(np.log2(visible / last))
+        if (octaves_apart > LEAST_APART).all():
+            return [*ticks, last]
+        return list(ticks)
 
 
-def token_axis(ax: Axes, which: Literal["x", "y"] = "x") -> None:
-    """Make an axis of tokens: powers of two, labelled 2k, 4k, 8k."""
+def set_token_axis(ax: Axes, which: Literal["x", "y"] = "x") -> None:
+    """Make an axis of tokens: powers of two, with labels 2k, 4k, 8k."""
     ax.set(**{f"{which}scale": "log"})
     axis = ax.xaxis if which == "x" else ax.yaxis
     axis.set_major_locator(PowersAndLast(base=2, numticks=12))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: tokens_label(value)))
+    axis.set_major_formatter(FuncFormatter(lambda tokens, _: format_tokens(tokens)))
     axis.set_minor_formatter(NullFormatter())
     axis.set_minor_locator(LogLocator(base=2, numticks=1))
 
 
-def base_axis(axis: Axis, limits: tuple[float, float]) -> None:
+def set_base_axis(axis: Axis, limits: tuple[float, float]) -> None:
     """Make an axis of bases: powers of ten, and on a short axis those between: 1e6,
     3e6.
     """
-    few = limits[1] < 100 * limits[0]
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0) if few else (1.0,)))
-    # Plain text (3e6): to typeset exponents takes a third of the time of a figure.
-    axis.set_major_formatter(
-        FuncFormatter(
-            lambda base, _: f"{base:.0e}".replace("e+0", "e").replace("e+", "e")
-        )
-    )
+    low, high = limits
+    multiples: tuple[float, ...] = (1.0,)
+    if high < 100 * low:
+        multiples = (1.0, 2.0, 3.0, 5.0)
+    axis.set_major_locator(LogLocator(subs=multiples))
+    axis.set_major_formatter(FuncFormatter(lambda base, _: _format_base(base)))
     axis.set_minor_locator(NullLocator())
 
 
-def mark(
+def _format_base(base: float) -> str:
+    # Plain text (3e6): to typeset exponents takes a third of the time of a figure.
+    return f"{base:.0e}".replace("e+0", "e").replace("e+", "e")
+
+
+def mark_value(
     ax: Axes,
     value: float,
     text: str,
@@ -263,51 +303,57 @@ def mark(
     """Mark a value of an axis with a dashed line that is named beside it, at an `end`
     of it.
     """
-    draw_line = ax.axvline if which == "x" else ax.axhline
-    draw_line(value, color=GREY, linestyle=DASHED, linewidth=1)
+    line: dict[str, Any] = {"color": GREY, "linestyle": DASHED, "linewidth": 1}
     if which == "x":
-        note(ax, text, (value, 1), (3, -3), xycoords=ABOVE, va="top", color=FAINT)
-    else:
-        place, away = ((0.01, value), 2) if end == "left" else ((0.99, value), -2)
-        of_axes: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": end}
-        note(ax, text, place, (away, up), **of_axes, color=FAINT)
+        ax.axvline(value, **line)
+        write_note(ax, text, (value, 1), (3, -3), xycoords=ABOVE, va="top", color=FAINT)
+        return
+
+    ax.axhline(value, **line)
+    place, offset = (0.01, value), (2, up)
+    if end == "right":
+        place, offset = (0.99, value), (-2, up)
+    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": end}
+    write_note(ax, text, place, offset, **beside, color=FAINT)
 
 
-def note(
+def write_note(
     ax: Axes,
     text: str,
-    at: tuple[float, float],
+    place: tuple[float, float],
     offset: tuple[float, float],
     **style: Any,
 ) -> None:
     """Write a small text beside a point, as many points from it as the offset says."""
-    ax.annotate(
-        text, at, xytext=offset, textcoords="offset points", **{"fontsize": 8, **style}
-    )
+    style = {"fontsize": 8, **style}
+    ax.annotate(text, place, xytext=offset, textcoords="offset points", **style)
 
 
-def legend_outside(ax: Axes) -> None:
+def put_legend_outside(ax: Axes) -> None:
     """Put the legend to the right of the axes, where it covers no data."""
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0)
 
 
-def legend_above(ax: Axes, columns: int = 1) -> None:
+def put_legend_above(ax: Axes, columns: int = 1) -> None:
     """Put a small legend above the axes of a panel."""
     style: dict[str, Any] = {"ncols": columns, "handletextpad": 0.1, "fontsize": 8}
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), **style)
 
 
-def legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
+def put_legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
     """Put one legend for all panels below them; a name in several panels is listed
     once.
     """
-    drawn = [ax.get_legend_handles_labels() for ax in axes]
-    named = {
-        label: handle for found in drawn for handle, label in zip(*found, strict=True)
-    }
-    columns = min(columns, len(named))
+    handles: dict[str, Artist] = {}
+    for ax in axes:
+        own_handles, labels = ax.get_legend_handles_labels()
+        handles.update(zip(labels, own_handles, strict=True))
+
     figure.legend(
-        list(named.values()), list(named), loc="outside lower center", ncols=columns
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=min(columns, len(handles)),
     )
 
 
@@ -315,13 +361,13 @@ def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
     """Name points beside them, each where it covers no other name and no other
     point.
     """
+    style: dict[str, Any] = {
+        "textcoords": "offset points",
+        "fontsize": 9,
+        "gid": NAME,
+    }
+    leader = {"arrowstyle": "-", "color": FAINT, "linewidth": 0.6, "shrinkB": 5}
     for x, y, label in points:
-        style: dict[str, Any] = {
-            "textcoords": "offset points",
-            "fontsize": 9,
-            "gid": NAME,
-        }
-        leader = {"arrowstyle": "-", "color": FAINT, "linewidth": 0.6, "shrinkB": 5}
         ax.annotate(label, (x, y), (0, 0), arrowprops=leader, **style)
     place_names(ax)
 
@@ -331,21 +377,31 @@ def place_names(ax: Axes) -> None:
     figure = ax.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
-    names = [
-        text
-        for text in ax.texts
-        if isinstance(text, Annotation) and text.get_gid() == NAME
-    ]
-    at = [ax.transData.transform(name.xy) for name in names]
+    names = []
+    for text in ax.texts:
+        if isinstance(text, Annotation) and text.get_gid() == NAME:
+            names.append(text)
+
+    taken = []
     room = figure.dpi / 20
-    taken = [Bbox.from_bounds(x - room, y - room, 2 * room, 2 * room) for x, y in at]
-    taken += [Text.get_window_extent(text) for text in ax.texts if text not in names]
     for name in names:
-        for offset, side in PLACES:
-            name.set(position=offset, ha=side)
-            extent = Text.get_window_extent(name)  # without its line
-            if not any(extent.overlaps(other) for other in taken):
-                break
-        if name.arrow_patch is not None:
-            name.arrow_patch.set_visible(abs(offset[1]) > NEAR)
-        taken.append(extent)
+        x, y = ax.transData.transform(name.xy)
+        taken.append(Bbox.from_bounds(x - room, y - room, 2 * room, 2 * room))
+    taken += [Text.get_window_extent(text) for text in ax.texts if text not in names]
+
+    for name in names:
+        _place_name(name, taken)
+        taken.append(Text.get_window_extent(name))
+
+
+def _place_name(name: Annotation, taken: Sequence[Bbox]) -> None:
+    """Move a name to the first place that is free, or to the last of all."""
+    for offset, side in PLACES:
+        name.set(position=offset, ha=side)
+        extent = Text.get_window_extent(name)  # without its line
+        if not any(extent.overlaps(other) for other in taken):
+            break
+
+    if name.arrow_patch is not None:
+        distance_up = abs(offset[1])
+        name.arrow_patch.set_visible(distance_up > NEAR)

@@ -58,7 +58,7 @@ def take_title(figure: Figure) -> str:
     return " ".join(title.split())
 
 
-def for_paper(figure: Figure) -> None:
+def fit_paper(figure: Figure) -> None:
     """Make a figure one column wide (3.3 in) in 8 pt, without title, the legend below
     the axes.
 

@@ -2,18 +2,21 @@
 most.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import LOOKS, numbered
+from ropelab.show.looks import LOOKS, pick_look
 
-# How many results are drawn at most, and how many lines of each.
-PANELS, MOST_LINES = 4, 10
+# Results that are drawn at most, and lines of each.
+MOST_PANELS = 4
+MOST_LINES = 10
 # From this ratio of the largest to the smallest value on, an axis is logarithmic.
 WIDE = 8.0
 LENGTHS = (
@@ -24,12 +27,14 @@ LENGTHS = (
     "finetune_len",
     "windows_up_to",
 )
+# Columns of the table `runs` that are not fields of a config.
+ABOUT_RUNS = ("case", "answer", "folder")
 
 
 @dataclass(frozen=True)
 class Parts:
     """The columns along the axis, those whose values make the lines, and those that
-    were found.
+    were measured.
     """
 
     along: str
@@ -37,93 +42,127 @@ class Parts:
     results: tuple[str, ...]
 
 
-def parts_of(tables: Tables) -> Parts:
+def choose_parts(tables: Tables) -> Parts:
     """Choose the axis, lines and results from the columns of the tables `sweep` and
     `runs`.
     """
-    table, runs = tables["sweep"], tables["runs"]
-    keys = [
-        str(name) for name in runs.columns if name not in ("case", "answer", "folder")
-    ]
-    found = [str(name) for name in table.columns if name not in keys]
-    # Words before the first number name a row, and as many more columns as make the
-    # names unique.
-    numeric = [is_numeric_dtype(table[name]) for name in found]
-    count = numeric.index(True) if True in numeric else len(found)
-    while count < len(found) and table.duplicated([*keys, *found[:count]]).any():
-        count += 1
-    numbers = [name for name in keys if is_numeric_dtype(table[name])]
-    along = max(numbers or keys, key=lambda name: table[name].nunique())
-    # what goes with the axis makes no lines
+    table = tables["sweep"]
+    fields = [str(name) for name in tables["runs"] if name not in ABOUT_RUNS]
+    measured = [str(name) for name in table if name not in fields]
+    count = _count_names(table, fields, measured)
+    numbers = [name for name in fields if is_numeric_dtype(table[name])]
+    along = max(numbers or fields, key=lambda name: table[name].nunique())
+
+    # What goes with the axis makes no lines.
     several = table.groupby(along).nunique().max() > 1
-    lines = [
-        name for name in (*keys, *found[:count]) if name != along and several[name]
-    ]
-    results = [name for name in found[count:] if is_numeric_dtype(table[name])]
+    lines = []
+    for name in (*fields, *measured[:count]):
+        if name != along and several[name]:
+            lines.append(name)
+
+    results = [name for name in measured[count:] if is_numeric_dtype(table[name])]
     # What most runs have comes first; lengths that only some of them have make gaps.
     results.sort(key=lambda name: -table[name].count())
     return Parts(along, tuple(lines), tuple(results))
 
 
+def _count_names(
+    table: pd.DataFrame, fields: Sequence[str], measured: Sequence[str]
+) -> int:
+    """Return how many of the first measured columns name a row.
+
+    They are words before the first number, and as many more columns as make the names
+    unique.
+    """
+    count = 0
+    while count < len(measured) and not is_numeric_dtype(table[measured[count]]):
+        count += 1
+    while count < len(measured):
+        names = [*fields, *measured[:count]]
+        if not table.duplicated(names).any():
+            break
+        count += 1
+    return count
+
+
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw one figure, a panel per result; none if no result is a number."""
-    parts, table = parts_of(tables), tables["sweep"]
-    shown = [name for name in parts.results if table[name].notna().any()][:PANELS]
-    if not shown:
+    parts = choose_parts(tables)
+    table = tables["sweep"]
+    results = [name for name in parts.results if table[name].notna().any()]
+    results = results[:MOST_PANELS]
+    if not results:
         return {}
+
+    figure, axes = shapes.make_panels(1, len(results), (4.2 * len(results) + 1.5, 4.2))
     along = table[parts.along]
-    numeric, places = is_numeric_dtype(along), list(dict.fromkeys(along.astype(str)))
-    x = along if numeric else along.astype(str).map(places.index)
-    lines = _lines(table, parts.lines)
-    figure, axes = shapes.panels(1, len(shown), (4.2 * len(shown) + 1.5, 4.2))
-    for ax, result in zip(axes[0], shown, strict=True):
-        for number, (name, rows) in enumerate(lines.items()):
-            points = (
-                pd.DataFrame({"x": x[rows.index], "y": rows[result]})
-                .dropna()
-                .sort_values("x")
-            )
-            shapes.line(
-                ax, points["x"], points["y"], LOOKS.get(name) or numbered(number), name
-            )
-        if not numeric:
-            ax.set_xticks(range(len(places)), places, rotation=20, ha="right")
-        elif parts.along in LENGTHS:
-            shapes.token_axis(ax)
-        elif _is_wide(along):
-            ax.set_xscale("log")
+    for ax, result in zip(axes[0], results, strict=True):
+        _draw_result(ax, table, result, parts)
+        _set_axis(ax, along)
         if _is_wide(table[result]):
             ax.set_yscale("log")
         ax.set(xlabel=parts.along.replace("_", " "), ylabel=result.replace("_", " "))
+
     if parts.lines:
         handles, labels = axes[0][0].get_legend_handles_labels()
         title = ", ".join(parts.lines).replace("_", " ")
         figure.legend(
             handles, labels, loc="outside right upper", fontsize=8, title=title
         )
-    shapes.headline(
-        figure, f"{len(tables['runs'])} runs over {parts.along.replace('_', ' ')}"
-    )
+    count = len(tables["runs"])
+    shapes.set_headline(figure, f"{count} runs over {parts.along.replace('_', ' ')}")
     return {"sweep": figure}
 
 
-def _lines(table: pd.DataFrame, columns: tuple[str, ...]) -> dict[str, pd.DataFrame]:
+def _draw_result(ax: Axes, table: pd.DataFrame, result: str, parts: Parts) -> None:
+    x = table[parts.along]
+    if not is_numeric_dtype(x):
+        # Words are drawn at their numbers.
+        x = x.astype(str).map(_list_words(x).index)
+    for number, (name, rows) in enumerate(_split_lines(table, parts.lines).items()):
+        points = pd.DataFrame({"x": x[rows.index], "y": rows[result]})
+        points = points.dropna().sort_values("x")
+        look = LOOKS.get(name) or pick_look(number)
+        shapes.draw_line(ax, points["x"], points["y"], look, name)
+
+
+def _set_axis(ax: Axes, along: pd.Series) -> None:
+    if not is_numeric_dtype(along):
+        words = _list_words(along)
+        ax.set_xticks(range(len(words)), words, rotation=20, ha="right")
+    elif along.name in LENGTHS:
+        shapes.set_token_axis(ax)
+    elif _is_wide(along):
+        ax.set_xscale("log")
+
+
+def _list_words(column: pd.Series) -> list[str]:
+    return list(dict.fromkeys(column.astype(str)))
+
+
+def _split_lines(
+    table: pd.DataFrame, columns: tuple[str, ...]
+) -> dict[str, pd.DataFrame]:
     """Return the rows of each line by its name, at most MOST_LINES of them, evenly
     taken.
     """
     if not columns:
         return {"all": table}
-    words = table[list(columns)].map(
-        lambda x: f"{x:g}" if isinstance(x, float) else str(x)
-    )
+    words = table[list(columns)].map(_write_value)
     names = words.agg(", ".join, axis=1)
     every = list(dict.fromkeys(names))
-    return {
-        name: table[names == name]
-        for name in every[:: max(1, -(-len(every) // MOST_LINES))]
-    }
+    # Rounded up, so that there are never more.
+    step = max(1, -(-len(every) // MOST_LINES))
+    return {name: table[names == name] for name in every[::step]}
+
+
+def _write_value(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 def _is_wide(values: pd.Series) -> bool:
-    low, high = values.min(), values.max()
+    low = values.min()
+    high = values.max()
     return bool(low > 0 and high / low >= WIDE)

@@ -19,13 +19,15 @@ from ropelab.show.terminal import format_value
 # In the title of every page.
 MARK = "ropelab</title>"
 
+Filters = Mapping[str, Callable[[Any], Any]]
+
 
 def write_page(
     path: Path, template: str, scripts: Sequence[str], **values: Any
 ) -> Path:
     """Fill a template and put the file in place, whole or not at all."""
-    script = "\n".join(map(_static, scripts))
-    style = _static("page.css")
+    script = "\n".join(map(_read_static, scripts))
+    style = _read_static("page.css")
     # The policy names the page's own script and style by their hash: all that comes
     # from a run is escaped by the template, and would not be executed even if it were
     # not.
@@ -34,48 +36,58 @@ def write_page(
         " img-src data:; base-uri 'none'; form-action 'none'"
     )
     page = {"script": Markup(script), "style": Markup(style), "policy": policy}
-    text = rendered(template, FILTERS, **page, **values)
-    return write({path.name: text.encode()}, path.parent, MARK)[0]
+    text = render(template, FILTERS, **page, **values)
+    (written,) = write({path.name: text.encode()}, path.parent, MARK)
+    return written
 
 
-def as_data(value: Any) -> Markup:
+def encode_data(value: Any) -> Markup:
     """Return a value as JSON that can be inside a script element."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _write_json(value)
     # `</script>` or `<!--` in a value would end or open something.
-    return Markup(
-        text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    )
+    for character in "&<>":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
 
 
-def packed(value: Any) -> str:
+def pack(value: Any) -> str:
     """Return a value as JSON, compressed and in letters: a third of the room, for large
     data.
     """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    # Without the time, so that the same value is the same text.
+    content = gzip.compress(_write_json(value).encode(), mtime=0)
+    return base64.b64encode(content).decode()
+
+
+def _write_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    """Return the hash of a script or a style as a policy names it."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
 
 
-FILTERS: Mapping[str, Callable[[Any], Any]] = {
-    "data": as_data,
-    "packed": packed,
+def _take_verdict(answer: str) -> str:
+    verdict, _ = verdict_and_rest(answer)
+    return verdict
+
+
+FILTERS: Filters = {
+    "data": encode_data,
+    "packed": pack,
     "value": format_value,
-    "verdict": lambda answer: verdict_and_rest(answer)[0],
+    "verdict": _take_verdict,
 }
 
 
-def rendered(
-    template: str, filters: Mapping[str, Callable[[Any], Any]], **values: Any
-) -> str:
+def render(template: str, filters: Filters, **values: Any) -> str:
     """Fill a template; in HTML all values are escaped."""
-    # A misspelt name in a template is an error (StrictUndefined), not an empty place in
-    # the page.
     environment = Environment(
         loader=PackageLoader("ropelab.show.page"),
         autoescape=".html" in template,
+        # A misspelt name in a template is an error, not an empty place in the page.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -84,9 +96,6 @@ def rendered(
     return environment.get_template(template).render(**values)
 
 
-def _static(name: str) -> str:
-    return (
-        (files("ropelab.show.page") / "static" / name)
-        .read_text(encoding="utf-8")
-        .strip()
-    )
+def _read_static(name: str) -> str:
+    path = files("ropelab.show.page") / "static" / name
+    return path.read_text(encoding="utf-8").strip()

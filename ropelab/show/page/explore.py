@@ -9,7 +9,7 @@ from typing import Any
 
 from ropelab.math.methods import FREQUENCIES, parse_scaling, scaling_class
 from ropelab.math.models import MODELS, KnownModel
-from ropelab.math.numerics.formats import FORMATS
+from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.show.looks import looks_for_script
 from ropelab.show.page.document import write_page
 
@@ -21,49 +21,67 @@ NOT_HERE = {"longrope", "one", "spaced", "without"}
 PLAIN = (bool, int, float, str, type(None))
 # Radians; the same as the default of `ropelab precision`.
 TOLERANCE = 0.01
+# JSON has neither infinity nor NaN: the script reads them from words.
+NUMBERS = {"inf": "Infinity", "nan": "NaN"}
 
 
 def write_explore(path: Path) -> Path:
-    return write_page(path, "explore.html.j2", SCRIPTS, title="Explore", known=known())
+    return write_page(
+        path, "explore.html.j2", SCRIPTS, title="Explore", known=list_known()
+    )
 
 
-def known() -> dict[str, Any]:
+def list_known() -> dict[str, Any]:
     """Return methods with their parameters, models, formats and looks, for the script.
 
     The script offers those methods that it has a formula for, and the models that use
     one.
     """
     methods = {}
-    for name in (name for name in FREQUENCIES if name not in NOT_HERE):
-        kind = scaling_class(name)
-        defaults = {each.name: each.default for each in fields(kind)}
-        plain = {
-            key: value for key, value in defaults.items() if isinstance(value, PLAIN)
-        }
-        methods[name] = {"parameters": plain, "source": kind.source}
-    # JSON has neither infinity nor NaN: the script reads them from words.
-    words = {"inf": "Infinity", "nan": "NaN"}
-    formats = [
-        {
-            fact: getattr(one, fact)
-            for fact in ("name", "precision", "min_exponent", "largest")
-        }
-        | {"overflow": words.get(str(one.overflow), one.overflow)}
-        for one in FORMATS.values()
-    ]
-    about = {"tolerance": TOLERANCE, "looks": looks_for_script()}
-    models = {one.name: _settings(one, methods) for one in MODELS.values()}
-    return {"methods": methods, "formats": formats, "models": models, **about}
+    for name in FREQUENCIES:
+        if name not in NOT_HERE:
+            methods[name] = _describe_method(name)
+    models = {}
+    for model in MODELS.values():
+        models[model.name] = _list_settings(model, methods)
+    return {
+        "methods": methods,
+        "formats": [_describe_format(fmt) for fmt in FORMATS.values()],
+        "models": models,
+        "tolerance": TOLERANCE,
+        "looks": looks_for_script(),
+    }
 
 
-def _settings(model: KnownModel, methods: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_method(name: str) -> dict[str, Any]:
+    scaling = scaling_class(name)
+    parameters = {}
+    for parameter in fields(scaling):
+        if isinstance(parameter.default, PLAIN):
+            parameters[parameter.name] = parameter.default
+    return {"parameters": parameters, "source": scaling.source}
+
+
+def _describe_format(fmt: FloatFormat) -> dict[str, Any]:
+    return {
+        "name": fmt.name,
+        "precision": fmt.precision,
+        "min_exponent": fmt.min_exponent,
+        "largest": fmt.largest,
+        "overflow": NUMBERS.get(str(fmt.overflow), fmt.overflow),
+    }
+
+
+def _list_settings(model: KnownModel, methods: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the page sets for a model; a method that the page does not have stays
     a name.
     """
     method = parse_scaling(model.method)
-    names = methods.get(method.name, {"parameters": ()})["parameters"]
-    parameters = {name: getattr(method, name) for name in names}
-    if parameters.get("factor", 0) is None:
+    parameters = {}
+    if method.name in methods:
+        for name in methods[method.name]["parameters"]:
+            parameters[name] = getattr(method, name)
+    if "factor" in parameters and parameters["factor"] is None:
         parameters["factor"] = model.factor
     return {
         "base": model.base,

@@ -7,7 +7,6 @@ reference, so that a renamed column cannot silently empty a part of the page.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from string import Formatter
 from typing import Any, Literal
 
@@ -39,7 +38,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Record:
+class Published:
     """The rows of a table that disagree with something published: `verdict` says `word`
     there.
 
@@ -94,79 +93,97 @@ class Headline:
     beside: Mapping[str, Literal["max", "min"]] = field(default_factory=dict)
     figure: str = ""
 
-    def of(self, run: Shown) -> Number | None:
+    def find_number(self, run: Shown) -> Number | None:
         """Find the number in a run; None if it has no such column or no such row."""
-        summary = pd.DataFrame(run.manifest["summary"])
-        table = run.tables.get(self.table, pd.DataFrame()) if self.table else summary
-        column, rows = _last(table, self.column), table
+        table = self._table_of(run)
+        column = _find_last(table, self.column)
         if column is None or not set(self.where) <= set(table):
             return None
+        rows = table
         for name, value in self.where.items():
             rows = rows[rows[name].astype(str) == value]
-        found = rows[column].dropna()
-        ranked = self.best in ("max", "min")
-        if found.empty or (ranked and not pd.api.types.is_numeric_dtype(found)):
+        values = rows[column].dropna()
+        if values.empty:
             return None
-        compared = run.tables.get("comparisons")
-        leads = {}
-        if compared is not None:
-            leads = leads_by_column(table, compared)
-            # A number is no headline where comparisons do not show who leads.
-            if ranked and is_compared(column, compared) and column not in leads:
-                return None
-        at = getattr(found, f"idx{self.best}")() if ranked else found.index[0]
-        words = {str(name): format_value(value) for name, value in rows.loc[at].items()}
-        words |= {"at": column.removeprefix(self.column), "total": str(len(table))}
-        value = self._written(len(found) if self.best == "count" else found[at])
-        return Number(
-            value,
-            self.said.format(**words),
-            self.figure,
-            *self._beside(table, column, leads),
-        )
+        is_ranked = self.best in ("max", "min")
+        if is_ranked and not pd.api.types.is_numeric_dtype(values):
+            return None
 
-    def _beside(
+        leads: Mapping[str, Lead] = {}
+        comparisons = run.tables.get("comparisons")
+        if comparisons is not None:
+            leads = leads_by_column(table, comparisons)
+            # A number is no headline where comparisons do not show who leads.
+            if is_ranked and column not in leads and is_compared(column, comparisons):
+                return None
+
+        row = self._choose_row(values)
+        words = {str(name): format_value(cell) for name, cell in rows.loc[row].items()}
+        words["at"] = column.removeprefix(self.column)
+        words["total"] = str(len(table))
+        number = len(values) if self.best == "count" else values[row]
+        head, beside = self._make_table(table, column, leads)
+        said = self.said.format(**words)
+        return Number(self._write(number), said, self.figure, head, beside)
+
+    def _table_of(self, run: Shown) -> pd.DataFrame:
+        if not self.table:
+            return pd.DataFrame(run.manifest["summary"])
+        return run.tables.get(self.table, pd.DataFrame())
+
+    def _choose_row(self, values: pd.Series) -> Any:
+        """Return the index of the row with the number; of a count it is the first."""
+        if self.best == "max":
+            return values.idxmax()
+        if self.best == "min":
+            return values.idxmin()
+        return values.index[0]
+
+    def _make_table(
         self, table: pd.DataFrame, column: str, leads: Mapping[str, Lead]
     ) -> tuple[list[str], Rows]:
         """Return the head and rows of a small table: names, `column`, and those beside
         it.
         """
-        goals = {_last(table, start): best for start, best in self.beside.items()}
-        if not goals or None in goals:
+        beside = [_find_last(table, start) for start in self.beside]
+        if not beside or None in beside:
             return [], []
-        names = table.columns[0]
-        bold = {name: lead.names for name, lead in leads.items()}
-        shown = table[[names, column, *goals]]
-        return [str(name) for name in shown], [
-            [
-                (
-                    self._written(x) if name == column else format_value(x),
-                    str(row[names]) in bold.get(str(name), ()),
-                )
-                for name, x in row.items()
-            ]
-            for row in shown.to_dict("records")
-        ]
 
-    def _written(self, value: Any) -> str:
+        names = table.columns[0]
+        shown = table[[names, column, *beside]]
+        rows = []
+        for record in shown.to_dict("records"):
+            cells = []
+            for name, value in record.items():
+                text = self._write(value) if name == column else format_value(value)
+                lead = leads.get(str(name))
+                is_best = lead is not None and str(record[names]) in lead.names
+                cells.append((text, is_best))
+            rows.append(cells)
+        return [str(name) for name in shown], rows
+
+    def _write(self, value: Any) -> str:
         if isinstance(value, str) or pd.isna(value):
             return format_value(value)
-        return f"{value:.0%}" if self.percent else typed(float(f"{value:.4g}"))
+        if self.percent:
+            return f"{value:.0%}"
+        return typed(float(f"{value:.4g}"))
 
 
-def _last(table: pd.DataFrame, start: str) -> str | None:
+def _find_last(table: pd.DataFrame, start: str) -> str | None:
     """Return the last column whose name begins so."""
-    return next(
-        (str(name) for name in table.columns[::-1] if str(name).startswith(start)), None
-    )
+    for name in reversed(table.columns):
+        if str(name).startswith(start):
+            return str(name)
+    return None
 
 
 ROWS = table_beside(__file__)
 # By table: how it is first drawn where its columns alone suggest something worse.
 HINTS = {
-    name: [View(**view) for view in views] for name, views in ROWS["hints"].items()
+    table: [View(**view) for view in views] for table, views in ROWS["hints"].items()
 }
-RECORDS = [Record(**row) for row in ROWS["records"]]
+RECORDS = [Published(**row) for row in ROWS["records"]]
 HEADLINES = [Headline(**row) for row in ROWS["headlines"]]
 CAPTIONS: Mapping[str, str] = ROWS["captions"]
 OPENS: Sequence[str] = ROWS["opens"]
@@ -199,83 +216,107 @@ class Disagreement:
     run: Shown
 
 
-def headline_of(run: Shown) -> Number | None:
+def find_headline(run: Shown) -> Number | None:
     """Return the number of a run for its card, None if nothing is known of its
     experiment.
     """
-    own = (row for row in HEADLINES if row.experiment == run.manifest["experiment"])
-    return next(filter(None, (row.of(run) for row in own)), None)
+    for headline in HEADLINES:
+        if headline.experiment == run.manifest["experiment"]:
+            number = headline.find_number(run)
+            if number:
+                return number
+    return None
 
 
-def caption_of(figure: str) -> str:
-    return CAPTIONS.get(figure.removesuffix("_searched").removesuffix("_finetuned"), "")
+def find_caption(figure: str) -> str:
+    """Return the caption of a figure, the same in every arm; empty if it has none."""
+    name = figure.removesuffix("_searched").removesuffix("_finetuned")
+    return CAPTIONS.get(name, "")
 
 
-def disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:
+def find_disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:
     """Group by title all rows that disagree; a statement found in several runs is
     listed once.
     """
     groups: dict[str, dict[str, Disagreement]] = {}
-    for record, run in product(RECORDS, runs):
-        table = run.tables.get(record.table, pd.DataFrame())
-        for row in (
-            record.rows(table).to_dict("records")
-            if record.columns() <= set(table)
-            else ()
-        ):
-            values = {str(name): format_value(value) for name, value in row.items()}
-            said, found = record.said.format(**values), record.found.format(**values)
-            one = Disagreement(
-                said, found, str(row.get(record.source, record.source)), run
-            )
-            groups.setdefault(record.title, {}).setdefault(said, one)
-    found_in = {title: list(group.values()) for title, group in groups.items()}
-    return dict(sorted(found_in.items(), key=lambda item: -len(item[1])))
+    for published in RECORDS:
+        for run in runs:
+            for disagreement in _compare(published, run):
+                group = groups.setdefault(published.title, {})
+                group.setdefault(disagreement.said, disagreement)
+    lists = {title: list(group.values()) for title, group in groups.items()}
+    return dict(sorted(lists.items(), key=lambda item: -len(item[1])))
 
 
-def ledger_of(runs: Sequence[Shown]) -> Shown | None:
+def _compare(published: Published, run: Shown) -> list[Disagreement]:
+    """Return the rows of a run that disagree with what was published."""
+    table = run.tables.get(published.table, pd.DataFrame())
+    if not published.columns() <= set(table):
+        return []
+    disagreements = []
+    for row in published.rows(table).to_dict("records"):
+        values = {str(name): format_value(value) for name, value in row.items()}
+        said = published.said.format(**values)
+        found = published.found.format(**values)
+        source = str(row.get(published.source, published.source))
+        disagreements.append(Disagreement(said, found, source, run))
+    return disagreements
+
+
+def find_ledger(runs: Sequence[Shown]) -> Shown | None:
     """Return the newest run with a ledger, None if there is none."""
-    found = [
-        run for run in runs if set(run.tables.get("claims", pd.DataFrame())) >= LEDGER
-    ]
-    return max(found, key=lambda run: str(run.manifest.get("start", "")), default=None)
+    with_ledger = []
+    for run in runs:
+        if set(run.tables.get("claims", pd.DataFrame())) >= LEDGER:
+            with_ledger.append(run)
+    return max(
+        with_ledger, key=lambda run: str(run.manifest.get("start", "")), default=None
+    )
 
 
-def notes_of(run: Shown) -> list[dict[str, Any]]:
+def read_notes(run: Shown) -> list[dict[str, Any]]:
     """Return the notes of a ledger, each with its sentences and the questions that it
     asks.
     """
-    claims = {claim["id"]: claim for claim in texts_of(run, "claims")}
+    claims = {claim["id"]: claim for claim in read_texts(run, "claims")}
     notes: dict[str, dict[str, Any]] = {}
-    for row in texts_of(run, "passages"):
+    for row in read_texts(run, "passages"):
         # Papers and code are cited, not read sentence by sentence.
-        if row.get("source", "").isdecimal():
-            # Keys of notes are digits: a reader of CSV takes them for numbers.
-            key = row["source"].zfill(3)
-            note = notes.setdefault(
-                key, {**row, "key": key, "sentences": [], "questions": []}
-            )
-            # Rows say how their own sentence was decided; older ledgers only how the
-            # claim was.
-            note["sentences"].append({**claims[row["id"]], **row})
-    for row in texts_of(run, "questions"):
-        if note := notes.get(row.get("source", "").zfill(3), {}):
-            note["questions"].append(row)
+        if not row.get("source", "").isdecimal():
+            continue
+        # Keys of notes are digits: a reader of CSV takes them for numbers.
+        key = row["source"].zfill(3)
+        if key not in notes:
+            notes[key] = {**row, "key": key, "sentences": [], "questions": []}
+        # Rows say how their own sentence was decided; older ledgers only how the claim
+        # was.
+        sentence = {**claims[row["id"]], **row}
+        notes[key]["sentences"].append(sentence)
+
+    for row in read_texts(run, "questions"):
+        key = row.get("source", "").zfill(3)
+        if key in notes:
+            notes[key]["questions"].append(row)
     return [notes[key] for key in sorted(notes)]
 
 
-def texts_of(run: Shown, table: str) -> list[dict[str, str]]:
+def read_texts(run: Shown, table: str) -> list[dict[str, str]]:
     """Return the rows of a table as texts, empty for missing values, with links that
     are safe.
     """
     if table not in run.tables:
         return []
     rows = run.tables[table].astype(object)
-    texts = rows.where(rows.notna(), "").map(
-        lambda x: f"{x:g}" if isinstance(x, float) else str(x)
-    )
+    texts = rows.where(rows.notna(), "").map(_write_text)
     if "link" in texts:
         # A link comes from a table that anybody may have written: no javascript: in the
         # page.
-        texts["link"] = texts["link"].where(texts["link"].str.match("https?://"), "")
+        is_safe = texts["link"].str.match("https?://")
+        texts["link"] = texts["link"].where(is_safe, "")
     return texts.to_dict(orient="records")  # type: ignore[return-value]
+
+
+def _write_text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

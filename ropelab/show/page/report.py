@@ -2,9 +2,9 @@
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from PIL import Image
 
@@ -12,24 +12,32 @@ from ropelab.runs import store
 from ropelab.runs.cell import Progress, silent
 from ropelab.runs.errors import say
 from ropelab.runs.stats import CONFIDENCE, student_quantile
-from ropelab.show.drawn import as_files, draw_of, finished
+from ropelab.show.drawn import draw_figures, encode_figures, find_draw
 from ropelab.show.figures.style import take_title
 from ropelab.show.looks import looks_for_script
 from ropelab.show.page import joins, shown
 from ropelab.show.page.document import write_page
 from ropelab.show.page.shown import Shown
-from ropelab.show.page.views import for_script
+from ropelab.show.page.views import describe_table
 
-SCRIPTS = [
-    f"{name}.js"
-    for name in ["common", "series", "plot", "table", "explorer", "compare", "report"]
-]
+SCRIPTS = (
+    "common.js",
+    "series.js",
+    "plot.js",
+    "table.js",
+    "explorer.js",
+    "compare.js",
+    "report.js",
+)
 # Degrees of freedom for which the script has Student's quantiles: seeds are fewer.
 QUANTILES = 60
 # Where the figures' own font is not installed, one as wide.
-FONT, FONTS = "'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif"
+FONT = "'DejaVu Sans'"
+FONTS = "'DejaVu Sans', Verdana, sans-serif"
 # Pixels across that the page shows of a picture.
 WIDTH = 800
+# Errors of drawing tables of an earlier version, or of an experiment that is gone.
+CANNOT_DRAW = (ImportError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class Picture(NamedTuple):
@@ -50,46 +58,13 @@ def write_report(
     """Write the page of these runs, whole or not at all; without `draw` only stored
     figures.
     """
-    # By the distance from the defaults: the plain run of an experiment comes first.
-    ordered = sorted(
-        runs,
-        key=lambda run: (
-            run.manifest["experiment"],
-            len(run.settings),
-            len(run.label),
-            run.label,
-        ),
-    )
+    ordered = sorted(runs, key=_rank)
     questions: dict[str, list[Shown]] = {}
     for run in ordered:
         questions.setdefault(run.manifest["question"], []).append(run)
-    figures = [path for run in ordered for path in _paths(run)]
-    missing = sum(not path.is_file() for path in figures)
-    if missing and not draw:
-        say(f"left out: {missing} figures that are not stored")
-    pictures: dict[str, list[Picture]] = {}
-    about = f"drawing {len(figures)} figures for the page"
-    with progress(about, len(ordered)) as advance:
-        for run in ordered:
-            pictures[run.key] = _pictures(run, draw)
-            advance()
-    drawings = {
-        f"{key}-{one.name}": one.content
-        for key, many in pictures.items()
-        for one in many
-    }
-    data = [
-        {
-            "key": run.key,
-            "experiment": run.manifest["experiment"],
-            "label": run.label,
-            "tables": [for_script(name, table) for name, table in run.tables.items()],
-            "opens": next((name for name in joins.OPENS if name in run.tables), None),
-        }
-        for run in ordered
-    ]
-    degrees = range(1, QUANTILES + 1)
-    quantiles = [student_quantile((1 + CONFIDENCE) / 2, degree) for degree in degrees]
+    newest = max(str(run.manifest.get("start", "")) for run in ordered)
+    pictures = _collect_pictures(ordered, draw, progress)
+
     return write_page(
         path,
         "report.html.j2",
@@ -97,62 +72,126 @@ def write_report(
         title=title,
         questions=questions,
         runs=ordered,
-        disagreements=joins.disagreements(ordered),
-        ledger=joins.ledger_of(ordered),
+        disagreements=joins.find_disagreements(ordered),
+        ledger=joins.find_ledger(ordered),
         pictures=pictures,
-        numbers={run.key: joins.headline_of(run) for run in ordered},
+        numbers={run.key: joins.find_headline(run) for run in ordered},
         joins=joins,
         shown=shown,
-        newest=shown.day(max(str(run.manifest.get("start", "")) for run in ordered)),
-        data={"runs": data, "pictures": drawings},
-        drawing={"looks": looks_for_script(), "quantiles": quantiles},
+        newest=shown.write_day(newest),
+        data={
+            "runs": [_describe_run(run) for run in ordered],
+            "pictures": _list_drawings(pictures),
+        },
+        drawing={"looks": looks_for_script(), "quantiles": _list_quantiles()},
     )
 
 
-def _paths(run: Shown) -> list[Path]:
-    return [run.folder / figure for figure in run.manifest.get("figures") or ()]
+def _rank(run: Shown) -> tuple[str, int, int, str]:
+    # By the distance from the defaults: the plain run of an experiment comes first.
+    experiment = run.manifest["experiment"]
+    return experiment, len(run.settings), len(run.label), run.label
 
 
-def _pictures(run: Shown, draw: bool) -> list[Picture]:
-    """Return a run's figures: drawn from its tables without their titles, else those
-    stored.
+def _describe_run(run: Shown) -> dict[str, Any]:
+    """Return a run with its tables as the script reads them."""
+    opens = None
+    for name in joins.OPENS:
+        if name in run.tables:
+            opens = name
+            break
+    return {
+        "key": run.key,
+        "experiment": run.manifest["experiment"],
+        "label": run.label,
+        "tables": [describe_table(name, table) for name, table in run.tables.items()],
+        "opens": opens,
+    }
+
+
+def _list_drawings(pictures: Mapping[str, Sequence[Picture]]) -> dict[str, str]:
+    drawings = {}
+    for key, own in pictures.items():
+        for picture in own:
+            drawings[f"{key}-{picture.name}"] = picture.content
+    return drawings
+
+
+def _list_quantiles() -> list[float]:
+    """Return Student's quantiles for 1, 2, 3 ... degrees of freedom."""
+    probability = (1 + CONFIDENCE) / 2
+    degrees = range(1, QUANTILES + 1)
+    return [student_quantile(probability, degree) for degree in degrees]
+
+
+def _collect_pictures(
+    runs: Sequence[Shown], draw: bool, progress: Progress
+) -> dict[str, list[Picture]]:
+    """Return the figures of each run by its key."""
+    paths = [path for run in runs for path in _list_paths(run)]
+    missing = sum(not path.is_file() for path in paths)
+    if missing and not draw:
+        say(f"left out: {missing} figures that are not stored")
+
+    pictures = {}
+    about = f"drawing {len(paths)} figures for the page"
+    with progress(about, len(runs)) as advance:
+        for run in runs:
+            drawn = _draw_pictures(run) if draw else None
+            if drawn is None:
+                drawn = _read_pictures(run)
+            pictures[run.key] = drawn
+            advance()
+    return pictures
+
+
+def _list_paths(run: Shown) -> list[Path]:
+    figures = run.manifest.get("figures") or ()
+    return [run.folder / figure for figure in figures]
+
+
+def _draw_pictures(run: Shown) -> list[Picture] | None:
+    """Draw a run's figures from its tables, without their titles; None if it has none,
+    or if they cannot be drawn.
     """
-    stored, found = _paths(run), []
-    if draw and stored:
+    if not _list_paths(run):
+        return None
+    try:
+        figures = draw_figures(find_draw(run.manifest["experiment"]), run.stored)
+        titles = [take_title(figure) for figure in figures.values()]
+        # Letters stay letters: a picture of lines is a tenth of one of pixels, and
+        # sharp.
+        drawings = encode_figures(figures, ["svg"], letters=True).values()
+    except CANNOT_DRAW as error:
+        say(
+            f"left out: figures of {run.folder}: cannot be drawn from its tables"
+            f" ({error})"
+        )
+        return None
+
+    pictures = []
+    for name, title, svg in zip(figures, titles, drawings, strict=True):
+        content = svg.decode().replace(FONT, FONTS)
+        pictures.append(Picture(name, title, content))
+    return pictures
+
+
+def _read_pictures(run: Shown) -> list[Picture]:
+    """Read a run's stored figures; one that cannot be read is left out."""
+    pictures = []
+    for path in _list_paths(run):
         try:
-            figures = finished(draw_of(run.manifest["experiment"]), run.stored)
-            titles = [take_title(figure) for figure in figures.values()]
-            # Letters stay letters: a picture of lines is a tenth of one of pixels, and
-            # sharp.
-            files = as_files(figures, ["svg"], letters=True).values()
-            return [
-                Picture(name, title, svg.decode().replace(FONT, FONTS))
-                for name, title, svg in zip(figures, titles, files, strict=True)
-            ]
-        # An experiment that this version does not have, or tables of an earlier version
-        # of one.
-        except (
-            ImportError,
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ) as error:
-            say(
-                f"left out: figures of {run.folder}: cannot be drawn from its tables"
-                f" ({error})"
-            )
-    for path in stored:
-        try:
-            found.append(Picture(path.stem, "", embedded(store.read_png(path))))
+            content = embed_png(store.read_png(path))
         except FileNotFoundError:
             continue
         except OSError as error:
             say(f"left out: {path}: {error.strerror}")
-    return found
+            continue
+        pictures.append(Picture(path.stem, "", content))
+    return pictures
 
 
-def embedded(content: bytes) -> str:
+def embed_png(content: bytes) -> str:
     """Return a PNG as a data address, lossless but as narrow as the page shows it."""
     with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
         plain = picture.convert("RGB")

@@ -52,8 +52,8 @@ class Shown:
         """Return the verdicts on published statements by this run alone."""
         if self.judge is None:
             return pd.DataFrame()
-        experiment, config = self.manifest["experiment"], self.manifest["config"]
-        return self.judge(experiment, config, self.stored)
+        experiment = self.manifest["experiment"]
+        return self.judge(experiment, self.manifest["config"], self.stored)
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -76,17 +76,22 @@ class Shown:
         >>> Shown(Path("x"), {"command": "ropelab evaluate gpt2 --length 4096"}).settings
         [('model', 'gpt2'), ('length', '4096')]
         """
-        words = [*shlex.split(self.manifest["command"])[2:], "--"]
-        found = [] if words[0].startswith("--") else [("model", words[0])]
-        for word, following in pairwise(words):
+        words = shlex.split(self.manifest["command"])[2:]
+        settings = []
+        # The only argument is a model, and stands before the flags.
+        if words and not words[0].startswith("--"):
+            settings.append(("model", words[0]))
+        for word, following in pairwise([*words, "--"]):
+            if not word.startswith("--"):
+                continue
             name = word.removeprefix("--").replace("-", " ")
-            if word.startswith("--") and not following.startswith("--"):
-                found.append((name, ", ".join(split_list(following))))
+            if not following.startswith("--"):
+                settings.append((name, ", ".join(split_list(following))))
             elif word.startswith("--no-"):
-                found.append((name.removeprefix("no "), "no"))
-            elif word.startswith("--"):
-                found.append((name, "yes"))
-        return found
+                settings.append((name.removeprefix("no "), "no"))
+            else:
+                settings.append((name, "yes"))
+        return settings
 
     @property
     def label(self) -> str:
@@ -95,10 +100,10 @@ class Shown:
         return self.manifest.get("title") or settings or "defaults"
 
 
-def day(start: str) -> str:
+def write_day(start: str) -> str:
     """Return the day of a time as people write it.
 
-    >>> day("2026-11-02T03:04:05+00:00"), day("?")
+    >>> write_day("2026-11-02T03:04:05+00:00"), write_day("?")
     ('2 November 2026', '')
     """
     try:
@@ -119,32 +124,46 @@ def find_runs(paths: Sequence[Path], judge: Judge | None = None) -> list[Shown]:
     runs: dict[Path, Shown] = {}
     for path in paths:
         check_name(path)
-        own = store.read_manifest(path)
-        found = {
-            folder.resolve(): run
-            for folder, manifest in (
-                [(path, own)] if own is not None else store.finished(path)
-            )
-            if _can_be_shown(run := Shown(folder, manifest, judge))
-        }
-        if not found:
+        at_path = _find_runs_at(path, judge)
+        if not at_path:
             raise InputError(
                 f"no finished run in {path}; give a run's folder or a results folder"
             )
-        runs |= found
+        runs |= at_path
+
     # The page names a run by its config.
     by_key: dict[str, Shown] = {}
     for run in runs.values():
-        if by_key.setdefault(run.key, run) is not run:
-            say(f"left out: {run.folder}: the same run as {by_key[run.key].folder}")
+        first = by_key.setdefault(run.key, run)
+        if first is not run:
+            say(f"left out: {run.folder}: the same run as {first.folder}")
     return list(by_key.values())
 
 
-def _can_be_shown(run: Shown) -> bool:
+def _find_runs_at(path: Path, judge: Judge | None) -> dict[Path, Shown]:
+    """Return the runs of one path that can be shown, by their folders."""
+    own = store.read_manifest(path)
+    if own is not None:
+        finished = [(path, own)]
+    else:
+        finished = list(store.finished(path))
+
+    runs = {}
+    for folder, manifest in finished:
+        run = Shown(folder, manifest, judge)
+        reason = _why_not_shown(run)
+        if reason:
+            say(f"left out: {folder}: {reason}")
+        else:
+            runs[folder.resolve()] = run
+    return runs
+
+
+def _why_not_shown(run: Shown) -> str:
+    """Return the reason why a run cannot be shown; empty if it can."""
     try:
-        wrong = "" if run.tables and run.label else "it has no table with rows"
+        if run.tables and run.label:
+            return ""
     except (DamagedError, ValueError) as error:
-        wrong = " ".join(str(error).split())
-    if wrong:
-        say(f"left out: {run.folder}: {wrong}")
-    return not wrong
+        return " ".join(str(error).split())
+    return "it has no table with rows"
