@@ -562,12 +562,13 @@ def draw_against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for ax, (name, table) in zip(axes[0], tasks.items(), strict=True):
         is_loss = name == "last_window"
         _draw_before_and_after(ax, spreads[name], is_loss)
-        trained, longest = _find_trained_and_longest(table)
         if is_loss:
-            ax.set_xlabel(f"loss after {format_tokens(longest)} tokens (nats per byte)")
+            longest = format_tokens(table["context_tokens"].max())
+            ax.set_xlabel(f"loss after {longest} tokens (nats per byte)")
         else:
+            trained = format_tokens(table["train_len_tokens"].iloc[0])
             metric = name.replace("_", " ")
-            ax.set_xlabel(f"{metric} beyond {format_tokens(trained)}")
+            ax.set_xlabel(f"{metric} beyond {trained}")
             ax.set_xlim(-0.04, 1.04)
 
     shapes.name_rows(axes[0][0], names)
