@@ -183,6 +183,20 @@ def test_a_run_of_a_newer_version_is_left_alone_and_said(lab, capsys):
     assert str(theirs.folder) in line
 
 
+def test_runs_of_an_earlier_version_are_quoted_where_there_is_none_of_this_one(
+    lab, capsys
+):
+    earlier = lab.run(plan())
+    newer = replace(toy(), version=2)
+    (stored,) = store.stored_runs(lab.results, "toy", 2)
+    assert stored.path == str(earlier.folder)
+    assert "version 1" in capsys.readouterr().err
+    other = lab.run(plan(experiment=newer, base=2.0))
+    (stored,) = store.stored_runs(lab.results, "toy", 2)
+    assert stored.path == str(other.folder)
+    assert str(earlier.folder) in capsys.readouterr().err
+
+
 def test_a_clock_that_is_set_back_takes_no_negative_time(lab, monkeypatch):
     times = iter([datetime(2026, 1, 1, 3, tzinfo=UTC)])
     earlier = datetime(2026, 1, 1, 2, tzinfo=UTC)
@@ -602,7 +616,7 @@ def test_stored_runs_are_found_with_their_tables(lab):
     lab.run(plan(base=7e5))
     stored = store.stored_runs(lab.results, "toy", 1)
     assert [s.tables["toy"].base[0] for s in stored] == [5e5, 7e5]
-    assert store.stored_runs(lab.results, "toy", 2) == []
+    assert store.stored_runs(lab.results, "toy", 0) == []
     assert store.stored_runs(lab.results, "other", 1) == []
 
 

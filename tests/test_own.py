@@ -46,8 +46,8 @@ class MyEncoding(Encoding):
     def query(self, q, positions):
         return q * 2.0
 
-def my_task(seed, distance, context, rows, background):
-    return copy_trials(seed, distance, context, rows, background)
+def my_task(seed, distances, context, rows, background):
+    return copy_trials(seed, distances, context, rows, background)
 
 MY_PLAN = parse_cast("table=bfloat16")
 SLOW = 6.283
@@ -577,11 +577,11 @@ def test_a_task_of_ones_own_is_asked_of_a_released_model(
 @pytest.mark.parametrize(
     "wrong",
     [
-        "copy_trials(seed, distance, 2 * context, rows, background)",
-        "copy_trials(seed, distance, context, 1, background)",
+        "copy_trials(seed, distances, 2 * context, rows, background)",
+        "copy_trials(seed, distances, context, 1, background)",
         (
-            "Batch((made := copy_trials(seed, distance, context, rows)).tokens - 40,"
-            " made.scored)"
+            "Trials((made := copy_trials(seed, distances, context, rows)).tokens - 40,"
+            " made.distances)"
         ),
     ],
 )
@@ -590,9 +590,9 @@ def test_rows_or_symbols_that_were_not_asked_for_are_refused(
 ) -> None:
     # Longer rows would be taken for the context asked for, other symbols for the
     # nearest ones.
-    right = "copy_trials(seed, distance, context, rows, background)"
+    right = "copy_trials(seed, distances, context, rows, background)"
     assert right in MORE
-    start = "from ropelab.models.lm.source import Batch\n"
+    start = "from ropelab.models.tasks.retrieval import Trials\n"
     mymodule(MODULE + start + MORE.replace(right, wrong))
     values = {**SMALL, "corpus": corpus, "tasks": "mymodule:my_task"}
     config: Any = Lab().prepare("extrapolate", values).config
@@ -601,7 +601,7 @@ def test_rows_or_symbols_that_were_not_asked_for_are_refused(
     with pytest.raises(
         InputError, match="mymodule:my_task must return 2 rows of 64 symbols"
     ):
-        task.sequences_at(0, task.places[0], 2)
+        task.trials(0, 64, 2)
 
 
 def test_code_that_ends_the_process_is_an_error_in_it(mymodule, capsys) -> None:

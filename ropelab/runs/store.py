@@ -462,16 +462,31 @@ def _listed(folder: Path) -> list[Path]:
 def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
     """Return the finished runs of an experiment by folder name; damaged ones are said
     once.
+
+    Runs of an earlier version are returned where there is none of this one: they are
+    quoted as what that version measured, which is said.
     """
-    runs = []
+    finished_runs = []
     for folder, manifest in _finished_in(results / experiment):
-        if manifest["experiment"] != experiment:
-            continue
-        if manifest["version"] != version:
-            # Its numbers mean something else.
+        if manifest["experiment"] == experiment:
+            finished_runs.append((folder, manifest))
+    latest = max(
+        (m["version"] for _, m in finished_runs if m["version"] <= version),
+        default=version,
+    )
+    if latest < version:
+        say_once(
+            f"{results / experiment}: runs of version {latest} of {experiment} are"
+            f" quoted as what that version measured; this is {version}"
+        )
+
+    runs = []
+    for folder, manifest in finished_runs:
+        if manifest["version"] != latest:
+            # Its numbers mean something else than those of the others.
             say_once(
                 f"left out: {folder} is of version {manifest['version']} of"
-                f" {experiment}, this is {version}"
+                f" {experiment}, the others are of {latest}"
             )
             continue
 

@@ -201,7 +201,7 @@ def test_what_a_reader_without_a_model_finds_stands_beside(tables):
     places = grid.places(grid.distances(64, 256), grid.retrieval_contexts(64, 256))
     assert len(wide) == 2 * len(places)
     assert (wide.loc["copy"][3] == 1).all()
-    assert wide.loc[("copy", 128, 256), 1] < 0.3
+    assert wide.loc["copy"][1].mean() < 0.7
 
 
 def test_intervals_hold_their_values(tables):
@@ -260,7 +260,7 @@ def test_every_task_is_asked_of_the_same_model(config):
     assert mentions(lines[0], "training", "seed 0")
     assert list(dict.fromkeys(lines))[1:] == asked
     trials = [tables[f"{task}_accuracy"]["trials"].tolist() for task in tasks[:3]]
-    assert trials[0] != trials[1] != trials[2]
+    assert trials[0] == trials[1] != trials[2]
 
 
 def test_all_arms_and_recall_on_one_run(config, context):

@@ -19,7 +19,7 @@ CANNOT_SHOW = (
     "What a large model does: two layers trained for minutes choose few frequencies,"
     " and get by with bases that many heads with many tasks might not."
 )
-VERSION = 6
+VERSION = 7
 BODY = "ropelab.experiments.base_empirical.retrieval"
 
 
@@ -43,7 +43,9 @@ class BaseEmpiricalConfig(ShapedConfig):
     )
     heads: Heads = 1
     head_dim: RotatedHeadDim = 64
-    sequences: OfEvaluation[Count] = Field(16, description="sequences per distance")
+    sequences: OfEvaluation[Count] = Field(
+        48, description="contexts, with all distances in each"
+    )
 
     @field_validator("bases")
     @classmethod

@@ -32,7 +32,7 @@ CANNOT_SHOW = (
     " are trained less. Nor what windows of attention save: here they hide keys that"
     " are computed and kept all the same."
 )
-VERSION = 5
+VERSION = 6
 # `designs`: slow pairs at rest; layers that do not rotate, and windows in the others.
 DESIGNS = (
     *("rope", "rope(fast=0.375)", "layers(rope,nope)"),
@@ -62,7 +62,9 @@ class EncodingsConfig(ShapedConfig):
     )
     tokens_per_step: TokensPerStep = 4096
     first_window: FirstWindow = 16
-    sequences: OfEvaluation[Count] = Field(8, description="copy sequences per distance")
+    sequences: OfEvaluation[Count] = Field(
+        24, description="contexts of each length, with all distances in each"
+    )
 
     def shape(self, trained_len: int | None = None) -> Shape:
         """Return the shape of the model around every encoding, trained at that

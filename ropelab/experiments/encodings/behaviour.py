@@ -41,6 +41,10 @@ class Behaviour(EvaluationTask):
     length: int
 
     @property
+    def version(self) -> int:
+        return 2
+
+    @property
     def key(self) -> dict[str, Any]:
         return {"task": self.task.key, "length": self.length}
 

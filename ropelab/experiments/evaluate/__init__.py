@@ -28,7 +28,7 @@ CANNOT_SHOW = (
     "How other models behave: a released model speaks for itself alone. And what"
     " fine-tuning under a method would bring: nothing is trained."
 )
-VERSION = 6
+VERSION = 7
 Format = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
 
@@ -58,7 +58,7 @@ class EvaluateConfig(Config):
         10, description="documents the text is measured on"
     )
     sequences: OfEvaluation[Count] = Field(
-        2, description="sequences per distance or depth, and context"
+        4, description=config.TEXTS["about"]["sequences"]
     )
     depths: config.Depths = (0, 25, 50, 75, 100)
     corpus: config.CorpusPath = ""

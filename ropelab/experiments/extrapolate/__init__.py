@@ -26,7 +26,7 @@ CANNOT_SHOW = (
     "How a large model behaves: the models have about a million parameters and are"
     " trained for minutes; the method that wins here need not win there."
 )
-VERSION = 6
+VERSION = 7
 # Instead of the preset's.
 Own = Annotated[OfModel[Count | None], Field(exclude_if=lambda count: count is None)]
 ArmName = Literal["zero_shot", "finetuned", "ceiling", "cache"]
@@ -112,7 +112,7 @@ class ExtrapolateConfig(config.TaskConfig):
     seeds: config.Seeds = (0,)
     documents: config.Documents = 50
     sequences: OfEvaluation[Count] = Field(
-        6, description="sequences per distance or depth, and context"
+        12, description=config.TEXTS["about"]["sequences"]
     )
     depths: config.Depths = (0, 25, 50, 75, 100)
     corpus: config.CorpusPath = ""

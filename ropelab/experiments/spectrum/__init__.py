@@ -30,7 +30,7 @@ CANNOT_SHOW = (
     "What a large model, a longer training or another period does with few frequencies:"
     " the models have half a million parameters and are trained for less than a minute."
 )
-VERSION = 3
+VERSION = 4
 BODY = "ropelab.experiments.spectrum.schemes"
 SCHEMES = split_list(
     "unscaled, one(period=1e6), one(period=32), one(period=32, pairs=8),"
@@ -79,7 +79,7 @@ class SpectrumConfig(ShapedConfig):
     steps: Steps = 600
     first_window: FirstWindow = 16
     sequences: OfEvaluation[Count] = Field(
-        16, description="sequences per distance and length of context"
+        48, description="contexts of each length, with all distances in each"
     )
     draws: OfEvaluation[Count] = Field(
         200, le=2**16, description="random vectors of the arithmetic part"

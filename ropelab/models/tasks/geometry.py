@@ -9,7 +9,9 @@ distance earlier. The rules, all of them here:
    the questions that are after it in that order.
 4. All stretches are equally long: LONGEST tokens; where distances are short, half of
    the nearest distance, but at least SHORTEST; never more than the nearest distance,
-   nor so many that stretches take more than MOST of the context.
+   than what the farthest source leaves of the context, nor so many that stretches take
+   more than MOST of it (half of MOST where each question has two sources). A stretch has
+   FEWEST tokens all the same where it has room.
 
 So in long contexts questions fill the last places, one beside the other, behind all
 sources. In short ones they stand apart, each with its source in front of all questions
@@ -26,6 +28,7 @@ from ropelab.runs.sentences import listed
 
 LONGEST = 32
 SHORTEST = 8
+FEWEST = 6
 # Of the context.
 MOST = 3 / 4
 # Orders of the distances that are tried before a context is refused: a far question
@@ -41,13 +44,15 @@ class Question(NamedTuple):
     sources: tuple[int, ...]
 
 
-def stretch_length(length: int, distances: Sequence[int], sources: int = 1) -> int:
-    """Return the tokens of a stretch, each with that many sources, by rule 4."""
-    nearest = min(distances)
+def stretch_length(length: int, sources: Sequence[tuple[int, ...]]) -> int:
+    """Return the tokens of a stretch by rule 4; `sources` as in `place_questions`."""
+    nearest = min(distance for distance, *_ in sources)
+    farthest = max(max(distances) for distances in sources)
     wanted = max(SHORTEST, nearest // 2)
-    stretches = len(distances) * (1 + sources)
-    room = int(MOST * length) // stretches
-    return min(LONGEST, wanted, nearest, room)
+    stretches = sum(1 + len(distances) for distances in sources)
+    most = MOST / len(sources[0])
+    room = max(FEWEST, int(most * length) // stretches)
+    return min(LONGEST, wanted, nearest, length - farthest, room)
 
 
 def place_questions(

@@ -1,7 +1,7 @@
 """Pass keys in natural text, asked for at its end: by depth and length of the context.
 
 passkey
-    one key (Mohtashami and Jaggi 2023, arXiv:2305.16300)
+    one key (Mohtashami and Jaggi 2023, arXiv:2305.16300), at one of the depths
 multiquery
     a named key at every depth, all asked for in turn, each after the right answers to
     the earlier ones, as in RULER (Hsieh et al. 2024, arXiv:2404.06654)
@@ -97,8 +97,13 @@ class Needles(EvaluationTask):
     contexts: tuple[int, ...]
     # In percent of the text; 0 is its beginning.
     depths: tuple[int, ...]
-    # For each depth and context, each in other text.
+    # Of each length, each in other text; single keys and lists are at the depths in
+    # turn, at least once at each.
     sequences: int
+
+    @property
+    def version(self) -> int:
+        return 2
 
     @property
     def text_key(self) -> dict[str, Any]:
@@ -108,7 +113,7 @@ class Needles(EvaluationTask):
     def rows(self) -> int:
         if self.name == "multiquery":
             return self.sequences
-        return self.sequences * len(self.depths)
+        return max(self.sequences, len(self.depths))
 
     @property
     def windows(self) -> Windows:

@@ -18,8 +18,9 @@ comparisons
     every pair of rows under every metric
 
 `losses` and `accuracies` are of one training seed: documents (sequences) are drawn
-anew, the model is given; `over_seeds` is of all. Units are sequences: tokens of one
-succeed or fail together.
+anew, the model is given; `over_seeds` is of all. The unit of retrieval is the context
+(`sequence`), shared by all distances and keys that are asked for in it and by all rows:
+its tokens succeed or fail together.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -214,10 +215,7 @@ def _pairs(metric: Metric) -> Iterator[Pair]:
     """Yield the pairs of rows that are compared under a metric."""
     group = metric.values
     measure = MEASURES.get(metric.column, "share")
-    trials = 0
-    if measure == "share":
-        # An answer to a question is a share of one trial.
-        trials = int(group["trials"].iloc[0]) if "trials" in group else 1
+    trials = int(group["trials"].iloc[0]) if measure == "share" else 0
 
     labels = pd.Series(row_labels(group), group.index)
     by_row = {}
@@ -261,21 +259,29 @@ def _metrics(
             group = last[last["context_tokens"] == length]
             yield Metric((name, length, length), group, "document", NLL)
     elif task in KEYS:
-        answers = measured["answers"]
-        # Every depth and sequence of a context is a unit of its own.
-        depths = answers["depth_percent"].astype(str)
-        units = depths + " " + answers["sequence"].astype(str)
-        columns = {"accuracy": "correct", "log_probability": LOG_PROBABILITY}
-        for context, group in answers.assign(unit=units).groupby("context_tokens"):
+        columns = {"accuracy": "accuracy", "log_probability": LOG_PROBABILITY}
+        contexts = _average_over_keys(measured["answers"])
+        for context, group in contexts.groupby("context_tokens"):
             for name, column in columns.items():
                 about = (f"{task}_{name}", context, context)
-                yield Metric(about, group, "unit", column)
+                yield Metric(about, group, "sequence", column)
     else:
         trials = measured["trials"]
         shares = trials.assign(accuracy=trials["correct"] / trials["trials"])
         for place, group in shares.groupby(PLACE):
             name = f"{task}_accuracy"
             yield Metric((name, *place), group, "sequence", "accuracy")
+
+
+def _average_over_keys(answers: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each context, which is the unit, however many keys it has."""
+    groups = answers.groupby([*ROW, "context_tokens", "sequence"], sort=False)
+    means = groups.agg(
+        trials=("trials", "sum"),
+        correct=("correct", "sum"),
+        log_probability_nats=(LOG_PROBABILITY, "mean"),
+    )
+    return means.assign(accuracy=means["correct"] / means["trials"]).reset_index()
 
 
 def by_label(table: pd.DataFrame, value: str) -> pd.Series:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.geometry import (
     LONGEST,
-    MOST,
     Question,
     place_questions,
     stretch_length,
@@ -23,8 +22,8 @@ from ropelab.runs.errors import InputError
 def placed(
     length: int, distances: list[int], seed: int = 0, size: int = 0
 ) -> list[Question]:
-    size = size or stretch_length(length, distances)
     sources = [(distance,) for distance in distances]
+    size = size or stretch_length(length, sources)
     return place_questions(np.random.default_rng(seed), length, sources, size)
 
 
@@ -50,7 +49,7 @@ def test_each_distance_is_asked_once_and_no_stretch_meets_another(
     sources: list[tuple[int, ...]] = [(distance,) for distance in distances]
     if further:
         sources = [(d, d + (length - d) // 2) for d in distances]
-    size = stretch_length(length, distances, len(sources[0]))
+    size = stretch_length(length, sources)
     assume(size > 0)
     try:
         questions = place_questions(np.random.default_rng(seed), length, sources, size)
@@ -117,25 +116,31 @@ def test_the_order_is_random_and_a_function_of_the_seed():
 
 
 @pytest.mark.parametrize(
-    ("length", "distances", "sources", "size"),
+    ("length", "distances", "further", "size"),
     [
-        (8192, [256, 6144], 1, 32),
-        (128, [16, 32, 64, 96], 1, 8),
-        (512, [16, 384], 1, 8),
-        (256, [8, 16, 32, 64, 128, 192], 1, 8),
+        (8192, [256, 6144], 0, 32),
+        (128, [16, 32, 64, 96], 0, 8),
+        (512, [16, 384], 0, 8),
+        (256, [8, 16, 32, 64, 128, 192], 0, 8),
         # half of 40
-        (1024, [40, 700], 1, 20),
+        (1024, [40, 700], 0, 20),
         # never more than the nearest distance
-        (1024, [4, 700], 1, 4),
+        (1024, [4, 700], 0, 4),
+        # nor than is left before the farthest source
+        (64, [48], 0, 16),
         # three quarters of the context at most
-        (64, [8, 16, 32, 48], 1, 6),
-        (128, [16, 32, 64, 96], 2, 8),
-        (64, [8, 16, 32, 48], 2, 4),
+        (64, [8, 16, 32, 48], 0, 6),
+        # but 6 where they fit
+        (63, [8, 16, 32, 48], 0, 6),
+        (128, [16, 32, 64, 96], 8, 6),
+        (256, [64, 128, 192], 32, 10),
     ],
 )
-def test_stretches_are_short_where_distances_are(length, distances, sources, size):
-    assert stretch_length(length, distances, sources) == size
-    assert size * len(distances) * (1 + sources) <= MOST * length
+def test_stretches_are_short_where_distances_are(length, distances, further, size):
+    sources: list[tuple[int, ...]] = [(distance,) for distance in distances]
+    if further:
+        sources = [(distance, distance + further) for distance in distances]
+    assert stretch_length(length, sources) == size
 
 
 def test_what_does_not_fit_is_refused_in_a_line():

@@ -45,8 +45,9 @@ def needles(
     contexts: tuple[int, ...] = (CONTEXT, 2000),
 ) -> Needles:
     depths = (0, 50, 100)
+    sequences = 2 if name == "multiquery" else 6
     return Needles(
-        name=name, corpus=text, contexts=contexts, depths=depths, sequences=2
+        name=name, corpus=text, contexts=contexts, depths=depths, sequences=sequences
     )
 
 
@@ -81,6 +82,7 @@ def test_one_key_is_at_each_depth_in_turn_and_several_are_at_all(text):
         50,
         100,
     ] * 2
+    assert replace(one, sequences=2).rows == 3
     for number in range(2):
         answers = several.needle(CONTEXT, number).answers
         assert sorted(answer.depth for answer in answers) == [0, 50, 100]
@@ -179,7 +181,7 @@ def test_every_field_is_in_the_key_and_the_name_is_the_kind(text):
     others: dict[str, Any] = {
         "contexts": (900,),
         "depths": (10,),
-        "sequences": 3,
+        "sequences": 7,
         "corpus": replace(text, bos="no"),
     }
     assert set(others) | {"name"} == {field.name for field in fields(Needles)}
@@ -190,7 +192,7 @@ def test_every_field_is_in_the_key_and_the_name_is_the_kind(text):
 def test_copying_is_of_ordinary_tokens_after_what_begins_a_text(text):
     place = Place(64, 256)
     asked = Retrieval(name="copy", places=(place,), sequences=3, corpus=text)
-    batch = asked.sequences_at(0, place, 3)
+    batch = asked.trials(0, 256, 3).batch
     assert batch.tokens.shape == (3, 256)
     assert (batch.tokens[:, 0] == 256).all()
     assert batch.tokens[:, 1:].max() < 256
@@ -209,7 +211,7 @@ def test_copying_is_of_ordinary_tokens_after_what_begins_a_text(text):
 def test_every_retrieval_task_can_be_done_in_the_tokens_of_a_released_model(name, text):
     place = Place(64, 256)
     asked = Retrieval(name=name, places=(place,), sequences=3, corpus=text)
-    batch = asked.sequences_at(0, place, 3)
+    batch = asked.trials(0, 256, 3).batch
     assert batch.tokens.shape == (3, 256)
     assert (batch.tokens[:, 0] == 256).all()
     assert not batch.scored[:, 0].any()
@@ -221,7 +223,7 @@ def test_every_retrieval_task_can_be_done_in_the_tokens_of_a_released_model(name
     assert beside["correct"].sum() < found["trials"].sum() / 3
     if name == "copy_in_text":
         documents = text.documents(256, 3)[0]
-        assert torch.equal(batch.tokens[:, 1:128], documents[:, 1:128])
+        assert torch.equal(batch.tokens[:, 1:160], documents[:, 1:160])
 
 
 @pytest.mark.parametrize("name", WORDINGS)

@@ -103,8 +103,10 @@ def test_without_a_model_the_same_is_counted_as_with_one_that_matches(name, corp
         )
 
 
-def test_a_row_for_every_sequence_at_every_place_in_their_order(corpus):
-    table = measured(looking_back(1), task("associative_recall", corpus, sequences=3))
+def test_a_row_for_every_context_at_every_place_in_their_order(corpus):
+    asked = task("associative_recall", corpus, sequences=3)
+    table = measured(looking_back(1), asked)
+    assert asked.windows == [(3, 64), (3, 128), (3, 256)]
     rows = table[["distance_tokens", "context_tokens"]].drop_duplicates()
     assert [tuple(row) for row in rows.to_numpy()] == list(EVERYWHERE)
     assert table["sequence"].tolist() == [0, 1, 2] * len(EVERYWHERE)
@@ -113,15 +115,17 @@ def test_a_row_for_every_sequence_at_every_place_in_their_order(corpus):
 def test_what_is_hidden_in_stands_in_held_out_text_and_a_search_in_text_that_is_learned_from(
     corpus,
 ):
-    asked, place = task("copy_in_text", corpus), Place(64, 256)
+    asked = task("copy_in_text", corpus, Place(64, 256))
     held_out = corpus.documents(256, 2)[0]
     searched = corpus.windows(SEARCH_SEED, 256, 2)
     for seed, background in ((0, held_out), (SEARCH_SEED, searched)):
-        tokens = asked.sequences_at(seed, place, 2).tokens
-        same = tokens == background
-        # All but the two places of the symbols, which are base64's, as letters are.
-        assert same[:, :128].all()
-        assert same[:, 192:].float().mean() < 0.2
+        trials = asked.trials(seed, 256, 2)
+        same = trials.tokens == background
+        # All but a stretch of 32 symbols, which are base64's, as letters are, and its
+        # source.
+        assert same[:, :160].all()
+        assert same[:, 192:224].all()
+        assert same[:, 224:].float().mean() < 0.2
     assert not torch.equal(held_out, searched)
 
 
