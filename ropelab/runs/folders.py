@@ -178,6 +178,8 @@ def check_own(path: Path, mark: str = "") -> None:
     """Raise InputError where a file is in the place of a new one, and is not ours.
 
     A file of ours has the mark in it, or its hash is in the record of its folder.
+    While files are being written the record has two hashes of each: of what is there,
+    and of what will be.
     """
     try:
         check_regular(path, follow_links=False)
@@ -187,7 +189,9 @@ def check_own(path: Path, mark: str = "") -> None:
     content = path.read_bytes()
     if mark and mark.encode() in content:
         return
-    if _read_record(path.parent).get(path.name) == hashlib.sha256(content).hexdigest():
+    if hashlib.sha256(content).hexdigest() in _read_record(path.parent).get(
+        path.name, []
+    ):
         return
     raise InputError(
         f"{path} is there and was not written by ropelab; move it away, or choose"
@@ -195,21 +199,42 @@ def check_own(path: Path, mark: str = "") -> None:
     )
 
 
-def record_own(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Record the files that were written into a folder of the user's."""
+@contextmanager
+def recorded(folder: Path, files: Mapping[str, bytes]) -> Iterator[None]:
+    """Record the files that the block writes into a folder of the user's.
+
+    They are recorded before the first is written: an interrupted block leaves files
+    that are known as ours all the same.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"cannot write {folder}: {error.strerror}") from None
+
     record = _read_record(folder)
+    written = {}
     for name, content in files.items():
-        record[name] = hashlib.sha256(content).hexdigest()
+        written[name] = [hashlib.sha256(content).hexdigest()]
+    both = {name: [*record.get(name, []), *hashes] for name, hashes in written.items()}
+    _write_record(folder, {**record, **both})
+    yield
+    _write_record(folder, {**record, **written})
+
+
+def _write_record(folder: Path, record: Mapping[str, list[str]]) -> None:
     with replaced_file(folder / RECORD) as fresh:
         fresh.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
-def _read_record(folder: Path) -> dict[str, str]:
+def _read_record(folder: Path) -> dict[str, list[str]]:
+    """Return the hashes of what ropelab wrote into a folder, by the name of the file."""
     try:
         record = json.loads(read_regular(folder / RECORD, LARGEST_RECORD))
     except (OSError, ValueError, RecursionError):
         return {}
-    return record if isinstance(record, dict) else {}
+    if not isinstance(record, dict):
+        return {}
+    return {name: value for name, value in record.items() if isinstance(value, list)}
 
 
 def _siblings(folder: Path) -> tuple[Path, Path]:

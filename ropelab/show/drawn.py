@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, known
-from ropelab.runs.folders import check_own, record_own, replaced_file
+from ropelab.runs.folders import check_own, recorded, replaced_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -173,10 +173,10 @@ def write(files: Mapping[str, bytes], folder: Path, mark: str = "") -> list[Path
     """
     for name in files:
         check_own(folder / name, mark)
-    paths = write_own(files, folder)
-    if not mark:
-        record_own(folder, files)
-    return paths
+    if mark:
+        return write_own(files, folder)
+    with recorded(folder, files):
+        return write_own(files, folder)
 
 
 def write_own(files: Mapping[str, bytes], folder: Path) -> list[Path]:

@@ -139,10 +139,13 @@ class Corpus:
         if self.name == STANDARD:
             needed = min(documents, FEWEST)
         if len(candidates) < needed:
+            left_out = ""
+            if self.left_out:
+                left_out = f" ({self.left_out} left out as near-duplicates of others)"
             raise InputError(
                 f"{self.name} has {len(candidates)} held-out documents of at least"
-                f" {length} bytes, {needed} are needed; give more or longer text, or"
-                " ask for fewer documents"
+                f" {length} bytes{left_out}, {needed} are needed; give more or longer"
+                " text, or ask for fewer documents"
             )
         return candidates[:documents]
 
@@ -198,7 +201,6 @@ class CorpusRef:
     def of(cls, path: str, piece: int) -> Self:
         """Describe a corpus on disk. InputError if there is none."""
         corpus = read_corpus(Path(path) if path else None, piece)
-        corpus.say_left_out()
         return cls(path, piece, corpus.fingerprint, corpus.names)
 
     def corpus(self) -> Corpus:

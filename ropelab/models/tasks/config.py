@@ -249,6 +249,8 @@ class TaskConfig(Config):
         length = self.longest + 1
         text = CorpusRef.of(self.corpus, length)
         text.corpus().check(self.train_len + 1, length, self.documents)
+        # A text that is refused has one line, the error.
+        text.corpus().say_left_out()
         return text
 
     @model_validator(mode="after")

@@ -214,7 +214,7 @@ def test_of_the_library_of_a_python_without_tests_fewer_documents_are_read(
 def test_documents_that_are_left_out_are_said_once(tmp_path, capsys) -> None:
     for number in range(3):
         (tmp_path / f"{number}.txt").write_bytes(b"the same text of two files " * 50)
-    CorpusRef.of(str(tmp_path), 0)
-    CorpusRef.of(str(tmp_path), 0)
+    for _ in range(2):
+        CorpusRef.of(str(tmp_path), 0).corpus().say_left_out()
     said = capsys.readouterr().err
     assert said.count("2 documents left out") == 1
