@@ -16,6 +16,7 @@ from matplotlib import pyplot as plt
 
 from ropelab.experiments.precision import PrecisionConfig, stages
 from ropelab.experiments.precision import answer as body
+from ropelab.experiments.precision.neighbours import state_limits
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.models import MODELS
 from ropelab.math.numerics.angle_errors import wrap_angle
@@ -87,6 +88,10 @@ def test_the_tables_have_the_promised_columns(small):
         "score_margin": (
             "scheme vectors format score_step rounding step_to_rounding "
             "unchanged_fraction weight_change status"
+        ),
+        "reductions": (
+            "terms offset length max_error_rad worst_position exceeds_tolerance positions"
+            " status"
         ),
         "drift": "plan alignment shift_tokens rms_score_change ci_low ci_high",
         "explain": "format what position step_tokens angle_rad cos",
@@ -225,7 +230,7 @@ def test_formats_and_schemes_change_what_is_shown():
     assert set(tables["casts"].query("kind == 'stage'")["format"]) == {"float16"}
     many = body.summary(tables_of(schemes=["rope"]))
     assert many["neighbours_that_look_equal"].str.startswith("RoPE").all()
-    assert body.further(tables_of(schemes=[])) == {}
+    assert list(body.further(tables_of(schemes=[]))) == ["reductions"]
     assert "only_this_is_rounded" in body.summary(tables_of(schemes=[]))
 
 
@@ -632,7 +637,11 @@ def test_implementations_with_equal_angles_share_a_cell():
     kinds = [cell.kind for cell in body.cells(config)]
     # The presets, and each without its rounded position, inv_freq, angle or rule of
     # frequencies.
-    assert kinds == ["precision-casts"] * 5 + ["precision-drift"]
+    assert kinds == [
+        *["precision-casts"] * 5,
+        "precision-drift",
+        "precision-reductions",
+    ]
 
 
 def test_a_recurrence_that_rounds_nothing_has_errors_of_float64_alone() -> None:
@@ -682,3 +691,44 @@ def test_formats_of_stored_keys_are_predicted_by_pair() -> None:
 def test_errors_grow_from_twice_those_of_the_first_octave(errors, grows) -> None:
     octaves = [SimpleNamespace(error_rad=error) for error in errors]
     assert stages._grows(cast(Any, octaves)) is grows
+
+
+def test_sines_of_large_arguments_lose_by_the_terms_of_two_pi():
+    """Directly: a float32 loop that takes off whole periods, against float64."""
+    tables = tables_of(
+        schemes=[], cast="angle=float32", length=131072, long_lengths=(1048576,)
+    )
+    found = tables["reductions"]
+    lost = found.set_index(["terms", "length"])["max_error_rad"]
+    period = np.float32(2 * math.pi)
+    angles = np.arange(131072, dtype=np.float32)
+    turns = np.rint(angles * np.float32(1 / float(period)))
+    left = (angles - turns * period).astype(np.float64)
+    exact = angles.astype(np.float64) - 2 * math.pi * turns.astype(np.float64)
+    assert lost[1, 131072] == pytest.approx(np.abs(left - exact).max(), rel=1e-4)
+
+    # Two numbers are exact to 2^16 periods, in float32 code without fma.
+    assert lost[2, 131072] < 1e-5 < 1e-2 < lost[2, 1048576]
+    wrong = found.set_index(["terms", "length"])["exceeds_tolerance"]
+    assert not wrong[1, 131072]
+    assert wrong[1, 1048576]
+
+
+def test_a_format_by_itself_is_the_cast_of_all_stages():
+    casts = tables_of(cast="bf16", schemes=[])["casts"]
+    assert set(casts["name"]) == {"all=bfloat16"}
+    same = tables_of(cast="all=bfloat16", schemes=[])["casts"]
+    pd.testing.assert_frame_equal(casts, same)
+
+
+def test_the_longest_kept_period_is_rounded_down():
+    limits = pd.DataFrame(
+        {
+            "scheme": ["single"],
+            "format": ["bfloat16"],
+            "longest_kept_period_tokens": [1154.9],
+            "first_losing_pair": [None],
+        }
+    )
+    (said,) = state_limits({"limits": limits})
+    assert "1154 tokens" in said

@@ -20,6 +20,7 @@ from ropelab.experiments.precision.neighbours import (
     list_neighbours,
     state_limits,
 )
+from ropelab.experiments.precision.sines import list_losses, state_losses
 from ropelab.experiments.precision.stages import (
     STAGE_FORMATS,
     cast_tables,
@@ -56,7 +57,7 @@ ORDER = (
         "scores",
         "score_margin",
     ),
-    *("casts", "spread", "growth", "drift", "keys"),
+    *("casts", "spread", "growth", "drift", "reductions", "keys"),
 )
 
 
@@ -111,6 +112,7 @@ def answer(tables: Tables) -> str:
             *compare_frequencies(tables),
             *_precise_enough(plans),
             _float32_alone(casts),
+            state_losses(tables["reductions"]),
             *state_limits(tables),
             _repeating(tables),
         ]
@@ -167,12 +169,16 @@ def summary(tables: Tables) -> pd.DataFrame:
 
 
 def further(tables: Tables) -> dict[str, pd.DataFrame]:
-    """Return the short table of stages, where the first one is about encodings."""
+    """Return the short table of stages, where the first one is about encodings, and the
+    one of sines.
+    """
     casts = tables["casts"]
     _, named = _plans(casts)
-    if named or list_neighbours(tables).empty:
-        return {}
-    return {"casts": _stages(casts)}
+    shown = {}
+    if not named and len(list_neighbours(tables)):
+        shown["casts"] = _stages(casts)
+    shown["reductions"] = list_losses(tables["reductions"])
+    return shown
 
 
 def _stages(casts: pd.DataFrame) -> pd.DataFrame:

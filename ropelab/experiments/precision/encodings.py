@@ -151,7 +151,7 @@ def encoding_cells(config: PrecisionConfig) -> list[Piece]:
             config,
             (*FREQUENCIES[scheme], *SCORED, "tolerance", "samples"),
             kind="precision-encoding",
-            version=3,
+            version=4,
             title=f"which positions collide, {scheme}",
             function=encoding_tables,
             inputs={"scheme": scheme, "components": components, "formats": formats},

@@ -1,5 +1,6 @@
 """The first question: which neighbours look equal, with one frequency and with many."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -151,7 +152,8 @@ def state_limits(tables: Tables) -> Iterator[str]:
 
 def _state_periods(one: pd.DataFrame) -> str:
     limited = [
-        f"{row['longest_kept_period_tokens']:.0f} tokens in {row['format']}"
+        # Rounded down: a longer period is not proved.
+        f"{math.floor(row['longest_kept_period_tokens'])} tokens in {row['format']}"
         for row in one.dropna(subset="longest_kept_period_tokens").to_dict("records")
     ]
     free = one.loc[one["longest_kept_period_tokens"].isna(), "format"].tolist()

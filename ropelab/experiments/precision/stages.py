@@ -11,6 +11,7 @@ import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision import encodings as shared
+from ropelab.experiments.precision.sines import reductions_cell
 from ropelab.math.methods import scaling_for
 from ropelab.math.numerics import angle_errors, scores
 from ropelab.math.numerics.angle_errors import (
@@ -111,13 +112,15 @@ def implementations(config: PrecisionConfig) -> dict[str, CastPlan]:
             preset_named(name)
     names = PRESETS if "all" in config.preset else config.preset
     chosen = {name: preset_named(name).plan for name in names}
-    cast = parse_cast(config.cast)
-    return chosen | {cast.label: cast} if config.cast else chosen
+    if config.cast:
+        cast = parse_cast(config.cast)
+        chosen[cast.title] = cast
+    return chosen
 
 
 def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
     """Return the cells of all cast plans, of further lengths in float32, of the drift,
-    and of stored keys.
+    of sines of large arguments, and of stored keys.
     """
     # Plans with equal angles are in one cell, which computes these once.
     groups: dict[tuple[str, ...], dict[str, CastPlan]] = {}
@@ -131,6 +134,7 @@ def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
     if not implementations(config):
         rows += [_long_cell(config, length) for length in config.long_lengths]
     rows.append(_drift_cell(config))
+    rows.append(reductions_cell(config))
     if config.cache:
         rows.append(_keys_cell(config))
     return rows

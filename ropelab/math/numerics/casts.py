@@ -18,7 +18,7 @@ from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.files import table_beside
 from ropelab.runs.own import find
-from ropelab.runs.spelling import split_list
+from ropelab.runs.spelling import read_format, split_list
 
 Stage = Literal["position", "inv_freq", "angle", "table", "rotation", "score"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -69,6 +69,20 @@ class CastPlan:
         return ",".join(parts)
 
     @property
+    def title(self) -> str:
+        """The label, with all stages in one where they have one format.
+
+        >>> parse_cast("bf16,frequencies=float32_pow").title
+        'all=bfloat16,frequencies=float32_pow'
+        """
+        formats = {getattr(self, stage) for stage in STAGES}
+        if len(formats) > 1 or formats == {EXACT}:
+            return self.label
+        (single,) = formats
+        rules = [f"{n}={value}" for n, value in self.inexact() if n in RULES]
+        return ",".join([f"all={single.name}", *rules])
+
+    @property
     def phase(self) -> "CastPlan":
         """The part that decides the angles: equal phases have equal angle errors."""
         return replace(self, table=EXACT, rotation=EXACT, score=EXACT)
@@ -99,9 +113,10 @@ class CastPlan:
 
 
 def parse_cast(text: str) -> CastPlan:
-    """Read `inv_freq=bfloat16,table=float16`; `all=...` sets every stage.
+    """Read `inv_freq=bfloat16,table=float16`.
 
-    It comes first, and other parts win.
+    `all=bfloat16` sets every stage, and so does `bfloat16` by itself. It comes first, and
+    other parts win.
     """
     # The label of the exact plan.
     if text == EXACT.name:
@@ -112,9 +127,13 @@ def parse_cast(text: str) -> CastPlan:
     for part in split_list(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
-            raise InputError(
-                f"cannot read cast '{part}': write stage=format, such as angle=tf32"
-            )
+            if read_format(part) not in FORMATS:
+                raise InputError(
+                    f"cannot read cast '{part}': write stage=format, such as"
+                    " angle=tf32, or a format for all stages, such as bfloat16"
+                )
+            name = "all"
+            value = part
 
         if name in given:
             raise InputError(f"'{text}': {name} is given twice")

@@ -21,6 +21,7 @@ mean over draws, with an interval.
 import math
 
 import numpy as np
+from scipy import fft
 
 from ropelab.math.numerics.chain import Chain, Positions, span
 from ropelab.math.numerics.formats import round_to
@@ -179,36 +180,36 @@ class Spreads:
         if self._variances is not None:
             return self._variances
 
-        positions = span(self.offset, self.last + 1)
+        positions = span(self.offset, self.offset + self.length)
+        size = _fast_size(self.length + self.farthest)
+        counts = self.length - np.arange(1, self.farthest + 1)
         theta = self._reference()
-        total = np.zeros(self.farthest)
+
+        # Sums over places that enter the variance as they are, and those of excesses,
+        # which are transformed back once for all pairs.
+        sums = np.zeros(self.farthest)
+        squared_means = np.zeros(self.farthest)
+        power = np.zeros(size // 2 + 1)
         for pair in np.flatnonzero(theta).tolist():
             slip = self._slip(pair, theta[pair], positions)
             squares = slip.real**2 + slip.imag**2
-            if squares.any():
-                total += self._variances_of_slip(slip, squares)
+            if not squares.any():
+                continue
 
-        means = total / self.chain.spectrum.pairs
-        self._variances = np.maximum(means, 0.0)
+            together = _correlation(slip, size, self.farthest)
+            sums += _window_sums(squares, self.farthest) - 2 * together.real
+            if self.chain.plan.table.precision < 53:
+                # |z|^2 - 1, which is 0 but for rounded tables
+                power += _power(2 * slip.real + squares, size)
+
+            offset = (_window_sums(slip, self.farthest) + together) / counts
+            squared_means += offset.real**2 + offset.imag**2
+
+        if power.any():
+            sums += fft.irfft(power, size)[1 : self.farthest + 1]
+        total = sums / counts - squared_means
+        self._variances = np.maximum(total / self.chain.spectrum.pairs, 0.0)
         return self._variances
-
-    def _variances_of_slip(self, slip: np.ndarray, squares: np.ndarray) -> Variances:
-        """Return the variance of one pair at each distance."""
-        size = _fast_size(self.length + self.farthest)
-        distances = np.arange(1, self.farthest + 1)
-        counts = self.length - distances
-
-        together = _correlation(slip, size, self.farthest)
-        sums = _window_sums(squares, distances).sum(0)
-        sums -= 2 * together.real
-        if self.chain.plan.table.precision < 53:
-            # |z|^2 - 1, which is 0 but for rounded tables.
-            excess = 2 * slip.real + squares
-            sums += _correlation(excess, size, self.farthest).real
-
-        means = _window_sums(slip, distances).sum(0) / counts
-        offset = means + together / counts
-        return np.asarray(sums / counts - np.abs(offset) ** 2)
 
     def _slip(
         self,
@@ -220,20 +221,27 @@ class Spreads:
         chosen = slice(pair, pair + 1)
         angles = self.stored.angles(positions, chosen)[0]
         error = angles - theta * positions
-        real = -2 * np.sin(error / 2) ** 2
-        slip = real + 1j * np.sin(error)
+        # Real and imaginary parts by themselves: complex products take twice as long.
+        turned = np.zeros(len(positions), dtype=np.complex128)
+        is_turned = bool(error.any())
+        if is_turned:
+            turned.real = -2 * np.sin(error / 2) ** 2
+            turned.imag = np.sin(error)
 
         table = self.stored.plan.table
-        if table.precision < 53:
-            cos = np.cos(angles)
-            sin = np.sin(angles)
-            cos_error = round_to(cos, table) - cos
-            sin_error = round_to(sin, table) - sin
-            rounding = cos_error + 1j * sin_error
-            # The rounding is rotated back as z is.
-            rounding *= cos - 1j * sin
-            slip += rounding + rounding * slip
-        return slip
+        if table.precision == 53:
+            return turned
+        cos = np.cos(angles)
+        sin = np.sin(angles)
+        right = round_to(cos, table) - cos
+        up = round_to(sin, table) - sin
+
+        moved = np.empty_like(turned)
+        moved.real = right * cos + up * sin
+        moved.imag = up * cos - right * sin
+        if is_turned:
+            moved += turned + moved * turned
+        return moved
 
     def _reference(self) -> Float[np.ndarray, " pairs"]:
         """Return the frequencies that stored angles follow."""
@@ -301,24 +309,28 @@ def _fast_size(least: int) -> int:
     return next(size for size in sizes if size >= least)
 
 
-def _window_sums(values: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """Return the sums over queries and over keys at each distance.
-
-    Queries begin at the distance, keys end as far from the end; the sums of keys are
-    conjugated.
+def _window_sums(values: np.ndarray, farthest: int) -> np.ndarray:
+    """Return for D = 1 .. farthest the sum over queries, from D on, and over keys, up to
+    D from the end; the keys conjugated.
     """
+    count = len(values)
     sums = np.concatenate(([0], np.cumsum(values)))
-    of_queries = sums[-1] - sums[distances]
-    of_keys = sums[len(values) - distances]
-    return np.stack((of_queries, of_keys.conj()))
+    of_queries = sums[-1] - sums[1 : farthest + 1]
+    of_keys = sums[count - farthest : count][::-1]
+    return np.asarray(of_queries + of_keys.conj())
+
+
+def _power(values: Float[np.ndarray, " positions"], size: int) -> np.ndarray:
+    """Return the power spectrum of real values, whose transform is their correlation."""
+    transform = fft.rfft(values.astype(np.float32), size)
+    return np.asarray(transform.real**2 + transform.imag**2)
 
 
 def _correlation(values: np.ndarray, size: int, farthest: int) -> np.ndarray:
     """Return sum over m of v(m) conj v(m - D), for D = 1 .. farthest."""
-    single = np.complex64 if np.iscomplexobj(values) else np.float32
-    transform = np.fft.fft(values.astype(single), size)
+    transform = fft.fft(values.astype(np.complex64), size)
     power = transform.real**2 + transform.imag**2
     # The power is real, so that half of the inverse transform says all.
-    inverse = np.fft.rfft(power)
+    inverse = fft.rfft(power)
     correlation = inverse[1 : farthest + 1].conj()
     return np.asarray(correlation / size)

@@ -42,6 +42,18 @@ def test_a_stage_has_one_format(text: str) -> None:
         parse_cast(text)
 
 
+@pytest.mark.parametrize("text", ["bf16", "bfloat16", "all=bf16", "torch.bfloat16"])
+def test_a_format_by_itself_sets_every_stage(text):
+    plan = parse_cast(text)
+    assert plan == parse_cast("all=bfloat16")
+    assert plan.title == "all=bfloat16"
+
+
+def test_a_title_reads_back_as_its_plan():
+    for text in ("bf16,table=float32", "all=fp16,angles=recurrence", "float64"):
+        assert parse_cast(parse_cast(text).title) == parse_cast(text)
+
+
 def test_a_plan_differs_from_exact_in_what_it_names():
     assert parse_cast("angle=tf32").inexact() == [("angle", FORMATS["tf32"])]
     assert [name for name, _ in parse_cast("all=float16").inexact()] == list(STAGES)
@@ -68,7 +80,8 @@ def test_phase_and_stored_keep_what_decides_angles_and_tables():
         ("inv_frek=bfloat16", "unknown stage 'inv_frek'; did you mean 'inv_freq'"),
         ("angle=bfloat61", "unknown format 'bfloat61'; did you mean 'bfloat16'"),
         ("angles=recurence", "did you mean 'recurrence'"),
-        ("bfloat16", "write stage=format"),
+        ("bfloat17", "write stage=format"),
+        ("angle", "write stage=format"),
     ],
 )
 def test_bad_casts_get_one_clear_line(text, message):
