@@ -314,13 +314,14 @@ def test_json_is_one_document_and_equals_the_tables(call):
 def test_methods_are_listed_with_what_their_factor_means(call):
     status, out, _ = call("methods")
     assert status == 0
-    assert all(f"\n{name}\n" in f"\n{out}" for name in METHODS)
+    first_words = {line.split()[0] for line in out.splitlines() if line.strip()}
+    assert set(METHODS) <= first_words
     rows = {
         row["method"]: row
         for row in json.loads(call("methods", "--json")[1])["tables"]["methods"]
     }
     assert mentions(rows["dynamic_ntk"]["factor"], "length/L - 1", "length/L")
-    assert f"\n{rows['rerope']['method']}\n    parameters: window=..." in out
+    assert "window=..." in call("methods", "rerope")[1]
 
 
 def test_the_help_names_every_method(call):

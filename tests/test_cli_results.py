@@ -134,7 +134,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_it_is_drawn(
     assert call("freqs", "--head-dim", "16", "-q")[0] == 0
     Path("folder").mkdir()
     Path("file").touch()
-    monkeypatch.setattr(report, "_pictures", None)
+    monkeypatch.setattr(report, "_collect_pictures", None)
     status, out, err = call("report", "-o", output)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"ropelab: cannot write {output}: ")
