@@ -19,7 +19,9 @@ Values = Float[np.ndarray, "..."]
 _EXPONENT_FIELD = 0x7FF0_0000_0000_0000
 _FRACTION_BITS = 52
 _BIAS = 1023
-_HALF = 1 << (_FRACTION_BITS - 1)
+# The highest bit of the fraction. Added to the bits of 2^e, whose fraction is 0, it makes
+# them the bits of 1.5 * 2^e.
+_HALF_OF_FRACTION = 1 << (_FRACTION_BITS - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +60,13 @@ class FloatFormat:
 
     @cached_property
     def largest(self) -> float:
-        missing = 1 if self.has_infinity else 2
-        significand = 2.0 - missing * self.epsilon
+        # Significands end one epsilon below 2. Without infinity the last code of the top
+        # exponent is NaN, so that the largest number is the code before it.
+        if self.has_infinity:
+            below_two = self.epsilon
+        else:
+            below_two = 2 * self.epsilon
+        significand = 2.0 - below_two
         return math.ldexp(significand, self.max_exponent)
 
     @cached_property
@@ -109,23 +116,28 @@ def round_to(x: Values, fmt: FloatFormat) -> Values:
             return x.astype(np.float32).astype(np.float64)
 
     # For |x| in [2^e, 2^(e+1)), adding and subtracting 1.5 * 2^(e+53-p) makes the
-    # float64 adder drop all but p bits, ties to even; clamping e from below gives the
-    # subnormals. Casts of libraries from float64 to a 16-bit format go through float32
-    # and round twice.
+    # float64 adder drop all but p bits, ties to even. The factor is 1.5 and not 1 because
+    # a negative x would take the sum below 2^(e+53-p), where float64 keeps one bit more.
+    # Clamping e from below gives the subnormals. Libraries cast from float64 to a 16-bit
+    # format through float32, and round twice: their casts do not serve here.
     bits = _binade(x, fmt)
-    bits += ((53 - fmt.precision) << _FRACTION_BITS) + _HALF
+    bits += ((53 - fmt.precision) << _FRACTION_BITS) + _HALF_OF_FRACTION
     anchor = bits.view(np.float64)
     rounded = np.add(x, anchor, out=np.empty_like(x))
     rounded -= anchor
 
-    # min and max cost less than a mask where nothing overflows; NaN fails both
-    # comparisons.
+    # Minimum and maximum cost less than a mask, which is made only where they say that
+    # something overflows. A NaN is the minimum and the maximum, and fails the comparison:
+    # values with a NaN take the slow path, which leaves the NaN as it is.
     low = rounded.min(initial=0.0)
     high = rounded.max(initial=0.0)
     if not (low >= -fmt.largest and high <= fmt.largest):
+        # Negative values, too, become the positive overflow here: the line below returns
+        # their sign.
         rounded[np.abs(rounded) > fmt.largest] = fmt.overflow
 
-    # The subtraction loses the sign of zero.
+    # The signs of x are written back: the subtraction loses that of a negative zero, and
+    # the overflow above that of a negative value.
     return np.copysign(rounded, x, out=rounded)
 
 
