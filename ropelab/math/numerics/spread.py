@@ -9,10 +9,15 @@ from the place m is
 
     spread(D)^2 = mean over pairs of the variance over m of z_i(m) conj z_i(m - D).
 
-No vector is drawn for it. Where z has length 1 this is the mean over pairs of
-1 - |mean over m of exp(i (e_i(m) - e_i(m - D)))|^2, with e the errors of the angles. An
-exact score has no spread, and neither has one with a wrong frequency that is the same
-everywhere.
+This formula needs the stored table only, so that no vector is drawn.
+
+Where every z has length 1, the variance of a pair is
+
+    1 - |mean over m of exp(i (e_i(m) - e_i(m - D)))|^2,
+
+with e_i the errors of the pair's angles. Equal errors cancel in it. An exact score
+therefore has no spread, and a wrong frequency has none either where it is the same at all
+positions: the difference of its errors depends on D alone.
 
 What is rounded after the table depends on the vectors, so its part of the spread is a
 mean over draws, with an interval.
@@ -29,18 +34,24 @@ from ropelab.math.numerics.scores import draw, scores
 from ropelab.runs.arrays import Float
 from ropelab.runs.stats import Interval, mean_interval
 
-# Up to so many positions every distance and every place is counted; of more, some are
-# drawn.
+# The longest text in which every distance and every place is counted. In longer ones
+# distances and places are drawn.
 WHOLE = 1 << 18
-# Distances that are drawn for the mean over distances, and places at each of them.
+
+# The number of distances that are drawn for the mean over distances.
 DISTANCES = 256
+# The number of places that are drawn at each of these distances.
 PLACES = 256
-# Places that are drawn for the spread at one given distance.
+# The number of places that are drawn for the spread at one given distance.
 PLACES_AT = 4096
-# Roundings after the table: groups with a distance each, their draws, and their places.
+
+# What is rounded after the table is measured in groups; each draws one distance.
 GROUPS = 32
+# The number of pairs of vectors that are drawn in each group.
 DRAWS = 8
+# The number of places at which each of these pairs is scored.
 DRAWN_PLACES = 32
+
 # Two tokens are at most this share of the positions apart.
 FARTHEST = 0.75
 
@@ -162,8 +173,10 @@ class Spreads:
         deviations = rotations - rotations.mean(1, keepdims=True)
         squares = deviations.real**2 + deviations.imag**2
 
-        freedom = keys.size / (keys.size - 1)
-        return freedom * squares
+        # The mean is taken from the same places, which makes the squares too small by
+        # (n - 1) / n (Bessel's correction).
+        correction = keys.size / (keys.size - 1)
+        return correction * squares
 
     def _table(self, positions: Positions) -> np.ndarray:
         cos, sin = self.stored.table(positions)
@@ -172,10 +185,21 @@ class Spreads:
     def _every_distance(self) -> Variances:
         """Return the mean over pairs of the variance, for distances 1 to the farthest.
 
-        With z(m) = exp(i m theta) (1 + slip(m)) every sum over places at a distance is
-        a sum of slips over a window, or a correlation of slips with themselves, which a
-        Fourier transform gives for all distances at once. Slips are small, so that
-        nothing cancels and float32 transforms are precise enough.
+        Write z(m) = exp(i m theta) (1 + s(m)), where s is the slip, and s' for the slip
+        of the key at m - D. Rotating by the constant exp(-i D theta) changes no
+        variance, and turns z(m) conj z(m - D) into (1 + s) (1 + conj s') = 1 + u with
+
+            u = s + conj s' + s conj s',
+            variance = mean of |u|^2 - |mean of u|^2.
+
+        Let x = |1 + s|^2 - 1 = 2 Re s + |s|^2 be the excess of |z|^2 over 1, and x' that
+        of the key. Then |1 + u|^2 = (1 + x) (1 + x'), from which follows
+
+            |u|^2 = |s|^2 + |s'|^2 - 2 Re(s conj s') + x x'.
+
+        The sum of each term over the places is a sum over a window, or a correlation
+        with itself, which a Fourier transform gives for all distances at once. Slips
+        are small, so that nothing cancels and float32 transforms are precise enough.
         """
         if self._variances is not None:
             return self._variances
@@ -185,28 +209,30 @@ class Spreads:
         counts = self.length - np.arange(1, self.farthest + 1)
         theta = self._reference()
 
-        # Sums over places that enter the variance as they are, and those of excesses,
-        # which are transformed back once for all pairs.
+        # The sums of |u|^2 over places, and |mean of u|^2, both added up over the pairs.
         sums = np.zeros(self.farthest)
         squared_means = np.zeros(self.farthest)
-        power = np.zeros(size // 2 + 1)
+        # The power spectra of the excesses. They are added up over the pairs and
+        # transformed back once, into the sums of x x'.
+        excess_power = np.zeros(size // 2 + 1)
         for pair in np.flatnonzero(theta).tolist():
             slip = self._slip(pair, theta[pair], positions)
             squares = slip.real**2 + slip.imag**2
             if not squares.any():
                 continue
 
-            together = _correlation(slip, size, self.farthest)
-            sums += _window_sums(squares, self.farthest) - 2 * together.real
+            correlation = _correlation(slip, size, self.farthest)
+            sums += _window_sums(squares, self.farthest) - 2 * correlation.real
+            # Only rounded tables have values z of another length than 1.
             if self.chain.plan.table.precision < 53:
-                # |z|^2 - 1, which is 0 but for rounded tables
-                power += _power(2 * slip.real + squares, size)
+                excess = 2 * slip.real + squares
+                excess_power += _power(excess, size)
 
-            offset = (_window_sums(slip, self.farthest) + together) / counts
-            squared_means += offset.real**2 + offset.imag**2
+            mean = (_window_sums(slip, self.farthest) + correlation) / counts
+            squared_means += mean.real**2 + mean.imag**2
 
-        if power.any():
-            sums += fft.irfft(power, size)[1 : self.farthest + 1]
+        if excess_power.any():
+            sums += fft.irfft(excess_power, size)[1 : self.farthest + 1]
         total = sums / counts - squared_means
         self._variances = np.maximum(total / self.chain.spectrum.pairs, 0.0)
         return self._variances
@@ -221,7 +247,9 @@ class Spreads:
         chosen = slice(pair, pair + 1)
         angles = self.stored.angles(positions, chosen)[0]
         error = angles - theta * positions
-        # Real and imaginary parts by themselves: complex products take twice as long.
+        # What the wrong angle does: exp(i error) - 1, whose real part is written without
+        # the cancellation of cos(error) - 1. Real and imaginary parts are computed by
+        # themselves here and below, since complex products take twice as long.
         turned = np.zeros(len(positions), dtype=np.complex128)
         is_turned = bool(error.any())
         if is_turned:
@@ -236,11 +264,16 @@ class Spreads:
         right = round_to(cos, table) - cos
         up = round_to(sin, table) - sin
 
+        # What the rounded table does: z is exp(i angle) + (right + i up), so that
+        # z exp(-i angle) - 1 is (right + i up) (cos - i sin).
         moved = np.empty_like(turned)
         moved.real = right * cos + up * sin
         moved.imag = up * cos - right * sin
         if is_turned:
-            moved += turned + moved * turned
+            # Both together are (1 + turned) (1 + moved) - 1, multiplied out because the
+            # 1 would take the last digits of the small ones.
+            both = moved * turned
+            moved += turned + both
         return moved
 
     def _reference(self) -> Float[np.ndarray, " pairs"]:
@@ -258,6 +291,8 @@ class Spreads:
         return bool(first == last)
 
     def _error_of_one_place(self) -> float:
+        # The stored rotation is 1 at every distance, the exact one exp(i angle). The
+        # squared distance of the two is |1 - exp(i angle)|^2 = 2 - 2 cos(angle).
         distances = np.arange(1, self.farthest + 1)
         angles = np.outer(self.chain.spectrum.inv_freq, distances)
         squares = 2 - 2 * np.cos(angles)
@@ -302,7 +337,10 @@ def _take_roots(variance: Interval) -> Interval:
 
 
 def _fast_size(least: int) -> int:
-    """Return a size of quick Fourier transforms: 5 to 8 times a power of two."""
+    """Return a size, at least `least`, at which Fourier transforms are quick.
+
+    It is 5, 6, 7 or 8 times a power of two.
+    """
     bits = (least - 1).bit_length()
     power = 1 << max(0, bits - 3)
     sizes = (5 * power, 6 * power, 7 * power, 8 * power)
@@ -310,8 +348,10 @@ def _fast_size(least: int) -> int:
 
 
 def _window_sums(values: np.ndarray, farthest: int) -> np.ndarray:
-    """Return for D = 1 .. farthest the sum over queries, from D on, and over keys, up to
-    D from the end; the keys conjugated.
+    """Return for D = 1 .. farthest the sum of v(m) + conj v(m - D) over the places m.
+
+    Queries stand at m = D and after, keys D before them. The value of the key is
+    conjugated because a score multiplies with the conjugate of the key's rotation.
     """
     count = len(values)
     sums = np.concatenate(([0], np.cumsum(values)))
