@@ -23,11 +23,14 @@ from torch.nn.functional import layer_norm, relu, scaled_dot_product_attention
 
 from ropelab.models.encoding.base import Encoding
 
-# Scores that an encoding without a fused kernel may hold at once (32 MiB in float32),
-# and queries: in short blocks fewer scores of later keys are made to be masked.
+# An encoding without a fused kernel computes its scores in blocks of queries. A block has
+# at most this many scores, which bounds the memory (32 MiB in float32).
 SCORES_PER_BLOCK = 2**23
+# A block has at most this many queries. All of them get scores with the keys up to the
+# last query's, and those of later keys are masked: a shorter block wastes fewer.
 QUERIES_PER_BLOCK = 128
-# Queries that share a mask: the fused kernel multiplies with masked keys, too.
+# With a mask, the fused kernel takes this many queries at a time. It multiplies with masked
+# keys, too, so that shorter blocks waste less here as well.
 QUERIES_PER_MASK = 512
 
 
@@ -40,8 +43,8 @@ class ModelSize:
     head_dim: int
 
     @property
-    def matrices(self) -> int:
-        """The number of weights of all layers."""
+    def weights_in_matrices(self) -> int:
+        """The number of weights in the matrices of all layers."""
         attention = 4 * self.heads * self.head_dim * self.width
         feed_forward = 8 * self.width**2
         return self.layers * (attention + feed_forward)
@@ -49,7 +52,7 @@ class ModelSize:
     @property
     def weights(self) -> int:
         """The number of all weights, without those of the encoding."""
-        return self.matrices + 2 * self.vocabulary * self.width
+        return self.weights_in_matrices + 2 * self.vocabulary * self.width
 
 
 @dataclass
@@ -183,6 +186,7 @@ class Attention(nn.Module):
         The queries are those of the `last` tokens (0: of all).
         """
         q, k, v = self.project(x)
+        # With `last` = 0 the slices start at -0, which is the start: all queries are kept.
         k = encoding.extend_key(encoding.key(k, positions), x)
         q = encoding.query(q[:, :, -last:], positions[-last:])
         return q, k, v
@@ -219,8 +223,8 @@ class FeedForward(nn.Module):
         inner = self.up(x)
         if inner.requires_grad:
             return self.down(SquaredRelu.apply(inner))
-        # Without a backward pass in place: the system takes as long to hand out more
-        # memory.
+        # No backward pass will need the values, so they are overwritten. New memory for
+        # the result would cost as much time as the arithmetic.
         return self.down(inner.relu_().mul_(inner))
 
 
@@ -242,6 +246,7 @@ class Layer(nn.Module):
         last: int,
     ) -> Float[Tensor, "batch last width"]:
         attended = self.attention(norm(x), positions, encoding, layer, cache, last)
+        # With `last` = 0 the slice starts at -0, which is the start: all tokens are kept.
         x = x[:, -last:] + attended
         return x + self.feed_forward(norm(x))
 

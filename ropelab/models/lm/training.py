@@ -344,7 +344,7 @@ def operations_per_token(size: ModelSize, window: int) -> int:
     # Forward 2 for every weight of a matrix, and 4 for every earlier token and feature
     # of attention, half of the window on average, since later keys do not count;
     # backward twice that.
-    multiplied = size.matrices + size.vocabulary * size.width
+    multiplied = size.weights_in_matrices + size.vocabulary * size.width
     return 6 * (multiplied + size.layers * size.heads * size.head_dim * window)
 
 
