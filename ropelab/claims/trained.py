@@ -32,11 +32,14 @@ from ropelab.runs.thresholds import (
 
 TEXT, NLL = "nll_last_window", "nll_nats_per_byte"
 METRICS = {"text": TEXT, "short text": "nll_short_context", "copying": "copy_accuracy"}
-# The role of a row of `asked` that asks for copying.
+# Rows of `asked` that ask what a method copies say in `asks` what copying should do. The
+# role of their finding follows from it.
 ROLES: dict[str, Role] = {"works": "part", "fails": "part", "may work": "limit"}
-# Methods without a factor, and the one that was published with twice the factor of the
-# others.
-WITHOUT_FACTOR, DOUBLED = ("unscaled", "dynamic_ntk"), " of twice the factor"
+# Methods that have no factor.
+WITHOUT_FACTOR = ("unscaled", "dynamic_ntk")
+# The end of a name in a claim, for a method that was published with twice the factor of
+# the others.
+DOUBLED = " of twice the factor"
 
 
 @claim("base-bound-predicts")
@@ -62,7 +65,10 @@ def bound_predicts(findings: Findings, runs: Sequence[Stored] = ()) -> None:
         return
 
     failing = int(below["agrees"].astype(bool).sum())
-    worse = int((below["outcome"] != "retrieves where failure was predicted").sum())
+    # Where a predicted failure lies within the measured distances, this outcome is the only
+    # one in which retrieval is not worse than with the largest base.
+    not_worse = below["outcome"] == "retrieves where failure was predicted"
+    worse = int((~not_worse).sum())
     low = int((below["text_ci_high_nats_per_byte"] < LOW_LOSS).sum())
 
     findings.part(
@@ -100,6 +106,8 @@ def places_are_lost(
             beyond = mean_interval(shares.get(run.test_len, ()))
 
             inside = f"{within.value:.2f} in {run.train_len}"
+            # Written with `not`, since a share that was not measured is nan, which
+            # compares as false: it counts as not learned.
             if not within.value >= LEARNED:
                 answer.missing(f"models that learned {task}", inside)
                 continue
@@ -130,16 +138,16 @@ def before_rope(
         losses = _losses_by_document(run)
         for role, *pair in asked:
             labels = [f"{AS_SHIPPED} + {keys}" for keys in pair]
-            what = " less ".join(pair)
+            what = f"text loss, {' less '.join(pair)}"
             if not {*labels} <= {*losses}:
-                answer.missing(f"text loss, {what}", "not measured")
+                answer.missing(what, "not measured")
                 continue
             more = mean_interval(losses[labels[0]] - losses[labels[1]])
             shown = (
                 f"{more.value:+.4f} [{more.low:+.4f}, {more.high:+.4f}] nats per byte"
             )
-            what = f"text loss, {what}, {len(losses)} documents"
-            answer.add(role, what, shown, stored.reaches(more, 0), more.value)
+            counted = f"{what}, {len(losses)} documents"
+            answer.add(role, counted, shown, stored.reaches(more, 0), more.value)
         answers.append(answer)
     findings.best_of(answers, "a stored run of a released model")
 
@@ -184,8 +192,8 @@ def _against(
     asks: str = "better",
     what: str = "{}",
 ) -> None:
-    a = run.label(a.removesuffix(DOUBLED), a.endswith(DOUBLED))
-    b = run.label(b.removesuffix(DOUBLED), b.endswith(DOUBLED))
+    a = _label_in_run(run, a)
+    b = _label_in_run(run, b)
 
     if on == "copying":
         shares = f"{run.copies_beyond(a):.2f} and {run.copies_beyond(b):.2f}"
@@ -198,6 +206,16 @@ def _against(
 
     what = what.format(f"{a} against {b} {where}", where=where)
     run.against(a, b, METRICS[on]).add_to(findings, what, asks)
+
+
+def _label_in_run(run: stored.Methods, name: str) -> str:
+    """Label a method at the run's smallest factor that covers the tested length.
+
+    A name that asks for twice the factor is labelled at the largest factor instead.
+    """
+    is_doubled = name.endswith(DOUBLED)
+    method = name.removesuffix(DOUBLED)
+    return run.label(method, largest=is_doubled)
 
 
 def _copies(
@@ -237,15 +255,19 @@ def low_loss_means_retrieval(findings: Findings, run: stored.Methods) -> None:
     unbeaten = [run.against(best, x, TEXT).better == 0 for x in read["label"]]
     rivals = read[unbeaten]
     copying = measured["accuracy"].max()
-    # Those that were not asked to copy are among them.
-    poor = rivals[~(rivals["accuracy"] >= copying / 2)]
-    # No significant difference is not equality: the whole interval must be near 0.
-    blind = []
+    # A rival that was not asked to copy has a nan here, which compares as false. It is not
+    # known to copy well: among the poor ones it leaves the claim open, refutes nothing.
+    copies_well = rivals["accuracy"] >= copying / 2
+    poor = rivals[~copies_well]
+    # The claim is refuted by a rival that was asked to copy, and is shown to read as well
+    # as the best. No significant difference does not show that: the whole interval must
+    # be near 0.
+    refuting = []
     for label in poor.dropna()["label"]:
         if label == best or run.equal(best, label, TEXT):
-            blind.append(label)
+            refuting.append(label)
     agrees: bool | None = True
-    if blind:
+    if refuting:
         agrees = False
     elif len(poor):
         agrees = None
@@ -262,7 +284,7 @@ def low_loss_means_retrieval(findings: Findings, run: stored.Methods) -> None:
     shown = ", ".join(each) or "none"
     if agrees is None:
         shown += f"; not shown to read as well as {best} (within {CLOSE})"
-    findings.part(what, shown, agrees, len(blind))
+    findings.part(what, shown, agrees, len(refuting))
 
     losses = measured["loss"]
     accuracies = measured["accuracy"]
@@ -318,10 +340,13 @@ def reappears(
     """Compare the ordering with the largest runs that measured all of it and learned
     the task.
 
-    Runs of the same models compare other rows beside these; what they do not decide
-    alike is open. It was claimed for test_len / train_len from the least to the largest
-    of `factors`; with `outside` just beyond the length of fine-tuning. Not `equal`:
-    nothing was said within groups.
+    The ordering was claimed for test_len / train_len from the least to the largest of
+    `factors`. With `outside` it was claimed just beyond the length of fine-tuning.
+    Without `equal` nothing was claimed about the methods within a group.
+
+    The same models may have been measured in several runs, each with a list of methods
+    of its own. What is significant depends on how many methods are compared, so that
+    these runs can decide a pair differently. Such a pair is left open.
     """
     names = [[name.removesuffix(DOUBLED) for name in group] for group in groups]
     equals = " ~ " if equal else ", "
@@ -329,7 +354,10 @@ def reappears(
     answers: list[tuple[tuple[int, ...], Findings]] = []
     for run in stored.largest_first(stored.Methods, runs):
         rows = run.select("comparisons", metric=metric)
-        if rows.empty or not run.copies_within() >= LEARNED:
+        # Copying that was not measured is nan, which compares as false: such a run has
+        # not shown that its models learned the task.
+        has_learned = run.copies_within() >= LEARNED
+        if rows.empty or not has_learned:
             continue
 
         tuned_len = int(run.config.get("finetune_len") or run.test_len)
@@ -441,8 +469,10 @@ def extrapolates(findings: Findings, run: stored.Encodings, encoding: str) -> No
     near = run.at(encoding, stored.COPYING, False)
     far = run.at(encoding, stored.COPYING, True)
     copies = stored.at_least(far - WORKS * near, 0)
-    # Reading on and finding again are two ways to go beyond the trained length. A model
-    # that does the one is not refuted by the other, which is then a condition.
+    # A model can go beyond the trained length in two ways: its text loss does not rise, or
+    # it still copies. Either is enough for the claim. Where the model copies, copying is
+    # the part that decides, and a risen loss is only a condition on it. Elsewhere the loss
+    # decides, and the lack of copying is the condition.
     text_role: Role = "limit" if copies else "part"
     copy_role: Role = "part" if copies else "limit"
 
@@ -488,8 +518,11 @@ def ordered(
         )
         result.add_to(findings, f"{encoding} against {baseline} ({values})")
         if encoding in worse:
-            last = findings.findings.pop()
-            findings.findings.append(replace(last, agrees=stored.opposite(last.agrees)))
+            # The finding just added asks whether the encoding is better than the
+            # baseline. The claim says that it is worse, so the answer is inverted.
+            asks_better = findings.findings[-1]
+            agrees = stored.opposite(asks_better.agrees)
+            findings.findings[-1] = replace(asks_better, agrees=agrees)
         stored.guard(findings, run, encoding, baseline)
 
 
@@ -512,7 +545,12 @@ def lower_loss(
             if role == "part":
                 findings.missing(what, "not compared")
             continue
-        agrees = True if high < 0 else False if low > 0 else None
+
+        agrees: bool | None = None
+        if high < 0:
+            agrees = True
+        elif low > 0:
+            agrees = False
         findings.add(role, what, f"[{low:+.3f}, {high:+.3f}] nats per byte", agrees)
         stored.guard(findings, run, a, b)
 
@@ -569,10 +607,12 @@ def _harmless(row: pd.Series) -> bool | None:
 @stored.asked_of(stored.Frequencies)
 def one_is_not_enough(findings: Findings, run: stored.Frequencies, scheme: str) -> None:
     singles = run.singles()
-    # In every pair, and in some pairs beside others that do not rotate. The second is
-    # the control for periods of a few windows; one of a million tokens leaves every
-    # feature practically without a position in either.
-    asked = [name for name in singles if name.startswith(scheme.removesuffix(")"))]
+    # A run can have the scheme in two forms: all pairs rotate, or only some, and the
+    # others do not. With a period of a few windows, a model in which all pairs rotate may
+    # fail because no feature is free of positions, and the second form is the control for
+    # that. With a period of a million tokens every feature is practically free of
+    # positions in both forms, so that both are asked.
+    asked = [name for name in singles if _is_form_of(name, scheme)]
     many = run.copies_within()
     for name in asked or [scheme]:
         rows = run.compared("comparisons", name)
@@ -597,9 +637,19 @@ def one_is_not_enough(findings: Findings, run: stored.Frequencies, scheme: str) 
     best = max(singles, key=run.copies_within)
     most = run.copies_within(best)
 
-    findings.limit(
-        f"the best single one, {best}", f"{most:.2f}", not most >= WORKS * many
-    )
+    # Recall that was not measured is nan, which compares as false: it does not work.
+    best_works = most >= WORKS * many
+    findings.limit(f"the best single one, {best}", f"{most:.2f}", not best_works)
+
+
+def _is_form_of(name: str, scheme: str) -> bool:
+    """Return True for the scheme itself, and for it with further arguments.
+
+    `one(period=1e+06)` has the form `one(period=1e+06, pairs=8)`: both begin with the
+    text of the scheme up to its closing parenthesis.
+    """
+    without_end = scheme.removesuffix(")")
+    return name.startswith(without_end)
 
 
 @claim("detail-and-whole")
@@ -620,7 +670,8 @@ def detail_and_whole(findings: Findings, run: stored.Frequencies) -> None:
         _falls(findings, what, served, band)
         _falls(findings, what, other, band, "limit")
         if band == "slow":
-            _needs_a_turn(findings, run, 2)
+            # Both findings just added are about the slow pairs.
+            _open_unless_slow_pairs_turn(findings, run, count=2)
 
 
 @claim("slow-ones-mark-far")
@@ -634,17 +685,21 @@ def slow_ones_mark_far(
         findings.missing(what)
     else:
         _falls(findings, what, rows, scheme)
-        _needs_a_turn(findings, run, 1)
+        _open_unless_slow_pairs_turn(findings, run, count=1)
 
 
-def _needs_a_turn(findings: Findings, run: stored.Frequencies, last: int) -> None:
-    """Leave the last findings open if slow pairs mark no position: they hardly
-    rotate.
+def _open_unless_slow_pairs_turn(
+    findings: Findings, run: stored.Frequencies, count: int
+) -> None:
+    """Take back the answers of the last `count` findings if slow pairs hardly rotate.
+
+    Pairs that do not complete a turn in the trained length mark no position.
     """
     if run.slow_turns < 1:
         degrees = f"the slow pairs rotate by at most {360 * run.slow_turns:.0f} degrees"
         why = f"{degrees} in {run.train_len} tokens, so this shows nothing"
-        findings.leave_open(why, last, mute=True)
+        # Such findings are mute, so that a run whose slow pairs turn is preferred.
+        findings.leave_open(why, count, mute=True)
 
 
 def _falls(
@@ -655,11 +710,22 @@ def _falls(
     """
     row = rows.iloc[0]
     result = stored.tally(rows["verdict"], who)
-    fell = True if result.worse and row["difference"] <= -MISSED else None
+
+    fell: bool | None = None
     if row["ci_low"] > -MISSED:
+        # The whole interval excludes a fall by MISSED.
         fell = False
+    elif result.worse and row["difference"] <= -MISSED:
+        fell = True
+
+    # A part agrees where copying fell, a limit where it did not.
+    if role == "part":
+        agrees = fell
+    else:
+        agrees = stored.opposite(fell)
+
     where = f"{what}, from {int(row['distance_tokens'])} tokens back"
     ends = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
 
     shown = f"{row['difference']:+.2f} {ends} ({result.text})"
-    findings.add(role, where, shown, fell if role == "part" else stored.opposite(fell))
+    findings.add(role, where, shown, agrees)
