@@ -72,7 +72,10 @@ class EvaluationTask(ABC):
     @property
     @abstractmethod
     def windows(self) -> Windows:
-        """The approximate passes of a measurement."""
+        """The passes of a measurement, near enough to estimate its cost.
+
+        The exact ones depend on the mode: it may serve several lengths in one pass.
+        """
 
     @property
     def steps(self) -> int:
@@ -89,9 +92,10 @@ class EvaluationTask(ABC):
         return
 
     def inside(self, length: int) -> Self | None:
-        """Return an easy task in a context of that length.
+        """Return an easy version of the task, in a context of that length.
 
-        None: every model does some of the task.
+        None stands for a task that needs no easy version, as every model does some of
+        it.
         """
         return None
 
@@ -121,9 +125,10 @@ class Texts(EvaluationTask):
     only: int | None = None
     # Ranges [start, end) of positions, without a gap.
     buckets: Sequence[tuple[int, int]]
-    # Tokens before the end of the text, and the final tokens that are compared as that
-    # context grows.
+    # Lengths in tokens of the contexts before the end of the text. The same final tokens
+    # are compared as this context grows.
     contexts: Sequence[int] = ()
+    # The number of these final tokens.
     last: int = 0
     # The first position of the loss that a search lowers; None: nothing is searched.
     beyond: int | None = None
@@ -163,7 +168,7 @@ class Texts(EvaluationTask):
         self.corpus.documents(self.length + 1, self.documents)
 
     def at_the_end(self, length: int) -> Self:
-        """Return the same task, of growing contexts the longest only."""
+        """Return the same task with one context, of that length, before the end."""
         return replace(self, contexts=(length,))
 
     def parts(self) -> Sequence[Self]:
@@ -178,8 +183,8 @@ class Texts(EvaluationTask):
         in each of the contexts.
         """
         tokens, bytes_per_token = self.corpus.documents(self.length + 1, self.documents)
-        first = self.only or 0
-        evaluated = slice(first, first + self.steps)
+        first_document = self.only or 0
+        evaluated = slice(first_document, first_document + self.steps)
         row_blocks = tokens[evaluated].split(ROWS_AT_ONCE)
         size_blocks = bytes_per_token[evaluated].split(ROWS_AT_ONCE)
         ends_of_buckets = [end for _, end in self.buckets]
@@ -198,16 +203,18 @@ class Texts(EvaluationTask):
                     by_context[self.length] += _nats_per_byte(last, sizes)
                     contexts.remove(self.length)
             for context in contexts:
+                # Each step of the iteration sets the model's encoding for this context.
+                # It takes no step where the encoding is not defined.
                 for _ in mode.passes(model, [context]):
                     part = rows[:, -context - 1 :]
                     losses = mode.losses(model, part, self.last).double()
                     by_context[context] += _nats_per_byte(losses, sizes)
             advance(len(rows))
 
-        tables = {"buckets": self._bucket_table(by_bucket, first)}
+        tables = {"buckets": self._bucket_table(by_bucket, first_document)}
         if by_context:
             tables["last_window"] = _per_document(
-                by_context, self.contexts, "context_tokens", first
+                by_context, self.contexts, "context_tokens", first_document
             )
         return tables
 
@@ -223,19 +230,25 @@ class Texts(EvaluationTask):
         """Measure the buckets with these ends in one pass, and return its losses."""
         starts = {end: start for start, end in self.buckets}
         length = ends[-1]
-        wanted = max(length - starts[ends[0]], min(self.last, length))
-        # In float64, as sums over thousands of tokens lose digits in float32.
-        losses = mode.losses(model, rows[:, : length + 1], wanted).double()
+        # The caller takes the last window from the same losses.
+        in_buckets = length - starts[ends[0]]
+        in_last_window = min(self.last, length)
+        scored = max(in_buckets, in_last_window)
+        # Sums over thousands of tokens lose digits in float32.
+        losses = mode.losses(model, rows[:, : length + 1], scored).double()
 
-        first = length - wanted
+        first_position = length - scored
         for end in ends:
-            bucket = losses[:, starts[end] - first : end - first]
+            start = starts[end]
+            bucket = losses[:, start - first_position : end - first_position]
             by_bucket[end] += _nats_per_byte(bucket, sizes)
         return losses
 
-    def _bucket_table(self, by_bucket: Losses, first: int) -> pd.DataFrame:
+    def _bucket_table(self, by_bucket: Losses, first_document: int) -> pd.DataFrame:
         starts = {end: start for start, end in self.buckets}
-        table = _per_document(by_bucket, list(starts), "bucket_end_tokens", first)
+        table = _per_document(
+            by_bucket, list(starts), "bucket_end_tokens", first_document
+        )
         table.insert(1, "bucket_start_tokens", table["bucket_end_tokens"].map(starts))
         return table
 
@@ -248,6 +261,7 @@ class Texts(EvaluationTask):
         """Return the mean loss from `beyond` on, on windows of the training text."""
         assert self.beyond is not None, "nothing is searched on this text"
         texts = self.corpus.windows(SEARCH_SEED, self.length + 1, SEARCH_WINDOWS)
+        # The step sets the model's encoding for this length, which the losses need.
         next(mode.passes(model, [self.length]))
         losses = mode.losses(model, texts, self.length - self.beyond)
         return float(losses.mean())
@@ -260,11 +274,11 @@ def _nats_per_byte(losses: Tensor, bytes_per_token: Tensor) -> list[float]:
 
 
 def _per_document(
-    losses: Losses, places: Sequence[int], column: str, first: int
+    losses: Losses, places: Sequence[int], column: str, first_document: int
 ) -> pd.DataFrame:
-    """Return a row per place and document; `first` is the number of the first one."""
+    """Return a row per place and document, numbered from `first_document`."""
     records = []
     for place in places:
-        for document, value in enumerate(losses[place], first):
+        for document, value in enumerate(losses[place], first_document):
             records.append((document, place, value))
     return pd.DataFrame(records, columns=["document", column, "nll_nats_per_byte"])
