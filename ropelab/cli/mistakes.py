@@ -19,14 +19,18 @@ from ropelab.runs.spelling import (
 )
 
 SUFFIXES = (".json", ".gguf")
-# Flags of a file, a number, a format and a method that stand there without a flag.
+# The flags that take a model file, a length or base, and a method. A value without a flag
+# is given the first of them that the command has.
 FLAGS_OF_FILES = ("--model", "--from")
 FLAGS_OF_LENGTHS = ("--context", "--test-len", "--length", "--bases")
 FLAGS_OF_METHODS = ("--methods", "--method", "--schemes")
-# What is quick without it, or says all that it knows, needs no such flag.
+# These flags are dropped where a command has none like them: it is quick as it is, or
+# says all that it knows already.
 NEEDLESS = ("--quick", "--verbose", "-v")
 # Similar words: 1 is the same word.
 CUTOFF = 0.75
+# `commands` has the command that another word means, `flags` the flags that a typed one
+# may mean, and `words` more spellings of the typed ones.
 TABLES = table_beside(__file__)
 
 
@@ -41,7 +45,7 @@ def explain(words: Sequence[str], error: Any) -> str:
     elif "No such command" in problem:
         meant = _with_command(words, error)
     else:
-        meant = _with_flags(words, problem, error)
+        meant = _correct_words(words, problem, error)
     return f"{problem}; type: {command_line(meant)}"
 
 
@@ -61,7 +65,7 @@ def _problem_of(error: Any) -> str:
 
 
 def _with_command(words: Sequence[str], error: Any) -> list[str]:
-    """Return the words behind the command that was meant, else the list of all."""
+    """Return the words with the command that was meant, else the list of all."""
     typed = words[0]
     names = list(getattr(error.ctx.command, "commands", ()))
     named = TABLES["commands"].get(typed.lower())
@@ -74,7 +78,7 @@ def _with_command(words: Sequence[str], error: Any) -> list[str]:
     return ["ropelab", "--help"]
 
 
-def _with_flags(words: Sequence[str], problem: str, error: Any) -> list[str]:
+def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
     """Return the words with the flags that were meant, else the help of the command."""
     command = words[0] if words else ""
     rest = list(words[1:])
@@ -88,7 +92,7 @@ def _with_flags(words: Sequence[str], problem: str, error: Any) -> list[str]:
     elif command == "vectors":
         meant = _for_vectors(rest)
     elif unknown:
-        meant = _with_flag(rest, unknown, options)
+        meant = _replace_flag(rest, unknown, options)
     elif "unexpected extra argument" in problem:
         meant = _with_named_values(rest, problem, options)
         file = _first(rest, _is_model_file)
@@ -99,7 +103,11 @@ def _with_flags(words: Sequence[str], problem: str, error: Any) -> list[str]:
     else:
         meant = []
 
-    if meant != rest and (meant or unknown in NEEDLESS):
+    # Words that did not change would fail again, and no words say that nothing was found
+    # to type. A needless flag that stood alone leaves no words, and is mended by that.
+    is_changed = meant != rest
+    is_answer = bool(meant) or unknown in NEEDLESS
+    if is_changed and is_answer:
         return ["ropelab", command, *meant]
     if not command or command.startswith("-"):
         return ["ropelab", "--help"]
@@ -116,7 +124,7 @@ def _options_of(error: Any) -> list[str]:
     return options
 
 
-def _with_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[str]:
+def _replace_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[str]:
     """Return the words with another flag in the place of an unknown one."""
     flag = flag_meant(typed, options)
     if not flag:
@@ -130,6 +138,7 @@ def _with_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[str]
         if name == typed:
             meant.append(f"{flag}{equals}{value}")
         elif flag == "--formats" and word.lower() in FORMAT_NAMES:
+            # The flag was typed by another name, and its value may be short: bf16.
             meant.append(str(read_format(word)))
         else:
             meant.append(word)
@@ -186,7 +195,9 @@ def _flag_for(value: str, options: Sequence[str]) -> str:
     from ropelab.math import methods
     from ropelab.math.models import is_known
 
-    first, *_ = [*split_list(value), value]
+    # The first name of a list tells what all of it is; commas alone have no parts.
+    parts = split_list(value)
+    first = parts[0] if parts else value
     name = methods.canonical(first.partition("(")[0])
     flags: Sequence[str] = ()
     if value.endswith(".toml"):
@@ -240,7 +251,7 @@ def _for_audit(rest: Sequence[str]) -> list[str]:
 
 
 def _for_emit(rest: Sequence[str]) -> list[str]:
-    """Return the words of emit: a file behind its flag, and the length by our name.
+    """Return the words of emit: a file after its flag, and the length by our name.
 
     What it prints goes into a file by a redirection, not by a flag.
     """
@@ -276,7 +287,7 @@ def _has_flag(words: Sequence[str], *flags: str) -> bool:
 
 
 def _with_file(words: Sequence[str], flag: str, file: str) -> list[str]:
-    """Return the words with a file, if there is one, behind its flag."""
+    """Return the words with a file, if there is one, after its flag."""
     meant = list(words)
     if not file or flag in meant:
         return meant
@@ -305,7 +316,9 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
             model = model_of_file(file)
     if model is None or not _is_number(factor):
         return "128k"
-    return str(round(float(str(read_number(factor))) * model.trained_len))
+    # `read_number` promises an object only; its text is one that `float` reads.
+    factor_value = float(str(read_number(factor)))
+    return str(round(factor_value * model.trained_len))
 
 
 # Flags of other commands for what vectors reads and writes.
