@@ -2,7 +2,8 @@
 cells.
 
 Tables are CSV at full precision that reads back the same, with units in the names of
-columns. The description has a hash of itself too; everything is verified on read.
+columns. The description has a hash of itself too; everything that has a hash is
+verified on read.
 """
 
 import json
@@ -30,9 +31,9 @@ UNITS = (
     *("tokens", "rad", "turns", "ulp", "bytes", "seconds"),
 )
 TEXT = "text"
-# The entry of a description with the hash of all others, and the bytes that its file
-# may take.
+# The entry of a description that has the hash of all its other entries.
 HASH = "sha256"
+# The most bytes that the file of a description may take.
 LARGEST = 2**26
 
 
@@ -109,6 +110,8 @@ class Format:
         except (OSError, ValueError, RecursionError):
             raise DamagedError(f"{path} does not describe finished work") from None
 
+        # A description without a hash passes, so its own entries are not verified. Its
+        # files are: their hashes are among these entries.
         if about.get(HASH, expected) != expected:
             raise DamagedError(f"{path} is not what was written")
         return dict(about)
@@ -126,8 +129,9 @@ class Format:
 
         An empty cell is a missing value, nothing else is. Raises DamagedError.
         """
-        for name, written in about.get("files", {}).items():
-            check_written(folder / name, written)
+        # `files` has the hashes of the files beside the tables; cells have none.
+        for name, expected in about.get("files", {}).items():
+            check_written(folder / name, expected)
 
         tables = {}
         for name, entry in sorted(about["tables"].items()):
@@ -180,9 +184,17 @@ def _columns(table: pd.DataFrame) -> dict[str, str | None]:
     01, 1e2.
     """
     columns = {str(column): unit_of(str(column)) for column in table.columns}
-    for name in [name for name in table if is_string_dtype(table[name].dropna())]:
+    for name in table:
+        if not is_string_dtype(table[name].dropna()):
+            continue
+
         words = table[[name]].dropna().drop_duplicates()
-        if len(words) and not is_string_dtype(_from_csv(_as_csv(words), {}).iloc[:, 0]):
+        if words.empty:
+            continue
+
+        # Written and read back with no type named, words such as 01 become numbers.
+        read_back = _from_csv(_as_csv(words), {}).iloc[:, 0]
+        if not is_string_dtype(read_back):
             columns[str(name)] = TEXT
     return columns
 
@@ -206,8 +218,10 @@ def in_longest_context(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["context_tokens"] == table["context_tokens"].max()]
 
 
-def as_markdown(table: pd.DataFrame, written: Callable[[Any], str]) -> Iterator[str]:
-    """Yield a table as lines of Markdown, its values by `written`; nothing for an empty
+def as_markdown(
+    table: pd.DataFrame, format_cell: Callable[[Any], str]
+) -> Iterator[str]:
+    """Yield a table as lines of Markdown with cells by `format_cell`; nothing for an empty
     table.
     """
     if table.empty:
@@ -215,5 +229,5 @@ def as_markdown(table: pd.DataFrame, written: Callable[[Any], str]) -> Iterator[
     yield f"| {' | '.join(str(name).replace('_', ' ') for name in table.columns)} |"
     yield f"|{' --- |' * len(table.columns)}"
     for row in table.itertuples(index=False):
-        cells = (written(value).replace("|", "&#124;") for value in row)
+        cells = (format_cell(value).replace("|", "&#124;") for value in row)
         yield f"| {' | '.join(cells)} |"
