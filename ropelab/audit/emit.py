@@ -40,6 +40,8 @@ from ropelab.runs.sentences import shorten_numbers
 from ropelab.runs.spelling import split_list
 
 LENGTHS = (MAXIMUM, *VLLM_LENGTHS)
+# Flags that state a length alone: a text with no others leaves the rotation as it is.
+LENGTH_FLAGS = {"ctx_size", "cutoff_len"}
 READERS = registry.RUNTIMES | registry.TRAINERS
 
 
@@ -50,8 +52,9 @@ class Emission:
     target: str
     text: str
     lost: tuple[str, ...]
-    changes: bool = True  # the file, or the flags beside a length
-    # What is worth knowing and no loss: runtimes that do not know the model, and what
+    # True if the text has keys for the file, or flags besides those of a length.
+    changes: bool = True
+    # These are worth knowing and no loss: which runtimes do not know the model, and what
     # others make of a file that needs no change.
     remarks: tuple[str, ...] = ()
 
@@ -65,8 +68,9 @@ class Emissions(Result):
     wanted: Wanted
     targets: tuple[Emission, ...]
     rows: Mapping[str, Rows]
-    note: str = ""  # a factor that was raised, a length that the file does not have
-    # the file's own scaling that --method replaced, or layers that needed none
+    # The note says that a factor was raised, or that the file does not have the length.
+    note: str = ""
+    # It says that --method replaced the file's own scaling, or that layers needed none.
     replaced: str = ""
 
 
@@ -186,13 +190,14 @@ def write_text(target: str, wanted: Wanted) -> Emission:
     chosen = TARGETS[known("target", target, TARGETS)]
     written = wanted
     if type(wanted.scaling) is scalings.NtkAware and not wanted.own:
-        # Only Hunyuan's own block has a name for NTK-aware; elsewhere it is another
-        # base.
+        # A block that the file has already (`own`, Hunyuan's) can name NTK-aware. No
+        # other can, and another base gives the same rotation.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
         written = replace(wanted, base=base, scaling=scalings.Unscaled())
     fragment = chosen.write_keys(written)
     flags = chosen.write_flags(written)
     if chosen.replaces and "rope_scaling" in wanted.source.present:
+        # An older block that stays in the file would replace the new one.
         fragment = {"rope_scaling": None, **fragment}
     if flags and written.base != wanted.base:
         flags["rope_freq_base"] = written.base
@@ -200,30 +205,40 @@ def write_text(target: str, wanted: Wanted) -> Emission:
     losses = find_losses(chosen, wanted, fragment, flags)
     # Keys that the file has already are left out: all of them, or all but lengths.
     lengths = {key: value for key, value in fragment.items() if key in LENGTHS}
-    for part in ({}, lengths):
-        without = find_losses(chosen, wanted, part, flags)
-        silent = len(without.refusing) + len(without.unread)
-        if len(part) == len(fragment) or silent > (
-            len(losses.refusing) + len(losses.unread)
-        ):
+    for shorter in ({}, lengths):
+        if len(shorter) == len(fragment):
             continue
-        # What reads the file as it is otherwise does so with the same keys again.
-        no_worse = wanted.is_released and not set(without.differing) - set(
-            losses.differing
-        )
-        is_right = not without.differing and bool(without.asked)
-        if no_worse or is_right:
-            fragment, losses = part, without
+
+        shorter_losses = find_losses(chosen, wanted, shorter, flags)
+        # Fewer keys must not cost the target a runtime, by refusal or otherwise.
+        if shorter_losses.count_silent() > losses.count_silent():
+            continue
+
+        # If the file rotates as wanted already, its keys given again change nothing: a
+        # runtime that differs does so with them, too.
+        new_differences = set(shorter_losses.differing) - set(losses.differing)
+        is_no_worse = wanted.is_released and not new_differences
+        is_right = not shorter_losses.differing and bool(shorter_losses.asked)
+        if is_no_worse or is_right:
+            fragment = shorter
+            losses = shorter_losses
             break
 
-    changes = bool(fragment) or bool(flags.keys() - {"ctx_size", "cutoff_len"})
-    template = chosen.text if changes else chosen.unchanged or chosen.text
-    lost = [f"it cannot reach {wanted.beyond} tokens"] if wanted.beyond else []
+    changes = bool(fragment) or bool(flags.keys() - LENGTH_FLAGS)
+    template = chosen.text
+    if not changes and chosen.unchanged:
+        template = chosen.unchanged
+
+    lost = []
+    if wanted.beyond:
+        lost.append(f"it cannot reach {wanted.beyond} tokens")
     nest = find_nest(chosen, wanted.source)
     if nest and nest[0].startswith("decoder") and wanted.method != "unscaled":
+        # The file has an encoder beside the decoder, and the text is for one part.
         lost.append("it leaves the rotation of the encoder as it is")
     lost += [*losses.refusing, *losses.differing]
     if nest and chosen.flat and changes:
+        # A flat target sets keys of the whole model, and the rotation's are in a part.
         lost.append(f"it sets no keys inside {nest[0]}")
 
     plain = {name: parameter_text(value) for name, value in flags.items()}
@@ -235,11 +250,14 @@ def write_text(target: str, wanted: Wanted) -> Emission:
     forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
     text = template.format(length=wanted.context, flags=words, **forms, **plain)
 
+    # A runtime that does not know the model is a loss only where no other reads the text.
     remarks: list[str] = []
     if losses.asked:
         remarks += losses.unread
     else:
         lost += losses.unread
+    # Where the file does all that is wanted as it is, the text loses nothing: what differs
+    # is what runtimes make of the file itself.
     needs_nothing = wanted.is_released and not wanted.beyond and not changes
     if needs_nothing and losses.asked:
         remarks += lost
@@ -255,6 +273,10 @@ class Losses:
     unread: tuple[str, ...]
     differing: tuple[str, ...]
     asked: int  # runtimes that read the text
+
+    def count_silent(self) -> int:
+        """Count the runtimes that give no rotation for the text."""
+        return len(self.refusing) + len(self.unread)
 
 
 def find_losses(
@@ -283,18 +305,24 @@ def find_losses(
                 unread.append(f"{name} was not asked: {reading.problem}")
             continue
 
-        by_default = (
+        # vLLM serves longrope at its original length by default. Its text always has
+        # the flag --max-model-len, which the reading of the file does not know.
+        has_default_length = (
             isinstance(main.scaling, scalings.LongRope)
             and "--max-model-len" in target.text
         )
-        if by_default or (target.as_flag and main.length > wanted.length):
-            main = replace(main, claimed_len=None)  # the flag is the length
+        is_cut_by_flag = target.as_flag and main.length > wanted.length
+        if has_default_length or is_cut_by_flag:
+            # The length is the flag's, so what the file claims is no difference.
+            main = replace(main, claimed_len=None)
         differing += [f"{name}: {word}" for word in list_differences(main, wanted)]
+        # The layers beside the main ones have to stay as they were; a length is claimed
+        # for the whole model and was compared above.
         for label, other in source.beside.items():
-            beside = replace(reading.layers.get(label, main), claimed_len=None)
-            differing += [
-                f"{name}: {label}: {word}" for word in list_differences(beside, other)
-            ]
+            layers = replace(reading.layers.get(label, main), claimed_len=None)
+            for word in list_differences(layers, other):
+                differing.append(f"{name}: {label}: {word}")
+
     asked = len(target.runtimes) - len(refusing) - len(unread)
     return Losses(tuple(refusing), tuple(unread), tuple(differing), asked)
 
@@ -332,8 +360,8 @@ def list_differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
             same = False
     if not same:
         method = got.method
-        by_start = got.trained_len != wanted.trained_len
-        if by_start and got.scaling.name == wanted.scaling.name:
+        starts_elsewhere = got.trained_len != wanted.trained_len
+        if starts_elsewhere and got.scaling.name == wanted.scaling.name:
             method += f" from {got.trained_len} tokens"
         if got.base != wanted.base:
             method += f" at base {got.base:g}"
