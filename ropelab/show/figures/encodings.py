@@ -127,7 +127,8 @@ def _draw_dumbbells(
     ax.hlines(
         places, first["value"], last["value"], color=GREY, linewidth=0.8, zorder=1
     )
-    for row in np.flatnonzero(last["value"].isna()):
+    undefined = np.flatnonzero(last["value"].isna())
+    for row in undefined:
         _mark_undefined(ax, first.iloc[row], int(row))
     ax.xaxis.set_major_locator(MaxNLocator(4))
     shapes.put_legend_above(ax, 2)
@@ -139,14 +140,16 @@ def _select_length(rows: pd.DataFrame, times: int, order: list[str]) -> pd.DataF
 
 
 def _mark_undefined(ax: Axes, first: pd.Series, row: int) -> None:
-    """Write the dash of the heat map for a value that is undefined at the longest
-    context.
+    """Write a dash for a value that is undefined at the longest context.
 
-    It stands beside the first value, on the side that has more room.
+    It stands beside the first value, on the side that has more room. The heat map of
+    copying writes the same dash.
     """
     low, high = first[["ci_low", "ci_high"]].fillna(first["value"])
     middle = (low + high) / 2
-    if middle > sum(ax.get_xlim()) / 2:
+    left, right = ax.get_xlim()
+    middle_of_axis = (left + right) / 2
+    if middle > middle_of_axis:
         place, offset, side = (low, row), (-7, 0), "right"
     else:
         place, offset, side = (high, row), (7, 0), "left"
@@ -165,11 +168,12 @@ def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
     families = [family for family in FAMILIES if family in set(cost["family"])]
     trained = table["train_len_tokens"].iloc[0]
 
-    lines = math.ceil(len(families) / 2)
+    # Two panels stand side by side, and the last row may have a single one.
+    panel_rows = math.ceil(len(families) / 2)
     figure, axes = shapes.make_panels(
-        lines,
+        panel_rows,
         2,
-        (9, 3.4 * lines),
+        (9, 3.4 * panel_rows),
         len(families),
         sharex=True,
         sharey=True,
@@ -191,7 +195,8 @@ def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
     else:
         result = _name_better(tables["comparisons"], TEXT, cost)
     shapes.set_headline(figure, f"Near {shapes.format_tokens(end)} tokens {result}")
-    # Lines that run away leave the picture.
+    # The axis is cut a few heights above the median: a line that runs away leaves the
+    # picture, where it would flatten all others.
     low = finished[NLL].min()
     middle = finished[NLL].median()
     height = middle - low
@@ -210,9 +215,14 @@ def _draw_family(
         if encoding.family != family:
             ax.plot(x, rows["mean"], color="#cccccc", linewidth=0.8, zorder=1)
             continue
-        # Names have the same look everywhere, designs in this figure only.
+        # A named encoding has the same look in all figures. A design, which is written
+        # with its settings in parentheses, has none of its own: it takes one by its
+        # place in this figure.
         is_design = "(" in name
-        look = pick_look(number) if is_design else find_look(name)
+        if is_design:
+            look = pick_look(number)
+        else:
+            look = find_look(name)
         band = (rows["min"], rows["max"])
         shapes.draw_line(ax, x, rows["mean"], look, encoding.label, band)
 
@@ -224,7 +234,8 @@ def _name_better(comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame) -> 
         return "nothing is compared"
     rows = rows[rows["times_trained_len"] == rows["times_trained_len"].max()]
     labels = cost.set_index("encoding")["label"]
-    than_baseline = f"{BETTER[metric]} {labels[rows['encoding_b'].iloc[0]]}"
+    baseline = rows["encoding_b"].iloc[0]
+    than_baseline = f"{BETTER[metric]} {labels[baseline]}"
     better = rows.loc[rows["verdict"] == rows["encoding_a"], "encoding_a"]
     if better.empty:
         return f"no encoding is shown to have {than_baseline}"
@@ -268,11 +279,16 @@ def _average_copies(table: pd.DataFrame, cost: pd.DataFrame) -> pd.DataFrame:
     and distance.
     """
     place = ["context_tokens", "distance_tokens"]
+    # An encoding that is undefined at a place keeps its empty cell there.
     shares = table.pivot_table(
         index="encoding", columns=place, values="accuracy", dropna=False
     )
-    measured = pd.MultiIndex.from_frame(table[place].drop_duplicates())
+    # The pivot has every distance in every context; those that were measured are kept.
+    measured = pd.MultiIndex.from_frame(table[place].drop_duplicates()).sort_values()
+    shares = shares.reindex(cost["encoding"])
+    shares = shares[measured]
     labels = cost.set_index("encoding")["label"].to_dict()
-    shares = shares.reindex(cost["encoding"])[measured.sort_values()].rename(labels)
+    shares = shares.rename(labels)
+
     means = shares.fillna(0).mean(axis=1)
     return shares.loc[means.sort_values(ascending=False).index]
