@@ -26,7 +26,7 @@ mean over draws, with an interval.
 import math
 
 import numpy as np
-from scipy import fft
+from numpy import fft
 
 from ropelab.math.numerics.chain import Chain, Positions, span
 from ropelab.math.numerics.formats import round_to
