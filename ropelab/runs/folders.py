@@ -189,9 +189,8 @@ def check_own(path: Path, mark: str = "") -> None:
     content = path.read_bytes()
     if mark and mark.encode() in content:
         return
-    if hashlib.sha256(content).hexdigest() in _read_record(path.parent).get(
-        path.name, []
-    ):
+    recorded_hashes = _read_record(path.parent).get(path.name, [])
+    if hashlib.sha256(content).hexdigest() in recorded_hashes:
         return
     raise InputError(
         f"{path} is there and was not written by ropelab; move it away, or choose"

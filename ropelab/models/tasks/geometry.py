@@ -5,13 +5,14 @@ distance earlier. The rules, all of them here:
 
 1. Each distance is asked once in each context, in random order.
 2. No stretch shares a token with another one, question or source.
-3. Each question stands as late in the context as it and its sources find room, before
-   the questions that are after it in that order.
-4. All stretches are equally long: LONGEST tokens; where distances are short, half of
-   the nearest distance, but at least SHORTEST; never more than the nearest distance,
-   than what the farthest source leaves of the context, nor so many that stretches take
-   more than MOST of it (half of MOST where each question has two sources). A stretch has
-   FEWEST tokens all the same where it has room.
+3. Questions are placed from the end of the context to its beginning. Each stands as
+   late as it and its sources find room, before the questions that were placed already.
+4. All stretches of a context are equally long, as long as these limits allow:
+   - LONGEST tokens;
+   - half of the nearest distance, or SHORTEST tokens where that is less;
+   - the nearest distance, and what the farthest source leaves of the context;
+   - a length at which all stretches together take MOST of the context, or half of MOST
+     where each question has two sources; FEWEST tokens where that is less.
 
 So in long contexts questions fill the last places, one beside the other, behind all
 sources. In short ones they stand apart, each with its source in front of all questions
@@ -90,10 +91,12 @@ def _place_in_order(
     start = length
     for distances in sources:
         start -= size
-        while not _is_free(is_taken, start, distances, size):
+        while start >= max(distances) and not _is_free(
+            is_taken, start, distances, size
+        ):
             start -= 1
-            if start < max(distances):
-                return None
+        if start < max(distances):
+            return None
 
         question = Question(
             distances[0], start, tuple(start - back for back in distances)
@@ -108,8 +111,6 @@ def _is_free(
     is_taken: np.ndarray, start: int, distances: tuple[int, ...], size: int
 ) -> bool:
     """Return True if a question that starts there, and its sources, have room."""
-    if start < max(distances):
-        return False
     for back in (0, *distances):
         first = start - back
         if is_taken[first : first + size].any():
