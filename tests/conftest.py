@@ -40,12 +40,16 @@ LONG = (
 OF_THE_USER = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HF_HOME")
 
 WITH_WORKERS = ("processes", "ray", "stress")
+ROOT = Path(__file__).parents[1]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell that starts the tests in the background has Ctrl-C ignored for them.
+    # A shell that starts the tests in the background has Ctrl-C ignored for them, and
+    # nohup the end of the terminal. Processes that tests start would inherit both.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
     # Workers of xdist inherit the place that the first process made.
     if "ROPELAB_TESTS" not in os.environ:
@@ -92,6 +96,11 @@ def _own_place(
     for name in OF_THE_USER:
         monkeypatch.setenv(name, str(place / "home"))
     (place / "home").mkdir()
+
+    # Processes that a test starts import helpers from `tests`, which is not installed;
+    # an installed wheel is tried without the checkout.
+    if not request.node.get_closest_marker("installed"):
+        monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
     # Code of one's own that another test named would be imported by every worker.
     monkeypatch.setattr("ropelab.runs.own._found", {})
