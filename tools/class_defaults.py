@@ -27,7 +27,6 @@ from transformers.models.auto.configuration_auto import (
     CONFIG_MAPPING,
     CONFIG_MAPPING_NAMES,
 )
-from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
 from ropelab.conformance.observed import find_rotary_class
 from ropelab.runs.errors import InputError
@@ -105,16 +104,6 @@ def types() -> Iterator[tuple[str, Any]]:
             yield kind, CONFIG_MAPPING[kind]
 
 
-def find_rotary(config_class: Any) -> Any:
-    """Return the rotary class; for a type without code of its own, its model's."""
-    try:
-        return find_rotary_class(config_class)
-    except ModuleNotFoundError:
-        name = MODEL_MAPPING_NAMES[config_class.model_type]
-        model = getattr(transformers, name)
-        return find_rotary_class(model.config_class)
-
-
 def head_of(config: Any) -> int | None:
     """Return the head's size as the rotary classes take it; None where it varies by
     layer.
@@ -161,7 +150,7 @@ def row(config_class: Any) -> Row | None:
         return None
     if not hasattr(bare, "vocab_size"):
         return None  # images
-    rotary = find_rotary(config_class)
+    rotary = find_rotary_class(config_class)
     rotary(config=bare)  # raises where the class is built from something else
     found = pairing(config_class, bare) | sizes(asked, bare)
     names = {k: v for k, v in asked.config_class.attribute_map.items() if k in SIZES}
@@ -363,7 +352,7 @@ def pairing(config_class: Any, bare: Any) -> Row:
     """Return which features the module's own function pairs, from a rotated unit
     vector.
     """
-    module = sys.modules[find_rotary(config_class).__module__]
+    module = sys.modules[find_rotary_class(config_class).__module__]
     if hasattr(module, "apply_rotary_pos_emb_interleave"):
         if not hasattr(bare, "rope_interleave"):
             return {"pairing": "interleaved"}

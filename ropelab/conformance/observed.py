@@ -225,20 +225,13 @@ def build_rotary(folder: Path) -> Any:
 
     require("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-    from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
     kind = str(text.get("model_type"))
     if kind not in CONFIG_MAPPING:
         raise InputError(f"the installed transformers has no model type '{kind}'")
     try:
         made = CONFIG_MAPPING[kind].from_dict(dict(text)).get_text_config()
-        config_class = type(made)
-        module = config_class.__module__.replace("configuration", "modeling")
-        if not importlib.util.find_spec(module):
-            # InternLM3's models are Llamas.
-            model: Any = MODEL_MAPPING[config_class]
-            config_class = model.config_class
-        return find_rotary_class(config_class)(config=made)
+        return find_rotary_class(type(made))(config=made)
     except InputError:
         raise
     # The class, or what checks its fields, may raise anything.
@@ -250,9 +243,18 @@ def build_rotary(folder: Path) -> Any:
 
 
 def find_rotary_class(config_class: Any) -> Any:
-    """Return the rotary class of a configuration class's language model."""
-    package, _, name = config_class.__module__.rpartition(".configuration_")
-    module = importlib.import_module(f"{package}.modeling_{name}")
+    """Return the rotary class of a configuration class's language model.
+
+    A type without code of its own has that of another: InternLM3's models are Llamas.
+    """
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    path = config_class.__module__.replace(".configuration_", ".modeling_")
+    if not importlib.util.find_spec(path):
+        model: Any = MODEL_MAPPING[config_class]
+        return find_rotary_class(model.config_class)
+
+    module = importlib.import_module(path)
     candidates = []
     for _, value in inspect.getmembers(module, inspect.isclass):
         is_own = value.__module__ == module.__name__
