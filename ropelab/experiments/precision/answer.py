@@ -112,7 +112,7 @@ def answer(tables: Tables) -> str:
             *compare_frequencies(tables),
             *_precise_enough(plans),
             _float32_alone(casts),
-            state_losses(tables["reductions"]),
+            *state_losses(tables["reductions"]),
             *state_limits(tables),
             _repeating(tables),
         ]

@@ -1,5 +1,7 @@
 """Sine and cosine of large arguments: what float32 code loses by taking off periods."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
@@ -12,10 +14,11 @@ from ropelab.runs.tables import Tables
 
 # Up to so many positions each is counted; of more, so many in equal steps.
 COUNTED = 1 << 17
+# How code takes whole turns off an angle before it computes the sine.
 SAID = {
-    1: "2 pi is one number",
-    2: "2 pi is a sum of two numbers",
-    3: "2 pi is a sum of three numbers",
+    1: "2 pi as one number",
+    2: "2 pi as a sum of two",
+    3: "2 pi as a sum of three",
 }
 # Seconds for a position under one reduction.
 SECONDS_PER_REDUCTION = 3e-8
@@ -77,23 +80,30 @@ def measure_reductions(
 
 
 def list_losses(reductions: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per number of terms: the radians lost up to each last position."""
-    table = pd.DataFrame({"sin_and_cos_of_large_arguments": [*SAID.values()]})
+    """Return a row per number of terms: the largest error up to each last position."""
+    table = pd.DataFrame({"turns_taken_off_in_float32_with": [*SAID.values()]})
     last = reductions["offset"] + reductions["length"] - 1
     for position, own in reductions.groupby(last):
         lost = own.set_index("terms")["max_error_rad"]
-        table[f"rad to {position}"] = lost.loc[[*SAID]].to_numpy()
+        table[f"rad off to {position}"] = lost.loc[[*SAID]].to_numpy()
     return table
 
 
-def state_losses(reductions: pd.DataFrame) -> str:
-    """Say by where the coarsest reduction loses more than the tolerance."""
+def state_losses(reductions: pd.DataFrame) -> Iterator[str]:
+    """Say how far off the coarsest reduction is, and what to do, if it exceeds the
+    tolerance.
+    """
     wrong = reductions[reductions["exceeds_tolerance"]]
     if wrong.empty:
-        return ""
+        return
     row = wrong.iloc[0]
-    return (
-        f"where {SAID[row['terms']]}, float32 code takes sin and cos of large arguments"
-        f" that are off by up to {row['max_error_rad']:.1g} rad before position"
+    yield (
+        "the sine of a large angle can add an error: float32 code that first takes"
+        f" whole turns off the angle, with {SAID[row['terms']]}, is off by up to"
+        f" {row['max_error_rad']:.1g} rad before position"
         f" {row['offset'] + row['length']}"
+    )
+    yield (
+        "to avoid it, compute angles and sines in float64 and round the table at the"
+        " end; `ropelab check` tests your code"
     )
