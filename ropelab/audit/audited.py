@@ -284,6 +284,8 @@ def list_effects(audit: Audit) -> dict[str, dict[str, Any]]:
         if "base" not in row:
             continue
         place = "" if row["layers"] == "all" else f", {row['layers']} layers"
+        if row["rotation"] != overview.MAIN:
+            place = f", {row['rotation']}"
         own = effects.setdefault(row["runtime"], {})
         for name in EFFECTS:
             own[f"{name}{place}"] = row[name]

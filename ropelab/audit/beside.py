@@ -9,10 +9,11 @@ import numpy as np
 
 from ropelab.audit.layers import LAYER_KEYS, UNROTATED, find_rule, list_rotating
 from ropelab.audit.overview import AuditCase, agrees
+from ropelab.audit.words import EXTRA_NAMES, describe_place
 from ropelab.math.rotary import axis_of_pairs
-from ropelab.readers.indexer import read_indexer
+from ropelab.readers.extra_rotations import list_rotations
 from ropelab.readers.registry import Reading
-from ropelab.readers.spec import RopeSpec
+from ropelab.readers.spec import SHAPE, RopeSpec
 from ropelab.readers.trace import language_part, rope_paths
 from ropelab.runs.files import table_beside
 from ropelab.runs.rows import grouped
@@ -74,8 +75,9 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Does]]:
         if right is not case.spec:
             yield f"{layer} layers", partial(describe_layer, layer=layer, right=right)
 
-    if read_indexer(text, case.reference.layers) is not None:
-        yield "indexer of sparse attention", partial(describe_indexer, text=text)
+    for name in list_rotations(text):
+        describe = partial(describe_rotation, case=case, name=name)
+        yield EXTRA_NAMES[name], describe
 
     by_class = any(model_type in READ[rule] for rule in UNROTATED)
     if by_class or any(key in text for key in LAYER_KEYS):
@@ -101,26 +103,15 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Does]]:
         yield name, partial(describe_axes, block=case.block)
 
 
-def describe_indexer(reading: Reading, text: Mapping[str, Any]) -> str:
-    """Say what the indexer rotates, where its code was read."""
-    if reading.runtime.name not in READ["indexer"]["read_by"]:
-        return ""
-    indexer = read_indexer(text, reading.layers)
-    if indexer is None:
-        return ""
-
-    pairing = indexer.pairing
-    if reading.runtime.name == "sglang":
-        if reading.model_type == "deepseek_v4":
-            return ""  # a class of its own, which was not read
-        # It goes by the key alone, whatever the model.
-        pairing = "interleaved" if text.get("indexer_rope_interleave") else "half"
-    given = text.get("indexer_rope_interleave")
-    if reading.runtime.name == "mlx-lm" and given is not None:
-        pairing = "interleaved" if given else "half"
-    pairs = "adjacent pairs" if pairing == "interleaved" else "pairs of halves"
-    end = "last" if indexer.place else "first"
-    return f"the {end} {indexer.rotary_dim} of {indexer.head_dim} features in {pairs}"
+def describe_rotation(reading: Reading, case: AuditCase, name: str) -> str:
+    """Say which features a rotation beside that of attention turns, where it was
+    read.
+    """
+    rotation = case.read_rotation(reading, name)
+    if rotation.spec is None:
+        return rotation.problem if rotation.outcome == "refused" else ""
+    shape = {name: getattr(rotation.spec, name) for name in SHAPE}
+    return describe_place(shape)
 
 
 def describe_layer(reading: Reading, layer: str, right: RopeSpec) -> str:

@@ -20,6 +20,7 @@ from ropelab.math.numerics.chain import Chain, Spectrum, octaves
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, roles
 from ropelab.readers.document import Document
+from ropelab.readers.extra_rotations import Rotation, list_rotations, read_rotation
 from ropelab.readers.families import meaning, near
 from ropelab.readers.registry import MODEL_FORMAT, Reading
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec, short
@@ -39,6 +40,11 @@ TOLERANCE = 0.01
 
 # Positions beyond are not searched: all float32 angles are lost by then.
 LONGEST = 2**26
+
+# The rotation of the queries and keys of attention; no other was compared with what a
+# runtime computed.
+MAIN = "main"
+READ_ONLY = "read from source, not run"
 
 # Radians per token; slower pairs do not rotate, and their wavelengths are beyond all
 # numbers.
@@ -107,12 +113,22 @@ class AuditCase:
         for layer, spec in reading.layers.items():
             yield layer, spec, self.reference.layers.get(layer) or self.spec
 
+    def read_rotation(self, reading: Reading, name: str) -> Rotation:
+        """Return a rotation beside that of attention as a runtime computes it."""
+        _, text = language_part(self.document.config)
+        return read_rotation(reading.runtime.name, name, text, reading.layers)
+
 
 def list_runtimes(case: AuditCase) -> Rows:
-    """Return a row per runtime and layer type: what is rotated, and how far it is from
-    the reference.
+    """Return a row per runtime, layer type and rotation in a layer: what is rotated, and
+    how far it is from the reference.
+
+    ``rotation`` is `main` for the queries and keys of attention. A row without `base`
+    has a `problem`, the reason for none.
     """
     rows: list[dict[str, Any]] = []
+    _, text = language_part(case.document.config)
+    more_rotations = list_rotations(text)
     for reading in case.readings:
         about = {
             "runtime": reading.runtime.name,
@@ -121,27 +137,41 @@ def list_runtimes(case: AuditCase) -> Rows:
             "outcome": reading.outcome,
         }
         if not reading.layers:
-            rows.append({**about, "layers": "all", "problem": reading.problem})
+            missing = {"rotation": MAIN, "layers": "all", "problem": reading.problem}
+            rows.append({**about, **missing})
+            continue
 
         for layer, spec, other in case.list_layers(reading):
-            counts = roles(spec.plan(case.length), spec.geometry)
-            ratio, position = measure_distance(spec, other, case.length)
-            row = {
-                **about,
-                "layers": layer,
-                **{name: getattr(spec, name) for name in SHAPE},
-                "trained_tokens": spec.trained_len,
-                "claimed_tokens": spec.claimed_len,
-                "pairs_kept": counts.count("kept"),
-                "pairs_blended": counts.count("ramp"),
-                "pairs_divided": counts.count("interpolated"),
-                **{name: getattr(spec, name) for name in GAINS},
-                "largest_ratio": ratio,
-                "first_off_tokens": position,
-                "problem": "",
-            }
+            row = describe_spec(spec, other, case.length)
+            rows.append({**about, "rotation": MAIN, "layers": layer, **row})
+
+        for name in more_rotations:
+            rotation = case.read_rotation(reading, name)
+            row = {**about, "rotation": name, "layers": "all", "proof": READ_ONLY}
+            row |= {"outcome": rotation.outcome, "problem": rotation.problem}
+            if rotation.spec is not None:
+                right = case.read_rotation(case.reference, name).spec or rotation.spec
+                row |= describe_spec(rotation.spec, right, case.length)
             rows.append(row)
     return rows
+
+
+def describe_spec(spec: RopeSpec, other: RopeSpec, length: int) -> dict[str, Any]:
+    """Return the columns of a rotation, with its distance from another one."""
+    counts = roles(spec.plan(length), spec.geometry)
+    ratio, position = measure_distance(spec, other, length)
+    return {
+        **{name: getattr(spec, name) for name in SHAPE},
+        "trained_tokens": spec.trained_len,
+        "claimed_tokens": spec.claimed_len,
+        "pairs_kept": counts.count("kept"),
+        "pairs_blended": counts.count("ramp"),
+        "pairs_divided": counts.count("interpolated"),
+        **{name: getattr(spec, name) for name in GAINS},
+        "largest_ratio": ratio,
+        "first_off_tokens": position,
+        "problem": "",
+    }
 
 
 def measure_distance(

@@ -4,10 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ropelab.audit.overview import AuditCase, agrees, measure_distance
+from ropelab.audit.overview import MAIN, AuditCase, agrees, measure_distance
+from ropelab.readers.extra_rotations import COMPRESSED_KEYS, INDEXER
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.rows import Rows
 from ropelab.runs.sentences import shorten_numbers, typed
+
+# The rotations beside that of attention.
+EXTRA_NAMES = {
+    INDEXER: "indexer of sparse attention",
+    COMPRESSED_KEYS: "compressed keys",
+}
 
 
 @dataclass
@@ -20,7 +27,11 @@ class Alike:
 
     def holds(self, row: Mapping[str, Any], spec: RopeSpec, length: int) -> bool:
         """Return True if another runtime rotates so, at that length and at others."""
-        same = ("layers", "base", "rotary_dim", "claimed_tokens")
+        same = ["layers", "rotation", "base", "rotary_dim", "claimed_tokens"]
+        if row["rotation"] != MAIN:
+            # Runtimes that store the weights of attention in another order pair its
+            # features in another way; none does that to the other rotations.
+            same += ["pairing", "place", "head_dim"]
         if any(self.row[name] != row[name] for name in same):
             return False
         _, position = measure_distance(spec, self.spec, length)
@@ -32,14 +43,19 @@ def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
 
     ``rows`` is the table of runtimes. A name with a star was read from source only.
     """
-    specs: list[RopeSpec | None] = []
-    for reading in case.readings:
-        specs += list(reading.layers.values()) or [None]
-
+    readings = {reading.runtime.name: reading for reading in case.readings}
     groups: list[Alike] = []
-    for row, spec in zip(rows, specs, strict=True):
-        if spec is None:
+    for row in rows:
+        if "base" not in row:
             continue
+        reading = readings[row["runtime"]]
+        if row["rotation"] == MAIN:
+            spec = reading.layers[row["layers"]]
+        else:
+            extra = case.read_rotation(reading, row["rotation"]).spec
+            assert extra is not None  # the row has its base
+            spec = extra
+
         group = None
         for each in groups:
             if each.holds(row, spec, case.length):
@@ -74,6 +90,8 @@ def describe_row(row: Mapping[str, Any], length: int) -> str:
         pairs = f"{count_pairs(row)} pairs kept/blended/divided"
 
     words = [f"base {typed(row['base'])}", f"{row['rotary_dim']} features", pairs]
+    if row["rotation"] != MAIN:
+        words[1] = describe_place(row)
     if row["logit_multiplier"] != 1:
         words.append(f"logits x{row['logit_multiplier']:.4g}")
     if row["claimed_tokens"]:
@@ -81,4 +99,20 @@ def describe_row(row: Mapping[str, Any], length: int) -> str:
     if row["first_off_tokens"]:
         words.append(f"off from position {row['first_off_tokens']} in {length}")
     text = ", ".join(words)
+    if row["rotation"] != MAIN:
+        return f"{EXTRA_NAMES[row['rotation']]}: {text}"
     return text if row["layers"] == "all" else f"{row['layers']}: {text}"
+
+
+def describe_place(row: Mapping[str, Any]) -> str:
+    """Return which features of a head rotate, and in which pairs.
+
+    >>> shape = {"head_dim": 128, "rotary_dim": 64, "place": 64, "pairing": "half"}
+    >>> describe_place(shape)
+    'the last 64 of 128 features in pairs of halves'
+    """
+    pairs = "pairs of halves"
+    if row["pairing"] == "interleaved":
+        pairs = "adjacent pairs"
+    end = "last" if row["place"] else "first"
+    return f"the {end} {row['rotary_dim']} of {row['head_dim']} features in {pairs}"

@@ -17,7 +17,6 @@ import numpy as np
 from ropelab.conformance import explained, rotations, stored
 from ropelab.conformance.expected import (
     AXES_NOT_JUDGED,
-    INDEXER,
     Expected,
     choose_layer,
     choose_positions,
@@ -49,6 +48,7 @@ from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.rotary import axis_names
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled
+from ropelab.readers.extra_rotations import EXTRA_ROTATIONS
 from ropelab.readers.spec import RefusedError, RopeSpec, whole
 from ropelab.runs.arrays import Bool
 from ropelab.runs.errors import InputError
@@ -139,8 +139,9 @@ def check_folder(
     module = build_rotary(folder)
     judged = {"": main}
     if has_layer_types(module):
-        # The class makes tables, which the indexer takes from the layers.
-        judged = {name: layers[name] for name in layers if name != INDEXER}
+        # The class makes tables for the layers; an indexer and compressed keys take
+        # theirs from these.
+        judged = {name: layers[name] for name in layers if name not in EXTRA_ROTATIONS}
 
     checks = {}
     for name, expected in judged.items():

@@ -24,7 +24,7 @@ from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Llama3
 from ropelab.readers import registry
 from ropelab.readers.document import load
-from ropelab.readers.indexer import read_indexer
+from ropelab.readers.extra_rotations import list_rotations, read_rotation
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import language_part, rope_block
 from ropelab.runs.errors import InputError, known
@@ -34,7 +34,6 @@ USUAL = table_beside(__file__, "explained")
 AXES_NOT_JUDGED = "axes of positions were not judged"
 # Their classes give each axis pairs that follow one another.
 RUNS_OF_AXES = {"qwen2_vl", "qwen2_5_vl"}
-INDEXER = "indexer"
 # Positions at which errors show.
 PROBES = tuple(USUAL["positions"])
 
@@ -187,15 +186,16 @@ def expect_config(
             expected = add_axes(expected, text, block)
         expected_layers[kind] = expected
 
-    indexer = read_indexer(text, layers)
-    if indexer:
-        # No runtime is known to be compared with.
-        expected_layers[INDEXER] = Expected(
-            indexer,
-            length or indexer.length,
-            others={},
-            layers={INDEXER: indexer},
-        )
+    for kind in list_rotations(text):
+        rotation = read_rotation(registry.REFERENCE, kind, text, layers).spec
+        if rotation:
+            # No runtime is known to be compared with.
+            expected_layers[kind] = Expected(
+                rotation,
+                length or rotation.length,
+                others={},
+                layers={kind: rotation},
+            )
     return expected_layers
 
 

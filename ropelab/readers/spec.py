@@ -11,7 +11,7 @@ from ropelab.runs.arrays import Float
 from ropelab.runs.sentences import printable
 
 # Columns that are attributes of a spec.
-SHAPE = ("base", "rotary_dim", "head_dim", "pairing", "method")
+SHAPE = ("base", "rotary_dim", "head_dim", "place", "pairing", "method")
 GAINS = ("attention_factor", "softmax_factor", "logit_multiplier")
 
 

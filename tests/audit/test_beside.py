@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.audit.audited import Audit, audit
+from ropelab.audit.audited import Audit, audit, compare
 from ropelab.audit.beside import list_aspects
 from ropelab.audit.findings import compare_draft
 from ropelab.cli.app import main
@@ -305,8 +305,77 @@ def test_the_indexer_is_a_rotation_of_its_own(changes: Any, code: str) -> None:
     result = audit(Document("a", "config", config), precision=False)
     (finding,) = (one for one in result.findings if "indexer" in one.says)
     assert finding.code == code
-    assert "vllm" in finding.says.partition("not looked at")[2]
+    assert "llama.cpp" in finding.says.partition("not looked at")[2]
     assert "W01" not in {one.code for one in result.findings}
+
+
+def list_extra(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the rows of a rotation beside that of attention, by runtime."""
+    result = audit(Document("a", "config", config), precision=False)
+    rows = [row for row in result.rows["runtimes"] if row["rotation"] == name]
+    return {row["runtime"]: row for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("changes", "pairings"),
+    [
+        # transformers' class has adjacent pairs in its code, MLX-LM's by default.
+        ({}, {"transformers-5": "interleaved", "mlx-lm": "interleaved"}),
+        ({}, {"vllm": "half", "sglang": "half"}),
+        ({"indexer_rope_interleave": True}, {"vllm": "interleaved"}),
+        ({"indexer_rope_interleave": False}, {"mlx-lm": "half"}),
+        ({"model_type": "deepseek_v32"}, {"transformers-5": "half", "vllm": "half"}),
+        ({"model_type": "hy_v4"}, {"transformers-5": "half"}),
+        ({"model_type": "mistral_large4_text"}, {"transformers-5": "interleaved"}),
+    ],
+)
+def test_the_indexer_has_a_row_for_each_runtime(
+    changes: dict[str, Any], pairings: dict[str, str]
+) -> None:
+    config = {**INDEXED, "rope_parameters": {"rope_theta": 1e6}, **changes}
+    rows = list_extra(config, "indexer")
+    for runtime, pairing in pairings.items():
+        row = rows[runtime]
+        place = 64 if changes.get("model_type") == "hy_v4" else 0
+        assert (row["pairing"], row["place"]) == (pairing, place)
+        assert (row["rotary_dim"], row["head_dim"]) == (64, 128)
+
+
+def test_a_runtime_whose_indexer_was_not_read_has_a_row_without_values() -> None:
+    row = list_extra({**INDEXED, "model_type": "deepseek_v32"}, "indexer")["llama.cpp"]
+    assert row["outcome"] == "not modelled"
+    assert "base" not in row
+
+
+def test_an_indexer_narrower_than_what_rotates_is_refused() -> None:
+    row = list_extra({**INDEXED, "index_head_dim": 32}, "indexer")["transformers-5"]
+    assert row["outcome"] == "refused"
+
+
+def test_compressed_keys_have_the_frequencies_of_their_layers() -> None:
+    block = {"type": "yarn", "factor": 16, "original_max_position_embeddings": 65536}
+    config: dict[str, Any] = {"model_type": "deepseek_v4", "rope_theta": 10000.0}
+    config |= {"compress_rope_theta": 160000.0, "rope_scaling": block}
+    rows = list_extra(config, "compressed_keys")
+    assert rows.keys() == {"transformers-5", "vllm", "sglang"}
+    for row in rows.values():
+        assert (row["base"], row["place"], row["pairing"]) == (
+            160000,
+            448,
+            "interleaved",
+        )
+        assert row["pairs_divided"] > 0
+
+
+def test_a_second_file_is_compared_by_each_rotation() -> None:
+    adjacent = {**INDEXED, "indexer_rope_interleave": True}
+    wider = {**adjacent, "index_head_dim": 256, "rope_theta": 1e4}
+    first, second = (
+        audit(Document("a", "config", config), precision=False)
+        for config in (adjacent, wider)
+    )
+    changed = {row["what"] for row in compare(first, second)}
+    assert {"base", "base, indexer"} <= changed
 
 
 def test_sglang_has_a_table_of_deepseek_v4_without_a_factor() -> None:
@@ -332,8 +401,8 @@ def test_mlx_lms_indexer_goes_by_the_key() -> None:
             config["indexer_rope_interleave"] = given
         result = audit(Document("a", "config", config), precision=False)
         (says[given],) = (one.says for one in result.findings if "indexer" in one.says)
-    assert "pairs of halves in transformers-5, sglang, mlx-lm" in says[None]
-    assert "adjacent pairs in sglang, mlx-lm" in says[True]
+    assert "pairs of halves in transformers-5, vllm, sglang, mlx-lm" in says[None]
+    assert "adjacent pairs in vllm, sglang, mlx-lm" in says[True]
 
 
 MISTRAL4 = {

@@ -1,0 +1,100 @@
+"""The rotations of a layer beside that of its attention: an indexer, compressed keys."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ropelab.readers.families import CLASSES, table
+from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, whole
+
+# By runtime, rotation and model type.
+ROTATIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = table("extra_rotations")
+# The runtime whose classes say which rotations a model type has.
+DECLARING = "transformers-5"
+INDEXER = "indexer"
+COMPRESSED_KEYS = "compressed_keys"
+EXTRA_ROTATIONS = (INDEXER, COMPRESSED_KEYS)
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """A rotation as one runtime computes it, or the reason for none."""
+
+    spec: RopeSpec | None
+    outcome: Literal["read", "refused", "not modelled"] = "read"
+    problem: str = ""
+
+
+def list_rotations(text: Mapping[str, Any]) -> list[str]:
+    """Return the names of the rotations that a model has beside that of attention."""
+    kind = find_kind(text)
+    return [name for name in EXTRA_ROTATIONS if kind in ROTATIONS[DECLARING][name]]
+
+
+def find_kind(text: Mapping[str, Any]) -> str:
+    kind = str(text.get("model_type"))
+    return str(CLASSES["texts"].get(kind, kind))
+
+
+def read_rotation(
+    runtime: str, name: str, text: Mapping[str, Any], layers: Mapping[str, RopeSpec]
+) -> Rotation:
+    """Return a rotation by its name as a runtime computes it.
+
+    ``layers`` are the specs of the layer types by the same runtime.
+    """
+    by_kind = ROTATIONS.get(runtime, {}).get(name, {})
+    facts = by_kind.get(find_kind(text))
+    if facts is None:
+        return Rotation(None, "not modelled", "its code for this rotation was not read")
+    try:
+        return Rotation(make_spec(facts, name, text, layers))
+    except RefusedError as error:
+        return Rotation(None, "refused", str(error))
+    except NotModelledError as error:
+        return Rotation(None, "not modelled", str(error))
+
+
+def make_spec(
+    facts: Mapping[str, Any],
+    name: str,
+    text: Mapping[str, Any],
+    layers: Mapping[str, RopeSpec],
+) -> RopeSpec:
+    """Return the spec of a rotation by its row in extra_rotations.toml."""
+    spec = choose_frequencies(layers, facts.get("layer", ""))
+    key = facts.get("head", "index_head_dim")
+    given = text.get(key)
+    if given is None:
+        given = facts.get("head_dim", 128)
+    head_dim = whole(given, key)
+    if head_dim < spec.rotary_dim:
+        raise RefusedError(f"{key} is {head_dim}, below the {spec.rotary_dim} rotated")
+
+    pairing = facts["pairing"]
+    stated = text.get(facts.get("pairing_key", ""))
+    if stated is not None:
+        pairing = "interleaved" if stated else "half"
+
+    place = 0
+    if facts["place"] == "last":
+        place = head_dim - spec.rotary_dim
+
+    # Factors on an indexer's scores choose the same tokens, so that only cos and sin
+    # count there.
+    softmax_factor = 1.0 if name == INDEXER else spec.softmax_factor
+    return replace(
+        spec,
+        head_dim=head_dim,
+        pairing=pairing,
+        place=place,
+        softmax_factor=softmax_factor,
+    ).check()
+
+
+def choose_frequencies(layers: Mapping[str, RopeSpec], layer: str) -> RopeSpec:
+    """Return the spec of the layers that a rotation shares its frequencies with."""
+    for name in (layer, "full_attention"):
+        if name in layers:
+            return layers[name]
+    return next(iter(layers.values()))
