@@ -530,3 +530,128 @@ def test_with_one_seed_an_interval_is_about_the_documents(
     rows = found["quality"].query("status == 'ok' and metric == 'text loss'")
     assert (rows[["seeds", "n"]].to_numpy() == [1, 3]).all()
     assert (rows["ci_low"] < rows["value"]).all()
+
+
+# Methods on models of RoPE
+
+
+@pytest.fixture(scope="module")
+def under_methods(corpus: str, context: Context) -> dict[str, pd.DataFrame]:
+    asked = config(
+        corpus=corpus,
+        encodings="nope,rope",
+        methods="unscaled,yarn(factor=2),rerope(window=16)",
+        seeds="0,1",
+    )
+    return quality.tables(asked, Values(context))
+
+
+def test_an_unscaled_method_reads_as_the_encoding_that_was_trained(
+    under_methods: dict[str, pd.DataFrame],
+) -> None:
+    for name in ("text_nll", "copy_accuracy", "quality"):
+        table = under_methods[name]
+        plain = table[table["encoding"] == "rope"].drop(columns="encoding")
+        unscaled = table[table["encoding"] == "rope + unscaled"].drop(
+            columns="encoding"
+        )
+        pd.testing.assert_frame_equal(
+            plain.reset_index(drop=True), unscaled.reset_index(drop=True)
+        )
+
+
+def test_a_method_changes_the_model_in_the_layout_of_its_weights(
+    corpus: str, context: Context
+) -> None:
+    """Position interpolation by 2 turns position 2p as plain RoPE turns p."""
+    from ropelab.experiments.encodings.rows import list_rows
+    from ropelab.models.encoding.registry import make_encoding
+    from ropelab.models.encoding.rope import Rope
+
+    asked = config(corpus=corpus, encodings="rope", methods="pi(factor=2)")
+    [_, scaled] = list_rows(asked)
+    subject = quality.training(asked, "rope", 0)
+    model = subject.model(context)
+
+    mode = scaled.mode(asked)
+    [served] = list(mode.passes(model, [128]))
+    assert served == [128]
+    changed = model.encoding
+    assert isinstance(changed, Rope)
+    plain = make_encoding("rope", asked.shape())
+    assert isinstance(plain, Rope)
+    assert changed.pairing == plain.pairing
+    heads = torch.randn(1, 2, 8, 8)
+    positions = torch.arange(8)
+    halved = plain.rotate_heads(heads, positions)
+    by_method = changed.rotate_heads(heads, 2 * positions)
+    torch.testing.assert_close(by_method, halved)
+
+
+def test_every_design_is_compared_with_every_method_at_every_multiple(
+    under_methods: dict[str, pd.DataFrame],
+) -> None:
+    table = under_methods["against_methods"]
+    assert set(table["encoding_a"]) == {"nope"}
+    assert set(table["encoding_b"]) == {
+        "rope + unscaled", "rope + yarn ×2", "rope + rerope(window=16)",
+    }  # fmt: skip
+    # Two metrics at 1x, 2x and 4x.
+    assert len(table) == 3 * 2 * 3
+
+
+def test_methods_cost_what_they_add_when_tokens_are_decoded(
+    under_methods: dict[str, pd.DataFrame],
+) -> None:
+    cost = under_methods["cost"].set_index("encoding")
+    rope = cost.loc["rope"]
+    rerope = cost.loc["rope + rerope(window=16)"]
+    assert (cost["parameters"] == 0).all()
+    assert rerope["train_flops_ratio"] == rope["train_flops_ratio"]
+    assert rerope["decode_flops_ratio"] > rope["decode_flops_ratio"]
+    assert cost.loc["rope + yarn ×2", "label"] == f"{rope['label']} + yarn ×2"
+
+
+def test_a_model_that_learned_counts_as_one_under_every_method() -> None:
+    rows = []
+    for name, worst in (("rope", 0.9), ("rope + yarn ×4", 0.1), ("nope", 0.1)):
+        rows.append(
+            {
+                "metric": quality.COPY,
+                "encoding": name,
+                "times_trained_len": 1,
+                "worst_seed_value": worst,
+            }
+        )
+    assert quality.learners(pd.DataFrame(rows)) == {"rope", "rope + yarn ×4"}
+
+
+def test_the_answer_leads_with_the_best_design_beside_the_best_method(
+    under_methods: dict[str, pd.DataFrame],
+) -> None:
+    first, *_ = quality.answer(under_methods).split(". ")
+    assert mentions(first, "4x", "NoPE", "RoPE +")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encodings": "nope", "methods": "yarn"}, "rope"),
+        ({"encodings": "rope", "methods": "yaarn"}, "did you mean 'yarn'"),
+        ({"encodings": "rope", "methods": "longrope"}, "longrope"),
+    ],
+)
+def test_methods_that_cannot_be_asked_are_refused(
+    changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        config(**changes)
+    assert "\n" not in str(error.value)
+
+
+def test_figures_show_methods_beside_encodings(
+    under_methods: dict[str, pd.DataFrame],
+) -> None:
+    with use_style():
+        figures = draw(under_methods)
+    assert set(figures) == {"cost_and_quality", "loss_by_position", "copy_heatmap"}

@@ -6,7 +6,7 @@ fine-tuning. Beside quality: parameters, work, memory, caches, sense of order. E
 encoding runs as its paper states it, trained by one recipe.
 """
 
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -25,6 +25,11 @@ from ropelab.models.tasks.config import (
     TrainLen,
 )
 from ropelab.runs.config import Count, Names, OfEvaluation, Some
+from ropelab.runs.errors import InputError
+
+if TYPE_CHECKING:
+    from ropelab.math.frequencies import Geometry
+    from ropelab.models.methods.method import FixedMethod
 
 CANNOT_SHOW = (
     "How large models rank: a small model trained for a minute learns some encodings"
@@ -38,6 +43,9 @@ DESIGNS = (
     *("rope", "rope(fast=0.375)", "layers(rope,nope)"),
     *("every(2,nope,window(rope,64))", "every(2,rope,window(rope,64))"),
 )
+# The encoding whose models methods change, and its base.
+TRAINED_ROPE = "rope"
+BASE = 10000.0
 BODY = "ropelab.experiments.encodings.quality"
 
 
@@ -54,6 +62,14 @@ class EncodingsConfig(ShapedConfig):
             f"position encodings to compare; there are also {', '.join(FURTHER)};"
             " layers that differ as layers(rope, nope), every(2, nope), window(rope,"
             f" 64), rope(base=500000); designs: {', '.join(DESIGNS)}"
+        ),
+    )
+    methods: Names = Field(
+        (),
+        exclude_if=lambda names: not names,
+        description=(
+            "methods under which the models of rope are tested too, without training,"
+            " such as yarn,rerope: is a design better than a change at test time?"
         ),
     )
     tasks: Some[Literal["text", "copy"]] = Field(
@@ -75,6 +91,32 @@ class EncodingsConfig(ShapedConfig):
             for name in ("layers", "width", "heads", "head_dim")
         }
         return Shape(trained_len=trained_len or self.train_len, **sizes)
+
+    def geometry(self) -> "Geometry":
+        """Return the rotation of the encoding `rope` in these models."""
+        from ropelab.math.frequencies import Geometry
+
+        return Geometry(self.head_dim, BASE, self.train_len)
+
+    def parsed_methods(self) -> "tuple[FixedMethod, ...]":
+        """Return the methods under which models of `rope` are tested.
+
+        InputError: one is unknown, or trains or searches.
+        """
+        if not self.methods:
+            return ()
+        from ropelab.models.methods.method import FixedMethod
+        from ropelab.models.methods.registry import parse_methods
+
+        fixed = []
+        for method in parse_methods(self.methods, self.geometry(), self.test_len):
+            if not isinstance(method, FixedMethod) or method.recalibration:
+                raise InputError(
+                    f"{method.label} trains or searches; methods of encodings change a"
+                    " model at test time alone (see ropelab extrapolate)"
+                )
+            fixed.append(method)
+        return tuple(fixed)
 
     @field_validator("encodings")
     @classmethod
@@ -106,4 +148,11 @@ class EncodingsConfig(ShapedConfig):
                     f"head_dim must be at least {least} for {name}, which rotates "
                     f"1/{least // 2} of it, got {self.head_dim}"
                 )
+        if self.methods:
+            if TRAINED_ROPE not in self.encodings:
+                raise ValueError(
+                    f"methods change models of {TRAINED_ROPE}, which encodings leave"
+                    " out"
+                )
+            self.parsed_methods()
         return self

@@ -19,9 +19,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.experiments.encodings import EncodingsConfig
+from ropelab.experiments.encodings.rows import list_rows
 from ropelab.models.encoding.base import Encoding, disable_fused_kernel
 from ropelab.models.encoding.composed import compose
-from ropelab.models.encoding.registry import Shape, record_of
+from ropelab.models.encoding.registry import Shape
 from ropelab.models.lm.model import Cache, LanguageModel
 from ropelab.models.lm.source import Batch, periodic_batch
 from ropelab.models.lm.training import batch_loss, make_optimizers, one_step
@@ -31,8 +32,6 @@ from ropelab.runs.cell import Cell, Context, Resources
 from ropelab.runs.own import mentioned
 
 PLAIN = "nope"
-# Fields of an encoding's record that are columns of its costs.
-RECORDED = ("label", "family", "source", "claim")
 # Tokens in the two passes from which the growth of memory is read.
 MEMORY_LENGTHS = (1024, 2048)
 # Each encoding takes turns with NoPE so often, so that both see the same machine.
@@ -57,26 +56,33 @@ def untrained(config: EncodingsConfig, name: str) -> LanguageModel:
 
 def costs(config: EncodingsConfig) -> pd.DataFrame:
     """Return a row per encoding: its record, parameters, and work against none at
-    all.
+    all; then a row per method, trained as RoPE and decoding by the method.
     """
     rows = []
-    for name in config.encodings:
-        record = record_of(name)
-        encoding = compose(name, config.shape())
+    for tested in list_rows(config):
+        name = tested.trained
+        record = tested.record
+        encoding = tested.tested_encoding(config)
+        fused = encoding.fused
         last = encoding.max_position
         defined = "everywhere" if last is None else f"to position {last}"
 
         trained_len = config.train_len
         training = train_flops(config, name) / train_flops(config, PLAIN)
         limit = defined_length(encoding, config.test_len)
-        decoding = decode_flops(config, name, limit)
+        decoding = count_decoding(
+            LanguageModel(model_size(config), disable_fused_kernel(encoding)), limit
+        )
         plain_decoding = decode_flops(config, PLAIN, limit)
 
         row = {
-            "encoding": name,
-            **{field: getattr(record, field) for field in RECORDED},
+            "encoding": tested.name,
+            "label": tested.label,
+            "family": record.family,
+            "source": tested.source,
+            "claim": tested.claim,
             "defined": defined,
-            "fused_kernel": encoding.fused,
+            "fused_kernel": fused,
             "parameters": parameters(config, name, trained_len),
             "parameters_at_twice_the_length": parameters(config, name, 2 * trained_len),
             "train_flops_ratio": training,
@@ -102,12 +108,16 @@ def train_flops(config: EncodingsConfig, name: str) -> int:
     return flops_of(lambda: batch_loss(model, batch).backward())
 
 
-@torch.no_grad()
 def decode_flops(config: EncodingsConfig, name: str, context: int) -> int:
+    """Count the operations for one more token under an encoding (`count_decoding`)."""
+    return count_decoding(untrained(config, name), context)
+
+
+@torch.no_grad()
+def count_decoding(model: LanguageModel, context: int) -> int:
     """Count the operations for one more token when all others of `context` are
     cached.
     """
-    model = untrained(config, name)
     cache = Cache()
     one = torch.zeros(1, 1, dtype=torch.long)
     model(torch.zeros(1, context - 2, dtype=torch.long), cache)

@@ -10,6 +10,8 @@ answer.
 - `comparisons`: every encoding against one baseline
 - `pairs`: text losses at the trained length of encodings that the literature compares
 - `extrapolation`: every encoding against itself at the trained length
+- `against_methods`: every design against RoPE's models under each method, if methods
+  are named
 
 Where an encoding is not defined the row is there, its status `undefined` and its value
 missing.
@@ -28,12 +30,12 @@ import pandas as pd
 from ropelab.experiments.encodings import EncodingsConfig
 from ropelab.experiments.encodings.behaviour import Behaviour
 from ropelab.experiments.encodings.cost import Timing, costs, encoding_of, memory
+from ropelab.experiments.encodings.rows import JOINED_BY, Row, list_rows
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import Evaluation, collect
-from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.comparisons import UNLEARNED, Measure, Pair, compare, significance
@@ -46,6 +48,7 @@ from ropelab.runs.thresholds import LEARNED
 # anew.
 LEARNING_VERSION = 3
 BASELINE = "rope"
+AGAINST_METHODS = "against_methods"
 TEXT, COPY = "text loss", "copy accuracy"
 MEASURE: dict[str, Measure] = {TEXT: "loss", COPY: "share"}
 ROW = ["encoding", "seed"]
@@ -66,22 +69,29 @@ def cells(config: EncodingsConfig) -> list[Cell]:
 
 
 def questions(config: EncodingsConfig) -> list[Evaluation]:
-    """Return every task of every encoding, for every training seed."""
+    """Return every task of every row, for every training seed."""
+    return _ask(config, list_rows(config))
+
+
+def _ask(config: EncodingsConfig, rows: Sequence[Row]) -> list[Evaluation]:
     tasks = [beyond_training(config, task) for task in config.tasks]
-    return [
-        Evaluation(
-            subject=training(config, encoding, seed),
+    evaluations = []
+    for task, row, seed in product(tasks, rows, config.seeds):
+        evaluation = Evaluation(
+            subject=training(config, row.trained, seed),
             task=task,
-            mode=AsTrained(),
-            labels=(("encoding", encoding), ("task", task.name), ("seed", seed)),
+            mode=row.mode(config),
+            labels=(("encoding", row.name), ("task", task.name), ("seed", seed)),
         )
-        for task, encoding, seed in product(tasks, config.encodings, config.seeds)
-    ]
+        evaluations.append(evaluation)
+    return evaluations
 
 
 def observations(config: EncodingsConfig) -> list[Evaluation]:
+    """Return the behaviour of every encoding as it was trained."""
     cells = []
-    for question in questions(config):
+    trained = [row for row in list_rows(config) if row.method is None]
+    for question in _ask(config, trained):
         behaviour = Behaviour(
             task=question.task, corpus=question.task.corpus, length=config.train_len
         )
@@ -144,7 +154,9 @@ def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
     quality = _quality(rows, config)
     tables["quality"] = quality
     tables |= comparisons(rows, config)
-    for name in ("comparisons", "extrapolation"):
+    for name in ("comparisons", "extrapolation", AGAINST_METHODS):
+        if name not in tables:
+            continue
         tables[name] = mark_unlearned(tables[name], quality)
     return tables
 
@@ -160,7 +172,8 @@ def _everywhere(
     """Return a row for every encoding, seed and place, with a status and the trained
     length.
     """
-    encodings = pd.DataFrame({"encoding": config.encodings})
+    names = [row.name for row in list_rows(config)]
+    encodings = pd.DataFrame({"encoding": names})
     seeds = pd.DataFrame({"seed": config.seeds})
     rows = encodings.merge(seeds, how="cross").merge(places, how="cross")
     rows = rows.merge(measured, how="left")
@@ -180,6 +193,8 @@ SAID = {
     TEXT: ("read text better", "text losses", "{:.3f}", " nats per byte"),
     COPY: ("copy more", "shares copied", "{:.0%}", ""),
 }
+# What models do, as the answer says it before a value.
+WORDS = {TEXT: "read with a loss of", COPY: "copy"}
 NAMED = 3  # of those that are better, the rest is counted
 
 
@@ -218,7 +233,8 @@ def _quality(rows: Rows, config: EncodingsConfig) -> pd.DataFrame:
     """
     records = []
     metrics = dict.fromkeys(metric for metric, _, _ in rows)
-    for place in product(metrics, config.encodings, _multiples(config)):
+    names = [row.name for row in list_rows(config)]
+    for place in product(metrics, names, _multiples(config)):
         mean: tuple[object, ...] = (0, 0, *[math.nan] * 4, "undefined")
         if place in rows:
             # The worst seed shows if every model has learned.
@@ -247,7 +263,9 @@ def comparisons(rows: Rows, config: EncodingsConfig) -> dict[str, pd.DataFrame]:
     one.
     """
     baseline = BASELINE if BASELINE in config.encodings else config.encodings[0]
-    others = [name for name in config.encodings if name != baseline]
+    all_rows = list_rows(config)
+    names = [row.name for row in all_rows]
+    others = [name for name in names if name != baseline]
     metrics = list(dict.fromkeys(metric for metric, _, _ in rows))
     multiples = _multiples(config)
 
@@ -260,21 +278,35 @@ def comparisons(rows: Rows, config: EncodingsConfig) -> dict[str, pd.DataFrame]:
     grown = []
     longest = multiples[-1]
     if longest > 1:
-        for metric, name in product(metrics, config.encodings):
+        for metric, name in product(metrics, names):
             at_longest = (metric, name, longest)
             at_trained = (metric, name, 1)
             verdicts = ("better", "worse")
             grown.append(((metric, longest, name), at_longest, at_trained, verdicts))
 
+    designs = [name for name in config.encodings if name != baseline]
+    tested_by_methods = [row.name for row in all_rows if row.method is not None]
+    against_methods = []
+    for metric, times in product(metrics, multiples):
+        for design, changed in product(designs, tested_by_methods):
+            about = (metric, times, design, changed)
+            places = ((metric, design, times), (metric, changed, times))
+            against_methods.append((about, *places, (design, changed)))
+
     published = [((a, b), (TEXT, a, 1), (TEXT, b, 1), (a, b)) for a, b in PAIRS]
     place = ("metric", "times_trained_len")
-    return {
+    tables = {
         "comparisons": _compare_places(
             rows, against_baseline, (*place, "encoding_a", "encoding_b")
         ),
         "extrapolation": _compare_places(rows, grown, (*place, "encoding")),
         "pairs": _compare_places(rows, published, ("encoding_a", "encoding_b")),
     }
+    if tested_by_methods:
+        tables[AGAINST_METHODS] = _compare_places(
+            rows, against_methods, (*place, "encoding_a", "encoding_b")
+        )
+    return tables
 
 
 def _compare_places(
@@ -305,12 +337,28 @@ def _compare_places(
     return compare(pairs, columns)
 
 
+def trained_part(name: str) -> str:
+    """Return the encoding that was trained for a row that may be under a method.
+
+    >>> trained_part("rope + yarn ×4"), trained_part("alibi")
+    ('rope', 'alibi')
+    """
+    return name.partition(JOINED_BY)[0]
+
+
 def learners(quality: pd.DataFrame) -> set[str]:
     """Return the encodings that copy with every seed from half of the trained length
     back.
     """
     inside = quality[(quality["metric"] == COPY) & (quality["times_trained_len"] == 1)]
-    return set(inside[inside["worst_seed_value"] >= LEARNED]["encoding"])
+    learned = set(inside[inside["worst_seed_value"] >= LEARNED]["encoding"])
+    if BASELINE not in learned:
+        return learned
+    # A model that learned stays one that learned, whatever a method does to it.
+    for name in quality["encoding"].unique():
+        if trained_part(name) == BASELINE:
+            learned.add(name)
+    return learned
 
 
 def mark_unlearned(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
@@ -330,6 +378,11 @@ def answer(tables: Tables) -> str:
     tested = quality["times_trained_len"].max()
     reached = quality[quality["status"] == "ok"]["times_trained_len"].max()
 
+    sentences = []
+    if AGAINST_METHODS in tables:
+        against_methods = describe_against_methods(tables, reached)
+        if against_methods:
+            sentences.append(against_methods)
     findings = [describe_best(metric, tables, reached) for metric in SAID]
     described = "; ".join(filter(None, findings))
     sentence = f"at {reached}x the trained length {described}"
@@ -337,8 +390,51 @@ def answer(tables: Tables) -> str:
         sentence = (
             f"no encoding has a value beyond {reached}x the trained length; {sentence}"
         )
+    sentences.append(sentence)
     counts = significance(tables["comparisons"])
-    return f"{sentences_of([sentence])} {counts}"
+    return f"{sentences_of(sentences)} {counts}"
+
+
+def describe_against_methods(tables: Tables, times: int) -> str:
+    """Compare the best design with the best change of RoPE at test time, for each
+    metric.
+
+    Both are the best by their means at that multiple of the trained length.
+    """
+    labels = tables["cost"].set_index("encoding")["label"]
+    quality = tables["quality"].query("times_trained_len == @times and status == 'ok'")
+    compared = tables[AGAINST_METHODS].query("times_trained_len == @times")
+
+    findings = []
+    for metric, rows in compared.groupby("metric", sort=False):
+        _, _, form, unit = SAID[str(metric)]
+        means = quality[quality["metric"] == metric].set_index("encoding")["value"]
+        best = {}
+        for column in ("encoding_a", "encoding_b"):
+            candidates = means.filter(rows[column].unique())
+            best[column] = candidates.sort_values(ascending=metric == TEXT).index[0]
+        design = best["encoding_a"]
+        changed = best["encoding_b"]
+
+        row = rows.query("encoding_a == @design and encoding_b == @changed").iloc[0]
+        if row["status"] == UNLEARNED:
+            continue
+        values = (
+            f"{form.format(means[design])} with {labels[design]}, the best design, and"
+            f" {form.format(means[changed])}{unit} with {labels[changed]}, the best"
+            " change without training"
+        )
+        findings.append(f"{WORDS[str(metric)]} {values} ({_describe_difference(row)})")
+    if not findings:
+        return ""
+    return f"at {times}x the trained length models {'; they '.join(findings)}"
+
+
+def _describe_difference(row: pd.Series) -> str:
+    interval = f"[{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
+    if row["verdict"] == "~":
+        return f"no difference is shown: {row['difference']:.3f} {interval}"
+    return f"a difference of {row['difference']:.3f} {interval}"
 
 
 def describe_best(metric: str, tables: Tables, times: int) -> str:

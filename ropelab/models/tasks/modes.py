@@ -10,15 +10,16 @@ from torch import Tensor
 
 from ropelab.math.frequencies import Geometry
 from ropelab.math.numerics.keys import Rounding
+from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import as_typed
-from ropelab.models.encoding.base import Encoding
+from ropelab.models.encoding.base import Encoding, list_parts
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.encoding.rounded import RoundedRope
 from ropelab.models.lm import evaluation
 from ropelab.models.lm.evaluation import Readable
 from ropelab.models.lm.matcher import cached_predictions
 from ropelab.models.lm.source import Batch
-from ropelab.models.methods.method import FixedMethod, Method, Scaled
+from ropelab.models.methods.method import PAIRING, FixedMethod, Method, Scaled
 from ropelab.runs.labels import AS_SHIPPED
 from ropelab.runs.own import sources
 
@@ -107,22 +108,28 @@ class WithMethod(Mode):
 
     method: Method
     geometry: Geometry
+    # The layout that the weights were trained with.
+    pairing: Pairing = PAIRING
 
     @property
     def key(self) -> dict[str, Any]:
         geometry = self.geometry
-        return {
+        key = {
             "method": self.method.label,
             "factor": self.method.factor,
             "geometry": [geometry.rotary_dim, geometry.base, geometry.trained_len],
             **sources(self.method),
         }
+        if self.pairing != PAIRING:
+            key["pairing"] = self.pairing
+        return key
 
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
         assert isinstance(self.method, FixedMethod), (
             "a method that is searched must be found first"
         )
         for encoding, served in self.method.passes(self.geometry, lengths):
+            set_pairing(encoding, self.pairing)
             model.encoding = encoding
             yield served
 
@@ -144,6 +151,13 @@ class WithMethod(Mode):
             return self, {}
         chosen = as_typed(method.scaling if isinstance(method, Scaled) else method)
         return replace(self, method=method), _describe_choice(chosen, losses)
+
+
+def set_pairing(encoding: Encoding, pairing: Pairing) -> None:
+    """Let every rotation of an encoding pair the features of a head in that layout."""
+    for part in list_parts(encoding):
+        if isinstance(part, Rope):
+            part.pairing = pairing
 
 
 @dataclass(frozen=True)

@@ -216,10 +216,10 @@ def _draw_family(
             ax.plot(x, rows["mean"], color="#cccccc", linewidth=0.8, zorder=1)
             continue
         # A named encoding has the same look in all figures. A design, which is written
-        # with its settings in parentheses, has none of its own: it takes one by its
-        # place in this figure.
-        is_design = "(" in name
-        if is_design:
+        # with its settings in parentheses, and a method on top of RoPE have none of
+        # their own: they take one by their place in this figure.
+        is_composed = "(" in name or " + " in name
+        if is_composed:
             look = pick_look(number)
         else:
             look = find_look(name)
