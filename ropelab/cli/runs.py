@@ -50,7 +50,7 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
     if not options.quiet:
         _say_single_seed(fields)
     if less:
-        say(f"--quick: {less}; a first look, and no verdict on longer work")
+        say(f"--quick: {less}")
     with _engine(options) as engine, interrupt_after(options.max_minutes):
         run = replace(lab, engine=engine).run(replace(plan, label=label))
     draw_more(run)

@@ -79,6 +79,8 @@ class Experiment:
     quick: Mapping[str, Any] = field(default_factory=dict, compare=False)
     # Beginnings of names of columns: the first one that a short table has decides.
     decisive: Sequence[str] = field(default=(), compare=False)
+    # The values of --quick where models that come with ropelab can answer.
+    quick_pretrained: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def options(self) -> Iterator[tuple[str, Any, Any, str]]:
@@ -124,12 +126,19 @@ class Experiment:
         return import_module(self.body)
 
     def quickly(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return values for a run of under a minute, and words for what is given up.
+        """Return values for a run of about a minute, and a sentence about them.
 
         What was given is kept. InputError: the experiment is quick as it is.
         """
         if not self.quick:
             raise InputError(f"{self.name} takes seconds; there is no --quick")
+
+        describe_pretrained = getattr(self.parts, "describe_pretrained", None)
+        words = ""
+        if describe_pretrained is not None:
+            words = describe_pretrained(given)
+        if words:
+            return {**self.quick_pretrained, **given}, words
 
         less = {name: value for name, value in self.quick.items() if name not in given}
         changes = []
@@ -140,7 +149,8 @@ class Experiment:
                 change += f" for {plain(field_info.default)}"
             changes.append(change)
 
-        words = ", ".join(changes) or "nothing is given up"
+        lost = ", ".join(changes) or "nothing is given up"
+        words = f"{lost}; a first look, and no verdict on longer work"
         return {**less, **given}, words
 
     def check(self, config: "Config") -> None:
@@ -224,4 +234,5 @@ def load(name: str) -> Experiment:
         body=face.BODY,
         quick=record.get("quick", {}),
         decisive=record.get("decisive", ()),
+        quick_pretrained=record.get("quick_pretrained", {}),
     )

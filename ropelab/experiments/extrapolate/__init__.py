@@ -109,6 +109,14 @@ class ExtrapolateConfig(config.TaskConfig):
         None,
         description="length of the finetuned arm, in tokens, test_len if not given",
     )
+    pretrained: bool = Field(
+        False,
+        exclude_if=lambda is_pretrained: not is_pretrained,
+        description=(
+            "evaluate the five models that come with ropelab, trained at 512 tokens"
+            " (seeds 0 to 4), instead of training; a default of --quick"
+        ),
+    )
     seeds: config.Seeds = (0,)
     documents: config.Documents = 50
     sequences: OfEvaluation[Count] = Field(
@@ -152,6 +160,13 @@ class ExtrapolateConfig(config.TaskConfig):
         if self.search and "zero_shot" not in self.arms:
             raise ValueError("search is for the arm zero_shot, which arms leaves out")
         return self
+
+    @property
+    def scope(self) -> str:
+        """What was trained and evaluated; and that it was trained before."""
+        if self.pretrained:
+            return f"{super().scope}; the models came with ropelab"
+        return super().scope
 
     @property
     def tuned_len(self) -> int:

@@ -18,6 +18,7 @@ from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.math.frequencies import Geometry
 from ropelab.models.lm.corpus import VOCABULARY
 from ropelab.models.lm.model import ModelSize
+from ropelab.models.lm.pretrained import list_pretrained
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import Recipe, operations_per_token
 from ropelab.models.methods.method import PAIRING, UNSCALED, FixedMethod, Method, Scaled
@@ -34,21 +35,61 @@ from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import tied_with
 from ropelab.runs.leading import UNIFORM, find_lead
 from ropelab.runs.own import sources
+from ropelab.runs.sentences import count_of
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import LEARNED
 
 LONGER = "trained_at_test_len"
 # Learning rates of fine-tuning, as a share of those of training.
 GENTLER = 0.25
+# What decides a model, as the models that come with ropelab have it.
+OF_PRETRAINED: dict[str, Any] = {
+    "train_len": 512,
+    "base": 10000.0,
+    "head_dim": 64,
+    "preset": "small",
+    "steps": None,
+    "tokens_per_step": None,
+    "heads": None,
+    "corpus": "",
+}
 # Method, factor and arm (one of `config.arms`, or `searched`); the evaluation mode; and
 # the model that is evaluated.
 Row = tuple[tuple[str, float, str], Mode, Training]
 
 
 def check(config: ExtrapolateConfig) -> None:
-    """Raise InputError where contexts are too short for pass keys."""
+    """Raise InputError where contexts are too short for pass keys, or where a model
+    that is to come with ropelab does not.
+    """
+    if config.pretrained:
+        for model in trainings(config, config.geometry()):
+            model.check_stored()
+
     for task in config.tasks:
         beyond_training(config, task, config.depths).check()
+
+
+def describe_pretrained(given: Mapping[str, Any]) -> str:
+    """Say which models that came with ropelab can answer; nothing if none can.
+
+    `given` are the values of a config that are not its defaults.
+    """
+    stored = list_pretrained()
+    for name, value in OF_PRETRAINED.items():
+        if given.get(name, value) != value:
+            return ""
+    seeds = given.get("seeds", tuple(stored))
+    if not stored or not set(seeds) <= set(stored):
+        return ""
+
+    made = stored[seeds[0]].made
+    length = OF_PRETRAINED["train_len"]
+    return (
+        f"nothing is trained here: {count_of(len(seeds), 'model')} of the default size"
+        f" came with ropelab, trained at {length} tokens on {made['day']} by"
+        f" `{made['command']}`; without --quick your own are trained"
+    )
 
 
 def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
@@ -104,6 +145,7 @@ def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
             encoding_key={"name": "rope", "pairing": PAIRING, "base": config.base},
             dtype=config.dtype,
             device=config.device,
+            pretrained=config.pretrained,
         )
         for seed in config.seeds
     ]
@@ -185,7 +227,7 @@ def _train_at_test_len(
 
     longer_geometry = replace(geometry, trained_len=test_len)
     encoding = partial(UNSCALED.encoding, longer_geometry, test_len)
-    return replace(base, recipe=recipe, encoding=encoding)
+    return replace(base, recipe=recipe, encoding=encoding, pretrained=False)
 
 
 def adapt(
@@ -219,6 +261,7 @@ def adapt(
             encoding=partial(method.encoding, geometry, recipe.window),
             encoding_key={**start.encoding_key, **key},
             start=start,
+            pretrained=False,
         )
 
     model = base

@@ -1,7 +1,7 @@
 """A trained model by its description, and its memory.
 
 Its folder is named by a hash of shape, recipe, seed, encoding and data: it is trained
-only once.
+only once. One that came with the package is read instead.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.corpus import CorpusRef
 from ropelab.models.lm.evaluation import TOKENS_PER_PASS
 from ropelab.models.lm.model import SCORES_PER_BLOCK, LanguageModel, ModelSize
+from ropelab.models.lm.pretrained import Pretrained, find_pretrained
 from ropelab.models.lm.source import Batch, Mixture, training_batch
 from ropelab.models.lm.training import PARTS, Recipe, operations_of_training, train
 from ropelab.runs.cell import CellName, Context, Resources
@@ -65,11 +66,29 @@ class Training:
     # Without a fused kernel memory holds all scores. The weights are the same: it is
     # not in the key.
     fused: bool = True
+    # The model that came with the package is read instead of being trained.
+    pretrained: bool = False
     kind: ClassVar[str] = "training"
     version: ClassVar[int] = VERSION
 
     @property
     def key(self) -> dict[str, Any]:
+        key = self._described
+        if self.pretrained:
+            key["weights"] = self.stored.sha256
+        return key
+
+    @property
+    def stored(self) -> Pretrained:
+        """The model of this description that came with the package, or InputError."""
+        return find_pretrained(self._described)
+
+    def check_stored(self) -> None:
+        """Raise InputError if no model of this description came with the package."""
+        find_pretrained(self._described)
+
+    @property
+    def _described(self) -> dict[str, Any]:
         key: dict[str, Any] = {
             "task": {"corpus": self.corpus.fingerprint, "mixture": self.mixture.key},
             "size": asdict(self.size),
@@ -90,6 +109,14 @@ class Training:
     def resources(self) -> Resources:
         size = self.size
         recipe = self.recipe
+        if self.pretrained:
+            return Resources(
+                memory_bytes=LIBRARIES + OPTIMIZED * size.weights,
+                dtype=self.dtype,
+                gpu=self.device == "cuda",
+                inputs=(self.corpus,),
+            )
+
         tokens = max(recipe.tokens_per_step, recipe.window)
         scores = 0 if self.fused else tokens * recipe.window * size.heads
         kept = size.layers * (KEPT * tokens * size.width + SCORE * scores)
@@ -112,6 +139,8 @@ class Training:
     @property
     def folders(self) -> tuple[CellName, ...]:
         """The folders of its weights, and of the models that it starts from."""
+        if self.pretrained:
+            return ()
         starts = self.start.folders if self.start else ()
         return (*starts, CellName("model", VERSION, self.key))
 
@@ -138,6 +167,11 @@ class Training:
         cannot be read or written.
         """
         model = self.make_untrained(context)
+        if self.pretrained:
+            weights, losses = self.stored.read()
+            model.load_state_dict(weights)
+            return model.eval().requires_grad_(False), losses
+
         doing = "training" if self.start is None else "fine-tuning"
         title = f"{called}{doing} a model, seed {self.seed}"
         progress = partial(context.progress, title)
