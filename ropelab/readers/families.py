@@ -81,6 +81,16 @@ class Family:
     unscaled: bool = False  # a server's model file passes no scaling on
     # The keys of a block that vLLM's model file hands on, as YaRN; all if empty.
     handed_on: tuple[str, ...] = ()
+    # A server's own configuration class: stops without a head_dim; lets YaRN's
+    # attention_factor count; takes base and share of full attention where a dict for
+    # layers with a sliding window has none; comes with the weights alone.
+    needs_head_dim: bool = False
+    counts_attention_factor: bool = False
+    sliding_as_full: bool = False
+    needs_remote: bool = False
+    # The key of the size of heads in layers with a sliding window.
+    local_head_key: str = ""
+    scaled_beside: bool = False  # Grok's keys of a scaling are beside the base
     partial_keys: tuple[str, ...] = ("partial_rotary_factor",)
     width_key: str = ""
     # What llama.cpp's converter writes in any case, and scaling types for which it was
@@ -107,6 +117,7 @@ class Family:
     unread: str = ""
     unread_key: str = ""
     unread_usual: Any = 1  # the value of that key which is read
+    unread_keys: tuple[str, ...] = ()  # any of these, whatever its value but null
     unread_odd: bool = False  # where that is not hidden_size / num_attention_heads
     known: bool = False  # the class was asked
     types: Mapping[str, str] = field(default_factory=dict)  # of its keys

@@ -5,8 +5,10 @@ mlx.toml has a row for each of these.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from ropelab.math.scaling import LongRope
 from ropelab.readers import reader
 from ropelab.readers.families import table
 from ropelab.readers.reader import Made, Reader, Settings
@@ -15,14 +17,16 @@ from ropelab.readers.spec import (
     RefusedError,
     RopeSpec,
     number,
+    numbers,
     short,
     whole,
 )
-from ropelab.readers.trace import MAXIMUM, ORIGINAL, Trace
+from ropelab.readers.trace import LISTS, MAXIMUM, ORIGINAL, Trace
 
 Row = Mapping[str, Any]
 
 ROWS: dict[str, Row] = table("mlx")
+WHOLES = ("llama4",)
 USUAL_BASE = 10000.0
 SHARE = "partial_rotary_factor"
 
@@ -30,6 +34,9 @@ SHARE = "partial_rotary_factor"
 def find_row(trace: Trace) -> Row:
     """Return what the model file of a configuration does; NotModelledError if unread."""
     name = trace.model_type
+    # The file of the whole has a language part of its own, unlike that of the part.
+    if trace.whole.get("model_type") in WHOLES:
+        name = str(trace.whole["model_type"])
     if name not in ROWS:
         raise NotModelledError(f"the model file for '{short(name)}' was not read")
     return ROWS[name]
@@ -53,7 +60,12 @@ class Mlx(Reader):
         full = specs["all"]
         key = row["local_key"]
         base = number(trace.get(key, row.get("local_base", full.base)), key)
-        return {"full_attention": full, "sliding_attention": full.unscaled(base)}
+        sliding = full.unscaled(base)
+        if head_key := row.get("local_head_key"):
+            head_dim = whole(trace.get(head_key), head_key)
+            width = reader.width_of(head_dim, read_share(trace, row))
+            sliding = replace(sliding, head_dim=head_dim, rotary_dim=width).check()
+        return {"full_attention": full, "sliding_attention": sliding}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         row = find_row(trace)
@@ -63,17 +75,32 @@ class Mlx(Reader):
                 for layer in list_layer_types(trace, row)
             }
 
+        if row.get("by_list"):
+            return read_listed(trace)
+
         block, where = find_block(trace, row)
         base, source = find_base(trace, row)
         settings = Settings(trace, {} if row.get("unscaled") else block, where)
         if settings.get(ORIGINAL) is None:
             settings.values.pop(ORIGINAL, None)  # null counts as missing
+            if "default_original" in row:
+                words = f"default of MLX-LM's {trace.model_type}.py"
+                settings.put(ORIGINAL, row["default_original"], words)
         settings.put("rope_theta", base, source)
         return {"all": settings}
 
+    def spec(self, settings: Settings) -> RopeSpec:
+        spec = super().spec(settings)
+        if isinstance(spec.scaling, LongRope):
+            # SuScaledRoPE has no other pairs, whatever the model file asks for.
+            return replace(spec, pairing="half")
+        return spec
+
     def longest(self, trace: Trace) -> int:
-        bare = trace.model_type == "phi3" and trace.get(MAXIMUM) is None
-        return 131072 if bare else super().longest(trace)
+        has_default = trace.model_type in ("phi3", "phimoe")
+        if has_default and trace.get(MAXIMUM) is None:
+            return 131072
+        return super().longest(trace)
 
     def head_dim(self, trace: Trace) -> int:
         row = find_row(trace)
@@ -103,11 +130,21 @@ class Mlx(Reader):
         row = find_row(settings.trace)
         if "kind" in row and settings.trace.block("rope_scaling"):
             return row["kind"]
+        if "plain" in row:  # which goes by rope_type alone
+            kind = settings.read("rope_type", "default")
+            return "default" if kind in row["plain"] else kind
         if settings.get("type"):
             settings.mark("rope_type", "overridden", "type wins in MLX-LM")
         return super().kind(settings)
 
     def method(self, settings: Settings) -> Made:
+        row = find_row(settings.trace)
+        if row.get("top_original") and settings.trace.block("rope_scaling"):
+            return long_table_with_mscale(settings)
+        if row.get("default_long") and settings.get("long_factor") is None:
+            pairs = self.head_dim(settings.trace) // 2
+            for name in LISTS:
+                settings.put(name, [1.0] * pairs, "default of the model file")
         if settings.trace.model_type != "phi3":
             return super().method(settings)
         # phi3.py has rules of its own: only `type`, only longrope and linear.
@@ -133,12 +170,9 @@ class Mlx(Reader):
 
         # A share inside the block counts only where the file hands that block on.
         inside = row.get("parameters") == "all" or "by_layer" in row
-        if inside and SHARE in settings.values:
+        if (inside or row.get("by_list")) and SHARE in settings.values:
             return reader.width_of(head_dim, settings.number(SHARE))
-        share = row["share"]
-        if key := row.get("share_key", SHARE):
-            share = number(trace.get(key, share), key)
-        return reader.width_of(head_dim, share)
+        return reader.width_of(head_dim, read_share(trace, row))
 
     def softmax_factor(self, settings: Settings) -> float:
         if find_row(settings.trace).get("plain_softmax"):
@@ -153,6 +187,14 @@ class Mlx(Reader):
         if given is None:
             given = row.get("interleaved", False)
         return "interleaved" if given else "half"
+
+
+def read_share(trace: Trace, row: Row) -> float:
+    """Return the rotated share by the key beside the block, or the file's default."""
+    share = row["share"]
+    if key := row.get("share_key", SHARE):
+        share = number(trace.get(key, share), key)
+    return float(share)
 
 
 def refuse_missing_keys(trace: Trace, row: Row) -> None:
@@ -244,8 +286,49 @@ def read_layer(trace: Trace, row: Row, layer: str) -> Settings:
     if usual:
         settings.sources = dict.fromkeys(settings.values, words)
     if settings.get("rope_theta") is None:
+        if row.get("base_needed"):
+            raise RefusedError(f"{where}.rope_theta is missing")
         settings.put("rope_theta", USUAL_BASE, words)
     return settings
+
+
+def read_listed(trace: Trace) -> dict[str, Settings]:
+    """Return the settings of a file that has lists with a number for each layer."""
+    count = whole(trace.get("num_hidden_layers"), "num_hidden_layers")
+    types = trace.text.get("layer_types") or ["all"] * count
+    if not isinstance(types, list) or len(types) < count:
+        raise RefusedError("layer_types must be a list with a name for each layer")
+    scaled_types = trace.get("yarn_only_types") or types
+
+    settings_by_type = {}
+    for layer in sorted({*map(str, types[:count])}):
+        places = [place for place in range(count) if types[place] == layer]
+        block = trace.block("rope_scaling") if layer in scaled_types else None
+        settings = Settings(trace, block, "rope_scaling")
+        settings.layer = layer
+        bases = trace.get("rope_theta", USUAL_BASE)
+        settings.put("rope_theta", choose_listed(bases, places), "rope_theta")
+
+        # A layer beyond the end of the list has the whole share.
+        shares = trace.get("partial_rotary_factors") or 1.0
+        if isinstance(shares, list):
+            shares = shares + [1.0] * count
+        share = choose_listed(shares, places)
+        settings.put(SHARE, share, "partial_rotary_factors")
+        settings_by_type[layer] = settings
+    return settings_by_type
+
+
+def choose_listed(values: Any, places: list[int]) -> Any:
+    """Return the value that all layers at some places have in a list, or the only one."""
+    if not isinstance(values, list):
+        return values
+    if places[-1] >= len(values):
+        raise RefusedError("a list has no number for the last layers")
+    first = values[places[0]]
+    if any(values[place] != first for place in places):
+        raise NotModelledError("layers of one type with numbers of their own")
+    return first
 
 
 @reader.scaling_type("mlx-lm", "dynamic")
@@ -259,9 +342,24 @@ def mlx_dynamic(settings: Settings) -> Made:
 
 @reader.scaling_type("mlx-lm", "longrope")
 def long_table(settings: Settings, trained: int | None = None) -> Made:
+    if find_row(settings.trace).get("lengthless"):
+        raise RefusedError("longrope without a length, which the model file keeps back")
     made = reader.one_table(settings, "long_factor", trained or settings.original())
     settings.mark("short_factor", "ignored", "always the long table")
     return made
+
+
+def long_table_with_mscale(settings: Settings) -> Made:
+    """Return Phi-MoE's long table, whose factor on cos and sin the block gives."""
+    trained = whole(settings.trace.get(ORIGINAL, 4096), ORIGINAL)
+    settings.needs("long_factor")
+    _, attention, _ = long_table(settings, trained)
+    settings.mark("short_mscale", "ignored", "always the long table")
+    given = settings.number("long_mscale")
+    if given:  # 0 counts as missing
+        attention = given
+    tables = (numbers(settings.get("long_factor"), "long_factor"),) * 2
+    return reader.longrope(tables, settings.longest / trained, trained, attention)
 
 
 Mlx.methods = reader.methods_of("unscaled") | reader.methods_of("mlx-lm")

@@ -295,7 +295,10 @@ def refuse_unread_key(runtime: Runtime, trace: Trace) -> None:
     given = "any"
     if family.unread_key:
         given = trace.get(family.unread_key)
-    if family.unread and given not in (None, usual):
+    unread = given not in (None, usual)
+    if family.unread_keys:
+        unread = any(trace.text.get(key) is not None for key in family.unread_keys)
+    if family.unread and unread:
         raise NotModelledError(f"'{family.name}' has {family.unread}")
     if family.read_by and runtime.name not in family.read_by:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
@@ -345,7 +348,8 @@ def refuse_unread_class(
         raise NotModelledError(
             f"'{name}' rotates in code of its own, which was not read"
         )
-    if family.name in families.UNASKED and not family.known:
+    own_file = runtime.name in SERVED and trace.served.facts
+    if family.name in families.UNASKED and not family.known and not own_file:
         raise NotModelledError(f"the class of '{name}' was not read")
 
     if (kinds or named) and not is_listed(runtime.name, kinds[:1], named):

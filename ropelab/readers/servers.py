@@ -6,6 +6,7 @@ transformers_utils/config.py, config/model.py) and sglang 0.5.23
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ropelab.math.scaling import NtkAware
@@ -17,6 +18,7 @@ from ropelab.readers.spec import (
     RefusedError,
     RopeSpec,
     number,
+    short,
     whole,
 )
 from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
@@ -154,6 +156,40 @@ def hand_on(settings: Settings) -> None:
 
 
 class Sglang(Server):
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        family = trace.family
+        if family.needs_remote and not trace.whole.get("auto_map"):
+            raise RefusedError(
+                "the model file needs the configuration class of the weights (auto_map)"
+            )
+        if family.needs_block and not trace.block("rope_scaling"):
+            raise RefusedError("the model file stops without rope_scaling")
+        if family.needs_head_dim and not trace.get("head_dim"):
+            raise RefusedError("the model file needs a head_dim")
+
+        block = trace.block("rope_parameters")
+        if family.sliding_as_full and block and "full_attention" not in block:
+            raise NotModelledError("a dict that its configuration class passes over")
+
+        specs = super().read(trace)
+        key = family.local_head_key
+        if not key or not trace.has(key) or "sliding_attention" not in specs:
+            return specs
+        sliding = specs["sliding_attention"]
+        head_dim = whole(trace.get(key), key)
+        share = number(trace.get("partial_rotary_factor", 1.0), "partial_rotary_factor")
+        width = reader.width_of(head_dim, share)
+        wider = replace(sliding, head_dim=head_dim, rotary_dim=width).check()
+        return {**specs, "sliding_attention": wider}
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        if trace.family.scaled_beside:
+            return {"all": read_beside(trace)}
+        settings = super().settings(trace)
+        if trace.family.sliding_as_full and "sliding_attention" in settings:
+            fill_sliding(settings["full_attention"], settings["sliding_attention"])
+        return settings
+
     def kind(self, settings: Settings) -> Any:
         family = settings.trace.family
         if family.name in UNSCALED or family.unscaled:
@@ -176,10 +212,50 @@ class Sglang(Server):
     def width(self, settings: Settings, head_dim: int) -> int:
         # SGLang's Llama takes the share from an attribute of the class, not from the
         # block.
+        if settings.trace.get("rope_rotate_half_dims") is True:
+            return reader.width_of(head_dim, 0.5)
         proportional = settings.get("rope_type") == "proportional"
         if not settings.trace.family.shares and not proportional:
             return reader.width_of(head_dim, 1.0)
         return super().width(settings, head_dim)
+
+
+def read_beside(trace: Trace) -> Settings:
+    """Return the settings of Grok, whose keys of a scaling are beside the base."""
+    base, source = trace.first(("rope_theta", "rope_parameters.rope_theta"), 10000.0)
+    settings = Settings(trace)
+    settings.put("rope_theta", base, source or "default of the model file")
+
+    kind = trace.get("rope_type") or "original"
+    settings.put("rope_type", "default", "rope_type")
+    if kind == "original":
+        return settings
+    if kind not in ("yarn", "yarn_linear"):
+        raise NotModelledError(f"a rope_type of '{short(kind)}'")
+
+    settings.put("rope_type", "yarn", "rope_type")
+    for name, key in (
+        ("factor", "scaling_factor"),
+        (ORIGINAL, ORIGINAL),
+        ("extrapolation_factor", "extrapolation_factor"),
+        ("beta_fast", "beta_fast"),
+        ("beta_slow", "beta_slow"),
+    ):
+        if trace.get(key) is not None:
+            settings.put(name, trace.get(key), key)
+    return settings
+
+
+def fill_sliding(full: Settings, sliding: Settings) -> None:
+    """Set base and share of layers with a window to those of full attention if missing."""
+    family = sliding.trace.family
+    own = {family.layer_base_keys.get("sliding_attention", "")}
+    for name in ("rope_theta", "partial_rotary_factor"):
+        source = sliding.sources.get(name, "")
+        if source in own or source.startswith("rope_parameters.sliding_attention"):
+            continue
+        if name in full.values:
+            sliding.put(name, full.values[name], full.sources[name])
 
 
 @reader.scaling_type("servers", "linear")
@@ -223,9 +299,12 @@ def sglang_yarn(settings: Settings) -> Made:
     if settings.get("extrapolation_factor", 1) != 1:
         raise NotModelledError("an extrapolation_factor other than 1")
     factor = settings.number("factor")
-    if settings.trace.family.name == "deepseek_v4":
-        # Its class rotates by a table of its own, without a factor on cos and sin.
+    family = settings.trace.family
+    if family.name == "deepseek_v4" or family.scaled_beside:
+        # Their classes rotate by tables of their own, without a factor on cos and sin.
         return reader.make_yarn(settings, factor, 1.0)
+    if family.counts_attention_factor and settings.get("attention_factor") is not None:
+        return reader.make_yarn(settings, factor, settings.number("attention_factor"))
 
     attention = reader.magnitude(factor)
     # Unlike in transformers, mscales of 0 count.

@@ -20,6 +20,8 @@ SIZES = {
 
 def read(runtime: str, kind: str, name: str, **keys: Any) -> registry.Reading:
     config = {"model_type": kind, "architectures": [name], **SIZES, **keys}
+    # None is for a key that the file does not have.
+    config = {key: value for key, value in config.items() if value is not None}
     return registry.read(registry.RUNTIMES[runtime], config)
 
 
@@ -29,7 +31,7 @@ def read(runtime: str, kind: str, name: str, **keys: Any) -> registry.Reading:
         ("vllm", "k2_horizon", "K2HorizonForCausalLM"),
         ("vllm", "deepseek_v41", "DeepseekV41ForCausalLM"),
         ("vllm", "bailing_moe_v3", "BailingMoeV3ForCausalLM"),
-        ("sglang", "grok-1", "Grok1ForCausalLM"),
+        ("vllm", "grok-1", "Grok1ForCausalLM"),
         ("sglang", "gigachat35", "GigaChat35ForCausalLM"),
         ("sglang", "jet_nemotron", "JetNemotronForCausalLM"),
         ("sglang", "minicpm_sala", "MiniCPMSALAForCausalLM"),
@@ -238,3 +240,126 @@ def test_vllms_dory_is_never_scaled() -> None:
         "vllm", "dory", "DoryForCausalLM", rope_parameters=dict.fromkeys(BOTH, block)
     )
     assert reading.outcome == "refused"
+
+
+LAGUNA = {
+    "full_attention": {
+        "rope_theta": 5e5,
+        "rope_type": "yarn",
+        "factor": 64.0,
+        "original_max_position_embeddings": 4096,
+        "attention_factor": 1.0,
+        "partial_rotary_factor": 0.5,
+    },
+    "sliding_attention": {"rope_type": "default"},
+}
+LAYERS = ["full_attention", "sliding_attention"] * 2
+
+
+def read_sglang(kind: str, name: str, **keys: Any) -> registry.Reading:
+    sizes = {"head_dim": 128, "num_hidden_layers": 4, "layer_types": LAYERS}
+    return read("sglang", kind, name, **sizes, **keys)
+
+
+def test_sglangs_laguna_has_a_configuration_class_of_its_own() -> None:
+    reading = read_sglang("laguna", "LagunaForCausalLM", rope_parameters=LAGUNA)
+    full = reading.layers["full_attention"]
+    sliding = reading.layers["sliding_attention"]
+    # Unlike elsewhere in SGLang attention_factor counts.
+    assert (full.base, full.rotary_dim, full.attention_factor) == (5e5, 64, 1.0)
+    # What a dict for layers with a window leaves out is that of full attention.
+    assert (sliding.base, sliding.rotary_dim, sliding.method) == (5e5, 64, "unscaled")
+
+    flat = {"rope_type": "default", "rope_theta": 1e6}
+    ignoring = read_sglang("laguna", "LagunaForCausalLM", rope_parameters=flat)
+    assert ignoring.outcome == "not modelled"
+
+
+def test_sglangs_mellum_rotates_the_whole_head() -> None:
+    blocks = {
+        **LAGUNA,
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    }
+    reading = read_sglang("mellum", "MellumForCausalLM", rope_parameters=blocks)
+    full = reading.layers["full_attention"]
+    assert (full.base, full.rotary_dim) == (5e5, 128)
+    assert full.attention_factor == pytest.approx(1.4158883083359672)
+    assert reading.layers["sliding_attention"].base == 1e4
+
+
+def test_sglangs_mimo_needs_the_class_of_the_weights() -> None:
+    name = "MiMoV2FlashForCausalLM"
+    keys = {"swa_rope_theta": 1e4, "swa_head_dim": 96, "partial_rotary_factor": 0.5}
+    assert read_sglang("mimo_v2_flash", name, **keys).outcome == "refused"
+
+    remote = {"AutoConfig": "configuration_mimo_v2_flash.MiMoV2FlashConfig"}
+    reading = read_sglang("mimo_v2_flash", name, auto_map=remote, **keys)
+    full = reading.layers["full_attention"]
+    sliding = reading.layers["sliding_attention"]
+    assert (full.base, full.rotary_dim, full.head_dim) == (5e5, 64, 128)
+    assert (sliding.base, sliding.rotary_dim, sliding.head_dim) == (1e4, 48, 96)
+
+
+def test_sglangs_falcon_h1_has_a_base_and_a_size_of_its_own() -> None:
+    name = "FalconH1ForCausalLM"
+    silent = read_sglang("falcon_h1", name, rope_theta=None, partial_rotary_factor=0.5)
+    spec = silent.layers["all"]
+    assert (spec.base, spec.rotary_dim) == (1e5, 128)
+    assert read("sglang", "falcon_h1", name).outcome == "refused"
+
+
+def test_sglangs_longcat_stops_without_a_scaling() -> None:
+    name = "LongcatFlashForCausalLM"
+    assert read("sglang", "longcat_flash", name).outcome == "refused"
+    block = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
+    block |= {"mscale": 1.0, "mscale_all_dim": 1.0}
+    scaled = read("sglang", "longcat_flash", name, rope_theta=None, rope_scaling=block)
+    spec = scaled.layers["all"]
+    assert (spec.base, spec.rotary_dim, spec.attention_factor) == (1e7, 128, 1.0)
+    assert spec.softmax_factor > 1
+
+
+@pytest.mark.parametrize("kind", ["git", "grok-1"])
+def test_sglangs_grok_has_its_scaling_beside_the_base(kind: str) -> None:
+    name = "Grok1ForCausalLM"
+    plain = read("sglang", kind, name, head_dim=128).layers["all"]
+    assert (plain.base, plain.rotary_dim, plain.method) == (5e5, 128, "unscaled")
+
+    keys = {"rope_type": "yarn", "scaling_factor": 16.0, "beta_fast": 8}
+    keys |= {"original_max_position_embeddings": 8192, "rope_rotate_half_dims": True}
+    scaled = read("sglang", kind, name, **keys).layers["all"]
+    assert scaled.method == "yarn(factor=16, beta_fast=8, attention_factor=1)"
+    assert (scaled.rotary_dim, scaled.head_dim) == (64, 128)
+    assert scaled.trained_len == 8192
+
+    other = read("sglang", kind, name, **{**keys, "rope_type": "yarn_log"})
+    assert other.outcome == "not modelled"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "base"),
+    [
+        ("bailing_hybrid", "BailingMoeV2_5ForCausalLM", 6e5),
+        ("exaone", "ExaoneForCausalLM", 1e4),
+    ],
+)
+def test_a_configuration_class_of_sglangs_own_has_its_own_base(
+    kind: str, name: str, base: float
+) -> None:
+    assert read("sglang", kind, name, rope_theta=None).layers["all"].base == base
+    assert read("sglang", kind, name, rope_theta=7e4).layers["all"].base == 7e4
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("bailing_hybrid", "BailingMoeV2_5ForCausalLM"),
+        ("step3p5", "Step3p5ForCausalLM"),
+    ],
+)
+def test_a_model_file_of_sglang_passes_over_a_base_in_rope_parameters(
+    kind: str, name: str
+) -> None:
+    block = {"rope_type": "default", "rope_theta": 7e4}
+    reading = read("sglang", kind, name, rope_theta=None, rope_parameters=block)
+    assert reading.outcome == "not modelled"

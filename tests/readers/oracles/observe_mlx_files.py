@@ -74,6 +74,14 @@ OWN: dict[str, dict[str, Any]] = {
         "mamba_proj_bias": False,
         "shared_intermediate_size": 32,
     },
+    "llama4": {"num_experts_per_tok": 1},
+    "mimo_v2_flash": {
+        "hybrid_layer_pattern": [1, 0] * 3,
+        "moe_layer_freq": [0] * 6,
+        "swa_v_head_dim": 64,
+    },
+    "llama4_text": {"no_rope_layers": [1, 1, 1, 0, 1, 1]},
+    "plamo3": {"sliding_window_pattern": 2},
     "lfm2": {"layer_types": ["full_attention", "conv"] * 3},
     "lfm2_moe": {"layer_types": ["full_attention", "conv"] * 3},
     "openelm": {
@@ -89,6 +97,7 @@ OWN: dict[str, dict[str, Any]] = {
 # Files and classes of language parts that have no file of their own name.
 PARTS = {
     "gemma3n_text": ("gemma3n", "LanguageModel", "TextConfig"),
+    "llama4": ("llama4", "LlamaModel", "TextArgs"),
     "qwen2_5_vl": ("qwen2", "Model", "ModelArgs"),
     "qwen2_5_vl_text": ("qwen2", "Model", "ModelArgs"),
     "qwen2_vl": ("qwen2", "Model", "ModelArgs"),
