@@ -31,8 +31,8 @@ CONSTANTS = {
         "base 1e6",
         "Python 3.11",
         "Qwen2.5",
-        "more than 0.01 rad",
         "1.1 million parameters",
+        "hold 95 % intervals",
     ),
     "findings.md": (
         "more than 0.01 rad",

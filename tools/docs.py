@@ -224,6 +224,11 @@ def f3(value: float) -> str:
     return number(value, 3)
 
 
+def pct(value: float) -> str:
+    """A share in whole percent."""
+    return "–" if math.isnan(value) else f"{100 * value:.0f} %"
+
+
 def sci(value: float, digits: int = 2) -> str:
     """A power of ten: 6.54e7."""
     mantissa, exponent = f"{value:.{digits}e}".split("e")
@@ -429,7 +434,7 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    made.filters |= {"f2": f2, "f3": f3, "sci": sci, "roughly": roughly}
+    made.filters |= {"f2": f2, "f3": f3, "pct": pct, "sci": sci, "roughly": roughly}
     functions = (
         run,
         row,
@@ -462,12 +467,12 @@ def refilled(text: str) -> str:
     def filled(block: str) -> str:
         if block.strip().startswith(("|", "#", "!", "<", "    ")):
             return block
-        indent = "  " if block.startswith("- ") else ""
-        fill.subsequent_indent = indent
+        marker = re.match(r"- |\d\. ", block)
+        fill.subsequent_indent = " " * len(marker.group()) if marker else ""
         return fill.fill(" ".join(block.split()))
 
     parts = re.split(
-        r"(^```.*?^```$|\n{2,}|\n(?=- ))", text, flags=re.MULTILINE | re.DOTALL
+        r"(^```.*?^```$|\n{2,}|\n(?=- |\d\. ))", text, flags=re.MULTILINE | re.DOTALL
     )
     whole = "".join(
         part if part.startswith("```") or not part.strip() else filled(part)

@@ -6,13 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib import rc_context
+from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 
 import ropelab
@@ -20,7 +22,13 @@ from ropelab import experiments
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.store import RUN
 from ropelab.show import drawn
-from ropelab.show.figures.shapes import label_points, set_token_axis, write_note
+from ropelab.show.figures.shapes import (
+    label_points,
+    make_figure,
+    name_line_ends,
+    set_token_axis,
+    write_note,
+)
 from ropelab.show.figures.style import fit_paper, use_style
 from tests.texts import mentions
 
@@ -280,3 +288,88 @@ def test_unknown_formats_are_refused(text):
 def test_an_unknown_style_names_the_nearest():
     with pytest.raises(InputError, match="paper"):
         known("figure style", "papers", drawn.STYLES)
+
+
+def test_names_at_the_ends_of_lines_stand_apart_inside_the_figure():
+    ends = (0.0, 0.01, 0.012, 0.5, 0.99, 1.0, 1.0)
+    with use_style():
+        figure = make_figure((8, 4.5))
+        ax = figure.subplots()
+        for number, end in enumerate(ends):
+            ax.plot([1, 2], [0.5, end], label=f"method {number}")
+        ax.plot([1, 2], [0, 1])
+        ax.set_ylim(-0.03, 1.05)
+        name_line_ends(ax, -0.03, 1.05)
+    figure.draw_without_rendering()
+
+    names = {text.get_text(): text for text in ax.texts}
+    assert set(names) == {f"method {number}" for number in range(len(ends))}
+    boxes = [Text.get_window_extent(names[f"method {n}"]) for n in range(len(ends))]
+    heights = [box.y0 for box in boxes]
+    assert heights == sorted(heights)
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert all(box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 for box in boxes)
+    for line in ax.get_lines()[: len(ends)]:
+        assert names[str(line.get_label())].get_color() == line.get_color()
+
+
+def make_copies(methods: list[tuple[str, float]]) -> dict[str, pd.DataFrame]:
+    """Tables of copying by methods with five seeds, none better than another."""
+    rows = []
+    for (method, factor), seed, distance in product(methods, range(5), (512, 4096)):
+        rows.append(
+            {
+                "method": method,
+                "factor": factor,
+                "arm": "zero_shot",
+                "seed": seed,
+                "distance_tokens": distance,
+                "context_tokens": 8192,
+                "accuracy": 0.5 + 0.01 * seed,
+                "train_len_tokens": 2048,
+            }
+        )
+    comparison = {
+        "metric": "copy_accuracy",
+        "at_tokens": 4096,
+        "context_tokens": 8192,
+        "method_a": "unscaled",
+        "method_b": "sliding_window",
+        "status": "ok",
+        "verdict": "~",
+    }
+    return {
+        "copy_accuracy": pd.DataFrame(rows),
+        "comparisons": pd.DataFrame([comparison]),
+    }
+
+
+def list_names(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_of_many_methods_one_figure_shows_those_asked_first_and_another_all():
+    methods = [
+        ("unscaled", 1.0),
+        ("pi", 4.0),
+        ("ntk", 4.0),
+        ("ntk", 8.0),
+        ("dynamic_ntk", 1.0),
+        ("llama3", 4.0),
+        ("yarn", 4.0),
+        ("Mine", 4.0),
+        ("sliding_window", 1.0),
+    ]
+    figures = drawn.draw_figures(drawn.find_draw("extrapolate"), make_copies(methods))
+    few = list_names(figures["copy_by_distance"])
+    every = list_names(figures["copy_by_distance_all"])
+    assert {"unscaled", "pi ×4", "ntk ×4", "yarn ×4", "Mine ×4"} < set(few)
+    assert not {"ntk ×8", "dynamic_ntk", "llama3 ×4"} & set(few)
+    assert len(set(every) - set(few)) == 3
+
+
+def test_of_few_methods_there_is_one_figure():
+    copies = make_copies([("unscaled", 1.0), ("llama3", 4.0), ("sliding_window", 1.0)])
+    figures = drawn.draw_figures(drawn.find_draw("extrapolate"), copies)
+    assert "llama3 ×4" in list_names(figures["copy_by_distance"])
+    assert "copy_by_distance_all" not in figures

@@ -5,6 +5,7 @@ kind.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,13 @@ CEILING = 0.3
 WIDEST = 0.6
 # Methods drawn by kind of text, the best ones; more would cover each other.
 MOST_BY_KIND = 6
+# Lines in the figure by distance: more are drawn in a second figure with all methods.
+MOST_LINES = 6
+# Methods that are asked about first: they stay where there are too many lines.
+ASKED_FIRST = (AS_SHIPPED, "unscaled", "pi", "ntk", "yarn", WINDOW)
+# Methods that `extrapolate` compares by default beside those. Any other method was named
+# by the user, who wants to see its line.
+ASKED_LESS = ("dynamic_ntk", "ntk_by_parts", "llama3")
 # Panels beside each other in the figure of depth by length.
 MOST_ACROSS = 4
 
@@ -55,6 +63,8 @@ class Lines:
     lowest: float | None = None
     # Methods that are above this everywhere are named with their last values.
     highest: float = math.inf
+    # Names stand at the right ends of lines; else in a legend.
+    names_at_ends: bool = False
 
 
 def find_words(task: str) -> tuple[str, str]:
@@ -126,7 +136,14 @@ def _draw_arm(
             continue
         task = name.removesuffix("_accuracy")
         title = _write_retrieval_title(table, comparisons, task, arm)
-        figures[f"{task}_by_distance{suffix}"] = _draw_by_distance(table, task, title)
+        by_distance = _average_methods(
+            in_longest_context(table), "distance_tokens", "accuracy"
+        )
+        few = _select_lines(by_distance)
+        draw_lines = partial(_draw_by_distance, table, task, title)
+        figures[f"{task}_by_distance{suffix}"] = draw_lines(few)
+        if len(few) < len(by_distance):
+            figures[f"{task}_by_distance_all{suffix}"] = draw_lines(by_distance)
         figures[f"{task}_heatmap{suffix}"] = _draw_heatmap(table, task, title)
     if "text_nll" not in measured:
         return figures
@@ -225,7 +242,11 @@ def _draw_lines(lines: Lines) -> Figure:
     ax.set_ylim(lines.lowest, lines.highest)
     shapes.set_token_axis(ax)
     shapes.mark_value(ax, lines.trained, "trained length", "x")
-    shapes.put_legend_outside(ax)
+    if lines.names_at_ends:
+        assert lines.lowest is not None, "names need the limits of their axis"
+        shapes.name_line_ends(ax, lines.lowest, lines.highest)
+    else:
+        shapes.put_legend_outside(ax)
     return figure
 
 
@@ -255,27 +276,55 @@ def _write_retrieval_title(
     if lead is None or (len(means) > 1 and not lead.is_shown):
         return f"From {where} no method is shown to be better\n({ARMS[arm]})"
 
-    share = f"{lead.value:.2f}{tied_with(lead.tied)}"
-    if "unscaled" in means.drop(lead.first):
-        share += f"; unscaled {means['unscaled']:.2f}"
     _, finds = find_words(task)
-    return f"From {where} {lead.first} {finds} best:\n{share} ({ARMS[arm]})"
+    title = f"From {where} {lead.first} {finds} best: {lead.value:.0%}"
+    if "unscaled" in means.drop(lead.first):
+        title += f", unscaled {means['unscaled']:.0%}"
+    tied = tied_with(lead.tied).removeprefix(", ")
+    details = "; ".join(filter(None, (tied, ARMS[arm])))
+    return f"{title}\n({details})"
 
 
-def _draw_by_distance(table: pd.DataFrame, task: str, title: str) -> Figure:
+def _select_lines(methods: Mapping[str, pd.DataFrame]) -> Mapping[str, pd.DataFrame]:
+    """Return the lines that a reader can tell apart; all of them if they are few.
+
+    Of the methods with several factors the first stays.
+    """
+    if len(methods) <= MOST_LINES:
+        return methods
+
+    few = {}
+    names = set()
+    for label, rows in methods.items():
+        name = name_in(label)
+        is_wanted = name in ASKED_FIRST or name not in ASKED_LESS
+        if is_wanted and name not in names:
+            few[label] = rows
+        names.add(name)
+    return few
+
+
+def _draw_by_distance(
+    table: pd.DataFrame, task: str, title: str, methods: Mapping[str, pd.DataFrame]
+) -> Figure:
     found, _ = find_words(task)
-    longest = in_longest_context(table)
+    seeds = table["seed"].nunique()
+    if seeds > 1:
+        bands = f"bands: from the lowest to the highest of {seeds} models"
+    else:
+        bands = "bands: 95 % intervals of one model"
     lines = Lines(
-        _average_methods(longest, "distance_tokens", "accuracy"),
+        methods,
         x="distance_tokens",
         y="accuracy",
         bounds=("low", "high"),
-        xlabel=f"distance of the {found} (tokens)",
+        xlabel=f"distance of the {found} (tokens)\n{bands}",
         ylabel="share found correctly",
         title=title,
         trained=table["train_len_tokens"].iloc[0],
         lowest=-0.03,
         highest=1.05,
+        names_at_ends=True,
     )
     return _draw_lines(lines)
 

@@ -30,6 +30,8 @@ ABOVE = ("data", "axes fraction")
 NAME = "name"
 # A name further up or down than so many points has a line to its point.
 NEAR = 12
+# The height of a line of text in a panel of the usual size, as a share of the panel's.
+LINE_OF_TEXT = 0.045
 # Points to the left and right of a point, and up from it, where its name may be; the
 # nearest heights first.
 BESIDE = 8
@@ -355,6 +357,44 @@ def put_legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None
         loc="outside lower center",
         ncols=min(columns, len(handles)),
     )
+
+
+def name_line_ends(ax: Axes, lowest: float, highest: float) -> None:
+    """Name every line of a panel at its right end, in its colour, instead of a legend.
+
+    Names whose ends lie close together are moved apart, within the limits of the axis.
+    Lines without a name (those that matplotlib numbers) stay without one.
+    """
+    named = []
+    for line in ax.get_lines():
+        label = str(line.get_label())
+        if not label.startswith("_"):
+            named.append((float(np.asarray(line.get_ydata())[-1]), label, line))
+    named.sort(key=lambda end: end[0])
+
+    gap = LINE_OF_TEXT * (highest - lowest)
+    heights: list[float] = []
+    for height, _, _ in named:
+        free = height
+        if heights:
+            free = max(height, heights[-1] + gap)
+        heights.append(free)
+    # Names that were pushed beyond the upper limit move down again, from the top.
+    ceiling = highest
+    for number in reversed(range(len(heights))):
+        heights[number] = min(heights[number], ceiling)
+        ceiling = heights[number] - gap
+
+    for height, (_, label, line) in zip(heights, named, strict=True):
+        ax.annotate(
+            label,
+            (1.015, height),
+            xycoords=("axes fraction", "data"),
+            color=line.get_color(),
+            fontsize=9,
+            va="center",
+            annotation_clip=False,
+        )
 
 
 def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
