@@ -115,6 +115,9 @@ def emit(
         wanted, note = choose_scaling(source, spec, context, method)
     names = list(TARGETS) if target == "all" else split_list(target) or [target]
     emissions = tuple(write_text(each, wanted) for each in names)
+    if source.unscalable and not method:
+        plain, _ = choose_scaling(source, spec, context, "unscaled")
+        emissions = tuple(choose_plain(each, plain, spec) for each in emissions)
 
     notes = []
     if document.encoding:
@@ -137,6 +140,27 @@ def emit(
     )
 
 
+def choose_plain(scaled: Emission, plain: Wanted, spec: RopeSpec) -> Emission:
+    """Return the length alone for a target that runs a class which reads no scaling.
+
+    ``scaled`` is the text with a scaling; other targets keep it.
+    """
+    runtimes = TARGETS[scaled.target].runtimes
+    runs_class = any(
+        name.startswith("transformers") or READERS[name].classed for name in runtimes
+    )
+    if not runs_class or not scaled.lost or plain.context <= spec.trained_len:
+        return scaled
+    emission = write_text(scaled.target, plain)
+    kind = plain.source.unscalable
+    reason = (
+        f"the class of '{kind}' in transformers rotates by numbers in its code and reads"
+        f" no rope_scaling: positions from {spec.trained_len} on cannot be scaled by a"
+        " file"
+    )
+    return replace(emission, lost=(reason, *emission.lost))
+
+
 def join_notes(notes: Sequence[str]) -> str:
     return "; ".join(note for note in notes if note)
 
@@ -149,6 +173,9 @@ def note_on_method(wanted: Wanted, spec: RopeSpec) -> str:
     own = shorten_numbers(spec.method)
     new = shorten_numbers(wanted.method)
     notes = []
+    if wanted.source.unscalable:
+        kind = wanted.source.unscalable
+        notes.append(f"the class of '{kind}' in transformers reads no rope_scaling")
     if not isinstance(spec.scaling, scalings.Unscaled):
         notes.append(f"the file's own {own} is replaced by {new}")
     window = wanted.source.window

@@ -49,6 +49,8 @@ class ModelFile:
     # the tokens that the rotating layers see, where all of these have a window
     window: int | None = None
     released: RopeSpec | None = None  # the rotation of the file as it is
+    # the model type, where its class in transformers reads no scaling
+    unscalable: str = ""
 
     @property
     def block(self) -> tuple[str, Mapping[str, Any]]:
@@ -109,6 +111,8 @@ def make_file(model: KnownModel) -> Fragment:
     family = family_of(model.model_type)
     if family.latent:
         keys["qk_rope_head_dim"] = model.rotary_width
+    elif family.width_key:
+        keys[family.width_key] = model.rotary_width
     elif model.rotary_width != model.head_dim:
         keys[SHARE] = model.rotary_width / model.head_dim
     if "head_dim" in family.head_keys and not family.latent:
@@ -165,6 +169,7 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
     if by_reference:
         beside = {k: layer for k, layer in reading.layers.items() if k != main}
     layers = load_block(text) if main != "all" else {}
+    family = family_of(reading.model_type)
     file = ModelFile(
         config,
         nest=prefix.split(".")[:-1],
@@ -174,6 +179,7 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
         beside=beside,
         window=find_window(reading.model_type, text),
         released=spec,
+        unscalable=reading.model_type if family.unscalable else "",
     )
     return file, spec
 

@@ -20,6 +20,7 @@ def table(name: str) -> dict[str, Any]:
 
 FAMILIES = table("families")
 _TYPES = table("model_types")
+IN_CODE = frozenset(_TYPES["in_code"]["types"].split())
 UNROTATED = frozenset(_TYPES["unrotated"].split())
 PARTS, WHOLES, RENAMED = (_TYPES[name] for name in ("parts", "wholes", "renamed"))
 REMOTE, READ_FLAT = _TYPES["remote"], _TYPES["read_flat"]
@@ -122,6 +123,11 @@ class Family:
     known: bool = False  # the class was asked
     types: Mapping[str, str] = field(default_factory=dict)  # of its keys
     divides: bool = False  # hidden_size has to be a multiple of the heads
+
+    @property
+    def unscalable(self) -> bool:
+        """True if its class in transformers reads no scaling at all."""
+        return self.name in IN_CODE or self.constants.get("rope_type") == "default"
 
 
 def family_of(

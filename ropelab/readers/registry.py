@@ -348,6 +348,11 @@ def refuse_unread_class(
         raise NotModelledError(
             f"'{name}' rotates in code of its own, which was not read"
         )
+    if family.name in families.IN_CODE - families.FAMILIES.keys():
+        raise NotModelledError(
+            f"the class of '{name}' rotates by numbers in its code, and reads no"
+            " rope_scaling"
+        )
     own_file = runtime.name in SERVED and trace.served.facts
     if family.name in families.UNASKED and not family.known and not own_file:
         raise NotModelledError(f"the class of '{name}' was not read")

@@ -41,6 +41,7 @@ from ropelab.math.scaling import (
     Yarn,
 )
 from ropelab.readers import registry
+from ropelab.readers.families import IN_CODE
 from ropelab.readers.flags import parse_flags
 from ropelab.runs.errors import InputError
 from tests.audit.test_audit import PHI3_VISION
@@ -1016,6 +1017,8 @@ def test_a_known_model_keeps_its_own_scaling(name: str, times: int) -> None:
     (emission,) = done.targets
     # The configuration class of Phi-3 takes a yarn for a longrope without its lists.
     refused = model.model_type == "phi3" and times > 1
+    # The classes of RoFormer and GPT-J read no scaling.
+    refused |= model.model_type in IN_CODE and times > 1
     assert bool(emission.lost) == refused
     assert emission.changes == (times > 1)
     assert done.replaced == ""
@@ -1077,10 +1080,10 @@ def test_without_a_window_every_layer_of_exaone_rotates(tmp_path: Path) -> None:
 
 def test_koboldcpp_gets_a_base_that_it_can_hold() -> None:
     """3072 of 2048 tokens, as the base of NTK-aware scaling by 1.5; YaRN is lost."""
-    (emission,) = emit(model="gpt-j-6b", context=3072, target="koboldcpp").targets
+    (emission,) = emit(model="phi-2", context=3072, target="koboldcpp").targets
     words = emission.text.split()
     assert words[:4] == ["--contextsize", "3072", "--ropeconfig", "1"]
-    assert float(words[4]) == pytest.approx(10000 * 1.5 ** (64 / 62))
+    assert float(words[4]) == pytest.approx(10000 * 1.5 ** (32 / 30))
     assert any("frequencies" in loss for loss in emission.lost)
 
 
@@ -1132,3 +1135,30 @@ def test_a_runtime_that_does_not_know_a_model_loses_nothing(call: Any) -> None:
     assert status == 0
     assert "tgi was not asked" in error
     assert call(*asked, "--target", "tgi")[0] == 3
+
+
+@pytest.mark.parametrize("model", ["roformer", "gpt-j-6b"])
+def test_a_class_that_reads_no_scaling_gets_the_length_alone(model: str) -> None:
+    (hf5,) = emit(model=model, context=8192, target="hf5").targets
+    assert json.loads(hf5.text) == {"max_position_embeddings": 8192}
+    assert mentions(" ".join(hf5.lost), "reads no rope_scaling")
+
+    forced = emit(model=model, context=8192, method="yarn", target="hf5")
+    (hf5,) = forced.targets
+    assert json.loads(hf5.text)["rope_parameters"]["rope_type"] == "yarn"
+    assert mentions(" ".join(hf5.lost), "unscaled instead of yarn")
+    assert mentions(forced.replaced, "reads no rope_scaling")
+
+
+def test_a_server_with_a_class_of_its_own_may_scale_it() -> None:
+    (vllm,) = emit(model="gpt-j-6b", context=8192, target="vllm").targets
+    assert '"yarn"' in vllm.text
+    assert vllm.lost == ()
+
+
+def test_a_scaling_that_no_class_reads_has_status_3(call: Any) -> None:
+    short = call("emit", "--model", "roformer", "--context", "1536")
+    assert short[0] == 0
+    for more in ((), ("--method", "yarn")):
+        asked = ("emit", "--model", "roformer", "--context", "4096", "--target", "hf5")
+        assert call(*asked, *more)[0] == 3
