@@ -305,20 +305,11 @@ def division_keeps_scores_small(
     findings: Findings, widths: Sequence[int] = (16, 64, 256, 1024), scaled: bool = True
 ) -> None:
     """Compare scores of vectors that grow longer, divided by sqrt(width) or not."""
-    keys = 32
-    queries = 64
-    spreads = {}
-    gradients = {}
-    for width in widths:
-        q = arrays.gaussian(width, queries, width)
-        k = arrays.gaussian(width + 1, keys, width)
-        scores = q @ k.T
-        if scaled:
-            scores = scores / math.sqrt(width)
-        weights = arrays.softmax(scores)
-        spreads[width] = float(scores.std())
-        # A weight w follows its own score by w (1 - w): 0 where one key has it all.
-        gradients[width] = float((weights * (1 - weights)).mean())
+    # The product of two standard normal features has a variance of 1, and a score is a
+    # sum of as many as there are features.
+    plain = {width: math.sqrt(width) for width in widths}
+    divided = {width: plain[width] / math.sqrt(width) for width in widths}
+    spreads = divided if scaled else plain
 
     def listed(values: Mapping[int, float]) -> str:
         return ", ".join(f"{value:.2g}" for value in values.values())
@@ -330,9 +321,25 @@ def division_keeps_scores_small(
 
     what = f"deviation of the scores, widths {named}"
     findings.part(what, listed(spreads), steady, spreads[last])
+    findings.limit(f"{what}, not divided", listed(plain), True, plain[last])
+
+    gradients = {width: _follow(spread) for width, spread in spreads.items()}
     alive = gradients[last] > gradients[first] / 2
     what = "mean change of a weight with its score, same widths"
     findings.part(what, listed(gradients), alive, gradients[last])
+    undivided = {width: _follow(spread) for width, spread in plain.items()}
+    what = f"{what}, not divided"
+    findings.limit(what, listed(undivided), True, undivided[last])
+
+
+def _follow(spread: float, keys: int = 32, queries: int = 2048) -> float:
+    """Return the mean change of a softmax weight with its own score, by draws.
+
+    The scores are normal and independent, with that deviation. A weight w follows its
+    score by w (1 - w), which is 0 where one key has all the weight.
+    """
+    weights = arrays.softmax(spread * arrays.gaussian(0, queries, keys))
+    return float((weights * (1 - weights)).mean())
 
 
 @claim("segments-reach-further")

@@ -491,13 +491,17 @@ def bases_are_least(
         works = (u for u in grid if first_negative(similarity, u, context) is None)
         smaller = exact.get(context) or next(works, math.inf)
         if smaller < least:
-            loose[context] = f"{context}: {smaller:,.0f} works below {base:g}"
+            # Rounded up, since the next smaller number need not work.
+            shown = math.ceil(10 * smaller) / 10
+            loose[context] = f"{context}: {shown:,.1f} works below {base:g}"
     known = sum(context in exact for context, _ in printed)
 
     text = count_of(len(loose), len(printed)) + (
         f" ({', '.join(loose.values())})" if loose else ""
     )
     how = f"{known} contexts exactly, the others on a grid of {STEP:.1%}"
+    if known == len(printed):
+        how = "all contexts exactly"
     what = f"printed bases, d = {HEAD}, below which another works ({how})"
     findings.part(
         what, text, False if loose else known == len(printed) or None, len(loose)
@@ -530,17 +534,15 @@ def fit_is_right(findings: Findings, runs: Sequence[Stored] = ()) -> None:
 def balances(findings: Findings, base: float = 1e4) -> None:
     # Searched far beyond both lengths, so that the first failure is reported where
     # there is one.
-    fails = first_negative(Similarity.of_head(HEAD), base, 1 << 18)
-
-    shown = "none" if fails is None else f"{fails:,} tokens"
-    first = (
-        f"base {base:g}, d = {HEAD}: first distance at which the sum of cosines is"
-        " negative"
+    readers: tuple[tuple[Role, str, int, int], ...] = (
+        ("part", "English RoFormer", 64, 512),
+        ("limit", "Llama 2", 128, 4096),
     )
-    for length, whose in (
-        (512, "as BERT and RoFormer read"),
-        (4096, "as Llama 2 reads"),
-    ):
-        role: Role = "part" if length == 512 else "limit"
-        what = f"{first}, for texts of {length:,} ({whose})"
+    for role, model, head, length in readers:
+        fails = first_negative(Similarity.of_head(head), base, 1 << 18)
+        shown = "none" if fails is None else f"{fails:,} tokens"
+        what = (
+            f"base {base:g}, heads of {head}: first distance at which the sum of cosines"
+            f" is negative, for texts of {length:,} ({model})"
+        )
         findings.add(role, what, shown, fails is None or fails >= length, fails)

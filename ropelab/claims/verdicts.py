@@ -338,9 +338,10 @@ def _one(claim: pd.Series, passages: pd.DataFrame) -> str:
     elif claim["decided_from"] == COMMITTED:
         way = f"`{claim['command']}` makes a run that decides anew"
         anew = f" These are the committed results; {way}."
+    statement = claim["statement"].removesuffix(".")
     return (
-        f"{claim['id']}, in our words: {claim['statement']} {' '.join(quotations)}"
-        f" Verdict: {verdict}{models}. {claim['measured']}.{anew}"
+        f"{verdict.capitalize()}{models}: {statement} ({claim['id']}, in our words)."
+        f" Measured: {claim['measured']}.{anew} {' '.join(quotations)}"
     )
 
 

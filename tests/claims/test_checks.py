@@ -2,6 +2,11 @@
 changes.
 """
 
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
 import pytest
 
 from ropelab.claims.forms import SHAPE
@@ -262,3 +267,49 @@ def test_every_claim_that_needs_no_run_is_in_one_of_the_tables():
     assert computed - reported <= {flip[0] for flip in FLIPS} | set(LAWS) | {
         "base-bound-fit"
     }
+
+
+def findings_of(id_: str) -> dict[str, str]:
+    return {f.what: f.measured for f in find(id_).evidence().findings}
+
+
+def test_undivided_scores_grow_as_the_root_of_the_width():
+    measured = [*findings_of("scaled-scores").values()]
+    assert measured[:2] == ["1, 1, 1, 1", "4, 8, 16, 32"]
+
+
+def test_the_sum_of_cosines_is_that_of_the_heads_that_read_so_far():
+    """Directly: 725 and 1,707 are where the sums of 32 and of 64 cosines turn negative."""
+    firsts = []
+    for head in (64, 128):
+        inv_freq = 1e4 ** (-np.arange(0, head, 2) / head)
+        sums = np.cos(np.outer(np.arange(4096), inv_freq)).sum(1)
+        firsts.append(f"{int(np.argmax(sums < 0)):,} tokens")
+    assert [*findings_of("base-10000").values()] == firsts
+
+
+def test_first_equal_neighbours_do_not_grow_with_the_base():
+    (measured,) = findings_of("wall-in-code").values()
+    assert measured == "8,867,482, 15,547,300, 4,691,765, 16,434,823"
+
+
+def test_a_base_that_works_is_rounded_up():
+    """Base 11,587 fails at 1788; 11,587.3 does not in 2,048 tokens."""
+    run = SimpleNamespace(
+        tables={
+            "bound": pd.DataFrame(
+                {
+                    "context_tokens": [2048],
+                    "head_dim": [128],
+                    "rotating_pairs": [64],
+                    "smallest_admissible_base": [11587.24],
+                }
+            )
+        }
+    )
+    printed = PRINTED["men"][1:2]
+    runs = cast(Any, (run,))
+    found = find("base-bound-table").evidence(runs=runs, printed=printed)
+    (finding,) = found.findings
+    assert "(2048: 11,587.3 works below 16000)" in finding.measured
+    assert "all contexts exactly" in finding.what

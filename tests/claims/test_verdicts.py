@@ -289,12 +289,13 @@ def test_the_answer_counts_the_two_kinds_apart(tables):
 
 def test_one_claim_prints_quotations_as_quotations_and_our_words_as_ours():
     said = verdicts.answer(run(ClaimsConfig(id="sinusoid-smooth")))
-    assert mentions(said, "in our words:", "The sinusoidal code")
+    assert said.startswith("Holds with a condition: The sinusoidal code")
+    assert "(sinusoid-smooth, in our words)." in said
     assert "“Positional Embedding”" in said
     assert mentions(said, "“编码向量的变化是平滑连续的”", "(the code vector")
     unquoted = verdicts.answer(run(ClaimsConfig(id="script-two-periods")))
     assert mentions(unquoted, "Said in", "rope_multi_frequency.py", "Joye 2025")
-    assert mentions(unquoted, "Verdict: wrong")
+    assert unquoted.startswith("Wrong: ")
     assert "0 and 100 agree" in unquoted
 
 
