@@ -277,6 +277,11 @@ def answer(tables: Tables) -> str:
             f"{closed} of arithmetic need torch, which is not installed: theirs are"
             " those of the committed results (pip install '.[train]')."
         )
+    if drawn := int(claims["id"].map(_is_drawn).sum()):
+        sentences.append(
+            f"{drawn} of them measure random vectors: another --seed gives other digits"
+            " and the same verdicts."
+        )
     if is_page(tables) and "questions" in tables:
         asked = tables["questions"].itertuples()
         sentences += [f"\n“{row.quote}” ({row.english}) {row.answer}" for row in asked]
@@ -338,11 +343,18 @@ def _one(claim: pd.Series, passages: pd.DataFrame) -> str:
     elif claim["decided_from"] == COMMITTED:
         way = f"`{claim['command']}` makes a run that decides anew"
         anew = f" These are the committed results; {way}."
+    if _is_drawn(claim["id"]):
+        anew += " The vectors are random: another --seed gives other digits."
     statement = claim["statement"].removesuffix(".")
     return (
         f"{verdict.capitalize()}{models}: {statement} ({claim['id']}, in our words)."
         f" Measured: {claim['measured']}.{anew} {' '.join(quotations)}"
     )
+
+
+def _is_drawn(id_: str) -> bool:
+    """Tell whether a claim's check draws random vectors."""
+    return find(id_).takes_seed
 
 
 def _quoted(stored: pd.Series, verdict: str) -> str:

@@ -22,6 +22,7 @@ from ropelab.math.models import MODELS
 from ropelab.math.numerics.angle_errors import wrap_angle
 from ropelab.math.numerics.casts import PRESETS, CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum, span
+from ropelab.math.numerics.reduction import REDUCTIONS, reduction_errors
 from ropelab.runs.cell import Values, name_of
 from ropelab.runs.config import build, read_toml
 from ropelab.runs.errors import InputError
@@ -732,3 +733,17 @@ def test_the_longest_kept_period_is_rounded_down():
     )
     (said,) = state_limits({"limits": limits})
     assert "1154 tokens" in said
+
+
+def test_the_largest_loss_is_that_of_every_position():
+    tables = tables_of(
+        schemes=[], cast="angle=float32", length=4096, long_lengths=(1000001,)
+    )
+    angles = np.arange(1000001, dtype=np.float32)
+    for terms, reduction in REDUCTIONS.items():
+        every = np.abs(reduction_errors(angles, reduction))
+        found = tables["reductions"]
+        row = found[(found["terms"] == terms) & (found["length"] == 1000001)]
+        assert row["max_error_rad"].item() == every.max()
+        assert row["worst_position"].item() == every.argmax()
+        assert row["status"].item() == "every position"

@@ -34,7 +34,7 @@ CANNOT_SHOW = (
     "How much a given model loses: `ropelab evaluate MODEL --casts` measures that. And"
     " what a fused kernel does, which rounds less often than the stages modelled here."
 )
-VERSION = 8
+VERSION = 9
 BODY = "ropelab.experiments.precision.answer"
 
 SCHEMES = ("single", "rope", "sinusoidal")

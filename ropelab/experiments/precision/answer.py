@@ -415,7 +415,7 @@ def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]
     ends_overflow = pd.isna(row[SPREAD]) and pd.notna(best[SPREAD])
     effect = "although that alone lowers nothing"
     if best[SPREAD] < row[SPREAD] or ends_overflow:
-        effect = f"then {best[SPREAD]:.2g}"
+        effect = f"then {_write_spread(best)}"
     return (
         best["stage"],
         f"no single fix cures it, fix {best['stage']} first ({effect})",

@@ -7,13 +7,17 @@ import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision import encodings as shared
-from ropelab.math.numerics.reduction import REDUCTIONS, reduction_errors
+from ropelab.math.numerics.chain import Positions, blocks
+from ropelab.math.numerics.reduction import REDUCTIONS, Reduction, reduction_errors
 from ropelab.math.numerics.scores import sample_positions
 from ropelab.runs.cell import Advance
 from ropelab.runs.tables import Tables
 
-# Up to so many positions each is counted; of more, so many in equal steps.
-COUNTED = 1 << 17
+# Positions that are counted at once.
+BLOCK = 1 << 17
+# Up to so many positions each is counted; of more, so many in equal steps. From here on
+# float32 has no longer every position.
+COUNTED = 1 << 24
 # How code takes whole turns off an angle before it computes the sine.
 SAID = {
     1: "2 pi as one number",
@@ -21,21 +25,22 @@ SAID = {
     3: "2 pi as a sum of three",
 }
 # Seconds for a position under one reduction.
-SECONDS_PER_REDUCTION = 3e-8
+SECONDS_PER_REDUCTION = 1e-8
 
 
 def reductions_cell(config: PrecisionConfig) -> shared.Piece:
     lengths = list_lengths(config)
+    counted = sum(min(length, COUNTED) for length in lengths)
     return shared.piece(
         config,
         (*shared.ROTARY, "tolerance"),
         kind="precision-reductions",
-        version=1,
+        version=2,
         title="sin and cos of large arguments",
         function=measure_reductions,
         inputs={"lengths": lengths},
-        seconds=len(lengths) * len(REDUCTIONS) * COUNTED * SECONDS_PER_REDUCTION,
-        memory=8 * COUNTED * 8,
+        seconds=counted * len(REDUCTIONS) * SECONDS_PER_REDUCTION,
+        memory=8 * max(counted, BLOCK),
     )
 
 
@@ -57,18 +62,15 @@ def measure_reductions(
     rows = []
     for length in lengths:
         positions = sample_positions(config.offset, length, COUNTED)
-        angles = positions.astype(np.float32) * theta
+        every = len(positions) == length
         for terms, reduction in REDUCTIONS.items():
-            errors = np.abs(reduction_errors(angles, reduction))
-            worst = int(errors.argmax())
-            largest = float(errors[worst])
-            every = len(positions) == length
+            largest, at = find_largest(positions, theta, reduction)
             row = {
                 "terms": terms,
                 "offset": config.offset,
                 "length": length,
                 "max_error_rad": largest,
-                "worst_position": int(positions[worst]),
+                "worst_position": at,
                 "exceeds_tolerance": largest > config.tolerance,
                 "positions": len(positions),
                 "status": "every position" if every else "positions in equal steps",
@@ -77,6 +79,23 @@ def measure_reductions(
         advance(1 / len(lengths))
     table = pd.DataFrame(rows).sort_values("terms", kind="stable", ignore_index=True)
     return {"reductions": table}
+
+
+def find_largest(
+    positions: Positions, theta: np.float32, reduction: Reduction
+) -> tuple[float, int]:
+    """Return the largest error of a reduction, in radians, and the position of it."""
+    largest = -1.0
+    at = 0
+    for low, high in blocks(0, len(positions), BLOCK):
+        part = positions[low:high]
+        angles = part.astype(np.float32) * theta
+        errors = np.abs(reduction_errors(angles, reduction))
+        worst = int(errors.argmax())
+        if errors[worst] > largest:
+            largest = float(errors[worst])
+            at = int(part[worst])
+    return largest, at
 
 
 def list_losses(reductions: pd.DataFrame) -> pd.DataFrame:

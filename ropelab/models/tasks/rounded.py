@@ -197,20 +197,30 @@ def _say_costs(rows: pd.DataFrame, metric: str) -> str:
     free = rows[rows["verdict"] != WORSE]
     errors = ""
     if len(free):
-        errors = f" (score errors up to {free['score_error'].max():.2g})"
+        largest = free.loc[free["score_error"].idxmax()]
+        errors = f" (score errors up to {_write_error(largest)})"
     return (
         f"{lead}{len(free)} of {len(rows)} roundings cost nothing that can be"
         f" distinguished{errors}; the others cost, in {unit}: {_list_costs(costly)}"
     )
 
 
+def _write_error(row: pd.Series) -> str:
+    """Write the predicted error of a score with the digits that are known.
+
+    Errors of keys are means over drawn vectors, to about 7 %.
+    """
+    digits = 1 if row["rounds"] == "keys" else 2
+    return f"{row['score_error']:.{digits}g}"
+
+
 def _list_costs(costly: pd.DataFrame) -> str:
     """Name the costliest roundings, and count the others."""
     worst_first = costly.sort_values("cost", ascending=False)
     parts = []
-    for row in worst_first.head(NAMED).itertuples():
+    for _, row in worst_first.head(NAMED).iterrows():
         parts.append(
-            f"{row.rounding} {row.cost:.3g} (score error {row.score_error:.2g})"
+            f"{row['rounding']} {row['cost']:.3g} (score error {_write_error(row)})"
         )
     others = len(costly) - len(parts)
     if others:
