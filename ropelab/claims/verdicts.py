@@ -279,7 +279,7 @@ def answer(tables: Tables) -> str:
         )
     if drawn := int(claims["id"].map(_is_drawn).sum()):
         sentences.append(
-            f"{drawn} of them measure random vectors: another --seed gives other digits"
+            f"{drawn} claims measure random vectors: another --seed gives other digits"
             " and the same verdicts."
         )
     if is_page(tables) and "questions" in tables:
