@@ -197,8 +197,8 @@ def _say_costs(rows: pd.DataFrame, metric: str) -> str:
     free = rows[rows["verdict"] != WORSE]
     errors = ""
     if len(free):
-        largest = free.loc[free["score_error"].idxmax()]
-        errors = f" (score errors up to {_write_error(largest)})"
+        by_error = free.sort_values("score_error", na_position="first")
+        errors = f" (score errors up to {_write_error(by_error.iloc[-1])})"
     return (
         f"{lead}{len(free)} of {len(rows)} roundings cost nothing that can be"
         f" distinguished{errors}; the others cost, in {unit}: {_list_costs(costly)}"
