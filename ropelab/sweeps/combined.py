@@ -99,10 +99,12 @@ def make_tables(
     parts: dict[str, list[pd.DataFrame]] = {}
     rows: list[dict[str, Any]] = []
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
-        own = {key: _value_of(run, key) for key in sweep.keys}
+        own: dict[str, Any] = {key: _value_of(run, key) for key in sweep.keys}
         shown = {EXPERIMENT: run.summary(), **run.further()}
         for name, short in shown.items():
             table = _name_like_others(run, short, sweep.keys, follows_lengths)
+            if "factor" in sweep.keys:
+                table = _drop_factor(table, own["factor"])
             repeated = pd.DataFrame([own] * len(table), index=table.index)
             part = repeated.join(table.apply(_read_numbers))
             parts.setdefault(name, []).append(part)
@@ -128,6 +130,15 @@ def _name_like_others(
     # The same method in every run, stretched to the tested length.
     factor = re.escape(f"×{tested / trained:g}")
     return table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
+
+
+def _drop_factor(table: pd.DataFrame, factor: float) -> pd.DataFrame:
+    """Return a short table whose methods are named without the factor of the run.
+
+    The factor is a column of the sweep: a method is then one line along it.
+    """
+    in_names = re.escape(f" ×{factor:g}")
+    return table.replace(rf"{in_names}(?= |$)", "", regex=True)
 
 
 def _has_typed_factor(run: Run) -> bool:

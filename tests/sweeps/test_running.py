@@ -413,3 +413,54 @@ def test_a_dry_run_lists_each_cell_once_and_its_parts_add_up(call, files):
     own = [line for line in cells if not line.endswith("of runs above")]
     assert len(own) == CELLS
     assert any(line.endswith("of runs above") for line in cells)
+
+
+FACTORS = """experiment = "extrapolate"
+train_len = 64
+test_len = 256
+preset = "tiny"
+heads = 1
+head_dim = 8
+steps = 2
+tokens_per_step = 128
+documents = 2
+sequences = 2
+tasks = ["copy"]
+corpus = "{corpus}"
+methods = ["unscaled", "pi", "ntk", "yarn(factor=3)"]
+[grid]
+factor = [2, 4, 8]
+"""
+
+
+@unrendered
+@pytest.mark.slow
+def test_a_grid_over_factors_has_a_numeric_axis_and_a_line_per_method(
+    call, corpora, tmp_path
+):
+    file = tmp_path / "factors.toml"
+    file.write_text(FACTORS.format(corpus=corpora[0]))
+    assert call("run", file, "--quiet")[0] == 0
+    (folder,) = Path("results/sweep").glob("factors-*")
+    tables = tables_in(folder)
+
+    table = tables["sweep"]
+    assert set(table["factor"]) == {2, 4, 8}
+    assert set(table["method"]) == {
+        "unscaled", "pi", "ntk", "yarn ×3", "sliding_window",
+    }  # fmt: skip
+    parts = choose_parts(tables)
+    assert parts.along == "factor"
+    assert parts.lines == ("method",)
+
+
+def test_shares_from_none_to_all_are_drawn_on_a_linear_axis():
+    rows = []
+    for factor, share, loss in ((2, 0.01, 1.0), (4, 0.6, 90.0), (8, 0.98, 3.0)):
+        rows.append({"factor": factor, "copy": share, "loss": loss})
+    table = pd.DataFrame(rows)
+    runs = table[["factor"]].assign(case=[1, 2, 3], answer="", folder="")
+    shares, losses = draw({"sweep": table, "runs": runs})["sweep"].axes
+    assert shares.get_yscale() == "linear"
+    assert shares.get_ylim()[1] > 1
+    assert losses.get_yscale() == "log"

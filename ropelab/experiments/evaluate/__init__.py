@@ -51,6 +51,7 @@ class EvaluateConfig(Config):
         DEFAULT_METHODS, description=config.TEXTS["evaluate"]["methods"]
     )
     tasks: config.Tasks = ("text", "copy", "passkey")
+    factor: config.Factor = None
     casts: config.Casts = Field((), exclude_if=lambda names: not names)
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
     offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
@@ -202,7 +203,8 @@ class EvaluateConfig(Config):
     def parsed_methods(self) -> "tuple[Method, ...]":
         from ropelab.models.methods.registry import parse_methods
 
-        return parse_methods(self.methods, self.facts.geometry(), self.context)
+        geometry = self.facts.geometry()
+        return parse_methods(self.methods, geometry, self.context, self.factor)
 
     def reference(self) -> "ModelRef":
         from ropelab.models.released.folder import fingerprint_of

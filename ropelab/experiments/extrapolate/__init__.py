@@ -77,6 +77,7 @@ class ExtrapolateConfig(config.TaskConfig):
             f" {', '.join(METHODS)}"
         ),
     )
+    factor: config.Factor = None
     tasks: config.Tasks = ("text", "copy", "copy_in_text")
     arms: Some[ArmName] = Field(
         ("zero_shot",), description=config.TEXTS["extrapolate"]["arms"]
@@ -195,4 +196,4 @@ class ExtrapolateConfig(config.TaskConfig):
     def parsed_methods(self) -> "tuple[Method, ...]":
         from ropelab.models.methods.registry import parse_methods
 
-        return parse_methods(self.methods, self.geometry(), self.test_len)
+        return parse_methods(self.methods, self.geometry(), self.test_len, self.factor)

@@ -63,8 +63,12 @@ def parse_methods(
     texts: Iterable[str],
     geometry: "Geometry",
     test_len: int,
+    factor: float | None = None,
 ) -> "tuple[Method, ...]":
-    """Parse methods, each once, with open parameters set for that model and length."""
+    """Parse methods, each once, with open parameters set for that model and length.
+
+    `factor` is that of all methods that have one and whose text names none.
+    """
     from ropelab.runs.labels import method_label
 
     # A factor that is not given is each of `default_factors` times test_len / trained
@@ -73,8 +77,12 @@ def parse_methods(
     by_label: dict[str, Method] = {}
     for text in texts:
         name, _ = methods.split_call(text)
-        for multiple in method_class(name).default_factors or (1.0,):
-            method = parse_method(text, multiple * stretch)
+        multiples = method_class(name).default_factors or (1.0,)
+        factors = [multiple * stretch for multiple in multiples]
+        if factor is not None:
+            factors = [factor]
+        for own_factor in factors:
+            method = parse_method(text, own_factor)
             method = method.resolve(geometry, test_len)
             label = method_label(method.label, method.factor)
             known = by_label.setdefault(label, method)

@@ -55,6 +55,17 @@ TokensPerStep = Annotated[
 FirstWindow = Annotated[
     OfModel[Count], Field(description="tokens in first windows; doubled to train_len")
 ]
+# Of methods whose text names none; None: each method's own.
+Factor = Annotated[
+    OfEvaluation[Positive | None],
+    Field(
+        exclude_if=lambda factor: factor is None,
+        description=(
+            "factor of all methods that have one, instead of what reaches the tested"
+            " length; in a [grid] it is the axis of the figure"
+        ),
+    ),
+]
 CorpusPath = Annotated[
     OfEvaluation[str],
     Field(

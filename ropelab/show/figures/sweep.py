@@ -99,7 +99,9 @@ def draw(tables: Tables) -> dict[str, Figure]:
     for ax, result in zip(axes[0], results, strict=True):
         _draw_result(ax, table, result, parts)
         _set_axis(ax, along)
-        if _is_wide(table[result]):
+        if _is_share(table[result]):
+            ax.set_ylim(-0.03, 1.05)
+        elif _is_wide(table[result]):
             ax.set_yscale("log")
         ax.set(xlabel=parts.along.replace("_", " "), ylabel=result.replace("_", " "))
 
@@ -134,6 +136,16 @@ def _set_axis(ax: Axes, along: pd.Series) -> None:
         shapes.set_token_axis(ax)
     elif _is_wide(along):
         ax.set_xscale("log")
+
+
+def _is_share(results: pd.Series) -> bool:
+    """Return True for numbers from almost 0 to almost 1, such as shares found.
+
+    A logarithmic axis would give most of its height to values that are all no use.
+    """
+    low = results.min()
+    high = results.max()
+    return bool(0 <= low < 0.2 and 0.5 < high <= 1)
 
 
 def _list_words(column: pd.Series) -> list[str]:

@@ -237,3 +237,19 @@ def test_beyond_the_critical_pair_means_that_pairs_with_a_whole_turn_are_kept() 
 def test_the_table_of_methods_has_whole_sentences() -> None:
     for sentence in catalogue()["does"]:
         assert sentence.endswith("."), sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("yarn", [("yarn", 3.0)]),
+        ("ntk", [("ntk", 3.0)]),
+        ("yarn(factor=8)", [("yarn", 8.0)]),
+        ("unscaled", [("unscaled", 1.0)]),
+        ("log_n(inner=yarn)", [("log_n(inner=yarn)", 3.0)]),
+    ],
+)
+def test_one_factor_is_that_of_all_methods_which_name_none(text, labels):
+    geometry = Geometry(8, 1e4, 64)
+    parsed = parse_methods([text], geometry, 256, factor=3.0)
+    assert [(method.label, method.factor) for method in parsed] == labels
