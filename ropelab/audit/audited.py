@@ -92,7 +92,7 @@ def audit(
 
     beside = list_aspects(case)
     findings = collect_findings(case, beside)
-    rows = {
+    rows: dict[str, Rows] = {
         "runtimes": overview.list_runtimes(case),
         "keys": overview.list_keys(case),
         "pairs": overview.list_pairs(case),
@@ -100,6 +100,9 @@ def audit(
         "precision": overview.search_errors(case, model_format) if precision else [],
         "findings": [asdict(finding) for finding in findings],
     }
+    axes = overview.list_axes(case)
+    if axes:
+        rows["axes"] = axes
     return Audit(
         document,
         readings,

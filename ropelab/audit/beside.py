@@ -5,15 +5,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ropelab.audit.layers import LAYER_KEYS, UNROTATED, find_rule, list_rotating
 from ropelab.audit.overview import AuditCase, agrees
 from ropelab.audit.words import EXTRA_NAMES, describe_place
-from ropelab.math.rotary import axis_of_pairs
+from ropelab.math.axes import describe_pairs
+from ropelab.readers.axes import (
+    VISION_CONFIG,
+    find_facts,
+    find_vision,
+    read_vision,
+)
 from ropelab.readers.extra_rotations import list_rotations
 from ropelab.readers.registry import Reading
-from ropelab.readers.spec import SHAPE, RopeSpec
+from ropelab.readers.spec import SHAPE, RopeSpec, short
 from ropelab.readers.trace import language_part, rope_paths
 from ropelab.runs.files import table_beside
 from ropelab.runs.rows import grouped
@@ -90,15 +94,19 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Does]]:
     if case.block.get("llama_4_scaling_beta"):
         yield "factor on queries (llama_4_scaling_beta)", describe_beta
 
-    vision = case.document.config.get("vision_config")
-    if isinstance(vision, Mapping) and "rope" in " ".join(rope_paths(vision)):
-        yield "rotation of the vision part", describe_nothing
+    vision = case.document.config.get(VISION_CONFIG)
+    if isinstance(vision, Mapping):
+        spec = read_vision(case.document.config)
+        if spec is not None or "rope" in " ".join(rope_paths(vision)):
+            name = name_vision(case.document.config)
+            yield name, partial(describe_vision, spec=spec)
 
     for key in READ["unread"]:
         value = text.get(key) or case.document.config.get(key)
         if value:
             yield key, partial(describe_unread, key=key, value=value)
-    if case.block.get("mrope_section") or text.get("rope_3d"):
+    has_axes = case.block.get("mrope_section") or text.get("rope_3d")
+    if has_axes or case.spec.axes is not None:
         name = "pairs per position axis, for images"
         yield name, partial(describe_axes, block=case.block)
 
@@ -177,9 +185,38 @@ def describe_beta(reading: Reading) -> str:
     return "1 + beta ln(1 + floor(p / original length))" if by_position else "none"
 
 
-def describe_nothing(reading: Reading) -> str:
-    """Say nothing: the positions of images have axes, and no reader was written."""
-    return ""
+def name_vision(config: Mapping[str, Any]) -> str:
+    """Name the encoder of images, with its model type where no class was read for it.
+
+    >>> name_vision({"model_type": "llava", "vision_config": {"model_type": "radio"}})
+    'rotation of the vision part (radio)'
+    """
+    name = "rotation of the vision part"
+    found = find_vision(config)
+    if found is None or find_facts("vision", found[0]) is not None:
+        return name
+    return f"{name} ({short(found[0])})"
+
+
+def describe_vision(reading: Reading, spec: RopeSpec | None) -> str:
+    """Say which axis moves which pairs of an encoder of images, by which ladder."""
+    if spec is None or spec.axes is None or reading.runtime.name != "transformers-5":
+        return ""
+    axes = spec.axes
+    ladders = {
+        "head": "one ladder",
+        "section": "a ladder each",
+        "alternating": "every second frequency of the head each",
+    }
+    counted = "counted from 0"
+    if axes.centred:
+        counted = "centred: 2 pi ((2p + 1) / n - 1) for patch p of n"
+    pairs = describe_pairs(axes.axis_of_pair, axes.names)
+    features = f"{spec.rotary_dim} of {spec.head_dim} features"
+    return (
+        f"{pairs}, {ladders[axes.ladder]}, base {typed(spec.base)}, {features},"
+        f" {counted}"
+    )
 
 
 def describe_unread(reading: Reading, key: str, value: Any) -> str:
@@ -194,21 +231,17 @@ def describe_unread(reading: Reading, key: str, value: Any) -> str:
 
 
 def describe_axes(reading: Reading, block: Mapping[str, Any]) -> str:
-    layout = READ["axes"].get(reading.model_type)
-    sections = block.get("mrope_section", ())
-    if not layout or reading.runtime.name not in ("transformers-5", "sglang"):
+    """Say how many pairs each axis has, and which."""
+    if reading.main is None or reading.main.axes is None:
         return ""
-    if not isinstance(sections, list) or len(sections) != 3:
-        return ""
-    if any(not isinstance(pairs, int) or pairs < 0 for pairs in sections):
-        return ""
-    if not reading.main or sum(sections) != reading.main.rotary_dim // 2:
-        return ""
-
-    if reading.runtime.name == "sglang":  # which goes by the key, whatever the model
-        layout = "mrope_interleaved" if block.get("mrope_interleaved") else "mrope"
-    axes = axis_of_pairs(layout, sections)
-    counts = np.bincount(axes, minlength=3).tolist()
-    order = "in runs" if layout == "mrope" else "interleaved"
-    asked = f", asked for {sections}" if counts != sections else ""
-    return f"{counts} {order}{asked}"
+    axes = reading.main.axes
+    counts = [len(axes.pairs_of(axis)) for axis in range(axes.count)]
+    order = "in runs" if axes.arrangement == "runs" else "interleaved"
+    asked = ""
+    sections = block.get("mrope_section", counts)
+    # ERNIE's sections count height and width before time.
+    in_order = [sections[axes.order.index(axis)] for axis in range(axes.count)]
+    if counts != in_order:
+        asked = f", asked for {sections}"
+    pairs = describe_pairs(axes.axis_of_pair, axes.names)
+    return f"{counts} {order}{asked}: {pairs}"

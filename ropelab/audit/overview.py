@@ -19,6 +19,7 @@ from ropelab.math.numerics.casts import PRESETS
 from ropelab.math.numerics.chain import Chain, Spectrum, octaves
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, roles
+from ropelab.readers.axes import VISION, read_vision
 from ropelab.readers.document import Document
 from ropelab.readers.extra_rotations import Rotation, list_rotations, read_rotation
 from ropelab.readers.families import meaning, near
@@ -265,6 +266,40 @@ def list_pairs(case: AuditCase) -> Rows:
                     "ratio": ratio,
                 }
                 rows.append(row)
+    return rows
+
+
+def list_axes(case: AuditCase) -> Rows:
+    """Return a row per layer type and pair of the reference, and of an encoder of
+    images: the axis of positions that moves the pair, and its frequency.
+
+    The angle is ``inv_freq`` times ``rate`` times the distance from ``origin``. Both are
+    a formula where rows and columns p of an image of n patches are centred.
+    """
+    specs = dict(case.reference.layers)
+    vision = read_vision(case.document.config)
+    if vision is not None:
+        specs[VISION] = vision
+
+    rows = []
+    for layer, spec in specs.items():
+        axes = spec.axes
+        if axes is None:
+            continue
+        frequencies = spec.inv_freq(case.length).tolist()
+        for pair, (axis, inv_freq) in enumerate(
+            zip(axes.axis_of_pair, frequencies, strict=True)
+        ):
+            row = {
+                "layers": layer,
+                "pair": pair,
+                "axis": axes.names[axis],
+                "inv_freq": inv_freq,
+                "base": spec.base,
+                "rate": "4 pi / n" if axes.centred else "1",
+                "origin": "(n - 1) / 2" if axes.centred else "0",
+            }
+            rows.append(row)
     return rows
 
 

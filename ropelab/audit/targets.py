@@ -54,9 +54,9 @@ def write_nothing(wanted: Wanted) -> Fragment:
 def make_block(wanted: Wanted) -> Fragment:
     """Return the scaling block, with the axes of a model of images."""
     block = make_scaling_block(wanted)
-    if not wanted.axes:
+    if not wanted.axes_keys:
         return block
-    return {**(block or {"rope_type": "default"}), **wanted.axes}
+    return {**(block or {"rope_type": "default"}), **wanted.axes_keys}
 
 
 def make_scaling_block(wanted: Wanted) -> Fragment:

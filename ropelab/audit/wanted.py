@@ -82,7 +82,7 @@ class Wanted(RopeSpec):
     own: Fragment | None = None  # the file's own block, which stays
     raised: bool = False  # but for its factor
     # keys of the block that any scaling keeps
-    axes: Fragment = field(default_factory=dict)
+    axes_keys: Fragment = field(default_factory=dict)
 
     @property
     def is_released(self) -> bool:
@@ -251,8 +251,8 @@ def choose_scaling(
     rotation["attention_factor"] = scaling.plan(spec.geometry, length).attention_factor
     rotation["softmax_factor"] = 1.0
     _, block = source.block
-    axes = {key: value for key, value in block.items() if key.startswith("mrope_")}
-    return Wanted(**rotation, context=context, source=source, axes=axes), note
+    axes_keys = {key: value for key, value in block.items() if key.startswith("mrope_")}
+    return Wanted(**rotation, context=context, source=source, axes_keys=axes_keys), note
 
 
 def lay_over(

@@ -29,12 +29,20 @@ def _read_roles() -> dict[str, str]:
 
 
 ROLES = _read_roles()
+# Parameters of codes that make the tables of an image by its rows and columns.
+GRID_ROLES = {
+    name: role
+    for role, names in table("names")["grid_roles"].items()
+    for name in names.split()
+}
 PLACES = ("positions", "offset", "length")
 TABLES = ("cos", "sin", "table")
 # Axes of vectors and positions: n of d features, all n at positions of their own. The
 # last are for one vector at a time, at a whole number.
 ARRAYS = tuple(product(("nd", "n1d", "1n1d", "11nd"), ("n", "1n")))
 SINGLE = (("1d", ""), ("11d", ""), ("111d", ""))
+# Axes of positions that have a number per axis a of an image or clip.
+SEVERAL = ("an", "na", "a1n", "1na")
 # Tokens of the longest table that is asked for as a whole.
 LONGEST = 2**18
 # Further positions: all below the first number, and so many calls with so many of all.
@@ -65,6 +73,9 @@ class Way:
     tables: "Way | None" = None
     # The parameter beside which all other vectors are zeros.
     only: str = ""
+    # The axes that positions are given, where they are given several; text has equal
+    # positions on all of them.
+    axes: int = 0
 
     def __str__(self) -> str:
         axes_of_vectors, axes_of_positions = self.shapes
@@ -135,14 +146,16 @@ class Way:
     ) -> dict[str, Any]:
         """Return what a parameter of each role is given."""
         count, width = vectors.shape
-        sizes = {"n": count, "d": width, "1": 1}
+        sizes = {"n": count, "d": width, "1": 1, "a": self.axes}
         axes_of_vectors, axes_of_positions = self.shapes
         shape_of_vectors = [sizes[axis] for axis in axes_of_vectors]
         shape_of_positions = [sizes[axis] for axis in axes_of_positions]
 
         last = int(places.max())
         positions: Any = last
-        if shape_of_positions:
+        if "a" in axes_of_positions:
+            positions = self._shape_axes(places)
+        elif shape_of_positions:
             # Several axes of positions come first.
             positions = places.reshape(*places.shape[:-1], *shape_of_positions)
         values = {
@@ -154,6 +167,18 @@ class Way:
         if self.tables:
             values |= self._ask_for_tables(self.tables, places, width)
         return values
+
+    def _shape_axes(self, places: Positions) -> Int[np.ndarray, "..."]:
+        """Return positions with an axis of axes where this way has it."""
+        _, axes_of_positions = self.shapes
+        if places.ndim == 1:
+            places = np.stack([places] * self.axes)
+        if axes_of_positions.endswith("na"):
+            places = places.T
+        shape = list(places.shape)
+        if "1" in axes_of_positions:
+            shape.insert(axes_of_positions.index("1"), 1)
+        return places.reshape(shape)
 
     def _ask_for_tables(
         self,
@@ -305,11 +330,14 @@ def find_optional_place(parameters: list[inspect.Parameter]) -> dict[str, str]:
     return {}
 
 
-def list_ways(function: Any, tables: Any = None) -> Iterator[Way]:
-    """Yield every way in which the function may be meant, the likeliest first."""
+def list_ways(function: Any, tables: Any = None, axes: int = 0) -> Iterator[Way]:
+    """Yield every way in which the function may be meant, the likeliest first.
+
+    ``axes``: those of a position, if it may have several.
+    """
     makers: list[Way | None] = [None]
     if tables is not None:
-        makers = [*list_ways(tables)]
+        makers = [*list_ways(tables, axes=axes)]
 
     for roles in guess_roles(function):
         if list(roles.values()).count("vectors") > 2:
@@ -321,15 +349,18 @@ def list_ways(function: Any, tables: Any = None) -> Iterator[Way]:
                 f"({', '.join(roles)}) takes tables: give a factory that returns"
                 " (tables, f), a maker of tables and the code"
             )
-        for shapes, maker in product(list_shapes(taken), makers):
-            yield Way(function, roles, shapes, maker)
+        for shapes, maker in product(list_shapes(taken, axes), makers):
+            yield Way(function, roles, shapes, maker, axes=axes)
 
 
-def list_shapes(taken: set[str]) -> tuple[tuple[str, str], ...]:
+def list_shapes(taken: set[str], axes: int = 0) -> tuple[tuple[str, str], ...]:
     """Return the axes of vectors and positions to try, by the roles of the others."""
     if "offset" in taken:
         return SINGLE
     if taken - {"length"} == {"positions"}:
+        if axes:
+            vectors = dict.fromkeys(shape for shape, _ in ARRAYS)
+            return (*ARRAYS, *SINGLE, *product(vectors, SEVERAL))
         return (*ARRAYS, *SINGLE)
     return ARRAYS[::2]
 
@@ -348,6 +379,9 @@ def ask_function(
         spec: what it should rotate.
         positions: [n], or [axes, n] of a code that takes several axes.
     """
+    grid = find_grid(made, spec)
+    if grid is not None:
+        return ask_grid(grid, name, spec, positions)
     working, problem = try_ways(made, name, spec)
     if not working:
         raise problem or InputError(f"{name}: {ASK}")
@@ -357,10 +391,11 @@ def ask_function(
     if not are_alike(working):
         if use_positions(working, spec):
             raise InputError(describe_difference(name, working))
-        nothing = np.empty((len(positions), 0))
-        return {"": Observed(positions, nothing, nothing, fault=UNUSED, called=called)}
+        order = np.arange(positions.shape[-1])
+        nothing = np.empty((len(order), 0))
+        return {"": Observed(order, nothing, nothing, fault=UNUSED, called=called)}
     if positions.ndim > 1:
-        return ask_axes(way, set(parts), spec, positions)
+        return ask_axes(choose_way(working), set(parts), spec, positions)
 
     if way.takes_length:
         positions = positions[positions < LONGEST]
@@ -392,7 +427,8 @@ def try_ways(
     ones = np.ones(spec.head_dim, np.int64)
     working: list[Working] = []
     problem: Exception | None = None
-    for way in list_ways(code, maker):
+    axes = spec.axes.count if spec.axes else 0
+    for way in list_ways(code, maker, axes):
         try:
             working.append((way, way.rows(vectors, ones)))
         except InputError as error:
@@ -484,6 +520,15 @@ def add_further(
     return complete
 
 
+def choose_way(working: Sequence[Working]) -> Way:
+    """Return the first way that gives positions of several axes, else the first."""
+    for way, _ in working:
+        _, axes_of_positions = way.shapes
+        if "a" in axes_of_positions:
+            return way
+    return working[0][0]
+
+
 def ask_axes(
     way: Way,
     parts: set[str],
@@ -495,20 +540,92 @@ def ask_axes(
     if not axes_of_positions:
         raise InputError(f"{way} takes one position at a time")
 
-    count = positions.shape[-1]
-    random = np.random.default_rng(0)
-    signs = random.choice([-1.0, 1.0], (count, spec.head_dim))
+    signs = make_signs(positions.shape[-1], spec.head_dim)
     rows = way.rows(signs, positions)
-    order = np.arange(count)
+    return observe_axes(rows, parts, signs, spec, str(way))
+
+
+def make_signs(count: int, width: int) -> Vectors:
+    """Return vectors of 1 and -1, always the same."""
+    return np.random.default_rng(0).choice([-1.0, 1.0], (count, width))
+
+
+def observe_axes(
+    rows: Mapping[str, np.ndarray],
+    parts: set[str],
+    signs: Vectors,
+    spec: RopeSpec,
+    called: str,
+) -> dict[str, Observed]:
+    """Return the tables, or those by which vectors were rotated, by the part."""
+    order = np.arange(len(signs))
     if {"cos", "sin"} <= parts:
         tables = rotations.observe_tables(order, rows["cos"], rows["sin"], spec)
-        return {"": replace(tables, called=str(way))}
+        return {"": replace(tables, called=called)}
 
     observed = {}
     for part in sorted(parts):
-        seen = rotations.observe_signs(signs, rows[part], order, spec, "")
-        observed[part] = replace(seen, called=str(way))
+        seen = rotations.observe_pairs_of_axes(signs, rows[part], order, spec)
+        observed[part] = replace(seen, called=called)
     return observed
+
+
+@dataclass(frozen=True)
+class GridCode:
+    """A function of the rows and columns of an image, by the role of its parameters."""
+
+    function: Callable[..., Any]
+    roles: Mapping[str, str]
+
+    def __str__(self) -> str:
+        type_name = type(self.function).__name__
+        name = getattr(self.function, "__name__", type_name)
+        return f"{name}({', '.join(self.roles)})"
+
+
+def find_grid(made: Any, spec: RopeSpec) -> GridCode | None:
+    """Return a function that takes rows and columns instead of positions, if it is
+    one.
+    """
+    if spec.axes is None or spec.axes.count != 2 or not callable(made):
+        return None
+    roles = {}
+    for name in list_required(list_parameters(made)):
+        roles[name] = GRID_ROLES.get(name.lower(), "") or ROLES.get(name.lower(), "")
+    given = list(roles.values())
+    has_grid = given.count("height") == 1 and given.count("width") == 1
+    if has_grid and set(given) <= {"height", "width", "vectors"}:
+        return GridCode(made, roles)
+    return None
+
+
+def ask_grid(
+    grid: GridCode,
+    name: str,
+    spec: RopeSpec,
+    positions: Int[np.ndarray, "axes n"],
+) -> dict[str, Observed]:
+    """Ask for all patches of an image, which come row by row."""
+    rows, columns = (positions.max(axis=-1) + 1).tolist()
+    patches = np.indices((rows, columns)).reshape(2, -1)
+    if not np.array_equal(patches, positions):
+        raise InputError(f"{name} takes the rows and columns of a whole image")
+
+    signs = make_signs(rows * columns, spec.head_dim)
+    values = {"height": rows, "width": columns, "vectors": signs}
+    given = {parameter: values[role] for parameter, role in grid.roles.items()}
+    vectors = [key for key, role in grid.roles.items() if role == "vectors"]
+    answer = name_parts(call(grid.function, given), vectors)
+    parts = {}
+    for part, array in answer.items():
+        numbers = to_numbers(array)
+        if numbers.size % (rows * columns):
+            raise InputError(
+                f"{name} gives shape {numbers.shape} for {rows} x {columns} patches"
+            )
+        parts[part] = numbers.reshape(rows * columns, -1)
+    parts = split_complex_table(parts)
+    return observe_axes(parts, set(parts), signs, spec, str(grid))
 
 
 def ask_further(

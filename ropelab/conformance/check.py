@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.conformance import explained, rotations, stored
+from ropelab.conformance import axes, axes_sheet, explained, rotations, stored
 from ropelab.conformance.expected import (
     AXES_NOT_JUDGED,
     Expected,
@@ -41,13 +41,14 @@ from ropelab.conformance.rotations import (
     explain_blocks,
     observe_vectors,
 )
-from ropelab.conformance.vectors import ABOUT, bound_rotated
+from ropelab.conformance.vectors import ABOUT, bound_rotated, make_vectors
 from ropelab.math.numerics.budget import KINDS
 from ropelab.math.numerics.casts import STAGES, CastPlan
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.formats import FORMATS, round_to
-from ropelab.math.rotary import axis_names
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled
+from ropelab.readers.axes import VISION, read_prompt_rule
+from ropelab.readers.document import load
 from ropelab.readers.extra_rotations import EXTRA_ROTATIONS
 from ropelab.readers.spec import RefusedError, RopeSpec, whole
 from ropelab.runs.arrays import Bool
@@ -136,19 +137,58 @@ def check_folder(
     tolerance: float,
 ) -> Check:
     """Judge transformers' own rotary class, built from the folder's config.json."""
+    if main.is_of_images:
+        return check_encoder(folder, main, dtype)
     module = build_rotary(folder)
     judged = {"": main}
     if has_layer_types(module):
         # The class makes tables for the layers; an indexer and compressed keys take
         # theirs from these.
-        judged = {name: layers[name] for name in layers if name not in EXTRA_ROTATIONS}
+        others = (*EXTRA_ROTATIONS, VISION)
+        judged = {name: layers[name] for name in layers if name not in others}
 
     checks = {}
     for name, expected in judged.items():
-        positions = choose_positions(expected)
-        observed = ask_module(module, expected.spec, positions, dtype, name)
-        checks[name] = diagnose(observed, expected, tolerance)
-    return combine(checks)
+        checks[name] = check_class(module, expected, dtype, tolerance, name)
+    done = combine(checks)
+    if VISION not in layers or done.wrong:
+        return done
+
+    of_images = check_encoder(folder, layers[VISION], dtype)
+    answer = of_images.answer
+    if not of_images.wrong:
+        answer = f"{done.answer}; {answer}"
+    return replace(done, answer=answer, wrong=of_images.wrong, fix=of_images.fix)
+
+
+def check_class(
+    module: Any,
+    expected: Expected,
+    dtype: str,
+    tolerance: float,
+    layer: str,
+) -> Check:
+    """Judge a rotary class of transformers, for layers of one type."""
+
+    def ask(spec: RopeSpec, positions: np.ndarray) -> dict[str, Observed]:
+        return {"": ask_module(module, spec, positions, dtype, layer)}
+
+    positions = choose_positions(expected)
+    observed = ask_module(module, expected.spec, positions, dtype, layer)
+    done = diagnose(observed, expected, tolerance)
+    if expected.spec.axes:
+        return check_axes(done, ask, expected)
+    return done
+
+
+def check_encoder(folder: Path, expected: Expected, dtype: str) -> Check:
+    """Judge transformers' rotary class of an encoder of images."""
+    module = build_rotary(folder, vision=True)
+
+    def ask(spec: RopeSpec, positions: np.ndarray) -> dict[str, Observed]:
+        return {"": ask_module(module, spec, positions, dtype)}
+
+    return check_images(ask, expected)
 
 
 def judge_code(ask: Ask, expected: Expected, tolerance: float) -> Check:
@@ -156,13 +196,15 @@ def judge_code(ask: Ask, expected: Expected, tolerance: float) -> Check:
 
     There its scaling is another, or must not be.
     """
+    if expected.is_of_images:
+        return check_images(ask, expected)
     positions = choose_positions(expected)
     parts = []
     for part, observed in ask(expected.spec, positions).items():
         parts.append((part, observed, limit_length(observed, expected)))
     done = judge_parts(parts, tolerance)
 
-    if not done.wrong and expected.sections:
+    if expected.spec.axes:
         done = check_axes(done, ask, expected)
     if done.wrong or isinstance(expected.spec.scaling, Unscaled):
         return done
@@ -225,27 +267,82 @@ def list_lengths(expected: Expected) -> list[int]:
 def check_axes(done: Check, ask: Ask, expected: Expected) -> Check:
     """Judge which axis of positions each pair reads, if the code takes several.
 
-    Code that refuses them is not accused: it may merge axes elsewhere.
+    Code that refuses them is not accused: it may merge axes elsewhere. Of a code that is
+    wrong for text, too, the ladder of an axis may be the reason.
     """
-    names = axis_names(len(expected.sections))
-    positions = np.random.default_rng(0).integers(1, 4096, (len(names), 64))
+    positions = axes.choose_positions(expected.spec, is_grid=False)
     try:
         parts = ask(expected.spec, positions)
     # The user's code may raise anything.
     except Exception:
         return done
 
+    explain = axes.explain_ladder if done.wrong else axes.explain_movement
     for part, observed in parts.items():
-        fault = explained.explain_axes(observed, expected, positions, names)
-        if fault:
-            answer, fix = fault
-            if part:
-                answer = f"{part}: {answer}"
-            return replace(done, answer=answer, wrong=True, fix=fix)
-    if not parts:
+        fault = observed.fault
+        if not fault:
+            fault = explain(observed, expected.spec, expected.inv_freq, positions)
+        if fault and not (observed.fault and done.wrong):
+            return accuse(done, part, fault)
+    if done.wrong or not parts:
         return done
     judged_too = done.answer.replace(f"; {AXES_NOT_JUDGED}", "")
     return replace(done, answer=f"{judged_too}; axes of positions are right")
+
+
+def accuse(done: Check, part: str, fault: Fault) -> Check:
+    """Return an answer with what is wrong in a part, as queries or keys."""
+    answer, fix = fault
+    if part:
+        answer = f"{part}: {answer}"
+    return replace(done, answer=answer, wrong=True, fix=fix)
+
+
+def check_images(ask: Ask, expected: Expected) -> Check:
+    """Judge a code of an encoder of images, by rows and columns of patches.
+
+    All patches of an image come first; code that takes positions has others, too.
+    """
+    spec = expected.spec
+    grid = axes.choose_positions(spec, is_grid=True)
+    done = judge_images(ask(spec, grid), expected, grid)
+    if done.wrong or (spec.axes and spec.axes.centred):
+        return done
+
+    scattered = axes.choose_positions(spec, is_grid=False)
+    try:
+        parts = ask(spec, scattered)
+    # A table may end before, or the code takes whole images alone.
+    except Exception:
+        return done
+    if not parts:
+        return done
+    return judge_images(parts, expected, scattered)
+
+
+def judge_images(
+    parts: Mapping[str, Observed],
+    expected: Expected,
+    positions: np.ndarray,
+) -> Check:
+    spec = expected.spec
+    assert spec.axes is not None
+    names = " and ".join(spec.axes.names)
+    right = Check(f"{names} move their pairs at {positions.shape[1]} patches", False)
+    checks = {}
+    for part, observed in parts.items():
+        done = replace(right, called=observed.called)
+        is_finite = rotations.are_bounded(observed.cos)
+        fault = observed.fault
+        if not (is_finite and rotations.are_bounded(observed.sin)):
+            fault = rotations.NOT_FINITE
+        if not fault:
+            fault = axes.explain_movement(observed, spec, expected.inv_freq, positions)
+        if fault:
+            answer, fix = fault
+            done = replace(done, answer=answer, wrong=True, fix=fix)
+        checks[part] = done
+    return combine(checks)
 
 
 def ask_at_length(length: int, ask: Ask, expected: Expected) -> list[Part]:
@@ -296,11 +393,19 @@ def check_arrays(
     """
     if config:
         expected = choose_layer(expect_file(config, length), layer_type)
+        whole = load(config, images=True).config
     else:
-        expected = expect_kit(path.parent / ABOUT, length)
+        expected, whole = expect_kit(path.parent / ABOUT, length)
     arrays = stored.read_arrays(path)
 
-    checks = {}
+    checks = check_stored_axes(path, arrays, expected, whole)
+    if checks:
+        of_axes = {*axes_sheet.take_axes(arrays), "positions"}
+        if arrays.get("positions", np.empty(0)).ndim == 2:
+            of_axes |= {*axes_sheet.PLAIN}
+        arrays = {name: array for name, array in arrays.items() if name not in of_axes}
+        if not {"cos", "sin", "q_rotated", "k_rotated"} & arrays.keys():
+            return combine(checks)
     positions = None
     for name in list_rotated(path, arrays):
         before, after, positions = stored.read_rotated(path, arrays, name, expected)
@@ -315,13 +420,41 @@ def check_arrays(
     return combine(checks)
 
 
-def expect_kit(about: Path, length: int | None) -> Expected:
-    """Return the rotation that `ropelab vectors` wrote its files for."""
+def check_stored_axes(
+    path: Path,
+    arrays: Mapping[str, np.ndarray],
+    expected: Expected,
+    config: Mapping[str, Any],
+) -> dict[str, Check]:
+    """Judge what an engine wrote at positions of several axes, and position ids."""
+    taken = axes_sheet.take_axes(arrays)
+    if not taken:
+        return {}
+    if expected.spec.axes is None:
+        raise InputError(
+            f"{path} has positions of several axes, and the configuration has one, or"
+            " nobody looked at which pairs they move"
+        )
+
+    rule = read_prompt_rule(config)
+    vectors = make_vectors(expected.spec)
+    found = axes_sheet.explain_stored(path, taken, expected, vectors, rule)
+    checks = {}
+    for part, (fault, answer) in found.items():
+        checks[part] = Check(answer, False)
+        if fault:
+            answer, fix = fault
+            checks[part] = Check(answer, True, fix)
+    return checks
+
+
+def expect_kit(about: Path, length: int | None) -> tuple[Expected, Mapping[str, Any]]:
+    """Return the rotation that `ropelab vectors` wrote its files for, and the file."""
     try:
         facts = parse(str(about), read_regular(about, MOST_BYTES), finite=False)
         length = length or whole(facts["length"], "length")
         layers = expect_config(str(about), facts["config"], length)
-        return layers[facts["layer_type"]]
+        return layers[facts["layer_type"]], facts["config"]
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RefusedError):
         raise InputError(
             f"{about} was not written by ropelab vectors: give --config"

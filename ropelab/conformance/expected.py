@@ -1,7 +1,7 @@
 """The rotation that a configuration asks for, which a code is compared with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,13 @@ from ropelab.conformance.rotations import (
     pair_features,
 )
 from ropelab.math.frequencies import rotations
-from ropelab.math.models import Layout
 from ropelab.math.numerics.budget import Budget, Kind
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Llama3
 from ropelab.readers import registry
+from ropelab.readers.axes import VISION, is_encoder, read_vision
 from ropelab.readers.document import load
 from ropelab.readers.extra_rotations import list_rotations, read_rotation
 from ropelab.readers.spec import RopeSpec
@@ -32,8 +32,6 @@ from ropelab.runs.files import table_beside
 
 USUAL = table_beside(__file__, "explained")
 AXES_NOT_JUDGED = "axes of positions were not judged"
-# Their classes give each axis pairs that follow one another.
-RUNS_OF_AXES = {"qwen2_vl", "qwen2_5_vl"}
 # Positions at which errors show.
 PROBES = tuple(USUAL["positions"])
 
@@ -70,16 +68,19 @@ class Rotation:
 
     def apply(self, vectors: Vectors, positions: Positions) -> Rotated:
         """Return the vectors rotated at each position, which may have its own."""
+        return self.rotate(vectors, *self.tables(positions))
+
+    def rotate(self, vectors: Vectors, cos: Table, sin: Table) -> Rotated:
+        """Return the vectors rotated by each row of tables."""
         width = 2 * len(self.inv_freq)
         first, second = pair_features(self.pairing, width, self.start)
         if self.backwards:
             first, second = second, first
 
-        cos, sin = self.tables(positions)
         a, b, c, d = (part[:, None] for part in self.shape(cos, sin))
         x = vectors[..., first]
         y = vectors[..., second]
-        shape = (len(positions), *vectors.shape[-2:])
+        shape = (len(cos), *vectors.shape[-2:])
         result = np.broadcast_to(vectors, shape).copy()
         result[:, :, first] = a * x + b * y
         result[:, :, second] = c * x + d * y
@@ -97,13 +98,15 @@ class Expected:
     layers: Mapping[str, RopeSpec] = field(default_factory=dict)
     # A remark on what is not judged.
     note: str = ""
-    # The pairs of each axis of positions, if there are several, and their order.
-    sections: tuple[int, ...] = ()
-    axis_layout: Layout = "mrope"
 
     @property
     def inv_freq(self) -> Pairs:
         return self.spec.inv_freq(self.length)
+
+    @property
+    def is_of_images(self) -> bool:
+        """True for an encoder of images: its positions are rows and columns alone."""
+        return self.spec.axes is not None and self.spec.axes.count == 2
 
     @property
     def rotation(self) -> Rotation:
@@ -146,7 +149,7 @@ def choose_positions(expected: Expected) -> np.ndarray:
 
 
 def expect_file(source: str, length: int | None) -> dict[str, Expected]:
-    document = load(source)
+    document = load(source, images=True)
     if document.kind == "gguf":
         raise InputError(f"{source}: a config.json is wanted, not a GGUF file")
     return expect_config(source, document.config, length)
@@ -164,6 +167,10 @@ def expect_config(
             f"length must be a whole number of tokens from 2 to 2^40, not {length!r}"
         )
 
+    vision = read_vision(config)
+    if vision and is_encoder(config):
+        return {VISION: expect_vision(vision)}
+
     readings = {}
     others = {}
     for runtime, record in registry.RUNTIMES.items():
@@ -178,12 +185,10 @@ def expect_config(
     _, text = language_part(config)
     _, block = rope_block(text)
     has_axes = bool(block.get("mrope_section"))
-    note = AXES_NOT_JUDGED if has_axes else ""
     expected_layers = {}
     for kind, spec in layers.items():
+        note = AXES_NOT_JUDGED if has_axes or spec.axes else ""
         expected = Expected(spec, length or spec.length, others, layers, note)
-        if has_axes:
-            expected = add_axes(expected, text, block)
         expected_layers[kind] = expected
 
     for kind in list_rotations(text):
@@ -196,30 +201,14 @@ def expect_config(
                 others={},
                 layers={kind: rotation},
             )
+    if vision:
+        expected_layers[VISION] = expect_vision(vision)
     return expected_layers
 
 
-def add_axes(
-    expected: Expected,
-    text: Mapping[str, Any],
-    block: Mapping[str, Any],
-) -> Expected:
-    """Add which axis of positions each pair reads, where that is known."""
-    sections = block["mrope_section"]
-    if not isinstance(sections, list):
-        return expected
-    if not all(type(size) is int for size in sections):
-        return expected
-    if sum(sections) != len(expected.inv_freq):
-        return expected
-
-    with_sections = replace(expected, sections=tuple(sections))
-    if block.get("mrope_interleaved") is True:
-        return replace(with_sections, axis_layout="mrope_interleaved")
-    model_type = str(text.get("model_type")).removesuffix("_text")
-    if model_type in RUNS_OF_AXES:
-        return with_sections
-    return expected
+def expect_vision(spec: RopeSpec) -> Expected:
+    """Return the rotation of an encoder of images; nothing else is compared with it."""
+    return Expected(spec, spec.length, others={}, layers={VISION: spec})
 
 
 def find_main(layers: Mapping[str, Expected]) -> str:

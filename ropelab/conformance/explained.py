@@ -1,9 +1,8 @@
 """Known mistakes of rotary codes, found in the angles that they gave."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import permutations
 
 import numpy as np
 
@@ -15,9 +14,7 @@ from ropelab.conformance.rotations import (
     Table,
 )
 from ropelab.math.numerics.reduction import REDUCTIONS, halve_period, reduction_errors
-from ropelab.math.rotary import axis_of_pairs
 from ropelab.readers.spec import RopeSpec
-from ropelab.runs.arrays import Int
 from ropelab.runs.files import table_beside
 
 # Relative: the part of a frequency that is lost where it is read from a table in
@@ -106,56 +103,6 @@ def cos_first(names: str, first: Table, second: Table) -> tuple[Table, Table]:
     if names == "sin and cos":
         return second, first
     return first, second
-
-
-def explain_axes(
-    observed: Observed,
-    expected: Expected,
-    positions: Int[np.ndarray, "axes n"],
-    names: Sequence[str],
-) -> Fault | None:
-    """Name pairs that read another axis of the position than they should."""
-    inv_freq = expected.inv_freq
-    factor = expected.spec.attention_factor
-    wanted = axis_of_pairs(expected.axis_layout, expected.sections)
-    fix = f"pairs read {describe_axes(wanted, names)}"
-
-    def reads(axes: Int[np.ndarray, " pairs"]) -> bool:
-        angles = positions[axes].T * inv_freq
-        if observed.cos.shape != angles.shape:
-            return False
-        cos_error = np.abs(observed.cos - factor * np.cos(angles)).max()
-        sin_error = np.abs(observed.sin - factor * np.sin(angles)).max()
-        return bool(max(cos_error, sin_error) <= SAME_POSITION * factor)
-
-    if reads(wanted):
-        return None
-
-    runs = axis_of_pairs("mrope", expected.sections)
-    turns = axis_of_pairs("mrope_interleaved", expected.sections)
-    if reads(runs):
-        return "axes of positions come in runs of pairs instead of taking turns", fix
-    if reads(turns):
-        return "axes of positions take turns instead of coming in runs of pairs", fix
-
-    for axis, name in enumerate(names):
-        if reads(np.full_like(wanted, axis)):
-            return f"all pairs read the axis of {name}", fix
-    for order in permutations(range(len(names))):
-        if reads(np.array(order)[wanted]):
-            swapped = ", ".join(names[axis] for axis in order)
-            return f"axes of positions are read in the order {swapped}", fix
-    return "pairs read other axes of the position than configured", fix
-
-
-def describe_axes(axes: Int[np.ndarray, " pairs"], names: Sequence[str]) -> str:
-    """Return the axes that the first pairs and the last one read, in words.
-
-    >>> describe_axes(np.array([0, 1, 2, 0]), ("time", "height", "width"))
-    'time, height, width, ..., time'
-    """
-    first = [names[axis] for axis in axes[:3]]
-    return ", ".join([*first, "...", names[axes[-1]]])
 
 
 def explain_further(

@@ -27,6 +27,7 @@ from ropelab.conformance.calls import (
     to_numbers,
 )
 from ropelab.conformance.rotations import Observed, Positions, observe_tables
+from ropelab.readers.axes import VISION_CONFIG
 from ropelab.readers.document import load
 from ropelab.readers.families import WHOLES
 from ropelab.readers.spec import RopeSpec
@@ -35,6 +36,8 @@ from ropelab.runs.errors import InputError, RopelabError, known, require, say
 from ropelab.runs.from_source import importing
 from ropelab.runs.temporary import TemporaryFolder
 
+# Endings of the names of transformers' rotary classes; the last are DINOv3's.
+ROTARY_CLASSES = ("RotaryEmbedding", "RopePositionEmbedding")
 # A factory and its function may take so long.
 LONGEST_SECONDS = 600
 
@@ -185,7 +188,9 @@ def ask_module(
     name = known("--dtype", dtype, ("float32", "bfloat16", "float16"))
     # The module takes the format of these values.
     values = torch.zeros(1, dtype=getattr(torch, name))
-    arguments: list[Any] = [values, torch.from_numpy(positions)[None]]
+    arguments: list[Any] = [values, shape_positions(module, positions)]
+    if hasattr(module, "num_patches_h"):
+        arguments = [make_image(module, positions, values)]
     if has_layer_types(module):
         arguments.append(layer)
     with torch.no_grad():
@@ -198,7 +203,35 @@ def ask_module(
     parts = name_parts(answer, [])
     numbers = {name: to_numbers(part) for name, part in parts.items()}
     tables = split_complex_table(numbers)
-    return observe_tables(positions, tables["cos"][0], tables["sin"][0], spec)
+    cos = tables["cos"]
+    sin = tables["sin"]
+    # Encoders of images have no axis of rows.
+    if cos.ndim == 3:
+        cos = cos[0]
+        sin = sin[0]
+    order = positions
+    if positions.ndim > 1:
+        order = np.arange(positions.shape[-1])
+    return observe_tables(order, cos, sin, spec)
+
+
+def shape_positions(module: Any, positions: Positions) -> Any:
+    """Return position ids [1, n], [3, 1, n] of text and images, or [n, 2] of patches."""
+    import torch
+
+    if positions.ndim == 1:
+        return torch.from_numpy(positions)[None]
+    if len(positions) == 2:
+        return torch.from_numpy(positions.T.copy())
+    return torch.from_numpy(positions)[:, None]
+
+
+def make_image(module: Any, positions: Positions, values: Any) -> Any:
+    """Return an image of so many patches, for a class that takes pixels."""
+    rows, columns = (positions.max(axis=-1) + 1).tolist()
+    size = module.config.patch_size
+    height, width = size if isinstance(size, list | tuple) else (size, size)
+    return values.new_zeros(1, 3, rows * height, columns * width)
 
 
 def has_layer_types(module: Any) -> bool:
@@ -207,9 +240,12 @@ def has_layer_types(module: Any) -> bool:
     return isinstance(kinds, dict) and bool(kinds)
 
 
-def build_rotary(folder: Path) -> Any:
-    """Return transformers' rotary class, built from the folder's config.json alone."""
-    document = load(str(folder))
+def build_rotary(folder: Path, vision: bool = False) -> Any:
+    """Return transformers' rotary class, built from the folder's config.json alone.
+
+    ``vision``: that of the encoder of images instead of the language model's.
+    """
+    document = load(str(folder), images=True)
     if document.encoding:
         raise InputError(
             f"{document.name} is {document.encoding}, which transformers refuses: save"
@@ -217,6 +253,8 @@ def build_rotary(folder: Path) -> Any:
         )
     config = document.config
     _, text = language_part(config)
+    if vision:
+        text = config
     # A class that has defaults of its own for its text is asked itself, or that names
     # its type.
     has_defaults = str(config.get("model_type")) in WHOLES
@@ -230,8 +268,12 @@ def build_rotary(folder: Path) -> Any:
     if kind not in CONFIG_MAPPING:
         raise InputError(f"the installed transformers has no model type '{kind}'")
     try:
-        made = CONFIG_MAPPING[kind].from_dict(dict(text)).get_text_config()
-        return find_rotary_class(type(made))(config=made)
+        whole = CONFIG_MAPPING[kind].from_dict(dict(text))
+        made = whole.get_text_config()
+        if vision:
+            made = getattr(whole, VISION_CONFIG, whole)
+        # Encoders of images jitter positions while they are trained.
+        return find_rotary_class(type(made))(config=made).eval()
     except InputError:
         raise
     # The class, or what checks its fields, may raise anything.
@@ -258,7 +300,7 @@ def find_rotary_class(config_class: Any) -> Any:
     candidates = []
     for _, value in inspect.getmembers(module, inspect.isclass):
         is_own = value.__module__ == module.__name__
-        if is_own and value.__name__.endswith("RotaryEmbedding"):
+        if is_own and value.__name__.endswith(ROTARY_CLASSES):
             candidates.append(value)
     # The file has the language model's class first.
     candidates.sort(key=lambda value: inspect.getsourcelines(value)[1])

@@ -296,6 +296,66 @@ def observe_signs(
     return Observed(positions, rotations.real, rotations.imag, fault=fault, note=note)
 
 
+def observe_pairs_of_axes(
+    before: Vectors,
+    after: Vectors,
+    positions: Positions,
+    spec: RopeSpec,
+) -> Observed:
+    """Read cos and sin off one vector per position, whose pairs may be others.
+
+    The right pairs are those whose lengths stay; others are a fault.
+    """
+    orders = {"": expect_pairs(spec), **list_other_pairs(spec)}
+    stretches = {}
+    for answer, (first, second) in orders.items():
+        x = before[:, first] + 1j * before[:, second]
+        y = after[:, first] + 1j * after[:, second]
+        lengths = np.abs(y) / np.abs(x)
+        middle = np.median(lengths)
+        stretches[answer] = np.abs(lengths - middle).max() / max(middle, 1e-30)
+
+    note = ""
+    if spec.pairing == "interleaved":
+        first, second = expect_pairs(spec)
+        restored = restore_pairs(after, spec)
+        lengths = np.hypot(restored[:, first], restored[:, second])
+        is_rotation = np.ptp(lengths) < SHEARED * lengths.max()
+        if is_rotation and stretches[""] >= SHEARED:
+            note = LEFT_IN_HALVES
+    answer = min(stretches, key=stretches.__getitem__)
+    if answer and not note and stretches[answer] < SHEARED <= stretches[""]:
+        nothing = np.empty((len(positions), 0))
+        features, partners = expect_pairs(spec)
+        fix = f"features {features[0]} and {partners[0]} are the first pair"
+        return Observed(positions, nothing, nothing, fault=(answer, fix))
+    return observe_signs(before, after, positions, spec, note)
+
+
+def list_other_pairs(spec: RopeSpec) -> dict[str, tuple[Features, Features]]:
+    """Return the pairs that codes of several axes have by mistake, by the answer."""
+    width = spec.rotary_dim
+    start = spec.place
+    other = "interleaved" if spec.pairing == "half" else "half"
+    names = {"half": "half", "interleaved": "adjacent"}
+    answer = f"{names[other]} pairing instead of {names[spec.pairing]}"
+    orders = {answer: pair_features(other, width, start)}
+    axes = spec.axes
+    if axes is None or spec.pairing != "half":
+        return orders
+
+    first: list[int] = []
+    second: list[int] = []
+    for axis in range(axes.count):
+        features = 2 * len(axes.pairs_of(axis))
+        one, two = pair_features("half", features, start)
+        first += one.tolist()
+        second += two.tolist()
+        start += features
+    answer = "each axis has features of its own in halves, instead of half of each half"
+    return {**orders, answer: (np.array(first), np.array(second))}
+
+
 def find_pairs(
     before: Vectors,
     after: Rotated,

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ropelab.conformance.axes import GRID
+from ropelab.conformance.axes_sheet import make_axes_sheet
 from ropelab.conformance.expected import Expected, expect_file
 from ropelab.conformance.mistakes import list_mistakes
 from ropelab.conformance.rotations import Positions, Vectors, expect_pairs
 from ropelab.math.numerics.budget import KINDS, Kind
+from ropelab.readers.axes import PromptRule, read_prompt_rule
 from ropelab.readers.document import load
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec
 from ropelab.runs.arrays import Float
@@ -30,6 +33,10 @@ LARGEST_HEAD = 1024
 ABOUT = "about.json"
 Facts = Mapping[str, Any]
 README = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
+README_IMAGES, README_AXES, README_PROMPT = (
+    Path(__file__).with_name(f"vectors_{part}.md").read_text(encoding="utf-8")
+    for part in ("images", "axes", "prompt")
+)
 # The first words of every README of vectors.
 MARK = README.partition("{")[0].strip()
 FILES = ("vectors.npz", "vectors.safetensors", "vectors.json", ABOUT)
@@ -57,7 +64,7 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
 
     layers = expect_file(config, length)
     _check_layers(config, layers)
-    whole = load(config).config
+    whole = load(config, images=True).config
 
     layer_rows: list[dict[str, Any]] = []
     budget_rows: list[dict[str, Any]] = []
@@ -66,8 +73,12 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
         folder = Path(out)
         if len(layers) > 1:
             folder = folder / name
-        arrays, says = make_sheet(expected)
-        facts = {"layer_type": name, "folder": str(folder), "length": expected.length}
+        facts: dict[str, Any] = {
+            "layer_type": name,
+            "folder": str(folder),
+            "length": expected.length,
+        }
+        arrays, says = make_arrays(expected, facts, read_prompt_rule(whole))
         for key in (*SHAPE, *GAINS, "place", "backwards"):
             facts[key] = getattr(expected.spec, key)
         write(folder, arrays, {**facts, "mistakes": says}, whole)
@@ -132,6 +143,30 @@ def make_vectors(spec: RopeSpec) -> dict[str, Vectors]:
     return {"q": np.eye(spec.head_dim), "k": eighths / 8}
 
 
+def make_arrays(
+    expected: Expected,
+    facts: dict[str, Any],
+    rule: PromptRule | None,
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Return the arrays of one layer type, those of several axes among them.
+
+    ``facts`` gets what is known about the axes.
+    """
+    vectors_by_name = make_vectors(expected.spec)
+    arrays: dict[str, np.ndarray] = {}
+    says: dict[str, str] = {}
+    if expected.is_of_images:
+        arrays |= vectors_by_name
+    else:
+        arrays, says = make_sheet(expected)
+    if expected.spec.axes is None:
+        return arrays, says
+
+    of_axes, mistakes, about = make_axes_sheet(expected, vectors_by_name, rule)
+    facts |= about
+    return {**arrays, **of_axes}, {**says, **mistakes}
+
+
 def make_sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Return the arrays of one layer type, and a sentence for each mistake."""
     places = choose_places(expected)
@@ -194,7 +229,7 @@ def write(
     """Write the arrays in three formats, the facts about them, and a README."""
     # The README is first: it is what marks the others as ours.
     contents = {
-        "README.md": write_readme(about, len(arrays["positions"])).encode(),
+        "README.md": write_readme(about, arrays).encode(),
         "vectors.npz": pack_as_npz(arrays),
         "vectors.safetensors": pack_as_safetensors(arrays),
         "vectors.json": json.dumps({**about, "arrays": list_as_hex(arrays)}).encode(),
@@ -216,8 +251,8 @@ def write(
         ) from None
 
 
-def write_readme(about: Facts, count: int) -> str:
-    """Return the README for vectors at so many positions."""
+def write_readme(about: Facts, arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the README for these arrays, in as many parts as they need."""
     half = about["rotary_dim"] // 2
     pairs = "2i and 2i + 1"
     if about["pairing"] == "half":
@@ -231,14 +266,49 @@ def write_readme(about: Facts, count: int) -> str:
     if start:
         pairs = pairs.replace("2i", f"{start} + 2i")
         block = f"from {start} to {start + 2 * half - 1}"
-    return README.format(
+    values = {
         **about,
-        half=half,
-        count=count,
-        keys=KEYS,
-        pairs=pairs,
-        block=block,
-        turned=rotated,
+        "half": half,
+        "keys": KEYS,
+        "pairs": pairs,
+        "block": block,
+        "turned": rotated,
+    }
+    text = README_IMAGES.format(**values)
+    if "positions" in arrays:
+        text = README.format(**values, count=len(arrays["positions"]))
+    return text + describe_axes(values, arrays)
+
+
+def describe_axes(values: Facts, arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the part of a README about positions of several axes, if there is one."""
+    positions = arrays.get("axes_positions")
+    if positions is None:
+        return ""
+    centred = ""
+    if positions.shape[1] == np.prod(GRID):
+        rows, columns = positions.max(axis=1) + 1
+        centred = f" They are the patches of an image of {rows} x {columns}."
+    text = README_AXES.format(
+        **values,
+        axes_words=", ".join(values["axes"]),
+        axes_count=len(positions),
+        axes_positions=positions.shape[1],
+        centred=centred,
+    )
+
+    prompt = arrays.get("prompt_positions")
+    if prompt is None:
+        return text
+    words = []
+    for part in values["prompt"]:
+        word = f"{part['tokens']} of {part['kind']}"
+        if "grid_thw" in part:
+            word += f" (grid_thw {part['grid_thw']})"
+        words.append(word)
+    return text + README_PROMPT.format(
+        prompt_tokens=prompt.shape[1],
+        prompt_words=", ".join(words),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ropelab.readers.axes import is_encoder
 from ropelab.readers.families import ROTATED, UNROTATED, table, unrotated
 from ropelab.readers.gguf import ARRAY, PER_LAYER, Length, read_header
 from ropelab.readers.spec import short
@@ -44,24 +45,29 @@ class Document:
     repeated: tuple[str, ...] = ()  # keys of which a JSON file has two values
 
 
-def load(source: str) -> Document:
+def load(source: str, images: bool = False) -> Document:
     """Return the configuration at a path, in a model folder, or on standard input
     (`-`).
+
+    Args:
+        source: the path, folder, or `-`.
+        images: True to read an encoder of images by itself, too, if its class was read.
 
     InputError if it is too large, not JSON, or has nothing about rotary positions in
     it.
     """
     if source == "-":
-        return from_json("standard input", sys.stdin.buffer.read(MOST_BYTES + 1))
+        raw = sys.stdin.buffer.read(MOST_BYTES + 1)
+        return from_json("standard input", raw, images)
     path = Path(source)
     if not os.path.isdir(path):  # noqa: PTH112 (Path.is_dir stops at names that are too long)
         if read_bytes(path, 4) == b"GGUF":
             return from_gguf(path)
-        return from_json(source, read_bytes(path))
+        return from_json(source, read_bytes(path), images)
 
     for name in ("config.json", "params.json"):
         if (path / name).is_file():
-            document = load(str(path / name))
+            document = load(str(path / name), images)
             return replace(document, tokenizer_length=read_tokenizer_length(path))
     files = sorted(path.glob("*.gguf"))
     if len(files) != 1:
@@ -90,7 +96,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def from_json(name: str, raw: bytes) -> Document:
+def from_json(name: str, raw: bytes, images: bool = False) -> Document:
     detected = json.detect_encoding(raw)
     names = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}
     encoding = names.get(detected, detected.upper())
@@ -120,6 +126,8 @@ def from_json(name: str, raw: bytes) -> Document:
             raise InputError(
                 f"{name}: model_type must be a name, not {short(part['model_type'])}"
             )
+    if images and is_encoder(config):
+        return Document(name, "config", config, encoding=encoding)
     refuse_images(name, config, text)
     reason = unrotated(text)
     if reason:
@@ -149,9 +157,13 @@ def refuse_images(
 
     sized = {"patch_size", "image_size", "patch_embed"} & text.keys()
     if sized and "vocab_size" not in text and MAXIMUM not in text:
+        kind = short(text.get("model_type", ""))
+        advice = "a file with a language model is read"
+        if is_encoder(config):
+            advice = "no runtimes are compared; check and vectors read it"
         raise InputError(
-            f"{name} is a model of images ({short(text.get('model_type', ''))}), whose"
-            " positions are rows and columns; a file with a language model is read"
+            f"{name} is a model of images ({kind}), whose positions are rows and"
+            f" columns; {advice}"
         )
 
 

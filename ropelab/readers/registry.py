@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from ropelab.readers import families, mlx
+from ropelab.readers.axes import add_axes
 from ropelab.readers.families import RELEASE, RELEASES, table
 from ropelab.readers.reader import head_dim_of
 from ropelab.readers.served import (
@@ -220,7 +221,7 @@ def read(
         if unfound and not runtime.by_class:
             raise RefusedError(unfound)
         refuse_unread(runtime, trace)
-        layers = runtime.read(trace)
+        layers = add_axes(config, runtime.read(trace), runtime.name)
         outcome = "read"
         problem = ""
     except RefusedError as error:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ropelab.math.axes import Axes
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import LongRope, RopePlan, Scaling, Unscaled
 from ropelab.runs.arrays import Float
@@ -48,6 +49,9 @@ class RopeSpec:
     place: int = 0
     # The sine has the other sign, in queries and keys alike: no score sees it.
     backwards: bool = False
+    # Which axis of a position moves each pair. None: positions have one axis, or which
+    # pairs an axis has is not known.
+    axes: Axes | None = field(default=None, compare=False)
     # key path, flag, or default in words
     base_source: str = field(default="", compare=False)
     # trained_len is no guess of the runtime
@@ -86,8 +90,14 @@ class RopeSpec:
         return self.scaling.plan(self.geometry, length)
 
     def inv_freq(self, length: int) -> Float[np.ndarray, " pairs"]:
-        """Return radians per token while ``length`` tokens are in the context."""
-        return np.asarray(self.plan(length).inv_freq, dtype=np.float64)
+        """Return radians per token while ``length`` tokens are in the context.
+
+        With several axes they are radians per step along the axis of the pair.
+        """
+        inv_freq = np.asarray(self.plan(length).inv_freq, dtype=np.float64)
+        if self.axes is None:
+            return inv_freq
+        return self.axes.lay_out(inv_freq, self.base)
 
     def unscaled(self, base: float) -> "RopeSpec":
         """Return the spec of layers beside these that are never scaled and have their

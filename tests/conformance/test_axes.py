@@ -85,3 +85,126 @@ def test_code_that_takes_one_axis_is_not_accused() -> None:
     done = checked(TURNS, tables)
     assert not done.wrong
     assert mentions(done.answer, "axes of positions", "not judged")
+
+
+# Codes of one configuration each, in several styles, and with one mistake each.
+Pairs = np.ndarray
+LLAMA_LIKE = {"num_attention_heads": 4, "max_position_embeddings": 32768}
+ERNIE = {
+    **LLAMA_LIKE,
+    "model_type": "ernie4_5_vl_moe_text",
+    "hidden_size": 256,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 500000.0,
+        "mrope_section": [11, 11, 10],
+    },
+}
+ERNIE_THETA = 5e5 ** (-np.arange(32) / 32)
+# Height and width take turns in the first 22 pairs, and time has the others.
+OF_ERNIE = np.array([1, 2] * 11 + [0] * 10)
+
+
+def adjacent(axes: np.ndarray, theta: np.ndarray, scale: Any = 1.0) -> Any:
+    """A code that rotates adjacent pairs by positions [3, n]."""
+
+    def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        places = np.broadcast_to(positions, (3, positions.shape[-1]))
+        angles = (places * np.reshape(scale, (-1, 1)))[axes].T * theta
+        cos, sin = np.cos(angles), np.sin(angles)
+        a, b = x[:, ::2], x[:, 1::2]
+        rotated = np.stack([a * cos - b * sin, b * cos + a * sin], -1)
+        return rotated.reshape(x.shape)
+
+    return rotate
+
+
+def test_ernie_counts_height_and_width_before_time() -> None:
+    done = checked(ERNIE, adjacent(OF_ERNIE, ERNIE_THETA))
+    assert not done.wrong
+    assert mentions(done.answer, "axes of positions are right")
+
+
+@pytest.mark.parametrize(
+    ("axes", "scale", "says"),
+    [
+        (np.repeat([1, 2, 0], [11, 11, 10]), 1.0, "come in runs of pairs"),
+        (np.array([2, 1] * 11 + [0] * 10), 1.0, "height and width are exchanged"),
+        (np.array([0] * 10 + [1, 2] * 11), 1.0, "pair 0 moves with time"),
+    ],
+)
+def test_mistakes_in_ernie_s_order(axes: Any, scale: Any, says: str) -> None:
+    done = checked(ERNIE, adjacent(axes, ERNIE_THETA, scale))
+    assert done.wrong
+    assert says in done.answer
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda p: p * [[2], [1], [1]], "positions of time are multiplied by 2"),
+        (lambda p: p // [[4], [1], [1]], "positions of time are p // 4"),
+        (lambda p: p + np.array([[0], [1], [1]]), "height and width are off by 1"),
+        (lambda p: p * [[1], [1], [0]], "positions of width do not move any pair"),
+        (lambda p: p * [[1], [-1], [1]], "positions of height turn the wrong way"),
+    ],
+)
+def test_positions_of_one_axis_that_are_changed(change: Any, says: str) -> None:
+    """Such a code is right for text, where it merges no axes."""
+
+    def tables(positions: np.ndarray) -> Any:
+        places = np.broadcast_to(positions, (3, positions.shape[-1]))
+        if positions.ndim > 1 and (positions[0] != positions[1]).any():
+            places = change(places)
+        angles = places[IN_TURNS].T * THETA
+        return np.cos(angles), np.sin(angles)
+
+    done = checked(TURNS, tables)
+    assert done.wrong
+    assert says in done.answer
+
+
+def test_sections_in_another_order() -> None:
+    block = {**BLOCK, "mrope_section": [8, 12, 12]}
+    config = {**RUNS, "rope_scaling": block}
+    done = checked(config, reading(np.repeat([0, 1, 2], [12, 12, 8]), False))
+    assert done.wrong
+    assert mentions(done.answer, "sections [12, 12, 8] instead of [8, 12, 12]")
+
+
+@pytest.mark.parametrize(
+    ("ladder", "says"),
+    [
+        (1e6 ** (-np.concatenate([np.arange(n) / n for n in SECTIONS])), "of its own"),
+        (THETA[np.concatenate([np.arange(n) for n in SECTIONS])], "start again at 0"),
+    ],
+)
+def test_another_ladder_shows_in_text_and_is_named(ladder: Any, says: str) -> None:
+    def tables(positions: np.ndarray) -> Any:
+        places = np.broadcast_to(positions, (3, positions.shape[-1]))
+        angles = places[IN_RUNS].T * ladder
+        return np.cos(angles), np.sin(angles)
+
+    done = checked(RUNS, tables)
+    assert done.wrong
+    assert says in done.answer
+
+
+@pytest.mark.parametrize("shape", ["[3, n]", "[n, 3]", "[3, 1, n]"])
+def test_code_that_takes_nothing_but_several_axes(shape: str) -> None:
+    def tables(position_ids: np.ndarray) -> Any:
+        places = position_ids
+        if shape == "[n, 3]":
+            assert places.shape[-1] == 3
+            places = places.T
+        elif shape == "[3, 1, n]":
+            assert places.shape[:2] == (3, 1)
+            places = places[:, 0]
+        assert places.shape[0] == 3
+        assert places.ndim == 2
+        angles = places[IN_TURNS].T * THETA
+        return np.cos(angles), np.sin(angles)
+
+    done = checked(TURNS, tables)
+    assert not done.wrong
+    assert mentions(done.answer, "axes of positions are right")

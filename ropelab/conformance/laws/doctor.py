@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import torch
 
+from ropelab.conformance.laws.axes import MROPE
 from ropelab.conformance.laws.batch import PACKING, PADDING, SHIFT
 from ropelab.conformance.laws.cached import CACHE
 from ropelab.conformance.laws.law import (
@@ -24,7 +25,7 @@ from ropelab.conformance.laws.law import (
 )
 from ropelab.conformance.laws.model import find_subject
 from ropelab.conformance.laws.moved import COMPILED, KSHIFT, STATE
-from ropelab.conformance.laws.rotation import MROPE, ROTATION
+from ropelab.conformance.laws.rotation import ROTATION
 from ropelab.conformance.laws.subject import Subject, evaluating, make_subject
 from ropelab.models.released.loading import ModelDtype
 from ropelab.runs.errors import InputError

@@ -44,15 +44,23 @@ def find_subject(
         return ask_for_subject(target)
 
     folder = locate(Path(target))
-    config = loading.configuration(folder)
+    config = loading.read_configuration(folder, images=True)
+    auto_class = find_auto_class(config)
     if any(path.name.endswith(WEIGHTS) for path in list_files(folder)):
+        if "ImageText" in auto_class.__name__:
+            raise InputError(
+                f"{folder}: weights of a model of images and text are not loaded; give"
+                " its config.json alone in a folder, or ropelab.doctor(model)"
+            )
         if device == "cpu":
             check_memory(folder)
         model = loading.load(folder, device, dtype, None)
         return TransformersSubject(model, folder.name)
 
     with loading.refusing("cannot build a model from", folder):
-        stated = loading.checkpoint_dtype(folder) if dtype == "auto" else dtype
+        stated = str(dtype)
+        if dtype == "auto":
+            stated = str(getattr(config, "dtype", None)).removeprefix("torch.")
         torch_dtype = getattr(torch, stated, torch.float32)
         model, is_smaller = make_random_model(config, torch_dtype)
         words = "random weights"
@@ -93,9 +101,9 @@ def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
     Norms differ between features, as trained ones do. The second value is True if its
     sizes are smaller than configured.
     """
-    transformers = loading.import_transformers()
+    auto_class = find_auto_class(config)
     with torch.device("meta"):
-        skeleton = transformers.AutoModelForCausalLM.from_config(config)
+        skeleton = auto_class.from_config(config)
     weights = sum(parameter.numel() for parameter in skeleton.parameters())
     is_smaller = weights > MOST
     if is_smaller:
@@ -104,9 +112,7 @@ def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         # Weights are drawn in float32, so that every format has the same ones, rounded.
-        model = transformers.AutoModelForCausalLM.from_config(
-            config, dtype=torch.float32
-        )
+        model = auto_class.from_config(config, dtype=torch.float32)
         for name, parameter in model.named_parameters():
             noise = torch.randn_like(parameter)
             if parameter.ndim > 1:
@@ -121,9 +127,40 @@ def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
     return model.eval().requires_grad_(False), is_smaller
 
 
+def find_auto_class(config: Any) -> Any:
+    """Return the class that builds a model: of text, or of images and text."""
+    transformers = loading.import_transformers()
+    if type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+        return transformers.AutoModelForCausalLM
+    return transformers.AutoModelForImageTextToText
+
+
 def reduce_sizes(config: Any) -> Any:
     """Return a configuration with fewer and narrower layers, and the same positions."""
     text = config.get_text_config(decoder=True)
+    narrow = reduce_text(text)
+    if narrow is text or type(config) is type(text):
+        return narrow
+
+    # Of a model of images and text, whose encoder is not asked anything.
+    values = config.to_dict()
+    values["text_config"] = narrow.to_dict()
+    values["vision_config"] |= {
+        "depth": 1,
+        "num_heads": 2,
+        "hidden_size": 64,
+        "embed_dim": 64,
+        "intermediate_size": 64,
+        "out_hidden_size": narrow.hidden_size,
+        "deepstack_visual_indexes": [],
+    }
+    if "qwen2_vl" in config.model_type:
+        values["vision_config"]["hidden_size"] = narrow.hidden_size
+    return type(config).from_dict(values)
+
+
+def reduce_text(text: Any) -> Any:
+    """Return the configuration of a language model with smaller sizes."""
     values = text.to_dict()
     layers = text.num_hidden_layers
     heads = text.num_attention_heads

@@ -17,11 +17,10 @@ from torch import Tensor
 
 from ropelab.conformance.check import diagnose
 from ropelab.conformance.expected import PROBES, Expected
-from ropelab.conformance.laws.law import Case, Comparison, Found, Law, Trial
+from ropelab.conformance.laws.law import Case, Found, Law, Trial
 from ropelab.conformance.laws.subject import TransformersSubject, UnaskedError
 from ropelab.conformance.observed import recover_frequencies
 from ropelab.conformance.rotations import Observed, observe_vectors
-from ropelab.math.rotary import axis_of_pairs
 from ropelab.readers import registry
 from ropelab.readers.families import unrotated
 from ropelab.readers.spec import RopeSpec
@@ -274,67 +273,11 @@ def estimate_base(observed: Observed) -> float | None:
     return float(f"{base:.4g}")
 
 
-def compare_equal_ids(case: Case) -> Comparison:
-    """Compare equal positions on all axes with plain positions."""
-    # This is an UnaskedError where positions have one axis.
-    list_axes(case)
-    positions = case.make_positions(0)
-    got = case.subject.read(case.tokens, positions.expand(3, 1, -1))
-    expected = case.subject.read(case.tokens, positions)
-    return Comparison(got, expected, exact=True)
-
-
-def list_axes(case: Case) -> list[int]:
-    """Return the axis that each pair should read."""
-    text = getattr(case.subject, "text", None)
-    rope = getattr(text, "rope_parameters", None) or {}
-    counts = rope.get("mrope_section")
-    if not counts:
-        raise UnaskedError("its positions have one axis")
-    if rope.get("mrope_interleaved"):
-        return axis_of_pairs("mrope_interleaved", counts).tolist()
-    return axis_of_pairs("mrope", counts).tolist()
-
-
-def compare_axes(case: Case) -> Found:
-    """Move one axis at a time, and compare the pairs that rotate with the sections."""
-    axis_of_pair = list_axes(case)
-    sections: list[list[int]] = [[], [], []]
-    for pair, axis in enumerate(axis_of_pair):
-        sections[axis].append(pair)
-
-    one_axis_moves = torch.eye(3, dtype=torch.long)
-    for layer, turn in recover_turns(case, one_axis_moves).items():
-        if turn is None:
-            continue
-        unmoved = torch.eye(turn.images.shape[-1], dtype=turn.images.dtype)
-        moves = (turn.images - unmoved).abs().amax(dim=1) > STILL
-        for axis, row in enumerate(moves[:, : len(axis_of_pair)]):
-            pairs = row.nonzero().flatten().tolist()
-            if pairs != sections[axis]:
-                says = (
-                    f"layer {layer}: axis {axis} moves pairs {pairs}, not"
-                    f" {sections[axis]}"
-                )
-                return Found("broken", says, layer=layer)
-
-    counts = [len(pairs) for pairs in sections]
-    return Found("holds", f"sections {counts}")
-
-
 ROTATION = Law(
     "rotation",
     "Do the layers rotate that should, with the configured frequencies?",
     (
         Trial("which layers", compare_layers, once=True),
         Trial("with what", compare_frequencies, once=True),
-    ),
-)
-MROPE = Law(
-    "M-RoPE",
-    "Are equal ids plain RoPE, and sections realised as configured?",
-    (
-        Trial("equal ids", compare_equal_ids, once=True),
-        Trial("sections", compare_axes, once=True),
     ),
 )

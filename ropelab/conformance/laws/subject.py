@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -25,6 +25,15 @@ Entry = tuple[Tensor, Tensor] | None
 # One number per token, or None: left to the model.
 Given = Tokens | None
 ROUNDED = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class Prompt(NamedTuple):
+    """What a model is told about the images of one row."""
+
+    # 0 for text, 1 for a patch of an image.
+    kinds: Tensor
+    # Frames, rows and columns of each image, before patches are merged.
+    grids: Tensor
 
 
 class UnaskedError(Exception):
@@ -100,6 +109,29 @@ class Subject(ABC):
                 at earlier tokens of its own segment only. None: all is one segment.
             cache: an empty or used one of `new_cache`; None: nothing is kept.
         """
+
+    def read_prompt(
+        self,
+        tokens: Tokens,
+        prompt: "Prompt",
+        positions: Tensor | None = None,
+        segments: Given = None,
+        cache: Any = None,
+    ) -> Stages:
+        """Read a prompt with images, whose patches are tokens like any others.
+
+        Args:
+            tokens: ids.
+            prompt: the kinds of its tokens, and the sizes of its images.
+            positions: [3, rows, tokens]; None leaves them to the model.
+            segments: as in `read`.
+            cache: as in `read`.
+        """
+        raise UnaskedError("it is not told where images are")
+
+    def forget_images(self) -> None:
+        """Leave no trace of the last images in the model."""
+        return
 
     def new_cache(self) -> Any:
         raise UnaskedError("it keeps no cache")
@@ -186,7 +218,11 @@ class TransformersSubject(Subject):
         return getattr(self.text, "max_position_embeddings", None)
 
     def _find_layers(self) -> list[nn.Module]:
-        for module in self.model.modules():
+        # An encoder of images may have as many layers.
+        decoder = self.model
+        if hasattr(self.model, "get_decoder"):
+            decoder = self.model.get_decoder()
+        for module in decoder.modules():
             is_list = isinstance(module, nn.ModuleList)
             if is_list and len(module) == self.text.num_hidden_layers:
                 return list(module)
@@ -204,6 +240,40 @@ class TransformersSubject(Subject):
             given["position_ids"] = positions.to(self.device)
         if segments is not None:
             given["attention_mask"] = self._make_mask(segments, tokens.shape[1])
+        return self._call(given, cache)
+
+    def read_prompt(
+        self,
+        tokens: Tokens,
+        prompt: Prompt,
+        positions: Tensor | None = None,
+        segments: Given = None,
+        cache: Any = None,
+    ) -> Stages:
+        if not self.counts_images:
+            return super().read_prompt(tokens, prompt)
+        given: dict[str, Any] = {"input_ids": tokens.to(self.device)}
+        given["mm_token_type_ids"] = prompt.kinds.to(self.device)
+        if positions is None:
+            given["image_grid_thw"] = prompt.grids.to(self.device)
+        else:
+            given["position_ids"] = positions.to(self.device)
+        if segments is not None:
+            given["attention_mask"] = self._make_mask(segments, tokens.shape[1])
+        return self._call(given, cache)
+
+    @property
+    def counts_images(self) -> bool:
+        """True for a model that counts positions of several axes itself."""
+        return hasattr(getattr(self.model, "model", None), "get_rope_index")
+
+    def forget_images(self) -> None:
+        for module in self.model.modules():
+            if hasattr(module, "rope_deltas"):
+                module.rope_deltas = None
+
+    def _call(self, given: dict[str, Any], cache: Any) -> Stages:
+        """Call the model; return what each layer gives, then logits."""
         if cache is not None:
             given["past_key_values"] = cache["held"]
         stages: Stages = []

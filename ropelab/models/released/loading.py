@@ -115,6 +115,14 @@ def _read_once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
 @_read_once
 def configuration(folder: Path) -> Any:
     """Return the configuration of a causal language model, as transformers has it."""
+    return read_configuration(folder)
+
+
+def read_configuration(folder: Path, images: bool = False) -> Any:
+    """Return the configuration of a language model.
+
+    ``images``: also of one that reads images, too.
+    """
     transformers = import_transformers()
     config = checked_config(folder)
     architecture = config.get("model_type")
@@ -131,7 +139,10 @@ def configuration(folder: Path) -> Any:
 
     with refusing("no configuration of a language model in", folder):
         config = transformers.AutoConfig.from_pretrained(folder, **LOCAL)
-        if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+        known_types = {*transformers.MODEL_FOR_CAUSAL_LM_MAPPING}
+        if images:
+            known_types |= {*transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING}
+        if type(config) not in known_types:
             raise InputError(
                 f"{folder}: {architecture} is no causal LM in transformers"
             )

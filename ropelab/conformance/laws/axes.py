@@ -1,0 +1,216 @@
+"""Laws of positions with several axes: text is plain, one axis moves its own pairs,
+and an image moves nothing but what it should.
+
+Patches of images are tokens with random ids here: laws are about positions, and no
+pixels are read.
+"""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ropelab.conformance.laws.law import (
+    TOKENS,
+    Case,
+    Comparison,
+    Found,
+    Law,
+    Trial,
+    join_passes,
+)
+from ropelab.conformance.laws.rotation import STILL, recover_turns
+from ropelab.conformance.laws.subject import Prompt, Tokens, UnaskedError
+from ropelab.conformance.prompts import Counting, Segment, count_positions
+from ropelab.conformance.rotations import pair_features
+from ropelab.math.axes import Axes
+from ropelab.readers import registry
+from ropelab.readers.axes import PromptRule, read_prompt_rule
+from ropelab.readers.spec import RopeSpec
+
+# Text before an image, the rows and columns of its tokens, and text behind it, in the
+# tokens of a case.
+BEFORE = 7
+ROWS = 3
+COLUMNS = 5
+# Tokens behind the image that are read before the rest follows one by one.
+READ_AT_ONCE = 4
+FAR = 100
+# A step at which the slowest pairs move by more than the noise of what is recovered.
+FAR_STEP = 509
+
+
+def find_spec(case: Case) -> RopeSpec:
+    """Return the rotation that the configuration asks for, with its axes."""
+    text = getattr(case.subject, "text", None)
+    rope = getattr(text, "rope_parameters", None) or {}
+    if text is None:
+        raise UnaskedError("its positions have one axis")
+    reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
+    if reading.main is not None and reading.main.axes is not None:
+        return reading.main
+    if rope.get("mrope_section"):
+        raise UnaskedError("nobody looked at which pairs its axes have")
+    raise UnaskedError("its positions have one axis")
+
+
+def find_axes(case: Case) -> Axes:
+    axes = find_spec(case).axes
+    assert axes is not None
+    return axes
+
+
+def find_rule(case: Case) -> PromptRule:
+    find_axes(case)
+    config = getattr(case.subject, "config", None)
+    rule = read_prompt_rule(config.to_dict()) if config is not None else None
+    if rule is None:
+        raise UnaskedError("nobody looked at how it counts positions")
+    return rule
+
+
+def compare_equal_ids(case: Case) -> Comparison:
+    """Compare equal positions on all axes with plain positions."""
+    find_axes(case)
+    positions = case.make_positions(0)
+    got = case.subject.read(case.tokens, positions.expand(3, 1, -1))
+    expected = case.subject.read(case.tokens, positions)
+    return Comparison(got, expected, exact=True)
+
+
+def compare_sections(case: Case) -> Found:
+    """Move one axis at a time, and compare the pairs that rotate with the sections."""
+    spec = find_spec(case)
+    axes = find_axes(case)
+    sections = [axes.pairs_of(axis).tolist() for axis in range(axes.count)]
+    # A pair shows in its first feature.
+    features, _ = pair_features(spec.pairing, spec.rotary_dim, spec.place)
+
+    one_axis_moves = FAR_STEP * torch.eye(axes.count, dtype=torch.long)
+    for layer, turn in recover_turns(case, one_axis_moves).items():
+        if turn is None:
+            continue
+        unmoved = torch.eye(turn.images.shape[-1], dtype=turn.images.dtype)
+        moves = (turn.images - unmoved).abs().amax(dim=1) > STILL
+        for axis, row in enumerate(moves[:, features.tolist()]):
+            pairs = row.nonzero().flatten().tolist()
+            if pairs != sections[axis]:
+                says = (
+                    f"layer {layer}: axis {axis} moves pairs {pairs}, not"
+                    f" {sections[axis]}"
+                )
+                return Found("broken", says, layer=layer)
+
+    counts = [len(pairs) for pairs in sections]
+    return Found("holds", f"sections {counts}")
+
+
+def list_segments(rule: PromptRule) -> list[Segment]:
+    """Return text, an image and text, as many tokens as a case has."""
+    image = Segment("image", rows=ROWS * rule.merged, columns=COLUMNS * rule.merged)
+    behind = TOKENS - BEFORE - ROWS * COLUMNS
+    return [Segment("text", tokens=BEFORE), image, Segment("text", tokens=behind)]
+
+
+def make_prompt(rule: PromptRule) -> tuple[Prompt, Tensor]:
+    """Return what a model is told about a prompt, and its positions [3, 1, tokens]."""
+    segments = list_segments(rule)
+    kinds = torch.zeros(1, TOKENS, dtype=torch.int)
+    kinds[:, BEFORE : BEFORE + ROWS * COLUMNS] = 1
+    image = segments[1]
+    grids = torch.tensor([[1, image.rows, image.columns]])
+    positions = count_positions(Counting(rule), segments)
+    return Prompt(kinds, grids), torch.from_numpy(positions)[:, None]
+
+
+def compare_axis_shifted(case: Case, axis: int) -> Comparison:
+    """Compare a prompt with the same further along one axis."""
+    prompt, positions = make_prompt(find_rule(case))
+    shifted = positions.clone()
+    shifted[axis] += FAR
+    got = case.subject.read_prompt(case.tokens, prompt, shifted)
+    expected = case.subject.read_prompt(case.tokens, prompt, positions)
+    return Comparison(got, expected, reach=FAR + TOKENS)
+
+
+def compare_counted(case: Case) -> Comparison:
+    """Compare positions that the model counts itself with those of its rule."""
+    prompt, positions = make_prompt(find_rule(case))
+    try:
+        got = case.subject.read_prompt(case.tokens, prompt)
+    finally:
+        case.subject.forget_images()
+    expected = case.subject.read_prompt(case.tokens, prompt, positions)
+    return Comparison(got, expected)
+
+
+def compare_behind(case: Case) -> Comparison:
+    """Read tokens behind an image one by one, as generation does."""
+    prompt, positions = make_prompt(find_rule(case))
+    start = BEFORE + ROWS * COLUMNS + READ_AT_ONCE
+    told = Prompt(prompt.kinds[:, :start], prompt.grids)
+    cache = case.subject.new_cache()
+    try:
+        case.subject.read_prompt(case.tokens[:, :start], told, cache=cache)
+        got = read_one_by_one(case, case.tokens[:, start:], cache)
+    finally:
+        case.subject.forget_images()
+    whole = case.subject.read_prompt(case.tokens, prompt, positions)
+    expected = [stage[:, start:] for stage in whole]
+    return Comparison(got, expected, range(start, TOKENS))
+
+
+def compare_text_after_image(case: Case) -> Comparison:
+    """Read a text with a cache after a prompt with an image was read with another."""
+    prompt, _ = make_prompt(find_rule(case))
+    try:
+        case.subject.read_prompt(case.tokens, prompt, cache=case.subject.new_cache())
+        cache = case.subject.new_cache()
+        case.subject.read(case.tokens[:, :BEFORE], cache=cache)
+        got = read_one_by_one(case, case.tokens[:, BEFORE:], cache)
+    finally:
+        case.subject.forget_images()
+    expected = [stage[:, BEFORE:] for stage in case.subject.read(case.tokens)]
+    return Comparison(got, expected, range(BEFORE, TOKENS))
+
+
+def read_one_by_one(case: Case, tokens: Tokens, cache: object) -> list[Tensor]:
+    steps = []
+    for token in tokens.split(1, dim=1):
+        steps.append(case.subject.read(token, cache=cache))
+    return join_passes(steps)
+
+
+def compare_packed_images(case: Case) -> Comparison:
+    """Read two prompts with an image each in one row, under a block mask."""
+    prompt, positions = make_prompt(find_rule(case))
+    twice = Prompt(prompt.kinds.repeat(1, 2), prompt.grids.repeat(2, 1))
+    tokens = case.tokens.repeat(1, 2)
+    # Other words, the same images.
+    tokens[:, TOKENS:] = case.tokens.flip(1)
+    segments = torch.ones_like(tokens)
+    segments[:, TOKENS:] = 2
+
+    both = positions.repeat(1, 1, 2)
+    got = case.subject.read_prompt(tokens, twice, both, segments)
+    alone = []
+    for part in tokens.split(TOKENS, dim=1):
+        alone.append(case.subject.read_prompt(part, prompt, positions))
+    return Comparison(got, join_passes(alone), [*range(TOKENS), *range(TOKENS)])
+
+
+MROPE = Law(
+    "M-RoPE",
+    "Are equal ids plain RoPE, sections realised, and images counted as configured?",
+    (
+        Trial("equal ids", compare_equal_ids, once=True),
+        Trial("sections", compare_sections, once=True),
+        Trial("time shifted", partial(compare_axis_shifted, axis=0)),
+        Trial("height shifted", partial(compare_axis_shifted, axis=1)),
+        Trial("width shifted", partial(compare_axis_shifted, axis=2)),
+        Trial("image counted", compare_counted),
+        Trial("text behind an image", compare_behind),
+        Trial("text after a prompt with an image", compare_text_after_image),
+        Trial("two images packed", compare_packed_images),
+    ),
+)

@@ -1,0 +1,244 @@
+"""The position ids of a prompt of text, an image and a clip, by a model's own rule.
+
+Text counts on by 1 on all axes. The patches of an image stand at the time where it
+begins, and at their rows and columns from there. Text behind it begins at its longer
+side. Oracle: get_rope_index of transformers 5.23.0 (tests/conformance/test_prompts.py).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ropelab.math.axes import Positions
+from ropelab.readers.axes import PromptRule
+from ropelab.runs.rows import Rows
+
+Kind = Literal["text", "image", "clip"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a prompt: text, or a grid of frames, rows and columns of patches."""
+
+    kind: Kind
+    tokens: int = 0
+    frames: int = 1
+    rows: int = 0
+    columns: int = 0
+    # Between the frames that the model sees.
+    seconds_per_frame: float = 1.0
+
+
+@dataclass(frozen=True)
+class Counting:
+    """How positions are counted: right by default, or with one mistake."""
+
+    rule: PromptRule
+    # Where text begins behind an image: at its longer side (side), behind the largest
+    # position so far (largest), after as many steps as it has tokens (tokens), or one
+    # step early or late (before, after).
+    behind: Literal["side", "largest", "tokens", "before", "after"] = "side"
+    # Rows and columns in each other's place.
+    exchanged: bool = False
+    # Patches are counted one after another on all axes.
+    as_text: bool = False
+    # Rows and columns, or the time, begin at 0 in every image.
+    from_zero: Literal["", "rows and columns", "time", "all axes"] = ""
+    # Rows and columns of the patches before they are merged.
+    unmerged: bool = False
+    # Every frame of a clip stands at the time where the clip begins.
+    still: bool = False
+    # Columns come before rows.
+    by_columns: bool = False
+
+
+def make_prompt(rule: PromptRule) -> list[Segment]:
+    """Return text, an image, text, a clip of four frames, and text.
+
+    Frames that have a grid each are between timestamps of two tokens.
+    """
+    side = rule.merged
+    image = Segment("image", rows=4 * side, columns=6 * side)
+    clip = Segment(
+        "clip",
+        frames=4,
+        rows=2 * side,
+        columns=4 * side,
+        seconds_per_frame=2.0,
+    )
+    clips = [clip]
+    if rule.frames_apart:
+        clips = []
+        for _ in range(clip.frames):
+            clips += [Segment("text", tokens=2), replace(clip, frames=1)]
+    text = Segment("text", tokens=5)
+    return [text, image, replace(text, tokens=3), *clips, replace(text, tokens=4)]
+
+
+def count_positions(counting: Counting, prompt: Sequence[Segment]) -> Positions:
+    """Return time, height and width of every token of a prompt."""
+    start = 0
+    parts: list[np.ndarray] = []
+    for segment in prompt:
+        if segment.kind == "text":
+            line = start + np.arange(segment.tokens)
+            parts.append(np.stack([line, line, line]))
+            start += segment.tokens
+            continue
+
+        grid = count_grid(counting, segment, start)
+        parts.append(grid)
+        start = find_next(counting, segment, start, grid)
+    return np.concatenate(parts, axis=1).astype(np.int64)
+
+
+def count_grid(counting: Counting, segment: Segment, start: int) -> Positions:
+    """Return the positions of the merged patches of an image or clip."""
+    rule = counting.rule
+    frames = segment.frames
+    step = 1.0
+    if segment.kind == "clip":
+        frames //= rule.merged_frames
+        if rule.steps_per_second is not None:
+            step = rule.steps_per_second * segment.seconds_per_frame
+    if counting.still:
+        step = 0.0
+    sizes = (frames, segment.rows // rule.merged, segment.columns // rule.merged)
+
+    time, row, column = np.indices(sizes)
+    if counting.by_columns:
+        time, row, column = (part.swapaxes(1, 2) for part in (time, row, column))
+    if counting.exchanged:
+        row, column = column, row
+    if counting.unmerged:
+        row = rule.merged * row
+        column = rule.merged * column
+    # Steps along time are cut to whole numbers.
+    axes = [np.floor(step * time), row, column]
+    grid = np.stack(axes).reshape(3, -1).astype(np.int64)
+    if counting.as_text:
+        count = grid.shape[1]
+        grid = np.stack([np.arange(count)] * 3)
+
+    shifts = np.full((3, 1), start)
+    if counting.from_zero in ("time", "all axes"):
+        shifts[0] = 0
+    if counting.from_zero in ("rows and columns", "all axes"):
+        shifts[1:] = 0
+    return grid + shifts
+
+
+def find_next(
+    counting: Counting,
+    segment: Segment,
+    start: int,
+    grid: Positions,
+) -> int:
+    """Return the position of the first token behind an image or clip."""
+    if counting.behind == "largest" or counting.as_text:
+        return int(grid.max()) + 1
+    if counting.behind == "tokens":
+        return start + grid.shape[1]
+
+    merged = 1 if counting.unmerged else counting.rule.merged
+    behind = start + max(segment.rows, segment.columns) // merged
+    return behind + {"before": -1, "after": 1}.get(counting.behind, 0)
+
+
+def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
+    """Yield name, sentence and counting of each known mistake."""
+    right = Counting(rule)
+    says = "text behind an image begins after as many steps as the image has tokens"
+    yield "tokens", says, replace(right, behind="tokens")
+    says = "text behind an image begins one step early"
+    yield "early", says, replace(right, behind="before")
+    says = "text behind an image begins one step late"
+    yield "late", says, replace(right, behind="after")
+    says = "height and width are exchanged"
+    yield "exchanged", says, replace(right, exchanged=True)
+    says = "patches are counted one after another, as if they were text"
+    yield "as_text", says, replace(right, as_text=True)
+    for axes in ("rows and columns", "time", "all axes"):
+        says = f"{axes} of an image begin at 0, not behind the text before it"
+        name = f"zero_{axes.split()[0]}"
+        yield name, says, replace(right, from_zero=axes)
+    says = f"rows and columns count patches before {rule.merged} of them are merged"
+    yield "unmerged", says, replace(right, unmerged=True)
+    says = "patches are counted down the columns"
+    yield "columns", says, replace(right, by_columns=True)
+
+    if not rule.frames_apart:
+        says = "all frames of a clip stand at one time"
+        yield "still", says, replace(right, still=True)
+    if rule.steps_per_second is not None:
+        says = "a frame is one step along time, whatever seconds it lasts"
+        plain = replace(rule, steps_per_second=None)
+        yield "rate", says, replace(right, rule=plain)
+        says = "the steps along time are doubled"
+        doubled = replace(rule, steps_per_second=2 * rule.steps_per_second)
+        yield "double_rate", says, replace(right, rule=doubled)
+    elif not rule.frames_apart:
+        says = "frames are steps of their seconds along time, and should be 1 apart"
+        timed = replace(rule, steps_per_second=1)
+        yield "timed", says, replace(right, rule=timed)
+
+
+def describe_prompt(rule: PromptRule, prompt: Sequence[Segment]) -> Rows:
+    """Return the parts of a prompt, as a tokenizer and get_rope_index take them."""
+    rows: list[dict[str, Any]] = []
+    for segment in prompt:
+        if segment.kind == "text":
+            rows.append({"kind": "text", "tokens": segment.tokens})
+            continue
+        frames = segment.frames
+        if segment.kind == "clip":
+            frames //= rule.merged_frames
+        rows_of_tokens = segment.rows // rule.merged
+        columns_of_tokens = segment.columns // rule.merged
+        row: dict[str, Any] = {
+            "kind": segment.kind,
+            "tokens": frames * rows_of_tokens * columns_of_tokens,
+            "grid_thw": [segment.frames, segment.rows, segment.columns],
+        }
+        if segment.kind == "clip":
+            row["seconds_per_frame"] = segment.seconds_per_frame
+        rows.append(row)
+    return rows
+
+
+def explain_prompt(got: Positions, rule: PromptRule) -> tuple[str, str, bool]:
+    """Return what position ids show, what to do, and whether they are wrong.
+
+    transformers 4.57.1 lets text behind a clip begin behind its largest position, and
+    5.23.0 at its longer side; models were trained with the older rule, so that neither
+    is accused.
+    """
+    prompt = make_prompt(rule)
+    right = Counting(rule)
+    wanted = count_positions(right, prompt)
+    if np.array_equal(got, wanted):
+        return "position ids are right", "", False
+    older = count_positions(replace(right, behind="largest"), prompt)
+    if np.array_equal(got, older):
+        remark = "position ids are right, as transformers 4.57.1 counts behind a clip"
+        return remark, "", False
+
+    fix = "compare prompt_positions of vectors.npz, part by part of about.json"
+    if got.shape != wanted.shape:
+        answer = f"position ids have the shape {got.shape} instead of {wanted.shape}"
+        return answer, fix, True
+    for _, says, counting in list_countings(rule):
+        for behind in (counting, replace(counting, behind="largest")):
+            is_named = behind.behind == counting.behind or counting.behind == "side"
+            if is_named and np.array_equal(got, count_positions(behind, prompt)):
+                return says, fix, True
+
+    differs = (got != wanted).any(axis=0)
+    token = int(differs.argmax())
+    answer = (
+        f"token {token} stands at {tuple(got[:, token].tolist())} (time, height, width)"
+        f" instead of {tuple(wanted[:, token].tolist())}"
+    )
+    return answer, fix, True

@@ -1,0 +1,213 @@
+"""Which axis of a position moves each pair: of language models, and of their encoders
+of images.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ropelab.math.axes import Axes
+from ropelab.math.rotary import axis_names
+from ropelab.math.scaling import Unscaled
+from ropelab.readers.spec import RopeSpec, number, whole
+from ropelab.readers.trace import MAXIMUM, language_part, rope_block
+from ropelab.runs.files import table_beside
+
+FACTS = table_beside(__file__)
+# The layer type of the encoder of images beside those of the language model.
+VISION = "vision"
+TIME_HEIGHT_WIDTH = axis_names(3)
+HEIGHT_WIDTH = axis_names(2)
+# Patches along an axis where neither the file nor the class states any.
+USUAL_PATCHES = 64
+# The part of a file that describes the encoder, in all of these classes.
+VISION_CONFIG = "vision_config"
+# Runtimes whose code was read for the axes of language models.
+READ_BY = ("transformers-5", "sglang")
+
+
+@dataclass(frozen=True)
+class PromptRule:
+    """How a model counts the positions of text, images and clips."""
+
+    # Patches of an image that become one token, along each side.
+    merged: int
+    # Frames of a clip that become one.
+    merged_frames: int
+    # True if every frame of a clip is a grid of its own, with text between them.
+    frames_apart: bool
+    # Steps along time for a second of a clip; None: a frame is one step.
+    steps_per_second: int | None
+
+
+def find_facts(group: str, model_type: str) -> Mapping[str, Any] | None:
+    """Return the facts on a model type, whose part of a whole ends in its name."""
+    rows: Mapping[str, Any] = FACTS[group]
+    for ending in ("", "_text", "_vision"):
+        name = model_type.removesuffix(ending)
+        if name in rows:
+            return rows[name]
+    return None
+
+
+def read_axes(text: Mapping[str, Any], spec: RopeSpec, runtime: str) -> Axes | None:
+    """Return which axis moves each pair of a language model's heads.
+
+    None: positions have one axis, or nobody looked at which pairs these have, or the
+    sections do not fit the pairs.
+    """
+    _, block = rope_block(text)
+    facts = find_facts("text", str(text.get("model_type")))
+    sections = block.get("mrope_section")
+    arrangement = None
+    if facts is not None:
+        arrangement = facts["arrangement"]
+        sections = block.get("mrope_section", facts["usual"])
+    if runtime == "sglang" and "mrope_section" not in block:
+        return None
+    # SGLang goes by the keys, whatever the model. Of a class that was not looked at, the
+    # key tells that the axes alternate, and nothing tells that they do not.
+    if runtime == "sglang" and facts is not None and arrangement != "last behind":
+        arrangement = "turns" if block.get("mrope_interleaved") else "runs"
+    elif facts is None and block.get("mrope_interleaved") is True:
+        arrangement = "turns"
+
+    if arrangement is None or not isinstance(sections, list):
+        return None
+    if not fits(sections, spec.rotary_dim // 2):
+        return None
+    order = (facts or {}).get("order", range(3))
+    return Axes(TIME_HEIGHT_WIDTH, tuple(sections), tuple(order), arrangement)
+
+
+def fits(sections: list[Any], pairs: int) -> bool:
+    """Return True for three whole numbers that add up to all pairs."""
+    if len(sections) != 3:
+        return False
+    if any(type(size) is not int or size < 0 for size in sections):
+        return False
+    return sum(sections) == pairs
+
+
+def is_encoder(config: Mapping[str, Any]) -> bool:
+    """Return True for a file of an encoder of images alone, whose class was read."""
+    if {VISION_CONFIG, "vocab_size", MAXIMUM} & config.keys():
+        return False
+    model_type = str(config.get("model_type"))
+    facts = find_facts("vision", model_type)
+    if facts is None:
+        return False
+    # Else the name is that of the whole model.
+    return facts.get("alone", False) or model_type.endswith("_vision")
+
+
+def find_vision(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the model type and the keys of an encoder of images, if there is one."""
+    outer = str(config.get("model_type"))
+    part = config.get(VISION_CONFIG)
+    if isinstance(part, Mapping):
+        return str(part.get("model_type") or outer), part
+    if is_encoder(config):
+        return outer, config
+    return None
+
+
+def read_vision(config: Mapping[str, Any]) -> RopeSpec | None:
+    """Return the rotation of a file's encoder of images, if its class was looked at.
+
+    Lengths are counted in patches along an axis. RefusedError: a value is no number.
+    """
+    found = find_vision(config)
+    facts = find_facts("vision", found[0]) if found else None
+    if found is None or facts is None:
+        return None
+
+    _, part = found
+    _, block = rope_block(part)
+    head_dim = read_head_dim(part, facts)
+    usual_base = facts.get("base", 10000.0)
+    base = block.get("rope_theta", part.get("rope_theta", usual_base))
+    patches = read_patches(part, facts)
+    # Half of the pairs rotate by the row of a patch, the others by its column.
+    pairs_per_axis = head_dim // 4
+    axes = Axes(
+        HEIGHT_WIDTH,
+        sections=(pairs_per_axis, pairs_per_axis),
+        order=(0, 1),
+        ladder=facts["ladder"],
+        centred=facts.get("centred", False),
+    )
+    return RopeSpec(
+        base=number(base, "rope_theta"),
+        head_dim=head_dim,
+        rotary_dim=4 * pairs_per_axis,
+        scaling=Unscaled(),
+        trained_len=patches or USUAL_PATCHES,
+        axes=axes,
+        stated=patches is not None,
+    ).check()
+
+
+def read_head_dim(part: Mapping[str, Any], facts: Mapping[str, Any]) -> int:
+    given = part.get("head_dim")
+    if given is not None:
+        return whole(given, "head_dim")
+
+    width_key, usual_width = facts["width"]
+    heads_key, usual_heads = facts["heads"]
+    width = whole(part.get(width_key, usual_width), width_key)
+    heads = part.get(heads_key, part.get("num_attention_heads", usual_heads))
+    return width // whole(heads, heads_key)
+
+
+def read_patches(part: Mapping[str, Any], facts: Mapping[str, Any]) -> int | None:
+    """Return the patches along a side of the image that the file or class states."""
+    if "patches" not in facts:
+        return None
+    usual_image, usual_patch = facts["patches"]
+    image = part.get("image_size", usual_image)
+    patch = part.get("patch_size", usual_patch)
+    if type(image) is not int or type(patch) is not int or not 0 < patch <= image // 2:
+        return None
+    return image // patch
+
+
+def read_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
+    """Return how a model counts positions, if its class was looked at."""
+    _, text = language_part(config)
+    facts = find_facts("text", str(text.get("model_type")))
+    if facts is None:
+        return None
+
+    part = config.get(VISION_CONFIG)
+    vision = part if isinstance(part, Mapping) else {}
+    merged_frames = 1
+    if "temporal" in facts:
+        key, usual = facts["temporal"]
+        merged_frames = whole(vision.get(key, usual), key)
+    steps = None
+    if "rate" in facts:
+        key, usual = facts["rate"]
+        steps = whole(vision.get(key, usual), key)
+    merged = vision.get("spatial_merge_size", 2)
+    return PromptRule(
+        merged=whole(merged, "spatial_merge_size"),
+        merged_frames=merged_frames,
+        frames_apart=facts["clips"] == "apart",
+        steps_per_second=steps,
+    )
+
+
+def add_axes(
+    config: Mapping[str, Any],
+    layers: dict[str, RopeSpec],
+    runtime: str,
+) -> dict[str, RopeSpec]:
+    """Return the layers of a language model with the axes that move their pairs."""
+    if runtime not in READ_BY:
+        return layers
+    _, text = language_part(config)
+    return {
+        name: replace(spec, axes=read_axes(text, spec, runtime))
+        for name, spec in layers.items()
+    }

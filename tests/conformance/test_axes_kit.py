@@ -1,0 +1,87 @@
+"""Vectors at positions of several axes, and what engines make of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ropelab
+from ropelab.conformance.check import Check, check
+from tests.conformance.several_axes import ENCODERS, MODELS
+from tests.texts import mentions
+
+KITS = {
+    "qwen2_5_vl": MODELS["qwen2_5_vl"],
+    "glm4v": MODELS["glm4v"],
+    "ernie4_5_vl_moe": MODELS["ernie4_5_vl_moe"],
+    **ENCODERS,
+}
+
+
+@pytest.fixture
+def folders(tmp_path: Path, request: pytest.FixtureRequest) -> list[Path]:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(KITS[request.param]))
+    done = ropelab.vectors(str(config), str(tmp_path / "kit"))
+    return [Path(folder) for folder in done.folders]
+
+
+def judged(folder: Path, **arrays: Any) -> Check:
+    np.savez(folder / "mine.npz", **arrays)
+    return check(str(folder / "mine.npz"))
+
+
+@pytest.mark.parametrize("folders", KITS, indirect=True)
+def test_right_vectors_are_right_and_every_mistake_is_named(
+    folders: list[Path],
+) -> None:
+    for folder in folders:
+        arrays = dict(np.load(folder / "vectors.npz"))
+        about = json.loads((folder / "about.json").read_text())
+        rounded = arrays["axes_k_rotated"].astype(np.float32)
+        assert not judged(folder, axes_k_rotated=rounded).wrong
+
+        for name, says in about["mistakes"].items():
+            kind, _, rest = name.partition("_")
+            mistake = arrays.get(f"{kind}_mistake_{rest}")
+            if mistake is None:
+                continue
+            given = "prompt_positions" if kind == "prompt" else "axes_k_rotated"
+            done = judged(folder, **{given: mistake})
+            assert done.wrong
+            assert says in done.answer
+
+
+@pytest.mark.parametrize("folders", ["qwen2_5_vl"], indirect=True)
+def test_text_that_is_right_hides_no_axes_that_are_wrong(folders: list[Path]) -> None:
+    folder = next(each for each in folders if each.name == "all")
+    arrays = dict(np.load(folder / "vectors.npz"))
+    done = judged(
+        folder,
+        k_rotated=arrays["k_rotated"],
+        axes_k_rotated=arrays["axes_mistake_order_1"],
+    )
+    assert done.wrong
+    assert mentions(done.answer, "k at several axes")
+
+
+@pytest.mark.parametrize("folders", ["qwen2_5_vl"], indirect=True)
+def test_an_engine_may_bring_positions_of_several_axes(folders: list[Path]) -> None:
+    folder = next(each for each in folders if each.name == "all")
+    arrays = dict(np.load(folder / "vectors.npz"))
+    done = judged(
+        folder,
+        positions=arrays["axes_positions"],
+        cos=arrays["axes_cos"],
+        sin=arrays["axes_sin"],
+    )
+    assert not done.wrong
+    done = judged(
+        folder,
+        positions=arrays["axes_positions"][::-1],
+        cos=arrays["axes_cos"],
+        sin=arrays["axes_sin"],
+    )
+    assert done.wrong

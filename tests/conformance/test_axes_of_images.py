@@ -1,0 +1,158 @@
+"""Codes of encoders of images: right ones in several styles, and one mistake each."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ropelab.conformance.calls import ask_function
+from ropelab.conformance.check import Check, judge_code
+from ropelab.conformance.expected import expect_config
+from tests.conformance.several_axes import DINOV3, MODELS, PIXTRAL
+from tests.texts import mentions
+
+HEAD = 32
+HALF = HEAD // 4
+# A ladder for each axis, exponents over its 16 features.
+OWN = 1e4 ** (-np.arange(HALF) / HALF)
+WHOLE = 1e4 ** (-np.arange(2 * HALF) / (2 * HALF))
+DINO = 100.0 ** (-np.arange(HALF) / HALF)
+
+
+def checked(config: dict[str, Any], code: Any) -> Check:
+    wanted = expect_config("config.json", config, None)["vision"]
+    return judge_code(
+        lambda spec, at: ask_function(code, "code", spec, at), wanted, 0.01
+    )
+
+
+def double(angles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    both = np.concatenate([angles, angles], -1)
+    return np.cos(both), np.sin(both)
+
+
+def of_positions(
+    height: np.ndarray,
+    width: np.ndarray,
+    change: Callable[[np.ndarray], np.ndarray] = lambda places: places,
+) -> Any:
+    """Tables of positions [2, n], with these frequencies for rows and columns."""
+
+    def tables(positions: np.ndarray) -> Any:
+        rows, columns = change(positions.astype(np.float64))
+        return double(
+            np.concatenate([rows[:, None] * height, columns[:, None] * width], -1)
+        )
+
+    return tables
+
+
+def test_pixtral_takes_every_second_frequency() -> None:
+    done = checked(PIXTRAL, of_positions(WHOLE[::2], WHOLE[1::2]))
+    assert not done.wrong
+    assert mentions(done.answer, "height and width")
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "says"),
+    [
+        (WHOLE[1::2], WHOLE[::2], "each other's frequencies"),
+        (OWN, OWN, "a ladder of its own"),
+        (WHOLE[:HALF], WHOLE[HALF:], "go on over the whole head"),
+        (WHOLE[:HALF], WHOLE[:HALF], "start again at 0"),
+    ],
+)
+def test_other_ladders_than_pixtral_s(height: Any, width: Any, says: str) -> None:
+    done = checked(PIXTRAL, of_positions(height, width))
+    assert done.wrong
+    assert says in done.answer
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda p: p[::-1], "exchanged"),
+        (lambda p: p + 1, "height and width are off by 1"),
+        (lambda p: p - (p.max(1, keepdims=True)) / 2, "from the centre"),
+        (lambda p: p[:1].repeat(2, 0), "all pairs read the axis of height"),
+        (lambda p: p // 2, "p // 2"),
+        (lambda p: p * 14, "multiplied by 14"),
+        (lambda p: p / (p.max(1, keepdims=True) + 1), "shares of the image"),
+    ],
+)
+def test_other_positions_than_qwen_s(change: Any, says: str) -> None:
+    done = checked(MODELS["qwen2_vl"], of_positions(OWN, OWN, change))
+    assert done.wrong
+    assert says in done.answer
+
+
+def grid_code(
+    place: Callable[[int, int], np.ndarray] = lambda n, _: (
+        (2 * np.arange(n) + 1) / n - 1
+    ),
+    turn: float = 2 * math.pi,
+) -> Any:
+    """DINOv3's tables of an image, by its rows and columns of patches."""
+
+    def tables(num_patches_h: int, num_patches_w: int) -> Any:
+        rows = place(num_patches_h, num_patches_w)
+        columns = place(num_patches_w, num_patches_h)
+        grid = np.stack(np.meshgrid(rows, columns, indexing="ij")).reshape(2, -1)
+        return double(
+            turn * np.concatenate([axis[:, None] * DINO for axis in grid], -1)
+        )
+
+    return tables
+
+
+def test_dinov3_runs_from_edge_to_edge() -> None:
+    done = checked(DINOV3, grid_code())
+    assert not done.wrong
+    assert mentions(done.called, "num_patches_h", "num_patches_w")
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (grid_code(lambda n, _: 2 * np.arange(n) / n - 1), "half a patch"),
+        (grid_code(lambda n, _: 2 * np.arange(n) / (n - 1) - 1), "corner to corner"),
+        (grid_code(lambda n, _: 1.0 * np.arange(n), 1.0), "not centred"),
+        (grid_code(turn=1.0), "not multiplied by 2 pi"),
+        (grid_code(turn=math.pi), "pi instead of 2 pi"),
+        (
+            grid_code(lambda n, m: (2 * np.arange(n) + 1 - n) / max(n, m)),
+            "the longer side",
+        ),
+    ],
+)
+def test_patches_that_are_placed_otherwise(code: Any, says: str) -> None:
+    done = checked(DINOV3, code)
+    assert done.wrong
+    assert says in done.answer
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        (np.arange(16), ""),
+        (np.arange(0, 32, 2), "adjacent pairing instead of half"),
+        (np.r_[0:8, 16:24], "features of its own in halves"),
+    ],
+)
+def test_pairs_of_rotated_vectors(first: np.ndarray, says: str) -> None:
+    second = np.setdiff1d(np.arange(HEAD), first)
+
+    def rotate(x: np.ndarray, h: int, w: int) -> np.ndarray:
+        rows, columns = np.indices((h, w)).reshape(2, -1)
+        angles = np.concatenate([rows[:, None] * OWN, columns[:, None] * OWN], -1)
+        cos, sin = np.cos(angles), np.sin(angles)
+        rotated = x.copy()
+        rotated[:, first] = x[:, first] * cos - x[:, second] * sin
+        rotated[:, second] = x[:, second] * cos + x[:, first] * sin
+        return rotated
+
+    done = checked(MODELS["qwen3_vl"], rotate)
+    assert done.wrong == bool(says)
+    assert says in done.answer

@@ -1,0 +1,107 @@
+"""Position ids of prompts, as transformers' get_rope_index counts them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForImageTextToText
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from ropelab.conformance.prompts import (
+    Counting,
+    Segment,
+    count_positions,
+    describe_prompt,
+    explain_prompt,
+    list_countings,
+    make_prompt,
+)
+from ropelab.readers.axes import PromptRule, read_prompt_rule
+from tests.conformance.several_axes import MODELS
+from tests.texts import mentions
+
+
+def rule_of(name: str) -> PromptRule:
+    rule = read_prompt_rule(MODELS[name])
+    assert rule is not None
+    return rule
+
+
+def ask_class(name: str, rule: PromptRule, prompt: list[Segment]) -> np.ndarray:
+    """The ids that the class of a model counts itself."""
+    config: Any = CONFIG_MAPPING[name].from_dict(MODELS[name])
+    with torch.device("meta"):
+        model = AutoModelForImageTextToText.from_config(config).model
+    kinds: list[int] = []
+    images: list[list[int]] = []
+    frames: list[list[int]] = []
+    for row in describe_prompt(rule, prompt):
+        kinds += row["tokens"] * [{"text": 0, "image": 1, "clip": 2}[row["kind"]]]
+        if row["kind"] == "image":
+            images.append(row["grid_thw"])
+        if row["kind"] == "clip":
+            frames.append(row["grid_thw"])
+    if rule.frames_apart:
+        # One clip, whose frames the class takes apart.
+        frames = [[len(frames), *frames[0][1:]]]
+    more = {}
+    if rule.steps_per_second is not None:
+        more["second_per_grid_ts"] = torch.tensor([2.0])
+    positions, _ = model.get_rope_index(
+        torch.zeros(1, len(kinds), dtype=torch.long),
+        torch.tensor([kinds]),
+        image_grid_thw=torch.tensor(images),
+        video_grid_thw=torch.tensor(frames),
+        **more,
+    )
+    return positions[:, 0].numpy()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_positions_are_those_of_the_model_s_own_class(name: str) -> None:
+    rule = rule_of(name)
+    prompt = make_prompt(rule)
+    ours = count_positions(Counting(rule), prompt)
+    np.testing.assert_array_equal(ours, ask_class(name, rule, prompt))
+
+
+def test_text_behind_an_image_begins_at_its_longer_side() -> None:
+    rule = rule_of("qwen2_vl")
+    image = Segment("image", rows=4, columns=10)
+    text = Segment("text", tokens=2)
+    positions = count_positions(Counting(rule), [text, image, text])
+    # 2 of text, 2 x 5 merged patches from 2 on, text from 2 + 5 on.
+    assert positions[0].tolist() == [0, 1, *[2] * 10, 7, 8]
+    assert positions[1].tolist() == [0, 1, *[2] * 5, *[3] * 5, 7, 8]
+    assert positions[2].tolist() == [0, 1, *range(2, 7), *range(2, 7), 7, 8]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_mistake_is_named(name: str) -> None:
+    rule = rule_of(name)
+    prompt = make_prompt(rule)
+    right = count_positions(Counting(rule), prompt)
+    assert explain_prompt(right, rule) == ("position ids are right", "", False)
+    for _, says, counting in list_countings(rule):
+        got = count_positions(counting, prompt)
+        answer, _, wrong = explain_prompt(got, rule)
+        assert wrong
+        assert answer == says
+
+
+def test_the_rule_of_older_releases_is_not_accused() -> None:
+    rule = rule_of("qwen2_5_vl")
+    older = count_positions(Counting(rule, behind="largest"), make_prompt(rule))
+    answer, _, wrong = explain_prompt(older, rule)
+    assert not wrong
+    assert mentions(answer, "4.57.1")
+
+
+def test_a_token_out_of_place_is_named() -> None:
+    rule = rule_of("qwen3_vl")
+    got = count_positions(Counting(rule), make_prompt(rule))
+    got[2, 7] += 3
+    answer, _, wrong = explain_prompt(got, rule)
+    assert wrong
+    assert mentions(answer, "token 7")
