@@ -13,6 +13,7 @@ from ropelab.math.scaling import NtkAware
 from ropelab.readers.document import Document, load
 from ropelab.readers.registry import choose_runtimes
 from ropelab.runs.errors import InputError
+from tests.texts import mentions
 
 
 def ask_precision(cast: str) -> Any:
@@ -97,12 +98,26 @@ def list_notes(config: dict[str, Any]) -> list[str]:
     return [finding.says for finding in done.findings if finding.code == "N04"]
 
 
-def test_the_rotation_of_a_vision_part_is_said_not_to_be_looked_at() -> None:
+@pytest.mark.parametrize("part", [AXIAL, {"hidden_size": 1280}])
+def test_the_rotation_of_a_vision_part_is_read_where_its_class_was(
+    part: dict[str, Any],
+) -> None:
     """transformers#48105: a part with the type `axial`."""
-    (note,) = list_notes({**QWEN, "vision_config": AXIAL})
-    assert note.startswith("rotation of the vision part: not looked at in ")
+    note, _ = list_notes({**QWEN, "vision_config": part})
+    assert mentions(
+        note,
+        "rotation of the vision part",
+        "pairs 0 to 19 height, 20 to 39 width",
+        "base 10000",
+        "in transformers-5; not looked at in transformers-4.57",
+    )
+
+
+def test_the_rotation_of_a_vision_part_is_said_not_to_be_looked_at() -> None:
+    part = {**AXIAL, "model_type": "radio"}
+    note, _ = list_notes({**QWEN, "vision_config": part})
+    assert note.startswith("rotation of the vision part (radio): not looked at in ")
     assert "transformers-5" in note
-    assert list_notes({**QWEN, "vision_config": {"hidden_size": 1280}}) == []
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from ropelab.math.methods import scaling_for
-from ropelab.math.models import fill
+from ropelab.math.models import Layout, fill
 from ropelab.runs.config import (
     AsLengths,
+    AsSequence,
     Base,
     Config,
     Count,
@@ -95,6 +96,26 @@ class PrecisionConfig(Config):
             "errors of keys by pair, and of scores"
         ),
     )
+    sections: Annotated[tuple[Count, ...], AsSequence] = Field(
+        (),
+        exclude_if=lambda counts: not counts,
+        description=(
+            "pairs per axis of a position, such as 16,24,24 for time, height and width:"
+            " what casts cost along each"
+        ),
+    )
+    layout: Layout = Field(
+        "mrope",
+        exclude_if=lambda layout: layout == "mrope",
+        description="of sections: mrope, mrope_interleaved, axial",
+    )
+    axis_lengths: Annotated[tuple[Count, ...], AsSequence] = Field(
+        (),
+        exclude_if=lambda lengths: not lengths,
+        description=(
+            "positions along each axis, by default 10000 frames, 4096 rows and columns"
+        ),
+    )
     tolerance: OfEvaluation[Positive] = Field(
         0.01, lt=3.14, description="an angle is wrong if it is off by more, in radians"
     )
@@ -153,6 +174,7 @@ class PrecisionConfig(Config):
                 f"explain_pair is {self.explain_pair}, not below {self.rotated // 2}"
             )
 
+        self._check_axes()
         for name in self.schemes:
             known("scheme", name, SCHEMES)
         for name in self.components:
@@ -169,3 +191,24 @@ class PrecisionConfig(Config):
                 " cosine: give components cos, sin or pair"
             )
         return self
+
+    def _check_axes(self) -> None:
+        """Raise ValueError for sections that do not fit the head."""
+        if not self.sections:
+            if self.axis_lengths or self.layout != "mrope":
+                raise ValueError("axis_lengths and layout need sections")
+            return
+        pairs = self.rotated // 2
+        if sum(self.sections) != pairs:
+            raise ValueError(
+                f"sections must add up to {pairs} pairs, got {sum(self.sections)}"
+            )
+        if self.axis_lengths and len(self.axis_lengths) != len(self.sections):
+            raise ValueError(
+                f"{len(self.sections)} axes need as many lengths, got"
+                f" {len(self.axis_lengths)}"
+            )
+        if self.axis_lengths and max(self.axis_lengths) > 2**24:
+            raise ValueError("axis_lengths must be at most 2^24")
+        if self.layout == "axial" and self.method != "unscaled":
+            raise ValueError("the axial layout takes no method here, freqs has one")

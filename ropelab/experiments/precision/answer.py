@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
+from ropelab.experiments.precision.axes import compute_axes, state_axes
 from ropelab.experiments.precision.encodings import (
     encoding_cells,
     explain_table,
@@ -93,6 +94,8 @@ def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
         measured["neighbours"] = choose_encodings(measured["resolution"])
     found = {name: measured[name] for name in ORDER if name in measured}
 
+    if config.sections:
+        found["axes"] = compute_axes(config)
     if config.explain is not None:
         # Arithmetic on a dozen numbers: quicker than a cell.
         plans = implementations(config)
@@ -118,6 +121,8 @@ def answer(tables: Tables) -> str:
         ]
     if "keys" in tables:
         said += _stored_keys(tables["keys"])
+    if "axes" in tables:
+        said += state_axes(tables["axes"])
 
     method, quotient = casts[["method", "factor_from"]].iloc[0]
     if isinstance(quotient, str):
@@ -178,6 +183,8 @@ def further(tables: Tables) -> dict[str, pd.DataFrame]:
     if not named and len(list_neighbours(tables)):
         shown["casts"] = _stages(casts)
     shown["reductions"] = list_losses(tables["reductions"])
+    if "axes" in tables:
+        shown["axes"] = tables["axes"].drop(columns=["stage", "format"])
     return shown
 
 
