@@ -29,10 +29,12 @@ CODE = re.compile(
 CONSTANTS = {
     "README.md": (
         "base 1e6",
+        "Base 1e6",
         "Python 3.11",
         "Qwen2.5",
         "1.1 million parameters",
-        "hold 95 % intervals",
+        "95 % interval in brackets",
+        "by guessing (2 %)",
     ),
     "findings.md": (
         "more than 0.01 rad",
