@@ -3,6 +3,7 @@ traceback.
 """
 
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -184,3 +185,20 @@ def test_a_second_ctrl_c_is_let_through_where_nobody_watches():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(("between", "leaves"), [(0.01, False), (60.0, True)])
+def test_a_second_signal_ends_the_process_unless_it_came_with_the_first(
+    monkeypatch: pytest.MonkeyPatch, between: float, leaves: bool
+) -> None:
+    """A terminal and a parent may both send a signal for one Ctrl-C."""
+    left: list[int] = []
+    seconds = iter((1000.0, 1000.0 + between))
+    monkeypatch.setattr(interrupts, "leave", left.append)
+    monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
+
+    ours, theirs = socket.socketpair()
+    theirs.send(bytes([signal.SIGINT, signal.SIGINT]))
+    theirs.close()
+    interrupts._watch(ours)
+    assert left == ([signal.SIGINT] if leaves else [])

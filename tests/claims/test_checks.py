@@ -313,3 +313,20 @@ def test_a_base_that_works_is_rounded_up():
     (finding,) = found.findings
     assert "(2048: 11,587.3 works below 16000)" in finding.measured
     assert "all contexts exactly" in finding.what
+
+
+def test_neighbours_with_one_cosine_are_those_of_the_slowest_pair_in_float32():
+    """Directly, in NumPy's own float32: the cosine alone, then cosine and sine."""
+    positions = np.arange(1_000_000, 1_002_001).astype(np.float32)
+    inv_freq = np.float32(1e7 ** (-63 / 64))
+    angles = (positions * inv_freq).astype(np.float64)
+    cosines = np.cos(angles).astype(np.float32)
+    sines = np.sin(angles).astype(np.float32)
+    same_cosine = np.diff(cosines) == 0
+    same_both = same_cosine & (np.diff(sines) == 0)
+    assert same_cosine.mean() != (np.diff(sines) == 0).mean()
+
+    first, *_ = findings_of("liu-ceiling").values()
+    assert first.startswith(
+        f"{same_both.mean():.0%} (cosine alone {same_cosine.mean():.0%})"
+    )

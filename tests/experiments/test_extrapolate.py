@@ -696,3 +696,21 @@ def inputs_of(values: dict[str, object]) -> dict[str, str]:
         if key in ExtrapolateConfig.model_fields
     }
     return build(ExtrapolateConfig, given).inputs()
+
+
+def test_a_recalibrated_model_is_known_by_all_parameters_of_a_method_of_ones_own(
+    monkeypatch, config
+):
+    """The name of its encoding may not tell two of them apart."""
+    given = config()
+    (base,) = trainings(given, GEOMETRY)
+    keys = []
+    monkeypatch.setattr(results, "sources", lambda *owners: {"own": "a hash"})
+    for text in ("drope(steps=2)", "drope(steps=2, sharpen=0)"):
+        (method,) = parse_methods([text], GEOMETRY, 256)
+        assert isinstance(method, FixedMethod)
+        model = adapt(given, base, GEOMETRY, method, "zero_shot")
+        assert model.key["encoding"]["own"] == "a hash"
+        assert model.key["encoding"]["method"] == method.label
+        keys.append(model.key)
+    assert keys[0] != keys[1]

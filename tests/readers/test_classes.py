@@ -2,6 +2,7 @@
 behind it.
 """
 
+import importlib
 import importlib.util
 import json
 import warnings
@@ -287,3 +288,33 @@ def test_deepseeks_name_of_yarn_is_yarn_in_sarvams_class() -> None:
     spec = registry.read(registry.RUNTIMES["transformers-5"], config).layers["all"]
     assert spec.method.startswith("yarn(factor=4")
     assert spec.rotary_dim == 64
+
+
+CONFIGURATION = """
+class MadeUpTextConfig:
+    pass
+"""
+MODELING = """
+class MadeUpVisionRotaryEmbedding:
+    def __init__(self, config): ...
+
+class MadeUpAudioRotaryEmbedding:
+    def __init__(self, config): ...
+
+class MadeUpRotaryEmbedding:
+    def __init__(self, config): ...
+"""
+
+
+def test_the_rotary_class_of_a_model_is_not_that_of_its_images_or_sound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No annotation names the configuration: the names of the classes decide."""
+    package = tmp_path / "made_up"
+    package.mkdir()
+    (package / "configuration_made_up.py").write_text(CONFIGURATION)
+    (package / "modeling_made_up.py").write_text(MODELING)
+    monkeypatch.syspath_prepend(tmp_path)
+    configuration = importlib.import_module("made_up.configuration_made_up")
+    found = find_rotary_class(configuration.MadeUpTextConfig)
+    assert found.__name__ == "MadeUpRotaryEmbedding"

@@ -6,10 +6,12 @@ import errno
 import os
 import signal
 import sys
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
 from subprocess import PIPE
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -397,3 +399,27 @@ def test_workers_execute_nothing_that_lies_in_the_working_folder(tmp_path):
         out, _ = process.communicate()
     assert (process.returncode, out) == (0, "[None, None, None]\n")
     assert executed_in(tmp_path) == []
+
+
+def test_the_watch_of_a_worker_for_its_parent_keeps_no_finished_worker_alive(
+    monkeypatch,
+):
+    """A thread that is no daemon would be waited for until the parent ends."""
+    started = []
+
+    class Recorded:
+        def __init__(self, target, args, daemon=False):
+            started.append((target, args, daemon))
+
+        def start(self):
+            pass
+
+    monkeypatch.setattr(threading, "Thread", Recorded)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(local, "_send", None)
+    monkeypatch.setattr(local, "_sources", {})
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+    local.begin_work(SimpleNamespace(put=print), 7, {})
+    ((_, arguments, is_daemon),) = started
+    assert arguments == (7,)
+    assert is_daemon

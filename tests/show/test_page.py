@@ -22,7 +22,7 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.leading import leads_by_column
 from ropelab.runs.store import RUN
 from ropelab.show.drawn import draw_figures, find_draw
-from ropelab.show.page import shown
+from ropelab.show.page import shown, views
 from ropelab.show.page.document import encode_data, write_page
 from ropelab.show.page.joins import (
     CITED,
@@ -487,3 +487,23 @@ def test_figures_that_cannot_be_drawn_are_left_out_and_all_else_is_shown(
     page = write_report(find_runs([tmp_path]), tmp_path / "index.html").read_text()
     assert "It is other-00000009." in page
     assert "left out: figures of " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lengths", "along"), [((512, 1024), "context_tokens"), ((512,), "method")]
+)
+def test_a_view_is_drawn_along_its_series_only_if_its_axis_has_one_place(
+    monkeypatch, lengths, along
+):
+    """A single place makes no line: the methods are then compared with each other."""
+    rows = [
+        {"method": method, "context_tokens": tokens, "accuracy": 0.25 * tokens / 512}
+        for method in ("yarn", "pi", "ntk", "unscaled")
+        for tokens in lengths
+    ]
+    table, kinds = with_kinds(pd.DataFrame(rows))
+    hint = View("context_tokens", ("accuracy",), ("method",))
+    monkeypatch.setattr(views, "_find_hint", lambda name, kinds: hint)
+    view = choose_view("made_up", table, kinds)
+    assert view is not None
+    assert view.x == along

@@ -8,7 +8,7 @@ from transformers import Llama4TextConfig
 from transformers.models.llama4.modeling_llama4 import Llama4TextAttention
 
 from ropelab.experiments.encodings import EncodingsConfig
-from ropelab.models.encoding.base import Encoding
+from ropelab.models.encoding.base import Encoding, disable_fused_kernel, list_parts
 from ropelab.models.encoding.composed import (
     LogScaled,
     ScalableSoftmax,
@@ -229,3 +229,10 @@ def test_a_config_refuses_layers_that_its_model_does_not_have() -> None:
         EncodingsConfig, {"encodings": "every( 4, nope ),every(4,nope)", "layers": 4}
     )
     assert found.encodings == ("every(4,nope)",)
+
+
+def test_separate_products_are_asked_of_every_part_of_an_encoding():
+    encoding = compose("layers(rope,window(rope,16))", SHAPE)
+    assert any(part.fused for part in list_parts(encoding))
+    assert disable_fused_kernel(encoding) is encoding
+    assert not any(part.fused for part in list_parts(encoding))
