@@ -23,7 +23,7 @@ from ropelab.runs.sentences import listed, typed
 Coordinates = Float[np.ndarray, "axes n"]
 # Rows and columns of patches, both even, as encoders that merge 2 x 2 patches need.
 GRID = (12, 28)
-# Patches along a side of the blocks in which such encoders count patches.
+# Patches along a side of the blocks in which such encoders order patches.
 BLOCK = 2
 # Steps along one axis alone, from the first position, and the positions behind them.
 STEPS = (1, 7, 61, 509)
@@ -98,6 +98,9 @@ def explain_movement(
         answer = f"{columns} columns for {right.shape[1]} pairs"
         return answer, "one column per pair, or each angle twice"
 
+    blocks = order_in_blocks(positions, axes.block)
+    if axes.block > 1 and is_like(observed, axes.angles(blocks, inv_freq), spec):
+        return None
     for movement in list_movements(spec, inv_freq, positions):
         if is_like(observed, movement.angles, spec):
             return movement.answer, movement.fix
@@ -143,6 +146,7 @@ def list_movements(
     yield from list_ladders(spec, inv_freq, coordinates)
     yield from list_other_positions(axes, inv_freq, positions)
     yield from list_numbered(spec, inv_freq, positions)
+    yield from list_reordered(axes, inv_freq, positions)
     yield from list_bases(spec, coordinates)
 
 
@@ -443,6 +447,38 @@ def list_numbered(
             answer = f"all pairs read the number of the patch, {order}"
             fix = describe_pairs(axes.axis_of_pair, axes.names)
             yield Movement(answer, fix, everywhere, frequencies, number[None])
+
+
+def order_in_blocks(positions: Positions, size: int) -> Positions:
+    """Return the patches of a whole image in blocks of so many rows and columns.
+
+    Other positions stay as they are.
+    """
+    rows, columns = (positions[-2:].max(axis=1) + 1).tolist()
+    patches = np.indices((rows, columns)).reshape(2, -1)
+    is_image = np.array_equal(patches, positions)
+    if not is_image or rows % size or columns % size:
+        return positions
+    blocks = patches.reshape(2, rows // size, size, columns // size, size)
+    return blocks.swapaxes(2, 3).reshape(2, -1)
+
+
+def list_reordered(
+    axes: Axes,
+    inv_freq: Pairs,
+    positions: Positions,
+) -> Iterator[Movement]:
+    """Yield the patches of an image in another order."""
+    by_columns = positions[:, np.lexsort(positions)]
+    orders = {
+        "column by column": by_columns,
+        "in blocks of 2 x 2": order_in_blocks(positions, BLOCK),
+    }
+    for order, changed in orders.items():
+        answer = f"the patches of an image come {order} instead of row by row"
+        coordinates = axes.coordinates(changed)
+        fix = "the last row of positions changes first"
+        yield Movement(answer, fix, axes.axis_of_pair, inv_freq, coordinates)
 
 
 def list_bases(spec: RopeSpec, coordinates: Coordinates) -> Iterator[Movement]:

@@ -168,7 +168,9 @@ def expect_config(
         )
 
     vision = read_vision(config)
-    if vision and is_encoder(config):
+    if is_encoder(config):
+        if vision is None:
+            raise InputError(f"{name}: its sizes or base are none that its class takes")
         return {VISION: expect_vision(vision)}
 
     readings = {}

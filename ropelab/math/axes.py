@@ -47,6 +47,8 @@ class Axes:
     # the other, and 1 is a whole rotation of a pair of frequency 1 (DINOv3). Otherwise
     # they are counted from 0, and a step is a radian of such a pair.
     centred: bool = False
+    # Patches along a side of the blocks in which patches follow one another.
+    block: int = 1
 
     @property
     def count(self) -> int:

@@ -9,8 +9,15 @@ from typing import Any
 from ropelab.math.axes import Axes
 from ropelab.math.rotary import axis_names
 from ropelab.math.scaling import Unscaled
-from ropelab.readers.spec import RopeSpec, number, whole
+from ropelab.readers.spec import (
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    whole,
+)
 from ropelab.readers.trace import MAXIMUM, language_part, rope_block
+from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 
 FACTS = table_beside(__file__)
@@ -115,8 +122,17 @@ def find_vision(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | No
 def read_vision(config: Mapping[str, Any]) -> RopeSpec | None:
     """Return the rotation of a file's encoder of images, if its class was looked at.
 
-    Lengths are counted in patches along an axis. RefusedError: a value is no number.
+    Lengths are counted in patches along an axis. None as well if its values are none
+    that its class takes.
     """
+    try:
+        return make_vision(config)
+    except (RefusedError, NotModelledError, InputError, ArithmeticError):
+        return None
+
+
+def make_vision(config: Mapping[str, Any]) -> RopeSpec | None:
+    """Return that rotation; an error says why a value is refused."""
     found = find_vision(config)
     facts = find_facts("vision", found[0]) if found else None
     if found is None or facts is None:
@@ -136,6 +152,7 @@ def read_vision(config: Mapping[str, Any]) -> RopeSpec | None:
         order=(0, 1),
         ladder=facts["ladder"],
         centred=facts.get("centred", False),
+        block=1 if facts.get("alone") else read_merged(part),
     )
     return RopeSpec(
         base=number(base, "rope_theta"),
@@ -158,6 +175,11 @@ def read_head_dim(part: Mapping[str, Any], facts: Mapping[str, Any]) -> int:
     width = whole(part.get(width_key, usual_width), width_key)
     heads = part.get(heads_key, part.get("num_attention_heads", usual_heads))
     return width // whole(heads, heads_key)
+
+
+def read_merged(part: Mapping[str, Any]) -> int:
+    """Return the patches along a side that become one token."""
+    return whole(part.get("spatial_merge_size", 2), "spatial_merge_size")
 
 
 def read_patches(part: Mapping[str, Any], facts: Mapping[str, Any]) -> int | None:
@@ -189,9 +211,8 @@ def read_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
     if "rate" in facts:
         key, usual = facts["rate"]
         steps = whole(vision.get(key, usual), key)
-    merged = vision.get("spatial_merge_size", 2)
     return PromptRule(
-        merged=whole(merged, "spatial_merge_size"),
+        merged=read_merged(vision),
         merged_frames=merged_frames,
         frames_apart=facts["clips"] == "apart",
         steps_per_second=steps,

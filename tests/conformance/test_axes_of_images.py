@@ -156,3 +156,31 @@ def test_pairs_of_rotated_vectors(first: np.ndarray, says: str) -> None:
     done = checked(MODELS["qwen3_vl"], rotate)
     assert done.wrong == bool(says)
     assert says in done.answer
+
+
+def order_patches(block: int, by_columns: bool = False) -> Any:
+    """Tables of the patches of an image in another order."""
+
+    def tables(h: int, w: int) -> Any:
+        rows, columns = np.indices((h, w))
+        shape = (h // block, block, w // block, block)
+        if by_columns:
+            rows, columns = rows.T, columns.T
+        else:
+            rows = rows.reshape(shape).swapaxes(1, 2)
+            columns = columns.reshape(shape).swapaxes(1, 2)
+        angles = [rows.reshape(-1, 1) * OWN, columns.reshape(-1, 1) * OWN]
+        return double(np.concatenate(angles, -1))
+
+    return tables
+
+
+def test_encoders_that_merge_patches_have_them_in_blocks() -> None:
+    assert not checked(MODELS["qwen3_vl"], order_patches(2)).wrong
+    assert not checked(MODELS["qwen3_vl"], order_patches(1)).wrong
+
+
+def test_patches_column_by_column_are_named() -> None:
+    done = checked(MODELS["qwen3_vl"], order_patches(1, by_columns=True))
+    assert done.wrong
+    assert mentions(done.answer, "column by column")
