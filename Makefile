@@ -7,7 +7,7 @@ TORCH := torch==2.13.0
 # Tests are spread over a process per core, each with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -rs
 
-.PHONY: all-figures reference reference-models smollm2 second-corpus docs lock test test-all suite stress golden lint bench oracles doctor wheel dist clean clean-results help
+.PHONY: all-figures reference reference-models smollm2 second-corpus docs lock test test-all suite stress golden lint bench oracles compatibility doctor wheel dist clean clean-results help
 
 help:                ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ clean-results:         ## remove all runs in results/ but the reference, after a
 docs: $(READY)         ## write README.md, docs/findings.md and docs/notes from docs/templates and the committed tables
 	$(BIN)/python tools/docs.py --write
 	$(BIN)/python tools/notes.py results/reference/claims/claims-???????? docs/notes
+
+compatibility: $(READY) ## read published models with every runtime's reader, and write docs/compatibility.md
+	$(BIN)/python tools/compatibility.py --write
 
 doctor: $(READY)       ## ask 58 architectures of transformers every law again, and write docs/doctor.md (a minute)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.conformance.laws.architectures --write

@@ -1,0 +1,195 @@
+"""Which runtime rotates which published model as the model's own code does.
+
+The configurations of published models, reduced to what their rotation depends on, are
+in published.json; the model's own code is its class in transformers 5. `make
+compatibility` writes docs/compatibility.md from this.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ropelab.audit.beside import Aspect, list_aspects
+from ropelab.audit.overview import AuditCase, agrees, measure_distance
+from ropelab.readers import registry
+from ropelab.readers.document import Document
+from ropelab.readers.registry import Reading, Runtime
+from ropelab.readers.spec import RopeSpec
+from ropelab.readers.trace import language_part
+from ropelab.runs.sentences import shorten_numbers, typed
+
+FILE = Path(__file__).with_name("published.json")
+# Older releases, beside which a newer one of the same runtime has its column.
+OLDER = frozenset(f"transformers-4.{minor}" for minor in (44, 48, 51, 55))
+# Keys of the number of layers.
+LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer")
+Verdict = Literal["own code", "agrees", "differs", "refuses", "reads", "not read"]
+# How a reader was checked for a model type: its values were compared with those of the
+# runtime for that type, for others, or the source was read alone.
+Evidence = Literal["run", "by rule", "read", ""]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published model: the keys of its config.json that its rotation depends on."""
+
+    name: str
+    source: str
+    # The day on which the source was read.
+    date: str
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one runtime does with one model."""
+
+    verdict: Verdict
+    evidence: Evidence = ""
+    # The code of a finding of `ropelab audit`, and by how much it differs.
+    code: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A model with the cell of each runtime, by its name."""
+
+    model: Published
+    # What the model's own code rotates; None: it is not read.
+    spec: RopeSpec | None
+    layers: int | None
+    cells: Mapping[str, Cell]
+
+
+@cache
+def read_published() -> tuple[str, tuple[Published, ...]]:
+    """Return the day of the check, and the published models."""
+    document = json.loads(FILE.read_text(encoding="utf-8"))
+    models = tuple(Published(**row) for row in document["models"])
+    return document["checked"], models
+
+
+def list_columns() -> list[Runtime]:
+    """Return the newest release of each runtime, the model's own code first."""
+    columns = []
+    for name, runtime in registry.RUNTIMES.items():
+        if name not in OLDER:
+            columns.append(runtime)
+    return columns
+
+
+def compare_models() -> Iterator[Line]:
+    _, models = read_published()
+    for model in models:
+        yield compare_model(model)
+
+
+def compare_model(model: Published) -> Line:
+    """Read a model with every runtime, and compare what each rotates."""
+    runtimes = list_columns()
+    readings = [registry.read(runtime, model.config) for runtime in runtimes]
+    own = next(each for each in readings if each.runtime.name == registry.REFERENCE)
+    aspects: Sequence[Aspect] = ()
+    if own.main is not None:
+        document = Document(model.name, "config", model.config)
+        length = own.main.length
+        case = AuditCase(document, readings, own, length, None, "")
+        aspects = list_aspects(case)
+
+    _, text = language_part(model.config)
+    counts = [text[key] for key in LAYER_COUNTS if key in text]
+    layers = counts[0] if counts else None
+    cells = {}
+    for reading in readings:
+        cells[reading.runtime.name] = judge(reading, own, aspects)
+    return Line(model, own.main, layers, cells)
+
+
+def judge(reading: Reading, own: Reading, aspects: Sequence[Aspect]) -> Cell:
+    """Return what a runtime does beside the model's own code."""
+    if reading.outcome == "refused":
+        return Cell("refuses", find_evidence(reading), "E02")
+    if reading.outcome != "read":
+        return Cell("not read")
+
+    evidence = find_evidence(reading)
+    if reading is own:
+        return Cell("own code", evidence)
+    if own.main is None:
+        return Cell("reads", evidence)
+    for layer, spec in reading.layers.items():
+        other = own.layers.get(layer) or own.main
+        code, words = describe_difference(spec, other)
+        if code:
+            return Cell("differs", evidence, code, words)
+
+    name = reading.runtime.name
+    for aspect in aspects:
+        right = aspect.does.get(own.runtime.name)
+        got = aspect.does.get(name)
+        if right and got and right != got:
+            return Cell("differs", evidence, "W16", aspect.name)
+    return Cell("agrees", evidence)
+
+
+def find_evidence(reading: Reading) -> Evidence:
+    """Return how the reader was checked for the model's type."""
+    runtime = reading.runtime
+    if reading.model_type in runtime.compared:
+        return "run"
+    return "by rule" if runtime.compared else "read"
+
+
+def describe_difference(spec: RopeSpec, other: RopeSpec) -> tuple[str, str]:
+    """Return the code of a finding, and by how much a rotation differs.
+
+    Both are empty for the same frequencies, near and far, and the same factor on the
+    logits.
+    """
+    if agrees(spec, other):
+        return "", ""
+    if spec.rotary_dim != other.rotary_dim:
+        return "W06", f"{spec.rotary_dim} features, not {other.rotary_dim}"
+    if spec.base != other.base:
+        return "E03", f"base {typed(spec.base)}, not {typed(other.base)}"
+
+    multiplier = spec.logit_multiplier / other.logit_multiplier
+    far = 2 * max(other.trained_len, other.length)
+    for length in (64, far):
+        ratio, position = measure_distance(spec, other, length)
+        if position is None:
+            continue
+        code = "W05"
+        if is_unscaled(spec, length) and not is_unscaled(other, length):
+            code = "E08"
+        beyond = "" if length == 64 else f" of {length}"
+        words = f"frequencies up to x{ratio or math.inf:.3g}, from {position}{beyond}"
+        return code, words
+    return "W04", f"logits x{multiplier:.4g}"
+
+
+def is_unscaled(spec: RopeSpec, length: int) -> bool:
+    """Return True for the plain frequencies, as scaling by 1 leaves them, too."""
+    plain = spec.geometry.inv_freq
+    return bool(np.allclose(spec.inv_freq(length), plain, rtol=1e-9, atol=0))
+
+
+def describe_scaling(spec: RopeSpec | None) -> str:
+    return "" if spec is None else shorten_numbers(spec.method)
+
+
+def count_verdicts(lines: Sequence[Line], runtime: str) -> dict[Verdict, int]:
+    """Count the verdicts on models whose own code was read."""
+    counts: dict[Verdict, int] = {}
+    for line in lines:
+        if line.spec is not None:
+            verdict = line.cells[runtime].verdict
+            counts[verdict] = counts.get(verdict, 0) + 1
+    return counts
