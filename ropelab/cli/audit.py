@@ -341,6 +341,8 @@ def ask_for_context(
             command += [flag, value]
     if target != "portable":
         command += ["--target", target]
+    if not factor and not (from_ or model):
+        return "emit needs a model and a length; type: ropelab emit --help"
     if not factor:
         return f"emit needs a length; type: {shlex.join(command)} --context 131072"
 

@@ -265,6 +265,10 @@ def _for_emit(rest: Sequence[str]) -> list[str]:
     meant = _with_file(words, "--from", _first(words, _is_named_file))
 
     context = "128k"
+    loose = _first_loose_number(meant)
+    if loose and not _has_flag(meant, "--context"):
+        meant.remove(loose)
+        context = loose
     if "--factor" in meant[:-1]:
         place = meant.index("--factor")
         factor = meant[place + 1]
@@ -275,6 +279,14 @@ def _for_emit(rest: Sequence[str]) -> list[str]:
     if meant and not _has_flag(meant, "--context"):
         meant += ["--context", context]
     return meant
+
+
+def _first_loose_number(words: Sequence[str]) -> str:
+    """Return the first number that follows no flag, empty without one."""
+    for before, word in zip(["", *words], words, strict=False):
+        if _is_number(word) and not before.startswith("-"):
+            return word
+    return ""
 
 
 def _first(words: Sequence[str], test: Callable[[str], bool]) -> str:
@@ -326,9 +338,12 @@ FLAGS_OF_VECTORS = {"-o": "--out", "--output": "--out", "--model": "--config"}
 
 
 def _for_vectors(rest: Sequence[str]) -> list[str]:
+    file = _first(rest, _is_model_file)
+    if not file:
+        return []  # without a file of its own there is nothing that can run
     words = [FLAGS_OF_VECTORS.get(word, word) for word in rest]
-    meant = _with_file(words, "--config", _first(words, _is_model_file))
-    if meant and "--out" not in meant:
+    meant = _with_file(words, "--config", file)
+    if "--out" not in meant:
         meant += ["--out", "vectors"]
     return meant
 

@@ -80,6 +80,7 @@ class Family:
     base_keys: tuple[str, ...] = ("rope_theta",)
     fixed_base: float | None = None  # a server's model file takes no other
     unscaled: bool = False  # a server's model file passes no scaling on
+    rotates_whole: bool = False  # and this one no rotated share
     # The keys of a block that vLLM's model file hands on, as YaRN; all if empty.
     handed_on: tuple[str, ...] = ()
     # A server's own configuration class: stops without a head_dim; lets YaRN's

@@ -51,6 +51,40 @@ class Server(Transformers5):
 
     lengths = VLLM_LENGTHS  # where the class fills in no maximum
 
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        family = trace.family
+        if family.needs_remote and not trace.whole.get("auto_map"):
+            raise RefusedError(
+                "the model file needs the configuration class of the weights (auto_map)"
+            )
+        if family.needs_block and not trace.block("rope_scaling"):
+            raise RefusedError("the model file stops without rope_scaling")
+        if family.needs_head_dim and not trace.get("head_dim"):
+            raise RefusedError("the model file needs a head_dim")
+
+        block = trace.block("rope_parameters")
+        if family.sliding_as_full and block and "full_attention" not in block:
+            raise NotModelledError("a dict that its configuration class passes over")
+
+        specs = super().read(trace)
+        key = family.local_head_key
+        if not key or not trace.has(key) or "sliding_attention" not in specs:
+            return specs
+        sliding = specs["sliding_attention"]
+        head_dim = whole(trace.get(key), key)
+        share = number(trace.get("partial_rotary_factor", 1.0), "partial_rotary_factor")
+        width = reader.width_of(head_dim, share)
+        wider = replace(sliding, head_dim=head_dim, rotary_dim=width).check()
+        return {**specs, "sliding_attention": wider}
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        if trace.family.scaled_beside:
+            return {"all": read_beside(trace)}
+        settings = super().settings(trace)
+        if trace.family.sliding_as_full and "sliding_attention" in settings:
+            fill_sliding(settings["full_attention"], settings["sliding_attention"])
+        return settings
+
     def spec(self, settings: Settings) -> RopeSpec:
         # The loading by transformers has to pass first.
         kind = Transformers5.kind(self, settings)
@@ -75,6 +109,9 @@ class Server(Transformers5):
         # attention of DeepSeek 1
         if trace.family.latent and trace.get("qk_rope_head_dim") == 0:
             return reader.head_dim_of(trace, ())
+        # A head_dim counts in classes of transformers alone.
+        if trace.family.latent and trace.get("qk_rope_head_dim") is not None:
+            return reader.head_dim_of(trace, ("qk_rope_head_dim",))
         return super().head_dim(trace)
 
     def pairing(self, trace: Trace) -> Any:
@@ -87,6 +124,8 @@ class Server(Transformers5):
         # Every scaled model with latent attention but MiniCPM3 gets its type replaced.
         kind = settings.get("rope_type")
         family = settings.trace.family
+        if family.unscaled:
+            return "default"
         if family.latent and kind != "default" and family.name != "minicpm3":
             return LATENT
         return kind
@@ -97,7 +136,11 @@ class Server(Transformers5):
         kind = settings.get("rope_type")
         family = settings.trace.family
         # its share is another part's
-        if kind == "proportional" or family.name == "bailing_hybrid":
+        if (
+            family.rotates_whole
+            or kind == "proportional"
+            or family.name == "bailing_hybrid"
+        ):
             return head_dim
         settings.mark("partial_rotary_factor", "used")
         return reader.width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
@@ -156,43 +199,9 @@ def hand_on(settings: Settings) -> None:
 
 
 class Sglang(Server):
-    def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        family = trace.family
-        if family.needs_remote and not trace.whole.get("auto_map"):
-            raise RefusedError(
-                "the model file needs the configuration class of the weights (auto_map)"
-            )
-        if family.needs_block and not trace.block("rope_scaling"):
-            raise RefusedError("the model file stops without rope_scaling")
-        if family.needs_head_dim and not trace.get("head_dim"):
-            raise RefusedError("the model file needs a head_dim")
-
-        block = trace.block("rope_parameters")
-        if family.sliding_as_full and block and "full_attention" not in block:
-            raise NotModelledError("a dict that its configuration class passes over")
-
-        specs = super().read(trace)
-        key = family.local_head_key
-        if not key or not trace.has(key) or "sliding_attention" not in specs:
-            return specs
-        sliding = specs["sliding_attention"]
-        head_dim = whole(trace.get(key), key)
-        share = number(trace.get("partial_rotary_factor", 1.0), "partial_rotary_factor")
-        width = reader.width_of(head_dim, share)
-        wider = replace(sliding, head_dim=head_dim, rotary_dim=width).check()
-        return {**specs, "sliding_attention": wider}
-
-    def settings(self, trace: Trace) -> dict[str, Settings]:
-        if trace.family.scaled_beside:
-            return {"all": read_beside(trace)}
-        settings = super().settings(trace)
-        if trace.family.sliding_as_full and "sliding_attention" in settings:
-            fill_sliding(settings["full_attention"], settings["sliding_attention"])
-        return settings
-
     def kind(self, settings: Settings) -> Any:
         family = settings.trace.family
-        if family.name in UNSCALED or family.unscaled:
+        if family.name in UNSCALED:
             return "default"
         return super().kind(settings)
 

@@ -363,3 +363,56 @@ def test_a_model_file_of_sglang_passes_over_a_base_in_rope_parameters(
     block = {"rope_type": "default", "rope_theta": 7e4}
     reading = read("sglang", kind, name, rope_theta=None, rope_parameters=block)
     assert reading.outcome == "not modelled"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "kind", "name"),
+    [
+        ("vllm", "qwen2", "Qwen2ForCausalLM"),
+        ("vllm", "qwen2_moe", "Qwen2MoeForCausalLM"),
+        ("vllm", "olmoe", "OlmoeForCausalLM"),
+        ("vllm", "stablelm", "StableLmForCausalLM"),
+        ("vllm", "granitemoe", "GraniteMoeForCausalLM"),
+        ("vllm", "lfm2", "Lfm2ForCausalLM"),
+        ("vllm", "dbrx", "DbrxForCausalLM"),
+        ("sglang", "mixtral", "MixtralForCausalLM"),
+        ("sglang", "cohere", "CohereForCausalLM"),
+        ("sglang", "olmo2", "Olmo2ForCausalLM"),
+        ("sglang", "qwen2_moe", "Qwen2MoeForCausalLM"),
+        ("sglang", "starcoder2", "Starcoder2ForCausalLM"),
+    ],
+)
+def test_a_model_file_that_reads_no_head_dim_goes_by_the_sizes(
+    runtime: str, kind: str, name: str
+) -> None:
+    reading = read(runtime, kind, name, head_dim=96)
+    assert reading.layers["all"].head_dim == 128
+
+
+@pytest.mark.parametrize("runtime", ["vllm", "sglang"])
+def test_latent_attention_in_servers_reads_no_head_dim(runtime: str) -> None:
+    keys = {"qk_rope_head_dim": 64, "head_dim": 96}
+    reading = read(runtime, "deepseek_v3", "DeepseekV3ForCausalLM", **keys)
+    assert reading.layers["all"].rotary_dim == 64
+
+
+def test_vllms_dbrx_passes_no_scaling_on() -> None:
+    block = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    keys = {"rope_scaling": block, "partial_rotary_factor": 0.5}
+    spec = read("vllm", "dbrx", "DbrxForCausalLM", **keys).layers["all"]
+    assert (spec.method, spec.rotary_dim) == ("unscaled", 128)
+
+
+def test_vllms_falcon_h1_rotates_the_whole_head() -> None:
+    keys = {"head_dim": 128, "partial_rotary_factor": 0.5}
+    reading = read("vllm", "falcon_h1", "FalconH1ForCausalLM", **keys)
+    assert reading.layers["all"].rotary_dim == 128
+
+
+def test_vllms_mimo_has_its_keys_beside_the_dicts() -> None:
+    keys = {"swa_rope_theta": 1e4, "swa_head_dim": 96, "partial_rotary_factor": 0.5}
+    name = "MiMoV2FlashForCausalLM"
+    layers = read("vllm", "mimo_v2_flash", name, head_dim=128, **keys).layers
+    full, sliding = layers["full_attention"], layers["sliding_attention"]
+    assert (full.base, full.rotary_dim) == (5e5, 64)
+    assert (sliding.base, sliding.rotary_dim) == (1e4, 48)
