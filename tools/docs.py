@@ -455,6 +455,7 @@ def environment() -> jinja2.Environment:
     made.globals |= {function.__name__: function for function in functions}
     made.globals |= {"count_verdicts": count_verdicts, "only": only}
     made.globals["runtimes"] = len(RUNTIMES)
+    made.globals["root"] = ROOT
     return made
 
 

@@ -53,7 +53,7 @@ ANGLE_RAD = 1e-2
 # Scores of random vectors have deviation 1. A rounding that moves one by up to
 # UNNOTICED cost no model more than LOST nats per byte in up to MEASURED tokens, of
 # inv_freq LOST_FAR in 32768 under YaRN; from NOTICED on all small models lost something
-# (docs/findings.md, section 10).
+# (docs/findings.md: what casts cost a trained model).
 UNNOTICED, NOTICED, LOST, MEASURED, LOST_FAR = 0.006, 0.025, 0.003, 8192, 0.15
 # A score that changes by more than this share under a shift is broken.
 BROKEN = 0.1

@@ -343,10 +343,7 @@ def answer(tables: Tables) -> str:
     # Contexts ascend: the answer is for the longest.
     bound = tables["bound"].iloc[-1]
     text = _describe_bound(bound, tables["windows"])
-    text += (
-        " How far trained models reach is another question (docs/findings.md,"
-        " section 4)."
-    )
+    text += " How far trained models reach is another question (docs/findings.md)."
     for given in tables["given_base"].tail(1).itertuples():
         text += _describe_given(given)
     if len(tables["published"]) >= 3:
