@@ -87,6 +87,7 @@ class Family:
     # attention_factor count; takes base and share of full attention where a dict for
     # layers with a sliding window has none; comes with the weights alone.
     needs_head_dim: bool = False
+    needs_lists: bool = False  # of bases and shares
     counts_attention_factor: bool = False
     sliding_as_full: bool = False
     needs_remote: bool = False

@@ -62,6 +62,15 @@ class Server(Transformers5):
         if family.needs_head_dim and not trace.get("head_dim"):
             raise RefusedError("the model file needs a head_dim")
 
+        scaled_types = trace.get("yarn_only_types")
+        if family.needs_lists and not isinstance(trace.get("rope_theta"), list):
+            raise RefusedError(
+                "the model file needs lists with a number for each layer"
+            )
+        is_step = family.name == "step3p5" and trace.block("rope_scaling")
+        if is_step and scaled_types != ["full_attention"]:
+            raise NotModelledError("a scaling of layers other than full attention")
+
         block = trace.block("rope_parameters")
         if family.sliding_as_full and block and "full_attention" not in block:
             raise NotModelledError("a dict that its configuration class passes over")

@@ -416,3 +416,46 @@ def test_vllms_mimo_has_its_keys_beside_the_dicts() -> None:
     full, sliding = layers["full_attention"], layers["sliding_attention"]
     assert (full.base, full.rotary_dim) == (5e5, 64)
     assert (sliding.base, sliding.rotary_dim) == (1e4, 48)
+
+
+def test_vllms_chatglm_pairs_features_by_a_key() -> None:
+    keys = {"rope_theta": None, "seq_length": 8192}
+    pairings = {}
+    for given in (None, True, False):
+        reading = read("vllm", "chatglm", "ChatGLMModel", original_rope=given, **keys)
+        pairings[given] = reading.layers["all"].pairing
+    assert pairings == {None: "interleaved", True: "interleaved", False: "half"}
+    sglang = read("sglang", "chatglm", "ChatGLMModel", original_rope=False, **keys)
+    assert sglang.layers["all"].pairing == "interleaved"
+
+
+def test_a_share_of_vllms_param2moe_is_not_modelled() -> None:
+    name = "Param2MoEForCausalLM"
+    assert read("vllm", "param2moe", name).layers["all"].rotary_dim == 128
+    cut = read("vllm", "param2moe", name, partial_rotary_factor=0.5)
+    assert cut.outcome == "not modelled"
+
+
+STEP = {
+    "head_dim": 128,
+    "num_hidden_layers": 4,
+    "layer_types": LAYERS,
+    "rope_theta": [5e6, 1e4] * 2,
+    "partial_rotary_factors": [0.5, 1.0] * 2,
+    "rope_scaling": LINEAR,
+}
+
+
+@pytest.mark.parametrize("runtime", ["vllm", "sglang"])
+def test_step_is_scaled_in_the_layers_that_it_names(runtime: str) -> None:
+    name = "Step3p5ForCausalLM"
+    named = read(runtime, "step3p5", name, **STEP, yarn_only_types=["full_attention"])
+    full, sliding = named.layers["full_attention"], named.layers["sliding_attention"]
+    assert (full.base, full.rotary_dim, full.method) == (5e6, 64, "pi(factor=4)")
+    assert (sliding.base, sliding.rotary_dim, sliding.method) == (1e4, 128, "unscaled")
+    assert read(runtime, "step3p5", name, **STEP).outcome == "not modelled"
+
+
+def test_sglangs_step_needs_a_number_for_each_layer() -> None:
+    keys = {**STEP, "rope_theta": 5e6, "rope_scaling": None}
+    assert read("sglang", "step3p5", "Step3p5ForCausalLM", **keys).outcome == "refused"
