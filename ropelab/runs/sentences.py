@@ -73,8 +73,12 @@ def verdict_and_rest(answer: str) -> tuple[str, str]:
 
     >>> verdict_and_rest("Base 3.4e6 works (Men et al. 2024). 1.5 is next.")
     ('Base 3.4e6 works (Men et al. 2024).', '1.5 is next.')
+    >>> verdict_and_rest("float32 does. bfloat16 does not.")
+    ('float32 does.', 'bfloat16 does not.')
     """
-    first, *rest = re.split(r"(?<=\.)(?<! al\.)\s+(?=[A-Z\d(“])", answer, maxsplit=1)
+    # A sentence may begin with a name that has digits, as `sentences_of` leaves them.
+    start = r"(?=[A-Z\d(“]|[a-z]+\d)"
+    first, *rest = re.split(rf"(?<=\.)(?<! al\.)\s+{start}", answer, maxsplit=1)
     return first, "".join(rest)
 
 

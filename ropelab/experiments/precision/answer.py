@@ -266,16 +266,21 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
     else:
         yield f"{name} is not precise enough for RoPE at any stage"
 
-    if named:
+    overflowing = places[places[SPREAD].isna()]
+    if len(overflowing):
+        verb = "overflows" if len(overflowing) == 1 else "overflow"
+        first = overflowing["worst_position"].min()
+        names = listed(overflowing["stage"].tolist())
+        yield f"in {name} {names} {verb} from position {first:.0f} on"
+    varying = places.dropna(subset=SPREAD)
+    if len(varying):
         yield (
-            f"rounding {_spreads(places, 'stage')} makes a score vary with position, by"
+            f"rounding {_spreads(varying, 'stage')} makes a score vary with position, by"
             " that share of its standard deviation"
         )
     if len(fine):
-        yield (
-            f"with only {listed(fine['stage'].tolist(), 'or')} rounded"
-            f" {_of_distance(fine)}"
-        )
+        stages_said = [SAID.get(stage, stage) for stage in fine["stage"]]
+        yield (f"with only {listed(stages_said, 'or')} rounded, {_of_distance(fine)}")
 
 
 def _by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -301,7 +306,9 @@ def _of_distance(fine: pd.DataFrame) -> str:
 
     formats = [parse_cast(plan).inv_freq for plan in fine["plan"]]
     if any(each.precision < FLOAT32 for each in formats):
-        said += f" (rounded inverse frequencies {LOST_FAR:g} in 32768 under YaRN)"
+        said += (
+            f" ({LOST_FAR:g} with rounded inverse frequencies, by YaRN in 32768 tokens)"
+        )
     return said
 
 
@@ -377,7 +384,7 @@ def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
         row = places.iloc[0].to_dict()
         _, cure = _cure(casts, row)
         if cure:
-            yield f"{cure} in {row['name']}"
+            yield cure
     if len(fine):
         yield f"in {listed(fine['name'].tolist())} {_of_distance(fine)}"
 
@@ -416,7 +423,8 @@ def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]
 
     cured = repairs.loc[repairs[SPREAD] <= UNNOTICED, "stage"].tolist()
     if cured:  # each of them alone is enough
-        return " or ".join(cured), f"fixing {' or '.join(cured)} alone cures it"
+        fixes = " or ".join(cured)
+        return fixes, f"fixing {fixes} alone cures {row['name']}"
 
     best = repairs.sort_values([SPREAD, WRONG_FROM], ascending=[True, False]).iloc[0]
     ends_overflow = pd.isna(row[SPREAD]) and pd.notna(best[SPREAD])
@@ -425,5 +433,5 @@ def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]
         effect = f"then {_write_spread(best)}"
     return (
         best["stage"],
-        f"no single fix cures it, fix {best['stage']} first ({effect})",
+        f"no single fix cures {row['name']}: fix {best['stage']} first ({effect})",
     )

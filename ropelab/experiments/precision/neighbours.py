@@ -85,8 +85,8 @@ def compare_frequencies(tables: Tables) -> Iterator[str]:
         yield _compare(one, many, _period(tables)) + _compare_steps(one, slow, fast)
         yield (
             "with many frequencies one of two neighbouring keys gets"
-            f" {100 * fast['weight_change']:.2g} % more weight than the other, with the"
-            f" one {100 * slow['weight_change']:.1g} %"
+            f" {100 * fast['weight_change']:.2g} % more weight than the other, with one"
+            f" slow frequency {100 * slow['weight_change']:.1g} %"
         )
     elif many is not None:
         yield f"many frequencies tell all positions apart in {_list_formats(many)}"
@@ -109,6 +109,8 @@ def _compare(one: Mapping[str, bool], many: Mapping[str, bool], period: str) -> 
     if one == many:
         return f"{lead}, and {slow} does the same"
     if not any(one.values()):
+        if len(one) == 1:
+            return f"{lead}; {slow} does not"
         return f"{lead}; {slow} does so in none of them"
     alone = " alone" if sum(one.values()) < sum(many.values()) else ""
     return f"{lead}; {slow} does so in {_list_formats(one)}{alone}"
@@ -162,7 +164,10 @@ def _state_periods(one: pd.DataFrame) -> str:
         said.append(f"up to a period of {listed(limited)}")
     if free:
         said.append(f"at any period in {listed(free)}")
-    return f"one frequency keeps all its neighbours {', and '.join(said)}"
+    return (
+        "with cos and sin, one frequency tells all neighbours apart"
+        f" {', and '.join(said)}"
+    )
 
 
 def _state_cosine(tables: Tables) -> Iterator[str]:

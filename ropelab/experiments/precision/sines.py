@@ -20,9 +20,9 @@ BLOCK = 1 << 17
 COUNTED = 1 << 24
 # How code takes whole turns off an angle before it computes the sine.
 SAID = {
-    1: "2 pi as one number",
-    2: "2 pi as a sum of two",
-    3: "2 pi as a sum of three",
+    1: "2 pi in one number",
+    2: "2 pi in two",
+    3: "2 pi in three",
 }
 # Seconds for a position under one reduction.
 SECONDS_PER_REDUCTION = 1e-8
@@ -100,7 +100,7 @@ def find_largest(
 
 def list_losses(reductions: pd.DataFrame) -> pd.DataFrame:
     """Return a row per number of terms: the largest error up to each last position."""
-    table = pd.DataFrame({"turns_taken_off_in_float32_with": [*SAID.values()]})
+    table = pd.DataFrame({"float32_sine_with": [*SAID.values()]})
     last = reductions["offset"] + reductions["length"] - 1
     for position, own in reductions.groupby(last):
         lost = own.set_index("terms")["max_error_rad"]
