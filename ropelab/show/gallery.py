@@ -14,6 +14,7 @@ import pandas as pd
 from ropelab.runs import store
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_regular
+from ropelab.runs.sentences import verdict_and_rest
 from ropelab.runs.tables import as_markdown
 from ropelab.show.drawn import write
 from ropelab.show.page.document import render
@@ -90,6 +91,7 @@ FILTERS: dict[str, Callable[[Any], Any]] = {
     "address": _write_address,
     "anchor": _write_anchor,
     "stem": _write_stem,
+    "first_sentence": lambda answer: verdict_and_rest(answer)[0],
 }
 
 
