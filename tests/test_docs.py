@@ -33,7 +33,8 @@ CONSTANTS = {
         "Python 3.11",
         "Qwen2.5",
         "1.1 million parameters",
-        "95 % interval in brackets",
+        "95 % intervals in brackets",
+        "here they are 6 of 16",
         "by guessing (2 %)",
     ),
     "findings.md": (
