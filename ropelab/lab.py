@@ -38,7 +38,7 @@ from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond, refuse_longer
 from ropelab.runs.files import check_name
 from ropelab.runs.folders import Waiting, quietly
 from ropelab.runs.machine import about_dtype, available_memory
-from ropelab.runs.own import mentioned
+from ropelab.runs.own import find_sources
 from ropelab.runs.sentences import with_scope
 from ropelab.runs.tables import Tables, as_stored
 
@@ -256,7 +256,7 @@ class Lab:
             cells = jobs.with_starts(plan.experiment.cells(plan.config))
         left = dict(cells)
         for name, cell in cells.items():
-            if context.cells.finished(cell):
+            if context.cells.is_finished(cell):
                 del left[name]
         return Work(cells, left)
 
@@ -273,7 +273,7 @@ class Lab:
             return
         self._refuse(work)
         workers = work.workers(self.workers)
-        if self.notice and work.estimate.on(workers) >= MINUTE:
+        if self.notice and work.estimate.seconds_on(workers) >= MINUTE:
             self.notice(work.estimate.text(workers))
 
     def _refuse(self, work: Work) -> None:
@@ -281,7 +281,7 @@ class Lab:
         estimate = work.estimate
         workers = work.workers(self.workers)
         if self.most_seconds < inf:
-            refuse_longer(estimate.on(workers), self.most_seconds)
+            refuse_longer(estimate.seconds_on(workers), self.most_seconds)
         if self.limits:
             free_bytes = inf
             # An ordinary cell is tried, however little is free.
@@ -376,7 +376,7 @@ class Lab:
             # The same values, and so the same answer, as if read back.
             return plan.finish(as_stored(plan.tables(values)))
 
-        tables, reused = place.kept(make, self.waiting, self.force)
+        tables, reused = place.keep(make, self.waiting, self.force)
         run = plan.finish(tables, place.path, reused)
         if reused and self.figures:
             # Another process has made it meanwhile, perhaps without figures.
@@ -392,7 +392,7 @@ class Lab:
         for name in config.reads():
             folders += [Path(run.path) for run in self._stored_runs(name)]
         inputs = config.inputs() | store.as_inputs(self.results, folders)
-        inputs |= mentioned(config.model_dump(mode="json"))
+        inputs |= find_sources(config.model_dump(mode="json"))
         experiment = plan.experiment
         return store.RunFolder(
             self.results,

@@ -103,7 +103,7 @@ def _own_place(
         monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
     # Code of one's own that another test named would be imported by every worker.
-    monkeypatch.setattr("ropelab.runs.own._found", {})
+    monkeypatch.setattr("ropelab.runs.own._objects", {})
     monkeypatch.setattr("ropelab.runs.own._sources", {})
 
     # Workers are processes, which only tests that say so start: elsewhere there is one

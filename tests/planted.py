@@ -98,7 +98,7 @@ def plant(results: Path) -> list[Path]:
         made = Path(place, "results")
         make_runs(made, written(corpus, 0))
 
-        for folder, manifest in store.finished(made):
+        for folder, manifest in store.find_finished(made):
             experiment = experiments.load(manifest["experiment"])
             if experiment.name in ASKED:
                 continue

@@ -55,13 +55,13 @@ def test_run_without_arguments_lists_every_config_with_what_it_is(call, tmp_path
 )
 def test_a_name_means_the_config_that_comes_along(typed, meant, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert builtin.resolved(Path(typed)) == CONFIGS / meant
+    assert builtin.find_config(Path(typed)) == CONFIGS / meant
 
 
 def test_ones_own_file_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("precision").mkdir()
-    assert builtin.resolved(Path("precision")) == Path("precision")
+    assert builtin.find_config(Path("precision")) == Path("precision")
 
 
 def test_a_config_that_comes_along_is_run_by_its_name(call, tmp_path):

@@ -101,14 +101,14 @@ def test_a_damaged_cell_is_computed_again_and_said(tmp_path, capsys, file, spoil
     if (file, spoil) == ("cell.json", "a digit"):  # one that counts, not just any
         spoilt = lambda path: path.write_text(path.read_text().replace(": 0", ": 1"))  # noqa: E731
     spoilt(folder / file)
-    assert not Cells(tmp_path).finished(SAME)
+    assert not Cells(tmp_path).is_finished(SAME)
     make = Maker(1.5)
     pd.testing.assert_frame_equal(Cells(tmp_path).tables(SAME, make)["t"], whole)
     assert make.calls == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert file in line
     assert line.endswith("computed again")
-    assert Cells(tmp_path).finished(SAME)
+    assert Cells(tmp_path).is_finished(SAME)
 
 
 def test_a_cell_that_lies_under_another_name_is_not_taken_for_it(tmp_path, capsys):
@@ -144,13 +144,13 @@ def test_a_cell_tells_what_it_is(tmp_path):
 def test_a_cell_travels_in_a_parcel_to_the_cells_of_another_machine(tmp_path):
     here, there = Cells(tmp_path / "here"), Cells(tmp_path / "there")
     name = CellName("copy", 1, {"seed": 0})
-    assert here.packed(name) is None
+    assert here.pack(name) is None
     table = pd.DataFrame({"seed": [0], "value": [0.1 + 0.2]})
     here.tables(name, lambda: {"values": table})
-    archive = pickle.loads(pickle.dumps(here.packed(name)))
+    archive = pickle.loads(pickle.dumps(here.pack(name)))
     there.unpack(archive)
-    assert there.packed(name) == archive
-    assert there.finished(name)
+    assert there.pack(name) == archive
+    assert there.is_finished(name)
 
 
 def test_a_parcel_takes_the_place_of_what_was_there(tmp_path):
@@ -159,18 +159,18 @@ def test_a_parcel_takes_the_place_of_what_was_there(tmp_path):
     with cells.directory(CellName("model", 1, {"seed": 0})) as folder:
         (folder / "checkpoint").write_text("half done")
         (folder / "leftover").write_text("old")
-    before = cells.packed(name)
+    before = cells.pack(name)
     assert before is not None
     files = {"checkpoint": b"done", "cell.json": before.files["cell.json"]}
     cells.unpack(Archive(name, files))
-    assert cells.packed(name) == Archive(name, files)
+    assert cells.pack(name) == Archive(name, files)
 
 
 def test_nothing_is_packed_that_has_to_be_made_anew(tmp_path):
     name = CellName("copy", 1, {"seed": 0})
     Cells(tmp_path).tables(name, dict)
-    assert Cells(tmp_path).packed(name) is not None
-    assert Cells(tmp_path, again="a new run").packed(name) is None
+    assert Cells(tmp_path).pack(name) is not None
+    assert Cells(tmp_path, again="a new run").pack(name) is None
 
 
 def settings_of_torch() -> dict[str, pd.DataFrame]:

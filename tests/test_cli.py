@@ -21,7 +21,7 @@ from ropelab.math.methods import FREQUENCIES
 from ropelab.models.methods.registry import METHODS
 from ropelab.runs import store
 from ropelab.runs.config import group_of
-from ropelab.runs.spelling import Group, flag_of
+from ropelab.runs.spelling import FieldGroup, flag_of
 from tests.processes import started
 from tests.texts import mentions
 
@@ -89,7 +89,7 @@ def test_options_of_a_command_stand_in_panels_the_commonest_first(call, name):
             flag_of(field) for field in config.common
         ]
         assert len(first) == 5
-    groups = {*map(str, Group)}
+    groups = {*map(str, FieldGroup)}
     for field, info in config.model_fields.items():
         if field not in (*config.common, config.argument):
             assert flag_of(field) in panels[group_of(info)]

@@ -299,8 +299,8 @@ def test_configs_are_frozen_and_say_what_changed():
     config = build(Sample, {"base": "5e5", "methods": "pi"})
     with pytest.raises(ValidationError):
         config.base = 2.0
-    assert config.changed() == {"base": 500000.0, "methods": ["pi"]}
-    assert config.replace(base=1e6).changed() == {"methods": ["pi"]}
+    assert config.changed_fields() == {"base": 500000.0, "methods": ["pi"]}
+    assert config.replace(base=1e6).changed_fields() == {"methods": ["pi"]}
 
 
 def test_auto_names_a_real_device():

@@ -122,13 +122,13 @@ def test_more_workers_need_less_time_but_no_less_than_the_longest_part():
 
 def test_a_training_is_shared_between_cores_and_each_evaluation_is_not():
     training = Resources(operations=1e13, dtype="float32", cores=2).estimate()
-    alone = training.on(1)
-    assert training.on(2) == training.on(8) == alone / 2
+    alone = training.seconds_on(1)
+    assert training.seconds_on(2) == training.seconds_on(8) == alone / 2
     evaluations = sum(
         (Resources(seconds=10.0).estimate() for _ in range(3)), Estimate()
     )
-    assert (training + evaluations).on(2) == (alone + 30) / 2
-    assert evaluations.on(8) == 10
+    assert (training + evaluations).seconds_on(2) == (alone + 30) / 2
+    assert evaluations.seconds_on(8) == 10
     assert training.text(2).endswith(" GB")  # one process
 
 
@@ -136,8 +136,8 @@ def test_a_released_model_has_all_cores_however_many_workers_there_are(monkeypat
     released = Resources(operations=1e13, dtype="float32", alone=True)
     monkeypatch.setattr(cell, "cores", lambda: 4)
     work = released.estimate() + released.estimate() + Resources(seconds=8.0).estimate()
-    one = Resources(operations=1e13, dtype="float32").estimate().on(1) / 4
-    assert work.on(1) == work.on(4) == 2 * one + 8
+    one = Resources(operations=1e13, dtype="float32").estimate().seconds_on(1) / 4
+    assert work.seconds_on(1) == work.seconds_on(4) == 2 * one + 8
     assert work.text(4).endswith(" GB")  # one process at a time
 
 
@@ -228,7 +228,7 @@ def test_quick_is_estimated_below_a_minute_and_keeps_what_is_given(
     values, less = experiment.quickly(given)
     plan = lab.prepare(name, values)
     assert plan.config.model_dump()["documents"] == 3
-    assert lab.work(plan, Context()).estimate.on(1) < 60
+    assert lab.work(plan, Context()).estimate.seconds_on(1) < 60
     assert less
     assert "documents" not in less
     assert all(f"{field} " in less for field in experiment.quick if field not in given)

@@ -14,10 +14,10 @@ from filelock import FileLock, Timeout
 
 from ropelab.runs.folders import (
     fingerprint,
-    locked,
+    lock_folder,
     make_lock,
-    replaced,
-    replaced_file,
+    replace_file,
+    replace_folder,
 )
 from tests.processes import started
 
@@ -28,7 +28,7 @@ def contents(folder):
 
 def test_a_folder_appears_when_the_block_ends(tmp_path):
     target = tmp_path / "run"
-    with locked(target), replaced(target) as fresh:
+    with lock_folder(target), replace_folder(target) as fresh:
         (fresh / "a").write_text("1")
         assert not target.exists()
     assert contents(target) == ["a"]
@@ -39,7 +39,11 @@ def test_an_error_leaves_the_old_folder(tmp_path):
     target = tmp_path / "run"
     target.mkdir()
     (target / "old").write_text("1")
-    with pytest.raises(RuntimeError), locked(target), replaced(target) as fresh:
+    with (
+        pytest.raises(RuntimeError),
+        lock_folder(target),
+        replace_folder(target) as fresh,
+    ):
         (fresh / "new").write_text("2")
         raise RuntimeError
     assert contents(target) == ["old"]
@@ -49,7 +53,7 @@ def test_an_error_leaves_the_old_folder(tmp_path):
 def test_replacing_keeps_nothing_of_the_old(tmp_path):
     target = tmp_path / "run"
     for name in ("first", "second"):
-        with locked(target), replaced(target) as fresh:
+        with lock_folder(target), replace_folder(target) as fresh:
             (fresh / name).write_text("x")
     assert contents(target) == ["second"]
 
@@ -64,7 +68,7 @@ def test_what_is_not_ours_stays_in_the_folder(tmp_path: Path) -> None:
     (target / "ours").write_text("old")
     (target / "gone").write_text("old")
     for text in ("first", "second"):
-        with locked(target), replaced(target, ("ours", "gone")) as fresh:
+        with lock_folder(target), replace_folder(target, ("ours", "gone")) as fresh:
             (fresh / "ours").write_text(text)
     assert contents(target) == ["link", "mine.md", "notes", "ours", "pipe"]
     assert (target / "ours").read_text() == "second"
@@ -84,7 +88,7 @@ def test_what_is_not_ours_is_copied_where_files_have_one_name(
     target = tmp_path / "run"
     (target / "notes").mkdir(parents=True)
     (target / "notes/a.txt").write_text("mine")
-    with locked(target), replaced(target, ("ours",)) as fresh:
+    with lock_folder(target), replace_folder(target, ("ours",)) as fresh:
         (fresh / "ours").write_text("new")
     assert (target / "notes/a.txt").read_text() == "mine"
 
@@ -100,7 +104,7 @@ def test_a_dead_writer_is_cleaned_up_by_the_next(tmp_path, moment):
         (tmp_path / ".run.old" / "old").write_text("1")
     (tmp_path / ".run.new").mkdir()
     (tmp_path / ".run.new" / "half").write_text("")
-    with locked(target):
+    with lock_folder(target):
         assert contents(target) == ["old"]
     assert contents(tmp_path) == ["run"]
 
@@ -129,7 +133,7 @@ def holder(tmp_path):
 def test_kill_minus_nine_while_writing(tmp_path, holder):
     holder.kill()
     holder.wait()
-    with locked(tmp_path / "run"):
+    with lock_folder(tmp_path / "run"):
         assert not (tmp_path / "run").exists()
     assert contents(tmp_path) == []
 
@@ -142,19 +146,19 @@ def test_a_second_process_waits_and_is_told(tmp_path, holder):
         told.append(folder)
         holder.kill()
 
-    with locked(tmp_path / "run", waiting):
+    with lock_folder(tmp_path / "run", waiting):
         assert told == [tmp_path / "run"]
 
 
 def write(path, text):
-    with replaced_file(path) as fresh:
+    with replace_file(path) as fresh:
         fresh.write_text(text)
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path):
     target = tmp_path / "index.md"
     write(target, "old")
-    with pytest.raises(RuntimeError), replaced_file(target) as fresh:
+    with pytest.raises(RuntimeError), replace_file(target) as fresh:
         fresh.write_text("half")
         assert target.read_text() == "old"
         raise RuntimeError

@@ -114,7 +114,7 @@ def test_a_held_signal_is_told_and_its_status_kept(which, status, capsys):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
 
     def command():
-        with interrupts.held() as arrived:
+        with interrupts.hold_first_signal() as arrived:
             assert not arrived()
             signal.raise_signal(which)
             assert arrived()
@@ -168,7 +168,7 @@ def test_ctrl_c_in_training_keeps_the_step(tmp_path, corpora):
 def test_what_is_ignored_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with interrupts.handled():
+        with interrupts.handle_signals():
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
             signal.raise_signal(signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -179,7 +179,10 @@ def test_what_is_ignored_stays_ignored():
 def test_a_second_ctrl_c_is_let_through_where_nobody_watches():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt), interrupts.held() as arrived:
+        with (
+            pytest.raises(KeyboardInterrupt),
+            interrupts.hold_first_signal() as arrived,
+        ):
             signal.raise_signal(signal.SIGINT)
             assert arrived()
             signal.raise_signal(signal.SIGINT)

@@ -164,7 +164,7 @@ def test_another_run_that_takes_the_name_meanwhile_is_left_alone(lab, monkeypatc
         "command": "", "start": "2026-01-01T00:00:00+00:00", "seconds": 0.0,
         "measurements": {}, "times": {},
     })  # fmt: skip
-    place.kept(lambda: made, quietly, again=True)
+    place.keep(lambda: made, quietly, again=True)
     assert place.path.name.endswith("-0123456789abcdef")
     assert manifest_of(before)["config"]["base"] == 2.0
     assert manifest_of(place.path)["config"]["base"] == 3.0
@@ -223,7 +223,7 @@ def test_readers_put_back_what_a_killed_process_left_under_another_name(lab):
     run = lab.run(plan())
     folder = folder_of(run)
     for read in (
-        lambda: [folder for folder, _ in store.finished(lab.results)],
+        lambda: [folder for folder, _ in store.find_finished(lab.results)],
         lambda: [
             Path(each.path)
             for each in store.stored_runs(lab.results, "toy", toy().version)
@@ -245,7 +245,7 @@ def test_a_run_that_cannot_be_put_back_is_said(lab, monkeypatch, capsys):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(store, "put_back", refuse)
-    assert list(store.finished(lab.results)) == []
+    assert list(store.find_finished(lab.results)) == []
     (line,) = capsys.readouterr().err.splitlines()
     assert str(folder) in line
     assert "Permission denied" in line
@@ -497,7 +497,7 @@ def test_an_odd_manifest_is_left_out(
 ) -> None:
     folder = folder_of(lab.run(plan()))
     store.RUN.describe(folder / "manifest.json", {**manifest_of(folder), entry: value})
-    assert list(store.finished(lab.results or Path())) == []
+    assert list(store.find_finished(lab.results or Path())) == []
     assert "does not describe" in capsys.readouterr().err
 
 
@@ -784,7 +784,7 @@ def test_two_processes_that_make_the_same_run_agree(tmp_path):
         told = [process.communicate(timeout=120)[0].split() for process in (one, other)]
     assert (one.returncode, other.returncode) == (0, 0)
     assert told[0][1] == told[1][1]
-    assert len(list(store.finished(tmp_path / "results"))) == 1
+    assert len(list(store.find_finished(tmp_path / "results"))) == 1
 
 
 def test_a_run_in_memory_equals_the_stored_one(tmp_path):

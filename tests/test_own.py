@@ -76,8 +76,8 @@ def mymodule(tmp_path, monkeypatch):
     def written(text: str) -> None:
         Path("mymodule.py").write_text(text)
         sys.modules.pop("mymodule", None)
-        for key in [key for key in own._found if key[1].startswith("mymodule")]:
-            del own._found[key]
+        for key in [key for key in own._objects if key[1].startswith("mymodule")]:
+            del own._objects[key]
 
     written(MODULE + MORE)
     yield written
@@ -559,7 +559,7 @@ def test_a_worker_refuses_a_module_that_changed_since_the_run_began(
 def test_so_does_a_worker_on_ray(mymodule) -> None:
     known = on_ray.VERSION, {"mymodule:MyRoPE": "another"}, list[str]()
     with pytest.raises(MachineError, match="has changed since this run began"):
-        on_ray.computed(known, 0, pickle.dumps(EMPTY), "", "", None)
+        on_ray.compute_on_worker(known, 0, pickle.dumps(EMPTY), "", "", None)
 
 
 def test_a_task_of_ones_own_is_asked_of_a_released_model(
@@ -618,7 +618,7 @@ def test_entry_points_are_names_without_a_module(mymodule, monkeypatch, capsys) 
         "list_entry_points",
         lambda kind: {"my_rope": point} if kind == "methods" else {},
     )
-    monkeypatch.setattr(own, "_found", {})
+    monkeypatch.setattr(own, "_objects", {})
     from ropelab.models.methods import registry
 
     monkeypatch.setattr(registry, "list_entry_points", own.list_entry_points)
@@ -638,14 +638,14 @@ def test_a_name_means_one_thing_of_each_kind(mymodule, monkeypatch) -> None:
     }
     Path("othermodule.py").write_text(MORE.replace("2.0", "3.0"))
     monkeypatch.setattr(own, "list_entry_points", lambda kind: points.get(kind, {}))
-    monkeypatch.setattr(own, "_found", {})
+    monkeypatch.setattr(own, "_objects", {})
     kinds: tuple[own.Kind, own.Kind] = ("methods", "encodings")
     found = [
         getattr(own.find(kind, "mine"), "__name__", "") for kind in (*kinds, *kinds)
     ]
     assert found == ["MyRoPE", "MyEncoding"] * 2
     # Both are in the key, since a text tells no kind.
-    (both,) = own.mentioned(["mine"]).values()
+    (both,) = own.find_sources(["mine"]).values()
     assert all(own.source(own.find(kind, "mine")) in both for kind in kinds)
     sys.modules.pop("othermodule")
 
@@ -660,7 +660,7 @@ def test_an_error_in_an_entry_point_has_its_place(
         "list_entry_points",
         lambda kind: {"mine": point} if kind == "methods" else {},
     )
-    monkeypatch.setattr(own, "_found", {})
+    monkeypatch.setattr(own, "_objects", {})
     status, _, err = typed(capsys, "freqs", "--method", "mine(factor=4)")
     assert status == 2
     assert "mymodule.py, line " in err

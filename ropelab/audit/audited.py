@@ -29,8 +29,8 @@ from ropelab.readers.registry import Reading
 from ropelab.readers.spec import short
 from ropelab.readers.trace import language_part
 from ropelab.runs.errors import InputError
-from ropelab.runs.rows import Result, Rows, grouped
-from ropelab.runs.sentences import listed, shorten_numbers, typed
+from ropelab.runs.rows import Result, Rows, group_pairs
+from ropelab.runs.sentences import join_names, shorten_numbers, write_number
 from ropelab.runs.spelling import split_list
 
 # Columns of the table of runtimes by which two files are compared.
@@ -167,7 +167,7 @@ def write_answer(case: AuditCase, beside: Sequence[Aspect]) -> str:
         claimed = f", claims {' or '.join(str(length) for length in lengths)}"
     return (
         f"{document.name}: {agreement}{describe_refusals(case)} ({kind}: {features},"
-        f" base {typed(spec.base)}, {method} from {start}{claimed})."
+        f" base {write_number(spec.base)}, {method} from {start}{claimed})."
     )
 
 
@@ -261,7 +261,7 @@ def compare(one: Audit, other: Audit) -> Rows:
             changes.append((change, runtime))
 
     in_both = len(first_effects.keys() & second_effects.keys())
-    for (what, first, second), names in grouped(changes).items():
+    for (what, first, second), names in group_pairs(changes).items():
         everywhere = len(names) > 1 and len(names) == in_both
         runtimes = "all" if everywhere else ", ".join(names)
         row = {"what": what, "first": first, "second": second, "runtimes": runtimes}
@@ -299,12 +299,12 @@ def describe_difference(one: Audit, other: Audit) -> str:
     """Say in a sentence how the main rotation of a second file differs."""
     before, after = one.spec, other.spec
     values = {
-        "base": (typed(before.base), typed(after.base)),
+        "base": (write_number(before.base), write_number(after.base)),
         "rotated features": (before.rotary_dim, after.rotary_dim),
         "scaling": (shorten_numbers(before.method), shorten_numbers(after.method)),
         "factor on cos and sin": (
-            typed(before.attention_factor),
-            typed(after.attention_factor),
+            write_number(before.attention_factor),
+            write_number(after.attention_factor),
         ),
         "length": (before.length, after.length),
     }
@@ -314,7 +314,7 @@ def describe_difference(one: Audit, other: Audit) -> str:
             changes.append(f"{what} {second} instead of {first}")
     if not changes:
         return "the main layers rotate alike in both files"
-    return f"the second file has {listed(changes)}"
+    return f"the second file has {join_names(changes)}"
 
 
 def shorten_tables(audit: Audit) -> dict[str, Rows]:

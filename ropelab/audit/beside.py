@@ -20,8 +20,8 @@ from ropelab.readers.registry import Reading
 from ropelab.readers.spec import SHAPE, RopeSpec, short
 from ropelab.readers.trace import language_part, rope_paths
 from ropelab.runs.files import table_beside
-from ropelab.runs.rows import grouped
-from ropelab.runs.sentences import typed
+from ropelab.runs.rows import group_pairs
+from ropelab.runs.sentences import write_number
 
 READ = table_beside(__file__)
 
@@ -42,7 +42,7 @@ class Aspect:
 
     def in_words(self) -> str:
         parts = []
-        by_words = grouped((words, runtime) for runtime, words in self.does.items())
+        by_words = group_pairs((words, runtime) for runtime, words in self.does.items())
         for words, names in by_words.items():
             parts.append(f"{words} in {', '.join(names)}")
         if self.unread:
@@ -127,7 +127,7 @@ def describe_layer(reading: Reading, layer: str, right: RopeSpec) -> str:
     if own is None:
         return ""
     spec = right if agrees(own, right) else own
-    return f"base {typed(spec.base)}, {spec.method}"
+    return f"base {write_number(spec.base)}, {spec.method}"
 
 
 def describe_unrotated(reading: Reading, text: Mapping[str, Any]) -> str:

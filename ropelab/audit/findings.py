@@ -32,8 +32,8 @@ from ropelab.readers.trace import (
     value_in,
 )
 from ropelab.runs.files import table_beside
-from ropelab.runs.rows import grouped
-from ropelab.runs.sentences import printable, shorten_numbers, typed
+from ropelab.runs.rows import group_pairs
+from ropelab.runs.sentences import printable, shorten_numbers, write_number
 
 Level = Literal["error", "warn", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warn", "note")
@@ -262,7 +262,11 @@ def find_other_bases(case: AuditCase) -> Iterator[Finding]:
             fix = f"--rope-freq-base {wanted!r}"
         else:
             fix = ""
-        about = {"base": typed(base), "right": typed(right), "source": source}
+        about = {
+            "base": write_number(base),
+            "right": write_number(right),
+            "source": source,
+        }
         yield blame_runtimes(case, "E03", names, fix=fix, **about)
 
 
@@ -304,7 +308,7 @@ def find_contradictions(case: AuditCase) -> Iterator[Finding]:
         claimed = spec.claimed_len or 0
         if spec.multiplied and claimed > spec.multiplied and claimed not in stated:
             multiplied.append(((claimed, spec.multiplied), name))
-    for (claimed, length), names in grouped(multiplied).items():
+    for (claimed, length), names in group_pairs(multiplied).items():
         yield make_finding("E07", names=names, claimed=claimed, length=length)
 
     in_block = family_of(case.reference.model_type).rope
@@ -471,7 +475,7 @@ def list_exceeded(case: AuditCase) -> list[tuple[int, str]]:
 
 def find_lengths_beyond(case: AuditCase) -> Iterator[Finding]:
     """Find lengths that a server refuses, and those that no position was made for."""
-    for limit, names in grouped(list_exceeded(case)).items():
+    for limit, names in group_pairs(list_exceeded(case)).items():
         others = []
         for name in names:
             if name in STOPS_BEYOND:
@@ -525,12 +529,12 @@ def find_unread_values(case: AuditCase, outside: Collection[str]) -> Iterator[Fi
         if reading.layers:
             uses += [(use.path, use.status) for use in reading.keys]
 
-    for path, statuses in grouped(uses).items():
+    for path, statuses in group_pairs(uses).items():
         own = taken.get(path.split(".")[-1])
         value = value_in(case.document.config, path)
         unread = all(status == "ignored" for status in statuses)
         if own and unread and value not in (None, own) and path not in outside:
-            about: dict[str, Any] = {"value": short(value), "own": typed(own)}
+            about: dict[str, Any] = {"value": short(value), "own": write_number(own)}
             yield make_finding("W11", "unread", path=path, **about)
 
 
@@ -633,11 +637,11 @@ def compare_draft(target: AuditCase, draft: AuditCase) -> Iterator[Finding]:
         yield make_finding("W17", name=draft.document.name, **about)
 
     values = {
-        "base": (typed(spec.base), typed(draft.spec.base)),
+        "base": (write_number(spec.base), write_number(draft.spec.base)),
         "scaling": (spec.method, draft.spec.method),
         "factor on logits": (
-            typed(spec.logit_multiplier),
-            typed(draft.spec.logit_multiplier),
+            write_number(spec.logit_multiplier),
+            write_number(draft.spec.logit_multiplier),
         ),
     }
     parts = []

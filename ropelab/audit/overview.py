@@ -33,7 +33,7 @@ from ropelab.readers.trace import (
     value_in,
 )
 from ropelab.runs.errors import known
-from ropelab.runs.rows import Rows, grouped
+from ropelab.runs.rows import Rows, group_pairs
 
 # Radians by which a phase may be off before it counts, between runtimes and within a
 # format.
@@ -94,11 +94,11 @@ class AuditCase:
         for reading in self.readings:
             if reading.outcome == outcome:
                 pairs.append((reading.problem, reading.runtime.name))
-        return grouped(pairs)
+        return group_pairs(pairs)
 
     def group(self, value: Callable[[RopeSpec], Any]) -> dict[Any, list[str]]:
         """Return the runtimes that read the file, by something of their spec."""
-        return grouped((value(spec), name) for name, spec in self.specs)
+        return group_pairs((value(spec), name) for name, spec in self.specs)
 
     def compare(self, spec: RopeSpec) -> tuple[str, float | None, int | None]:
         """Return method and distance from the reference; none if base or width
@@ -204,7 +204,7 @@ def list_keys(case: AuditCase) -> Rows:
             uses.append((use.path, (reading.runtime.name, use)))
 
     rows = []
-    for path, by_runtime in grouped(uses).items():
+    for path, by_runtime in group_pairs(uses).items():
         status = {name: use.status for name, use in by_runtime}
         if path.split(".")[-1] in LAYER_KEYS:
             for name in status:
@@ -367,7 +367,7 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
         presets["sglang"] = MODEL_FORMAT
 
     rows = []
-    for preset, names in grouped((presets[name], name) for name in specs).items():
+    for preset, names in group_pairs((presets[name], name) for name in specs).items():
         # The runtimes of one chain are searched with the frequencies of the first.
         spec = specs[names[0]]
         spectrum = Spectrum(spec.inv_freq(case.length), spec.base, spec.rotary_dim)

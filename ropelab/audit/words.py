@@ -8,7 +8,7 @@ from ropelab.audit.overview import MAIN, AuditCase, agrees, measure_distance
 from ropelab.readers.extra_rotations import COMPRESSED_KEYS, INDEXER
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.rows import Rows
-from ropelab.runs.sentences import shorten_numbers, typed
+from ropelab.runs.sentences import shorten_numbers, write_number
 
 # The rotations beside that of attention.
 EXTRA_NAMES = {
@@ -89,9 +89,10 @@ def describe_row(row: Mapping[str, Any], length: int) -> str:
     if row["pairs_blended"] or row["pairs_divided"]:
         pairs = f"{count_pairs(row)} pairs kept/blended/divided"
 
-    words = [f"base {typed(row['base'])}", f"{row['rotary_dim']} features", pairs]
+    features = f"{row['rotary_dim']} features"
     if row["rotation"] != MAIN:
-        words[1] = describe_place(row)
+        features = describe_place(row)
+    words = [f"base {write_number(row['base'])}", features, pairs]
     if row["logit_multiplier"] != 1:
         words.append(f"logits x{row['logit_multiplier']:.4g}")
     if row["claimed_tokens"]:

@@ -90,7 +90,7 @@ class ClaimsConfig(Config):
 
 def _read_config(name: str) -> tuple[str, dict[str, Any]]:
     """Return experiment and values of a config that comes with ropelab."""
-    path = builtin.resolved(Path("configs", name))
+    path = builtin.find_config(Path("configs", name))
     experiment, values = read_toml(path)
     _, fields = take_label(path, values)
     return experiment, fields

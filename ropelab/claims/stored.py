@@ -16,7 +16,7 @@ import pandas as pd
 from ropelab.claims.record import Findings, Role
 from ropelab.math.frequencies import inverse_frequencies, rotations
 from ropelab.runs.cell import Stored
-from ropelab.runs.comparisons import between
+from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import method_label, row_labels
 from ropelab.runs.sentences import count_of
 from ropelab.runs.stats import Interval, mean_interval
@@ -229,7 +229,7 @@ class Methods(Trained):
     def compared(self, a: str, b: str, metric: str) -> pd.DataFrame:
         """Select the comparisons of two rows under a metric, differences a - b."""
         pairs = self.select("comparisons", metric=metric)
-        return pairs if pairs.empty else between(pairs, a, b)
+        return pairs if pairs.empty else select_pair(pairs, a, b)
 
     def against(self, a: str, b: str, metric: str) -> Tally:
         """Compare `a` with `b`; copying is counted at distances beyond the trained

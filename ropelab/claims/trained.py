@@ -17,7 +17,7 @@ import pandas as pd
 from ropelab.claims import stored
 from ropelab.claims.record import Finding, Findings, Role, claim
 from ropelab.runs.cell import Stored
-from ropelab.runs.comparisons import FAILING, between
+from ropelab.runs.comparisons import FAILING, select_pair
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label, row_labels
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.thresholds import (
@@ -430,7 +430,7 @@ def _compare(
     """Add a pair, published as equal or as a better than b."""
     # Only orders can be reproduced: published numbers belong to other models, texts and
     # lengths.
-    row = between(rows, a, b).iloc[0]
+    row = select_pair(rows, a, b).iloc[0]
     difference = float(row["difference"])
     better = str(row["verdict"])
     # A difference must be significant, and not so small that it is called equal.

@@ -28,7 +28,7 @@ def status_of(command: Callable[[], Any]) -> int:
     """
     complete_streams()
     try:
-        with interrupts.handled():
+        with interrupts.handle_signals():
             status = command()
             sys.stdout.flush()
     except RopelabError as error:

@@ -11,7 +11,7 @@ from typing import Any
 from typer import Typer
 from typer.core import TyperCommand, TyperGroup
 
-from ropelab.runs.spelling import Group
+from ropelab.runs.spelling import FieldGroup
 
 # What a newcomer types first: each answers within seconds.
 FIRST = (
@@ -26,14 +26,14 @@ CODE = "Code and models"
 RESULTS = "Results"
 NAMES = "Names that options take"
 PANELS = (MEASURE, CONFIGURATIONS, CODE, RESULTS, NAMES)
-# Panels of options, likewise; fields of configs bring theirs (Group).
+# Panels of options, likewise; fields of configs bring theirs (FieldGroup).
 COMMON = "Most used"
 OTHERS = "Options"
 OUTPUT = "Output"
 RUNNING = "Running"
 # Other names of options: help has them beside the first one, a shell completes them.
 UNLISTED = "Other names"
-OF_OPTIONS = ("Arguments", COMMON, OTHERS, *map(str, Group), OUTPUT, RUNNING)
+OF_OPTIONS = ("Arguments", COMMON, OTHERS, *map(str, FieldGroup), OUTPUT, RUNNING)
 
 
 def add_command(

@@ -207,7 +207,7 @@ def explain_configs(paths: Sequence[Path]) -> None:
     from ropelab.show.terminal import show_paragraph, show_places
 
     for number, path in enumerate(paths):
-        file = builtin.resolved(path)
+        file = builtin.find_config(path)
         if file.is_dir():
             raise InputError(f"{path} is a folder; --explain takes the files in it")
         experiment, values = read_toml(file)

@@ -128,9 +128,9 @@ def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) 
     lab, sweeps = _read_files(paths, index, options)
     ahead = shares.look_ahead(sweeps, lab)
     if share:
-        lines = shares.lines_of_share(shares.share_of(ahead, share), lab)
+        lines = shares.describe_share(shares.choose_share(ahead, share), lab)
     else:
-        lines = shares.lines(ahead, lab)
+        lines = shares.describe_runs(ahead, lab)
     for line in lines:
         print_line(line)
 
@@ -152,7 +152,7 @@ def compute_share(
 
     with _engine(options) as engine, interrupt_after(options.max_minutes):
         ahead = shares.look_ahead(sweeps, lab)
-        share = shares.share_of(ahead, (number, count))
+        share = shares.choose_share(ahead, (number, count))
         shares.compute(share, replace(lab, engine=engine))
 
     counts = [f"{count_of(n, 'cell')} {what}" for what, n in share.counts.items() if n]
@@ -227,7 +227,7 @@ def _read_files(
     check_own(options.results / index, gallery.MARK)
     check_own(options.results / "index.html", document.MARK)
     lab = _make_lab(options)
-    files = [builtin.resolved(path) for path in paths]
+    files = [builtin.find_config(path) for path in paths]
     return lab, read_sweeps(files, lab)
 
 

@@ -54,7 +54,7 @@ from ropelab.readers.spec import RefusedError, RopeSpec, whole
 from ropelab.runs.arrays import Bool
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, parse, read_regular
-from ropelab.runs.rows import Result, Rows, grouped
+from ropelab.runs.rows import Result, Rows, group_pairs
 
 # The stages that a table shows: position, inv_freq, angle, table.
 CASTS = STAGES[:4]
@@ -491,7 +491,7 @@ def combine(checks: Mapping[str, Check]) -> Check:
     first = next(iter(reported.values()))
     named = [(check.answer, part) for part, check in reported.items() if part]
     answers = []
-    for answer, parts in grouped(named).items():
+    for answer, parts in group_pairs(named).items():
         answers.append(f"{' and '.join(parts)}: {answer}")
     if not answers:
         return first

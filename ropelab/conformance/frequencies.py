@@ -21,7 +21,7 @@ from ropelab.conformance.rotations import Fault, Observed, Pairs
 from ropelab.math import scaling
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.readers.spec import RopeSpec
-from ropelab.runs.sentences import typed
+from ropelab.runs.sentences import write_number
 
 BY_FACTOR = (
     scaling.Llama3,
@@ -172,8 +172,8 @@ def describe_base(base: float, spec: RopeSpec) -> Fault:
     digits = (4, 7, 17)
     readable = (float(f"{base:.{count}g}") for count in digits)
     short = next(number for number in readable if number != spec.base)
-    answer = f"base {typed(short)} instead of {typed(spec.base)}"
-    fix = f"base {typed(spec.base)}"
+    answer = f"base {write_number(short)} instead of {write_number(spec.base)}"
+    fix = f"base {write_number(spec.base)}"
 
     width = spec.rotary_dim
     stretch = (base / spec.base) ** ((width - 2) / width)
@@ -246,7 +246,7 @@ def list_explanations(expected: Expected, ours: Pairs) -> Iterator[Explanation]:
     if isinstance(spec.scaling, scaling.DynamicNtk):
         yield from list_dynamic_slips(expected)
     for name, other in expected.layers.items():
-        rotation = f"base {typed(other.base)}, {other.method}"
+        rotation = f"base {write_number(other.base)}, {other.method}"
         answer = f"rotates as {name} layers should ({rotation})"
         yield answer, other.inv_freq(expected.length)
     if isinstance(spec.scaling, scaling.LongRope):
@@ -376,7 +376,7 @@ def list_other_lengths(expected: Expected) -> Iterator[Explanation]:
 
 def explain_base(expected: Expected, base: float) -> Explanation:
     spec = expected.spec
-    answer = f"base {typed(base)} instead of {typed(spec.base)}"
+    answer = f"base {write_number(base)} instead of {write_number(spec.base)}"
     return answer, replace(spec, base=base).inv_freq(expected.length)
 
 

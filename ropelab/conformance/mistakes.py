@@ -11,7 +11,7 @@ from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Unscaled
-from ropelab.runs.sentences import typed
+from ropelab.runs.sentences import write_number
 
 
 def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
@@ -43,7 +43,7 @@ def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
 
     wrong = 10000.0 if base != 10000.0 else 500000.0
     rebased = replace(spec, base=wrong).inv_freq(expected.length)
-    says = f"base {typed(wrong)} instead of {typed(base)}"
+    says = f"base {write_number(wrong)} instead of {write_number(base)}"
     yield "base", says, replace(good, inv_freq=rebased)
     rounded = round_to(theta, FORMATS["bfloat16"])
     yield "frequencies", "inv_freq in bfloat16", replace(good, inv_freq=rounded)

@@ -21,7 +21,7 @@ from ropelab.readers.document import load
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
-from ropelab.runs.folders import check_own, replaced_file
+from ropelab.runs.folders import check_own, replace_file
 from ropelab.runs.rows import Result, Rows
 
 # Ends of formats and tables; the trained and the claimed length come on top.
@@ -243,7 +243,7 @@ def write(
         # configuration.
         (folder / ABOUT).unlink(missing_ok=True)
         for name, content in contents.items():
-            with replaced_file(folder / name) as fresh:
+            with replace_file(folder / name) as fresh:
                 fresh.write_bytes(content)
     except OSError as error:
         raise InputError(

@@ -14,7 +14,7 @@ from ropelab.readers.trainers import FLAGS, SWITCHES
 from ropelab.readers.transformers import load_block
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import parse
-from ropelab.runs.spelling import SUFFIXES, THOUSAND, read_number
+from ropelab.runs.spelling import DECIMAL_SUFFIXES, SUFFIXES, read_number
 
 OVERRIDES = table("trainers")["overrides"]  # the runtimes of flags that replace keys
 SETTINGS = {**LLAMACPP, **FLAGS}
@@ -172,7 +172,7 @@ def setting(name: str, value: str) -> Any:
         return read_option(name, value)
 
     digits, suffix = suffixed.groups()
-    thousands = float(digits) * THOUSAND[suffix.lower()]
+    thousands = float(digits) * DECIMAL_SUFFIXES[suffix.lower()]
     if name != VLLM_LENGTH:
         typed = f"{thousands:.15g}"
         raise InputError(f"{name} takes digits alone; type {typed}, got '{value}'")

@@ -1,6 +1,4 @@
-"""The configs that come with ropelab: in `configs/` of a checkout, in the package of a
-wheel.
-"""
+"""The configs that come with ropelab."""
 
 from difflib import get_close_matches
 from itertools import takewhile
@@ -12,39 +10,59 @@ from ropelab.runs.sentences import verdict_and_rest
 PACKAGE = Path(__file__).parents[1]
 
 
-def folder() -> Path:
-    inside = PACKAGE / "configs"
-    return inside if inside.is_dir() else PACKAGE.parent / "configs"
-
-
-def resolved(path: Path) -> Path:
-    """Return a path that exists, else the config or folder of configs of that name.
-
-    `configs` are all at the top, `precision` is one of them, `smoke` a folder; else
-    InputError.
+def find_folder() -> Path:
+    """Return the folder of the configs: a wheel has it in the package, a checkout
+    beside the package.
     """
-    parts = path.parts
-    named = folder().joinpath(*(parts[1:] if parts[:1] == ("configs",) else parts))
-    for option in (path, named, named.with_name(f"{named.name}.toml")):
+    in_wheel = PACKAGE / "configs"
+    if in_wheel.is_dir():
+        return in_wheel
+    return PACKAGE.parent / "configs"
+
+
+def find_config(path: Path) -> Path:
+    """Return a path that exists, else the built-in config or folder of that name.
+
+    The name `precision` is that of one built-in config, `smoke` that of a folder of
+    them, and `configs` that of the folder of all.
+
+    InputError: there is neither a path nor a built-in config of that name.
+    """
+    name = path.parts
+    if name[:1] == ("configs",):
+        name = name[1:]
+    built_in = find_folder().joinpath(*name)
+    built_in_file = built_in.with_name(f"{built_in.name}.toml")
+    for option in (path, built_in, built_in_file):
         if option.exists():
             return option
-    files = [*map(str, path.parent.glob("*.toml")), *_named_files()]
-    near = get_close_matches(str(path), files, n=1)
-    guess = f"; did you mean '{near[0]}'?" if near else ""
+
+    files_beside = [str(file) for file in path.parent.glob("*.toml")]
+    near = get_close_matches(str(path), [*files_beside, *_find_files()], n=1)
+    guess = ""
+    if near:
+        guess = f"; did you mean '{near[0]}'?"
     raise InputError(f"no config file at {path}{guess}")
 
 
-def _named_files() -> dict[str, Path]:
-    top = folder()
+def _find_files() -> dict[str, Path]:
+    """Return the files of all built-in configs by name, those at the top first."""
+    top = find_folder()
     files = sorted(top.rglob("*.toml"), key=lambda file: (len(file.parts), file.parts))
-    return {file.relative_to(top).with_suffix("").as_posix(): file for file in files}
+
+    by_name: dict[str, Path] = {}
+    for file in files:
+        name = file.relative_to(top).with_suffix("").as_posix()
+        by_name[name] = file
+    return by_name
 
 
 def list_configs() -> dict[str, str]:
     """Return the configs by name, folder by folder, with the first sentence of each."""
     sentences = {}
-    for name, file in _named_files().items():
-        sentences[name], _ = verdict_and_rest(read_comment(file))
+    for name, file in _find_files().items():
+        first_sentence, _ = verdict_and_rest(read_comment(file))
+        sentences[name] = first_sentence
     return sentences
 
 

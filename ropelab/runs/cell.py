@@ -1,10 +1,10 @@
 """Cells: the independent pieces of a run, the folders that keep finished ones, and
 their values.
 
-They follow from the config alone: listing, sharing, sharding and resuming are one
-mechanism each. A folder is named by the hash of all that its cell depends on, so that
-an interrupted run keeps its finished cells; only changed or damaged ones are computed
-again.
+The cells of a run follow from its config alone, so listing, sharing, sharding and
+resuming are one mechanism each. Each finished cell has a folder, which is named by the
+hash of all that the cell depends on. An interrupted run thus keeps its finished cells,
+and only changed or damaged ones are computed again.
 """
 
 import os
@@ -22,21 +22,26 @@ from ropelab.runs.errors import say
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.folders import (
     fingerprint,
-    locked,
+    lock_folder,
     quietly,
     remove,
-    replaced,
-    replaced_file,
+    replace_file,
+    replace_folder,
 )
-from ropelab.runs.machine import RATES, as_by_default, cores, rate
-from ropelab.runs.own import mentioned
+from ropelab.runs.machine import RATES, cores, rate, use_torch_defaults
+from ropelab.runs.own import find_sources
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables
 from ropelab.runs.temporary import folder_of
 
 
 class Advance(Protocol):
-    """Report progress: `advance(1, note="loss 2.31")`; `left`: seconds, if known better
-    so.
+    """Reports progress: `advance(1, note="loss 2.31")`.
+
+    Args:
+        steps: the steps that were made since the last call.
+        note: a text beside the progress line.
+        left: the seconds to the end, where the caller knows them better than the steps
+            tell; None where it does not.
     """
 
     def __call__(
@@ -64,19 +69,24 @@ class Named(Protocol):
     """The part of a cell that identifies it."""
 
     @property
-    # as `extrapolate-text`; cells of a kind are kept together
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """The kind of the cell, such as `extrapolate-text`: the name of a folder."""
 
     @property
-    def version(self) -> int: ...  # raised when the numbers change their meaning
+    def version(self) -> int:
+        """The version of the kind, raised when the numbers change their meaning."""
 
     @property
-    def key(self) -> Mapping[str, Any]: ...  # all that its tables depend on, json-able
+    def key(self) -> Mapping[str, Any]:
+        """Everything that the tables of the cell depend on, json-able."""
 
 
 @dataclass(frozen=True)
 class CellName:
-    """A name alone, also of a folder that keeps other files than tables."""
+    """The name of a cell without the cell.
+
+    It also names a folder that keeps other files than tables, such as checkpoints.
+    """
 
     kind: str
     version: int
@@ -88,29 +98,34 @@ class Input(Protocol):
     it.
     """
 
-    def content(self) -> Any: ...
+    def content(self) -> Any:
+        """Return the content of the input, to be sent to another machine."""
 
-    # Makes a process on another machine read this instead.
-    def provide(self, content: Any) -> None: ...
+    def provide(self, content: Any) -> None:
+        """Make this process use `content` where it would read the input from a file."""
 
 
 @dataclass(frozen=True)
 class Resources:
     """The resources of a cell, as far as they can be estimated."""
 
-    operations: float = 0.0  # of its matrix products
-    # of everything else, on one core of the machine whose rates are known
+    # The number of operations in the cell's matrix products.
+    operations: float = 0.0
+    # The time of everything else, on one core of the machine whose rates are known.
     seconds: float = 0.0
-    # At its peak, libraries included: training the small model at 2048 tokens took 2.9
-    # GB at most.
+    # The peak of the process, libraries included. Training the small model at 2048
+    # tokens took 2.9 GB at most.
     memory_bytes: int = 3_000_000_000
-    dtype: str = ""  # of its matrix products; empty where torch is not used
+    # The number format of the matrix products; empty for a cell that does not use torch.
+    dtype: str = ""
+    # True if the cell computes on a GPU.
     gpu: bool = False
-    cores: int = 1  # that it can use, if they are free
-    # Computed by the process that asked, on all of its threads, with nothing beside it:
-    # a clock is read, or a model is loaded once for many cells.
+    # The number of cores that the cell can use, if they are free.
+    cores: int = 1
+    # True if the process that asked computes the cell, on all of its threads, with
+    # nothing beside it: a clock is read, or a model is loaded once for many cells.
     alone: bool = False
-    # of other cells, that are read or left behind for others
+    # Folders of other cells, which the cell reads, or writes for others.
     folders: tuple[CellName, ...] = ()
     inputs: tuple[Input, ...] = ()
 
@@ -122,15 +137,23 @@ class Resources:
         return self.operations / RATES["float32"] + self.seconds
 
     def estimate(self) -> Estimate:
-        """Estimate a cell; on a GPU without a time, as no rate was measured there."""
+        """Estimate the cost of the cell, which is unknown on a GPU."""
         if self.gpu:
+            # No rate was measured on a GPU. An estimate that has one part and neither
+            # seconds nor bytes stands for unknown cost.
             return Estimate(parts=1)
         seconds = self.seconds
         if self.operations:
             seconds += self.operations / rate(self.dtype or "float32")
         if self.alone:
             return Estimate(alone=seconds / cores(), bytes=self.memory_bytes)
-        return Estimate(seconds, self.memory_bytes, seconds / self.cores, 1, self.cores)
+        return Estimate(
+            seconds=seconds,
+            bytes=self.memory_bytes,
+            longest=seconds / self.cores,
+            parts=1,
+            cores=self.cores,
+        )
 
 
 class Cell(Named, Protocol):
@@ -142,15 +165,19 @@ class Cell(Named, Protocol):
     """
 
     @property
-    def title(self) -> str: ...  # shown while it is computed
+    def title(self) -> str:
+        """The line that is shown while the cell is computed."""
 
     @property
-    def resources(self) -> Resources: ...
+    def resources(self) -> Resources:
+        """What the cell needs of a machine."""
 
     @property
-    def starts(self) -> "Sequence[Cell]": ...  # to be finished before this one begins
+    def starts(self) -> "Sequence[Cell]":
+        """The cells that must be finished before this one begins."""
 
-    def tables(self, context: "Context") -> Mapping[str, pd.DataFrame]: ...
+    def tables(self, context: "Context") -> Mapping[str, pd.DataFrame]:
+        """Compute the cell."""
 
 
 @dataclass(frozen=True)
@@ -175,11 +202,7 @@ class Archive:
 
 
 class Cells:
-    """A cache of cells in the folder `root`; without one, for the life of this object
-    only.
-
-    `again` names a run that makes every cell anew, once; all its processes share it.
-    """
+    """A cache of cells in a folder."""
 
     def __init__(
         self,
@@ -187,6 +210,14 @@ class Cells:
         again: str = "",
         waiting: Callable[[Path], None] = quietly,
     ) -> None:
+        """Open the cache.
+
+        Args:
+            root: the folder; None for a temporary one that goes with this object.
+            again: the name of a run that computes every cell anew, once. All processes
+                of that run have the same name. Empty: finished cells are reused.
+            waiting: called with a folder while another process holds its lock.
+        """
         self.root = root or Path(folder_of(self).name)
         self.again = again
         self._waiting = waiting
@@ -194,13 +225,11 @@ class Cells:
     def tables(
         self, name: Named, make: Callable[[], Tables]
     ) -> dict[str, pd.DataFrame]:
-        """Return the tables of a cell: read back if it was finished before, made
-        otherwise.
-        """
-        # Fresh tables are read back from disk too, so that both ways give the same
-        # values.
+        """Return the tables of a cell, made and written now unless they are there."""
+        # Fresh tables are read back from disk too, so that fresh and reused tables have
+        # the same values.
         folder = self._folder(name)
-        with locked(folder, self._waiting):
+        with lock_folder(folder, self._waiting):
             try:
                 if (stored := self._read(folder)) is not None:
                     return stored
@@ -208,13 +237,11 @@ class Cells:
                 say(f"{error}: computed again")
 
             made = make()
-            with replaced(folder) as fresh:
+            with replace_folder(folder) as fresh:
                 return CELL.write(fresh, made, self._about(name))
 
-    def finished(self, name: Named) -> bool:
-        """Return True if the tables of a cell are there, undamaged, and need not be
-        made anew.
-        """
+    def is_finished(self, name: Named) -> bool:
+        """Return True if the tables of a cell are there, undamaged, and may be used."""
         with suppress(DamagedError):
             return self._read(self._folder(name)) is not None
         return False
@@ -224,40 +251,40 @@ class Cells:
         """Yield a locked folder that keeps other files, such as training
         checkpoints.
         """
-        # These carry no hashes: their writer checks that they are read back unchanged.
+        # These files carry no hashes: the code that writes a file checks that it reads
+        # back unchanged.
         folder = self._folder(name)
-        with locked(folder, self._waiting):
+        with lock_folder(folder, self._waiting):
             if not self._may_be_used(folder):
                 if self.again or not folder.is_dir():
                     remove(folder)
                 else:
                     remove(folder / CELL.file)
                 folder.mkdir(parents=True, exist_ok=True)
-                with replaced_file(folder / CELL.file) as fresh:
+                with replace_file(folder / CELL.file) as fresh:
                     CELL.describe(fresh, {**self._about(name), "tables": {}})
 
             for leftover in folder.glob(".*.new"):
                 remove(leftover)
             yield folder
 
-    def packed(self, name: Named) -> Archive | None:
+    def pack(self, name: Named) -> Archive | None:
         """Return the folder of a cell; None if there is none that may be used."""
         folder = self._folder(name)
-        with locked(folder, self._waiting):
+        with lock_folder(folder, self._waiting):
             if not self._may_be_used(folder):
                 return None
-            files = [
-                path
-                for path in sorted(folder.iterdir())
-                if not path.name.startswith(".")
-            ]
-            content = {path.name: path.read_bytes() for path in files if path.is_file()}
+            content: dict[str, bytes] = {}
+            for path in sorted(folder.iterdir()):
+                is_hidden = path.name.startswith(".")
+                if path.is_file() and not is_hidden:
+                    content[path.name] = path.read_bytes()
         return Archive(CellName(name.kind, name.version, name.key), content)
 
     def unpack(self, archive: Archive) -> None:
         """Put the folder of a cell in its place, whole or not at all."""
         folder = self._folder(archive.name)
-        with locked(folder, self._waiting), replaced(folder) as fresh:
+        with lock_folder(folder, self._waiting), replace_folder(folder) as fresh:
             for file, content in archive.files.items():
                 (fresh / file).write_bytes(content)
 
@@ -275,19 +302,22 @@ class Cells:
         }
 
     def _description(self, folder: Path) -> dict[str, Any] | None:
-        """Return the description of a cell that may be used; DamagedError if it is
-        another's.
+        """Return the description of a cell that may be used, else None.
+
+        DamagedError: the folder has no description, or that of another cell.
         """
         if not os.path.lexists(folder):
             return None
         about = CELL.description(folder)
-        name = about and (
-            about["kind"],
-            fingerprint({"version": about["version"], **about["key"]}),
-        )
-        if about is None or name != (folder.parent.name, folder.name):
+        if about is None:
             raise DamagedError(f"{folder / CELL.file} is not what was written")
-        return None if self.again and about["again"] != self.again else about
+        code = fingerprint({"version": about["version"], **about["key"]})
+        if (about["kind"], code) != (folder.parent.name, folder.name):
+            raise DamagedError(f"{folder / CELL.file} is not what was written")
+
+        # A cell that was computed before this run began is computed again.
+        is_older = bool(self.again) and about["again"] != self.again
+        return None if is_older else about
 
     def _may_be_used(self, folder: Path) -> bool:
         with suppress(DamagedError):
@@ -317,26 +347,31 @@ class Context:
 
     progress: Progress = silent
     cells: Cells = field(default_factory=Cells)
-    limits: bool = True  # refuse more memory than is free, where only the cell can tell
-    # for a cell that can use several and whose values do not depend on it
+    # True: a cell that needs more memory than is free is refused. Some cells know their
+    # need only when they run, so that nobody could refuse them before.
+    limits: bool = True
+    # The number of cores for a cell that can use several, and whose values do not
+    # depend on their number.
     cores: int = 1
 
     def compute(self, cell: Cell) -> dict[str, pd.DataFrame]:
         """Return the tables of a cell, computed here if they are not there yet."""
-        with as_by_default():
+        with use_torch_defaults():
             return self.cells.tables(cell, partial(cell.tables, self))
 
 
 @dataclass(frozen=True)
 class Values:
-    """The tables of finished cells: `values[cell]["loss"]`; and stored runs, for the
+    """The tables of finished cells, `values[cell]["loss"]`, and stored runs for the
     ledger.
     """
 
     context: Context = field(default_factory=Context)
+    # Returns the stored runs of an experiment.
     stored: Callable[[str], list[Stored]] = lambda experiment: []
 
     def __getitem__(self, cell: Cell) -> dict[str, pd.DataFrame]:
+        # A cell that is not finished is computed here.
         return self.context.compute(cell)
 
 
@@ -346,7 +381,9 @@ def name_of(cell: Cell) -> str:
 
 
 def with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:
-    """Return cells and all they start from, each once, by name; starts come before."""
+    """Return cells by name, and all cells that they start from, each once and before
+    the cells that need it.
+    """
     by_name: dict[str, Cell] = {}
 
     def add(cell: Cell) -> None:
@@ -363,11 +400,12 @@ def with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:
 
 @dataclass(frozen=True, kw_only=True)
 class Computation:
-    """A piece of arithmetic: a function of the module level, applied to json-able
+    """A cell of arithmetic: a function at the top of a module, and its json-able
     inputs.
 
-    Where there are `starts`, it takes a list of their tables too; read back from CSV,
-    in which whole numbers with gaps are floats.
+    If the cell has `starts`, the function takes a list of their tables as `starts`,
+    too. These are read back from CSV, where a column of whole numbers with gaps is one
+    of floats.
     """
 
     kind: str
@@ -377,12 +415,12 @@ class Computation:
     inputs: Mapping[str, Any]
     resources: Resources = Resources(memory_bytes=300_000_000)
     starts: tuple[Cell, ...] = ()
-    # Sources of one's own methods among the inputs, found by the process that makes the
-    # cell.
+    # The sources of methods from outside that the inputs name. They are read when the
+    # cell is made, since a worker process may not have imported them.
     own: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "own", mentioned(self.inputs))
+        object.__setattr__(self, "own", find_sources(self.inputs))
 
     @property
     def key(self) -> Mapping[str, Any]:

@@ -1,23 +1,28 @@
 """The one rule by which two rows are said to differ, for every experiment that trains
 models.
 
-Everything is measured with the same seeds on the same documents (sequences), so two
-rows are compared value by value: the difference for each seed and document. Its mean
-has an interval over both (see `ropelab.runs.stats`): another model and other text could
-have come out otherwise.
+All rows are measured with the same seeds on the same documents (sequences). Two rows
+are therefore compared value by value: there is a difference for each seed and document.
+The interval of the mean difference is one over seeds and documents
+(`ropelab.runs.stats`), since another model and other text could have come out
+otherwise.
 
-A table answers several questions, a metric at a place each, and every question is a
-family of its own: of the pairs that are named as different in one family at most
-FALSE_DISCOVERIES (5 %) are expected not to differ (Benjamini and Hochberg 1995). What
-is no evidence is kept out of a family (`status`): rows that fail, whose easy
-discoveries would lower the bar for close pairs, are judged among themselves; rows with
-the same values are one; a mean over seeds of two kinds, some that learned and some that
-did not, describes none of them and is not tested (docs/methods.md).
+A table answers several questions: each metric at each place is one. The pairs that
+answer one question are a family. Of the pairs that are named as different in a family,
+at most FALSE_DISCOVERIES (5 %) are expected not to differ (Benjamini and Hochberg
+1995). Three kinds of pairs are kept out of their family (column `status`;
+docs/methods.md):
 
-**`~` means: among all comparisons of its family, this one is not a discovery at that
-rate.** Every other verdict names the better one. Intervals have the coverage that this
-selection leaves them (`confidence`; Benjamini and Yekutieli 2005): without 0 where
-there is a verdict, and only there.
+- Pairs with a row that fails are judged among themselves. Their easy discoveries would
+  lower the bar for close pairs.
+- Pairs of rows with the same values are not tested.
+- Pairs with a mean over seeds of two kinds, some that learned the task and some that
+  did not, are not tested. Such a mean describes no seed.
+
+**The verdict `~` means that the comparison is not a discovery among all comparisons of
+its family.** Every other verdict names the better row. Intervals have the coverage that
+this selection leaves them (column `confidence`; Benjamini and Yekutieli 2005): an
+interval leaves out 0 if, and only if, the verdict names a row.
 """
 
 import math
@@ -27,7 +32,7 @@ from typing import Literal
 
 import pandas as pd
 
-from ropelab.runs.sentences import listed
+from ropelab.runs.sentences import join_names
 from ropelab.runs.stats import (
     CONFIDENCE,
     FALSE_DISCOVERIES,
@@ -38,16 +43,30 @@ from ropelab.runs.stats import (
 )
 from ropelab.runs.thresholds import AT_CHANCE, NO_USE, TWO_KINDS
 
-# The columns of every comparison, behind those that identify it; n: units per seed.
+# The columns of every comparison, behind those that identify it.
 MEASURES = [
-    *("seeds", "n", "difference", "ci_low", "ci_high"),
-    *("confidence", "p_value", "false_discovery_rate", "status", "verdict"),
+    "seeds",
+    "n",  # the number of documents or sequences per seed
+    "difference",
+    "ci_low",
+    "ci_high",
+    "confidence",
+    "p_value",
+    "false_discovery_rate",
+    "status",
+    "verdict",
 ]
 Measure = Literal["loss", "share", "log_probability"]
-TESTED, FAILING, SAME, MIXED = "ok", "a row fails", "same values", "seeds of two kinds"
+
+# The words of the column `status`.
+TESTED = "ok"
+FAILING = "a row fails"
+SAME = "same values"
+MIXED = "seeds of two kinds"
 TOO_FEW = f"fewer than {FEWEST_UNITS} seeds or units"
 CONSTANT = "nothing varies"
-# Of copying beyond the trained length: judged with the others, and no evidence either.
+# An experiment gives this status after the judgement, to pairs with a model that did
+# not learn the task inside the trained length.
 UNLEARNED = "did not learn"
 
 
@@ -55,20 +74,29 @@ UNLEARNED = "did not learn"
 class Pair:
     """Two rows to be compared."""
 
-    # identifies the comparison: the first columns of the table
+    # The first columns of the table, which identify the comparison.
     about: tuple[Hashable, ...]
-    a: pd.Series  # values by (seed, unit)
+    # The values of the rows, with the index (seed, unit).
+    a: pd.Series
     b: pd.Series
-    names: tuple[str, str]  # the verdicts where a is better, and where b is
-    measure: Measure  # losses (nats per byte) are better where they are smaller
-    family: Hashable = ""  # the question that it helps to answer
-    trials: int = 0  # of each value, where it is a share
+    # The verdict if `a` is better, and the verdict if `b` is.
+    names: tuple[str, str]
+    # A loss (nats per byte) is better if it is smaller; the others if they are larger.
+    measure: Measure
+    # The question that the comparison helps to answer.
+    family: Hashable = ""
+    # The number of trials that each value is a share of; 0 if values are no shares.
+    trials: int = 0
 
 
 def difference(a: pd.Series, b: pd.Series, trials: int = 0) -> Mean:
-    """Return the mean of a - b, both with the index (seed, unit), in any order.
+    """Return the mean of a - b.
 
-    `trials`: how many each value is a share of; 0: of none.
+    Args:
+        a: values with the index (seed, unit), in any order.
+        b: the same.
+        trials: the number of trials that each value is a share of; 0 if values are no
+            shares.
     """
     if len(a) != len(b) or not a.index.isin(b.index).all():
         raise ValueError(
@@ -87,9 +115,13 @@ def compare(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
     rows = judgements.to_dict("records")
     for pair, mean, row in zip(pairs, means, rows, strict=True):
         interval = mean.interval(row["confidence"])
-        a_is_better = (mean.value < 0) == (pair.measure == "loss")
-        better = pair.names[0] if a_is_better else pair.names[1]
-        # A rate is missing where nothing was tested.
+        lower_is_better = pair.measure == "loss"
+        a_is_lower = mean.value < 0
+        if a_is_lower == lower_is_better:
+            better = pair.names[0]
+        else:
+            better = pair.names[1]
+        # The rate of a pair that was not tested is NaN, and NaN is not <= anything.
         verdict = better if row["rate"] <= FALSE_DISCOVERIES else "~"
         measured = (mean.seeds, mean.units, mean.value, interval.low, interval.high)
         judgement = (row["confidence"], row["p"], row["rate"], row["status"], verdict)
@@ -109,10 +141,8 @@ def _judge(pairs: Sequence[Pair], means: Sequence[Mean]) -> pd.DataFrame:
         }
     )
     table["family"] = pd.Series([pair.family for pair in pairs], dtype=object)
-    # Pairs of equal values, either way round, are one test.
-    table["test"] = [
-        b"".join(sorted((_values(pair.a), _values(pair.b)))) for pair in pairs
-    ]
+    # Two pairs that compare the same values, in either order, are one test.
+    table["test"] = [_identify_test(pair) for pair in pairs]
     p_values = pd.Series([mean.p_value() for mean in means], dtype=float)
     table["p"] = p_values.where(table["status"].isin((TESTED, FAILING)))
 
@@ -127,21 +157,27 @@ def _judge(pairs: Sequence[Pair], means: Sequence[Mean]) -> pd.DataFrame:
     return table
 
 
+def _identify_test(pair: Pair) -> bytes:
+    """Return the bytes of both rows, the same whichever row is `a`."""
+    rows = sorted((_to_bytes(pair.a), _to_bytes(pair.b)))
+    return b"".join(rows)
+
+
 def _statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
-    """Return for each pair if it is evidence, or why it is none."""
-    best: dict[Hashable, float] = {}
+    """Return the status of each pair: TESTED, or the reason why it is no evidence."""
+    lowest: dict[Hashable, float] = {}
     for pair in pairs:
         for value in (pair.a.mean(), pair.b.mean()):
-            best[pair.family] = min(value, best.get(pair.family, value))
+            lowest[pair.family] = min(value, lowest.get(pair.family, value))
 
     def fails(pair: Pair, values: pd.Series) -> bool:
         if pair.measure == "loss":
-            return bool(values.mean() > best[pair.family] + NO_USE)
+            return bool(values.mean() > lowest[pair.family] + NO_USE)
         return pair.measure == "share" and bool(values.mean() < AT_CHANCE)
 
     def is_of_two_kinds(values: pd.Series) -> bool:
-        # A step between neighbouring seeds, not the range, which grows with their
-        # number.
+        # Two kinds of seeds leave a gap between them. The range would not tell, since
+        # it grows with the number of seeds.
         by_seed = values.groupby(level=0).mean().sort_values()
         return bool((by_seed.diff() > TWO_KINDS).any())
 
@@ -149,7 +185,7 @@ def _statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
     for pair, mean in zip(pairs, means, strict=True):
         if is_of_two_kinds(pair.a) or is_of_two_kinds(pair.b):
             statuses.append(MIXED)
-        elif _values(pair.a) == _values(pair.b):
+        elif _to_bytes(pair.a) == _to_bytes(pair.b):
             statuses.append(SAME)
         elif max(mean.seeds, mean.units) < FEWEST_UNITS:
             statuses.append(TOO_FEW)
@@ -162,13 +198,13 @@ def _statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
     return statuses
 
 
-def _values(row: pd.Series) -> bytes:
+def _to_bytes(row: pd.Series) -> bytes:
     return row.sort_index().to_numpy(dtype="float64").tobytes()
 
 
-def between(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
-    """Select the comparisons of two methods, in either order; differences are those of
-    a - b.
+def select_pair(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
+    """Select the comparisons of two methods, which the table may have in either order.
+    The differences in the result are a - b.
     """
     rows = table[table["method_a"].isin((a, b)) & table["method_b"].isin((a, b))]
     turned = rows.assign(
@@ -180,8 +216,12 @@ def between(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
 def rivals_of(
     best: str, table: pd.DataFrame, about: Mapping[str, Hashable]
 ) -> list[str]:
-    """Return the methods not significantly different from one, where columns are
-    `about`.
+    """Return the methods that are not significantly different from `best`.
+
+    Args:
+        best: the name of a method.
+        table: comparisons.
+        about: the values that columns of a comparison must have to count.
     """
     pair = ["method_a", "method_b"]
     chosen = (table[pair] == best).any(axis=1) & (table["verdict"] == "~")
@@ -194,31 +234,34 @@ def rivals_of(
 
 
 def tied_with(names: Sequence[str]) -> str:
-    """End a sentence about the best where others are not significantly different from
-    it.
+    """Write the end of a sentence about the best row: the rows that are not
+    significantly different from it.
 
     >>> tied_with(["pi", "ntk"]), tied_with([])
     (', not significantly different from pi and ntk', '')
     """
     if not names:
         return ""
-    others = f"{len(names)} others" if len(names) > 3 else listed(names)
+    others = f"{len(names)} others" if len(names) > 3 else join_names(names)
     return f", not significantly different from {others}"
 
 
 def significance(table: pd.DataFrame) -> str:
-    """Count the significant comparisons in a sentence; a row that fails is no
-    evidence.
+    """Write a sentence with the number of significant comparisons.
+
+    Comparisons with a row that fails are not counted.
     """
     if table.empty:
         return "There is nothing to compare."
 
-    pair = [name for name in map(str, table) if name.endswith(("_a", "_b"))]
-    place = [name for name in table if name not in (*MEASURES, *pair)]
-    a, b = (pd.MultiIndex.from_frame(table[[*place, name]]) for name in pair)
-    # The first of several rows with the same values counts.
-    again = b[table["status"] == SAME]
-    is_first = ~a.isin(again) & ~b.isin(again)
+    name_a, name_b = (name for name in map(str, table) if name.endswith(("_a", "_b")))
+    place = [name for name in table if name not in (*MEASURES, name_a, name_b)]
+    a = pd.MultiIndex.from_frame(table[[*place, name_a]])
+    b = pd.MultiIndex.from_frame(table[[*place, name_b]])
+    # Of several rows with the same values only the first counts. The others are the
+    # second row of a pair with the status SAME.
+    repeated = b[table["status"] == SAME]
+    is_first = ~a.isin(repeated) & ~b.isin(repeated)
     tested = table[(table["status"] == TESTED) & is_first]
     if tested.empty and (table["status"] == TOO_FEW).any():
         return (
@@ -226,8 +269,8 @@ def significance(table: pd.DataFrame) -> str:
             f" {FEWEST_UNITS} documents (sequences)."
         )
 
-    found = int((tested["verdict"] != "~").sum())
+    significant = int((tested["verdict"] != "~").sum())
     return (
-        f"{found} of {len(tested)} comparisons between rows that work are significant,"
+        f"{significant} of {len(tested)} comparisons between rows that work are significant,"
         f" at a false discovery rate of {FALSE_DISCOVERIES:.0%} per question."
     )

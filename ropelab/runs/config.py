@@ -1,8 +1,8 @@
-"""One validated, frozen value per run: TOML and flags in, one clear sentence out if
-wrong.
+"""The config of a run: one validated, frozen value, made from flags, TOML or Python.
 
 An experiment's config is a subclass of `Config` with one field per flag. Flags, TOML
-files and Python keywords all pass through `build`.
+files and Python keywords all pass through `build`, which reports what is wrong in one
+line.
 """
 
 import re
@@ -35,10 +35,10 @@ from ropelab.runs.files import (
     table_beside,
 )
 from ropelab.runs.machine import DtypeName, resolve_device, resolve_dtype
-from ropelab.runs.own import typed
+from ropelab.runs.own import spell_value
 from ropelab.runs.spelling import (
     PARTIAL,
-    Group,
+    FieldGroup,
     command_of,
     read_format,
     read_formats,
@@ -49,14 +49,14 @@ from ropelab.runs.spelling import (
     spellings,
 )
 
-# Bytes of a config file: a pasted table of factors is far smaller.
+# The most bytes of a config file. A pasted table of factors is far smaller.
 LARGEST_FILE = 2**20
-# Values of one list: runs of one file are as many (ropelab/sweeps/cases.py).
+# The most values of one list, as many as the runs of one file (ropelab/sweeps/cases.py).
 MOST_VALUES = 1000
-# Seeds times the values of another list: each is several measurements, which are listed
-# before the first of them is made.
+# The most combinations of seeds with the values of another list. Each is several
+# measurements, and all are listed before the first of them is made.
 MOST_PAIRS = 10_000
-# Files of models, which are often given in the place of a config of runs.
+# The suffixes of model files, which are often given in the place of a config of runs.
 MODEL_SUFFIXES = (".json", ".gguf", ".safetensors")
 
 
@@ -67,7 +67,9 @@ def _check_even(value: int) -> int:
 
 
 def _as_distinct(split: Callable[[object], object]) -> WrapValidator:
-    """Return a validator of a list: its values as `split` reads them, each once."""
+    """Return a validator of a list that splits it by `split` and drops repeated
+    values.
+    """
 
     def read_values(value: object, read: Callable[[object], Any]) -> tuple[Any, ...]:
         parts = split(value)
@@ -86,9 +88,9 @@ def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
     return resolve_dtype(asked, info.data["device"])
 
 
-# Whole numbers beyond this are not exact in float64, in which positions are computed.
+# Positions are computed in float64, where larger whole numbers are not exact.
 LARGEST = 2**53
-# Features of a head or a model; the widest heads in use have a few hundred.
+# The most features of a head or a model. The widest heads in use have a few hundred.
 WIDEST = 2**20
 Count = Annotated[int, BeforeValidator(read_number), Field(ge=1, le=LARGEST)]
 EvenCount = Annotated[
@@ -106,25 +108,26 @@ Base = Annotated[
     float, BeforeValidator(read_plain_number), Field(gt=1, allow_inf_nan=False)
 ]
 T = TypeVar("T")
-# Mark a tuple field that may be typed as `a,b`; AsList drops repeated values, each of
-# which would count one result several times.
+# Each of these three marks a tuple field that may be typed as `a,b`. AsSequence keeps
+# repeated values. AsList and AsLengths drop them, as they would count one result several
+# times.
 AsSequence = BeforeValidator(read_list)
 AsList = _as_distinct(read_list)
 AsLengths = _as_distinct(read_lengths)
 Names = Annotated[tuple[str, ...], AsList]
-# Each format once, whichever of its names is given.
+# Two names of one number format are one value, and are kept once.
 Formats = Annotated[tuple[str, ...], _as_distinct(read_formats)]
 Some = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
 Counts = Annotated[tuple[Count, ...], AsLengths, Field(min_length=1)]
 Naturals = Annotated[tuple[Natural, ...], AsLengths, Field(min_length=1)]
 Bases = Annotated[tuple[Base, ...], AsLengths, Field(min_length=1)]
 Device = Annotated[Literal["auto", "cpu", "cuda"], AfterValidator(resolve_device)]
-# The number format of training and evaluation; `auto` is resolved by `device`, a field
-# before it.
+# The number format of training and evaluation. `auto` is resolved by the field `device`,
+# so that a config lists `device` before the field of this type.
 Dtype = Annotated[
     DtypeName, BeforeValidator(read_format), AfterValidator(_resolved_dtype)
 ]
-# Plain words for pydantic's.
+# Patterns of pydantic's messages, each with the plain words that replace it.
 WORDS: dict[str, dict[str, str]] = table_beside(__file__)
 
 
@@ -133,41 +136,46 @@ def respell(
     values: Mapping[str, Any],
     name: Callable[[str], str] = str,
 ) -> dict[str, Any]:
-    """Return values under our names; InputError for a field in both spellings."""
-    under_ours = dict(values)
-    for ours, theirs in spellings(config_class.model_fields).items():
-        if theirs not in under_ours:
-            continue
-        if ours in under_ours:
-            raise InputError(f"{name(ours)} and {name(theirs)} are the same; give one")
-        under_ours[ours] = under_ours.pop(theirs)
+    """Return values by the names of our fields, where Hugging Face has other ones.
 
-    if PARTIAL in under_ours and under_ours.get("rotary_dim") is not None:
+    InputError: a field is given under both names. `name` writes a name as the user
+    typed it (`head_dim` or `--head-dim`).
+    """
+    respelled = dict(values)
+    for ours, theirs in spellings(config_class.model_fields).items():
+        if theirs not in respelled:
+            continue
+        if ours in respelled:
+            raise InputError(f"{name(ours)} and {name(theirs)} are the same; give one")
+        respelled[ours] = respelled.pop(theirs)
+
+    if PARTIAL in respelled and respelled.get("rotary_dim") is not None:
         both = f"{name('rotary_dim')} and {name(PARTIAL)}"
         raise InputError(f"{both} are the same; give one")
-    return under_ours
+    return respelled
 
 
-# A field of a group; one without is what is asked.
-OfModel = Annotated[T, Group.MODEL]
-OfEvaluation = Annotated[T, Group.EVALUATION]
+# Marks of the group of options in which help lists a field.
+OfModel = Annotated[T, FieldGroup.MODEL]
+OfEvaluation = Annotated[T, FieldGroup.EVALUATION]
 
 
-def group_of(info: FieldInfo) -> Group:
-    """Return the group of a field."""
-    for each in info.metadata:
-        if isinstance(each, Group):
-            return each
-    return Group.ASKED
+def group_of(info: FieldInfo) -> FieldGroup:
+    """Return the group of a field; a field without a mark is in the first one."""
+    for mark in info.metadata:
+        if isinstance(mark, FieldGroup):
+            return mark
+    return FieldGroup.ASKED
 
 
 class Config(BaseModel):
     """Base of every experiment's config: frozen, complete, and without unknown keys."""
 
-    # The field that the command takes without a flag.
+    # The field that the command takes without a flag; empty if there is none.
     argument: ClassVar[str] = ""
-    # A field that it takes without a flag as well, and the word for either in its help.
+    # A second field that the command takes without a flag; empty if there is none.
     bare: ClassVar[str] = ""
+    # The word that stands for these fields in the help of the command.
     argument_word: ClassVar[str] = "MODEL"
     # The fields that help lists first.
     common: ClassVar[tuple[str, ...]] = ()
@@ -176,8 +184,10 @@ class Config(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _share_of_head(cls, values: Any) -> Any:
-        # transformers computes rotary_dim from partial_rotary_factor in the same way.
+    def _read_share_of_head(cls, values: Any) -> Any:
+        """Replace partial_rotary_factor by the rotary_dim that transformers computes
+        from it.
+        """
         if not isinstance(values, dict) or PARTIAL not in values:
             return values
         others = dict(values)
@@ -197,8 +207,9 @@ class Config(BaseModel):
         return {**others, "rotary_dim": int(part * whole)}
 
     @model_validator(mode="after")
-    def _listable(self) -> Self:
-        # Each seed is trained, or measured, with each value of another list.
+    def _check_combinations(self) -> Self:
+        # Each seed is trained, or measured, with each value of the other lists, so the
+        # longest of these decides.
         lists = {name: value for name, value in self if isinstance(value, tuple)}
         seeds = len(lists.pop("seeds", ()))
         longest = max(lists, key=lambda name: len(lists[name]), default="")
@@ -216,10 +227,11 @@ class Config(BaseModel):
 
     @property
     def scope(self) -> str:
-        """The conditions under which the answer holds, for its first sentence; empty:
-        it has them.
+        """The conditions under which the answer holds, for the end of its first
+        sentence; empty if the answer itself names them.
 
-        Takes fields alone, so that it is known for a stored run too.
+        The conditions follow from the fields alone, so that they are known for a stored
+        run, too.
         """
         return ""
 
@@ -237,7 +249,7 @@ class Config(BaseModel):
         """Return the runs to make before this one: (experiment, values)."""
         return ()
 
-    def changed(self) -> dict[str, Any]:
+    def changed_fields(self) -> dict[str, Any]:
         """Return the fields that differ from the defaults, or from those of the named
         model.
         """
@@ -246,7 +258,7 @@ class Config(BaseModel):
         default = type(self)(**named).model_dump(mode="json")
         changes = {}
         for name, value in self.model_dump(mode="json").items():
-            # None is no text to type: it was left out where something else was given.
+            # None cannot be typed. A field is None if another one was given instead.
             if value is None or value == default.get(name):
                 continue
             changes[name] = value
@@ -256,10 +268,11 @@ class Config(BaseModel):
         """Return the command that makes the run of this config again, quoted for a
         shell.
         """
-        values = self.changed()
+        values = self.changed_fields()
         given = self.model_fields_set
         if not self._follows_from(values):
-            # What equals a default may matter beside the others.
+            # Another value that was given changes a default, so fields that equal the
+            # usual default are typed, too.
             for name, value in self.model_dump(mode="json", include=given).items():
                 if value not in (None, "", []):
                     values[name] = value
@@ -271,10 +284,10 @@ class Config(BaseModel):
             again = type(self)(**values)
         except ValidationError:
             return False
-        # A trained length that is given has a meaning of its own: the factor follows
-        # from it.
-        only_here = self.model_fields_set - again.model_fields_set
-        return again == self and "train_len" not in only_here
+        # A trained length that was given decides the factor, even if it equals the
+        # default.
+        left_out = self.model_fields_set - again.model_fields_set
+        return again == self and "train_len" not in left_out
 
     def replace(self, **changes: Any) -> Self:
         """Change some fields, and check the config again as a whole."""
@@ -288,16 +301,16 @@ C = TypeVar("C", bound=Config)
 def build(
     config_class: type[C], values: Mapping[str, Any], name: Callable[[str], str] = str
 ) -> C:
-    """Validate `values`, text or already typed, into a config.
+    """Make a config of values, which are texts or have their types already.
 
     InputError names every field that is wrong, as `name` calls it (`head_dim` or
     `--head-dim`).
     """
     try:
-        named = {key: typed(value) for key, value in values.items()}
-        if PARTIAL in named and "rotary_dim" not in config_class.model_fields:
+        spelled = {key: spell_value(value) for key, value in values.items()}
+        if PARTIAL in spelled and "rotary_dim" not in config_class.model_fields:
             raise unknown_name("key", PARTIAL, config_class.model_fields)
-        return config_class.model_validate(respell(config_class, named, name))
+        return config_class.model_validate(respell(config_class, spelled, name))
     except RecursionError:
         raise InputError("a value is nested too deeply") from None
     except ValidationError as error:
@@ -310,10 +323,11 @@ def build(
         raise InputError("; ".join(sentences)) from None
 
 
-# What other programs take for a list of numbers, and how many of these an error writes
-# out.
+# Other programs take `1-4` for a list of numbers. Here it is an error, which writes the
+# numbers out if they are at most LONGEST_SPAN.
 SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
 LONGEST_SPAN = 100
+# The most characters of a wrong value that an error repeats.
 LONGEST_SHOWN = 200
 
 
@@ -336,11 +350,11 @@ def _describe_problem(problem: ErrorDetails, name: Callable[[str], str]) -> str:
             return f"{field_name} takes a list; type: {field_name} {numbers}"
     if not location:
         return text
-    return f"{field_name} {plain_words(text)}, got {_shorten(problem['input'])}"
+    return f"{field_name} {plain_words(text)}, got {_cut_value(problem['input'])}"
 
 
-def _shorten(value: object) -> str:
-    """Return a value that is wrong, with an end where it is longer than a line."""
+def _cut_value(value: object) -> str:
+    """Return the text of a value, cut if it is too long for an error message."""
     text = repr(value)
     if len(text) <= LONGEST_SHOWN:
         return text
@@ -356,13 +370,13 @@ def plain_words(text: str) -> str:
 
 @dataclass(frozen=True)
 class Label:
-    """The names of a run; numbers do not depend on them, so all labels are equal."""
+    """The names of a run. All labels compare equal, since no number depends on them."""
 
-    # The name of the config file, which begins that of the run's folder.
+    # The name of the config file, with which the name of the run's folder begins.
     name: str = field(default="", compare=False)
     # The heading of the run in the gallery.
     title: str = field(default="", compare=False)
-    # The file, and the case in it, which errors name.
+    # The file of the run, and the case in it, as errors name them.
     origin: str = field(default="", compare=False)
 
 
@@ -389,14 +403,14 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     raw = b""
     try:
         raw = read_regular(path, LARGEST_FILE)
-        # Editors on Windows put a mark in front of UTF-8.
+        # Editors on Windows put a byte order mark in front of UTF-8.
         values = tomllib.loads(raw.decode("utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"no config file at {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read the config file {path}: {reason}") from None
-    # A TOMLDecodeError, or a number of more digits than Python reads.
+    # tomllib raises a TOMLDecodeError, or ValueError for a number with too many digits.
     except ValueError as error:
         why = explain_content(raw) or str(error)
         raise InputError(f"{path} is not valid TOML: {why}") from None

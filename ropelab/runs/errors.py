@@ -1,4 +1,4 @@
-"""Sentences for the user: errors in one line each, notices, text that is safe in a
+"""Sentences for the user: errors of one line, notices, and text that is safe in a
 terminal.
 """
 
@@ -15,19 +15,19 @@ from importlib.util import find_spec
 
 from ropelab.runs.spelling import FORMAT_NAMES
 
-# Unicode's categories of what steers a terminal or cannot be seen; line ends are let
-# through.
+# Unicode's categories of characters that steer a terminal or cannot be seen.
 UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-# Names that engines and people give to what has another name here.
+# Names that engines and people use, each with the name that it has here.
 ALSO_CALLED = {
     **FORMAT_NAMES,
     "gpu": "cuda",
     "cos": "table",
     "sin": "table",
 }
-# Names below this are not similar; 1 is the same name.
+# The similarity from which on a name is suggested for another one; 1 is the same name.
 SIMILAR = 0.65
-# Packages that come with an extra of pyproject.toml, or that it says to install.
+# Packages that not every installation has, each with the extra of pyproject.toml that
+# installs it.
 EXTRAS = {"torch": "train", "transformers": "hf", "ray": "ray"}
 
 
@@ -44,7 +44,7 @@ class InputError(RopelabError):
 
 
 class MachineError(RopelabError):
-    """The input was fine, the machine was not: no space, a lost device, a diverging
+    """The input was valid, but the machine failed: no space, a lost device, a diverging
     run.
     """
 
@@ -58,20 +58,24 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
     names = sorted(set(allowed))
     near = _find_nearest(name, names)
     guess = f"; did you mean '{near}'?" if near else ";"
-    # A list of forty names is no line to read.
-    rest = "type: ropelab models" if kind == "model" else f"allowed: {', '.join(names)}"
+    rest = f"allowed: {', '.join(names)}"
+    if kind == "model":
+        # There are too many models to list them in one line.
+        rest = "type: ropelab models"
     return InputError(f"unknown {kind} '{name}'{guess} {rest}")
 
 
 def _find_nearest(name: str, names: Sequence[str]) -> str:
-    """Return the name among some that another one means, empty if none is near."""
+    """Return the name in `names` that the user may have meant; empty if none is
+    near.
+    """
     meant = ALSO_CALLED.get(name.lower(), "")
     if meant in names:
         return meant
     if not name:
         return ""
 
-    # People leave out the strokes: llama3.1 is llama-3.1-8b.
+    # People leave out hyphens: llama3.1 means llama-3.1-8b.
     short = _letters_of(name)
     longer = [each for each in names if _letters_of(each).startswith(short)]
     if longer:
@@ -89,7 +93,9 @@ def _letters_of(name: str) -> str:
 
 
 def known(kind: str, name: str, allowed: Iterable[str]) -> str:
-    """Return a name that exists; else raise InputError with the nearest one."""
+    """Return a name that is allowed; raise InputError with the nearest one for any
+    other.
+    """
     if name not in allowed:
         raise unknown_name(kind, name, allowed)
     return name
@@ -149,7 +155,8 @@ def defect(error: BaseException) -> int:
     """Report a defect in one line on stderr, save its traceback, and return the exit
     status.
     """
-    # A library that finds no room for itself is an ImportError; the last is CUDA's.
+    # The first text is that of the system ("Cannot" or "cannot"), the second that of a
+    # library which could not be loaded, the third that of CUDA.
     no_room = ("annot allocate memory", "failed to map segment", "out of memory")
     if isinstance(error, MemoryError) or any(part in str(error) for part in no_room):
         text = "memory ran out; nothing half-written was left behind"
@@ -163,7 +170,9 @@ def defect(error: BaseException) -> int:
 
 
 def _save_traceback(error: BaseException) -> str:
-    """Write a traceback to a temporary file; return its path, or words for none."""
+    """Write a traceback to a temporary file; return its path, or words that say there
+    is none.
+    """
     where = "which could not be written"
     with suppress(OSError):
         handle, where = tempfile.mkstemp(prefix="ropelab-defect-", suffix=".txt")
@@ -175,7 +184,7 @@ def _save_traceback(error: BaseException) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Write out control characters, which names and errors may hold.
+    r"""Replace characters that steer a terminal or cannot be seen by their escapes.
 
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'
@@ -186,13 +195,17 @@ def printable(text: str) -> str:
 
 
 def unseen_in(text: str) -> set[str]:
-    """Return the characters of a text that steer a terminal or cannot be seen."""
+    """Return the characters of a text that steer a terminal or cannot be seen, except
+    line ends.
+    """
     letters = set(text) - {"\n"}
     return {each for each in letters if unicodedata.category(each) in UNSEEN}
 
 
 def say(text: str) -> None:
+    """Print a notice on stderr."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
+# `cache` remembers the texts, so that each is printed once.
 say_once = cache(say)

@@ -1,10 +1,10 @@
 """Estimates of cost before work begins: a notice from a minute on, a refusal beyond the
 limits.
 
-Times come from rates measured once, on one core of the machine that docs/sweeps.md
-names, times `slowness`, a short calibration; they are right within a factor of about
-two. Memory comes from formulas fitted to measured peaks. Every cell states both
-(`Cell.resources`).
+A time is computed from rates that were measured once, on one core of the machine that
+docs/sweeps.md names, and is multiplied by `slowness`, a short calibration. Times are
+right within a factor of about two. Memory is computed by formulas that were fitted to
+measured peaks. Every cell states both (`Cell.resources`).
 """
 
 import math
@@ -14,14 +14,17 @@ from functools import cache
 
 from ropelab.runs.errors import InputError
 
-# Allows what is refused.
+# The flag that allows the work that is otherwise refused.
 FLAG = "--no-limits"
-MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+MINUTE = 60.0
+HOUR = 3600.0
+DAY = 86400.0
 YEAR = 365.25 * DAY
-# Shorter work, in seconds, is not estimated any closer.
+# Seconds of work from which on an estimate is worth a calibration.
 WORTH_A_CALIBRATION = 10.0
+# The number of cosines that a calibration computes.
 COSINES = 1 << 18
-# What COSINES cosines in float64 take on the machine whose rates are known.
+# The time of these cosines, in float64, on the machine whose rates are known.
 SECONDS_OF_COSINES = 1.75e-3
 
 
@@ -29,13 +32,18 @@ SECONDS_OF_COSINES = 1.75e-3
 class Estimate:
     """The cost of some work."""
 
-    seconds: float = 0.0  # on one core of the machine whose rates are known
-    bytes: float = 0.0  # the most that one process needs at once
-    # seconds of the longest part, which no number of workers makes shorter
+    # The time of all parts together, on one core of the machine whose rates are known.
+    seconds: float = 0.0
+    # The most memory that one process needs at once.
+    bytes: float = 0.0
+    # The seconds of the longest part, which no number of workers makes shorter.
     longest: float = 0.0
-    parts: int = 0  # that could be computed side by side
-    cores: int = 0  # that the parts could use, where one uses several
-    alone: float = 0.0  # seconds of what uses all cores, whatever the number of workers
+    # The number of parts, which could be computed side by side.
+    parts: int = 0
+    # The number of cores that the parts could use; one part may use several.
+    cores: int = 0
+    # The seconds of work that uses all cores, whatever the number of workers.
+    alone: float = 0.0
 
     def __add__(self, other: "Estimate") -> "Estimate":
         return Estimate(
@@ -47,11 +55,13 @@ class Estimate:
             self.alone + other.alone,
         )
 
-    def on(self, workers: int) -> float:
-        """Seconds on this machine with so many workers, which share the parts."""
+    def seconds_on(self, workers: int) -> float:
+        """Return the seconds on this machine if so many workers share the parts."""
         used = max(1, min(workers, max(self.parts, self.cores)))
         seconds = max(self.seconds / used, self.longest) + self.alone
-        return seconds * slowness() if seconds > WORTH_A_CALIBRATION else seconds
+        if seconds <= WORTH_A_CALIBRATION:
+            return seconds
+        return seconds * slowness()
 
     @property
     def is_unknown(self) -> bool:
@@ -72,7 +82,8 @@ class Estimate:
         memory = f", {size(self.bytes)}"
         if side_by_side > 1:
             memory = f" on {side_by_side} workers{memory} each"
-        return f"about {duration(max(1.0, self.on(workers)))}{memory}"
+        seconds = max(1.0, self.seconds_on(workers))
+        return f"about {duration(seconds)}{memory}"
 
 
 @cache
@@ -82,13 +93,11 @@ def slowness() -> float:
     """
     import numpy as np
 
-    # The best of some passes of cosines: the work of most arithmetic here, and on one
-    # core.
+    # Most arithmetic here computes cosines, and NumPy does so on one core. The best of
+    # several passes is the one that other processes disturbed least.
     angles = np.linspace(0.0, 1e3, COSINES)
-    return (
-        min(timeit.repeat(lambda: np.cos(angles), number=1, repeat=8))
-        / SECONDS_OF_COSINES
-    )
+    passes = timeit.repeat(lambda: np.cos(angles), number=1, repeat=8)
+    return min(passes) / SECONDS_OF_COSINES
 
 
 def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float) -> None:
@@ -100,7 +109,7 @@ def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float) -> None:
             f"this needs about {size(estimate.bytes)} of memory, and"
             f" {size(free_bytes)} are free; {FLAG} allows it"
         )
-    seconds = estimate.on(workers)
+    seconds = estimate.seconds_on(workers)
     if seconds > DAY:
         raise InputError(
             f"this takes about {duration(seconds)}, more than a day; {FLAG} allows it"
@@ -108,7 +117,7 @@ def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float) -> None:
 
 
 def refuse_longer(seconds: float, most: float) -> None:
-    """Raise InputError where work takes longer than somebody wants to wait."""
+    """Raise InputError where work takes longer than `--max-minutes` allows."""
     if seconds > most:
         raise InputError(
             f"this takes about {duration(seconds)}, more than the {duration(most)} of "
@@ -136,8 +145,12 @@ def duration(seconds: float) -> str:
     )
     unit, length, _ = next(row for row in units if seconds < row[2])
     count = seconds / length
-    number = f"{round(count, 1 if unit in ('hour', 'day') and count < 10 else 0):g}"
-    return f"{number} {unit}{'' if number == '1' else 's'}"
+    digits = 0
+    if unit in ("hour", "day") and count < 10:
+        digits = 1
+    number = f"{round(count, digits):g}"
+    plural = "" if number == "1" else "s"
+    return f"{number} {unit}{plural}"
 
 
 def size(amount: float) -> str:
@@ -146,7 +159,13 @@ def size(amount: float) -> str:
     >>> size(2.93e9), size(6.4e8), size(1.2e13)
     ('2.9 GB', '640 MB', '12 TB')
     """
-    units = {"TB": 1e12, "GB": 1e9, "MB": 1e6}
-    unit = next((unit for unit, length in units.items() if amount >= length), "MB")
-    count = amount / units[unit]
-    return f"{count:,.{1 if count < 10 else 0}f} {unit}"
+    unit = "MB"
+    unit_bytes = 1e6
+    for name, least in (("GB", 1e9), ("TB", 1e12)):
+        if amount >= least:
+            unit = name
+            unit_bytes = least
+
+    count = amount / unit_bytes
+    digits = 1 if count < 10 else 0
+    return f"{count:,.{digits}f} {unit}"

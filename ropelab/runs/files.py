@@ -1,5 +1,5 @@
-"""Reading files: any by others, if regular, JSON of bounded size and depth; our own
-tables.
+"""Reading files: regular ones of bounded size, JSON of bounded depth, and the TOML
+tables that come with the package.
 """
 
 import errno
@@ -14,17 +14,20 @@ from typing import Any
 
 from ropelab.runs.errors import InputError
 
+# The most bytes of a configuration.
 MOST_BYTES = 16 * 2**20
-# The lines that a merge leaves where both sides changed.
+# The lines that git leaves where a merge met two changes.
 CONFLICT = re.compile(rb"^(<<<<<<< |>>>>>>> )", re.MULTILINE)
-DEEPEST = 64  # dicts and lists inside each other; real files have fewer than ten
+# The most dicts and lists inside each other. Real files have fewer than ten.
+DEEPEST = 64
 
 
 def read_regular(path: Path, most: int | None = None) -> bytes:
-    """Return the content of a regular file of at most so many bytes; OSError for
-    anything else.
+    """Return the content of a regular file of at most `most` bytes (None: of any size).
+
+    OSError: there is no such file, or it is not regular, or too large.
     """
-    # A pipe would be waited for and a device such as /dev/zero read without end.
+    # Reading would wait for a pipe, and never end for a device such as /dev/zero.
     check_regular(path)
     if most is not None and path.stat().st_size > most:
         raise OSError(errno.EFBIG, f"Larger than {most} bytes", str(path))
@@ -32,20 +35,23 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
 
 
 def table_beside(module: str, name: str = "") -> dict[str, Any]:
-    """Read the TOML file of a module's own name, or of another one, beside it
-    (`__file__`).
+    """Read the TOML file beside a module.
+
+    Args:
+        module: the `__file__` of the module.
+        name: the name of the file without its suffix; empty: that of the module.
     """
     path = Path(module)
-    return tomllib.loads(
-        path.with_name(f"{name or path.stem}.toml").read_text(encoding="utf-8")
-    )
+    table = path.with_name(f"{name or path.stem}.toml")
+    return tomllib.loads(table.read_text(encoding="utf-8"))
 
 
 def check_regular(path: Path, follow_links: bool = True) -> None:
     """Raise OSError unless there is a regular file, or a link to one."""
     try:
         kind = path.stat(follow_symlinks=follow_links).st_mode
-    except ValueError as error:  # no name of a file has a zero byte
+    except ValueError as error:
+        # A path with a zero byte is not the name of any file.
         raise OSError(errno.EINVAL, str(error), str(path)) from None
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -64,11 +70,17 @@ def check_name(name: object) -> None:
 
 
 def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
-    """Return a JSON object from bytes; anything else is an InputError, as is Infinity
-    if finite.
+    """Return the JSON object that bytes hold.
+
+    Args:
+        name: of the file, for errors.
+        raw: the content of the file.
+        finite: False allows Infinity and -Infinity, which JSON itself does not have.
+
+    InputError: the bytes are not a JSON object, or one that is too large or too deep.
     """
 
-    def constant(text: str) -> float:
+    def read_constant(text: str) -> float:
         if finite or text == "NaN":
             raise ValueError(f"{text} is not a JSON number")
         return float(text)
@@ -76,7 +88,9 @@ def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
     if len(raw) > MOST_BYTES:
         raise InputError(f"{name} is larger than 16 MB, which no configuration is")
     try:
-        value = json.loads(raw, parse_constant=constant, parse_float=_finite)
+        value = json.loads(
+            raw, parse_constant=read_constant, parse_float=_read_finite_float
+        )
     except RecursionError:
         raise InputError(f"{name} is nested too deeply") from None
     except (ValueError, UnicodeDecodeError) as error:
@@ -86,23 +100,27 @@ def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
         raise InputError(
             f"{name} must hold a JSON object, not a {type(value).__name__}"
         )
-    # Level by level: a recursion would itself end in a RecursionError.
-    level: list[Any] = [value]
-    for _ in range(DEEPEST):
-        items = [
-            v
-            for each in level
-            for v in (each.values() if isinstance(each, dict) else each)
-        ]
-        level = [item for item in items if isinstance(item, dict | list)]
-    if level:
+    if _is_deep(value):
         raise InputError(f"{name} is nested too deeply")
     return value
 
 
+def _is_deep(value: dict[str, Any]) -> bool:
+    """Return True if more than DEEPEST dicts and lists are inside each other."""
+    # A recursion would itself end in a RecursionError, so this goes level by level.
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        below: list[Any] = []
+        for container in level:
+            items = container.values() if isinstance(container, dict) else container
+            below += [item for item in items if isinstance(item, dict | list)]
+        level = below
+    return bool(level)
+
+
 def explain_content(raw: bytes) -> str:
-    """Return what a file holds in the place of its own text; empty: none of what is
-    known.
+    """Say what a file holds in the place of its own text; return an empty text if it is
+    none of the known cases.
     """
     start = raw[:1000].lstrip()
     if start.startswith(b"version https://git-lfs"):
@@ -115,9 +133,10 @@ def explain_content(raw: bytes) -> str:
 
 
 def repeated_keys(raw: bytes) -> list[str]:
-    """Return the keys that an object of a JSON text has twice, in the order of the
-    text; of each json.loads keeps the last value.
+    """Return the keys that an object of a JSON text has more than once, in the order of
+    the text. json.loads would silently use the last value of each.
     """
+    # A dict is used as a set that keeps the order.
     repeated: dict[str, None] = {}
 
     def note(pairs: list[tuple[str, Any]]) -> None:
@@ -132,7 +151,7 @@ def repeated_keys(raw: bytes) -> list[str]:
     return list(repeated)
 
 
-def _finite(text: str) -> float:
+def _read_finite_float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text[:40]} is not a finite number")

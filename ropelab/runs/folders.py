@@ -20,20 +20,22 @@ from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_regular, read_regular
 
-# The answers of file systems without locks, such as NFS without a lock daemon.
+# The errors of file systems without locks, such as NFS without a lock daemon.
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
-# A folder is between two names for milliseconds, unless a process ended there.
+# The time for which another process may hold the lock of a folder that lost its name. A
+# replaced folder has no name for milliseconds only, unless the process was killed then.
 SECONDS_BETWEEN_NAMES = 1.0
 
-# The names and hashes of what was written into a folder of the user's.
+# The file with the names and hashes of what was written into a folder of the user.
 RECORD = ".ropelab.json"
 LARGEST_RECORD = 2**24
 
+# A function that is called with a folder while another process holds it.
 Waiting = Callable[[Path], None]
 
 
 def quietly(folder: Path) -> None:
-    """Wait in silence."""
+    """Say nothing while another process holds a folder."""
 
 
 def digest(value: Mapping[str, Any]) -> str:
@@ -48,18 +50,22 @@ def fingerprint(value: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def locked(folder: Path, waiting: Waiting = quietly) -> Iterator[None]:
-    """Hold `folder` for this process (`waiting` if another does); remove what a dead
-    one left.
+def lock_folder(folder: Path, waiting: Waiting = quietly) -> Iterator[None]:
+    """Hold the lock of a folder while the block runs, and first remove what a killed
+    process left there.
+
+    `waiting` is called if another process holds the lock.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(folder.with_name(f".{folder.name}.lock"), lambda: waiting(folder)):
+    lock = folder.with_name(f".{folder.name}.lock")
+    with _hold_lock(lock, lambda: waiting(folder)):
         _recover(folder)
         yield
 
 
 def make_lock(file: Path) -> BaseFileLock:
-    """Make a lock that ends with its process; without locks the file itself is one."""
+    """Make a lock that ends with its process, if the file system can lock files."""
+    # A soft lock is held while its file exists, which a killed process leaves behind.
     kind = FileLock if _has_locks(file.parent) else SoftFileLock
     return kind(file, thread_local=False)
 
@@ -67,52 +73,63 @@ def make_lock(file: Path) -> BaseFileLock:
 def _has_locks(folder: Path) -> bool:
     try:
         import fcntl
-    except ImportError:  # Windows has locks of its own
+    except ImportError:
+        # Windows has no fcntl, but locks of its own.
         return True
 
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        # Whatever else is wrong here, the lock itself will say so.
+        # Any other error will arise again when the lock is made, and is reported then.
         return error.errno not in NO_LOCKS
     return True
 
 
 @contextmanager
-def _alone(
-    file: Path, waiting: Callable[[], None] = lambda: None, seconds: float = -1
+def _hold_lock(
+    file: Path, waiting: Callable[[], None] = lambda: None, seconds: float | None = None
 ) -> Iterator[None]:
-    """Hold the lock of a file; Timeout, an OSError, after so many seconds (-1: none)."""
+    """Hold the lock of a file while the block runs.
+
+    Timeout, which is an OSError: the lock was not free within so many seconds (None:
+    wait for any time).
+    """
     lock = make_lock(file)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        # an OSError where no lock can be made, which would be waited for for ever
+        # Where no lock can be made this raises OSError. Without it the next line would
+        # wait for ever.
         file.touch()
         waiting()
-        lock.acquire(timeout=seconds)
+        lock.acquire(timeout=-1 if seconds is None else seconds)
 
     try:
         yield
     finally:
-        # Unlinked while it is held: a process that gets a lock on a file without a name
-        # (the library looks) tries again with the file of that name.
+        # The file is removed while the lock is held. A process that then gets the lock
+        # of the removed file notices that it has no name, and tries again.
         with suppress(OSError):
             file.unlink()
         lock.release()
 
 
 @contextmanager
-def replaced(folder: Path, ours: Collection[str] | None = None) -> Iterator[Path]:
+def replace_folder(folder: Path, ours: Collection[str] | None = None) -> Iterator[Path]:
     """Yield an empty sibling folder that takes the place of `folder` when the block
     succeeds.
 
-    The caller holds `locked(folder)`. Readers see the old folder or the new one, never
-    a mixture. What has another name than `ours` in the old folder is somebody else's:
-    it is in the new one too.
+    The caller holds `lock_folder(folder)`. Readers see the old folder or the new one,
+    never a mixture.
+
+    Args:
+        folder: the folder to replace, which need not exist.
+        ours: the names of what ropelab writes into the folder. Anything with another
+            name in the old folder belongs to the user and is kept. None keeps nothing.
     """
-    # After a crash between the two renames `_recover` puts the old one back.
+    # If the process is killed between the two renames, `_recover` puts the old folder
+    # back.
     fresh, old = _siblings(folder)
     fresh.mkdir(parents=True)
 
@@ -132,8 +149,9 @@ def replaced(folder: Path, ours: Collection[str] | None = None) -> Iterator[Path
 
 
 def _link_others(folder: Path, fresh: Path, ours: Collection[str]) -> None:
-    """Give what is not ours in a folder a second place in its successor: it is lost in
-    neither if the process ends.
+    """Put a link to each file of the user into the folder that replaces the old one.
+
+    Both folders then have the file, so that it is not lost if the process ends.
     """
     if not folder.is_dir():
         return
@@ -152,7 +170,7 @@ def _link_others(folder: Path, fresh: Path, ours: Collection[str]) -> None:
 
 
 def _link(source: str | Path, target: str | Path) -> None:
-    # A second name takes no room; a file system without them gets a copy.
+    # A hard link takes no room. A file system without hard links gets a copy.
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
@@ -160,11 +178,11 @@ def _link(source: str | Path, target: str | Path) -> None:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return all files below a folder, links and pipes among them; OSError if that
-    fails.
+    """Return all files below a folder, also links and pipes; OSError if a folder cannot
+    be listed.
     """
 
-    # `rglob` leaves out what it may not list, in silence.
+    # `rglob` would silently leave out a folder that it may not list.
     def fail(error: OSError) -> NoReturn:
         raise error
 
@@ -175,16 +193,16 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def check_own(path: Path, mark: str = "") -> None:
-    """Raise InputError where a file is in the place of a new one, and is not ours.
+    """Raise InputError if writing a file would replace one that ropelab did not write.
 
-    A file of ours has the mark in it, or its hash is in the record of its folder.
-    While files are being written the record has two hashes of each: of what is there,
-    and of what will be.
+    A file that ropelab wrote has `mark` in it, or its hash is in the record of its
+    folder. While files are being written, the record has two hashes of each: that of
+    the old content and that of the new.
     """
     try:
         check_regular(path, follow_links=False)
     except OSError:
-        # What is not there, or is no file, is the business of whoever writes.
+        # There is no file to replace. Whoever writes reports what is wrong.
         return
     content = path.read_bytes()
     if mark and mark.encode() in content:
@@ -199,11 +217,11 @@ def check_own(path: Path, mark: str = "") -> None:
 
 
 @contextmanager
-def recorded(folder: Path, files: Mapping[str, bytes]) -> Iterator[None]:
-    """Record the files that the block writes into a folder of the user's.
+def record_files(folder: Path, files: Mapping[str, bytes]) -> Iterator[None]:
+    """Record the files that the block writes into a folder of the user.
 
-    They are recorded before the first is written: an interrupted block leaves files
-    that are known as ours all the same.
+    The files are recorded before the first is written, so that those of an interrupted
+    block are known as ours, too.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -211,17 +229,18 @@ def recorded(folder: Path, files: Mapping[str, bytes]) -> Iterator[None]:
         raise InputError(f"cannot write {folder}: {error.strerror}") from None
 
     record = _read_record(folder)
-    written = {}
+    new_hashes = {}
+    old_and_new_hashes = {}
     for name, content in files.items():
-        written[name] = [hashlib.sha256(content).hexdigest()]
-    both = {name: [*record.get(name, []), *hashes] for name, hashes in written.items()}
-    _write_record(folder, {**record, **both})
+        new_hashes[name] = [hashlib.sha256(content).hexdigest()]
+        old_and_new_hashes[name] = [*record.get(name, []), *new_hashes[name]]
+    _write_record(folder, {**record, **old_and_new_hashes})
     yield
-    _write_record(folder, {**record, **written})
+    _write_record(folder, {**record, **new_hashes})
 
 
 def _write_record(folder: Path, record: Mapping[str, list[str]]) -> None:
-    with replaced_file(folder / RECORD) as fresh:
+    with replace_file(folder / RECORD) as fresh:
         fresh.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
@@ -237,14 +256,15 @@ def _read_record(folder: Path) -> dict[str, list[str]]:
 
 
 def _siblings(folder: Path) -> tuple[Path, Path]:
+    """Return the places of the next content of a folder, and of its former one."""
     fresh = folder.with_name(f".{folder.name}.new")
     old = folder.with_name(f".{folder.name}.old")
     return fresh, old
 
 
 def _recover(folder: Path) -> None:
-    """Undo what an interrupted `replaced` left: the old folder back in place, the new
-    one gone.
+    """Undo an interrupted `replace_folder`: put the old folder back into its place if
+    need be, and remove the new one.
     """
     fresh, old = _siblings(folder)
     if os.path.lexists(old) and not os.path.lexists(folder):
@@ -255,7 +275,7 @@ def _recover(folder: Path) -> None:
 
 def is_interrupted(folder: Path) -> bool:
     """Return True if a process has ended between the two renames of a folder."""
-    # The working folder has a name only in full, and the root has none.
+    # Only the absolute path of the working folder ends in a name. The root has no name.
     whole = folder.absolute()
     if not whole.name:
         return False
@@ -264,7 +284,9 @@ def is_interrupted(folder: Path) -> bool:
 
 
 def interrupted_in(folder: Path) -> list[Path]:
-    """Return the folders in a folder that are missing under their names, by name."""
+    """Return the folders in a folder for which `is_interrupted` holds, in order of
+    their names.
+    """
     _, pattern = _siblings(folder / "*")
     names = [old.name.removeprefix(".") for old in folder.glob(pattern.name)]
     folders = [folder / name.removesuffix(".old") for name in sorted(names)]
@@ -272,15 +294,17 @@ def interrupted_in(folder: Path) -> list[Path]:
 
 
 def put_back(folder: Path) -> None:
-    """Give a folder that `is_interrupted` its name again; OSError if that fails."""
+    """Give a folder for which `is_interrupted` holds its name again; OSError if that
+    fails.
+    """
     lock = folder.with_name(f".{folder.name}.lock")
-    with _alone(lock, seconds=SECONDS_BETWEEN_NAMES):
+    with _hold_lock(lock, seconds=SECONDS_BETWEEN_NAMES):
         _recover(folder)
 
 
 def remove(path: Path) -> None:
     """Remove a file or a whole folder if it is there, as far as that is possible."""
-    # rmtree would open a pipe, and wait for somebody to write into it.
+    # The kind is asked first: rmtree would open a pipe, and wait for a writer.
     with suppress(OSError):
         if stat.S_ISDIR(path.lstat().st_mode):
             shutil.rmtree(path, ignore_errors=True)
@@ -289,24 +313,25 @@ def remove(path: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    # Windows does that only for a file that is open for writing.
+    """Make the system write a file to the disk now."""
+    # Windows flushes only a file that is open for writing.
     with path.open("r+b") as file:
         os.fsync(file.fileno())
 
 
 @contextmanager
-def replaced_file(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """Yield the name of a sibling file that takes the place of `path` when the block
     succeeds.
     """
     if os.path.lexists(path):
         check_regular(path, follow_links=False)
     code = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
-    # Writers of one file wait for each other. The name is random all the same: on a
-    # file system without locks two of them may be here at once, and must not share it.
+    # Processes that write one file wait for each other. On a file system without locks
+    # two may write at once, so that each uses a random name.
     fresh = path.parent / f".{code}-{secrets.token_hex(8)}.new"
 
-    with _alone(path.parent / f".{code}.lock"):
+    with _hold_lock(path.parent / f".{code}.lock"):
         for leftover in path.parent.glob(f".{code}-*.new"):
             remove(leftover)
 

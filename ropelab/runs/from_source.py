@@ -1,9 +1,10 @@
 """Modules of the user, compiled from their source whenever they are imported.
 
-Python runs a compiled copy of a module if time and size of its source still fit. Two
-versions of equal size, written within a second or copied with their times, are then
-taken for one another: the old one runs, and the file names the new one. Here the bytes
-that are compiled are kept, so that what is hashed is what runs.
+Python runs a compiled copy of a module if the time and size of its source are those
+that the copy notes. Two versions of equal size, written within a second or copied with
+their times, are taken for one another: the old version runs, while the file has the new
+one. Here the source is always compiled, and its bytes are kept, so that the code which
+is hashed is the code that runs.
 """
 
 import marshal
@@ -22,15 +23,19 @@ from typing import Any
 from ropelab.runs.errors import InputError
 
 PACKAGE = __name__.partition(".")[0]
-# Folders of installed packages. Whoever writes there compiles, too, and a package such
-# as torch is too large to be compiled again: only the module that was named is.
+# The names of folders of installed packages. An installer compiles what it writes, and a
+# package such as torch is too large to be compiled again. In these folders only the
+# module that the user named is compiled.
 INSTALLED = {"site-packages", "dist-packages"}
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
 
 
 class SourceOnly(SourceFileLoader):
-    """Compiles what it reads, whatever compiled copies there are, and keeps it."""
+    """Compiles the source of a module, whatever compiled copies there are, and keeps
+    it.
+    """
 
+    # The source, once the module is imported.
     content: bytes
 
     def get_code(self, fullname: str) -> CodeType:
@@ -39,10 +44,14 @@ class SourceOnly(SourceFileLoader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds what the other finders find; what belongs to the user is not cached."""
+    """Finds modules as the other finders do, and gives those of the user to
+    `SourceOnly`.
+    """
 
     def __init__(self) -> None:
+        # Folders whose modules belong to the user.
         self.folders: set[Path] = set()
+        # Modules that the user named, and the packages that they are in.
         self.names: set[str] = set()
 
     def find_spec(
@@ -61,15 +70,19 @@ class _Finder(MetaPathFinder):
         return None
 
     def _is_of_the_user(self, spec: ModuleSpec) -> bool:
+        """Return True for a module that the user named, or that is in the folder of
+        one.
+        """
         if type(spec.loader) is not SourceFileLoader or spec.origin is None:
             return False
         if spec.name.partition(".")[0] == PACKAGE:
             return False
 
         folder = _folder_of_imports(spec)
-        if spec.name in self.names and not _is_installed(folder):
+        is_named = spec.name in self.names
+        if is_named and not _is_installed(folder):
             self.folders.add(folder)
-        return spec.name in self.names or folder in self.folders
+        return is_named or folder in self.folders
 
 
 _finder = _Finder()
@@ -77,20 +90,21 @@ _finder = _Finder()
 
 @contextmanager
 def importing(module: str) -> Iterator[None]:
-    """Import a module in the block: from the working folder, else from where it is.
+    """Prepare the import of a module that the block makes.
 
-    It is compiled from its source, as is all that it imports from its own folder, now
-    and later.
+    The module may be in the working folder. It is compiled from its source, and so are
+    the modules that it imports from its own folder, now and later.
     """
     parts = module.split(".")
     here = Path.cwd()
+    # The packages that a module is in are imported with it.
     _finder.names.update(".".join(parts[: n + 1]) for n in range(len(parts)))
     _finder.folders.add(here)
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
 
-    # The folder comes first for this import alone: a file of the name of some library
-    # must not be taken for it when ropelab imports that library later.
+    # The working folder comes first for this import, and last afterwards. A file there
+    # that has the name of a library must not be imported in its place later.
     sys.path.insert(0, str(here))
     try:
         yield
@@ -102,7 +116,9 @@ def importing(module: str) -> Iterator[None]:
 
 
 def _folder_of_imports(spec: ModuleSpec) -> Path:
-    """Return the entry of the path that a module was found by: `x` for `x/a/b.py`."""
+    """Return the entry of sys.path in which a module was found: `x` for the module
+    `a.b` in `x/a/b.py`.
+    """
     depth = spec.name.count(".")
     if spec.submodule_search_locations is not None:
         depth += 1
@@ -115,9 +131,11 @@ def _is_installed(folder: Path) -> bool:
 
 
 def read_source(module: ModuleType, value: Any) -> bytes | None:
-    """Return the bytes that a value of a module was compiled from; None without a file.
+    """Return the source from which a value of a module was compiled; None for a module
+    without a file.
 
-    OSError if they cannot be read, InputError if the file has changed since.
+    OSError: the source cannot be read. InputError: the file has changed since the
+    import.
     """
     file = getattr(module, "__file__", None)
     if not file:
@@ -140,19 +158,23 @@ def read_source(module: ModuleType, value: Any) -> bytes | None:
 
 
 def _is_compiled(module: ModuleType, path: Path, code: CodeType) -> bool:
-    """Return False if the compiled copy of a file is of another text than this one."""
+    """Return False if Python imported a module from the compiled copy of another text
+    than this code.
+    """
     cached = getattr(module.__spec__, "cached", None)
     if cached is None or not Path(cached).is_file():
         return True
 
     copy = Path(cached).read_bytes()
     state = path.stat()
-    # Flags (0: what follows is time and size of the source), see PEP 552.
-    flags, *written = struct.unpack("<4x3I", copy[:16])
+    # The head of a copy, by PEP 552. With the flags 0 the other two numbers are the
+    # time and the size of the source. Other copies hold its hash in their place.
+    flags, time, size = struct.unpack("<4x3I", copy[:16])
     if flags:
         return True
-    if written != [int(state.st_mtime) & 0xFFFFFFFF, state.st_size & 0xFFFFFFFF]:
-        # A copy that is not written any more may be older than the import.
+    if (time, size) != (int(state.st_mtime) & 0xFFFFFFFF, state.st_size & 0xFFFFFFFF):
+        # Python wrote no copy of the module if it was told not to write any, and the
+        # copy may be one from before.
         return sys.dont_write_bytecode
     return bool(marshal.loads(copy[16:]) == code)
 
@@ -161,13 +183,13 @@ def _runs(value: Any, file: str, code: CodeType) -> bool:
     """Return True if all functions of a value that are from a file are in its code."""
     compiled = set(_codes_in(code))
     members = vars(value).values() if isinstance(value, type) else [value]
-    # Without what wraps them: class and static methods, decorators.
-    functions = [unwrap(getattr(member, "__func__", member)) for member in members]
-    return all(
-        function.__code__ in compiled
-        for function in functions
-        if isfunction(function) and function.__code__.co_filename == file
-    )
+    for member in members:
+        # Class methods, static methods and decorators wrap a function.
+        function = unwrap(getattr(member, "__func__", member))
+        is_from_file = isfunction(function) and function.__code__.co_filename == file
+        if is_from_file and function.__code__ not in compiled:
+            return False
+    return True
 
 
 def _codes_in(code: CodeType) -> Iterable[CodeType]:

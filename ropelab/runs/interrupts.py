@@ -1,7 +1,7 @@
 """Ctrl-C and terminations: the first ends the work in good order, the second at once.
 
-An orderly end only saves time, as a training step is kept: what is stored is whole or
-not there.
+Stored results are whole or not there in either case. An orderly end keeps the current
+training step, which saves time.
 """
 
 import os
@@ -19,8 +19,8 @@ TERMINATIONS = [
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
 HANDLED = (signal.SIGINT, *TERMINATIONS)
-# Two signals within so long are one: a launcher may pass on what the terminal sends to
-# all.
+# Two signals within this time count as one. A terminal sends Ctrl-C to all processes,
+# and a program that started this one may send it once more.
 SECONDS_APART = 0.3
 SHOW_CURSOR = b"\x1b[?25h"
 STOPPED = (
@@ -28,7 +28,7 @@ STOPPED = (
     b" continues\n"
 )
 
-# Signals that have come since `handled` began.
+# The numbers of the signals that have come since `handle_signals` began.
 received: list[int] = []
 
 
@@ -42,8 +42,9 @@ def leave(number: int, frame: FrameType | None = None) -> NoReturn:
 
 
 def leave_at_once() -> None:
-    """Until a command has begun: end at a signal without a traceback from some
-    import.
+    """Make signals end the process at once, without a traceback.
+
+    It is called before the imports of a command, which may take a second.
     """
     for number in HANDLED:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -51,32 +52,34 @@ def leave_at_once() -> None:
 
 
 @contextmanager
-def handled() -> Iterator[None]:
+def handle_signals() -> Iterator[None]:
     """While the block runs, a first signal is a KeyboardInterrupt, a second ends the
     process.
     """
-    # An ignored signal (Ctrl-C under nohup) stays ignored.
     received.clear()
 
-    # The second signal is seen by a thread of its own: the main thread may be inside
-    # one long product of matrices, where Python calls no handler. Windows takes no pipe
-    # for this.
-    ours, theirs = socket.socketpair()
-    theirs.setblocking(False)
-    heard = [
-        number for number in HANDLED if signal.getsignal(number) is not signal.SIG_IGN
-    ]
-    before = {number: signal.signal(number, interrupt) for number in heard}
-    woken_before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(ours,), daemon=True).start()
+    # A thread waits for the second signal, since the main thread may be inside one long
+    # product of matrices, where Python calls no handler. Python writes the number of
+    # each signal into one end of a pair of sockets (Windows takes no pipe for this), and
+    # the thread reads the other end.
+    read_end, write_end = socket.socketpair()
+    write_end.setblocking(False)
+
+    handlers_before = {}
+    for number in HANDLED:
+        # An ignored signal stays ignored, as Ctrl-C under nohup.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            handlers_before[number] = signal.signal(number, interrupt)
+    wakeup_before = signal.set_wakeup_fd(write_end.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(read_end,), daemon=True).start()
 
     try:
         yield
     finally:
-        signal.set_wakeup_fd(woken_before)
-        for number, handler in before.items():
+        signal.set_wakeup_fd(wakeup_before)
+        for number, handler in handlers_before.items():
             signal.signal(number, handler)
-        theirs.close()
+        write_end.close()
 
 
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:
@@ -85,45 +88,49 @@ def interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _watch(end: socket.socket) -> None:
-    """Read the numbers of signals as they come, until the other end is closed."""
-    first = 0.0
-    while number := end.recv(1):
-        if number[0] not in HANDLED:
+def _watch(read_end: socket.socket) -> None:
+    """End the process at a second signal; return when the other end is closed."""
+    first: float | None = None
+    while received_bytes := read_end.recv(1):
+        number = received_bytes[0]
+        if number not in HANDLED:
             continue
         now = time.monotonic()
-        if first and now - first > SECONDS_APART:
-            leave(number[0])
-        first = first or now
-    end.close()
+        if first is None:
+            first = now
+        elif now - first > SECONDS_APART:
+            leave(number)
+    read_end.close()
 
 
 @contextmanager
-def held() -> Iterator[Callable[[], bool]]:
-    """Hold a first signal back in the block; the yielded function returns True if it
-    came.
+def hold_first_signal() -> Iterator[Callable[[], bool]]:
+    """Hold back a first signal while the block runs; yield a function that returns True
+    if it came.
+
+    A training step is such a block: interrupted in the middle, it would leave weights
+    half updated. A second signal raises KeyboardInterrupt.
     """
-    # A second Ctrl-C is let through, as is a termination that nobody handles. Only the
-    # main thread receives signals. Interrupted inside a step, weights would be half
-    # updated.
     arrived = threading.Event()
     if threading.current_thread() is not threading.main_thread():
+        # Only the main thread receives signals.
         yield arrived.is_set
         return
 
     def hold(number: int, frame: FrameType | None) -> None:
-        # In a worker Ctrl-C is otherwise ignored, and may come from the terminal and
-        # the parent.
-        if arrived.is_set() and callable(before[number]):
+        # A worker ignores Ctrl-C outside of the block, which is no callable. It may get
+        # the same Ctrl-C twice, from the terminal and from its parent.
+        if arrived.is_set() and callable(handlers_before[number]):
             raise KeyboardInterrupt
         received.append(number)
         arrived.set()
 
-    heard = [signal.SIGINT]
-    heard += [each for each in TERMINATIONS if callable(signal.getsignal(each))]
-    before = {int(number): signal.signal(number, hold) for number in heard}
+    # A termination that has no handler of ours ends the process, here too.
+    signals = [signal.SIGINT]
+    signals += [each for each in TERMINATIONS if callable(signal.getsignal(each))]
+    handlers_before = {int(number): signal.signal(number, hold) for number in signals}
     try:
         yield arrived.is_set
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers_before.items():
             signal.signal(number, handler)

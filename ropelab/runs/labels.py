@@ -2,15 +2,17 @@
 
 import pandas as pd
 
-# The baseline that reads no more than the trained length; in the arm `finetuned` the
-# model has been trained on at that length for as many tokens as the methods it is
-# compared with.
+# The baseline that reads no more than the trained length. In the arm `finetuned` its
+# model has been trained further at that length, for as many tokens as the models that
+# it is compared with.
 WINDOW = "sliding_window"
-# The same, mixed with counts of n-grams: of all text before, of the part that it sees,
-# of the rest.
-WINDOW_CACHE, NEAR_CACHE = f"{WINDOW} + cache", f"{WINDOW} + near cache"
+# The predictions of that baseline, mixed with counts of n-grams. The first counts all
+# earlier text, the second the part inside the window, the third the part before it.
+WINDOW_CACHE = f"{WINDOW} + cache"
+NEAR_CACHE = f"{WINDOW} + near cache"
 FAR_CACHE = f"{WINDOW} + far cache"
-CACHE = "cache"  # the arm of all three
+# The arm of these three.
+CACHE = "cache"
 # The arm of methods whose parameters were searched on the model that is evaluated.
 SEARCHED = "searched"
 # The arm of rows with rounded stages or keys; their method is `<method> + <rounding>`.
@@ -26,8 +28,12 @@ def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:
     >>> method_label("yarn", 4.0), method_label("unscaled", 1.0), method_label("pi", 2, "finetuned")
     ('yarn ×4', 'unscaled', 'pi ×2 finetuned')
     """
-    scaled = method if factor == 1 else f"{method} ×{factor:g}"
-    return f"{scaled} {arm}" if arm in (SEARCHED, "finetuned") else scaled
+    label = method
+    if factor != 1:
+        label += f" ×{factor:g}"
+    if arm in (SEARCHED, "finetuned"):
+        label += f" {arm}"
+    return label
 
 
 def name_in(label: str) -> str:

@@ -1,7 +1,7 @@
-"""Which rows lead a question: comparisons decide it, not the better mean alone.
+"""The rows that lead a question, as comparisons decide it, not the better mean alone.
 
-Answers, titles of figures, bold print in tables, pages and exports ask this file, so
-that none of them names a winner where another says that there is none.
+Answers, titles of figures, bold print in tables, pages and exports all ask this file.
+None of them thus names a winner where another says that there is none.
 """
 
 import math
@@ -13,12 +13,13 @@ import pandas as pd
 
 from ropelab.runs.comparisons import rivals_of
 
-# Nats per byte of a model that gives all 256 bytes the same probability. Models that
-# read worse than this have not learned to read, so their order means nothing.
+# The loss, in nats per byte, of a model that gives all 256 bytes the same probability.
+# Models with a higher loss have not learned to read, so their order means nothing.
 UNIFORM = math.log(256)
 
-# Parts of the names of columns in which less is better, and in which more is.
+# The names of columns of losses, where lower is better, begin with one of these.
 LOSSES = ("nll", "text")
+# The names of columns of shares, where higher is better, begin with one of these.
 SHARES = (
     "accuracy",
     "copy",
@@ -33,22 +34,28 @@ SHARES = (
 
 @dataclass(frozen=True)
 class Lead:
-    """The row with the best mean, and those that it is not shown to be better than."""
+    """The row with the best mean, and what comparisons say of it and the other rows."""
 
+    # The row with the best mean, and that mean.
     first: str
     value: float
+    # The rows that are not significantly different from the first.
     tied: tuple[str, ...]
-    beaten: int  # rows that it is shown to be better than
-    uncompared: int  # rows that nothing compares it with
+    # The number of rows that are significantly worse than the first.
+    beaten: int
+    # The number of rows that are not compared with the first.
+    uncompared: int
 
     @property
     def is_shown(self) -> bool:
-        """Whether comparisons show it to be better than some other row."""
+        """True if the first row is significantly better than some other row."""
         return self.beaten > 0
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The rows that lead together; none where nothing is shown of all others."""
+        """The rows that lead together; empty unless the first is compared with all
+        others, and better than one of them.
+        """
         if not self.is_shown or self.uncompared:
             return ()
         return (self.first, *self.tied)
@@ -61,14 +68,16 @@ def find_lead(
     *,
     lower_is_better: bool,
 ) -> Lead | None:
-    """Return what leads, None where nothing is ranked.
+    """Return the row that leads, or None if the rows are not ranked.
+
+    Rows are not ranked if there are none, or if the lowest loss is no better than
+    guessing.
 
     Args:
-        means: by the name that comparisons use.
+        means: the mean of each row, by its name in the comparisons.
         comparisons: the table of a run, with two names and a verdict in each row.
-        about: the question and the place, by the columns of comparisons.
-        lower_is_better: for losses, in nats per byte. Losses that are no better than
-            guessing are not ranked.
+        about: the question: the values that columns of a comparison must have.
+        lower_is_better: True for losses, in nats per byte.
     """
     values = pd.Series(means, dtype=float).dropna()
     if values.empty:
@@ -79,20 +88,26 @@ def find_lead(
     if lower_is_better and value >= UNIFORM:
         return None
 
+    # The comparisons of the first row that answer the question.
     pairs = with_methods(comparisons)
-    compared = pairs[(pairs[["method_a", "method_b"]] == first).any(axis=1)]
+    of_first = pairs[(pairs[["method_a", "method_b"]] == first).any(axis=1)]
     for column, wanted in about.items():
-        compared = compared[compared[column] == wanted]
+        of_first = of_first[of_first[column] == wanted]
+
     others = set(map(str, values.index)) - {first}
-    met = (set(compared["method_a"]) | set(compared["method_b"])) & others
-    tied = tuple(name for name in rivals_of(first, compared, {}) if name in others)
-    lost = compared[compared["verdict"] == first]
-    beaten = (set(lost["method_a"]) | set(lost["method_b"])) & others
-    return Lead(first, value, tied, len(beaten), len(others - met))
+    compared = (set(of_first["method_a"]) | set(of_first["method_b"])) & others
+    tied = tuple(name for name in rivals_of(first, of_first, {}) if name in others)
+    won = of_first[of_first["verdict"] == first]
+    beaten = (set(won["method_a"]) | set(won["method_b"])) & others
+    return Lead(first, value, tied, len(beaten), len(others - compared))
 
 
 def with_methods(comparisons: pd.DataFrame) -> pd.DataFrame:
-    """Return comparisons of whatever is compared, its names as `method_a`, `method_b`."""
+    """Return comparisons with the names of the two rows in `method_a` and `method_b`.
+
+    Where encodings are compared, for example, these columns were `encoding_a` and
+    `encoding_b`.
+    """
     if comparisons.empty:
         return pd.DataFrame(columns=["method_a", "method_b", "verdict"])
     for side in ("a", "b"):
@@ -108,10 +123,10 @@ def with_methods(comparisons: pd.DataFrame) -> pd.DataFrame:
 def leads_by_column(
     summary: pd.DataFrame, comparisons: pd.DataFrame
 ) -> dict[str, Lead]:
-    """Return what leads each column of a summary whose rows are compared.
+    """Return the lead of each column of a summary for which comparisons show one.
 
-    Columns are named after their question and place (`copy @4096`, `nll @8192`, `text
-    4x`); the first one has the names of the rows.
+    The first column has the names of the rows. The others are named after their
+    question and place: `copy @4096`, `nll @8192`, `text 4x`.
     """
     leads: dict[str, Lead] = {}
     if summary.empty or comparisons.empty or "metric" not in comparisons:
@@ -136,7 +151,9 @@ def is_compared(column: str, comparisons: pd.DataFrame) -> bool:
 
 
 def _find_place(column: str, comparisons: pd.DataFrame) -> dict[str, Any] | None:
-    """Return the columns of comparisons that a column's name stands for."""
+    """Return the values in columns of comparisons that a column's name stands for; None
+    if no comparison is about it.
+    """
     task, _, place = column.partition(" ")
     if place.startswith("@") and place[1:].isdigit() and "at_tokens" in comparisons:
         metric = "nll_bucket" if task == "nll" else f"{task}_accuracy"

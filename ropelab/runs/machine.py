@@ -1,15 +1,17 @@
 """This machine: its cores, memory and GPUs, and the number format of training and
 evaluation.
 
-bfloat16 pays where a processor multiplies it in hardware: on a GPU, and on a CPU with
-matrix units (Intel's AMX). Training steps of two small models, one thread, against
-float32: 1.4 to 2.3 times as fast with AMX, 0.6 to 0.8 with AVX512-BF16 alone, a tenth
-and less where it is emulated (docs/notebook.md). Weights are float32; bfloat16 means torch's
-autocast of matrix products.
+bfloat16 is faster than float32 where a processor multiplies it in hardware: on a GPU,
+and on a CPU with matrix units (Intel's AMX). Training steps of two small models on one
+thread were 1.4 to 2.3 times as fast as in float32 with AMX, 0.6 to 0.8 times with
+AVX512-BF16 alone, and at most a tenth as fast where bfloat16 is emulated
+(docs/notebook.md). In bfloat16 the weights are float32, and torch's autocast makes the
+matrix products in bfloat16.
 """
 
-# The rule asks the processor, not a clock: a probe would answer differently on a busy
-# machine, and the same config would not give the same tables twice.
+# The choice asks the processor for its instructions and measures no times. On a busy
+# machine a measurement could choose otherwise, and the same config would not give the
+# same tables twice.
 
 import os
 import sys
@@ -20,28 +22,30 @@ from typing import Literal
 
 from ropelab.runs.errors import InputError
 
-# A number format as a config names it; `auto` is resolved before anything is computed.
+# A number format as a config names it. `auto` is resolved before anything is computed.
 DtypeName = Literal["auto", "float32", "bfloat16"]
-# Operations per second of one core, in whole trainings: in bfloat16 with AMX; in
-# float32 as rates without it make it (docs/notebook.md). AVX512-BF16 alone reads long
-# contexts at the former rate.
+# Operations per second of one core in whole trainings (docs/notebook.md). The rate of
+# bfloat16 was measured with AMX, and AVX512-BF16 reaches it in long contexts.
 RATES = {"bfloat16": 1.4e11, "float32": 6e10}
-# bfloat16 where it is emulated, against float32.
+# The rate of emulated bfloat16, as a share of that of float32.
 EMULATED = 0.1
 
 
 @contextmanager
-def as_by_default() -> Iterator[None]:
-    """Compute as torch does by default, whatever other code of this process has set it
-    to.
+def use_torch_defaults() -> Iterator[None]:
+    """Compute with torch's default settings, whatever other code of this process has
+    set.
     """
-    if (torch := sys.modules.get("torch")) is None:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        # Nothing has imported torch, so no setting was changed.
         yield
         return
 
     dtype = torch.get_default_dtype()
     precision = "highest"
-    # set by torch's newer names for it, which cannot be read so
+    # Other code may have set the precision by torch's newer names. It cannot be read by
+    # this one then, and `highest` is restored.
     with suppress(RuntimeError):
         precision = torch.get_float32_matmul_precision()
     torch.set_default_dtype(torch.float32)
@@ -64,7 +68,7 @@ def cores() -> int:
     try:
         return int(cpu_count())
     except ValueError:
-        # It reads one variable of the environment, which may hold anything.
+        # loky reads this variable of the environment, which may hold any text.
         limit = os.environ.get("LOKY_MAX_CPU_COUNT", "")
         raise InputError(
             f"LOKY_MAX_CPU_COUNT must be a whole number of cores, got '{limit}'"
@@ -86,8 +90,9 @@ def available_memory(group: Path = Path("/sys/fs/cgroup")) -> int:
         return free
     if limit == "max":
         return free
-    # The cache of files gives way when memory is needed.
-    cache = int(dict(line.split() for line in lines).get("inactive_file", "0"))
+    # The usage includes cached files, which give way when memory is needed.
+    statistics = dict(line.split() for line in lines)
+    cache = int(statistics.get("inactive_file", "0"))
     return min(free, max(0, int(limit) - used + cache))
 
 
@@ -108,23 +113,31 @@ def resolve_device(device: str) -> str:
 
 def resolve_dtype(asked: DtypeName, device: str) -> DtypeName:
     """Resolve `auto`: `bfloat16` where its products are quicker, else `float32`."""
-    if asked == "auto":
-        return "bfloat16" if multiplies_bfloat16(device) else "float32"
-    return asked
+    if asked != "auto":
+        return asked
+    return "bfloat16" if multiplies_bfloat16(device) else "float32"
 
 
 def about_dtype(dtype: str, device: str) -> str:
     """Say in one line why a number format is used on a device."""
-    if dtype not in RATES:  # of a released model: it is its own, or was asked for
-        return f"computing in {'the format of the model' if dtype == 'auto' else dtype}"
-    quick = multiplies_bfloat16(device)
+    if dtype not in RATES:
+        # A released model computes in its own format, or in one that was asked for.
+        name = "the format of the model" if dtype == "auto" else dtype
+        return f"computing in {name}"
+
+    is_quick = multiplies_bfloat16(device)
     processor = "CPU" if device == "cpu" else "GPU"
-    fact = f"this {processor} has {'' if quick else 'no '}matrix units for bfloat16"
+    if is_quick:
+        fact = f"this {processor} has matrix units for bfloat16"
+    else:
+        fact = f"this {processor} has no matrix units for bfloat16"
+
     if dtype == "bfloat16":
-        return f"computing in bfloat16: {fact}" + (
-            "" if quick else ", so this will be slow"
-        )
-    return f"computing in float32{', though' if quick else ':'} {fact}"
+        warning = "" if is_quick else ", so this will be slow"
+        return f"computing in bfloat16: {fact}{warning}"
+    if is_quick:
+        return f"computing in float32, though {fact}"
+    return f"computing in float32: {fact}"
 
 
 def multiplies_bfloat16(device: str) -> bool:
@@ -137,16 +150,15 @@ def multiplies_bfloat16(device: str) -> bool:
 
 
 def has_instructions(name: str) -> bool:
-    """Return True if this processor has those instructions for bfloat16, and they are
-    used.
+    """Return True if this processor has the instructions of that name for bfloat16, and
+    torch uses them.
     """
     import torch
 
-    # The second question is to the library that makes the products: it may have been
-    # told to leave them alone (ONEDNN_MAX_CPU_ISA), and a build of torch may come
-    # without it.
-    found = torch.cpu.get_capabilities().get(name, False)
-    return bool(found and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    # oneDNN makes the products. It may have been told not to use the instructions
+    # (ONEDNN_MAX_CPU_ISA), and a build of torch may come without oneDNN.
+    has_them = torch.cpu.get_capabilities().get(name, False)
+    return bool(has_them and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def rate(dtype: str) -> float:
@@ -158,7 +170,7 @@ def rate(dtype: str) -> float:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep torch to one thread: their number changes the last digits."""
+    """Keep torch to one thread, since the number of threads changes the last digits."""
     import torch
 
     before = torch.get_num_threads()
@@ -171,7 +183,9 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def one_gpu(number: int) -> Iterator[None]:
-    """Make `cuda` mean one GPU while the block runs; its cached memory is then free."""
+    """Make `cuda` mean one GPU while the block runs, and free its cached memory at the
+    end.
+    """
     import torch
 
     with torch.cuda.device(number):
@@ -183,18 +197,18 @@ def computing_in(dtype: DtypeName, device: str) -> AbstractContextManager[object
     """Make matrix products in `dtype` on a device while the block runs."""
     import torch
 
-    return (
-        torch.autocast(device, torch.bfloat16) if dtype == "bfloat16" else nullcontext()
-    )
+    if dtype == "bfloat16":
+        return torch.autocast(device, torch.bfloat16)
+    return nullcontext()
 
 
 def return_freed_memory() -> None:
-    """Hand back to the system what the C library keeps of freed memory, where it can
+    """Return freed memory that the C library keeps to the system, where it can
     (glibc).
     """
     import psutil
 
-    # Blocks that grow a little from one allocation to the next leave holes that no
-    # later one fits.
+    # A block that grows a little with each allocation leaves holes into which no later
+    # block fits.
     if hasattr(psutil, "heap_trim"):
         psutil.heap_trim()

@@ -1,9 +1,9 @@
-"""Methods, encodings, tasks and cast plans from outside: found, typed and identified.
+"""Methods, encodings, tasks and cast plans of the user, from outside of this package.
 
-`module:Name` (in the working folder, or installed), a name that an installed package
-gives as an entry point of the group `ropelab.methods`, `.encodings`, `.tasks` or
-`.casts`, or, from Python, the object itself. Its source is a part of the keys of all
-that depends on it.
+The user names one in one of three ways: `module:Name`, of a module in the working
+folder or an installed one; the name of an entry point of an installed package, in the
+group `ropelab.methods`, `.encodings`, `.tasks` or `.casts`; or, from Python, the object
+itself. The source of the object is a part of the key of every cell that depends on it.
 """
 
 import hashlib
@@ -25,23 +25,25 @@ from ropelab.runs.from_source import importing, read_source
 
 Kind = Literal["methods", "encodings", "tasks", "casts"]
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-HERE = __name__.partition(".")[0]
-# Those that were asked for, by kind and text (a reference is of any kind), and sources;
-# each with the import that it is from: a reload makes another one, perhaps into the
-# same objects.
-_found: dict[tuple[str, str], tuple[Any, object]] = {}
+PACKAGE = __name__.partition(".")[0]
+# The objects that were named so far, by kind and name, and the fingerprints of their
+# sources. The kind is empty for a reference (`module:Name`). Each entry has the import
+# of its module, too: a reload may put new code into the same object, and the entry does
+# not hold after it.
+_objects: dict[tuple[str, str], tuple[Any, object]] = {}
 _sources: dict[Any, tuple[str, object]] = {}
 
 
 def find(kind: Kind, name: str) -> Any | None:
-    """Return what a name means outside of this package, None if it means nothing there.
+    """Return the object of a name, or None if the name has no meaning outside of this
+    package.
 
-    InputError: it is a reference, and cannot be imported.
+    InputError: the name is a reference, and cannot be imported.
     """
     is_reference = REFERENCE.fullmatch(name)
     key = ("" if is_reference else kind, name)
-    value, before = _found.get(key, (None, None))
-    if value is not None and before is _import_of(value):
+    value, import_before = _objects.get(key, (None, None))
+    if value is not None and import_before is _import_of(value):
         return value
 
     point = list_entry_points(kind).get(name)
@@ -49,25 +51,26 @@ def find(kind: Kind, name: str) -> Any | None:
         return None
 
     value = _import(point.value if point else name)
-    # A cast plan is a value, which says all in its text.
+    # A cast plan is a value that says everything in its text, wherever it is defined.
     if kind != "casts":
         _check_place(name, value)
-    _found[key] = value, _import_of(value)
+    _objects[key] = value, _import_of(value)
     return value
 
 
 def _import_of(value: Any) -> object:
+    """Return the spec of a value's module, of which each import makes a new one."""
     return getattr(sys.modules.get(_module_of(value)), "__spec__", None)
 
 
 def _module_of(value: Any) -> str:
-    # A reference may name a number or a list.
+    # A reference may name a number or a list, which have no module.
     return getattr(value, "__module__", None) or ""
 
 
 @cache
 def list_entry_points(kind: Kind) -> dict[str, EntryPoint]:
-    """Return what installed packages offer, by name."""
+    """Return the entry points of installed packages, by name."""
     return {point.name: point for point in entry_points(group=f"ropelab.{kind}")}
 
 
@@ -80,7 +83,7 @@ def _import(reference: str) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        # No closed set: the module may do anything.
+        # The code of a module may raise any error.
         kind = type(error).__name__
         raise InputError(
             f"cannot load {reference}: {kind}: {error} (docs/own.md)"
@@ -91,32 +94,37 @@ def reference_of(value: Any) -> str:
     return f"{value.__module__}:{value.__qualname__}"
 
 
-def typed(value: Any) -> Any:
-    """Return values of Python as they would be typed: objects by their references."""
+def spell_value(value: Any) -> Any:
+    """Return a value as it would be typed: an object by its reference, inside lists and
+    tuples, too. The object is remembered, so that `find` knows it.
+    """
     if isinstance(value, list):
-        return [typed(item) for item in value]
+        return [spell_value(item) for item in value]
     if isinstance(value, tuple):
-        return tuple(map(typed, value))
+        return tuple(map(spell_value, value))
 
     if isinstance(value, type | FunctionType):
-        return _keep(value)
+        return _remember(value)
     if is_dataclass(value) and hasattr(value, "label"):
         if is_own(type(value)):
-            _keep(type(value))
+            _remember(type(value))
         return value.label
     return value
 
 
-def _keep(value: Any) -> str:
+def _remember(value: Any) -> str:
+    """Keep an object for `find`, and return its reference."""
     reference = reference_of(value)
     _check_place(reference, value)
-    _found["", reference] = value, _import_of(value)
+    _objects["", reference] = value, _import_of(value)
     return reference
 
 
 def _check_place(name: str, value: Any) -> None:
-    """Refuse what is not where its own name says: that file would not tell all that it
-    does.
+    """Raise InputError for an object that is not at the place that its own name says.
+
+    A function inside another one is such an object: it may depend on values that its
+    source does not show.
     """
     named: Any = sys.modules.get(_module_of(value))
     for part in getattr(value, "__qualname__", "<no name>").split("."):
@@ -127,43 +135,46 @@ def _check_place(name: str, value: Any) -> None:
 
 def is_own(value: Any) -> bool:
     """Return True for a class or function that is defined outside of this package."""
-    return value.__module__.partition(".")[0] != HERE
+    return value.__module__.partition(".")[0] != PACKAGE
 
 
 def sources(*values: Any) -> dict[str, Any]:
-    """Return a part of a key: the sources of all classes of one's own in some
-    values.
+    """Return the entry `own` of a key: fingerprints of the user's classes and functions
+    in some values. It is left out if there are none.
+
+    Code that comes with ropelab has no entry, since it is identified by versions.
     """
     own = [each for each in _parts(values) if is_own(each)]
     by_reference = {reference_of(each): source(each) for each in own}
-    # What comes with ropelab is identified by versions: its keys stay as they are.
     if not by_reference:
         return {}
     return {"own": dict(sorted(by_reference.items()))}
 
 
-def mentioned(values: Any) -> dict[str, str]:
-    """Return the sources of all that json-able values name."""
+def find_sources(values: Any) -> dict[str, str]:
+    """Return the fingerprints of all objects of the user that json-able values name."""
     text = repr(values)
     by_name: dict[str, str] = {}
-    for (_, name), (value, _) in sorted(_found.items(), key=lambda item: item[0]):
+    for (_, name), (value, _) in sorted(_objects.items(), key=lambda item: item[0]):
         if name in text:
-            # A name may mean one of each kind.
+            # A name may have one meaning of each kind.
             by_name[name] = by_name.get(name, "") + source(value)
     return by_name
 
 
 def source(value: Any) -> str:
-    """Return a fingerprint of the file that defines something; in a notebook of its
-    source.
+    """Return a fingerprint of the file that defines an object; in a notebook, of the
+    source of the object.
     """
-    if value in _sources and _sources[value][1] is _import_of(value):
-        return _sources[value][0]
+    if value in _sources:
+        code, import_before = _sources[value]
+        if import_before is _import_of(value):
+            return code
 
-    # A value, such as a cast plan, says all in its text.
+    # A value such as a cast plan says everything in its text.
     is_code = hasattr(value, "__qualname__")
     content = _read_source(value) if is_code else repr(value).encode()
-    # The same file has other line ends on other systems.
+    # A file may have other line ends on another system.
     lines = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     _sources[value] = hashlib.sha256(lines).hexdigest()[:16], _import_of(value)
     return _sources[value][0]
@@ -183,30 +194,39 @@ def _read_source(value: Any) -> bytes:
 
 
 def known_sources() -> dict[str, str]:
-    """Return the sources of all that another process will import, by reference."""
-    values = [value for value, _ in _found.values() if hasattr(value, "__qualname__")]
-    return {reference_of(v): source(v) for v in values if v.__module__ != "__main__"}
+    """Return the fingerprints of all objects that another process can import, by
+    reference.
+    """
+    by_reference = {}
+    for value, _ in _objects.values():
+        is_code = hasattr(value, "__qualname__")
+        # Another process cannot import what was defined in the main script.
+        if is_code and value.__module__ != "__main__":
+            by_reference[reference_of(value)] = source(value)
+    return by_reference
 
 
 def check_sources(known: Mapping[str, str]) -> None:
-    """Import what another process has imported; MachineError if its file changed
-    since.
+    """Import the objects that another process has imported; MachineError if a file has
+    changed since.
     """
     for name, before in known.items():
-        if source(find("methods", name)) != before:  # a reference is of any kind
+        # Every name here is a reference, which `find` imports whatever the kind.
+        if source(find("methods", name)) != before:
             raise MachineError(f"{name} has changed since this run began; start again")
 
 
 def place_of(error: BaseException) -> str:
-    """Return the file and line of one's own module in which an error arose; empty: in
-    none.
+    """Return the file and line in a module of the user at which an error arose; empty
+    if it arose elsewhere.
     """
-    names = {_module_of(value) for value, _ in _found.values()}
-    own_names = [name for name in names if name.partition(".")[0] != HERE]
+    names = {_module_of(value) for value, _ in _objects.values()}
+    own_names = [name for name in names if name.partition(".")[0] != PACKAGE]
     modules = [sys.modules.get(name) for name in own_names]
     files = {getattr(module, "__file__", None) for module in modules}
 
-    # The text has the frames of a worker, too.
+    # The lines are read from the text of the traceback, which has the lines of a worker
+    # process, too.
     text = "".join(traceback.format_exception(error))
     place = ""
     for file, line in re.findall(r'File "(.+?)", line (\d+)', text):
@@ -216,6 +236,7 @@ def place_of(error: BaseException) -> str:
 
 
 def _parts(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the classes and functions in some values and in the fields of these."""
     for value in values:
         if isinstance(value, type | FunctionType):
             yield value

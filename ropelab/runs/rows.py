@@ -11,21 +11,22 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Result:
-    """The outcome of a command: ``rows`` are its tables as lists, ``tables`` as
-    DataFrames.
+    """The outcome of a command, whose tables are lists of rows in ``rows`` and
+    DataFrames in ``tables``.
     """
 
     rows: Mapping[str, Rows]
 
     @cached_property
     def tables(self) -> "dict[str, pd.DataFrame]":
+        # Imported here: the command line shows rows without pandas.
         import pandas as pd
 
         return {name: pd.DataFrame(list(rows)) for name, rows in self.rows.items()}
 
 
-def grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
-    """Return the second of each pair, in a list under the first."""
+def group_pairs(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
+    """Return a list of the values of each key, from pairs of a key and a value."""
     groups: dict[Any, list[Any]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

@@ -1,35 +1,34 @@
-"""Answers as text: numbers as people type them, sentences from parts, the verdict
-first.
-"""
+"""The text of answers: numbers as people type them, and sentences made of parts."""
 
 import re
 from collections.abc import Iterable, Sequence
 
 
-def typed(number: float) -> str:
-    """Write a number as people type it; whole ones, as bases are, exactly.
+def write_number(number: float) -> str:
+    """Write a number as people type it, in six digits, or exactly if it is whole.
 
-    >>> typed(3400000.0), typed(27000.0), typed(1000001.0), typed(1e-8)
+    >>> write_number(3400000.0), write_number(27000.0), write_number(1000001.0), write_number(1e-8)
     ('3.4e6', '27000', '1000001', '1e-08')
     """
     short = f"{number:g}"
-    if number % 1 == 0 and float(short) != number:
+    is_whole = number % 1 == 0
+    if is_whole and float(short) != number:
         return f"{number:.0f}"
     return short.replace("e+0", "e").replace("e+", "e")
 
 
-def typed_exactly(number: float) -> str:
-    """Write a number as people type it, with all digits that it takes to read it back.
+def write_exactly(number: float) -> str:
+    """Write a number as people type it, with all digits that reading it back takes.
 
-    >>> typed_exactly(3400000.0), typed_exactly(51881.25)
+    >>> write_exactly(3400000.0), write_exactly(51881.25)
     ('3.4e6', '51881.25')
     """
-    text = typed(number)
+    text = write_number(number)
     return text if float(text) == number else repr(number)
 
 
 def shorten_numbers(text: str) -> str:
-    """Round the long fractions in a text, whose last digits no one reads.
+    """Round the numbers in a text that have five or more digits after the point.
 
     >>> shorten_numbers("yarn(factor=1.9844961240310077, attention_factor=1.5)")
     'yarn(factor=1.984, attention_factor=1.5)'
@@ -43,7 +42,9 @@ def count_of(number: int, what: str) -> str:
     >>> count_of(1, "run"), count_of(3, "cell")
     ('1 run', '3 cells')
     """
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    if number == 1:
+        return f"1 {what}"
+    return f"{number} {what}s"
 
 
 def sentences_of(parts: Iterable[str]) -> str:
@@ -52,20 +53,27 @@ def sentences_of(parts: Iterable[str]) -> str:
     >>> sentences_of(["bfloat16 is enough", "", "it fails elsewhere"])
     'bfloat16 is enough. It fails elsewhere.'
     """
-    return " ".join(
-        # A name with digits, such as bfloat16, is written as it is.
-        f"{part if re.search('[0-9]', part.split()[0]) else part[0].upper() + part[1:]}."
-        for part in filter(None, parts)
-    )
+    sentences = []
+    for part in parts:
+        if not part:
+            continue
+        first_word = part.split()[0]
+        # A name with digits, such as bfloat16, keeps its small letter.
+        if not re.search("[0-9]", first_word):
+            part = part[0].upper() + part[1:]
+        sentences.append(f"{part}.")
+    return " ".join(sentences)
 
 
-def listed(names: Sequence[str], last: str = "and") -> str:
+def join_names(names: Sequence[str], last: str = "and") -> str:
     """Join names as in a sentence.
 
-    >>> listed(["pi"]), listed(["pi", "ntk", "yarn"], "or")
+    >>> join_names(["pi"]), join_names(["pi", "ntk", "yarn"], "or")
     ('pi', 'pi, ntk or yarn')
     """
-    return f" {last} ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 def verdict_and_rest(answer: str) -> tuple[str, str]:
@@ -100,4 +108,10 @@ def printable(text: str) -> str:
     >>> printable("two\nlines")
     'two\\nlines'
     """
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    letters = []
+    for letter in text:
+        if not letter.isprintable():
+            # `ascii` puts quotation marks around the escape.
+            letter = ascii(letter)[1:-1]
+        letters.append(letter)
+    return "".join(letters)

@@ -1,5 +1,6 @@
-"""Values as they are typed and shown: numbers, lists, flags and commands. Nothing
-heavy.
+"""Values as they are typed and shown: numbers, lists, flags and commands.
+
+This file imports nothing heavy.
 """
 
 import math
@@ -21,11 +22,12 @@ FORMAT_NAMES = {
     "double": "float64",
 }
 POWER_OF_TWO = re.compile(r"\s*2\^(\d{1,3})\s*")
-# What the suffixes mean elsewhere.
-THOUSAND = {"k": 1000, "m": 1000**2, "g": 1000**3}
-# One number with commas between its thousands, or a list: `32,768`.
-THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
+# The suffixes in powers of 1024, as they are read here.
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+# The suffixes in powers of 1000, as other programs read them.
+DECIMAL_SUFFIXES = {"k": 1000, "m": 1000**2, "g": 1000**3}
+# `32,768`: either one number with commas between its thousands, or a list of two.
+THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
 NUMBER = re.compile(
     r"(?i)\s*([+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*"
 )
@@ -63,25 +65,27 @@ def read_number(value: object) -> object:
         raise ValueError("is too close to 0 for a float64")
     if not math.isfinite(number) or number != int(number):
         return number
-    # Beyond 2^53 a float64 would be a neighbour.
+    # A float64 is not exact beyond 2^53, so digits alone are read as a whole number.
     if text.lstrip("+-").isdecimal():
         return int(text) * unit
     return int(number)
 
 
 def read_plain_number(value: object) -> object:
-    """Read a number that is no length, such as a base: `500k` could mean two numbers.
+    """Read a number that is no length, such as a base, and refuse suffixes: `500k`
+    could mean 500,000 or 512,000.
 
     >>> read_plain_number("5e5")
     500000
     """
-    number = read_number(value)  # refuses what is no number in its own words
+    # `read_number` comes first, as it has its own words for text that is no number.
+    number = read_number(value)
     match = NUMBER.fullmatch(value) if isinstance(value, str) else None
     if match is None or not match[2]:
         return number
 
     suffix = match[2].lower()
-    meant = float(match[1].replace("_", "")) * THOUSAND[suffix]
+    meant = float(match[1].replace("_", "")) * DECIMAL_SUFFIXES[suffix]
     raise ValueError(
         f"must be a number without '{suffix}', which is {SUFFIXES[suffix]} and for"
         f" lengths alone; type {meant:.15g}"
@@ -109,12 +113,13 @@ def split_list(text: str) -> list[str]:
 
 
 def read_lengths(value: object) -> object:
-    """Read a list of lengths; `32,768` could be one of them or two, and is refused."""
+    """Read a list of lengths, and refuse `32,768`, which could be one length or two."""
     if isinstance(value, str) and _may_be_one_number(value):
         joined = value.replace(",", "").strip()
-        apart = ", ".join(value.strip().split(","))
+        with_blanks = ", ".join(value.strip().split(","))
         raise ValueError(
-            f"could be one number or several; type {joined}, or '{apart}' with blanks"
+            f"could be one number or several; type {joined}, or '{with_blanks}' with"
+            " blanks"
         )
     return read_list(value)
 
@@ -134,17 +139,19 @@ def _may_be_one_number(text: str) -> bool:
 
 def read_list(value: object) -> object:
     """Read a list: text such as `a,b(c=1,d=2)`, a list of TOML or Python, or one
-    number.
+    number. Any other value is returned as it is, for the config to refuse.
     """
     if isinstance(value, str):
         return tuple(split_list(value))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (value,)
-    return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(value)
+    return value
 
 
 def read_format(value: object) -> object:
-    """Return the name of a number format in full: `bf16` and `torch.bfloat16` too.
+    """Return the full name of a number format, also for `bf16` or `torch.bfloat16`.
 
     >>> read_format("FP16"), read_format("torch.bfloat16"), read_format("tf32")
     ('float16', 'bfloat16', 'tf32')
@@ -158,21 +165,23 @@ def read_format(value: object) -> object:
 def read_formats(value: object) -> object:
     """Read a list of number formats."""
     names = read_list(value)
-    return tuple(map(read_format, names)) if isinstance(names, tuple) else names
+    if not isinstance(names, tuple):
+        return names
+    return tuple(map(read_format, names))
 
 
-# The names of fields in the config.json of a Hugging Face model: accepted wherever ours
-# are.
+# Our names of fields, each with the name in the config.json of a Hugging Face model,
+# which is accepted as well.
 SPELLINGS = {
     "base": "rope_theta",
     "train_len": "original_max_position_embeddings",
     "test_len": "max_position_embeddings",
 }
-# Their rotary_dim: a share of head_dim.
+# Hugging Face's key for rotary_dim. Its value is the share of head_dim.
 PARTIAL = "partial_rotary_factor"
 
 
-class Group(StrEnum):
+class FieldGroup(StrEnum):
     """The part of a run that a field sets: help lists options by it."""
 
     ASKED = "What is asked"
@@ -191,8 +200,8 @@ def flag_of(name: str) -> str:
 
 
 def command_of(name: str, values: Mapping[str, Any], argument: str = "") -> str:
-    """Return a command with flags for values, `argument` without one, quoted for a
-    shell.
+    """Return a command with a flag for each value, quoted for a shell. The value of the
+    key `argument` is written without a flag.
 
     >>> command_of("emit", {"model": "qwen3-8b", "context": 65536})
     'ropelab emit --model qwen3-8b --context 65536'
@@ -214,14 +223,14 @@ def command_of(name: str, values: Mapping[str, Any], argument: str = "") -> str:
 
 def _join_list(values: Sequence[object]) -> str:
     text = ",".join(map(str, values))
-    # Without blanks, 32 and 768 would be read as 32,768.
+    # Without a blank the list 32, 768 would be read as one number.
     if _may_be_one_number(text):
         return text.replace(",", ", ")
     return text
 
 
 def command_line(words: Sequence[str]) -> str:
-    """Return words as typed into a shell; a redirection stays one.
+    """Return words as they are typed into a shell, where `>` is a redirection.
 
     >>> command_line(["ropelab", "audit", "a b.json", ">", "out.json"])
     "ropelab audit 'a b.json' > out.json"

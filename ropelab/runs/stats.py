@@ -1,20 +1,23 @@
-"""Intervals and false discovery rates: the mathematics; `comparisons.py` has the rule.
+"""The mathematics of intervals and false discovery rates, which `comparisons.py` uses.
 
-What is measured on trained models varies twice: another training seed would give
-another model, and other documents (sequences) another text. Both count. With values
-x[seed, document], K seeds crossed with N documents, the variance of the grand mean is
+A measurement on trained models varies for two reasons: another training seed would give
+another model, and other documents (sequences) would give another text. Both count. With
+values x[seed, document], K seeds crossed with N documents, the variance of the grand
+mean is
 
     Vs = var(means of seeds) / K,  Vd = var(means of documents) / N,  Vr = residual / (K N)
     V  = max(Vs + Vd - Vr, Vs, Vd),
     df = max(1, V^2 / (Vs^2 / (K - 1) + Vd^2 / (N - 1)))              (Satterthwaite 1946)
 
-Vr is taken off because it is in Vs and in Vd (two-way random effects; Cameron, Gelbach
-and Miller 2011); V stays above both, as Vr is estimated. docs/methods.md has the
-coverage. With one seed only documents vary, and the interval speaks of that one model;
-with one document, of that one. Where no share of successes varies, V is that of one
-trial more with another outcome, 1 / (trials + 1)^2: equal counts are no proof that the
-next one will be equal. Quantiles and tails of Student's t are computed here:
-SciPy takes 110 MB.
+Vr is subtracted because Vs and Vd both contain it (two-way random effects; Cameron,
+Gelbach and Miller 2011). V is never below Vs or Vd, since Vr is only an estimate.
+docs/methods.md has the coverage. With one seed only documents vary, and the interval is
+about that one model; with one document it is about that document.
+
+If all values are the same share of successes, V is 1 / (trials + 1)^2, the variance if
+one more trial had another outcome: equal counts do not prove that the next count will
+be equal. Quantiles and tails of Student's t are computed here, because SciPy takes 110
+MB.
 """
 
 import math
@@ -30,13 +33,13 @@ from numpy.typing import ArrayLike, NDArray
 from ropelab.runs.arrays import Float
 
 CONFIDENCE = 0.95
-# Of the differences that are named as such, the share that may be none.
+# The share of false ones among the differences that are called significant.
 FALSE_DISCOVERIES = 0.05
-# Smaller p-values are written as this one: so far out they speak of the normality of
-# three or five numbers. No family is so large that it would change a verdict.
+# Smaller p-values are written as this one. They would depend on three or five numbers
+# being normal that far out. No family is so large that this changes a verdict.
 SMALLEST_P = 1e-4
-# Fewer seeds, or fewer documents, tell nothing about their variance: two that happen to
-# be equal would prove any difference.
+# Fewer seeds, or fewer documents, tell nothing about their variance: two numbers that
+# happen to be equal would make any difference significant.
 FEWEST_UNITS = 3
 # Relative error at which the iterations for Student's t stop.
 EPSILON = 1e-15
@@ -44,13 +47,13 @@ EPSILON = 1e-15
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its confidence interval; `low` and `high` are nan where n is too
-    small.
-    """
+    """A value with its confidence interval."""
 
     value: float
+    # The ends of the interval; NaN if the number of values is too small for one.
     low: float
     high: float
+    # The number of values or trials.
     n: int
 
 
@@ -61,10 +64,14 @@ class Mean:
     """
 
     value: float
-    variance: float  # of the mean; nan where there is a single value
-    freedom: float  # degrees of freedom of the variance
+    # The variance of the mean; NaN if there is a single value.
+    variance: float
+    # The degrees of freedom of the variance.
+    freedom: float
+    # The number of seeds.
     seeds: int
-    units: int  # documents, or sequences
+    # The number of documents, or sequences.
+    units: int
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         quantile = student_quantile((1 + confidence) / 2, self.freedom)
@@ -74,13 +81,13 @@ class Mean:
         return Interval(self.value, low, high, self.seeds * self.units)
 
     def p_value(self) -> float:
-        """Return the probability of a mean at least so far from 0 by chance; nan if
-        unknown.
+        """Return the probability of a mean at least so far from 0 by chance.
+
+        NaN if the variance is unknown: there are too few values, or they do not vary.
         """
         if max(self.seeds, self.units) < FEWEST_UNITS:
             return math.nan
         if self.variance == 0:
-            # Nothing is known of the error of what never varies.
             return 1.0 if self.value == 0 else math.nan
 
         t = abs(self.value) / math.sqrt(self.variance)
@@ -94,7 +101,10 @@ def crossed_mean(
     """Average values crossed by seed and document, by the formulas at the head of this
     file.
 
-    `trials`: how many each value is a share of, or a difference of shares; 0: of none.
+    Args:
+        values: a row per seed, a column per document.
+        trials: the number of trials, if each value is a share of so many or a
+            difference of two such shares; 0 for other values.
     """
     x = np.asarray(values, dtype=np.float64)
     seeds, units = x.shape
@@ -114,9 +124,12 @@ def crossed_mean(
         vr = float((rest**2).sum()) / ((seeds - 1) * (units - 1)) / x.size
         variance = max(vs + vd - vr, vs, vd)
         parts = vs**2 / (seeds - 1) + vd**2 / (units - 1)
-        # Without variation the formula says nothing; the smaller number is careful.
-        fewest = min(seeds, units) - 1.0
-        freedom = max(1.0, variance**2 / parts) if parts else fewest
+        if parts:
+            freedom = max(1.0, variance**2 / parts)
+        else:
+            # Nothing varies, and the formula would divide 0 by 0. The smaller of the
+            # two numbers is the careful choice.
+            freedom = min(seeds, units) - 1.0
 
     if trials and variance == 0:
         variance = 1 / (trials * x.size + 1) ** 2
@@ -135,8 +148,10 @@ def crossed_proportion(
     """Return a proportion over seeds and sequences, each a share of the same number of
     trials.
     """
-    # Wilson's interval (1927), by the t quantile, for the effective number of trials m
-    # (1 - m) / V (Korn and Graubard 1998). Where nothing varies every trial counts.
+    # This is Wilson's interval (1927) with the quantile of Student's t, for m (1 - m) / V
+    # effective trials, m the mean (Korn and Graubard 1998). If nothing varies, each
+    # trial counts, and the quantile is the normal one. So it is if V is NaN, which
+    # compares as not above 0.
     mean = crossed_mean(shares)
     n = float(trials * mean.seeds * mean.units)
     quantile = None
@@ -152,8 +167,12 @@ def crossed_proportion(
 def _wilson(
     share: float, n: float, quantile: float | None = None
 ) -> tuple[float, float]:
-    """Return the ends of Wilson's score interval for a share of n trials, n any
-    positive number.
+    """Return the ends of Wilson's score interval for a share of n trials.
+
+    Args:
+        share: of successes.
+        n: any positive number, which need not be whole.
+        quantile: in standard errors; the normal quantile of CONFIDENCE if None.
     """
     z = quantile
     if z is None:
@@ -168,7 +187,7 @@ def _wilson(
 
 
 def mean_interval(samples: ArrayLike) -> Interval:
-    """Average independent samples, with Student's t interval; nan below two samples."""
+    """Average independent samples, with Student's t interval; NaN below two samples."""
     values = np.asarray(samples, dtype=np.float64)
     if not values.size:
         return Interval(math.nan, math.nan, math.nan, 0)
@@ -189,11 +208,12 @@ def discovery_rates(p_values: Sequence[float]) -> list[float]:
     """Return for each p-value the false discovery rate from which on it is a
     discovery.
     """
-    # Benjamini and Hochberg 1995: the least over all larger p of p n / rank. A missing
-    # p-value is no test and stays missing.
+    # The rate of a p-value is the least of p n / rank over it and all larger ones
+    # (Benjamini and Hochberg 1995). A missing p-value (NaN) is no test, and its rate is
+    # missing, too.
     p = np.asarray(p_values, dtype=np.float64)
     tests = np.count_nonzero(~np.isnan(p))
-    # Missing ones are sorted to the end.
+    # argsort puts NaN to the end, where it is cut off.
     rising = np.argsort(p, kind="stable")[:tests]
     ranks = np.arange(1, tests + 1)
     products = p[rising] * (tests / ranks)
@@ -205,29 +225,35 @@ def discovery_rates(p_values: Sequence[float]) -> list[float]:
 
 
 def student_tail(t: float, freedom: float) -> float:
-    """Return the probability of a value above `t` (at least 0); nan without degrees of
-    freedom.
+    """Return the probability that Student's t exceeds `t`, which is at least 0.
+
+    NaN if one of the arguments is, or if there are no degrees of freedom.
     """
-    if not (freedom > 0 and t >= 0):
+    # NaN fails every comparison, so it fails these two.
+    is_valid = freedom > 0 and t >= 0
+    if not is_valid:
         return math.nan
     whole = freedom + t * t
     return _incomplete_beta(freedom / whole, t * t / whole, freedom / 2, 0.5) / 2
 
 
-# The tables of one run ask for a few quantiles, thousands of times.
+# A run needs few different quantiles, each of them thousands of times.
 @lru_cache(maxsize=1 << 12)
 def student_quantile(share: float, freedom: float) -> float:
-    """Return the value below which a share (above a half) lies; nan without degrees of
-    freedom.
+    """Return the value that Student's t exceeds with probability 1 - share.
+
+    `share` is above a half. NaN if there are no degrees of freedom.
     """
-    if not freedom > 0:
+    # NaN fails the comparison, so it counts as no degrees of freedom.
+    has_freedom = freedom > 0
+    if not has_freedom:
         return math.nan
 
     log_scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
     scale = math.exp(log_scale) / math.sqrt(freedom * math.pi)
 
-    # The tail is convex: Newton's steps from the normal quantile, which is smaller,
-    # only rise.
+    # The tail is convex, and the normal quantile is smaller than the result. Newton's
+    # steps from it therefore only rise.
     t = NormalDist().inv_cdf(share)
     step = math.inf
     while step > EPSILON * t:
@@ -238,11 +264,12 @@ def student_quantile(share: float, freedom: float) -> float:
 
 
 def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
-    """Return the regularized incomplete beta function of x, given 1 - x to full
-    precision too.
+    """Return the regularized incomplete beta function of x.
+
+    `rest` is 1 - x to full precision, which a subtraction would lose near 1.
     """
-    # The continued fraction converges quickly on one side of the mean of the
-    # distribution.
+    # The continued fraction converges quickly for x below this value. Above it the
+    # symmetry I(x; a, b) = 1 - I(1 - x; b, a) is used.
     if x > (a + 1) / (a + b + 2):
         if not rest:
             return 1.0
@@ -251,7 +278,8 @@ def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
     log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
     front = math.exp(a * math.log(x) + b * math.log(rest) - log_beta) / a
 
-    # Abramowitz and Stegun 26.5.8, evaluated from its front as Lentz does.
+    # The fraction is 26.5.8 of Abramowitz and Stegun, evaluated from its front by
+    # Lentz's method.
     c = 1.0
     d = 1 / (1 - (a + b) * x / (a + 1))
     fraction = d

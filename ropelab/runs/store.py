@@ -1,10 +1,9 @@
-"""Run folders, <results>/<experiment>/<name>-<hash>; the hash is of experiment and
-config.
+"""The folders of runs: <results>/<experiment>/<name>-<hash>, with
 
     manifest.json  config.toml  metrics.json  tables/<table>.csv  figures/<figure>.png
 
-A run whose manifest does not fit any more (another version of the experiment, another
-corpus, a damaged table) is made again.
+The hash is that of experiment and config. A run whose manifest does not fit any more
+(another version of the experiment, another corpus, a damaged table) is made again.
 """
 
 import errno
@@ -45,23 +44,27 @@ from ropelab.runs.folders import (
     fingerprint,
     interrupted_in,
     is_interrupted,
-    locked,
+    lock_folder,
     put_back,
-    replaced,
+    replace_folder,
 )
 from ropelab.runs.spelling import plain
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_written
 
+# The version of the manifest's format.
 SCHEMA = 1
-# Bytes and pixels of a figure.
-LARGEST_PICTURE, MOST_PIXELS = 2**25, 2**25
+# The most bytes of a figure.
+LARGEST_PICTURE = 2**25
+# The most pixels of a figure.
+MOST_PIXELS = 2**25
 # The last chunk of every PNG, with its checksum.
 PNG_END = b"IEND\xaeB`\x82"
 PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
 
 
-def _readable_by_a_shell(command: str) -> str:
-    shlex.split(command)  # a ValueError for an open quote
+def _check_command(command: str) -> str:
+    """Return a command that a shell can read; ValueError for an open quote."""
+    shlex.split(command)
     return command
 
 
@@ -78,18 +81,19 @@ class Manifest:
     cannot_show: str
     answer: str
     summary: list[dict[str, Any]]
-    command: Annotated[str, AfterValidator(_readable_by_a_shell)]
+    command: Annotated[str, AfterValidator(_check_command)]
     start: datetime
     seconds: float
     packages: dict[str, str | None]
     commit: str | None
     tables: Entries
-    # Names become paths: they stay inside the run's folder.
+    # The files of the figures; None if none were drawn. Names become paths, and the
+    # pattern keeps these inside of the run's folder.
     figures: (
         list[Annotated[str, StringConstraints(pattern=r"^figures/\w[\w.+-]*$")]] | None
     )
     sha256: str
-    # Hashes of what is beside the tables; older runs have none.
+    # The hashes of the files beside the tables. Manifests of older runs have none.
     files: dict[Annotated[str, StringConstraints(pattern=r"^\w[\w.-]*$")], str] = field(
         default_factory=dict
     )
@@ -99,69 +103,77 @@ class Manifest:
 
 
 RUN = Format("manifest.json", "tables", TypeAdapter(Manifest))
-# The contents of a run's folder; whatever else is there is the user's.
+# The names in a run's folder, besides the figures. Whatever has another name belongs to
+# the user.
 WRITTEN = (RUN.file, RUN.inside, "config.toml", "metrics.json")
 FIGURES = "figures"
 
 
 class Made(NamedTuple):
-    """A run to be stored: tables, figures as files (None: drawn later), entries of the
-    manifest.
-    """
+    """A run to be stored."""
 
     tables: Tables
+    # The content of each figure by the name of its file; None if they are drawn later.
     figures: Mapping[str, bytes] | None
+    # Entries of the manifest.
     about: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of a run, from everything that its tables follow from.
-
-    `inputs` are fingerprints of what the run reads besides its config. The label names
-    the folder; one without a name is called after what differs from the defaults.
-    """
+    """The folder of a run, with everything that the tables of the run depend on."""
 
     results: Path
     experiment: str
     version: int
     config: Config
+    # The fingerprints of everything that the run reads besides its config.
     inputs: Mapping[str, str]
+    # The name of the folder begins with that of the label or, if that is empty, with
+    # the values that differ from the defaults.
     label: Label
 
     @cached_property
     def path(self) -> Path:
-        """The folder, which need not exist; it is found again under whatever name it
-        first had.
+        """The folder, which need not exist. A run is found by its hash, whatever the
+        name before it.
         """
         config = self.config.model_dump(mode="json")
         code = fingerprint({"experiment": self.experiment, "config": config})
         folder = self.results / self.experiment
         runs = _runs_in(folder)
-        # Eight digits are enough for people. Where a run of another config has the same
-        # ones, this run has all sixteen.
-        endings = (f"-{code[:8]}", f"-{code}")
+        # Eight digits are enough for people. If a run of another config has the same
+        # eight, this run gets all sixteen.
+        short_ending = f"-{code[:8]}"
+        long_ending = f"-{code}"
         for path in runs:
-            if path.name.endswith(endings) and not self._is_anothers(path):
+            has_ending = path.name.endswith((short_ending, long_ending))
+            if has_ending and not self._is_anothers(path):
                 return path
 
-        taken = any(path.name.endswith(endings[0]) for path in runs)
-        changed = (
-            f"{name}-{plain(value)}" for name, value in self.config.changed().items()
-        )
-        name = _readable(self.label.name) or _readable("_.".join(changed)) or "default"
-        return folder / f"{name}{endings[1] if taken else endings[0]}"
+        is_taken = any(path.name.endswith(short_ending) for path in runs)
+        ending = long_ending if is_taken else short_ending
+        return folder / f"{self._choose_name()}{ending}"
+
+    def _choose_name(self) -> str:
+        """Return the part of the folder's name before the hash."""
+        name = _keep_readable(self.label.name)
+        if name:
+            return name
+        changes = self.config.changed_fields().items()
+        parts = [f"{field}-{plain(value)}" for field, value in changes]
+        return _keep_readable("_.".join(parts)) or "default"
 
     def _is_anothers(self, path: Path) -> bool:
         """Return True if a folder has a run of another config, or of a newer version."""
-        # What is damaged says nothing, and is replaced.
+        # A damaged manifest cannot tell whose run it is. The run is replaced.
         manifest = None
         with suppress(DamagedError):
             manifest = RUN.description(path)
         if manifest is None:
             return False
 
-        # A newer ropelab works in the same folder: its run is left alone.
+        # A newer ropelab may work in the same folder, and its runs are left alone.
         is_newer = manifest["version"] > self.version or manifest["schema"] > SCHEMA
         names = ("experiment", "config")
         return is_newer or any(manifest[name] != self.facts[name] for name in names)
@@ -178,13 +190,13 @@ class RunFolder:
         }
 
     def find(self) -> dict[str, pd.DataFrame] | None:
-        """Return the tables of the finished run, None without one that fits; damage is
-        said.
+        """Return the tables of the finished run; None if there is none, or one that
+        does not fit or is damaged. Damage is reported on stderr.
         """
         manifest = read_manifest(self.path)
-        if manifest is None or any(
-            manifest.get(k) != fact for k, fact in self.facts.items()
-        ):
+        if manifest is None:
+            return None
+        if any(manifest.get(name) != fact for name, fact in self.facts.items()):
             return None
         try:
             return RUN.tables(self.path, manifest)
@@ -192,26 +204,36 @@ class RunFolder:
             say_once(f"{error}: the run is made again")
             return None
 
-    def kept(
+    def keep(
         self, make: Callable[[], Made], waiting: Waiting, again: bool
     ) -> tuple[dict[str, pd.DataFrame], bool]:
-        """Return the tables of the run as read back, and True if they were there.
+        """Make the run and store it, unless it is there; return its tables as read
+        back, and True if they were there.
 
-        One process makes and writes it, whole or not at all; others wait for it.
+        One process makes the run and writes it, whole or not at all. Others wait for
+        it.
+
+        Args:
+            make: returns the run.
+            waiting: called with the folder while another process holds it.
+            again: True makes the run even if it is there.
         """
         while True:
-            with locked(self.path, waiting):
+            with lock_folder(self.path, waiting):
                 if not self._is_anothers(self.path):
                     return self._make_unless_there(make, again)
 
-            # Another process has just stored another run under this very name.
+            # Another process has just stored another run under this name. `path` is a
+            # cached property, and without its value it is computed again.
             vars(self).pop("path")
 
     def _make_unless_there(
         self, make: Callable[[], Made], again: bool
     ) -> tuple[dict[str, pd.DataFrame], bool]:
-        if not again and (stored := self.find()) is not None:
-            return stored, True
+        if not again:
+            stored = self.find()
+            if stored is not None:
+                return stored, True
 
         made = make()
         values = self.config.model_dump(mode="json", exclude_none=True)
@@ -225,7 +247,7 @@ class RunFolder:
         hashes = {name: sha256(content).hexdigest() for name, content in files.items()}
         about = {**self.facts, **made.about, **surroundings(), "files": hashes}
 
-        with replaced(self.path, (*WRITTEN, FIGURES)) as fresh:
+        with replace_folder(self.path, (*WRITTEN, FIGURES)) as fresh:
             for name, content in files.items():
                 (fresh / name).write_bytes(content)
             about["figures"] = None
@@ -236,8 +258,10 @@ class RunFolder:
     def draw(
         self, pictures: Callable[[], Mapping[str, bytes]], again: bool, waiting: Waiting
     ) -> None:
-        """Put figures into the finished run, in the place of those it has, unless all
-        are whole.
+        """Put figures into the finished run, in the place of those that it has.
+
+        Nothing is drawn if the run has figures and all are whole, unless `again` is
+        True.
         """
         if not again and has_whole_figures(self.path):
             return
@@ -250,8 +274,9 @@ class RunFolder:
             return
 
         ours = (*WRITTEN, FIGURES)
-        with locked(self.path, waiting), replaced(self.path, ours) as fresh:
-            if (manifest := RUN.description(self.path)) is None:
+        with lock_folder(self.path, waiting), replace_folder(self.path, ours) as fresh:
+            manifest = RUN.description(self.path)
+            if manifest is None:
                 raise DamagedError(f"{self.path / RUN.file} cannot be read any more")
             for path in files_below(self.path):
                 place = path.relative_to(self.path)
@@ -260,23 +285,26 @@ class RunFolder:
                     copy.parent.mkdir(exist_ok=True, parents=True)
                     shutil.copyfile(path, copy)
 
-            drawn = _save_figures(pictures(), fresh)
-            RUN.describe(fresh / RUN.file, {**manifest, "figures": drawn})
+            figures = _save_figures(pictures(), fresh)
+            RUN.describe(fresh / RUN.file, {**manifest, "figures": figures})
+            # Reading verifies what was written before it replaces the old folder.
             RUN.read(fresh)
 
 
-def _readable(text: str, longest: int = 48) -> str:
-    """Keep the part of a text that a folder's name can hold everywhere."""
-    return (
-        re.sub(r"[^A-Za-z0-9.+]+", "-", text).replace("-.", "_")[:longest].strip("-_.")
-    )
+def _keep_readable(text: str, longest: int = 48) -> str:
+    """Return a text with the characters that a folder's name can have on any system.
+
+    Parts are separated by `_.` in the text and by `_` in the result.
+    """
+    name = re.sub(r"[^A-Za-z0-9.+]+", "-", text)
+    name = name.replace("-.", "_")
+    return name[:longest].strip("-_.")
 
 
 def check_writable(folder: Path, name: str = "results") -> None:
-    """Raise InputError for the folder of the flag of that name, if it cannot be
-    written.
-    """
-    # One name for all: what a failure leaves goes with the next one that looks.
+    """Raise InputError if a folder cannot be written; `name` is that of its flag."""
+    # All processes use one name, so that a file which a killed process leaves is
+    # removed by the next one.
     probe = folder / ".writable"
 
     try:
@@ -301,23 +329,28 @@ def _save_figures(figures: Mapping[str, bytes], folder: Path) -> list[str]:
 
 def has_whole_figures(folder: Path) -> bool:
     """Return True if a run has figures and all are whole."""
-    names = (read_manifest(folder) or {}).get("figures")
-    with suppress(OSError):
-        for name in names or ():
+    manifest = read_manifest(folder)
+    names = manifest.get("figures") if manifest else None
+    if names is None:
+        return False
+    try:
+        for name in names:
             read_png(folder / name)
-        return names is not None
-    return False
+    except OSError:
+        return False
+    return True
 
 
 def read_png(path: Path) -> bytes:
-    """Return a whole PNG, by its checksums; OSError if it is none, or larger than
-    figures are.
+    """Return the content of a PNG file after checking its checksums; OSError if it is
+    no whole PNG, or larger than figures are.
     """
     from PIL import Image
 
     content = read_regular(path, LARGEST_PICTURE)
     try:
-        # Pillow knows many formats, and hands some to other programs.
+        # Pillow knows many formats, and starts other programs for some. It is told to
+        # read PNG only.
         with catch_warnings(action="ignore", category=Image.DecompressionBombWarning):
             picture = Image.open(BytesIO(content), formats=["PNG"])
         if picture.width * picture.height > MOST_PIXELS:
@@ -340,50 +373,51 @@ def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Flatten the short table into numbers for experiment trackers: `yarn ×4/copy
     @4096`.
 
-    A row is named by its words before its first number, or by its first column where
-    that is a number; by more columns where names would be equal. What is missing or
-    infinite has no entry.
+    A row is named by its texts before its first number, or by its first column if that
+    is a number. If two rows would have the same name, all are named by more columns.
+    Missing and infinite values have no entry.
 
     >>> metrics_of([{"method": "pi", "loss": 1.5}, {"method": "yarn", "loss": None}])
     {'pi/loss': 1.5}
     """
-    rows = [*dict.fromkeys(tuple(row.items()) for row in summary)]
-    for columns in range(1, max(map(len, rows), default=1) + 1):
-        named: dict[str, Any] = {}
+    # Equal rows are one.
+    rows = list(dict.fromkeys(tuple(row.items()) for row in summary))
+    most_columns = max(map(len, rows), default=1)
+    rest_by_name: dict[str, Any] = {}
+    for columns in range(1, most_columns + 1):
+        rest_by_name = {}
         for row in rows:
-            words = [*takewhile(lambda item: isinstance(item[1], str), row)]
-            head = row[: max(columns, len(words))]
-            name = "/".join(
-                v if isinstance(v, str) else f"{key}={v}" for key, v in head
-            )
-            named[name] = row[len(head) :]
-        if len(named) == len(rows):
+            texts = list(takewhile(lambda item: isinstance(item[1], str), row))
+            head = row[: max(columns, len(texts))]
+            words = [v if isinstance(v, str) else f"{key}={v}" for key, v in head]
+            rest_by_name["/".join(words)] = row[len(head) :]
+        if len(rest_by_name) == len(rows):
             break
-    return {
-        f"{name}/{key}": value
-        for name, rest in named.items()
-        for key, value in rest
-        if isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-    }
+
+    metrics = {}
+    for name, rest in rest_by_name.items():
+        for key, value in rest:
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number and math.isfinite(value):
+                metrics[f"{name}/{key}"] = value
+    return metrics
 
 
 def as_inputs(results: Path, folders: Iterable[Path]) -> dict[str, str]:
-    """Return the hashes of the manifests of runs that another one reads, by place in
-    `results`.
+    """Return the hashes of the manifests of runs that another run reads, by the place
+    of the run in `results`.
     """
-    return {
-        folder.relative_to(results).as_posix(): (
-            sha256((folder / RUN.file).read_bytes()).hexdigest()
-        )
-        for folder in folders
-    }
+    hashes = {}
+    for folder in folders:
+        manifest = (folder / RUN.file).read_bytes()
+        place = folder.relative_to(results).as_posix()
+        hashes[place] = sha256(manifest).hexdigest()
+    return hashes
 
 
 def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return rows for JSON: a missing value is null, an infinite one the text `inf` or
-    `-inf`.
+    """Return the rows of a table for JSON: a missing value is null, an infinite one the
+    text `inf` or `-inf`.
     """
     plain = table.astype(object).where(table.notna(), None)
     plain = plain.replace({math.inf: "inf", -math.inf: "-inf"})
@@ -391,8 +425,8 @@ def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a finished run; None without one, or (said once) a damaged
-    one.
+    """Return the manifest of a finished run; None if there is none, or a damaged one,
+    which is reported once on stderr.
     """
     _put_back(folder)
     try:
@@ -402,23 +436,25 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield folder and manifest of every finished run below `results`; unreadable ones
-    are said.
+def find_finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield folder and manifest of every finished run below `results`; report those
+    that cannot be read on stderr.
     """
-    for experiment in _listed(results):
+    for experiment in _list_visible(results):
         yield from _finished_in(experiment)
 
 
 def _finished_in(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     try:
         folders = _runs_in(experiment)
-    except OSError as error:  # of anybody, as lost+found
+    except OSError as error:
+        # The folder may belong to the system, as lost+found does.
         say_once(f"left out: {experiment} cannot be listed: {error.strerror}")
         return
     for folder in folders:
         try:
-            if (manifest := RUN.description(folder)) is not None:
+            manifest = RUN.description(folder)
+            if manifest is not None:
                 check_name(folder)
                 yield folder, manifest
         except (DamagedError, InputError) as error:
@@ -429,7 +465,7 @@ def _runs_in(folder: Path) -> list[Path]:
     """Return the runs of an experiment by name; OSError if they cannot be listed."""
     for run in interrupted_in(folder):
         _put_back(run)
-    return _listed(folder)
+    return _list_visible(folder)
 
 
 def _put_back(run: Path) -> None:
@@ -447,9 +483,10 @@ def _put_back(run: Path) -> None:
         )
 
 
-def _listed(folder: Path) -> list[Path]:
-    """Return what is in a folder by name, nothing hidden; OSError where `glob` keeps
-    silent.
+def _list_visible(folder: Path) -> list[Path]:
+    """Return the paths in a folder that are not hidden, in order of their names.
+
+    OSError: the folder cannot be listed, in which case `glob` would return nothing.
     """
     try:
         return sorted(
@@ -460,11 +497,11 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
-    """Return the finished runs of an experiment by folder name; damaged ones are said
-    once.
+    """Return the finished runs of an experiment in order of their folders' names, and
+    report damaged ones on stderr.
 
-    Runs of an earlier version are returned where there is none of this one: they are
-    quoted as what that version measured, which is said.
+    If no run is of this version, those of the latest earlier version are returned. They
+    are quoted as what that version measured, which is reported, too.
     """
     finished_runs = []
     for folder, manifest in _finished_in(results / experiment):
@@ -483,7 +520,7 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
     runs = []
     for folder, manifest in finished_runs:
         if manifest["version"] != latest:
-            # Its numbers mean something else than those of the others.
+            # Numbers of two versions must not be compared.
             say_once(
                 f"left out: {folder} is of version {manifest['version']} of"
                 f" {experiment}, the others are of {latest}"
@@ -499,10 +536,10 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
 
 
 def surroundings() -> dict[str, Any]:
-    """Return the rest that numbers may depend on: versions, machine, threads, the
-    code's commit.
+    """Return entries of the manifest about everything else that numbers may depend on:
+    versions, machine, threads, the commit of the code.
     """
-    # Threads are those of torch; null where it was not used.
+    # The entry `threads` is null if torch was not used.
     torch = sys.modules.get("torch")
     return {
         "packages": {name: _version(name) for name in PACKAGES},
@@ -523,12 +560,12 @@ def _version(package: str) -> str | None:
 
 @cache
 def _commit() -> dict[str, Any]:
-    """Find the commit of the checkout that tracks this file, and if it was changed
-    since.
+    """Find the commit of the checkout that tracks this file, and if the checkout was
+    changed since. Both entries are null without such a checkout.
     """
-    # An installed package may be inside a checkout of something else, and the
-    # environment may name another repository (GIT_DIR): neither says where these lines
-    # come from.
+    # An installed package may be inside of a checkout of something else, so git is asked
+    # if it tracks this file. Variables such as GIT_DIR may name another repository, so
+    # git does not get them.
     here = Path(__file__)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     ask = partial(

@@ -1,9 +1,8 @@
-"""Tables in a folder beside a JSON description with hashes: the format of runs and
-cells.
+"""The format of stored runs and cells: tables in a folder, and a JSON description with
+their hashes.
 
-Tables are CSV at full precision that reads back the same, with units in the names of
-columns. The description has a hash of itself too; everything that has a hash is
-verified on read.
+Tables are CSV, whose numbers read back exactly, with units in the names of columns. The
+description has a hash of itself, too. Everything that has a hash is verified on read.
 """
 
 import json
@@ -24,27 +23,36 @@ from ropelab.runs.folders import digest
 
 Tables = Mapping[str, pd.DataFrame]
 
-# A column's unit is the end of its name; one without any of these is a pure number or
-# text.
+# A column's unit is the end of its name. A column whose name ends in none of these has
+# pure numbers or text.
 UNITS = (
-    *("nats_per_byte", "nats_per_token", "bytes_per_token", "per_second"),
-    *("tokens", "rad", "turns", "ulp", "bytes", "seconds"),
+    "nats_per_byte",
+    "nats_per_token",
+    "bytes_per_token",
+    "per_second",
+    "tokens",
+    "rad",
+    "turns",
+    "ulp",
+    "bytes",
+    "seconds",
 )
+# Stands in the place of a unit for text that would be read back as numbers.
 TEXT = "text"
 # The entry of a description that has the hash of all its other entries.
 HASH = "sha256"
-# The most bytes that the file of a description may take.
+# The most bytes that the file of a description may have.
 LARGEST = 2**26
 
 
 class DamagedError(MachineError):
-    """Something that was stored is gone, or is not what was written."""
+    """A stored file is missing, or its content is not what was written."""
 
 
 @dataclass
 class Table:
-    """The entry of a table: its rows, its columns with their units, and the hash of its
-    file.
+    """The entry of a table in a description: its number of rows, its columns with their
+    units, and the hash of its file.
     """
 
     rows: int
@@ -52,7 +60,8 @@ class Table:
     sha256: str
 
 
-# Names become paths: they stay inside the folder.
+# The entries of tables by name. Names become paths, and the pattern keeps these inside
+# of the folder.
 Entries = dict[Annotated[str, StringConstraints(pattern=r"^\w[\w-]*$")], Table]
 
 
@@ -60,15 +69,17 @@ Entries = dict[Annotated[str, StringConstraints(pattern=r"^\w[\w-]*$")], Table]
 class Format:
     """A kind of stored folder."""
 
-    file: str  # the name of its description
-    inside: str  # its folder of tables, "." for tables beside the description
-    # the entries that a description has at least, `tables` among them
+    # The name of the file of the description.
+    file: str
+    # The folder of the tables; "." if they are beside the description.
+    inside: str
+    # The entries that a description must have, `tables` among them.
     shape: TypeAdapter[Any]
 
     def write(
         self, folder: Path, tables: Tables, about: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Write tables and description into a fresh folder; return the tables as read
+        """Write tables and description into a new folder; return the tables as read
         back.
         """
         place = folder / self.inside
@@ -87,8 +98,9 @@ class Format:
         return self.read(folder)
 
     def describe(self, path: Path, about: Mapping[str, Any]) -> None:
-        """Write a description, with the hash of all that it says."""
-        # as it will be read back
+        """Write a description, with the hash of its entries."""
+        # JSON turns tuples into lists, for example. The hash is that of the entries as
+        # they will be read back.
         plain = json.loads(json.dumps(about, allow_nan=False))
         text = json.dumps(
             {**plain, HASH: _hash_of(plain)}, indent=2, ensure_ascii=False
@@ -96,8 +108,9 @@ class Format:
         path.write_text(text + "\n", encoding="utf-8")
 
     def description(self, folder: Path) -> dict[str, Any] | None:
-        """Return the description of a folder, None without one; DamagedError if it was
-        changed.
+        """Return the description of a folder, or None if it has none.
+
+        DamagedError: the description was changed, or cannot be read.
         """
         path = folder / self.file
         try:
@@ -110,26 +123,28 @@ class Format:
         except (OSError, ValueError, RecursionError):
             raise DamagedError(f"{path} does not describe finished work") from None
 
-        # A description without a hash passes, so its own entries are not verified. Its
-        # files are: their hashes are among these entries.
+        # A description without a hash of itself is accepted. The hashes of its files
+        # are verified all the same.
         if about.get(HASH, expected) != expected:
             raise DamagedError(f"{path} is not what was written")
         return dict(about)
 
     def read(self, folder: Path) -> dict[str, pd.DataFrame]:
-        """Return the tables of a folder that has to be whole; DamagedError where it is
-        not.
+        """Return the tables of a folder; DamagedError if anything is missing or was
+        changed.
         """
-        if (about := self.description(folder)) is None:
+        about = self.description(folder)
+        if about is None:
             raise DamagedError(f"{folder / self.file} is gone")
         return self.tables(folder, about)
 
     def tables(self, folder: Path, about: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-        """Read the tables of a folder with that description; all files are verified.
+        """Read the tables of a folder with that description, and verify all its files.
 
-        An empty cell is a missing value, nothing else is. Raises DamagedError.
+        An empty cell of a table is a missing value, and nothing else is: `nan` is a
+        text. DamagedError: a file is missing or was changed.
         """
-        # `files` has the hashes of the files beside the tables; cells have none.
+        # `files` has the hashes of other files. Only descriptions of runs have it.
         for name, expected in about.get("files", {}).items():
             check_written(folder / name, expected)
 
@@ -145,7 +160,9 @@ class Format:
 
 
 def check_written(path: Path, expected: str) -> bytes:
-    """Return the content of a file with that hash; DamagedError for any other."""
+    """Return the content of a file; DamagedError if it does not have the expected
+    hash.
+    """
     try:
         content = read_regular(path)
     except OSError as error:
@@ -160,8 +177,8 @@ def _hash_of(about: Mapping[str, Any]) -> str:
 
 
 def as_stored(tables: Tables) -> dict[str, pd.DataFrame]:
-    """Return tables as they would be read back, in which whole numbers with gaps are
-    floats.
+    """Return tables as they would be read back. A column of whole numbers with gaps,
+    for example, is one of floats then.
     """
     stored = sorted(tables.items())
     return {name: _from_csv(_as_csv(table), _columns(table)) for name, table in stored}
@@ -180,8 +197,8 @@ def _from_csv(content: bytes, columns: Mapping[str, str | None]) -> pd.DataFrame
 
 
 def _columns(table: pd.DataFrame) -> dict[str, str | None]:
-    """Return the unit of each column, or TEXT for text that would be read as numbers:
-    01, 1e2.
+    """Return the unit of each column, or TEXT for text that would be read back as
+    numbers, such as 01 or 1e2.
     """
     columns = {str(column): unit_of(str(column)) for column in table.columns}
     for name in table:
@@ -192,7 +209,7 @@ def _columns(table: pd.DataFrame) -> dict[str, str | None]:
         if words.empty:
             continue
 
-        # Written and read back with no type named, words such as 01 become numbers.
+        # Words that become numbers when they are read back without a type need the mark.
         read_back = _from_csv(_as_csv(words), {}).iloc[:, 0]
         if not is_string_dtype(read_back):
             columns[str(name)] = TEXT
@@ -200,7 +217,7 @@ def _columns(table: pd.DataFrame) -> dict[str, str | None]:
 
 
 def unit_of(column: str) -> str | None:
-    """Return the unit that a column name ends in, None where it has none.
+    """Return the unit in which the name of a column ends, or None.
 
     >>> unit_of("nll_nats_per_byte"), unit_of("wavelength_tokens"), unit_of("accuracy")
     ('nats_per_byte', 'tokens', None)
@@ -212,17 +229,15 @@ def unit_of(column: str) -> str | None:
 
 
 def in_longest_context(table: pd.DataFrame) -> pd.DataFrame:
-    """Select the rows of a table of retrieval that were measured in its longest
-    context.
-    """
+    """Select the rows of a table of retrieval that have its longest context."""
     return table[table["context_tokens"] == table["context_tokens"].max()]
 
 
 def as_markdown(
     table: pd.DataFrame, format_cell: Callable[[Any], str]
 ) -> Iterator[str]:
-    """Yield a table as lines of Markdown with cells by `format_cell`; nothing for an empty
-    table.
+    """Yield the lines of a table in Markdown, with cells written by `format_cell`. An
+    empty table has no lines.
     """
     if table.empty:
         return

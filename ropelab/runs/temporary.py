@@ -1,5 +1,5 @@
-"""Temporary folders, and semaphores beside them, which the next start removes after a
-kill.
+"""Temporary folders. Those that a killed process leaves, and its semaphores, are removed
+when another process makes one.
 """
 
 import os
@@ -15,10 +15,12 @@ from filelock import Timeout
 from ropelab.runs.folders import make_lock
 
 PREFIX = "ropelab-"
-# Held by the process that made the folder; written when it is held, so that nobody
-# takes it before.
-LOCK, SEMAPHORES = ".lock", ".semaphores"
-# The files of named semaphores, on Linux.
+# The lock in a folder, which is held by the process that made the folder.
+LOCK = ".lock"
+# The file in a folder that names the semaphores of the process. It is written when the
+# lock is held, and only folders with this file are removed by other processes.
+SEMAPHORES = ".semaphores"
+# The folder in which Linux has the files of named semaphores.
 SHARED = Path("/dev/shm")
 
 
@@ -31,14 +33,15 @@ class TemporaryFolder(TemporaryDirectory[str]):
         super().__init__(prefix=PREFIX, dir=where, ignore_cleanup_errors=True)
         self._lock = make_lock(Path(self.name, LOCK))
         self._lock.acquire()
-        self._noted = Path(self.name, SEMAPHORES)
-        self._noted.touch()
-        _remove_leftovers(Path(where or gettempdir()), Path(self.name).lstat().st_uid)
+        self._semaphores = Path(self.name, SEMAPHORES)
+        self._semaphores.touch()
+        user = Path(self.name).lstat().st_uid
+        _remove_leftovers(Path(where or gettempdir()), user)
 
     def note_semaphores(self) -> None:
         """Note the semaphores that loky has made for this process."""
         names = [path.name for path in SHARED.glob(f"sem.loky-{os.getpid()}-*")]
-        self._noted.write_text("\n".join(names))
+        self._semaphores.write_text("\n".join(names))
 
     def cleanup(self) -> None:
         self._lock.release()
@@ -46,24 +49,24 @@ class TemporaryFolder(TemporaryDirectory[str]):
 
 
 def folder_of(owner: object) -> TemporaryFolder:
-    """Make a temporary folder that goes when an object does."""
+    """Make a temporary folder that is removed when `owner` is no longer used."""
     folder = TemporaryFolder()
     weakref.finalize(owner, folder.cleanup)
     return folder
 
 
-def _remove_leftovers(where: Path, owner: int) -> None:
-    """Remove folders of this owner whose processes have ended, and the semaphores noted
-    in them.
+def _remove_leftovers(where: Path, user: int) -> None:
+    """Remove the folders of a user whose processes have ended, and the semaphores that
+    they name.
     """
-    for noted in where.glob(f"{PREFIX}*/{SEMAPHORES}"):
-        folder = noted.parent
+    for semaphores in where.glob(f"{PREFIX}*/{SEMAPHORES}"):
+        folder = semaphores.parent
+        # Timeout: the lock is held, so the process of the folder still runs.
         with suppress(OSError, Timeout):
-            if folder.is_symlink() or folder.stat().st_uid != owner:
+            if folder.is_symlink() or folder.stat().st_uid != user:
                 continue
             with make_lock(folder / LOCK).acquire(timeout=0):
-                for name in re.findall(
-                    r"^sem\.loky-\d+-\w+$", noted.read_text(), re.MULTILINE
-                ):
+                text = semaphores.read_text()
+                for name in re.findall(r"^sem\.loky-\d+-\w+$", text, re.MULTILINE):
                     (SHARED / name).unlink(missing_ok=True)
                 shutil.rmtree(folder, ignore_errors=True)

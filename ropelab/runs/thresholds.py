@@ -1,59 +1,71 @@
 """Every number that a verdict depends on, in one place."""
 
-# Equal in float64: angles up to 1e4 rad are known to 2e-12, and a score sums hundreds
-# of them.
+# Values computed in float64 that differ by less are equal. Angles up to 1e4 rad are
+# known to 2e-12, and a score sums hundreds of them.
 EXACT = 1e-10
 # Ratios of frequencies that differ by less are equal.
 SAME = 1e-9
-# Relative differences of float32 results below this are rounding.
+# A relative difference of float32 results below this is due to rounding.
 ROUNDING = 1e-3
 # Scores of float32 code on standard normal features that differ by less are equal.
 FLOAT32_SCORES = 1e-4
 
-# Retrieval inside the trained length from which on a model has learned the task. Below
-# it the model decides nothing, whatever it does beyond that length.
+# A small model with at least this accuracy of retrieval inside the trained length has
+# learned the task. A model with less decides nothing, whatever it does beyond that
+# length.
 LEARNED = 0.8
-# Retrieval inside the trained length from which on a model given is asked for more
-# beyond it: it need not have been trained for the task.
+# The same for a released model, which need not have been trained for the task: with at
+# least this accuracy inside the trained length it is evaluated beyond it.
 KNOWN = 0.5
-# Retrieval from this accuracy on, or this share of that inside the trained length,
-# works.
+# Retrieval works with at least this accuracy, or with at least this share of the
+# accuracy inside the trained length.
 WORKS = 0.9
 # Retrieval below this accuracy fails.
 FAILS = 0.5
-# Retrieval below this accuracy is guessing: copied symbols are guessed with 0.02.
+# Retrieval below this accuracy is guessing. Guessing a copied symbol succeeds with 0.02.
 AT_CHANCE = 0.05
-# A text loss so many nats per byte above the best row is that of a model that is of no
-# use: all the context inside the trained length is worth a quarter of it.
+# A model whose text loss, in nats per byte, is higher than the lowest one by more than
+# this is of no use. All the context inside the trained length lowers the loss by a
+# quarter of it.
 NO_USE = 1.0
-# A released model with a higher loss, in nats per byte, hardly reads a text: counts of
-# single bytes of English need 3, compressors (gzip) 1.8, small models about 1.
+# A released model with a higher loss, in nats per byte, hardly reads a text. Counts of
+# single bytes of English have a loss of 3, compressors (gzip) 1.8, small models about 1.
 HARDLY_READ = 2.0
-# Seeds are of two kinds where neighbours in their order differ by more (accuracy, or
-# nats per byte): some learned the task, others did not.
+# Seeds are of two kinds, some that learned the task and others that did not, if two that
+# follow each other in order of their values differ by more than this (accuracy, or nats
+# per byte).
 TWO_KINDS = 0.5
-# Frequencies are missed where copying without them falls by this share of tokens or
-# more, and not where all of the interval lies above that.
+# A model misses frequencies if copying without them is worse by at least this share of
+# tokens. It does not miss them if the interval of the change excludes such a fall.
 MISSED = 0.1
-# A text loss that rises by less, in nats per byte, is kept.
+# A rise of the text loss by less than this, in nats per byte, does no harm.
 HARMLESS = 0.02
-# Smaller differences (nats per byte, or accuracy) count as equal where equality was
-# published.
+# If a publication says that two results are equal, they are equal here if they differ by
+# less than this (nats per byte, or accuracy).
 CLOSE = 0.02
-# A text loss within so many nats per byte of the reference is low: about a tenth of
-# what separates a trained small model from one that only knows which bytes are
-# frequent.
+# A text loss is low if it is within so many nats per byte of the reference. That is
+# about a tenth of the difference between a trained small model and one that only knows
+# which bytes are frequent.
 LOW_LOSS = 0.05
-# From this many times the multiplications of plain attention an encoding is slow.
+# An encoding is slow if it needs at least this many times the multiplications of plain
+# attention.
 SLOW = 1.25
-# A printed power law describes a bound that it misses by less than this share.
+# A printed power law describes a bound if it misses the bound by less than this share.
 FIT = 0.25
-# An angle that is off by less is good enough.
+# An angle that is wrong by less than this is good enough.
 ANGLE_RAD = 1e-2
-# Scores of random vectors have deviation 1. A rounding that moves one by up to
-# UNNOTICED cost no model more than LOST nats per byte in up to MEASURED tokens, of
-# inv_freq LOST_FAR in 32768 under YaRN; from NOTICED on all small models lost something
-# (docs/findings.md: what casts cost a trained model).
-UNNOTICED, NOTICED, LOST, MEASURED, LOST_FAR = 0.006, 0.025, 0.003, 8192, 0.15
-# A score that changes by more than this share under a shift is broken.
+
+# The effect of rounding is measured as the change of a score, in standard deviations of
+# the scores of random vectors (docs/findings.md: what casts cost a trained model). No
+# model noticed a rounding that changes scores by up to UNNOTICED: the loss rose by at
+# most LOST nats per byte in up to MEASURED tokens. Rounded inverse frequencies cost up to
+# LOST_FAR at 32768 tokens under YaRN.
+UNNOTICED = 0.006
+LOST = 0.003
+MEASURED = 8192
+LOST_FAR = 0.15
+# All small models lost something if scores change by at least so much.
+NOTICED = 0.025
+
+# A code is broken if a shift of all positions changes a score by more than this share.
 BROKEN = 0.1

@@ -7,7 +7,7 @@ import pandas as pd
 from pandas.api.types import is_float_dtype
 
 from ropelab.runs.errors import InputError
-from ropelab.runs.sentences import listed
+from ropelab.runs.sentences import join_names
 from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import OUTCOMES, is_number
@@ -30,12 +30,12 @@ def compare_runs(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFra
     about = [experiment, f"{len(settings)} settings differ"]
     alone = _list_alone(first.tables, second.tables)
     if alone:
-        about.append(f"only one run has {listed(alone)}")
+        about.append(f"only one run has {join_names(alone)}")
     unpaired = sorted(set(values.loc[values["alone"] > 0, "table"]))
     if unpaired:
-        about.append(f"rows of one run alone in {listed(unpaired)}")
+        about.append(f"rows of one run alone in {join_names(unpaired)}")
     if unmatched:
-        about.append(f"not compared: {listed(unmatched)}")
+        about.append(f"not compared: {join_names(unmatched)}")
     answer = (
         f"{moved} of {len(values)} columns of values differ in rows that both runs"
         f" have ({', '.join(about)})."

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, known
-from ropelab.runs.folders import check_own, recorded, replaced_file
+from ropelab.runs.folders import check_own, record_files, replace_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -175,7 +175,7 @@ def write(files: Mapping[str, bytes], folder: Path, mark: str = "") -> list[Path
         check_own(folder / name, mark)
     if mark:
         return write_own(files, folder)
-    with recorded(folder, files):
+    with record_files(folder, files):
         return write_own(files, folder)
 
 
@@ -188,7 +188,7 @@ def write_own(files: Mapping[str, bytes], folder: Path) -> list[Path]:
         path = folder / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with replaced_file(path) as fresh:
+            with replace_file(path) as fresh:
                 fresh.write_bytes(content)
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
             raise InputError(f"cannot write {path}: {error.strerror}") from None

@@ -102,7 +102,7 @@ def write_index(results: Path, name: str = "index.md", title: str = "Results") -
         FILTERS,
         title=title,
         results=results,
-        runs=list(store.finished(results)),
+        runs=list(store.find_finished(results)),
         kept=_read_kept(results),
     )
     (written,) = write({name: text.encode()}, results, MARK)

@@ -1,7 +1,8 @@
 """From TOML files to runs: every value is read and checked before anything is computed.
 
-A file asks for one run, or for several: `[grid]` has a list per key, and every
-combination is a run; each table `[[case]]` is a run. Keys above them hold for all.
+A file asks for one run, or for several. `[grid]` has a list per key, and every
+combination of their values is a run. Each table `[[case]]` is a run. The keys above
+these tables hold for all runs of the file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,8 +18,8 @@ from ropelab.runs.config import Config, Label, read_toml, take_label, title_in
 from ropelab.runs.errors import InputError, naming
 from ropelab.runs.spelling import PARTIAL, plain, spellings
 
-# Runs that one file may ask for.
-MOST = 1000
+# The number of runs that one file may ask for.
+MOST_RUNS = 1000
 Values = dict[str, Any]
 
 
@@ -47,8 +48,9 @@ def read_sweeps(paths: Sequence[Path], lab: Lab) -> list[Sweep]:
 
 
 def read_sweep(path: Path, lab: Lab) -> Sweep:
-    """Read the runs that one file asks for; InputError for a run that cannot be, or is
-    there twice.
+    """Read the runs that one file asks for.
+
+    InputError: a run is not valid, or the file asks for the same run twice.
     """
     name, values = read_toml(path)
     label, values = take_label(path, values)
@@ -57,23 +59,28 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
     shared = dict(values)
     for key in ("grid", "case"):
         shared.pop(key, None)
-    several = shared != values
+    asks_for_several = "grid" in values or "case" in values
 
     numbers: dict[Plan, int] = {}
     for number, case in enumerate(cases, 1):
         own = dict(case)
         own.pop("title", None)
-        case_label = _label_case(label, case, number) if several else label
+        case_label = label
+        if asks_for_several:
+            case_label = _label_case(label, case, number)
         with naming(case_label.origin):
             plan = lab.prepare(name, {**shared, **own})
             plan = replace(plan, label=case_label)
-            plan.config.inputs()  # checks the files that it reads
+            # The result is not used: the call raises for an input file that is missing.
+            plan.config.inputs()
         first = numbers.setdefault(plan, number)
         if first != number:
             raise InputError(f"{path}: case {number} is the same run as case {first}")
 
     plans = tuple(numbers)
-    keys = _find_keys(plans, cases) if several else ()
+    keys: tuple[str, ...] = ()
+    if asks_for_several:
+        keys = _find_keys(plans, cases)
     return Sweep(path, label.title, plans, keys)
 
 
@@ -103,9 +110,9 @@ def _read_cases(values: Values) -> Iterator[Values]:
 
 
 def _refuse_many(table: str, count: int) -> None:
-    if count > MOST:
+    if count > MOST_RUNS:
         raise InputError(
-            f"{table} asks for {count} runs; at most {MOST} are allowed in a file"
+            f"{table} asks for {count} runs; at most {MOST_RUNS} are allowed in a file"
         )
 
 
@@ -123,20 +130,22 @@ def _label_case(shared: Label, case: Values, number: int) -> Label:
 
 
 def _find_keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...]:
-    """Return the fields in which cases say that they differ, and do, in the order of
-    the file.
+    """Return the fields that cases set and whose values differ, in the order of the
+    file.
     """
     configs = [plan.config for plan in plans]
-    others = spellings(type(configs[0]).model_fields)
-    ours = {PARTIAL: "rotary_dim", **{other: name for name, other in others.items()}}
+    other_spellings = spellings(type(configs[0]).model_fields)
+    field_of = {spelling: field for field, spelling in other_spellings.items()}
+    field_of[PARTIAL] = "rotary_dim"
 
-    keys: dict[str, None] = {}
+    # A dict is used as a set that keeps the order.
+    fields: dict[str, None] = {}
     for case in cases:
         for key in case:
             if key != "title":
-                keys[ours.get(key, key)] = None
+                fields[field_of.get(key, key)] = None
 
-    return tuple(key for key in keys if _differs(key, configs))
+    return tuple(field for field in fields if _differs(field, configs))
 
 
 def _differs(key: str, configs: Sequence[Config]) -> bool:

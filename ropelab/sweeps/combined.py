@@ -1,8 +1,8 @@
 """One table and one figure of all runs that a file asked for.
 
-They are in `results/sweep/<file>-<hash>/`, a folder like that of a run, so that the
-index, the page and `ropelab export` find them. Its config.toml asks for the same runs
-again.
+The table and the figure are in `results/sweep/<file>-<hash>/`. This folder is like that
+of a run, so that the index, the page and `ropelab export` find it, and its config.toml
+asks for the same runs again.
 """
 
 import re
@@ -24,9 +24,10 @@ from ropelab.show.figures.sweep import choose_parts, draw
 from ropelab.show.terminal import format_value
 from ropelab.sweeps.cases import Sweep
 
-EXPERIMENT, VERSION = "sweep", 2
-# Rows that the index shows.
-SHOWN = 24
+EXPERIMENT = "sweep"
+VERSION = 2
+# The number of rows of the table that the index shows.
+INDEX_ROWS = 24
 
 
 class SweepConfig(Config):
@@ -54,9 +55,9 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
         about = _describe(sweep, runs, tables)
         return store.Made(tables, encode_figures(draw_figures(draw, tables)), about)
 
-    # Looked at before it is locked, which a folder that is only read does not allow.
+    # A finished sweep is found without a lock: a read-only folder cannot be locked.
     if lab.redraw or place.find() is None:
-        place.kept(make, lab.waiting, lab.redraw)
+        place.keep(make, lab.waiting, lab.redraw)
     return place.path
 
 
@@ -75,7 +76,7 @@ def _describe(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, An
         "question": experiment.question,
         "cannot_show": experiment.cannot_show,
         "answer": f"{len(runs)} runs of {over}{_describe_extremes(tables)}.",
-        "summary": store.to_records(tables[EXPERIMENT].head(SHOWN)),
+        "summary": store.to_records(tables[EXPERIMENT].head(INDEX_ROWS)),
         "command": command_of("run", {"file": sweep.path.as_posix()}, "file"),
         "start": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": seconds,
@@ -87,28 +88,30 @@ def make_tables(
 ) -> dict[str, pd.DataFrame]:
     """Make the tables of a sweep.
 
-    sweep: the rows of every run's short table (and of further ones, each in a table of
-        its own), behind the fields in which the runs differ; a result of the same name
-        as such a field is called `<name>_found`, and one at a length after the share of
-        the trained (L) or tested length (T): `copy @0.75T`.
+    sweep: the rows of every run's short table, behind the fields in which the runs
+        differ. A result with the same name as such a field is called `<name>_found`. A
+        result at a length is named by its share of the trained (L) or tested length
+        (T): `copy @0.75T`.
+    further tables: the same for each further short table that the runs have.
     runs: case, those fields, the answer, and the run's folder below the results.
     """
-    lengths_differ = bool({"train_len", "test_len"} & {*sweep.keys})
+    lengths_differ = "train_len" in sweep.keys or "test_len" in sweep.keys
+    # Factors that nobody typed are the quotient of the lengths, and change with them.
     follows_lengths = lengths_differ and not any(map(_has_typed_factor, runs))
 
     parts: dict[str, list[pd.DataFrame]] = {}
     rows: list[dict[str, Any]] = []
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
-        own: dict[str, Any] = {key: _value_of(run, key) for key in sweep.keys}
-        shown = {EXPERIMENT: run.summary(), **run.further()}
-        for name, short in shown.items():
+        fields: dict[str, Any] = {key: _value_of(run, key) for key in sweep.keys}
+        short_tables = {EXPERIMENT: run.summary(), **run.further()}
+        for name, short in short_tables.items():
             table = _name_like_others(run, short, sweep.keys, follows_lengths)
             if "factor" in sweep.keys:
-                table = _drop_factor(table, own["factor"])
-            repeated = pd.DataFrame([own] * len(table), index=table.index)
+                table = _drop_factor(table, fields["factor"])
+            repeated = pd.DataFrame([fields] * len(table), index=table.index)
             part = repeated.join(table.apply(_read_numbers))
             parts.setdefault(name, []).append(part)
-        rows.append({"case": number, **own, "answer": run.answer, "folder": folder})
+        rows.append({"case": number, **fields, "answer": run.answer, "folder": folder})
 
     tables = {name: pd.concat(each, ignore_index=True) for name, each in parts.items()}
     return {**tables, "runs": pd.DataFrame(rows)}
@@ -117,9 +120,10 @@ def make_tables(
 def _name_like_others(
     run: Run, table: pd.DataFrame, keys: Sequence[str], follows_lengths: bool
 ) -> pd.DataFrame:
-    """Return a short table of one run with names of columns and methods that all runs
-    can have.
+    """Return a short table of one run, its columns and methods named relative to the
+    lengths of the run, so that the names are the same in all runs.
     """
+    # An experiment without trained models has neither length.
     trained = getattr(run.config, "train_len", None)
     tested = getattr(run.config, "test_len", None)
     table = table.rename(columns={key: f"{key}_found" for key in keys})
@@ -127,7 +131,7 @@ def _name_like_others(
     if not (follows_lengths and trained and tested):
         return table
 
-    # The same method in every run, stretched to the tested length.
+    # A method stretched to the tested length is the same method in every run.
     factor = re.escape(f"×{tested / trained:g}")
     return table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
 
@@ -153,7 +157,7 @@ def _relative_columns(
     apart.
     """
     columns: list[str] = []
-    # Neighbouring distances take more digits than others.
+    # Three digits do, except for distances that are nearly equal.
     for digits in range(3, 18):
         columns = [relative(str(name), trained, tested, digits) for name in table]
         if len(set(columns)) == len(columns):
@@ -164,8 +168,7 @@ def _relative_columns(
 def relative(
     name: str, trained: int | None, tested: int | None, digits: int = 3
 ) -> str:
-    """Name a column by its share of the trained (L) or tested length (T), as all runs
-    can.
+    """Name a column by its share of the trained (L) or tested length (T).
 
     >>> relative("copy @6144", 2048, 8192), relative("nll @512", 2048, 8192)
     ('copy @0.75T', 'nll @0.25L')
@@ -199,13 +202,14 @@ def _read_numbers(column: pd.Series) -> pd.Series:
     if numbers.isna().all() or words.any():
         return column
 
-    # None of some is a share of 0; what never happens has no place.
-    return numbers.where(~percent, numbers / 100).round(12).mask(texts == "none", 0.0)
+    # "none" (of several) is a share of 0. "never" has no number, so it stays NaN.
+    shares = numbers.where(~percent, numbers / 100).round(12)
+    return shares.mask(texts == "none", 0.0)
 
 
 def _describe_extremes(tables: Tables) -> str:
-    """Name the settings with the lowest and highest first result; empty where none was
-    found.
+    """Name the settings with the lowest and highest first result; an empty text if no
+    column of results has a number.
     """
     parts = choose_parts(tables)
     table = tables[EXPERIMENT]

@@ -1,5 +1,5 @@
-"""The work ahead of some runs, listed before any of it is done, and the share of one
-machine.
+"""The work that runs still need, listed before it begins, and one machine's shard of
+it.
 """
 
 import re
@@ -15,24 +15,24 @@ from ropelab.runs.sentences import count_of
 from ropelab.sweeps.cases import Sweep
 
 MOST_SHARDS = 10_000
-# Plans with their cells.
-Ahead = Sequence[tuple[Plan, Work]]
+# Plans, each with its cells.
+PlannedWork = Sequence[tuple[Plan, Work]]
 
 
-def look_ahead(sweeps: Sequence[Sweep], lab: Lab) -> Ahead:
+def look_ahead(sweeps: Sequence[Sweep], lab: Lab) -> PlannedWork:
     """Find the cells of all runs of all files; nothing is computed and nothing
     written.
     """
     context = lab.context()
-    ahead = []
+    planned = []
     for sweep in sweeps:
-        ahead += [(plan, lab.work(plan, context)) for plan in sweep.plans]
-    return ahead
+        planned += [(plan, lab.work(plan, context)) for plan in sweep.plans]
+    return planned
 
 
-def lines(runs: Ahead, lab: Lab) -> Iterator[str]:
-    """Describe every run with its models and their tasks, what is finished, and the
-    rest's cost.
+def describe_runs(runs: PlannedWork, lab: Lab) -> Iterator[str]:
+    """Describe, in lines, every run with its cells, and the cost of what is
+    unfinished.
     """
     unfinished = []
     listed: set[str] = set()
@@ -46,7 +46,7 @@ def lines(runs: Ahead, lab: Lab) -> Iterator[str]:
         cells = ""
         if work.cells:
             cells = f", {len(work.left)} of {len(work.cells)} cells"
-        # Cells of several runs are computed once, so they are listed once.
+        # A cell that several runs share is computed once, so it is listed once.
         new = _without(work, listed)
         yield f"{about}, to do{cells}, {new.estimate.text()}"
         for line in _describe_cells(new):
@@ -60,6 +60,7 @@ def lines(runs: Ahead, lab: Lab) -> Iterator[str]:
 
 
 def _describe_all(count: int, unfinished: Sequence[Work], lab: Lab) -> str:
+    """Describe the work of all runs together, of which there are `count`."""
     every = unite(unfinished)
     finished = count - len(unfinished)
     text = f"in all {count_of(count, 'run')} ({finished} finished)"
@@ -69,6 +70,7 @@ def _describe_all(count: int, unfinished: Sequence[Work], lab: Lab) -> str:
         return text
 
     text += f": {_describe_cost(every, lab)}"
+    # The sum is called unknown only if the cost of all its cells is unknown.
     some_unknown = any(work.estimate.is_unknown for work in unfinished)
     if some_unknown and not every.estimate.is_unknown:
         text += ", and what is not known before"
@@ -81,7 +83,7 @@ def _without(work: Work, names: Set[str]) -> Work:
     return Work(cells, left)
 
 
-def lines_of_share(share: Work, lab: Lab) -> Iterator[str]:
+def describe_share(share: Work, lab: Lab) -> Iterator[str]:
     """Describe the cells of one shard, and the cost of the unfinished ones."""
     yield from _describe_cells(share)
     yield f"in all {_count_cells(share)}: {_describe_cost(share, lab)}"
@@ -89,8 +91,10 @@ def lines_of_share(share: Work, lab: Lab) -> Iterator[str]:
 
 def _describe_cells(work: Work) -> Iterator[str]:
     for name, cell in work.cells.items():
-        # Pieces of arithmetic are many and small: the lines of their run count them.
-        if not (cell.resources.dtype or cell.resources.alone):
+        # Cells of arithmetic are many and small, so only their number is told, by the
+        # line of their run. A cell of arithmetic has no dtype and shares the machine.
+        is_arithmetic = not (cell.resources.dtype or cell.resources.alone)
+        if is_arithmetic:
             continue
         title = cell.title
         if not title.startswith(cell.kind):
@@ -102,7 +106,7 @@ def _describe_cells(work: Work) -> Iterator[str]:
         elif estimate.is_unknown or estimate.seconds >= 1:
             cost = estimate.text()
         else:
-            # Many of these take a second together, so none says that it does.
+            # `text` would round each of these up to a second, and many take one together.
             cost = f"below 1 second, {size(estimate.bytes)}"
         yield f"{title}: {cost}"
 
@@ -128,12 +132,15 @@ def read_shard(text: str) -> tuple[int, int]:
     )
 
 
-def share_of(runs: Ahead, shard: tuple[int, int]) -> Work:
-    """Return the cells of one of several shards; the same for the same files at any
-    time.
+def choose_share(runs: PlannedWork, shard: tuple[int, int]) -> Work:
+    """Return the cells of one of several shards, which depend on the files alone.
 
-    A model and all that starts from it go to one shard. The longest is dealt out first,
-    to the shard with the least work.
+    A model and all cells that start from it go to one shard. The model with the most
+    work is dealt out first, and each next one to the shard with the least work so far.
+
+    Args:
+        runs: the runs with their cells.
+        shard: the number of the shard, from 1, and the number of shards.
     """
     number, shards = shard
     every = unite(work for _, work in runs)
@@ -142,23 +149,25 @@ def share_of(runs: Ahead, shard: tuple[int, int]) -> Work:
     for name, unit in units.items():
         sizes[unit] = sizes.get(unit, 0.0) + every.cells[name].resources.size
 
-    heaps = [0.0] * shards
-    mine = set()
-    for unit in sorted(sizes, key=lambda unit: (-sizes[unit], unit)):
-        least = heaps.index(min(heaps))
-        # Work that takes no time is dealt out evenly too.
-        heaps[least] += sizes[unit] + 1e-9
+    work_dealt = [0.0] * shards
+    units_of_shard = set()
+    largest_first = sorted(sizes, key=lambda unit: (-sizes[unit], unit))
+    for unit in largest_first:
+        least = work_dealt.index(min(work_dealt))
+        # The small addition deals out units of size 0 evenly, too.
+        work_dealt[least] += sizes[unit] + 1e-9
         if least == number - 1:
-            mine.add(unit)
+            units_of_shard.add(unit)
 
-    others = {name for name, unit in units.items() if unit not in mine}
+    others = {name for name, unit in units.items() if unit not in units_of_shard}
     return _without(every, others)
 
 
 def _name_unit(cell: Cell) -> str:
-    """Return the model trained from random weights that a cell starts from, or the cell
-    itself.
+    """Return the hash of the model trained from random weights that a cell starts from,
+    or the name of a cell that needs no trained model.
     """
+    # A cell without a model may itself train one: then its key is that model.
     model: Any = cell.key.get("model", cell.key)
     if "recipe" not in model:
         return name_of(cell)
@@ -168,7 +177,7 @@ def _name_unit(cell: Cell) -> str:
 
 
 def compute(share: Work, lab: Lab) -> None:
-    """Compute what is left of a share; the first error of it is raised at the end."""
+    """Compute the unfinished cells of a share; raise the first error at the end."""
     lab.announce(share)
     computed = lab.engine.compute(list(share.left.values()), lab.context())
     errors = [error for _, error in computed if error]

@@ -264,7 +264,7 @@ def test_run_makes_the_run_of_the_config_that_a_claim_names():
 
 @pytest.mark.parametrize("claim", [c for c in CLAIMS if c.reads], ids=lambda c: c.id)
 def test_a_claim_that_reads_runs_names_a_config_of_that_experiment(claim):
-    experiment, values = read_toml(builtin.resolved(Path("configs", claim.config)))
+    experiment, values = read_toml(builtin.find_config(Path("configs", claim.config)))
     assert experiment == claim.reads
     assert "grid" not in values
     assert claim.command == f"ropelab run {claim.config}"

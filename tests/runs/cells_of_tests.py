@@ -117,9 +117,9 @@ class Steps(Sum):
     kind: str = "steps"
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
-        from ropelab.runs.interrupts import held
+        from ropelab.runs.interrupts import hold_first_signal
 
-        with held() as interrupted:
+        with hold_first_signal() as interrupted:
             (Path(self.folder) / f"pid-{os.getpid()}").touch()
             end = time.monotonic() + 600
             while not interrupted() and time.monotonic() < end:

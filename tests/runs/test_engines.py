@@ -199,7 +199,7 @@ def test_workers_go_on_while_finished_cells_are_looked_at(workers, context):
     cells = [Sum(0), Chatters(1), Chatters(2), Sum(3)]
     finished = workers.compute(cells, context)
     next(finished)
-    wait_until(lambda: all(map(context.cells.finished, cells)))
+    wait_until(lambda: all(map(context.cells.is_finished, cells)))
     assert len(list(finished)) == 3
 
 
@@ -290,7 +290,7 @@ def test_finished_cells_stay_when_the_parent_alone_is_killed(tmp_path, which):
         begun = time.monotonic()
         wait_until_gone(pids_in(tmp_path))
         assert time.monotonic() - begun < SECONDS_TO_END
-    assert Cells(tmp_path / "cells").finished(Sum(0))
+    assert Cells(tmp_path / "cells").is_finished(Sum(0))
 
 
 @pytest.mark.processes
@@ -304,10 +304,10 @@ def test_a_process_that_is_stopped_and_continued_loses_nothing(working, who, tmp
     (tmp_path / "go").touch()
     # The other worker goes on meanwhile.
     cells = Cells(tmp_path / "cells")
-    wait_until(lambda: any(cells.finished(Waits(n)) for n in range(2)))
+    wait_until(lambda: any(cells.is_finished(Waits(n)) for n in range(2)))
     stopped.send_signal(signal.SIGCONT)
     assert process.wait(timeout=300) == 0
-    assert all(cells.finished(Waits(n)) for n in range(2))
+    assert all(cells.is_finished(Waits(n)) for n in range(2))
 
 
 @pytest.mark.processes
@@ -336,7 +336,7 @@ def test_a_worker_ends_where_the_number_of_a_dead_parent_stays(monkeypatch):
     monkeypatch.setattr(psutil, "pid_exists", lambda _: next(looks))
     monkeypatch.setattr(os, "_exit", sys.exit)
     with pytest.raises(SystemExit) as end:
-        local._end_without(os.getppid())
+        local._end_with_parent(os.getppid())
     assert end.value.code == 1
     assert next(looks, None) is None
 

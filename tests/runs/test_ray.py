@@ -240,7 +240,7 @@ def test_a_cluster_of_this_machine_leaves_nothing_behind(tmp_path, which, monkey
     if not killed:
         assert "KeyboardInterrupt" in lines
     assert not [line for line in lines if "ray::" in line or "raylet" in line]
-    archive = Cells(tmp_path / "cells").packed(CellName("sum", 1, {"seed": 0}))
+    archive = Cells(tmp_path / "cells").pack(CellName("sum", 1, {"seed": 0}))
     assert archive and len(archive.files) == 2
 
 
@@ -274,7 +274,7 @@ def test_a_script_that_loses_the_control_store_ends_and_keeps_finished_cells(
     # store.
     told = "the connection to Ray was lost: Connection refused"
     assert any(line.endswith(told) for line in err.splitlines()), err
-    archive = Cells(tmp_path / "cells").packed(CellName("sum", 1, {"seed": 0}))
+    archive = Cells(tmp_path / "cells").pack(CellName("sum", 1, {"seed": 0}))
     assert archive and len(archive.files) == 2
 
 
@@ -370,7 +370,7 @@ def test_what_listens_but_is_no_cluster_is_bad_input(monkeypatch):
 
 def test_without_ray_its_extra_is_named(monkeypatch):
     monkeypatch.setattr("ropelab.runs.errors.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'ropelab\[ray\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[ray\]'"):
         OnRay()
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ropelab.runs.errors import InputError
-from ropelab.runs.folders import replaced_file
+from ropelab.runs.folders import replace_file
 from ropelab.show import drawn
 
 
@@ -15,15 +15,15 @@ def test_a_write_that_was_interrupted_is_made_again(tmp_path, monkeypatch):
     def end_at_the_second_file(path):
         if path.name == "b.csv":
             raise KeyboardInterrupt
-        return replaced_file(path)
+        return replace_file(path)
 
-    monkeypatch.setattr(drawn, "replaced_file", end_at_the_second_file)
+    monkeypatch.setattr(drawn, "replace_file", end_at_the_second_file)
     with pytest.raises(KeyboardInterrupt):
         drawn.write(second, tmp_path)
     assert (tmp_path / "a.csv").read_bytes() == b"3"
     assert (tmp_path / "b.csv").read_bytes() == b"2"
 
-    monkeypatch.setattr(drawn, "replaced_file", replaced_file)
+    monkeypatch.setattr(drawn, "replace_file", replace_file)
     drawn.write(second, tmp_path)
     assert (tmp_path / "a.csv").read_bytes() == b"3"
     assert (tmp_path / "b.csv").read_bytes() == b"4"

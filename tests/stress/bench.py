@@ -24,7 +24,7 @@ from ropelab.experiments import Experiment
 from ropelab.runs.cell import Cell, CellName, Context, Resources
 from ropelab.runs.config import Base, Config
 from ropelab.runs.errors import say_once
-from ropelab.runs.folders import replaced_file
+from ropelab.runs.folders import replace_file
 
 NAME = "bench"
 STEPS = 3
@@ -73,7 +73,7 @@ class Square:
             done = json.loads(path.read_text()) if path.exists() else []
             while len(done) < STEPS:
                 done.append(self.base ** (1 / (2 + len(done) + self.place)))
-                with replaced_file(path) as fresh:
+                with replace_file(path) as fresh:
                     fresh.write_text(json.dumps(done))
                 if place := os.environ.get(PAUSE):
                     (Path(place) / f"{os.getpid()}-{self.place}-{len(done)}").touch()

@@ -8,7 +8,7 @@ import pytest
 
 from ropelab.lab import Lab
 from ropelab.runs.errors import InputError
-from ropelab.sweeps.cases import MOST, read_sweep, read_sweeps
+from ropelab.sweeps.cases import MOST_RUNS, read_sweep, read_sweeps
 from tests.test_cli import call, visible
 from tests.texts import mentions
 
@@ -107,8 +107,8 @@ def test_every_run_is_called_after_its_file_and_its_case(tmp_path):
         ("[[case]]\n[[case]]", "case 2 is the same run as case 1"),
         ("[grid]\nexperiment = ['base']", "unknown key 'experiment'"),
         (
-            f"[grid]\nfactor = {list(range(1, MOST + 2))}",
-            f"asks for {MOST + 1} runs; at most {MOST}",
+            f"[grid]\nfactor = {list(range(1, MOST_RUNS + 2))}",
+            f"asks for {MOST_RUNS + 1} runs; at most {MOST_RUNS}",
         ),
         (
             (

@@ -21,7 +21,7 @@ from ropelab.show.figures.sweep import Parts, choose_parts, draw
 from ropelab.show.page.shown import find_runs
 from ropelab.sweeps.cases import read_sweeps
 from ropelab.sweeps.combined import make_tables
-from ropelab.sweeps.shares import look_ahead, share_of
+from ropelab.sweeps.shares import choose_share, look_ahead
 from tests.test_cli import call, visible
 from tests.texts import mentions
 
@@ -124,7 +124,7 @@ def test_shards_divide_all_work_without_overlap_and_as_evenly_as_models_allow(
     lab = Lab(tmp_path / "r")
     runs = look_ahead(read_sweeps([files / "trained.toml"], lab), lab)
     for of in (1, 2, 3, 7):
-        shares = [share_of(runs, (number, of)).cells for number in range(1, of + 1)]
+        shares = [choose_share(runs, (number, of)).cells for number in range(1, of + 1)]
         names = [name for share in shares for name in share]
         assert len(names) == len(set(names)) == CELLS
         for share in shares:  # the shard that evaluates a model has trained it
@@ -141,7 +141,7 @@ def test_shards_do_not_depend_on_what_is_finished(files, tmp_path):
     sweeps = read_sweeps([files], lab)
 
     def named():
-        return list(share_of(look_ahead(sweeps, lab), (1, 3)).cells)
+        return list(choose_share(look_ahead(sweeps, lab), (1, 3)).cells)
 
     before = named()
     lab.run(sweeps[1].plans[0])
@@ -367,7 +367,7 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(call, files, monkeypa
     assert status == 1
     assert err.count("\n") == 1
     assert mentions(err, files / "freqs.toml", "case 2 (base=100000):", "no space left")
-    assert len(list(store.finished(Path("results")))) == 2
+    assert len(list(store.find_finished(Path("results")))) == 2
     assert not any(
         json.loads(Path(path).read_text())["experiment"] == "sweep"
         for path in visible(Path("results"))

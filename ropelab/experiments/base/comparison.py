@@ -18,7 +18,7 @@ from ropelab.math.scaling.plan import parameter_text
 from ropelab.runs.cell import Values
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
-from ropelab.runs.sentences import count_of, typed
+from ropelab.runs.sentences import count_of, write_number
 from ropelab.runs.spelling import command_of
 from ropelab.runs.tables import Tables
 
@@ -367,7 +367,7 @@ def _describe_bound(bound: Any, windows: pd.DataFrame) -> str:
         )
 
     text = (
-        f"Base {typed(bound.recommended_base)} and every larger one keep the sum of"
+        f"Base {write_number(bound.recommended_base)} and every larger one keep the sum of"
         f" cosines at or above 0, by proof ({context} tokens, {head})."
     )
     end = windows[windows["context_tokens"] == context]["high"].iloc[0]
@@ -430,7 +430,10 @@ def following(config: BaseConfig, tables: Tables) -> str:
     if not bound.recommended_base > 1 or config.kept < 1 or config.dropped:
         return "ropelab base-empirical"
 
-    options = {"base": typed(bound.recommended_base), "head_dim": config.head_dim}
+    options = {
+        "base": write_number(bound.recommended_base),
+        "head_dim": config.head_dim,
+    }
     if config.rotary_dim:
         options["rotary_dim"] = config.rotary_dim
     options["length"] = bound.context_tokens

@@ -29,7 +29,7 @@ from ropelab.models.lm.training import batch_loss, make_optimizers, one_step
 from ropelab.models.tasks.modes import defined_length
 from ropelab.models.tasks.plans import model_size, recipe_of
 from ropelab.runs.cell import Cell, Context, Resources
-from ropelab.runs.own import mentioned
+from ropelab.runs.own import find_sources
 
 PLAIN = "nope"
 # Tokens in the two passes from which the growth of memory is read.
@@ -230,7 +230,7 @@ class Timing:
             "first_window",
         }
         fields = self.config.model_dump(mode="json", include=names)
-        own = mentioned(self.config.encodings)
+        own = find_sources(self.config.encodings)
         if own:
             fields["own"] = own
         return fields

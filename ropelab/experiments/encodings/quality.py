@@ -40,7 +40,7 @@ from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.comparisons import UNLEARNED, Measure, Pair, compare, significance
 from ropelab.runs.own import find, sources
-from ropelab.runs.sentences import listed, sentences_of
+from ropelab.runs.sentences import join_names, sentences_of
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import LEARNED
 
@@ -490,7 +490,7 @@ def _ranked(means: pd.Series, metric: str, labels: pd.Series) -> str:
     rest = len(means) - len(first)
     if rest:
         names.append(f"{rest} more")
-    return listed(names)
+    return join_names(names)
 
 
 def summary(tables: Tables) -> pd.DataFrame:

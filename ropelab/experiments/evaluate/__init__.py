@@ -138,7 +138,7 @@ class EvaluateConfig(Config):
                 )
         return self
 
-    def changed(self) -> dict[str, Any]:
+    def changed_fields(self) -> dict[str, Any]:
         """Return the fields whose values differ from the defaults, and any length
         filled in.
         """

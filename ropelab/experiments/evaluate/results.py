@@ -34,7 +34,7 @@ from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.rounded import casts_table, rounded_rows, said_of_casts
 from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Values
-from ropelab.runs.comparisons import between, tied_with
+from ropelab.runs.comparisons import select_pair, tied_with
 from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, method_label
 from ropelab.runs.leading import UNIFORM
 from ropelab.runs.spelling import command_of, split_list
@@ -193,7 +193,7 @@ def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
     pairs = pairs[(pairs["metric"] == metric) & (pairs["context_tokens"] == length)]
     pairs = pairs[pairs["at_tokens"] == pairs["at_tokens"].max()]
     others = {
-        name: between(pairs, best, name).iloc[0]
+        name: select_pair(pairs, best, name).iloc[0]
         for name in values.index
         if name != best
     }

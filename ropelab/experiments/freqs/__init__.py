@@ -20,7 +20,7 @@ from ropelab.runs.config import (
     OfModel,
     Real,
 )
-from ropelab.runs.sentences import typed
+from ropelab.runs.sentences import write_number
 
 CANNOT_SHOW = (
     "What a model makes of it: the table says which angles are new, not whether"
@@ -95,7 +95,7 @@ class FreqsConfig(Config):
     @property
     def scope(self) -> str:
         rotated = f", {self.rotary_dim} of them rotated" if self.rotary_dim else ""
-        return f"base {typed(self.base)}, heads of {self.head_dim}{rotated}"
+        return f"base {write_number(self.base)}, heads of {self.head_dim}{rotated}"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

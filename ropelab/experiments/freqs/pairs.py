@@ -15,7 +15,7 @@ from ropelab.runs.arrays import Float
 from ropelab.runs.cell import Computation, Resources, Values
 from ropelab.runs.config import LARGEST
 from ropelab.runs.errors import InputError
-from ropelab.runs.sentences import typed_exactly
+from ropelab.runs.sentences import write_exactly
 from ropelab.runs.spelling import command_of
 from ropelab.runs.tables import Tables
 
@@ -206,11 +206,11 @@ def following(config: FreqsConfig, tables: Tables) -> str:
     options: dict[str, Any]
     if config.model:
         options = {"model": config.model, "context": length}
-        if "method" in config.changed():
+        if "method" in config.changed_fields():
             options["method"] = method
         return command_of("emit", options)
 
-    options = {"base": typed_exactly(config.base), "head_dim": config.head_dim}
+    options = {"base": write_exactly(config.base), "head_dim": config.head_dim}
     if config.rotary_dim:
         options["rotary_dim"] = config.rotary_dim
     options["length"] = length

@@ -29,7 +29,7 @@ from ropelab.runs.config import (
     Positive,
 )
 from ropelab.runs.errors import known
-from ropelab.runs.sentences import typed
+from ropelab.runs.sentences import write_number
 
 CANNOT_SHOW = (
     "How much a given model loses: `ropelab evaluate MODEL --casts` measures that. And"
@@ -144,7 +144,7 @@ class PrecisionConfig(Config):
     @property
     def scope(self) -> str:
         end = self.offset + self.length
-        parts = [f"base {typed(self.base)}", f"heads of {self.head_dim}"]
+        parts = [f"base {write_number(self.base)}", f"heads of {self.head_dim}"]
         if self.rotary_dim:
             parts.append(f"{self.rotary_dim} of them rotated")
         scaling, _ = scaling_for(self, end)

@@ -32,7 +32,7 @@ from ropelab.math.numerics.casts import STAGES, parse_cast
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
-from ropelab.runs.sentences import listed, sentences_of
+from ropelab.runs.sentences import join_names, sentences_of
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import EXACT, LOST, LOST_FAR, MEASURED, NOTICED, UNNOTICED
 
@@ -262,7 +262,7 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
         yield f"{lead} at every stage"
     elif len(fine):
         also = ", or inv_freq in long contexts" if long else ""
-        yield f"{lead} unless {listed(named, 'or')} is rounded to it{also}"
+        yield f"{lead} unless {join_names(named, 'or')} is rounded to it{also}"
     else:
         yield f"{name} is not precise enough for RoPE at any stage"
 
@@ -270,7 +270,7 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
     if len(overflowing):
         verb = "overflows" if len(overflowing) == 1 else "overflow"
         first = overflowing["worst_position"].min()
-        names = listed(overflowing["stage"].tolist())
+        names = join_names(overflowing["stage"].tolist())
         yield f"in {name} {names} {verb} from position {first:.0f} on"
     varying = places.dropna(subset=SPREAD)
     if len(varying):
@@ -280,7 +280,7 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
         )
     if len(fine):
         stages_said = [SAID.get(stage, stage) for stage in fine["stage"]]
-        yield (f"with only {listed(stages_said, 'or')} rounded, {_of_distance(fine)}")
+        yield (f"with only {join_names(stages_said, 'or')} rounded, {_of_distance(fine)}")
 
 
 def _by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -319,7 +319,7 @@ def _spreads(plans: pd.DataFrame, named: str) -> str:
         if pd.notna(row[SPREAD]):
             size = _write_spread(row)
         texts.append(f"{row[named]} ({size})")
-    return listed(texts)
+    return join_names(texts)
 
 
 def _repeating(tables: Tables) -> str:
@@ -365,7 +365,7 @@ def _stored_keys(keys: pd.DataFrame) -> Iterator[str]:
         each.append(f"{name} {sizes[none]} ({sizes[offset]})")
 
     yield (
-        f"stored keys move a score by {listed(each)}; in brackets where the slowest"
+        f"stored keys move a score by {join_names(each)}; in brackets where the slowest"
         f" pairs have offsets of {offset:g} deviations"
     )
 
@@ -386,7 +386,7 @@ def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
         if cure:
             yield cure
     if len(fine):
-        yield f"in {listed(fine['name'].tolist())} {_of_distance(fine)}"
+        yield f"in {join_names(fine['name'].tolist())} {_of_distance(fine)}"
 
     # Another rotation, the same at every place: it matters to whoever compares
     # implementations.
@@ -396,7 +396,7 @@ def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
         for row in other.to_dict("records")
     ]
     if named:
-        yield f"of these, angles are not those of float64 in {listed(named)}"
+        yield f"of these, angles are not those of float64 in {join_names(named)}"
 
     # What a rounded position does to every pair, at any base; of rounded angles it is
     # not known.
@@ -406,7 +406,7 @@ def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
     ]
 
     if not any(plan_of[n].angle.precision < FLOAT32 for n in plan_of.keys() - {*walls}):
-        where = listed(
+        where = join_names(
             [f"{n} (from {2 ** plan_of[n].position.precision})" for n in walls]
         )
         yield (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.runs.sentences import listed, typed
+from ropelab.runs.sentences import join_names, write_number
 from ropelab.runs.tables import Tables
 
 # The encodings that compare best; where none of a scheme's was asked for, all of its
@@ -149,7 +149,7 @@ def state_limits(tables: Tables) -> Iterator[str]:
             f"from pair {row['first_losing_pair']:.0f} on in {row['format']}"
             for row in many.to_dict("records")
         ]
-        yield f"by themselves RoPE's slow pairs lose neighbours: {listed(first)}"
+        yield f"by themselves RoPE's slow pairs lose neighbours: {join_names(first)}"
 
 
 def _state_periods(one: pd.DataFrame) -> str:
@@ -161,9 +161,9 @@ def _state_periods(one: pd.DataFrame) -> str:
     free = one.loc[one["longest_kept_period_tokens"].isna(), "format"].tolist()
     said = []
     if limited:
-        said.append(f"up to a period of {listed(limited)}")
+        said.append(f"up to a period of {join_names(limited)}")
     if free:
-        said.append(f"at any period in {listed(free)}")
+        said.append(f"at any period in {join_names(free)}")
     return (
         "with cos and sin, one frequency tells all neighbours apart"
         f" {', and '.join(said)}"
@@ -202,10 +202,10 @@ def _formats_that_keep(
 def _list_formats(kept: Mapping[str, bool]) -> str:
     names = [name for name, whole in kept.items() if whole]
     if names:
-        return listed(names)
+        return join_names(names)
     if len(kept) == 1:
         return f"no format but {REFERENCE}"
-    return f"none of {listed([*kept])}"
+    return f"none of {join_names([*kept])}"
 
 
 def _period(tables: Tables) -> str:
@@ -213,4 +213,4 @@ def _period(tables: Tables) -> str:
     if single.empty:
         return ""
     # The frequency was computed from the period, and back.
-    return typed(float(f"{single['wavelength_tokens'].iloc[0]:.12g}"))
+    return write_number(float(f"{single['wavelength_tokens'].iloc[0]:.12g}"))

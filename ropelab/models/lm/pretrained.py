@@ -20,7 +20,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from ropelab.runs.errors import InputError, MachineError
-from ropelab.runs.sentences import count_of, listed
+from ropelab.runs.sentences import count_of, join_names
 
 FOLDER = Path(__file__).with_name("pretrained")
 MANIFEST = "manifest.json"
@@ -99,7 +99,7 @@ def find_pretrained(key: dict[str, Any]) -> Pretrained:
         raise InputError(
             f"there is no pretrained model of seed {seed};"
             f" {count_of(len(stored), 'model')} came with ropelab, of the seeds"
-            f" {listed([str(each) for each in stored])}"
+            f" {join_names([str(each) for each in stored])}"
         )
 
     model = stored[seed]
@@ -116,7 +116,7 @@ def find_pretrained(key: dict[str, Any]) -> Pretrained:
                 differing.append(name)
     if differing:
         raise InputError(
-            f"the pretrained models differ in {listed(differing)}; leave out"
+            f"the pretrained models differ in {join_names(differing)}; leave out"
             " --pretrained to train your own"
         )
     return model

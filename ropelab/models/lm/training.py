@@ -33,7 +33,7 @@ from ropelab.models.lm.source import Batch
 from ropelab.runs import interrupts
 from ropelab.runs.cell import Advance
 from ropelab.runs.errors import MachineError, say
-from ropelab.runs.folders import remove, replaced_file
+from ropelab.runs.folders import remove, replace_file
 from ropelab.runs.machine import DtypeName, computing_in, one_thread
 from ropelab.runs.own import is_own
 
@@ -246,7 +246,7 @@ def train(
     with (
         progress(sum(work[len(losses) :])) as advance,
         threads_for(model, cores) as threads,
-        interrupts.held() as interrupted,
+        interrupts.hold_first_signal() as interrupted,
         torch.random.fork_rng(devices=[]),
     ):
         saved = time.monotonic()
@@ -363,7 +363,7 @@ def save_checkpoint(
     tensors = {name: value.contiguous().cpu() for name, value in tensors.items()}
     path = folder / FILE
     try:
-        with replaced_file(path) as fresh:
+        with replace_file(path) as fresh:
             fresh.write_bytes(save({**tensors, HASH: hash_of(tensors)}))
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}") from None

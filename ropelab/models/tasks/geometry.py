@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ropelab.runs.errors import InputError
-from ropelab.runs.sentences import listed
+from ropelab.runs.sentences import join_names
 
 LONGEST = 32
 SHORTEST = 8
@@ -75,7 +75,7 @@ def place_questions(
 
     distances = [str(distance) for distance, *_ in sources]
     raise InputError(
-        f"{length} tokens do not hold {listed(distances)} as distances of stretches"
+        f"{length} tokens do not hold {join_names(distances)} as distances of stretches"
         f" of {size} tokens"
     )
 

@@ -36,7 +36,7 @@ from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows
 from ropelab.runs.cell import Advance, Resources
 from ropelab.runs.errors import InputError
 from ropelab.runs.own import find
-from ropelab.runs.sentences import listed
+from ropelab.runs.sentences import join_names
 
 # Contexts for the loss that a search lowers.
 SEARCH_SEQUENCES = 4
@@ -172,7 +172,7 @@ def _check_size(size: int, least: int, length: int, distances: Sequence[int]) ->
     if size < least:
         raise InputError(
             f"{length} tokens do not hold stretches of {least} tokens at the distances"
-            f" {listed([str(distance) for distance in distances])}"
+            f" {join_names([str(distance) for distance in distances])}"
         )
 
 

@@ -25,7 +25,7 @@ from ropelab.math.scaling import Scaling, Unscaled
 from ropelab.models.methods.method import Method, Scaled
 from ropelab.models.tasks.config import Roundable, roundings
 from ropelab.models.tasks.modes import Mode, Rounded
-from ropelab.runs.comparisons import between
+from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import AS_SHIPPED, method_label
 from ropelab.runs.tables import Tables
 
@@ -104,7 +104,7 @@ def casts_table(
                 "rounding": rounding.label,
                 "rounds": "keys" if rounding.keys else "rotation",
             }
-            for pair in between(comparisons, rounded, exact).to_dict("records"):
+            for pair in select_pair(comparisons, rounded, exact).to_dict("records"):
                 length = int(pair["context_tokens"])
                 errors = predict((method_name, factor), rounding, length)
                 records.append({**about, **_cost_of(pair, errors)})

@@ -1,14 +1,13 @@
-"""The one map: cells are computed in this process, in worker processes beside it, or on
-Ray.
+"""The engines that compute cells: in this process, in worker processes, or on Ray.
 
-Each uses one torch thread, so tables are the same, byte for byte, for any number of
-workers.
+Each cell uses one torch thread, so tables are the same, byte for byte, for any number
+of workers.
 """
 
 import os
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
@@ -23,15 +22,14 @@ from ropelab.runs.machine import one_thread
 Finished = Generator[tuple[Cell, Exception | None], None, None]
 # The number of a cell, and the error that it ended with.
 Ended = tuple[int, Exception | None]
-# How long workers are waited for before the loop looks whether it shall stop.
+# The loop that waits for workers looks this often whether it shall stop.
 SECONDS_BETWEEN_LOOKS = 0.1
 
 
 class Engine:
-    """Computes cells and keeps them, in this process; subclasses have workers beside
-    it.
-    """
+    """Computes cells in this process and keeps their tables; subclasses have workers."""
 
+    # The thread that speaks to the workers, and the event that makes it stop.
     _loop: tuple[threading.Thread, threading.Event] | None = None
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
@@ -41,51 +39,58 @@ class Engine:
         return 0
 
     def place(self, resources: Resources, running: Running) -> int | None:
-        """Find room for one more cell: the number of its GPU (0 without one), None
-        without room.
+        """Return the number of the GPU for one more cell, or None if there is no room.
+
+        The number is 0 for a cell that uses no GPU.
         """
         raise NotImplementedError
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
+        """Give a cell to a worker."""
         raise NotImplementedError
 
-    def ended(self, seconds: float) -> Iterable[Ended]:
-        """Wait at most so long for cells to end; one lost with its worker ends in
-        LostError.
+    def collect_ended(self, seconds: float) -> Iterable[Ended]:
+        """Wait at most so long for cells to end, and yield those that ended.
+
+        A cell that was lost with its worker ends with LostError.
         """
         raise NotImplementedError
 
     def close(self, interrupted: bool) -> None:
-        """End all workers; if interrupted, a training step may end and be kept
-        first.
+        """End all workers. If interrupted, a training step may first end and be
+        kept.
         """
         raise NotImplementedError
 
     def compute(self, cells: Sequence[Cell], context: Context) -> Finished:
-        """Compute cells and yield each when it is finished; one that fails stops no
-        other.
+        """Compute cells and yield each when it is finished.
 
-        Cells come after those that they start from; if a start fails, they end with its
-        error.
+        `cells` lists a cell after the cells that it starts from. A cell that fails
+        stops no other, except that the cells that start from it end with its error.
         """
         if not cells:
             return
 
         names = list(map(name_of, cells))
-        # Computed in this process: what starts from such a cell can only follow it.
+        # Cells that this process computes, in the end: those that ask for it, and those
+        # that start from one of them.
         alone = set[str]()
         for name, cell in zip(names, cells, strict=True):
-            if cell.resources.alone or not alone.isdisjoint(map(name_of, cell.starts)):
+            starts_alone = not alone.isdisjoint(map(name_of, cell.starts))
+            if cell.resources.alone or starts_alone:
                 alone.add(name)
         shared = {n: cell for n, cell in enumerate(cells) if names[n] not in alone}
         here: Sequence[int] = range(len(cells))
         failed: dict[str, Exception] = {}
 
         with Board(context.progress, cells) as board:
-            if shared and (count := self.open(list(shared.values()), context, board)):
-                board.workers = count
+            workers = 0
+            if shared:
+                workers = self.open(list(shared.values()), context, board)
+            if workers:
+                board.workers = workers
                 here = [number for number in here if number not in shared]
-                for number, error in self._by_workers(shared, board):
+                for number, error in self._compute_by_workers(shared, board):
                     if error is not None:
                         failed[names[number]] = error
                     yield cells[number], error
@@ -112,10 +117,15 @@ class Engine:
             stopping.set()
             thread.join()
 
-    def _by_workers(self, cells: Mapping[int, Cell], board: Board) -> Iterator[Ended]:
-        """Yield what ends; only a thread speaks to the workers, so they stay busy
-        meanwhile.
+    def _compute_by_workers(
+        self, cells: Mapping[int, Cell], board: Board
+    ) -> Iterator[Ended]:
+        """Yield cells as they end.
+
+        A thread gives work to the workers, so that they stay busy while the caller
+        uses a cell that was yielded.
         """
+        # None says that all cells have ended, an exception that the thread failed.
         ended: SimpleQueue[Ended | BaseException | None] = SimpleQueue()
         stopping = threading.Event()
 
@@ -127,10 +137,11 @@ class Engine:
                         number, gpu = taken
                         self.begin(number, cells[number], gpu)
 
-                    for number, error in self.ended(SECONDS_BETWEEN_LOOKS):
-                        for one in schedule.end(number, error).items():
-                            board.finish(one[0])
-                            ended.put(one)
+                    for number, error in self.collect_ended(SECONDS_BETWEEN_LOOKS):
+                        # A cell that fails also ends those that start from it.
+                        for other, its_error in schedule.end(number, error).items():
+                            board.finish(other)
+                            ended.put((other, its_error))
 
                 self.close(interrupted=bool(schedule.undone))
                 ended.put(None)
@@ -142,10 +153,10 @@ class Engine:
         self._loop = thread, stopping
         thread.start()
         try:
-            while (one := ended.get()) is not None:
-                if isinstance(one, BaseException):
-                    raise one
-                yield one
+            while (item := ended.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
         finally:
             stopping.set()
             thread.join()
@@ -156,12 +167,15 @@ class Here(Engine):
 
 
 def compute_cell(number: int, cell: Cell, send: Send, context: Context) -> None:
-    """Compute one cell wherever this is, its progress sent as messages."""
+    """Compute one cell in this process, and send its progress as messages."""
     send(Message(number, "started", (os.getpid(),)))
-    by_torch = bool(cell.resources.dtype)
+    uses_torch = bool(cell.resources.dtype)
     context = replace(context, progress=partial(report, send, number))
+    threads: AbstractContextManager[None] = nullcontext()
+    if uses_torch and not cell.resources.alone:
+        threads = one_thread()
     try:
-        with one_thread() if by_torch and not cell.resources.alone else nullcontext():
+        with threads:
             context.compute(cell)
     finally:
         send(Message(number, "ended"))

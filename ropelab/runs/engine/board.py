@@ -1,5 +1,5 @@
-"""Progress of cells, wherever they are computed: messages, and the board that shows
-them.
+"""The progress of cells: messages of the processes that compute them, and the board
+that shows these.
 """
 
 import time
@@ -10,24 +10,27 @@ from typing import Any, NamedTuple
 
 from ropelab.runs.cell import Advance, Cell, Progress, silent
 
-# A cell speaks at most so often about one line.
+# The least time between two messages of a cell about one progress line.
 SECONDS_BETWEEN = 0.2
-# Expected costs are right within a factor of about two, and the first steps of a cell
-# take longer than the rest; so at first the expectation counts for more than the clock.
+# The weight of the expected time beside the measured one, in seconds. The expectation is
+# right within a factor of about two, but the first steps of a cell take longer than the
+# rest, so that at first the expectation is the better of the two.
 TRUSTED_SECONDS = 120.0
-# Arithmetic that is expected to take less shows no progress.
+# Arithmetic that is expected to take less time shows no progress.
 QUICK_SECONDS = 3.0
-# Reading weights and writing tables, of every cell.
+# The time in which a cell reads weights and writes tables.
 SECONDS_OF_FILES = 0.1
 
 
 class Message(NamedTuple):
-    """News of a cell."""
+    """A message about a cell."""
 
+    # The number of the cell.
     number: int
-    # `started` (process id), `open` (description, total), `advance` (steps, note,
-    # left), `close`, `ended`.
+    # One of `started`, `open`, `advance`, `close` and `ended`.
     kind: str
+    # The process id for `started`; (description, total) of a progress line for `open`;
+    # (steps, note, left) for `advance`.
     content: tuple[Any, ...] = ()
 
 
@@ -38,37 +41,39 @@ Send = Callable[[Message], object]
 def report(
     send: Send, number: int, description: str, total: float | None = None
 ) -> Iterator[Advance]:
-    """Open a progress line of a cell by messages: a worker has no terminal."""
+    """Open a progress line of a cell by messages, since a worker has no terminal."""
 
     def say(kind: str, *content: Any) -> None:
         send(Message(number, kind, content))
 
     say("open", description, total)
-    waiting = 0.0
-    spoken = time.monotonic()
+    # Steps between two messages are added up and sent with the second one.
+    unsent_steps = 0.0
+    last_message = time.monotonic()
 
     def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
-        # Steps between two messages are sent with the second.
-        nonlocal waiting, spoken
-        waiting += steps
-        if time.monotonic() - spoken >= SECONDS_BETWEEN:
-            say("advance", waiting, note, left)
-            waiting = 0.0
-            spoken = time.monotonic()
+        nonlocal unsent_steps, last_message
+        unsent_steps += steps
+        if time.monotonic() - last_message >= SECONDS_BETWEEN:
+            say("advance", unsent_steps, note, left)
+            unsent_steps = 0.0
+            last_message = time.monotonic()
 
     try:
         yield advance
     finally:
-        say("advance", waiting)
+        say("advance", unsent_steps)
         say("close")
 
 
 @dataclass
 class _Line:
-    """An open progress line, and the steps that are left of it."""
+    """An open progress line."""
 
+    # Closes the line.
     stack: ExitStack
     advance: Advance
+    # The steps that are left; None if the line has no total.
     left: float | None
 
 
@@ -76,14 +81,18 @@ class Board:
     """The lines of all cells and one line for the whole, in the process that asked."""
 
     def __init__(self, progress: Progress, cells: Sequence[Cell]) -> None:
-        self.workers = 1  # how many cells are computed side by side
-        seconds = [cell.resources.estimate().on(1) for cell in cells]
-        models = any(cell.resources.dtype or cell.resources.alone for cell in cells)
-        self._progress = progress if models or sum(seconds) >= QUICK_SECONDS else silent
+        # The number of cells that are computed side by side.
+        self.workers = 1
+        seconds = [cell.resources.estimate().seconds_on(1) for cell in cells]
+        has_models = any(cell.resources.dtype or cell.resources.alone for cell in cells)
+        is_quick = sum(seconds) < QUICK_SECONDS and not has_models
+        self._progress = silent if is_quick else progress
+        # The expected seconds of each cell that are left, and those of all at the start.
         self._left = [each + SECONDS_OF_FILES for each in seconds]
         self._total = sum(self._left)
         self._finished = 0
-        self._begun = 0.0
+        # The time at which the first cell began; None before.
+        self._begun: float | None = None
         self._lines: dict[int, _Line] = {}
         self._stack = ExitStack()
 
@@ -99,9 +108,11 @@ class Board:
         self._stack.close()
 
     def take(self, message: Message) -> None:
+        """Show what a message says."""
         number, kind, content = message
         if kind == "started":
-            self._begun = self._begun or time.monotonic()
+            if self._begun is None:
+                self._begun = time.monotonic()
         elif kind == "open":
             self._close(number)
             description, total = content
@@ -122,28 +133,38 @@ class Board:
     def _move(
         self, number: int, steps: float, note: str = "", left: float | None = None
     ) -> None:
+        """Move the line of a cell, and the line of the whole by the same share of the
+        cell.
+        """
         line = self._lines[number]
         line.advance(steps, note=note, left=left)
         if line.left:
             self._advance(number, min(1.0, steps / line.left))
             line.left = max(0.0, line.left - steps)
 
-    def _advance(self, number: int, part: float) -> None:
-        moved = self._left[number] * part
-        self._left[number] -= moved
-        self._whole(moved, note=f"{self._finished} finished", left=self._time_left())
+    def _advance(self, number: int, share: float) -> None:
+        """Move the line of the whole by a share of what is left of a cell."""
+        seconds = self._left[number] * share
+        self._left[number] -= seconds
+        note = f"{self._finished} finished"
+        self._whole(seconds, note=note, left=self._estimate_seconds_left())
 
-    def _time_left(self) -> float:
-        """Estimate the seconds to the end: the expected rest, corrected by what was
-        measured.
+    def _estimate_seconds_left(self) -> float:
+        """Estimate the seconds to the end: those that were expected for the rest, times
+        the ratio of measured to expected time so far.
         """
         rest = sum(self._left)
+        # The rest takes at least as long as its longest cell.
         expected = max(rest / self.workers, *self._left)
-        done = (self._total - rest) / self.workers
-        taken = time.monotonic() - self._begun if self._begun else 0.0
+        expected_so_far = (self._total - rest) / self.workers
+        measured_so_far = 0.0
+        if self._begun is not None:
+            measured_so_far = time.monotonic() - self._begun
+        # As long as little is measured, this addition keeps the ratio near 1.
         trusted = min(TRUSTED_SECONDS, 0.1 * self._total)
-        return expected * (trusted + taken) / (trusted + done)
+        return expected * (trusted + measured_so_far) / (trusted + expected_so_far)
 
     def _close(self, number: int) -> None:
-        if line := self._lines.pop(number, None):
+        line = self._lines.pop(number, None)
+        if line is not None:
             line.stack.close()

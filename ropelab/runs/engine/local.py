@@ -1,11 +1,12 @@
 """Cells in worker processes on this machine, side by side, one torch thread each.
 
-A worker that is killed costs its cell only; all end with their parent, however it
-ended.
+If a worker is killed, only its cell is computed again. All workers end with the process
+that started them, however that ended.
 """
 
-# loky's executor, a schedule of ours: with joblib (1.6) a killed worker ends the whole
-# call, and neither cells that wait for others nor memory and GPUs are known.
+# The executor is loky's, the schedule is our own. With joblib (1.6) a killed worker ends
+# the whole call, and joblib knows neither cells that wait for others nor memory and
+# GPUs.
 
 import os
 import signal
@@ -33,24 +34,25 @@ from ropelab.runs.files import table_beside
 from ropelab.runs.machine import one_gpu
 from ropelab.runs.temporary import folder_of
 
-# After an interrupt a training step may end and be kept for so long; then workers are
-# killed.
+# The time that workers have after an interrupt to end a training step and keep it.
+# After it they are killed.
 GRACE_SECONDS = 1.5
-# On Windows another process can only be ended: what it has kept so far counts.
+# Windows can end another process, but not interrupt it.
 CAN_INTERRUPT = os.name == "posix"
-# How often a worker looks whether the process that started it is still there.
+# A worker looks this often whether the process that started it is still there.
 SECONDS_BETWEEN_LOOKS = 1.0
 ENVIRONMENT = table_beside(__file__, "environment")["local"]
 
-# In a worker: puts messages into the queue to its parent; the sources of own code as
-# known there.
+# The two variables are set in workers, by `begin_work`. The first puts a message into
+# the queue to the parent. The second has the sources of code from outside, as the
+# parent knows them.
 _send: Send | None = None
 _sources: dict[str, str] = {}
 
 
 class Workers(Engine):
-    """An engine of local processes; without a count, as many as there are cores and
-    memory.
+    """An engine of `count` local processes, or, if it is None, of as many as there are
+    cores and memory for.
     """
 
     def __init__(self, count: int | None = None) -> None:
@@ -61,8 +63,8 @@ class Workers(Engine):
         self._kept = context.cells
         self._board = board
         self._running: dict[Future[None], tuple[int, Cell, int]] = {}
-        # Process ids of workers by the numbers of the cells that they are inside of.
-        self._inside: dict[int, int] = {}
+        # The process id of the worker that computes a cell, by the cell's number.
+        self._process_of: dict[int, int] = {}
         self._folder = folder_of(self)
         self._start()
         return self._machine.workers
@@ -70,8 +72,8 @@ class Workers(Engine):
     def _start(self) -> None:
         context = get_context("loky")
         with _safe_path():
-            # A new queue too: a worker that was killed may have held the lock of the
-            # old one.
+            # The queue is a new one, too: a worker that was killed may have held the
+            # lock of the old one.
             self._queue = context.SimpleQueue()
             self._executor = ProcessPoolExecutor(
                 self._machine.workers,
@@ -87,8 +89,9 @@ class Workers(Engine):
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
         kept = self._kept
         try:
-            # A training has a thread for every worker: where others compute, the system
-            # shares out the cores, and a model that trains alone has all of them.
+            # A training has as many threads as there are workers. While other workers
+            # compute, the system shares out the cores, and a model that trains alone
+            # has all of them.
             cores = self._machine.workers
             with _safe_path():
                 future = self._executor.submit(
@@ -100,74 +103,87 @@ class Workers(Engine):
         self._running[future] = number, cell, gpu
         self._folder.note_semaphores()
 
-    def ended(self, seconds: float) -> Iterator[Ended]:
+    def collect_ended(self, seconds: float) -> Iterator[Ended]:
         done, _ = wait(self._running, seconds, FIRST_COMPLETED)
-        self._read()
+        self._read_messages()
 
-        broken = any(
+        is_broken = any(
             isinstance(future.exception(), BrokenProcessPool) for future in done
         )
-        if broken:
-            # When a worker is lost, all are: every cell that is not finished ends with
-            # this error.
+        if is_broken:
+            # When loky loses one worker it ends all of them, and every cell that is not
+            # finished ends with the same error.
             done, _ = wait(self._running)
 
         lost = []
         for future in done:
-            begun = self._running.pop(future)
+            number, cell, gpu = self._running.pop(future)
             error = future.exception()
             if isinstance(error, BrokenProcessPool):
-                lost.append(begun)
+                lost.append((number, cell, gpu))
             elif error is None or isinstance(error, Exception):
-                yield begun[0], error
+                yield number, error
             else:
                 raise error
 
-        if broken:
-            # Where no cell had begun, workers cannot even start: a loss for all of
-            # them.
-            every = {number for number, _, _ in lost}
-            inside = every & set(self._inside) or every
-            self.close(interrupted=False)
-            self._start()
-            for number, cell, gpu in lost:
-                if number in inside:
-                    yield number, LostError()
-                else:
-                    self.begin(number, cell, gpu)
+        if is_broken:
+            yield from self._begin_again(lost)
 
-    def _read(self) -> None:
+    def _begin_again(self, lost: Sequence[tuple[int, Cell, int]]) -> Iterator[Ended]:
+        """Start new workers and begin the lost cells that no worker had begun; yield
+        the others as lost.
+        """
+        numbers = {number for number, _, _ in lost}
+        numbers_begun = numbers & set(self._process_of)
+        if not numbers_begun:
+            # The workers ended before any cell began, so they cannot even start. That
+            # counts as a loss of every cell, or they would be started for ever.
+            numbers_begun = numbers
+
+        self.close(interrupted=False)
+        self._start()
+        for number, cell, gpu in lost:
+            if number in numbers_begun:
+                yield number, LostError()
+            else:
+                self.begin(number, cell, gpu)
+
+    def _read_messages(self) -> None:
+        """Show the messages of the workers, and note which worker computes which
+        cell.
+        """
         while not self._queue.empty():
             message = self._queue.get()
             if message.kind == "started":
-                self._inside[message.number] = message.content[0]
+                self._process_of[message.number] = message.content[0]
             elif message.kind == "ended":
-                self._inside.pop(message.number, None)
+                self._process_of.pop(message.number, None)
             self._board.take(message)
 
     def close(self, interrupted: bool) -> None:
-        self._read()
+        self._read_messages()
         if interrupted and CAN_INTERRUPT:
-            for process in self._inside.values():
+            for process in self._process_of.values():
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGINT)
             end = time.monotonic() + GRACE_SECONDS
-            while self._inside and time.monotonic() < end:
+            while self._process_of and time.monotonic() < end:
                 time.sleep(0.05)
-                self._read()
+                self._read_messages()
 
         self._executor.shutdown(wait=False, kill_workers=True)
-        for process in self._inside.values():
+        for process in self._process_of.values():
             with suppress(psutil.Error):
                 psutil.Process(process).kill()
-        self._inside.clear()
+        self._process_of.clear()
 
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Let Python import nothing from the working folder in processes that are started.
+    """Let processes that are started in the block import nothing from the working
+    folder.
 
-    Also for those that the libraries start, such as trackers of resources.
+    It holds for processes that libraries start, too, such as trackers of resources.
     """
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
@@ -181,27 +197,35 @@ def _safe_path() -> Iterator[None]:
 
 
 def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
-    """Prepare a worker: Ctrl-C is its parent's to handle, and without a parent it
-    ends.
+    """Prepare a worker, which leaves Ctrl-C to its parent and ends when its parent
+    does.
     """
-    # A document of the parent's is all that goes to stdout; code of the user's prints.
+    # Methods of users may print, and stdout is reserved for documents of the parent.
     sys.stdout = sys.stderr
     global _send, _sources
     _send = queue.put
     _sources = sources
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in sources:
-        # Before a cell is unpickled, which would import it in Python's own way. What
-        # fails is said by the first cell.
+        # Code from outside is imported before the first cell is unpickled, which would
+        # otherwise import it from a compiled copy. An error is left to the first cell,
+        # which imports the code again and is reported.
         with suppress(RopelabError):
             own.find("methods", name)
 
-    threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
 
 
 def work(number: int, cell: Cell, root: Path, again: str, gpu: int, cores: int) -> None:
-    """In a worker: compute one cell, on a GPU of that number if it needs one, and keep
-    it.
+    """Compute one cell in a worker and keep its tables.
+
+    Args:
+        number: of the cell.
+        cell: the cell.
+        root: the folder of the cache of cells.
+        again: see `Cells`.
+        gpu: the number of the GPU, for a cell that needs one.
+        cores: the number of threads that a training may have.
     """
     assert _send is not None
     own.check_sources(_sources)
@@ -210,10 +234,10 @@ def work(number: int, cell: Cell, root: Path, again: str, gpu: int, cores: int) 
         compute_cell(number, cell, _send, context)
 
 
-def _end_without(parent: int) -> None:
-    """End this process when its parent has; on Windows it keeps the number of a dead
-    one.
-    """
+def _end_with_parent(parent: int) -> None:
+    """Wait until the parent has ended, and end this process."""
+    # A process whose parent ended gets another parent. On Windows it keeps the number
+    # of the ended one, so its existence is asked for, too.
     while os.getppid() == parent and psutil.pid_exists(parent):
         time.sleep(SECONDS_BETWEEN_LOOKS)
     os._exit(1)

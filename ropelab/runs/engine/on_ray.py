@@ -1,11 +1,12 @@
-"""Cells on a Ray cluster: they go there with all that they read, and return with all
-they made.
+"""Cells on a Ray cluster, which are sent with all that they read and return all that
+they make.
 
-No shared file system: all travels through Ray's object store into a worker's temporary
-folder. Ray is loaded, and a cluster joined, when the first cells come. It is quiet,
-sends no statistics and leaves nothing behind: a cluster of this machine has its files
-in a temporary folder and its access token in the environment, where Ray would write one
-into the home folder.
+The machines need no shared file system: everything travels through Ray's object store
+into a temporary folder of a worker. Ray is imported, and a cluster joined or started,
+when the first cells come. Ray prints nothing, sends no statistics and leaves no files
+behind. A cluster that is started on this machine has its files in a temporary folder.
+Its access token is in the environment, since Ray would otherwise write one into the
+home folder.
 """
 
 import atexit
@@ -22,7 +23,6 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, chdir, contextmanager, suppress
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from ropelab.runs.cell import (
     Cells,
     Context,
     Input,
+    Named,
     Resources,
     with_starts,
 )
@@ -50,19 +51,27 @@ from ropelab.runs.temporary import PREFIX, TemporaryFolder
 if TYPE_CHECKING:
     from ray import ObjectRef
 
-VERSION, LOST = ropelab.__version__, "the connection to Ray was lost"
-# A version, the sources of code from outside, and the path that it was imported by.
+VERSION = ropelab.__version__
+LOST = "the connection to Ray was lost"
+# The version of ropelab, the sources of code from outside, and the path by which that
+# code was imported.
 Code = tuple[str, dict[str, str], list[str]]
-# How many texts and weights are kept in the object store for cells to come.
-KEPT = 64
+# The number of texts and weights that are kept in the object store for later cells.
+MOST_OBJECTS = 64
 ENVIRONMENT = table_beside(__file__, "environment")["ray"]
-# Characters: names of sockets have at most 107, most of them below this folder.
+# The most characters of the path of Ray's folder. Names of sockets have at most 107, and
+# Ray uses most of them below this folder.
 LONGEST_FOLDER = 32
+# The time in which the head of a cluster must accept a connection.
 SECONDS_TO_REACH = 5.0
+# The control store is looked at this often.
 SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_TO_JOIN = 30.0
-SECONDS_TO_LEAVE = 20.0  # for a call that began before the store was lost
+# The time that a call has to return if it began before the control store was lost.
+SECONDS_TO_LEAVE = 20.0
+# The time that exit functions have when the control store is lost.
 SECONDS_TO_END = 5.0
+# The program of a process that tries if the cluster can be joined.
 JOIN = (
     "import ray, sys; ray.init(sys.argv[1], log_to_driver=False,"
     " logging_level='CRITICAL')"
@@ -70,10 +79,12 @@ JOIN = (
 
 
 class OnRay(Engine):
-    """An engine of Ray tasks, at most `count` at once.
+    """An engine of Ray tasks, at most `count` at once (None: as many as the cluster has
+    cores).
 
-    Without an address it is RAY_ADDRESS, else a cluster of this machine, which ends
-    with it.
+    The address is that of a cluster. If it is None, the environment variable
+    RAY_ADDRESS is used. Without either, a cluster of this machine is started, which
+    ends with the engine.
     """
 
     def __init__(self, address: str | None = None, count: int | None = None) -> None:
@@ -90,7 +101,7 @@ class OnRay(Engine):
         if self._folder is None:
             cpus = machine_for(self._count, [cell.resources for cell in cells]).workers
             self._folder = self._connection.enter_context(
-                _connected(self._address, cpus, self._store)
+                _join_cluster(self._address, cpus, self._store)
             )
         import ray
         from ray.util.queue import Queue
@@ -98,11 +109,11 @@ class OnRay(Engine):
 
         self._store.join(ray.get_runtime_context().gcs_address)
         here = ray.get_runtime_context().get_node_id()
-        beside = NodeAffinitySchedulingStrategy(here, soft=False)
+        on_this_node = NodeAffinitySchedulingStrategy(here, soft=False)
         self._queue = Queue(
-            actor_options={"num_cpus": 0, "scheduling_strategy": beside}
+            actor_options={"num_cpus": 0, "scheduling_strategy": on_this_node}
         )
-        self._compute = ray.remote(num_cpus=1, max_retries=TRIES - 1)(computed)
+        self._compute = ray.remote(num_cpus=1, max_retries=TRIES - 1)(compute_on_worker)
         self._kept = context.cells
         self._board = board
         self._objects: dict[str, ObjectRef] = {}
@@ -116,7 +127,7 @@ class OnRay(Engine):
         self._leave()
 
     def _leave(self) -> None:
-        self._store.resting.set()
+        self._store.stop_watching.set()
         self._connection.close()
         self._folder = None
 
@@ -124,12 +135,19 @@ class OnRay(Engine):
         """See `Engine.place`; the cluster may grow and shrink, and Ray chooses the
         GPU.
         """
-        # One more than there is room for: a cluster that grows on demand sees it
-        # waiting.
-        self._store.look()
-        full = len(running) >= min(_total("CPU") + 1, self._count or inf)
+        self._store.check()
+        # One more cell is begun than there is room for. A cluster that grows on demand
+        # does so when it sees that a cell waits.
+        most = _total("CPU") + 1
+        if self._count:
+            most = min(most, self._count)
+        if len(running) >= most:
+            return None
+
         on_gpu = sum(each.gpu for each, _ in running)
-        return None if full or (resources.gpu and on_gpu > _total("GPU")) else 0
+        if resources.gpu and on_gpu > _total("GPU"):
+            return None
+        return 0
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
         """See `Engine.begin`; a cell whose worker or machine is lost is begun again by
@@ -138,16 +156,20 @@ class OnRay(Engine):
         from ray import cloudpickle
 
         resources = cell.resources
-        starts, kept = with_starts(cell.starts).values(), self._kept
-        packed = *map(kept.packed, starts), *map(kept.packed, resources.folders)
-        archives = [archive for archive in packed if archive]
+        names: list[Named] = [*with_starts(cell.starts).values(), *resources.folders]
+        archives = []
+        for name in names:
+            archive = self._kept.pack(name)
+            if archive is not None:
+                archives.append(archive)
         contents: list[Input | Archive] = [*resources.inputs, *archives]
-        objects = [self._stored(content) for content in contents]
+        objects = [self._put_content(content) for content in contents]
         sources = own.known_sources()
         about = (
             (VERSION, sources, sys.path if sources else []),
             number,
-            # Unpickled by the worker itself, after it has imported code from outside.
+            # Ray would unpickle the cell before the worker has imported code from
+            # outside, so the worker unpickles these bytes itself.
             cloudpickle.dumps(cell),
             self._kept.again,
             self._folder,
@@ -155,7 +177,8 @@ class OnRay(Engine):
         task = self._compute.options(num_gpus=int(resources.gpu), name=cell.title)
         self._running[task.remote(*about, self._queue, *objects)] = number, cell
 
-    def _stored(self, content: Input | Archive) -> "ObjectRef":
+    def _put_content(self, content: Input | Archive) -> "ObjectRef":
+        """Put an input or an archive into Ray's object store, unless it is there."""
         import ray
 
         if isinstance(content, Archive):
@@ -165,15 +188,15 @@ class OnRay(Engine):
         if name not in self._objects:
             whole = content if isinstance(content, Archive) else content.content()
             self._objects[name] = ray.put(whole)
-        for oldest in list(self._objects)[:-KEPT]:
+        for oldest in list(self._objects)[:-MOST_OBJECTS]:
             del self._objects[oldest]
         return self._objects[name]
 
-    def ended(self, seconds: float) -> Iterator[Ended]:
+    def collect_ended(self, seconds: float) -> Iterator[Ended]:
         import ray
         from ray.exceptions import RayError, RayTaskError
 
-        self._store.look()
+        self._store.check()
         try:
             done, _ = ray.wait(list(self._running), timeout=seconds)
             for message in self._queue.get_nowait_batch(self._queue.qsize()):
@@ -202,68 +225,77 @@ class OnRay(Engine):
         import ray
 
         with suppress(Exception):
-            self._store.look()
+            self._store.check()
             for reference in self._running:
                 ray.cancel(reference, force=True)
             self._queue.shutdown(force=True)
-        self._store.resting.set()
+        self._store.stop_watching.set()
         if _Store.is_lost:
             self._leave()
 
 
 class _Store:
-    """Ray's control store: without it calls wait, and Ray at last aborts this
-    process.
+    """Ray's control store.
+
+    When it is lost, calls of Ray wait for it, and in the end Ray aborts this process.
     """
 
-    is_lost = False  # of the class: a process has one connection
+    # True once the store was found lost. It is one for all objects, since a process has
+    # one connection to Ray.
+    is_lost = False
 
     def __init__(self) -> None:
         self._address = ""
-        self.resting = threading.Event()
+        self.stop_watching = threading.Event()
 
     def join(self, address: str) -> None:
-        """Watch the store at an address until `resting`, and look at the end of the
-        process.
+        """Begin to watch the store at an address, until `stop_watching` is set and once
+        more at the end of the process.
         """
         self._address = address
-        self.resting = threading.Event()
+        self.stop_watching = threading.Event()
         atexit.unregister(_leave)
-        atexit.register(_leave, self)  # comes before Ray's own end
-        threading.Thread(target=self._watch, args=(self.resting,), daemon=True).start()
+        # Exit functions run in reverse order, so this one runs before Ray's own.
+        atexit.register(_leave, self)
+        threading.Thread(
+            target=self._watch, args=(self.stop_watching,), daemon=True
+        ).start()
 
-    def look(self) -> None:
-        """Raise MachineError if nothing listens at its address any more."""
+    def check(self) -> None:
+        """Raise MachineError, and note that the store is lost, if nothing listens at
+        its address any more.
+        """
         host, _, port = self._address.rpartition(":")
         try:
             socket.create_connection((host, int(port)), SECONDS_TO_JOIN).close()
         except OSError as error:
             _Store.is_lost = True
-            # Ray's tells its store of the error first
+            # Ray's own hook tells its store of an error first, and the store is gone.
             sys.excepthook = sys.__excepthook__
             raise MachineError(f"{LOST}: {error.strerror or error}") from None
 
-    def _watch(self, resting: threading.Event) -> None:
-        """End this process if a call waits for a lost store: nobody else can any
-        more.
+    def _watch(self, stop_watching: threading.Event) -> None:
+        """End this process if a call waits for a lost store: the thread of that call
+        cannot end it.
         """
-        while not resting.wait(SECONDS_BETWEEN_LOOKS):
+        while not stop_watching.wait(SECONDS_BETWEEN_LOOKS):
             try:
-                self.look()
+                self.check()
             except MachineError as error:
-                if not resting.wait(SECONDS_TO_LEAVE):
+                if not stop_watching.wait(SECONDS_TO_LEAVE):
                     say(f"ropelab: {error}")
-                    # What others registered may itself wait for the thread that makes
-                    # the call.
+                    # An exit function of other code may itself wait for the thread that
+                    # waits. The timer ends this process then.
                     threading.Timer(SECONDS_TO_END, _end_now).start()
-                    # otherwise it has begun that
+                    # A main thread that has ended runs its exit functions already, and
+                    # `_leave` is one of them.
                     if threading.main_thread().is_alive():
                         _leave(self)
                     _end_now()
                 return
 
 
-def computed(
+def compute_on_worker(
     code: Code,
     number: int,
     pickled: bytes,
@@ -272,9 +304,16 @@ def computed(
     queue: Any,
     *objects: Any,
 ) -> tuple[Archive, ...]:
-    """On a worker: compute one cell from `objects`; return what it left in its folders.
+    """Compute one cell on a worker; return the folders that it has written.
 
-    Objects are the contents of its inputs, then archives of other cells.
+    Args:
+        code: the code that the worker must have.
+        number: of the cell.
+        pickled: the cell.
+        again: see `Cells`.
+        folder: a folder for temporary files; empty: the usual one.
+        queue: takes the messages about progress.
+        objects: the contents of the cell's inputs, then archives of other cells.
     """
     version, sources, path = code
     if version != VERSION:
@@ -282,7 +321,8 @@ def computed(
             f"a worker has ropelab {VERSION}, this is {version}; "
             "install the same version on all machines of the cluster"
         )
-    # Libraries come first: a file of the name of one may be beside the user's own.
+    # The path of the user comes behind that of the worker: a file in the user's folder
+    # may have the name of a library.
     sys.path += [place for place in path if place not in sys.path]
     own.check_sources(sources)
     cell: Cell = pickle.loads(pickled)
@@ -299,11 +339,17 @@ def computed(
         for archive in archives:
             cells.unpack(archive)
         compute_cell(number, cell, queue.put, Context(cells=cells))
-        left = [cells.packed(each) for each in (name, *cell.resources.folders)]
-    return tuple(archive for archive in left if archive and archive not in archives)
+
+        written = []
+        for folder_name in (name, *cell.resources.folders):
+            archive = cells.pack(folder_name)
+            if archive is not None and archive not in archives:
+                written.append(archive)
+    return tuple(written)
 
 
 def _total(resource: str) -> int:
+    """Return the number of `CPU` or `GPU` in the cluster."""
     import ray
 
     return int(ray.cluster_resources().get(resource, 0))
@@ -334,10 +380,11 @@ def check_ray(address: str | None) -> None:
 
 
 def check_joinable(address: str) -> None:
-    """Raise InputError unless another process can join the cluster: Ray ends one that
-    cannot.
+    """Raise InputError unless the cluster can be joined.
+
+    A process of its own tries it, since Ray ends a process that cannot join.
     """
-    # `-P`: a file ray.py in the working folder is not what is asked.
+    # `-P` leaves the working folder out of the path, where a file ray.py may be.
     command = [sys.executable, "-P", "-c", JOIN, address]
     try:
         done = subprocess.run(
@@ -352,16 +399,18 @@ def check_joinable(address: str) -> None:
 
 
 @contextmanager
-def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
-    """Join a Ray cluster, or start one here with so many `cpus`; yield its folder
-    then.
+def _join_cluster(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
+    """Join a Ray cluster, or start one here with so many `cpus` if there is no address.
+
+    Yields the folder of a cluster that was started, and an empty text otherwise.
     """
-    # A process that has joined one already, as a notebook may, stays where it is.
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import ray
 
     if ray.is_initialized():
+        # This process has joined a cluster already, as a notebook may have. It stays
+        # in that one.
         yield ""
         return
 
@@ -372,9 +421,10 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
             with tempfile.TemporaryDirectory(prefix=PREFIX) as empty:
                 _init(empty, address=address)
         else:
-            # The sockets below the folder have long names.
-            longer = os.name == "posix" and len(tempfile.gettempdir()) > LONGEST_FOLDER
-            place = TemporaryFolder("/tmp" if longer else None)
+            # Ray makes sockets with long names below the folder.
+            too_long = len(tempfile.gettempdir()) > LONGEST_FOLDER
+            use_tmp = os.name == "posix" and too_long
+            place = TemporaryFolder("/tmp" if use_tmp else None)
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             try:
                 _init(
@@ -390,8 +440,10 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
                 ) from None
         yield place.name if place else ""
     finally:
-        with suppress(MachineError, ValueError):  # one that never began has no address
-            store.look()
+        # `check` is called because it notes a lost store. Its error is not wanted here,
+        # nor is the ValueError of a store that never began and has no address.
+        with suppress(MachineError, ValueError):
+            store.check()
         if place:
             _end_processes()
         if not store.is_lost:
@@ -401,8 +453,8 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
 
 
 def _end_processes() -> None:
-    """End those that compute, of all that Ray started here; all, if they wait for a
-    lost store.
+    """Kill the processes that Ray started here for computing; if the control store is
+    lost, kill all of Ray's processes, which would wait for it.
     """
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
@@ -413,18 +465,22 @@ def _end_processes() -> None:
 
 
 def _leave(store: _Store) -> None:
-    """End this process in place of Ray's own end, if that would wait for its store and
+    """End this process if Ray's own exit function would wait for a lost store and then
     abort.
     """
     import ray
 
+    # Ray's own exit function works if the store answers, and none is needed if Ray was
+    # not joined. A lost store raises before the `return`, and the process is ended below.
     with suppress(MachineError):
         if ray.is_initialized():
-            store.look()
+            store.check()
         return
+
     atexit.unregister(_leave)
     atexit.unregister(ray.shutdown)
-    atexit._run_exitfuncs()  # of others
+    # Exit functions that other code registered run, as they would at a usual end.
+    atexit._run_exitfuncs()
     _end_now()
 
 
@@ -437,9 +493,9 @@ def _end_now() -> None:
 
 
 def _init(folder: str, **arguments: Any) -> None:
-    """Join or start a cluster in silence; what SIGTERM does stays as it was.
+    """Join or start a cluster without a word, and keep the handler of SIGTERM.
 
-    Ray's processes begin in `folder`, which holds no modules.
+    Ray's processes start in `folder`, which holds no modules.
     """
     import ray
 

@@ -1,5 +1,5 @@
-"""The order of cells: the most urgent whose starts are finished, as soon as there is
-room.
+"""The order in which cells are computed: of the cells whose starts are finished, the
+most urgent is begun as soon as there is room for it.
 """
 
 from collections import Counter
@@ -14,24 +14,27 @@ from ropelab.runs.machine import available_memory, cores
 # The resources of the cells that are being computed, each with the number of its GPU (0
 # without one).
 Running = Sequence[tuple[Resources, int]]
+# A function such as `Engine.place`.
 Place = Callable[[Resources, Running], int | None]
 
-# A cell is begun so often when its worker is lost under it.
+# The number of times that a cell is begun if its worker is lost each time.
 TRIES = 3
-MOMENT = 5.0  # seconds of a cell that goes before the long ones
+# A cell of at most so many seconds goes before the longer ones.
+MOMENT = 5.0
 
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine as room for cells."""
+    """The room that this machine has for cells."""
 
     workers: int
-    memory_bytes: float = inf  # of all cells together; one alone may need more
+    # The memory of all cells together. A cell that is computed alone may need more.
+    memory_bytes: float = inf
     gpus: int = 1
     cells_per_gpu: int = 1
 
     def place(self, resources: Resources, running: Running) -> int | None:
-        """See `Engine.place`; it is the GPU with the fewest cells."""
+        """See `Engine.place`; the GPU is the one that computes the fewest cells."""
         if len(running) == self.workers:
             return None
         memory = sum(each.memory_bytes for each, _ in running) + resources.memory_bytes
@@ -46,10 +49,11 @@ class Machine:
 
 
 def machine_for(asked: int | None, resources: Sequence[Resources]) -> Machine:
-    """Make room for as many cells as asked, else as there are cores and memory for."""
-    # The smallest cell decides how many may fit. A GPU computes one cell at a time,
-    # unless more workers are asked for than there are GPUs: nothing is known of its
-    # memory.
+    """Return the room for cells: as many as asked or, if that is None, as many as there
+    are cores and memory for.
+    """
+    # The need for memory on a GPU is not known. A GPU therefore computes one cell at a
+    # time, unless more workers are asked for than there are GPUs.
     gpus = 1
     most = cores()
     if any(each.gpu for each in resources):
@@ -62,6 +66,7 @@ def machine_for(asked: int | None, resources: Sequence[Resources]) -> Machine:
     if asked is not None:
         return Machine(asked, gpus=gpus, cells_per_gpu=asked)
     memory = available_memory()
+    # The smallest cell decides how many may fit. `place` checks the memory of each.
     fitting = memory // min((each.memory_bytes for each in resources), default=1)
     return Machine(max(1, min(most, fitting)), memory, gpus)
 
@@ -71,16 +76,16 @@ class LostError(Exception):
 
 
 class Schedule:
-    """The cells that wait and those that run; a start that is not among them is
-    finished.
+    """The cells that wait and the cells that run.
+
+    A cell may start from one that is not among these: it was finished before.
     """
 
     def __init__(self, cells: Mapping[int, Cell], place: Place) -> None:
         self._cells = cells
         self._place = place
-        self._needs = resources = {
-            number: cell.resources for number, cell in cells.items()
-        }
+        resources = {number: cell.resources for number, cell in cells.items()}
+        self._needs = resources
 
         numbers = {name_of(cell): number for number, cell in cells.items()}
         self._starts: dict[int, set[int]] = {}
@@ -89,35 +94,36 @@ class Schedule:
             self._starts[number] = {numbers[name] for name in names if name in numbers}
         awaited = set().union(*self._starts.values())
 
-        # First what takes a moment, so that no quick answer waits for hours of
-        # training; then those that others wait for, then the longest, so that none of
-        # these ends last.
-        self._waiting = sorted(
-            cells,
-            key=lambda n: (
-                resources[n].size > MOMENT,
-                n not in awaited,
-                -resources[n].size,
-                n,
-            ),
-        )
+        # Cells that take a moment come first, so that no quick answer waits for hours
+        # of training. Cells that others wait for follow, and then the others, the
+        # longest first, so that none of the long ones is left to the end.
+        def urgency(number: int) -> tuple[bool, bool, float, int]:
+            size = resources[number].size
+            return size > MOMENT, number not in awaited, -size, number
+
+        self._waiting = sorted(cells, key=urgency)
+        # The number of the GPU of each running cell.
         self._running: dict[int, int] = {}
+        # The cells that have not ended.
         self.undone = set(cells)
+        # How many times each cell was lost with its worker.
         self._lost: Counter[int] = Counter()
 
     def begin(self) -> tuple[int, int] | None:
-        """Return the next cell that there is room for, and the number of its GPU."""
-        # Of cells that were lost together only one may be too large: the last try is
-        # made alone.
-        last = {number for number, times in self._lost.items() if times == TRIES - 1}
-        if last & self._running.keys():
+        """Begin the next cell that there is room for: return its number and that of its
+        GPU, or None if no cell can begin now.
+        """
+        # When cells are lost together, perhaps only one of them was too large. Each
+        # makes its last try alone, after all others, so that it cannot end another one.
+        last_tries = {n for n, times in self._lost.items() if times == TRIES - 1}
+        if last_tries & self._running.keys():
             return None
 
         running = [(self._needs[other], gpu) for other, gpu in self._running.items()]
-        for number in sorted(self._waiting, key=last.__contains__):
+        for number in sorted(self._waiting, key=lambda number: number in last_tries):
             if self._starts[number] & self.undone:
                 continue
-            if number in last and running:
+            if number in last_tries and running:
                 continue
 
             gpu = self._place(self._needs[number], running)
@@ -126,18 +132,20 @@ class Schedule:
                 self._running[number] = gpu
                 return number, gpu
 
-            # One that waits for a GPU does not stand in the way of others, one for
-            # memory does.
+            # A cell that waits for a GPU lets others go first. A cell that waits for
+            # memory does not, or smaller ones would take the memory again and again.
             if not self._needs[number].gpu:
                 return None
         return None
 
     def end(self, number: int, error: Exception | None) -> dict[int, Exception | None]:
-        """Note the end of a cell; return all cells that end with it, by number."""
-        # Those that start from one that failed end with the same error. A lost cell
-        # waits again, and nothing ends, unless it was lost too often.
+        """Note the end of a cell; return the errors of all cells that end with it.
+
+        If the cell failed, all cells that start from it end with the same error.
+        """
         del self._running[number]
         if isinstance(error, LostError):
+            # A lost cell waits again, and no cell ends, unless it was lost too often.
             self._lost[number] += 1
             if self._lost[number] < TRIES:
                 self._waiting.insert(0, number)
@@ -150,7 +158,7 @@ class Schedule:
 
         ended: dict[int, Exception | None] = {number: error}
         if error is not None:
-            # Starts come before what starts from them.
+            # A cell has a higher number than its starts, so one pass finds all.
             for other in sorted(self._waiting):
                 if self._starts[other] & ended.keys():
                     ended[other] = error

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from ropelab.runs.sentences import listed
+from ropelab.runs.sentences import join_names
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import NOTICED
 from ropelab.show.figures import shapes
@@ -321,7 +321,7 @@ def _draw_growth_by_stage(growth: pd.DataFrame) -> Figure:
     errors = growth.groupby(["stage", "format"])["max_angle_error_rad"]
     is_exact = errors.max() == 0
     grows = errors.first() < errors.max()
-    rounded = listed([STAGES[stage] for stage in stages], "or")
+    rounded = join_names([STAGES[stage] for stage in stages], "or")
     title = f"Rounding {rounded}: worst errors"
     if (is_exact | grows).all():
         title = f"Rounding {rounded} costs a phase that grows"

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from ropelab.runs.files import table_beside
 from ropelab.runs.leading import Lead, is_compared, leads_by_column
-from ropelab.runs.sentences import typed
+from ropelab.runs.sentences import write_number
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
 
@@ -167,7 +167,7 @@ class Headline:
             return format_value(value)
         if self.percent:
             return f"{value:.0%}"
-        return typed(float(f"{value:.4g}"))
+        return write_number(float(f"{value:.4g}"))
 
 
 def _find_last(table: pd.DataFrame, start: str) -> str | None:

@@ -146,7 +146,7 @@ def _find_runs_at(path: Path, judge: Judge | None) -> dict[Path, Shown]:
     if own is not None:
         finished = [(path, own)]
     else:
-        finished = list(store.finished(path))
+        finished = list(store.find_finished(path))
 
     runs = {}
     for folder, manifest in finished:

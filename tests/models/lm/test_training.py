@@ -29,7 +29,7 @@ from ropelab.models.lm.source import Batch, periodic_batch
 from ropelab.models.lm.training import FILE, Recipe, check_finite, set_gradients, train
 from ropelab.runs.cell import Advance, silent
 from ropelab.runs.errors import MachineError
-from ropelab.runs.folders import replaced_file
+from ropelab.runs.folders import replace_file
 from tests.processes import started, wait_until
 from tests.texts import mentions
 
@@ -174,7 +174,7 @@ def test_kill_9_at_any_moment_and_the_run_continues_exactly(
     with started("-c", KILLED, str(folder), cwd=Path.cwd()):
         wait_until((folder / FILE).exists)
     # As from a process that is killed while it writes the file.
-    with suppress(MachineError), replaced_file(folder / FILE) as half:
+    with suppress(MachineError), replace_file(folder / FILE) as half:
         raise MachineError
     half.write_bytes(b"half a checkpoint")
     assert_same(uninterrupted, trained(folder))
