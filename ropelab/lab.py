@@ -1,5 +1,5 @@
-"""Make runs: validate configs, compute the union of their cells, store tables, hand
-them over.
+"""Makes runs: validates configs, computes all cells that they need, each once, and
+stores their tables.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,12 +49,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Run:
+    """A finished run."""
+
     experiment: Experiment
     config: Config
     tables: Tables
-    # The verdict with its scope, then at most three sentences, made from the tables.
+    # The verdict with its conditions, and at most three more sentences.
     answer: str
-    folder: Path | None = None  # None: kept in memory
+    # None for a run that is kept in memory.
+    folder: Path | None = None
+    # True if the run was there, and not computed now.
     reused: bool = False
 
     def __repr__(self) -> str:
@@ -99,9 +103,7 @@ class Run:
         return judge_run(self.experiment.name, config, self.tables)
 
     def figures(self, style: str = "screen") -> "dict[str, Figure]":
-        """Draw the figures from the tables; `paper` for a printed column, 3.3 in of 8
-        pt.
-        """
+        """Draw the figures from the tables, for a `screen` or for `paper`."""
         from ropelab.show.drawn import draw_figures
 
         return draw_figures(self.experiment.draw, self.tables, style)
@@ -137,11 +139,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Work:
-    """The cells of runs by name, starts before what starts from them; and those to be
-    computed.
-    """
+    """The cells of runs."""
 
+    # All cells by name, each before those that start from it.
     cells: Mapping[str, Cell]
+    # The cells that are not computed yet.
     left: Mapping[str, Cell]
 
     @property
@@ -152,20 +154,18 @@ class Work:
         return total
 
     def workers(self, asked: int | None) -> int:
-        """Return the number of processes that compute side by side, as the engine will
-        decide.
-        """
+        """Return the number of processes that will compute side by side."""
         resources = [cell.resources for cell in self.left.values()]
         return machine_for(asked, resources).workers
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers of cells that are to be computed, and of those that are there."""
+        """The number of cells that are left to compute, and of those that are there."""
         return {"computed": len(self.left), "reused": len(self.cells) - len(self.left)}
 
 
 def unite(works: Iterable[Work]) -> Work:
-    """Return the work of several runs, in which each cell is once."""
+    """Return the work of several runs together, which has each cell once."""
     cells: dict[str, Cell] = {}
     left: dict[str, Cell] = {}
     for work in works:
@@ -178,20 +178,26 @@ def unite(works: Iterable[Work]) -> Work:
 class Lab:
     """A place for runs, and the means to make them."""
 
-    results: Path | None = None  # None keeps everything in memory
-    force: bool = False  # make finished runs again
-    redraw: bool = False  # draw the figures of finished runs again
-    figures: bool = True  # draw figures where there are none yet
+    # The folder of all runs; None keeps everything in memory.
+    results: Path | None = None
+    # True makes finished runs again.
+    force: bool = False
+    # True draws the figures of finished runs again.
+    redraw: bool = False
+    # True draws the figures of runs that have none.
+    figures: bool = True
     progress: Progress = jobs.silent
-    waiting: Waiting = quietly  # called with a folder when another process holds it
-    # Called with what is to be seen before long work.
+    # Called with a folder while another process holds it.
+    waiting: Waiting = quietly
+    # Called with each notice that a user should read before long work; None for nobody.
     notice: Callable[[str], None] | None = None
     engine: Engine = field(default_factory=Here)
-    # Processes of the engine, for estimates; None stands for as many as fit.
+    # The number of processes of the engine, for estimates; None for as many as fit.
     workers: int | None = 1
-    # Refuse work of more than a day, or of more memory than is free.
+    # True refuses work of more than a day, or of more memory than is free.
     limits: bool = True
-    most_seconds: float = inf  # refuse work that is estimated longer
+    # Work that is estimated to take longer than this is refused.
+    most_seconds: float = inf
 
     def __post_init__(self) -> None:
         check_name(self.results)
@@ -199,8 +205,14 @@ class Lab:
     def prepare(
         self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
     ) -> Plan:
-        """Return a validated plan; InputError where the experiment or a value does not
-        exist.
+        """Return the plan of a run.
+
+        Args:
+            name: of the experiment.
+            values: fields of its config.
+            called: returns the name of a field as the user typed it, for errors.
+
+        InputError: there is no such experiment, or a value is not allowed.
         """
         experiment = experiments.load(name)
         config = build(experiment.config, _with_model_read(experiment, values), called)
@@ -212,14 +224,14 @@ class Lab:
         return next(run for _, run in self.run_all([plan]))
 
     def run_all(self, plans: Sequence[Plan]) -> Iterator[tuple[int, Run]]:
-        """Make runs side by side, and yield the number of a plan and its run when it is
-        finished.
+        """Make runs side by side; yield the number of each plan with its run as soon as
+        it is finished.
 
-        InputError: a run cannot be made, or only beyond the limits; nothing was
-        computed. RopelabError: a run failed; the others are finished.
+        InputError: a run cannot be made, or only beyond the limits. Nothing was
+        computed. RopelabError: a run failed. The others are finished.
         """
         numbers = self._number_plans(plans)
-        # Runs that read the results of others follow them, one after another.
+        # Runs that read the results of other runs are made after these, one by one.
         readers = [plan for plan in numbers if plan.config.reads()]
         independent = [plan for plan in numbers if plan not in readers]
         groups = [independent, *([plan] for plan in readers)]
@@ -229,20 +241,20 @@ class Lab:
             for plan, run in self._run_side_by_side(group, failures):
                 for number in numbers[plan]:
                     yield number, run
-                    # Whoever asks for the same run again gets the one that was made.
+                    # The same run was asked for several times, and was made once.
                     run = replace(run, reused=True)
         if failures:
             raise failures[0]
 
     def _number_plans(self, plans: Sequence[Plan]) -> dict[Plan, list[int]]:
-        """Return each plan once, with the numbers under which it was asked for; those
-        that others require have none.
+        """Return each plan once, with its numbers in `plans`. Plans that are not there,
+        but that others require, have no number.
         """
         numbers: dict[Plan, list[int]] = {}
         for number, plan in enumerate(plans):
             numbers.setdefault(plan, []).append(number)
         if self.results is None:
-            # In memory no other run could read what is required.
+            # Runs in memory cannot read each other, so none is required.
             return numbers
 
         for plan in list(numbers):
@@ -266,8 +278,8 @@ class Lab:
         return place is not None and not self.force and place.find() is not None
 
     def announce(self, work: Work) -> None:
-        """Say the cost of what is left if it takes more than a minute; refuse it beyond
-        limits.
+        """Give notice of the cost of work if it takes a minute or more; InputError if
+        it is beyond the limits.
         """
         if not work.left:
             return
@@ -284,7 +296,7 @@ class Lab:
             refuse_longer(estimate.seconds_on(workers), self.most_seconds)
         if self.limits:
             free_bytes = inf
-            # An ordinary cell is tried, however little is free.
+            # A cell of ordinary size is tried however little memory is free.
             if estimate.bytes > Resources().memory_bytes:
                 free_bytes = available_memory()
             refuse_beyond(estimate, workers, free_bytes)
@@ -299,8 +311,8 @@ class Lab:
     def _run_side_by_side(
         self, plans: Sequence[Plan], failures: list[Exception]
     ) -> Iterator[tuple[Plan, Run]]:
-        """Make runs that do not read each other; errors of runs that fail go to
-        `failures`.
+        """Make runs that do not read each other, and yield each when it is finished.
+        The errors of runs that fail are appended to `failures`.
         """
         context = self.context()
         start = datetime.now(UTC)
@@ -309,11 +321,11 @@ class Lab:
         reused = self._find_runs(places)
         missing = [plan for plan in plans if plan not in reused]
         works = {plan: self.work(plan, context) for plan in missing}
-        every = unite(works.values())
-        self._check_work(works, every)
+        all_work = unite(works.values())
+        self._check_work(works, all_work)
 
         yield from reused.items()
-        cells = list(every.left.values())
+        cells = list(all_work.left.values())
         with closing(self.engine.compute(cells, context)) as computed:
             for plan, errors in _group_by_plan(works, computed):
                 try:
@@ -332,8 +344,8 @@ class Lab:
     def _find_runs(
         self, places: Mapping[Plan, store.RunFolder | None]
     ) -> dict[Plan, Run]:
-        """Return the runs that are there and will be used, with figures where these are
-        asked for.
+        """Return the runs that are there and will be used, after drawing the figures
+        that are asked for.
         """
         runs: dict[Plan, Run] = {}
         if self.force:
@@ -348,17 +360,17 @@ class Lab:
                 place.draw(runs[plan].pictures, self.redraw, self.waiting)
         return runs
 
-    def _check_work(self, works: Mapping[Plan, Work], every: Work) -> None:
-        """Say what is to come before it begins; InputError for what is beyond limits,
-        or where results cannot be written.
+    def _check_work(self, works: Mapping[Plan, Work], all_work: Work) -> None:
+        """Give notice of work before it begins; InputError if it is beyond the limits,
+        or if results cannot be written.
         """
         for plan, work in works.items():
             with naming(plan.label.origin):
                 self._refuse(work)
-        self.announce(every)
+        self.announce(all_work)
 
         if self.notice:
-            # A slow machine should be no surprise.
+            # The number format decides how slow the work is on this machine.
             for dtype, device in sorted(_number_formats(works)):
                 self.notice(about_dtype(dtype, device))
         if works and self.results is not None:
@@ -371,20 +383,25 @@ class Lab:
         values: Values,
         make: Callable[[], store.Made],
     ) -> Run:
-        """Return a run whose cells are computed: stored in its place, or in memory."""
+        """Store a run whose cells are computed, or keep it in memory without a
+        place.
+        """
         if place is None:
-            # The same values, and so the same answer, as if read back.
+            # Tables in memory have the values, and thus the answer, that they would
+            # have after being stored and read back.
             return plan.finish(as_stored(plan.tables(values)))
 
         tables, reused = place.keep(make, self.waiting, self.force)
         run = plan.finish(tables, place.path, reused)
         if reused and self.figures:
-            # Another process has made it meanwhile, perhaps without figures.
-            place.draw(run.pictures, False, self.waiting)
+            # Another process has made the run meanwhile, perhaps without figures.
+            place.draw(run.pictures, again=False, waiting=self.waiting)
         return run
 
     def _folder(self, plan: Plan) -> store.RunFolder | None:
-        """Return the place of a run, named also by the stored runs that it reads."""
+        """Return the folder of a run, which depends on the stored runs that it reads,
+        too; None if runs are kept in memory.
+        """
         if self.results is None:
             return None
         config = plan.config
@@ -417,7 +434,7 @@ class Lab:
         tables = plan.tables(values)
         run = plan.finish(tables)
         times = experiment.times(config, values)
-        # Not the difference of two times of day: clocks are set.
+        # Clocks may be set while a run is made, so that the time of day is not used.
         seconds = monotonic() - begun
 
         about = {
@@ -439,14 +456,16 @@ class Lab:
 def _with_model_read(
     experiment: Experiment, values: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return values in which a file in the place of a known model was read."""
+    """Return values in which `model` is the name of a known model, or the content of
+    the model file that it named.
+    """
     name = values.get("model")
     takes_names = "model" in experiment.config.model_fields
     if not takes_names or experiment.config.argument or not isinstance(name, str):
         return values
     if not name or is_known(name):
         return values
-    # Imported here: only a name that no known model has may be a file.
+    # Imported here, as the name of a known model needs no reader.
     from ropelab.readers.model_file import is_model_file, model_of_file
 
     if not is_model_file(name):
@@ -467,8 +486,8 @@ def _number_formats(plans: Iterable[Plan]) -> set[tuple[str, str]]:
 def _group_by_plan(
     works: Mapping[Plan, Work], computed: Iterable[tuple[Cell, Exception | None]]
 ) -> Iterator[tuple[Plan, list[Exception]]]:
-    """Yield each plan when the last of its cells is computed, with the errors of
-    these.
+    """Yield each plan when the last of its cells is computed, with the errors of its
+    cells.
     """
     missing = {plan: set(work.left) for plan, work in works.items()}
     errors: dict[Plan, list[Exception]] = {plan: [] for plan in works}
@@ -481,7 +500,8 @@ def _group_by_plan(
         waiting = [plan for plan in works if name in missing[plan]]
         for plan in waiting:
             missing[plan].remove(name)
-            # What starts from a cell that failed ends with the same error.
+            # A cell ends with the error of the cell that it starts from, which counts
+            # once.
             if error and error not in errors[plan]:
                 errors[plan].append(error)
             if not missing[plan]:
@@ -489,8 +509,8 @@ def _group_by_plan(
 
 
 def _join_errors(errors: Sequence[Exception]) -> Exception:
-    """Make one error of those of all cells of a run; one that is a bug stays
-    unchanged.
+    """Make one error of those of the cells of a run. A bug, which is no RopelabError,
+    is returned as it is.
     """
     bugs = [error for error in errors if not isinstance(error, RopelabError)]
     if bugs:

@@ -24,17 +24,18 @@ def assert_rope(
     layer_type: str = "",
     tolerance: float = 0.01,
 ) -> None:
-    """Raise AssertionError with the mistake unless a rotary code follows a
-    configuration.
+    """Raise AssertionError with the mistake unless rotary code follows a configuration.
 
     Args:
-        module: a rotary class of transformers, a function of positions that returns cos and sin, or
-            that rotates vectors, or a maker of tables and a function that uses them.
+        module: the code: a rotary class of transformers, a function of positions that
+            returns cos and sin or that rotates vectors, or a maker of tables and a
+            function that uses them.
         config: a config.json, a model folder, or the configuration as a dict.
-        length: tokens in the context, the claimed length if None.
-        layer_type: of a model with several, as `full_attention` or `indexer` (of sparse
-            attention); by default that of full attention.
-        tolerance: radians that a phase may be off beyond what float32 loses.
+        length: the number of tokens in the context; None for the claimed length.
+        layer_type: a layer type of the model, such as `full_attention`, or `indexer`
+            for that of sparse attention; empty for that of full attention.
+        tolerance: the error of a phase, in radians, that is allowed beyond what float32
+            loses.
     """
     check_tolerance(tolerance)
     if isinstance(config, Mapping):
@@ -44,43 +45,45 @@ def assert_rope(
     layer_type = layer_type or find_main(layers)
     expected = choose_layer(layers, layer_type)
     name = getattr(module, "__name__", type(module).__name__)
+
     if has_layer_types(module):
-        found = ask_module(
-            module, expected.spec, choose_positions(expected), "float32", layer_type
-        )
-        done = diagnose(found, expected, tolerance)
+        positions = choose_positions(expected)
+        observed = ask_module(module, expected.spec, positions, "float32", layer_type)
+        diagnosis = diagnose(observed, expected, tolerance)
     else:
-        done = judge_code(
-            lambda spec, at: ask_function(module, name, spec, at), expected, tolerance
+        diagnosis = judge_code(
+            lambda spec, positions: ask_function(module, name, spec, positions),
+            expected,
+            tolerance,
         )
-    if done.wrong:
-        called = f" (called as {done.called})" if done.called else ""
-        raise AssertionError(f"{name}: {done.answer}{called}; fix: {done.fix}")
+    if not diagnosis.wrong:
+        return
+
+    text = f"{name}: {diagnosis.answer}"
+    if diagnosis.called:
+        text += f" (called as {diagnosis.called})"
+    raise AssertionError(f"{text}; fix: {diagnosis.fix}")
 
 
 def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
-    """Raise AssertionError with each broken law unless a model's code keeps all it can
-    be asked.
+    """Raise AssertionError, with each broken law, if a model's code breaks one.
 
     Args:
-        model: a model of transformers, a callable from token ids, positions and a mask to logits,
-            or what `ropelab doctor` takes.
-        allowed: laws that it may break.
+        model: a model of transformers, a callable from token ids, positions and a mask
+            to logits, or anything that `ropelab doctor` takes.
+        allowed: laws that the model may break.
     """
-    from ropelab.conformance.laws.doctor import doctor  # imports torch
+    # Imported here, because it imports torch.
+    from ropelab.conformance.laws.doctor import doctor
 
-    done = doctor(model)
-    wrong = [
-        r
-        for r in done.rows["trials"]
-        if r["verdict"] == "broken" and r["law"] not in allowed
-    ]
-    if wrong:
-        said = [
-            f"{r['law']}, {r['trial']}: {r['says'] or format(r['size'], '.1e')}"
-            for r in wrong
-        ]
-        raise AssertionError("\n".join([done.answer, *said]))
+    outcome = doctor(model)
+    lines = []
+    for row in outcome.rows["trials"]:
+        if row["verdict"] == "broken" and row["law"] not in allowed:
+            reason = row["says"] or format(row["size"], ".1e")
+            lines.append(f"{row['law']}, {row['trial']}: {reason}")
+    if lines:
+        raise AssertionError("\n".join([outcome.answer, *lines]))
 
 
 __all__ = ["assert_positions", "assert_rope"]

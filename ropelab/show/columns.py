@@ -1,8 +1,9 @@
-"""Tables of words and numbers for a terminal; where it is too narrow, they fold.
+"""Tables of words and numbers for a terminal, folded if it is too narrow for them.
 
-Columns of sentences then stand below their row, and other columns that do not fit in a
-further block under the first, whose rows begin with the same names. A long list keeps
-one line a row. No column is left out and no number is broken.
+In a folded table a column of sentences is printed below each row. Other columns that do
+not fit are printed in a further block under the first, whose rows begin with the same
+names. A long list keeps one line for each row. No column is left out and no number is
+broken.
 """
 
 import re
@@ -18,13 +19,19 @@ from rich.text import Text
 
 from ropelab.show.verdicts import colour_of, mark_verdict
 
-GAP = 2  # spaces between two columns
-INDENT = 4  # spaces before what stands below a row
-READABLE = 14  # characters of a column of words before its cells are broken into lines
-SENTENCE = 40  # characters of a cell from which on it is read as a sentence, with WORDS
+# The number of spaces between two columns.
+GAP = 2
+# The number of spaces before a sentence below a row.
+INDENT = 4
+# The width up to which the cells of a column of words are not broken into lines.
+READABLE = 14
+# A cell with so many characters and so many words is a sentence.
+SENTENCE = 40
 WORDS = 5
-NARROWEST = 24  # characters that a column of sentences needs
-MANY = 40  # rows of a table that is looked through, not read: each has one line
+# The least width of a column of sentences.
+NARROWEST = 24
+# A table of more rows is looked through, not read. Each of its rows has one line.
+MANY = 40
 
 
 @dataclass(frozen=True)
@@ -34,11 +41,12 @@ class Column:
     title: str
     cells: Sequence[str]
     is_number: bool
+    # True for a column that is printed bold.
     is_decisive: bool = False
 
     @property
-    def unbroken(self) -> int:
-        """Characters of the title or the longest cell."""
+    def unbroken_width(self) -> int:
+        """The width of the title or of the longest cell."""
         return max(map(cell_len, (self.title, *self.cells)))
 
     @property
@@ -47,8 +55,8 @@ class Column:
         return cell_len(longest) >= SENTENCE and len(longest.split()) >= WORDS
 
     @property
-    def narrowest(self) -> int:
-        """Characters below which a number, or a word, would be broken."""
+    def least_width(self) -> int:
+        """The width below which a number, or a word, would be broken."""
         title = max(map(len, split_word(self.title)))
         longest_cell = max(map(cell_len, self.cells), default=0)
         if self.is_number:
@@ -65,19 +73,19 @@ def print_columns(columns: Sequence[Column], console: Console) -> None:
     """Print columns beside each other, folded where the console is too narrow."""
     if not columns:
         return
-    shown = [_mark_verdicts(column) for column in columns]
-    if not console.is_terminal:
-        shown = list(columns)
+    columns = list(columns)
+    if console.is_terminal:
+        columns = [_mark_verdicts(column) for column in columns]
 
-    rows = len(shown[0].cells)
-    if rows > MANY and not _fit(shown, console.width, unbroken=True):
-        shown = _in_one_line(shown, console.width)
-    blocks, below = fold(shown, console.width)
+    is_long = len(columns[0].cells) > MANY
+    if is_long and not _fit_unbroken(columns, console.width):
+        columns = _cut_last(columns, console.width)
+    blocks, below = fold(columns, console.width)
     for number, block in enumerate(blocks):
         if number > 0:
             console.print()
-        last = number == len(blocks) - 1
-        _print_block(block, below if last else [], console)
+        is_last = number == len(blocks) - 1
+        _print_block(block, below if is_last else [], console)
 
 
 def _mark_verdicts(column: Column) -> Column:
@@ -85,12 +93,13 @@ def _mark_verdicts(column: Column) -> Column:
     return Column(column.title, cells, column.is_number, column.is_decisive)
 
 
-def _in_one_line(columns: Sequence[Column], width: int) -> list[Column]:
-    """Return columns whose rows fit a line each: the last one ends at the edge, if that
-    is enough.
+def _cut_last(columns: Sequence[Column], width: int) -> list[Column]:
+    """Cut the cells of the last column at the edge, so that each row fits one line.
+
+    The columns stay as they are if the last one is of numbers, or has too little room.
     """
     *others, last = columns
-    taken = sum(column.unbroken + GAP for column in others)
+    taken = sum(column.unbroken_width + GAP for column in others)
     room = width - taken
     if last.is_number or room < len(last.title):
         return list(columns)
@@ -100,7 +109,7 @@ def _in_one_line(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def end_at_edge(text: str, room: int) -> str:
-    """Cut a text that has no room, and mark where.
+    """Cut a text that is longer than the room for it, and mark the cut.
 
     >>> end_at_edge("a list of names", 9), end_at_edge("a list", 9)
     ('a list o…', 'a list')
@@ -113,23 +122,23 @@ def end_at_edge(text: str, room: int) -> str:
 def fold(
     columns: Sequence[Column], width: int
 ) -> tuple[list[list[Column]], list[Column]]:
-    """Return blocks of columns that fit beside each other, and those that stand below
-    the rows of the last block.
+    """Return blocks of columns that fit beside each other, and the columns that are
+    printed below the rows of the last block.
     """
-    beside = list(columns)
+    in_blocks = list(columns)
     below = set()
-    while not _fit(beside, width):
-        sentences = [column for column in beside[1:] if column.has_sentences]
+    while not _fit(in_blocks, width):
+        sentences = [column for column in in_blocks[1:] if column.has_sentences]
         if not sentences:
             break
-        longest = max(sentences, key=lambda column: column.unbroken)
-        beside.remove(longest)
+        longest = max(sentences, key=lambda column: column.unbroken_width)
+        in_blocks.remove(longest)
         below.add(longest.title)
 
-    names = _find_names(beside, width)
+    names = _find_names(in_blocks, width)
     blocks = []
     block = names
-    for column in beside[len(names) :]:
+    for column in in_blocks[len(names) :]:
         if len(block) > len(names) and not _fit([*block, column], width):
             blocks.append(block)
             block = names
@@ -139,8 +148,10 @@ def fold(
 
 
 def _find_names(columns: Sequence[Column], width: int) -> list[Column]:
-    """Return the first columns that tell all rows apart, if they leave half of the
-    width; else the first one.
+    """Return the columns with which each row begins in all blocks.
+
+    They are the first columns that together differ in all rows, if these leave half of
+    the width, and else the first column.
     """
     for count in range(1, len(columns)):
         names = list(columns[:count])
@@ -152,26 +163,35 @@ def _find_names(columns: Sequence[Column], width: int) -> list[Column]:
     return list(columns[:1])
 
 
-def _fit(columns: Sequence[Column], width: int, unbroken: bool = False) -> bool:
-    total = -GAP
-    for column in columns:
-        total += GAP + (column.unbroken if unbroken else column.narrowest)
-    return total <= width
+def _fit(columns: Sequence[Column], width: int) -> bool:
+    """Return True if columns fit beside each other with their cells broken."""
+    return _sum_widths([column.least_width for column in columns]) <= width
+
+
+def _fit_unbroken(columns: Sequence[Column], width: int) -> bool:
+    return _sum_widths([column.unbroken_width for column in columns]) <= width
+
+
+def _sum_widths(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
 
 
 def _share_width(columns: Sequence[Column], width: int) -> list[int]:
-    """Return the widths of columns: unbroken where there is room, else the widest are
-    narrowed, none beyond what it needs.
+    """Return the widths of columns.
+
+    If there is no room for all cells unbroken, the widest column is narrowed until
+    there is, but none below its least width.
     """
-    widths = [column.unbroken for column in columns]
-    least = [column.narrowest for column in columns]
-    while sum(widths) + GAP * (len(widths) - 1) > width:
-        spare = [
-            number for number in range(len(widths)) if widths[number] > least[number]
-        ]
-        if not spare:
+    widths = [column.unbroken_width for column in columns]
+    least_widths = [column.least_width for column in columns]
+    while _sum_widths(widths) > width:
+        can_shrink = []
+        for number, least in enumerate(least_widths):
+            if widths[number] > least:
+                can_shrink.append(number)
+        if not can_shrink:
             break
-        widest = max(spare, key=lambda number: (widths[number], number))
+        widest = max(can_shrink, key=lambda number: (widths[number], number))
         widths[widest] -= 1
     return widths
 
@@ -201,7 +221,7 @@ def _make_grid(
     rows: Sequence[int],
     with_titles: bool,
 ) -> Table:
-    """Return some rows as a table of rich; numbers stand to the right."""
+    """Return some rows as a table of rich, with numbers aligned to the right."""
     grid = Table(
         box=None,
         header_style="bold",
@@ -233,8 +253,11 @@ def _style_cell(cell: str, width: int) -> Text:
 
 
 def split_word(text: str) -> list[str]:
-    """Split a text into the pieces that are never broken."""
-    # A point inside a number is no place for a break.
+    """Split a text into the pieces that are never broken.
+
+    A text may be broken behind a blank, `_`, `.`, `/` and `,`.
+    """
+    # A point inside a number is no place for a break, so it is part of a piece.
     return re.findall(r"(?:[^\s_./,]|\.(?=\d))+[_./,]*|[_./,]+", text) or [""]
 
 

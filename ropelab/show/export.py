@@ -23,34 +23,39 @@ ENDINGS = {
 
 
 def as_latex(table: pd.DataFrame, caption: str = "") -> str:
-    """Return a `tabular` with booktabs rules, rounded for reading and escaped.
+    """Return a `tabular` with booktabs rules, rounded for reading and escaped; with a
+    caption, inside a `table`.
 
-    A value with its interval is one cell, `0.56 [0.41, 0.71]`. Rows that lead a column
-    (`attrs["leaders"]`) are bold there. With a caption it is a `table`.
+    A value with its interval is one cell, `0.56 [0.41, 0.71]`. `attrs["leaders"]` has
+    the names of the rows that lead a column, by column. They are bold there.
     """
     names = table.iloc[:, 0].astype(str)
     leaders: Mapping[str, Sequence[str]] = table.attrs.get("leaders", {})
-    best = {
-        column: [*table.index[names.isin(leading)]]
-        for column, leading in leaders.items()
-    }
-    table = _with_intervals(table)
-    shown = table.map(format_value).rename(
-        columns=lambda name: str(name).replace("_", " ")
-    )
-    sides = [
-        "r" if pd.api.types.is_numeric_dtype(table[name]) else "l"
-        for name in table.columns
-    ]
-    styler = shown.style.hide(axis="index").format(escape="latex")
+    bold_rows = {}
+    for column, leading in leaders.items():
+        bold_rows[column] = list(table.index[names.isin(leading)])
+
+    table = _join_intervals(table)
+    texts = table.map(format_value).rename(columns=_write_title)
+    styler = texts.style.hide(axis="index").format(escape="latex")
     styler = styler.format_index(escape="latex", axis="columns")
-    for name, rows in best.items():
-        where = pd.IndexSlice[rows, name.replace("_", " ")]
+    for column, rows in bold_rows.items():
+        where = pd.IndexSlice[rows, _write_title(column)]
+        # `--rwrap` is pandas' way to write \textbf{...} around a cell.
         styler = styler.set_properties(subset=where, textbf="--rwrap")
-    about: dict[str, Any] = (
-        {"caption": escape_latex(caption), "position": "t"} if caption else {}
-    )
-    return str(styler.to_latex(column_format="".join(sides), hrules=True, **about))
+
+    sides = ""
+    for column in table.columns:
+        is_number = pd.api.types.is_numeric_dtype(table[column])
+        sides += "r" if is_number else "l"
+    options: dict[str, Any] = {"column_format": sides, "hrules": True}
+    if caption:
+        options |= {"caption": escape_latex(caption), "position": "t"}
+    return str(styler.to_latex(**options))
+
+
+def _write_title(column: object) -> str:
+    return str(column).replace("_", " ")
 
 
 def escape_latex(text: str) -> str:
@@ -62,59 +67,91 @@ def escape_latex(text: str) -> str:
     return re.sub(r"([&%$#_{}])", r"\\\1", text)
 
 
-def _with_intervals(table: pd.DataFrame) -> pd.DataFrame:
-    """Put an interval into the cells of its value, the column before it."""
-    if not {"ci_low", "ci_high"} <= {*table.columns}:
+def _join_intervals(table: pd.DataFrame) -> pd.DataFrame:
+    """Put an interval into the cells of its value, which is the column before it."""
+    columns = list(table.columns)
+    if "ci_low" not in columns or "ci_high" not in columns:
         return table
-    value = str(table.columns[[*table.columns].index("ci_low") - 1])
-    parts = [table[name].map(format_value) for name in (value, "ci_low", "ci_high")]
-    joined = parts[0] + " [" + parts[1] + ", " + parts[2] + "]"
-    joined = joined.where(table["ci_low"].notna(), parts[0])
-    return table.assign(**{value: joined}).drop(columns=["ci_low", "ci_high"])
+
+    value = str(columns[columns.index("ci_low") - 1])
+    texts = table[value].map(format_value)
+    low = table["ci_low"].map(format_value)
+    high = table["ci_high"].map(format_value)
+    with_interval = texts + " [" + low + ", " + high + "]"
+    has_interval = table["ci_low"].notna()
+    cells = with_interval.where(has_interval, texts)
+    return table.assign(**{value: cells}).drop(columns=["ci_low", "ci_high"])
+
+
+def _encode_csv(table: pd.DataFrame) -> bytes:
+    return table.to_csv(index=False, lineterminator="\n").encode()
+
+
+def _encode_latex(table: pd.DataFrame) -> bytes:
+    return as_latex(table, table.attrs.get("caption", "")).encode()
+
+
+def _encode_markdown(table: pd.DataFrame) -> bytes:
+    lines = as_markdown(table, format_value)
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _encode_parquet(table: pd.DataFrame) -> bytes:
+    return table.to_parquet(index=False)
 
 
 ENCODERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
-    "csv": lambda table: table.to_csv(index=False, lineterminator="\n").encode(),
-    "latex": lambda table: as_latex(table, table.attrs.get("caption", "")).encode(),
-    "markdown": lambda table: (
-        "\n".join(as_markdown(table, format_value)) + "\n"
-    ).encode(),
-    "parquet": lambda table: table.to_parquet(index=False),
+    "csv": _encode_csv,
+    "latex": _encode_latex,
+    "markdown": _encode_markdown,
+    "parquet": _encode_parquet,
 }
 
 
 def choose_tables(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """Return the tables of those names, all if none is given, the summary first; raise
-    InputError for a wrong one.
+    """Return the tables of those names, or, if there are no names, all tables with the
+    summary first.
+
+    InputError: the run has no table of a name.
     """
     tables: dict[str, pd.DataFrame] = {}
-    if summary := run.manifest.get("summary"):
-        tables[SUMMARY] = pd.DataFrame(summary)
-        tables[SUMMARY].attrs["caption"] = verdict_and_rest(run.manifest["answer"])[0]
-        compared = run.tables.get("comparisons", pd.DataFrame())
-        leads = leads_by_column(tables[SUMMARY], compared)
-        tables[SUMMARY].attrs["leaders"] = {
-            column: lead.names for column, lead in leads.items()
-        }
+    records = run.manifest.get("summary")
+    if records:
+        tables[SUMMARY] = _make_summary(run, records)
     tables |= run.tables
-    return {name: tables[known("table", name, tables)] for name in names or tables}
+    if not names:
+        return tables
+    return {name: tables[known("table", name, tables)] for name in names}
+
+
+def _make_summary(run: Shown, records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return the short table of a run, with its caption and its leading rows."""
+    summary = pd.DataFrame(records)
+    verdict, _ = verdict_and_rest(run.manifest["answer"])
+    comparisons = run.tables.get("comparisons", pd.DataFrame())
+    leads = leads_by_column(summary, comparisons)
+    summary.attrs["caption"] = verdict
+    summary.attrs["leaders"] = {column: lead.names for column, lead in leads.items()}
+    return summary
 
 
 def encode_text(tables: Tables, kind: str) -> str:
-    """Return the tables as text to print; InputError if that is not text."""
+    """Return the tables as text to print; InputError for a kind that is no text."""
     if kind == "parquet":
         raise InputError(f"{kind} is not text: give --output FOLDER")
-    return "\n".join(
-        content.decode() for content in encode_tables(tables, kind).values()
-    )
+    files = encode_tables(tables, kind)
+    return "\n".join(content.decode() for content in files.values())
 
 
 def encode_tables(tables: Tables, kind: str) -> dict[str, bytes]:
-    """Encode a file per table."""
-    try:
-        return {
-            f"{name}.{ENDINGS[kind]}": ENCODERS[kind](table)
-            for name, table in tables.items()
-        }
-    except ImportError:
-        raise InputError("parquet needs pyarrow: pip install '.[parquet]'") from None
+    """Return the content of a file for each table, by the name of the file."""
+    files = {}
+    for name, table in tables.items():
+        try:
+            content = ENCODERS[kind](table)
+        except ImportError:
+            raise InputError(
+                "parquet needs pyarrow: pip install '.[parquet]'"
+            ) from None
+        files[f"{name}.{ENDINGS[kind]}"] = content
+    return files

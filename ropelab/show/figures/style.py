@@ -17,23 +17,31 @@ from matplotlib.text import Text
 
 from ropelab.show.figures.shapes import place_names
 
-# Widths in inches of one printed column and of both; figures of several panels take
-# both.
-COLUMN, PAGE = 3.3, 6.9
+# The widths in inches of one printed column, and of a page of two columns.
+COLUMN = 3.3
+PAGE = 6.9
+# The least height of a printed figure, in inches.
 LOWEST = 2.1
-POINTS, SMALL = 8.0, 6.5
-MARKER, LINE = 3.5, 1.2
-# Letters of a name that still leaves room for the data in one column.
+# The height of a line of text that a printed figure has more than the screen, in inches.
+LINE_HEIGHT = 0.16
+# The largest letters of a printed figure, and the largest among its data, in points.
+POINTS = 8.0
+SMALL = 6.5
+# The largest markers and lines of a printed figure, in points.
+MARKER = 3.5
+LINE = 1.2
+# The most letters of a name that leaves room for the data in one column.
 SHORT = 24
-# Letters that fit below the axes of one column.
+# The number of letters that fit below the axes of one column.
 LONG = 44
 
 
 @contextmanager
 def use_style() -> Iterator[None]:
-    """Draw and write inside this block in the style that ships with the package.
+    """Use the style that comes with the package for what the block draws and writes.
 
-    The library's defaults come first, so that a user's matplotlibrc changes nothing.
+    matplotlib's defaults are set first, so that a matplotlibrc of the user changes
+    nothing.
     """
     sheet = as_file(files("ropelab.show.figures") / "ropelab.mplstyle")
     with sheet as path, style.context(["default", str(path)]):
@@ -41,14 +49,14 @@ def use_style() -> Iterator[None]:
 
 
 def fit_titles(figure: Figure) -> None:
-    """Break titles that would run over the right edge."""
+    """Break titles that would run over the right edge into lines."""
     for ax in figure.axes:
         ax._left_title.set_wrap(True)  # type: ignore[attr-defined]
 
 
 def take_title(figure: Figure) -> str:
     """Remove a figure's title and return it, for a page that prints it as text."""
-    panels = [ax for ax in figure.axes if ax.get_visible()]
+    panels = _list_panels(figure)
     title = figure.get_suptitle()
     if title:
         figure.suptitle("")
@@ -59,76 +67,118 @@ def take_title(figure: Figure) -> str:
 
 
 def fit_paper(figure: Figure) -> None:
-    """Make a figure one column wide (3.3 in) in 8 pt, without title, the legend below
-    the axes.
+    """Make a figure fit for print: 8 pt letters, no title, the legend below the axes.
 
-    Several panels, heat maps, and names too long for a column take the width of the
-    page.
+    It is one column wide (3.3 in) if its names fit. Several panels and heat maps take
+    the width of the page.
     """
-    panels = [ax for ax in figure.axes if ax.get_visible()]
-    names = [label.get_text() for label in panels[0].get_yticklabels()]
-    below = [label.get_text() for label in panels[0].get_xticklabels()]
-    # Numbers that do not fit are left out; words cannot be.
-    words = sum(
-        max(map(len, label.splitlines())) for label in below if label[-3:].isalpha()
-    )
-    short = max(map(len, names), default=0) <= SHORT and words <= LONG
-    narrow = len(panels) == 1 and not figure.legends and not panels[0].images and short
-    wide, high = figure.get_size_inches()
-    width = COLUMN if narrow else PAGE
+    panels = _list_panels(figure)
+    is_narrow = _fits_column(figure)
+    width = COLUMN if is_narrow else PAGE
+    screen_width, screen_height = figure.get_size_inches()
+
     figure.suptitle("")
-    legends = [(ax, legend) for ax in panels if (legend := ax.get_legend())]
-    rows = 0
-    if len(legends) == 1:
-        ((ax, legend),) = legends
-        handles, labels = ax.get_legend_handles_labels()
-        columns = (2 if narrow else 4) // (2 if max(map(len, labels)) > SHORT else 1)
-        legend.remove()
-        below_all: dict[str, Any] = {
-            "loc": "outside lower center",
-            "fontsize": POINTS - 1,
-        }
-        figure.legend(handles, labels, ncols=columns, **below_all)
-        rows = -(-(len(labels) + sum(label.count("\n") for label in labels)) // columns)
+    legend_lines = _move_legend_below(figure, columns=2 if is_narrow else 4)
     if len(panels) == 1:
         panels[0].set_title("")
-    # Letters of at most 8 pt, smaller ones among the data, markers to match.
+
     for text in figure.findobj(Text):
         text.set_fontsize(min(text.get_fontsize(), POINTS))
-    more = 0
+    label_lines = 0
     for ax in panels:
-        place = ax.get_subplotspec()
-        columns = place.get_gridspec().ncols if place else 1
-        lines, room = ax.get_xlabel().splitlines(), int(LONG * width / COLUMN / columns)
-        ax.set_xlabel("\n".join(textwrap.fill(line, room) for line in lines))
-        more = max(more, ax.get_xlabel().count("\n"))
-        ax.set_ylabel(textwrap.fill(ax.get_ylabel(), SHORT + 4))
+        _break_labels(ax, width)
+        label_lines = max(label_lines, ax.get_xlabel().count("\n"))
         for text in ax.texts:
             text.set_fontsize(min(text.get_fontsize(), SMALL))
-    figure.set_size_inches(
-        width, max(width * high / wide, LOWEST) + 0.16 * (rows + more)
-    )
+
+    height = max(width * screen_height / screen_width, LOWEST)
+    figure.set_size_inches(width, height + LINE_HEIGHT * (legend_lines + label_lines))
+
     for line in figure.findobj(Line2D):
         line.set_markersize(min(line.get_markersize(), MARKER))
         line.set_linewidth(min(line.get_linewidth(), LINE))
+    # Names and ticks are placed last, as they depend on the size of the figure.
     for ax in panels:
         place_names(ax)
         _thin_ticks(ax)
 
 
+def _list_panels(figure: Figure) -> list[Axes]:
+    return [ax for ax in figure.axes if ax.get_visible()]
+
+
+def _fits_column(figure: Figure) -> bool:
+    """Return True for a single panel without an image, whose names leave room for its
+    data in one column.
+    """
+    panels = _list_panels(figure)
+    if len(panels) > 1 or figure.legends or panels[0].images:
+        return False
+
+    row_names = [label.get_text() for label in panels[0].get_yticklabels()]
+    column_names = [label.get_text() for label in panels[0].get_xticklabels()]
+    letters_below = 0
+    for name in column_names:
+        # Numbers that do not fit are left out later. Words cannot be, so they count.
+        is_word = name[-3:].isalpha()
+        if is_word:
+            letters_below += max(map(len, name.splitlines()))
+    return max(map(len, row_names), default=0) <= SHORT and letters_below <= LONG
+
+
+def _move_legend_below(figure: Figure, columns: int) -> int:
+    """Move the legend of a figure below its axes; return the lines that it has there.
+
+    A figure whose panels have no legend, or several, stays as it is. Long names take
+    two columns each.
+    """
+    legends = []
+    for ax in _list_panels(figure):
+        legend = ax.get_legend()
+        if legend is not None:
+            legends.append((ax, legend))
+    if len(legends) != 1:
+        return 0
+
+    ax, legend = legends[0]
+    handles, labels = ax.get_legend_handles_labels()
+    if max(map(len, labels)) > SHORT:
+        columns //= 2
+    legend.remove()
+    style: dict[str, Any] = {"loc": "outside lower center", "fontsize": POINTS - 1}
+    figure.legend(handles, labels, ncols=columns, **style)
+
+    lines = sum(label.count("\n") + 1 for label in labels)
+    return math.ceil(lines / columns)
+
+
+def _break_labels(ax: Axes, width: float) -> None:
+    """Break the labels of the axes of a panel into lines that fit a figure of `width`
+    inches.
+    """
+    place = ax.get_subplotspec()
+    panels_in_row = place.get_gridspec().ncols if place else 1
+    letters = int(LONG * width / COLUMN / panels_in_row)
+    lines = ax.get_xlabel().splitlines()
+    ax.set_xlabel("\n".join(textwrap.fill(line, letters) for line in lines))
+    ax.set_ylabel(textwrap.fill(ax.get_ylabel(), SHORT + 4))
+
+
 def _thin_ticks(ax: Axes) -> None:
-    """Leave out numbers below the axes that would run into the one before them."""
-    end = -math.inf
+    """Hide each number below the axes that would touch the number before it."""
     low, high = sorted(ax.get_xlim())
+    # The x, in pixels, where the next number may begin.
+    next_free = -math.inf
+    gap = 0.06 * ax.figure.dpi
     for tick in ax.xaxis.get_major_ticks():
-        extent = tick.label1.get_window_extent()
-        if (
-            tick.label1.get_rotation()
-            or not low <= tick.get_loc() <= high
-            or not extent.width
-        ):
+        label = tick.label1
+        extent = label.get_window_extent()
+        is_outside = not low <= tick.get_loc() <= high
+        is_empty = not extent.width
+        # Rotated labels do not run into each other.
+        if is_outside or is_empty or label.get_rotation():
             continue
-        if extent.x0 < end:
-            tick.label1.set_visible(False)
+        if extent.x0 < next_free:
+            label.set_visible(False)
         else:
-            end = extent.x1 + 0.06 * ax.figure.dpi
+            next_free = extent.x1 + gap
