@@ -24,12 +24,12 @@ def largest(x: ArrayLike) -> float:
     return float(np.abs(np.asarray(x)).max())
 
 
-def tiny(value: float) -> str:
+def write_magnitude(value: float) -> str:
     """Write a number that should be zero by its magnitude, `3.2e-16`, or as `0`."""
     return f"{value:.1e}" if value else "0"
 
 
-def count_of(hits: int, total: int) -> str:
+def write_hits(hits: int, total: int) -> str:
     """Write `none of 3`, `2 of 3` or `all 3`."""
     if hits == total:
         return f"all {total}"
@@ -60,7 +60,7 @@ def join(
     return np.stack((first, second), -1).reshape(*first.shape[:-1], -1)
 
 
-def rotated(
+def rotate(
     x: Float[Array, "... d"],
     angles: Float[Array, "... pairs"],
     pairing: Pairing = "half",
@@ -70,7 +70,7 @@ def rotated(
     return join(wave.real, wave.imag, pairing)
 
 
-def swapped(x: Float[Array, "... d"], pairing: Pairing) -> Float[Array, "... d"]:
+def swap_pairs(x: Float[Array, "... d"], pairing: Pairing) -> Float[Array, "... d"]:
     """Return (-x2, x1) of every pair: the factor of the sines in the elementwise
     form.
     """
@@ -83,4 +83,4 @@ def rotation_matrix(angles: Float[Array, " pairs"]) -> Float[Array, "d d"]:
     pair.
     """
     # Rotating the unit vectors gives the columns of the matrix.
-    return rotated(np.eye(2 * len(angles)), angles, "interleaved").T
+    return rotate(np.eye(2 * len(angles)), angles, "interleaved").T

@@ -43,7 +43,7 @@ def attention(
     return arrays.softmax(scores) @ v
 
 
-def attended(
+def attend_in_order(
     order: NDArray[np.intp], causal: bool, seed: int
 ) -> tuple[Float[arrays.Array, "t t"], Float[arrays.Array, "t w"]]:
     """Return scores and attention outputs of random tokens put into `order`."""
@@ -60,16 +60,18 @@ def order_blind(findings: Findings, causal: bool = False, seed: int = 0) -> None
     start = np.random.default_rng(seed).permutation(len(straight))
     order = np.empty_like(start)
     order[start] = np.roll(start, 1)
-    scores, outputs = attended(straight, causal, seed)
-    new_scores, new_outputs = attended(order, causal, seed)
+    scores, outputs = attend_in_order(straight, causal, seed)
+    new_scores, new_outputs = attend_in_order(order, causal, seed)
 
     off = arrays.largest(new_scores - scores[order][:, order])
-    findings.part("scores against rearranged scores", arrays.tiny(off), off <= SUMS)
+    findings.part(
+        "scores against rearranged scores", arrays.write_magnitude(off), off <= SUMS
+    )
     off = arrays.largest(new_outputs - outputs[order])
     findings.within("outputs against rearranged outputs", off, SUMS, "{}")
     # Under a causal mask a token sees other tokens once its place has changed.
-    _, masked = attended(straight, True, seed)
-    _, new_masked = attended(order, True, seed)
+    _, masked = attend_in_order(straight, True, seed)
+    _, new_masked = attend_in_order(order, True, seed)
     off = arrays.largest(new_masked - masked[order])
     what = "the same outputs under a causal mask"
     findings.within(what, off, SUMS, "{:.2f} apart", "limit")
@@ -78,8 +80,8 @@ def order_blind(findings: Findings, causal: bool = False, seed: int = 0) -> None
 @claim("same-output")
 def same_output(findings: Findings, tokens: int = 3, seed: int = 0) -> None:
     straight = np.arange(tokens)
-    _, forwards = attended(straight, False, seed)
-    _, backwards = attended(straight[::-1], False, seed)
+    _, forwards = attend_in_order(straight, False, seed)
+    _, backwards = attend_in_order(straight[::-1], False, seed)
 
     off = arrays.largest(backwards - forwards)
     findings.within("row by row", off, SUMS, "{:.2f} apart")
@@ -123,7 +125,7 @@ def score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     # vectors.
     lowest = float(np.linalg.eigvalsh(first)[0])
     what = "such scores exist with q = k (no negative eigenvalue)"
-    text = f"smallest eigenvalue {arrays.tiny(lowest)}"
+    text = f"smallest eigenvalue {arrays.write_magnitude(lowest)}"
     symmetric = bool((first == first.T).all())
     findings.limit(what, text, symmetric and lowest >= -SUMS, lowest)
 
@@ -164,8 +166,8 @@ def scores(
     pairing: arrays.Pairing = "half",
 ) -> Float[arrays.Array, " draws"]:
     inv_freq = sign * arrays.frequencies(q.shape[-1], BASE)
-    rotated_q = arrays.rotated(q, m * inv_freq, pairing)
-    rotated_k = arrays.rotated(k, n * inv_freq, pairing)
+    rotated_q = arrays.rotate(q, m * inv_freq, pairing)
+    rotated_k = arrays.rotate(k, n * inv_freq, pairing)
     return (rotated_q * rotated_k).sum(-1)
 
 
@@ -207,7 +209,7 @@ def rotation_factor(findings: Findings, distance: int = 3, seed: int = 0) -> Non
     findings.limit(what, f"{low:.0f} to {high:.0f}", high - low <= EXACT, high - low)
 
 
-def attended_from(
+def attend_from(
     start: int, positions: Placed, seed: int
 ) -> Float[arrays.Array, "tokens d"]:
     """Return causal attention's outputs for random tokens at positions start, start +
@@ -219,9 +221,9 @@ def attended_from(
         code = arrays.join(np.sin(angles), np.cos(angles), "half")
         return attention(q + code, k + code, v, causal=True)
     if positions == "values too":
-        v = arrays.rotated(v, angles)
-    q = arrays.rotated(q, angles)
-    k = arrays.rotated(k, angles)
+        v = arrays.rotate(v, angles)
+    q = arrays.rotate(q, angles)
+    k = arrays.rotate(k, angles)
     return attention(q, k, v, causal=True)
 
 
@@ -242,12 +244,10 @@ def knows_absolute(
     q = arrays.gaussian(seed, 1, HEAD)
     inv_freq = arrays.frequencies(HEAD, BASE)
     codes = arrays.largest(
-        arrays.rotated(q, 10 * inv_freq) - arrays.rotated(q, 5 * inv_freq)
+        arrays.rotate(q, 10 * inv_freq) - arrays.rotate(q, 5 * inv_freq)
     )
-    here = attended_from(0, positions, seed)
-    moved = max(
-        arrays.largest(attended_from(s, positions, seed) - here) for s in SHIFTS
-    )
+    here = attend_from(0, positions, seed)
+    moved = max(arrays.largest(attend_from(s, positions, seed) - here) for s in SHIFTS)
 
     findings.part(
         "the rotated vectors at positions 5 and 10", f"{codes:.1f} apart", codes > EXACT
@@ -265,8 +265,8 @@ def knows_absolute(
 @claim("values-left-alone")
 def values_left_alone(findings: Findings, shift: int = 100, seed: int = 0) -> None:
     def change_by_moving(positions: Placed) -> float:
-        here = attended_from(0, positions, seed)
-        return arrays.largest(attended_from(shift, positions, seed) - here)
+        here = attend_from(0, positions, seed)
+        return arrays.largest(attend_from(shift, positions, seed) - here)
 
     plain = change_by_moving("rotated")
     turned = change_by_moving("values too")
@@ -286,7 +286,7 @@ def either_direction(findings: Findings, distance: int = 3, seed: int = 0) -> No
     same = arrays.largest(scores(q * mirror, k * mirror, 0, distance, sign=-1) - there)
     apart = arrays.largest(scores(q, k, 0, distance, sign=-1) - there)
     what = "with the second feature of each pair mirrored"
-    findings.part(what, f"{arrays.tiny(same)} apart", same <= EXACT)
+    findings.part(what, f"{arrays.write_magnitude(same)} apart", same <= EXACT)
     findings.within("with the same features", apart, EXACT, "{:.1f} apart", "limit")
 
 

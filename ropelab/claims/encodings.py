@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from ropelab.claims.arrays import gaussian, largest, tiny
+from ropelab.claims.arrays import gaussian, largest, write_magnitude
 from ropelab.claims.periods import census, many
 from ropelab.claims.published import angle_errors
 from ropelab.claims.record import Findings, claim
@@ -52,7 +52,7 @@ def queries_and_keys(tokens: int, seed: int) -> tuple[Tensor, Tensor]:
     return q, k
 
 
-def encoded(
+def encode(
     encoding: Encoding, q: Tensor, k: Tensor, start: int = 0
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the arguments of `scores` for a whole sequence."""
@@ -194,7 +194,7 @@ def work(findings: Findings, name: str, slow: bool, seed: int = 0) -> None:
     for encoding in (encoding_for(name).for_layer(0), Encoding()):
         q_and_k = queries_and_keys(LENGTH, seed)
         with FlopCounterMode(display=False, custom_mapping=COUNTED) as counter:
-            encoding.scores(*encoded(encoding, *q_and_k))
+            encoding.scores(*encode(encoding, *q_and_k))
         counts.append(counter.get_total_flops())
     ratio = counts[0] / counts[1]
     findings.part(WORK, f"{ratio:.3f}", (ratio >= SLOW) == slow, ratio)
@@ -208,7 +208,7 @@ def cache_is_impossible(findings: Findings, seed: int = 0) -> None:
     apart = 0.0
     with torch.no_grad():
         q, k = queries_and_keys(tokens, seed)
-        full = encoding.scores(*encoded(encoding, q, k))
+        full = encoding.scores(*encode(encoding, q, k))
         # Each key is encoded alone when its token comes, as a cache has it.
         alone = [
             encoding.key(k[:, :, i : i + 1], torch.tensor([i])) for i in range(tokens)
@@ -246,11 +246,11 @@ def is_relative(findings: Findings, name: str, expected: bool, seed: int = 0) ->
             )
             layer = encoding.for_layer(0)
             # Above the diagonal an encoding may leave anything: those keys are masked.
-            scores.append(layer.scores(*encoded(layer, q, q, start)).tril())
+            scores.append(layer.scores(*encode(layer, q, q, start)).tril())
     moved = largest(scores[1] - scores[0]) / largest(scores[0])
 
     what = f"change of scores when all positions move by {shift}, of the largest"
-    findings.part(what, tiny(moved), (moved < ROUNDING) == expected, moved)
+    findings.part(what, write_magnitude(moved), (moved < ROUNDING) == expected, moved)
 
 
 @claim("alibi-sign")
@@ -272,13 +272,13 @@ def heads_unaffected(
     seed: int = 0,
 ) -> None:
     q, k = queries_and_keys(8, seed)
-    plain = Encoding().scores(*encoded(Encoding(), q, k)).tril()
+    plain = Encoding().scores(*encode(Encoding(), q, k)).tril()
     acting = []
     with torch.no_grad():
         for name in methods:
             encoding = encoding_for(name).for_layer(0)
             if (
-                largest(encoding.scores(*encoded(encoding, q, k)).tril() - plain)
+                largest(encoding.scores(*encode(encoding, q, k)).tril() - plain)
                 > ROUNDING
             ):
                 acting.append(name)

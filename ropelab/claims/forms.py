@@ -124,7 +124,7 @@ def elementwise_form(
 ) -> None:
     x = arrays.gaussian(seed, DRAWS, HEAD)
     angles = POSITION * arrays.frequencies(HEAD, BASE)
-    other = arrays.swapped(x, "interleaved")
+    other = arrays.swap_pairs(x, "interleaved")
     # The note prints (-x[d-1], x[d]) for the last pair, where (-x[d], x[d-1]) belongs.
     if last_pair == "as printed":
         other[:, -2:] = np.stack((-x[:, -2], x[:, -1]), -1)
@@ -133,7 +133,7 @@ def elementwise_form(
     off = np.abs(written - x @ arrays.rotation_matrix(angles).T).max(0)
     wrong = int((off.reshape(-1, 2).max(-1) > EXACT).sum())
 
-    text = f"{wrong} of {len(angles)}, by up to {arrays.tiny(arrays.largest(off))}"
+    text = f"{wrong} of {len(angles)}, by up to {arrays.write_magnitude(arrays.largest(off))}"
     findings.part(
         f"pairs that differ at position {POSITION}",
         text,
@@ -181,8 +181,8 @@ def rotate_half_equivalent(
         # mistake.
         q_angles = np.repeat(position * inv_freq, 2)
         k_angles = np.repeat((position + DISTANCE) * inv_freq, 2)
-        rotated_q = _listed(q, q_angles, "half")
-        rotated_k = _listed(k, k_angles, "half")
+        rotated_q = _rotate_elementwise(q, q_angles, "half")
+        rotated_k = _rotate_elementwise(k, k_angles, "half")
         return (rotated_q * rotated_k).sum(-1)
 
     here = POSITION
@@ -212,12 +212,12 @@ def cheaper(findings: Findings) -> None:
     findings.part(what, f"{work} and {work}; their time depends on the machine", None)
 
 
-def _listed(
+def _rotate_elementwise(
     x: Float[arrays.Array, "... d"],
     angles: Float[arrays.Array, "... d"],
     swap: arrays.Pairing,
 ) -> arrays.Array:
-    return x * np.cos(angles) + arrays.swapped(x, swap) * np.sin(angles)
+    return x * np.cos(angles) + arrays.swap_pairs(x, swap) * np.sin(angles)
 
 
 def _table(tokens: int, base: float, pairing: arrays.Pairing) -> arrays.Array:
@@ -238,8 +238,8 @@ def listing_is_relative(
     tokens, width = SHAPE[-2:]
     angles = _table(tokens, base, tables)
     drawn = arrays.gaussian(seed, 2, *SHAPE[:-2], 1, width).astype(np.float32)
-    q = _listed(np.broadcast_to(drawn[0], SHAPE), angles, swap)
-    k = _listed(np.broadcast_to(drawn[1], SHAPE), angles, swap)
+    q = _rotate_elementwise(np.broadcast_to(drawn[0], SHAPE), angles, swap)
+    k = _rotate_elementwise(np.broadcast_to(drawn[1], SHAPE), angles, swap)
     scores = q @ np.swapaxes(k, -1, -2)
     moved = arrays.largest(scores[..., :-SHIFT, :-SHIFT] - scores[..., SHIFT:, SHIFT:])
 
@@ -259,8 +259,8 @@ def listing_with_position_ids(
     for start in (0, SHIFT):
         ids = np.tile(np.arange(start, start + tokens), (batch, 1))
         angles = table.squeeze(1).squeeze(0)[ids][:, None]
-        rotated_q = _listed(q, angles, swap)
-        rotated_k = _listed(k, angles, swap)
+        rotated_q = _rotate_elementwise(q, angles, swap)
+        rotated_k = _rotate_elementwise(k, angles, swap)
         scores.append(rotated_q @ np.swapaxes(rotated_k, -1, -2))
 
     what = (
@@ -274,7 +274,7 @@ def listing_with_position_ids(
 def halves_in_words(
     findings: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)
 ) -> None:
-    result = arrays.swapped(np.array([vector]), "half")[0].tolist()
+    result = arrays.swap_pairs(np.array([vector]), "half")[0].tolist()
     half = len(vector) // 2
     first = [*vector[:half]]
     negated = [-x for x in vector[half:]]
@@ -326,7 +326,7 @@ def mask_hides(findings: Findings, filling: float = -1e9) -> None:
 
 
 @claim("squeeze-unsqueeze")
-def squeezed(findings: Findings, batch: int = 2, tokens: int = 10) -> None:
+def squeeze_and_unsqueeze(findings: Findings, batch: int = 2, tokens: int = 10) -> None:
     # Only shapes matter, so zeros are enough.
     cos = np.zeros((1, 1, tokens, 4))
     table = cos.squeeze(1).squeeze(0)
@@ -395,7 +395,7 @@ def example(sign: int = 1) -> Float[arrays.Array, "5 4"]:
     angles = np.outer(
         np.arange(len(VECTORS)), BASE ** (-np.arange(0, width, 2) / width)
     )
-    return arrays.rotated(VECTORS, sign * angles, "interleaved")
+    return arrays.rotate(VECTORS, sign * angles, "interleaved")
 
 
 @claim("worked-example")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from ropelab.claims.arrays import count_of, frequencies
+from ropelab.claims.arrays import frequencies, write_hits
 from ropelab.claims.record import Findings, Role, claim
 from ropelab.math.frequencies import inverse_frequencies, wavelengths
 from ropelab.math.numerics.casts import CastPlan
@@ -331,7 +331,7 @@ def code_of_position(
     shown = ", ".join(f"{value:.4f}" for value in true[: len(first)])
     findings.expected = f"[{', '.join(map(str, first))}, ..., {last}]"
     text = (
-        f"[{shown}, ..., {true[-1]:.4f}], {count_of(right, len(compared))} as printed"
+        f"[{shown}, ..., {true[-1]:.4f}], {write_hits(right, len(compared))} as printed"
     )
     findings.part("cosines of position 1", text, right == len(compared), right)
 

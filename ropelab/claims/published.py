@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from ropelab.claims.arrays import Array, count_of, frequencies
+from ropelab.claims.arrays import Array, frequencies, write_hits
 from ropelab.claims.record import Findings, Role, claim
 from ropelab.math.bounds import Similarity, first_negative, published
 from ropelab.math.bounds.walls import chain_of
@@ -496,7 +496,7 @@ def bases_are_least(
             loose[context] = f"{context}: {shown:,.1f} works below {base:g}"
     known = sum(context in exact for context, _ in printed)
 
-    text = count_of(len(loose), len(printed)) + (
+    text = write_hits(len(loose), len(printed)) + (
         f" ({', '.join(loose.values())})" if loose else ""
     )
     how = f"{known} contexts exactly, the others on a grid of {STEP:.1%}"

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from ropelab.claims.arrays import tiny
+from ropelab.claims.arrays import write_magnitude
 
 Role = Literal["part", "limit"]
 Agrees = bool | None
@@ -140,7 +140,7 @@ class Findings:
         """Add a number that must not exceed a bound; `{}` in the text is its
         magnitude.
         """
-        shown = text.format(tiny(value) if "{}" in text else value)
+        shown = text.format(write_magnitude(value) if "{}" in text else value)
         self.add(role, what, shown, value <= bound, value)
 
     def beyond(
@@ -151,7 +151,7 @@ class Findings:
         text: str = "{} apart",
         role: Role = "part",
     ) -> None:
-        shown = text.format(tiny(value) if "{}" in text else value)
+        shown = text.format(write_magnitude(value) if "{}" in text else value)
         self.add(role, what, shown, value > bound, value)
 
     def count(self, what: str, hits: int, total: int, role: Role = "part") -> None:

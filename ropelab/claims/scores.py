@@ -64,7 +64,7 @@ def multiplying_changes_more(
 def rope_multiplies(findings: Findings, position: int = 17, seed: int = 0) -> None:
     x = arrays.gaussian(seed, TOKENS, WIDTH)
     angles = position * arrays.frequencies(WIDTH, BASE)
-    after = arrays.rotated(x, angles, "interleaved")
+    after = arrays.rotate(x, angles, "interleaved")
 
     def as_complex(y: arrays.Array) -> arrays.Array:
         first, second = arrays.split(y, "interleaved")
@@ -110,13 +110,13 @@ def coefficients_are_fixed(
 
 @claim("only-at-the-product")
 def only_at_the_product(findings: Findings, name: str = "rope", seed: int = 0) -> None:
-    from ropelab.claims.encodings import encoded, encoding_for, queries_and_keys
+    from ropelab.claims.encodings import encode, encoding_for, queries_and_keys
 
     layer = encoding_for(name).for_layer(0)
     shift = 100
     q, k = queries_and_keys(16, seed)
-    placed = encoded(layer, q, k, 0)
-    moved = encoded(layer, q, k, shift)
+    placed = encode(layer, q, k, 0)
+    moved = encode(layer, q, k, shift)
     scores = layer.scores(*placed).detach().tril()
     shifted = layer.scores(*moved).detach().tril()
     product = (placed[0] @ placed[1].mT / q.shape[-1] ** 0.5).tril()
@@ -127,7 +127,7 @@ def only_at_the_product(findings: Findings, name: str = "rope", seed: int = 0) -
         f"{name}: what is done to the product, while moving both tokens by"
         f" {shift} changes the "
     )
-    what += f"score by {arrays.tiny(change)}"
+    what += f"score by {arrays.write_magnitude(change)}"
     text = "nothing" if added <= ROUNDING else f"scores change by {added:.1f}"
     findings.part(what, text, added > ROUNDING, added)
 
@@ -272,7 +272,9 @@ def middle_terms_index(
         )
     }
 
-    shown = "; ".join(f"{arrays.tiny(off)} {name}" for name, off in apart.items())
+    shown = "; ".join(
+        f"{arrays.write_magnitude(off)} {name}" for name, off in apart.items()
+    )
     what = "position-to-content term as coded, apart from K_j . Q at the distance"
     findings.part(what, shown, apart[printed] <= EXACT, apart[printed])
 

@@ -8,7 +8,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from ropelab.claims.arrays import Array, frequencies, largest, rotation_matrix, tiny
+from ropelab.claims.arrays import (
+    Array,
+    frequencies,
+    largest,
+    rotation_matrix,
+    write_magnitude,
+)
 from ropelab.claims.record import Findings, Role, claim
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT
@@ -22,7 +28,9 @@ SPACINGS: dict[Spacing, tuple[int, int]] = {
 }
 
 
-def spaced(spacing: Spacing, width: int, length: int) -> Float[Array, " pairs"]:
+def space_frequencies(
+    spacing: Spacing, width: int, length: int
+) -> Float[Array, " pairs"]:
     """Return radians per token: base^(-2i/d), or whole multiples of 2 pi / length."""
     if spacing == "exponential":
         return frequencies(width, BASE)
@@ -79,7 +87,7 @@ def columns_orthogonal(
     findings: Findings, spacing: Spacing = "exponential", width: int = 512
 ) -> None:
     length = 512
-    columns = code(np.arange(length), spaced(spacing, width, length))
+    columns = code(np.arange(length), space_frequencies(spacing, width, length))
     # The sine of the fastest evenly spaced pair is 0 at every position.
     columns = columns / np.linalg.norm(columns, axis=0).clip(EXACT)
     overlap = np.abs(columns.T @ columns)
@@ -102,7 +110,7 @@ def slowest_period_repeats(
     width: int = 512,
     length: int = 512,
 ) -> None:
-    omega = spaced(spacing, width, length)
+    omega = space_frequencies(spacing, width, length)
     period = 2 * math.pi / float(omega.min())
     positions = np.arange(64)
     ratios = omega / omega.min()
@@ -127,7 +135,7 @@ def sum_series() -> pd.DataFrame:
     after = np.linspace(0, 64, 257)
     tables = []
     for spacing, (width, multiple) in SPACINGS.items():
-        omega = spaced(spacing, width, multiple)
+        omega = space_frequencies(spacing, width, multiple)
         period = 2 * math.pi / float(omega.min())
         for name, start in (("0", 0.0), ("period", period)):
             value = code(after + start, omega).sum(-1) / len(omega)
@@ -180,7 +188,7 @@ def distance_series() -> pd.DataFrame:
     """Multiply the codes of two positions: spacing, distance_tokens, value (1 at 0)."""
     distance = np.arange(1, 1281)
     values = {
-        spacing: np.cos(np.outer(distance, spaced(spacing, *sizes))).mean(-1)
+        spacing: np.cos(np.outer(distance, space_frequencies(spacing, *sizes))).mean(-1)
         for spacing, sizes in SPACINGS.items()
     }
     table = pd.DataFrame(values).assign(distance_tokens=distance)
@@ -190,7 +198,7 @@ def distance_series() -> pd.DataFrame:
 
 @claim("uniform-geometric")
 def uniform_is_geometric(findings: Findings, spacing: Spacing = "harmonic") -> None:
-    omega = np.sort(spaced(spacing, 64, 512))
+    omega = np.sort(space_frequencies(spacing, 64, 512))
     ratios = omega[1:] / omega[:-1]
     exponential = frequencies(64, BASE)
     own = exponential[:-1] / exponential[1:]
@@ -202,7 +210,10 @@ def uniform_is_geometric(findings: Findings, spacing: Spacing = "harmonic") -> N
     equal = bool(np.ptp(ratios) <= EXACT)
     spread = float(ratios.max() / ratios.min())
     findings.part(
-        "ratios of neighbouring evenly spaced frequencies", text, equal, spread
+        "ratios of neighbouring evenly spaced frequencies",
+        text,
+        equal,
+        spread,
     )
 
 
@@ -218,7 +229,7 @@ def is_smooth(findings: Findings) -> None:
     what = f"step of the code between neighbours, d = {width} (its norm is {norm:.0f})"
     findings.part(
         what,
-        f"{steps.mean():.2f} everywhere, to {tiny(spread)}",
+        f"{steps.mean():.2f} everywhere, to {write_magnitude(spread)}",
         spread <= EXACT,
         spread,
     )

@@ -19,7 +19,7 @@ from ropelab.claims.arrays import (
     frequencies,
     gaussian,
     largest,
-    rotated,
+    rotate,
     softmax,
 )
 from ropelab.claims.periods import census, many
@@ -102,11 +102,11 @@ def drift_compounds(
         hidden = gaussian(seed, 16, 32)
         for layer in range(depth):
             wq, wk, wv = gaussian(seed + layer + 1, 3, 32, 32) / 32**0.5
-            q = rotated(hidden @ wq, angles)
-            k = rotated(hidden @ wk, angles)
+            q = rotate(hidden @ wq, angles)
+            k = rotate(hidden @ wk, angles)
             v = hidden @ wv
             if carried:
-                v = rotated(v, angles)
+                v = rotate(v, angles)
             scores = q @ k.T / 32**0.5
             hidden = hidden + softmax(scores) @ v
             hidden /= np.sqrt((hidden**2).mean(-1, keepdims=True))

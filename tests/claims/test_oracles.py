@@ -113,7 +113,7 @@ def test_pairs_are_turned_as_models_turn_them(pairing):
     model = rotate(
         torch.from_numpy(x), *map(torch.from_numpy, tables), pairing=pairing
     ).numpy()
-    ours = arrays.rotated(x, positions[:, None] * frequencies(8, 100.0), pairing)
+    ours = arrays.rotate(x, positions[:, None] * frequencies(8, 100.0), pairing)
     np.testing.assert_allclose(ours, model, atol=1e-14)
 
 
@@ -176,7 +176,7 @@ def test_rotate_half_is_that_of_transformers():
     cos, sin = LlamaRotaryEmbedding(config)(theirs_q, torch.arange(4)[None])
     theirs, _ = apply_rotary_pos_emb(theirs_q, theirs_q, cos, sin)
     angles = np.arange(4)[:, None] * np.tile(frequencies(16, 10000.0), 2)
-    ours = q * np.cos(angles) + arrays.swapped(q, "half") * np.sin(angles)
+    ours = q * np.cos(angles) + arrays.swap_pairs(q, "half") * np.sin(angles)
     np.testing.assert_allclose(theirs[0, 0].numpy(), ours, atol=1e-5)
 
 

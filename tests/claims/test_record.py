@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ropelab.claims.arrays import count_of
+from ropelab.claims.arrays import write_hits
 from ropelab.claims.record import OUTCOMES, Findings, Kind, Verdict
 
 PART = ("part", "a", "1", True)
@@ -81,7 +81,7 @@ def test_a_sentence_has_the_verdict_of_its_own_findings() -> None:
 
 def test_measured_holds_every_finding():
     assert findings(PART, ("limit", "b", "2", False)).measured == "a: 1; b: 2"
-    assert [count_of(k, 3) for k in (0, 2, 3)] == ["none of 3", "2 of 3", "all 3"]
+    assert [write_hits(k, 3) for k in (0, 2, 3)] == ["none of 3", "2 of 3", "all 3"]
 
 
 def test_evidence_is_missing_only_if_no_part_could_be_measured():
